@@ -199,6 +199,9 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 			edges: int(edges)}
 		at = sources
 	}
+	if p.job.Model.LearnsRows() { // of every vertex, as there are no types
+		s.kinds = []kindShape{{all: int(at), foreign: int(at)}}
+	}
 	switch {
 	case p.job.Ranks == p.job.RanksPerNode || !reads || bound == Least:
 	case bound == Most:
@@ -335,7 +338,32 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 			bytes += int64(s.remote) * (4 + 4)
 		}
 	}
-	return bytes
+	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
+}
+
+// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in two
+// orders, its place, part and reference; and twice the row, sent and received.
+const fetchedBytes = 4*4 + 4 + 2 + 8
+
+// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in the
+// order of the edges, and with a mean for each destination where the model has edges to itself.
+func (p *planner) sizedEdgeRows(s *shape) int64 {
+	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
+	if row == 0 {
+		return 0
+	}
+	for _, h := range s.hops {
+		edges, all = edges+int64(h.edges), all+int64(p.layerEdges(h))
+	}
+	return edges*(fetchedBytes+2*row+8+row) + all*row
+}
+
+// sizedLearned returns the bytes of the learned rows of a minibatch: as they are fetched, early and late,
+// and their gradients.
+func (p *planner) sizedLearned(s *shape) int64 {
+	rows, _ := s.learned(p.job.Model.Learns)
+	row := int64(4 * p.job.Model.Learned)
+	return rows * (2*(fetchedBytes+2*row) + 2*row + 8)
 }
 
 // sizedChunk stands for chunk.

@@ -16,8 +16,16 @@ import (
 
 // What sizes alone tell brackets what a plan finds by sampling, of every way to train.
 func TestBounds(t *testing.T) {
-	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	all := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
 	for name, change := range map[string]func(j *Job){
+		"learned rows": func(j *Job) { j.Model.Learned = 64 },
+		"features of edges": func(j *Job) {
+			j.Model.Kind, j.Model.EdgeFeatures, j.Model.Learned, j.Depth = "gine", true, 4, 4
+		},
+		"means of features of edges": func(j *Job) {
+			j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.EdgeFeatures, j.Model.Learned = "gatv2", 2, 0.2, true, 4
+		},
 		"no cache": func(*Job) {}, "a cache": func(j *Job) { j.Cache.Policy = policy.Lookahead },
 		"a large cache": func(j *Job) { j.Cache.Policy, j.Cache.Alpha = policy.Lookahead, 1e9 },
 		"static":        func(j *Job) { j.Cache.Policy = policy.VIP },
@@ -40,8 +48,10 @@ func TestBounds(t *testing.T) {
 		"jumping":     func(j *Job) { j.Model.Jumping = "cat" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := planJob()
-			change(&j)
+			j, parts := planJob(), all
+			if change(&j); j.Model.Learned > 0 {
+				parts = bare
+			}
 			least, most, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j)
 			if err != nil {
 				t.Fatal(err)
@@ -56,8 +66,14 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%d bytes are predicted, and sizes tell %d to %d:\n%v\n%v\n%v", exact, lo, hi,
 					got.Memory, least, most)
 			}
+			for _, name := range []string{trace.MemMinibatches, trace.MemParameters, trace.MemActivations,
+				trace.MemEvaluation} {
+				if x := got.Memory.Of(name); x > most.Of(name)+most.Of(name)/10+1<<12 {
+					t.Errorf("%s: %d bytes are predicted, and sizes tell %d", name, x, most.Of(name))
+				}
+			}
 			for _, name := range []string{trace.MemFeatures, trace.MemTopology} {
-				if x := least.Of(name); x == 0 || x > got.Memory.Of(name)+1<<13 {
+				if x := least.Of(name); x == 0 && (name == trace.MemTopology || parts == all) || x > got.Memory.Of(name)+1<<13 {
 					t.Errorf("%s: %d bytes by sizes, %d by the files", name, x, got.Memory.Of(name))
 				}
 			}

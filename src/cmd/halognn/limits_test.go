@@ -9,10 +9,13 @@ import (
 	"testing"
 
 	"halognn/src/comm"
+	"halognn/src/config"
+	"halognn/src/dataset"
 	"halognn/src/doctor"
 	"halognn/src/mem"
 	"halognn/src/plan"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -167,5 +170,42 @@ func TestUnpredicted(t *testing.T) {
 		if unpredicted(err) {
 			t.Errorf("%v does not end a run", err)
 		}
+	}
+}
+
+// What sizes tell is enough to let a job with plenty of memory begin, whatever it learns or reads of edges;
+// of types they tell too little, on GPUs as on CPUs.
+func TestUnsure(t *testing.T) {
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 1})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 300, Features: 4, Classes: 4, Seed: 1},
+		shardtest.Options{Parts: 1})
+	x := headroom{node: 1 << 50, ranks: 1, together: 1,
+		process: mem.Limits{Addresses: math.MaxInt64, Data: math.MaxInt64}}
+	for name, c := range map[string]struct {
+		parts *shard.Shards
+		sets  []string
+		want  bool
+	}{
+		"learned":           {bare, []string{"model.kind=sage", "model.learned=8", "model.edge_features=false"}, false},
+		"features of edges": {bare, []string{"model.kind=gine", "model.learned=8"}, false},
+		"types":             {typed, []string{"model.kind=rgcn", "model.learned=8"}, true},
+		"types on a GPU":    {typed, []string{"model.kind=rgcn", "model.learned=8", "compute.device=cuda"}, true},
+		"none on a GPU":     {bare, []string{"model.kind=sage", "model.learned=8", "compute.device=cuda"}, false},
+	} {
+		cfg, err := config.Load("", append(c.sets, "run.dir=out", "data.parts="+c.parts.Dir))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if unsure, err := x.fits(comm.NewWorld(1).Rank(0), cfg, training); unsure != c.want || err != nil {
+			t.Errorf("%s: unsure is %t (%v)", name, unsure, err)
+		}
+	}
+	x.node = 75 << 20 // enough for the least that it may take
+	cfg, err := config.Load("", []string{"run.dir=out", "data.parts=" + bare.Dir, "model.kind=gine", "model.learned=8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unsure, err := x.fits(comm.NewWorld(1).Rank(0), cfg, training); !unsure || err != nil {
+		t.Errorf("too little for the most: unsure is %t (%v)", unsure, err)
 	}
 }
