@@ -56,7 +56,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 		}
 	}
 	r.reader = &access.Workload{Local: p.job.Local(r.rank)}
-	r.judged.hops = make([]hopShape, j.Model.Layers)
+	r.evaluated.hops = make([]hopShape, j.Model.Layers)
 	if r.trial, err = p.newTrial(trialOf{rank: r.rank, layer: -1}); err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (p *planner) probeForward(r *rankPlan) error {
 	defer mb.Free()
 	if !p.job.Reads() || first == end {
 		seeds := consecutive(first, min(size, end-first))
-		r.judged = seedShape(p.job.Model.Layers, len(seeds))
-		return r.trial.prepare(&mb, seeds, sample.Key{}, false, &r.judged)
+		r.evaluated = seedShape(p.job.Model.Layers, len(seeds))
+		return r.trial.prepare(&mb, seeds, sample.Key{}, false, &r.evaluated)
 	}
 	spec := p.job.Eval
 	if spec.Hops() == 0 {
@@ -143,7 +143,7 @@ func (p *planner) probeForward(r *rankPlan) error {
 		if err := r.trial.prepare(&mb, mb.Seeds, key, false, &shape); err != nil {
 			return err
 		}
-		r.judged.atLeast(&shape)
+		r.evaluated.atLeast(&shape)
 	}
 	r.sampler = s.Bytes()
 	return nil

@@ -103,8 +103,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	if t.Window > 0 && r.judged.hops != nil {
-		evaluation = max(evaluation, int64(j.Depth+1)*held.judged)
+	if t.Window > 0 && r.evaluated.hops != nil {
+		evaluation = max(evaluation, int64(j.Depth+1)*held.evaluating)
 	}
 	return append(m, trace.Memory{
 		{Name: trace.MemEvaluation, Bytes: evaluation},
@@ -208,7 +208,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	p.parameters = m.Params.Len()
 	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
 	if p.forward {
-		err := p.reserveForward(m, &r.judged)
+		err := p.reserveForward(m, &r.evaluated)
 		out.activations = dev.live - out.parameters
 		return out, err
 	}
@@ -239,7 +239,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	if err := p.reserveForward(m, &r.judged); err != nil {
+	if err := p.reserveForward(m, &r.evaluated); err != nil {
 		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)

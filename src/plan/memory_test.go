@@ -230,7 +230,7 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 		largest = max(largest, len(mb.Frontier))
 		mb.Free()
 	}
-	got := r.judged.frontier()
+	got := r.evaluated.frontier()
 	if math.Abs(float64(got-largest)) > 0.05*float64(largest) || r.slot().frontier() != got ||
 		r.most.frontier() >= got {
 		t.Errorf("evaluation reads up to %d rows, expected %d; training reads %d", got, largest,

@@ -247,10 +247,10 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
-			if err := r.judge().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+			if err := r.evaluating().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
 				return err
 			}
-			r.judged.atLeast(&shape)
+			r.evaluated.atLeast(&shape)
 		}
 	}
 	return nil

@@ -158,7 +158,7 @@ func (p *planner) sized(rank int) *rankPlan {
 	r.add(&s)
 	r.remote = perKind{float64(s.remote)}
 	if p.job.Eval.Hops() > 0 && p.options.Bound != Least {
-		r.judged = p.sizedShape(p.job.Eval, rank, p.job.Streams.MaxPiece())
+		r.evaluated = p.sizedShape(p.job.Eval, rank, p.job.Streams.MaxPiece())
 	}
 	if p.options.Bound != Least && p.job.Reads() {
 		r.sampler = min(4*p.shards.Vertices, 16*int64(s.frontier())) + 8*int64(s.numEdges())
@@ -290,7 +290,7 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if t.Window > 0 {
 		waits = &r.most
 	}
-	h.Waiting, h.judged = p.sizedWaiting(waits, t), p.sizedWaiting(&r.judged, t)
+	h.Waiting, h.evaluating = p.sizedWaiting(waits, t), p.sizedWaiting(&r.evaluated, t)
 	if !p.job.Cache.FromFiles() { // ids and rows: asked for and, as others ask as much, sent
 		h.Messages = 2 * int64(slot.remote) * int64(p.shards.RowBytes()+exchange.IDBytes)
 	}

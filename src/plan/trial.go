@@ -191,15 +191,15 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 // but for what waits, of evaluation.
 type heldBytes struct {
 	parallel.TrialBytes
-	judged int64 // Waiting, of evaluation
+	evaluating int64 // Waiting, of evaluation
 }
 
 // held returns what the trials of a rank hold.
 func (r *rankPlan) held() heldBytes {
 	h := heldBytes{TrialBytes: r.trial.Bytes()}
-	if r.judges != nil {
-		of := r.judges.Bytes()
-		h.judged, h.Lent = of.Waiting, max(h.Lent, of.Lent)
+	if r.evaluator != nil {
+		of := r.evaluator.Bytes()
+		h.evaluating, h.Lent = of.Waiting, max(h.Lent, of.Lent)
 		h.Strategy, h.Choices = max(h.Strategy, of.Strategy), max(h.Choices, of.Choices)
 	}
 	return h
