@@ -626,7 +626,7 @@ func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (int64, error) {
 
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
 // have the most neighbours if hot vertices come first, one in the middle, and the one with the most
-// vertices; and how many there are.
+// vertices, or all if they are as few; and how many there are.
 func (p *planner) chunks(rank, rowBytes int) (c cut) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
@@ -646,7 +646,7 @@ func (p *planner) chunks(rank, rowBytes int) (c cut) {
 		}
 		lo = hi
 	}
-	if c.of = len(all); c.of > 0 {
+	if c.some, c.of = all, len(all); c.of > 3 {
 		c.some = [][2]int64{all[0], all[c.of/2], all[most]}
 	}
 	return c

@@ -419,3 +419,29 @@ func TestRowsOfEdgesAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// Of few chunks each is looked at: the last may be small.
+func TestFewChunksAreAllSampled(t *testing.T) {
+	s := generated(t, 2)
+	j := planJob()
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+	rows := p.rows(0) + s.Topology().Graph.Indptr[p.rows(0)]
+	for n := range 3 {
+		c := p.chunks(0, int(job.ChunkBytes*int64(n+1)*10/(rows*12)))
+		covered := int64(0)
+		for _, bounds := range c.some {
+			covered += bounds[1] - bounds[0]
+		}
+		if c.of != n+1 || covered != p.rows(0) {
+			t.Errorf("of %d vertices in %d chunks %d are looked at", p.rows(0), c.of, covered)
+		}
+	}
+}
