@@ -589,39 +589,38 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	return c, nil
 }
 
-// cut is how a rank's vertices are cut into chunks.
+// cut is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their in-edges.
 type cut struct {
-	some [][2]int64 // those that the plan samples
-	of   int        // all
-	hubs int        // of one vertex, with more neighbours than there are rows in any other
+	some   [][2]int64 // those that the plan samples
+	rows   []int64    // of each of these
+	of     int        // all chunks
+	budget int64      // rows of a chunk; a vertex with more is a chunk of its own
+	slots  []int64    // rows of the largest chunk that passes each slot of the pipeline
 }
 
-// chunksHeld returns the bytes of the chunks of a layer that are under way. A slot keeps the room of the
-// largest chunk that has passed it: every slot that of the usual ones, and one more that of each hub.
-func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (int64, error) {
-	if c.of == 0 {
-		return 0, nil
-	}
-	hub, sum, most, usual := int64(0), int64(0), int64(0), int64(0)
-	slots := int64(min(p.job.Depth+1, c.of))
-	few := int64(c.hubs) < slots
-	for _, bounds := range c.some {
+// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room of the
+// largest that has passed it, which takes as much for a row as those that are sampled.
+func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error) {
+	usual, hub := 0.0, 0.0 // bytes of a row
+	for i, bounds := range c.some {
 		x, err := p.chunk(r, l, bounds)
 		if err != nil {
 			return 0, err
 		}
-		if few && c.hubs > 0 && x.vertices == 1 {
-			hub = max(hub, x.bytes)
-			continue
+		if each := float64(x.bytes) / float64(c.rows[i]); c.rows[i] > c.budget {
+			hub = max(hub, each)
+		} else {
+			usual = max(usual, each)
 		}
-		sum, most, usual = sum+x.bytes, max(most, x.bytes), usual+1
 	}
-	if usual == 0 {
-		return slots * hub, nil
+	for _, rows := range c.slots {
+		each := usual
+		if rows > c.budget && hub > 0 || usual == 0 {
+			each = hub
+		}
+		bytes += int64(each * float64(rows))
 	}
-	mean, turns := sum/usual, int64(c.of)/slots
-	each := most - (most-mean)/turns
-	return slots*each + int64(c.hubs)*max(0, hub-each), nil
+	return bytes, nil
 }
 
 // chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
@@ -635,19 +634,22 @@ func (p *planner) chunks(rank, rowBytes int) (c cut) {
 	}
 	var all [][2]int64
 	most := 0
+	c.budget, c.slots = budget, make([]int64, p.job.Depth+1)
 	for lo := first; lo < end; {
 		hi := g.NextChunk(lo, p.partEnd(lo, end), budget)
 		all = append(all, [2]int64{lo, hi})
 		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
 			most = i
 		}
-		if 1+g.Indptr[lo+1]-g.Indptr[lo] > budget {
-			c.hubs++
-		}
+		slot := &c.slots[(len(all)-1)%len(c.slots)]
+		*slot = max(*slot, hi-lo+g.Indptr[hi]-g.Indptr[lo])
 		lo = hi
 	}
 	if c.some, c.of = all, len(all); c.of > 3 {
 		c.some = [][2]int64{all[0], all[c.of/2], all[most]}
+	}
+	for _, of := range c.some {
+		c.rows = append(c.rows, of[1]-of[0]+g.Indptr[of[1]]-g.Indptr[of[0]])
 	}
 	return c
 }

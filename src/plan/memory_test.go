@@ -325,21 +325,20 @@ func TestWorkersChooseSums(t *testing.T) {
 	}
 }
 
-// A vertex with very many neighbours is a chunk of its own and takes the room of one slot, unless there are
-// as many of these as slots.
-func TestHubsPassOneSlot(t *testing.T) {
-	p := &planner{job: &laid{Job: &job.Job{Spec: job.Spec{Depth: 4}}}}
+// A slot keeps the room of the largest chunk that has passed it, of a vertex with very many neighbours too.
+func TestSlotsKeepTheLargestChunk(t *testing.T) {
+	p := &planner{job: &laid{Job: new(job.Job)}}
 	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
-	hub, middle, most := [2]int64{0, 1}, [2]int64{1, 50}, [2]int64{50, 200}
-	for _, c := range []struct {
-		hubs int
-		want int64
-	}{{0, 5 * 1e6}, {1, 1e6 + 4*1000}, {3, 3*1e6 + 2*1000}, {5, 5 * 1e6}} {
-		r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 1, bytes: 1e6},
-			{0, 8, 1}: {vertices: 49, bytes: 900}, {0, 8, 50}: {vertices: 150, bytes: 1000}}}
-		got, err := p.chunksHeld(r, 0, cut{some: [][2]int64{hub, middle, most}, of: 1 << 20, hubs: c.hubs})
-		if err != nil || math.Abs(float64(got-c.want)) > 0.01*float64(c.want) {
-			t.Errorf("%d hubs: %d bytes are held, not %d (%v)", c.hubs, got, c.want, err)
+	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 1, bytes: 30000},
+		{0, 8, 1}: {vertices: 49, bytes: 900}, {0, 8, 50}: {vertices: 150, bytes: 1000}}}
+	c := cut{some: [][2]int64{{0, 1}, {1, 50}, {50, 200}}, rows: []int64{10000, 90, 50}, budget: 100}
+	for _, of := range []struct {
+		slots []int64
+		want  int64
+	}{{[]int64{10000, 90}, 30000 + 1800}, {[]int64{10000, 20000}, 90000}, {[]int64{100, 50, 0}, 3000}} {
+		c.slots = of.slots
+		if got, err := p.chunksHeld(r, 0, c); err != nil || got != of.want {
+			t.Errorf("slots of %d rows hold %d bytes, not %d (%v)", of.slots, got, of.want, err)
 		}
 	}
 }
@@ -440,8 +439,13 @@ func TestFewChunksAreAllSampled(t *testing.T) {
 		for _, bounds := range c.some {
 			covered += bounds[1] - bounds[0]
 		}
-		if c.of != n+1 || covered != p.rows(0) {
-			t.Errorf("of %d vertices in %d chunks %d are looked at", p.rows(0), c.of, covered)
+		kept := int64(0)
+		for _, rows := range c.slots { // a chunk each
+			kept += rows
+		}
+		if c.of != n+1 || covered != p.rows(0) || kept != rows {
+			t.Errorf("of %d vertices in %d chunks %d are looked at, and of %d rows %d kept", p.rows(0), c.of, covered,
+				rows, kept)
 		}
 	}
 }

@@ -268,12 +268,14 @@ func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
 		return c
 	}
 	most := p.partEnd(first, end) - first
+	vertices, n := min(most, max(1, budget/degree)), end-first
 	if p.options.Bound == Most {
-		return cut{some: [][2]int64{{first, first + min(most, max(1, budget))}}, of: int(end - first)}
+		vertices = min(most, max(1, budget))
+	} else {
+		n = (n + vertices - 1) / vertices
 	}
-	vertices := min(most, max(1, budget/degree))
-	n := int((end - first + vertices - 1) / vertices)
-	return cut{some: [][2]int64{{first, first + vertices}}, of: n}
+	return cut{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
+		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
 // mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
