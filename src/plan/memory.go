@@ -599,9 +599,10 @@ type cut struct {
 }
 
 // chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room of the
-// largest that has passed it, which takes as much for a row as those that are sampled.
+// largest that has passed it. A row takes as much as in the sampled chunks on average if few pass a slot,
+// and as in that where it takes most if many do.
 func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error) {
-	usual, hub := 0.0, 0.0 // bytes of a row
+	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
 	for i, bounds := range c.some {
 		x, err := p.chunk(r, l, bounds)
 		if err != nil {
@@ -610,8 +611,12 @@ func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error)
 		if each := float64(x.bytes) / float64(c.rows[i]); c.rows[i] > c.budget {
 			hub = max(hub, each)
 		} else {
-			usual = max(usual, each)
+			most, sum, usual = max(most, each), sum+each, usual+1
 		}
+	}
+	turns := max(1, c.of/max(1, len(c.slots)))
+	if usual > 0 {
+		usual = most - (most-sum/usual)/float64(turns)
 	}
 	for _, rows := range c.slots {
 		each := usual
