@@ -451,3 +451,34 @@ func TestFewChunksAreAllSampled(t *testing.T) {
 		}
 	}
 }
+
+// Learned rows that a step under way changes come late, beside a look-ahead cache too, and take room for it.
+func TestLearnedRowsComeLate(t *testing.T) {
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1},
+		shardtest.Options{Parts: 2})
+	waiting := func(depth int) int64 {
+		j := planJob()
+		j.Model.Learned, j.Depth, j.Batch, j.Cache.Policy = 8, depth, 16, policy.Lookahead
+		if err := j.fill(s); err != nil {
+			t.Fatal(err)
+		}
+		l, err := job.New(s, j.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+		r := &rankPlan{reader: p.job.Workload(0, 1)}
+		if r.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
+			t.Fatal(err)
+		}
+		defer r.trial.close()
+		if err := p.probe(r); err != nil {
+			t.Fatal(err)
+		}
+		return r.held().Waiting
+	}
+	if none, some := waiting(0), waiting(4); some <= none {
+		t.Errorf("minibatches take %d bytes with four under way, and %d with none", some, none)
+	}
+}
