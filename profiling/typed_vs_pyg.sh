@@ -2,9 +2,9 @@
 # typed_vs_pyg.sh DATA [OUT]: test accuracy on real graphs of several relations, trained by halognn
 # on one rank and by the same model of PyTorch Geometric, with all neighbours and one minibatch an
 # epoch, and then by halognn with sampled neighbours. Nothing is chosen by validation. SEEDS (10)
-# seeds each. Writes OUT/typed.md. GRAPHS="aifb dblp-gat" chooses some of them, FANOUTS=-1,-1 one
-# list of fanouts. PYTHON is a Python with torch, torch_geometric and scipy
-# (profiling/peers/setup.sh makes one). Takes an hour or two; what is in OUT already is not run
+# seeds each. Graphs whose name ends in -bare have lost their features, and learn rows. Writes
+# OUT/typed.md. GRAPHS="aifb dblp-gat" chooses some of them, FANOUTS=-1,-1 one list of fanouts. PYTHON is a Python with torch, torch_geometric and scipy
+# (profiling/peers/setup.sh makes one). Takes two hours or three; what is in OUT already is not run
 # again.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
@@ -19,7 +19,10 @@ mkdir -p "$out"
 jobs="aifb      aifb  rgcn 16     1     30    50     0.01  0.0005 0
       dblp-sage dblp  sage 64     1     0     60     0.005 0.001  0.5
       dblp-gat  dblp  gat  64     4     0     60     0.005 0.001  0.5
-      acm-sage  acm   sage 64     1     0     60     0.005 0.001  0.5"
+      acm-sage  acm   sage 64     1     0     60     0.005 0.001  0.5
+      aifb-rows aifb-bare rgcn 16 1     30    50     0.01  0.0005 0
+      dblp-rows dblp-bare rgcn 64 1     0     60     0.005 0.001  0.5
+      acm-rows  acm-bare  rgcn 64 1     0     60     0.005 0.001  0.5"
 halo() { # SEED FANOUTS: prints the fanouts and the accuracy
   local run="$out/$name-${2/-1,-1/all}-$1"
   if [ ! -f "$run/summary.json" ]; then
@@ -31,6 +34,7 @@ halo() { # SEED FANOUTS: prints the fanouts and the accuracy
       --set model.dropout="$dropout" --set model.norm=none --set train.epochs="$epochs" \
       --set train.lr="$lr" --set train.weight_decay="$decay" --set train.eval_every="$epochs" \
       --set sample.fanouts="$2" --set sample.batch=100000 --set cache.policy=none \
+      --set model.learned="$learned" \
       >"$run.log" 2>&1 </dev/null || { cat "$run.log" >&2; return 1; }
   fi
   sed -n "s/^ *\"test_accuracy\": \([0-9.eE+-]*\),*$/$2 \1/p" "$run/summary.json"
@@ -39,7 +43,7 @@ pyg() { # the same, of all seeds
   local log="$out/$name.pyg"
   [ "$(grep -c '^test accuracy' "$log" 2>/dev/null)" = "$seeds" ] ||
     "$python" profiling/peers/pyg_typed.py "$out/$graph" --kind "$kind" --hidden "$hidden" \
-      --heads "$heads" --bases "$bases" --epochs "$epochs" --lr "$lr" --decay "$decay" \
+      --heads "$heads" --bases "$bases" --learned "$hidden" --epochs "$epochs" --lr "$lr" --decay "$decay" \
       --dropout "$dropout" --seeds "$seeds" >"$log" 2>&1 </dev/null || { cat "$log" >&2; return 1; }
   sed -n 's/^test accuracy \([0-9.]*\),.*/pyg \1/p' "$log"
 }
@@ -47,8 +51,11 @@ printf '%s\n' '| graph | model | | mean | standard error | difference | its stan
   '|---|---|---|--:|--:|--:|--:|' | tee "$out/typed.md"
 for list in ${FANOUTS:--1,-1 10,10}; do
   while read -r name graph kind hidden heads bases epochs lr decay dropout; do
-    case " ${GRAPHS:-aifb dblp-sage dblp-gat acm-sage} " in *" $name "*) ;; *) continue ;; esac
-    [ -d "$out/$graph" ] || "$python" profiling/peers/typed_data.py "$data/$graph" "$out/$graph" >&2
+    case " ${GRAPHS:-aifb dblp-sage dblp-gat acm-sage aifb-rows dblp-rows acm-rows} " in *" $name "*) ;; *) continue ;; esac
+    bare=() learned=0
+    [[ $graph != *-bare ]] || bare=(--bare) learned=$hidden
+    [ -d "$out/$graph" ] ||
+      "$python" profiling/peers/typed_data.py "${bare[@]}" "$data/${graph%-bare}" "$out/$graph" >&2
     [ -d "$out/$graph-1" ] ||
       "$HALOGNN" partition --data "$out/$graph" --parts 1 --out "$out/$graph-1" >&2
     {

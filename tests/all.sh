@@ -5,20 +5,18 @@ cd "$(dirname "$0")/.." || exit
 HALOGNN_QUIET=1 source ./env.sh
 passed=0 failed=0 skipped=0
 clock=$(mktemp) || exit
-processor() { # sets busy: the seconds of processor time of all commands of this shell that have ended
-  local of=$clock.$BASHPID
-  times >"$of"
-  busy=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$of")
-}
 step() { # step NAME COMMAND...
-  local name=$1 begin=$SECONDS code=0 before busy used
+  local name=$1 begin=$SECONDS code=0 used times=$clock.$BASHPID
   shift
   printf '\n== %s\n' "$name"
-  processor
-  before=$busy
-  "$@" || code=$?
-  processor
-  used="$((SECONDS - begin)) s, $((busy - before)) s of processors"
+  ( # a process of its own, whose times are those of this step alone
+    code=0
+    "$@" || code=$?
+    times >"$times"
+    exit $code
+  ) || code=$?
+  used=$(awk -F'[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$times")
+  used="$((SECONDS - begin)) s, $used s of processors"
   case $code in
     0) passed=$((passed + 1)); printf -- '-- %s: ok, %s\n' "$name" "$used" ;;
     77) skipped=$((skipped + 1)); printf -- '-- %s: not run, see above\n' "$name" ;; # as automake has it

@@ -4,6 +4,7 @@ package tests
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,5 +121,43 @@ func TestLearnedRows(t *testing.T) {
 		"model.learned=4")
 	if r.code == 0 || !strings.Contains(r.err, "was trained with 8; leave it as it was") {
 		t.Errorf("other rows: %v", r)
+	}
+}
+
+// Rows that training has not read are zeros wherever a model is judged or predicts: in evaluation, in the
+// files of the run, and in those of a checkpoint's last step, which training goes on with as they began.
+func TestUnreadRows(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, "mag")
+	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
+		"--features", "8", "--seed", "1", "--out", data)
+	parts := partitioned(t, data, 2, "ldg", "--allow-imbalance")
+	logits := func(run string, flags ...string) []float32 {
+		at := filepath.Join(t.TempDir(), "logits.npy")
+		halognn(t).must(t, append([]string{"infer", "--run", run, "--logits", "--out", at}, flags...)...)
+		f, err := npy.Map[float32](at, -1, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Data
+	}
+	of := map[string][]float32{}
+	for _, unread := range []string{"zero", "keep"} {
+		o := trained(t, parts, 2, "model.kind=rgcn", "model.layers=2", "model.learned=8", "sample.fanouts=1,1",
+			"train.epochs=2", "train.eval_every=2", "model.learned_scale=1", "model.learned_unread="+unread)
+		of[unread] = logits(o.dir)
+		stopped := copyOf(t, o.dir, t.TempDir(), "run")
+		remove(t, filepath.Join(stopped, "summary.json"))
+		remove(t, filepath.Join(stopped, "model.safetensors"))
+		for _, which := range []string{"last", "best"} { // of one epoch: the same model
+			if got := logits(stopped, "--checkpoint", which); !slices.Equal(got, of[unread]) {
+				t.Errorf("%s: the %s model of the checkpoint has other logits than that of the run", unread, which)
+			}
+		}
+	}
+	if slices.Equal(of["zero"], of["keep"]) {
+		t.Error("no row was unread, or all were kept")
 	}
 }

@@ -4,7 +4,9 @@ minibatch an epoch and all neighbours.
     pyg_typed.py DATASET --kind sage --hidden 64 --epochs 60 --lr 0.005 --decay 0.001 --seeds 10
 
 A linear map of each type, two convolutions with ReLU and dropout between them. Prints for each
-seed the accuracy on the test vertices after the last epoch.
+seed the accuracy on the test vertices after the last epoch. Types without features have rows of
+--learned columns, which begin uniform within --scale and are trained with a rate of their own and no
+decay.
 """
 
 import argparse
@@ -19,9 +21,10 @@ def arguments():
     p.add_argument("data", help="halognn DATASET directory")
     p.add_argument("--kind", default="sage", choices=["sage", "gat", "gatv2", "rgcn"])
     for name, default in (("hidden", 64), ("heads", 4), ("bases", 0), ("epochs", 60), ("seeds", 10),
-                          ("threads", 1)):
+                          ("threads", 1), ("learned", 64)):
         p.add_argument("--" + name, type=int, default=default)
-    for name, default in (("lr", 0.005), ("decay", 0.0), ("dropout", 0.0)):
+    for name, default in (("lr", 0.005), ("decay", 0.0), ("dropout", 0.0), ("learned-lr", 0.01),
+                          ("scale", 0.01)):
         p.add_argument("--" + name, type=float, default=default)
     p.add_argument("--weights", help="model.safetensors of a run: print no accuracies, but how far its logits are")
     p.add_argument("--logits", help="those logits, of halognn infer --logits")
@@ -39,7 +42,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, HeteroConv, RGCNConv, SAGECon
 
 
 class Dataset:
-    """x {type: sparse [N, F]}, edges {relation: [2, E]} numbered within types, labels, train, test."""
+    """x {type: sparse [N, F]} of types with features, count {type: N}, edges {relation: [2, E]} numbered within types, labels, train, test."""
 
     def __init__(self, path):
         with open(f"{path}/meta.json", encoding="utf8") as f:
@@ -60,8 +63,10 @@ class Dataset:
                 source = indices[first + np.arange(size.sum())].astype(np.int64) - start[r[0]]
                 self.edges[r] = torch.from_numpy(np.stack([source, np.repeat(np.arange(n), size)]))
             at += n * len(into)
-        self.x = {kind: torch.from_numpy(np.load(f"{path}/features.{kind}.npy").astype(np.float32))
-                  .to_sparse_csr() for kind in self.types}
+        self.count = dict(zip(self.types, counts))
+        x = {kind: np.load(f"{path}/features.{kind}.npy") for kind in self.types}
+        self.x = {kind: torch.from_numpy(of.astype(np.float32)).to_sparse_csr()
+                  for kind, of in x.items() if of.shape[1] > 0}
         own = slice(start[self.labelled], start[self.labelled] + counts[self.types.index(self.labelled)])
         self.labels = torch.from_numpy(np.load(f"{path}/labels.npy").astype(np.int64)[own])
         self.train, self.test = (torch.from_numpy(np.load(f"{path}/{s}.npy").astype(np.int64)) - own.start
@@ -73,7 +78,11 @@ class Model(torch.nn.Module):
         super().__init__()
         self.d, self.a = d, a
         self.project = torch.nn.ModuleDict(
-            {kind: torch.nn.Linear(x.shape[1], a.hidden) for kind, x in d.x.items()})
+            {kind: torch.nn.Linear(d.x[kind].shape[1] if kind in d.x else a.learned, a.hidden)
+             for kind in d.types})
+        self.rows = torch.nn.ParameterDict(
+            {kind: torch.nn.Parameter(torch.empty(d.count[kind], a.learned).uniform_(-a.scale, a.scale))
+             for kind in d.types if kind not in d.x})
         self.convs = torch.nn.ModuleList(self.layer(a.hidden, w) for w in (a.hidden, d.classes))
 
     def layer(self, i, o):
@@ -88,8 +97,8 @@ class Model(torch.nn.Module):
 
     def forward(self):
         d = self.d
-        h = {kind: torch.sparse.mm(x, self.project[kind].weight.t()) + self.project[kind].bias
-             for kind, x in d.x.items()}
+        h = {kind: torch.sparse.mm(d.x[kind], map.weight.t()) + map.bias if kind in d.x
+             else map(self.rows[kind]) for kind, map in self.project.items()}
         if self.a.kind == "rgcn":  # of all vertices as one type
             first = dict(zip(d.types, np.cumsum([0] + [len(h[kind]) for kind in d.types])))
             ends = {r: torch.tensor([[int(first[r[0]])], [int(first[r[2]])]]) for r in d.relations}
@@ -108,7 +117,10 @@ class Model(torch.nn.Module):
 def train(d, a):
     """Returns the accuracy on the test vertices, and the last loss."""
     model = Model(d, a)
-    optimizer = torch.optim.Adam(model.parameters(), lr=a.lr, weight_decay=a.decay)
+    rows = list(model.rows.parameters())
+    weights = [p for name, p in model.named_parameters() if not name.startswith("rows.")]
+    optimizer = torch.optim.Adam([{"params": weights, "weight_decay": a.decay},
+                                  {"params": rows, "lr": a.learned_lr}], lr=a.lr)
     for _ in range(a.epochs):
         loss = functional.cross_entropy(model()[d.train], d.labels[d.train])
         optimizer.zero_grad()

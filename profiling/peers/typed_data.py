@@ -1,10 +1,10 @@
 """Real graphs of several relations as halognn DATASETs: aifb, dblp and acm.
 
-    typed_data.py DATA OUT
+    typed_data.py [--bare] DATA OUT
 
 reads DATA, a directory with the files of one of these graphs, by whose name it is known. Vertices
 without features get a 1 in a column of their own, so that the linear map of their type is a table of
-learned rows. Needs NumPy, SciPy and the Python package halognn.
+learned rows; with --bare no vertex has features. Needs NumPy, SciPy and the Python package halognn.
 """
 
 import argparse
@@ -20,6 +20,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("data", help="directory with the files of aifb, dblp or acm, by whose name it is known")
     p.add_argument("out", help="halognn DATASET directory to make")
+    p.add_argument("--bare", action="store_true", help="leave out all features, for model.learned")
     a = p.parse_args()
     commandline.require(["numpy", "scipy"])
     return a
@@ -54,7 +55,8 @@ def pairs(path, name, split="60"):
         if os.path.exists(file):
             x = np.load(file)
             x = x if isinstance(x, np.ndarray) else scipy.sparse.load_npz(file).toarray()
-        nodes[kind] = halognn.Graph(halognn.graph.NO_EDGES, len(x), x=x.astype(np.float32))
+        nodes[kind] = halognn.Graph(halognn.graph.NO_EDGES, len(x),
+                                    x=None if ARGUMENTS.bare else x.astype(np.float32))
     nodes[labelled].y = labels
     for mask, file in ("train_mask", "train"), ("val_mask", "val"), ("test_mask", "test"):
         nodes[labelled].masks[mask] = np.isin(np.arange(len(labels)), np.load(f"{path}/{file}_{split}.npy"))
@@ -79,7 +81,8 @@ def triples(path, name, node="person", label="label_affiliation"):
                 i = ids[f"<{row[node]}>"]
                 y[i], masks[mask][i] = classes.setdefault(row[label], len(classes)), True
     masks["val_mask"] = np.zeros(len(ids), dtype=bool)
-    graph = halognn.Graph(halognn.graph.NO_EDGES, len(ids), np.eye(len(ids), dtype=np.float32), y, masks)
+    x = None if ARGUMENTS.bare else np.eye(len(ids), dtype=np.float32)
+    graph = halognn.Graph(halognn.graph.NO_EDGES, len(ids), x, y, masks)
     relations = {("entity", f"r{i}", "entity"): np.array(e).T.copy()
                  for i, (_, e) in enumerate(sorted(edges.items()))}
     return halognn.TypedGraph({"entity": graph}, relations, reverse=True)

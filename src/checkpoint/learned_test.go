@@ -25,7 +25,8 @@ func TestLearnedFilesAreWrittenTogether(t *testing.T) {
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
 		me := c.Rank()
 		n := 40 * me // rank 0 has no rows
-		l := nn.NewLearned(cols, []nn.LearnedRange{{Part: me, End: n}}, make([]int32, n), 1, true)
+		l := nn.NewLearned(cols, []nn.LearnedRange{{Part: me, End: n}}, make([]int32, n), 1,
+			nn.LearnedOptions{Scale: 1}, true)
 		defer l.Free()
 		var err error
 		sums[me], err = WriteLearned(c, dir, l, me, me+1, func() { lives[me].Add(1) })
@@ -73,7 +74,8 @@ func TestLearnedFilesThatCannotBeWritten(t *testing.T) {
 		if c.Rank() == 1 {
 			to = filepath.Join(dir, "missing")
 		}
-		l := nn.NewLearned(4, []nn.LearnedRange{{Part: c.Rank(), End: n}}, make([]int32, n), 1, true)
+		l := nn.NewLearned(4, []nn.LearnedRange{{Part: c.Rank(), End: n}}, make([]int32, n), 1,
+			nn.LearnedOptions{Scale: 1}, true)
 		defer l.Free()
 		if _, err := WriteLearned(c, to, l, c.Rank(), c.Rank()+1, func() {}); !comm.IsAgreed(err) {
 			return fmt.Errorf("rank %d: %v", c.Rank(), err)

@@ -58,12 +58,19 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 }
 
 // Changes returns an error about every key that must not change but differs from its value at the
-// beginning of the run. A key that the run did not know had its default.
+// beginning of the run. A key that the run did not know had its default, or did what before says.
 func (c *Config) Changes(began map[string]string) error {
 	var faults []error
 	then := Default().keys()
 	for i, k := range c.keys() {
 		was, known := began[k.Name]
+		did, other := before[k.Name]
+		if other && c.Job.Model.Learned == 0 {
+			continue
+		}
+		if other && !known {
+			was, known = did, true
+		}
 		if !known || then[i].parse(was) { // older versions wrote some values in other ways
 			was = then[i].flat()
 		}

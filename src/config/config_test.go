@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"halognn/src/nn"
 	"halognn/src/policy"
 
 	"github.com/google/go-cmp/cmp"
@@ -241,6 +242,50 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 func TestKeysOfEarlierVersions(t *testing.T) {
 	if _, err := Load(writeConfig(t, minimal+"sample: {kernel: coo, fanouts: [2, 2, 2]}\n"), nil); err != nil {
 		t.Error(err)
+	}
+	c, err := Load(writeConfig(t, minimal), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := c.YAML()
+	// of a run that had neither these keys nor another that came later
+	was := regexp.MustCompile(`(?m)^  (learned_(scale|unread|decay)|shuffles): .*\n`).ReplaceAllString(ours, "")
+	for text, want := range map[string]nn.LearnedOptions{
+		was:     {LR: 0.01, Scale: 1, Unread: nn.UnreadKeep}, // as these runs began and were judged
+		ours:    {LR: 0.01, Scale: 0.01, Unread: nn.UnreadZero},
+		minimal: {LR: 0.01, Scale: 0.01, Unread: nn.UnreadZero},
+	} {
+		if c, err := Load(writeConfig(t, text), nil); err != nil || c.Job.Learned != want {
+			t.Errorf("learned rows %+v (%v), want %+v", c.Job.Learned, err, want)
+		}
+	}
+	if c, err := Load(writeConfig(t, was), []string{"model.learned_scale=0.5"}); err != nil ||
+		c.Job.Learned.Scale != 0.5 {
+		t.Errorf("--set does not come last: %v", err)
+	}
+	// such a run goes on
+	run := writeConfig(t, was)
+	for _, sets := range [][]string{nil, {"model.learned=4"}} {
+		began, err := Load(run, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved := began.Flat() // by its checkpoint
+		for name := range before {
+			delete(saved, name)
+		}
+		delete(saved, "train.learned_decay")
+		if err := began.Changes(saved); err != nil {
+			t.Error(err)
+		}
+		now, err := Load(writeConfig(t, minimal), sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := now.Changes(saved); (err != nil) != (sets != nil) ||
+			err != nil && !strings.Contains(err.Error(), "model.learned_scale is 0.01, the run began with 1") {
+			t.Errorf("%v: %v", sets, err)
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 				"run, such as inputs/demo.yaml", err)
 		}
 		b.file(text)
+		b.meansAsBefore()
 	}
 	inFile = len(b.faults)
 	b.sets(sets)
@@ -123,6 +124,23 @@ func (b *binder) file(text []byte) {
 
 // gone are keys of earlier versions, which stand in the files of their runs and changed no number.
 var gone = []string{"sample.kernel"}
+
+// before has, of keys that versions before them lack, what these versions did, if it is not the default.
+// Only jobs with learned rows read them.
+var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
+
+// meansAsBefore gives these keys that meaning in a whole config of an earlier version, which lacks them:
+// that of a run, or what `halognn config` prints. People give few keys, a whole config all there were.
+func (b *binder) meansAsBefore() {
+	if len(b.given) < len(b.keys)/2 {
+		return
+	}
+	for name, was := range before {
+		if !b.isGiven(name) {
+			find(b.keys, name).parse(was)
+		}
+	}
+}
 
 // node walks the file: mappings give keys, everything else is a value.
 func (b *binder) node(key string, n ast.Node) {

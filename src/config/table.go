@@ -131,6 +131,15 @@ func (c *Config) table() []section {
 				"columns of the rows that vertices without features learn; 0: such vertices are refused",
 				"Each has a row of its own, trained by SparseAdam ([how](guide/typed.md#learned-rows)); " +
 					"features are read as they are."},
+			{"learned_scale", number(&c.Job.Learned.Scale, 0.01, from(0)), 0,
+				"learned rows begin uniform in [-scale, scale)", "A whole config of a version without " +
+					"this key means 1."},
+			{"learned_unread", oneOf(&c.Job.Learned.Unread, nn.UnreadZero,
+				word{string(nn.UnreadZero), "zeros; a mean counts the vertex"},
+				word{string(nn.UnreadKeep), "the row as it began"},
+			), 0,
+				"what evaluation and inference read of a learned row that training has not changed", "A " +
+					"whole config of a version without this key means `keep`."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"slope of the LeakyReLU of attention scores below 0",
 				"Only " + kindsWithHeads() + " read it."},
@@ -230,9 +239,11 @@ func (c *Config) table() []section {
 					"has begun."},
 			{"lr", number(&c.Job.Schedule.Base, 0.003, above(0)), 0,
 				"learning rate", ""},
-			{"learned_lr", number(&c.Job.LearnedLR, 0.01, above(0)), 0,
+			{"learned_lr", number(&c.Job.Learned.LR, 0.01, above(0)), 0,
 				"learning rate of learned rows (`model.learned`)", "`train.schedule` changes it as it does " +
 					"`train.lr`."},
+			{"learned_decay", number(&c.Job.Learned.Decay, 0, from(0)), 0,
+				"weight decay of learned rows, decoupled", "In a step only rows that it reads decay."},
 			{"optimizer", oneOf(&c.Job.Optimizer.Kind, "adam",
 				word{"adam", ""},
 				word{"adamw", "Adam with decoupled weight decay"},

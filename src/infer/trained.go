@@ -112,7 +112,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		return nil
 	}
 	var sums rundir.FileSums
-	if filepath.Dir(m.Path) == filepath.Clean(m.Run) {
+	ofCheckpoint := filepath.Dir(m.Path) != filepath.Clean(m.Run)
+	if !ofCheckpoint {
 		var err error
 		if sums, err = record.LearnedFiles(m.Run); err != nil {
 			return err
@@ -127,6 +128,12 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		}
 		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
+		}
+		if ofCheckpoint && m.learned == nn.LearnedRows { // of the last step; the best ones are hidden there
+			err := l.HideOf(p, func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

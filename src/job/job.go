@@ -448,7 +448,7 @@ func (j *Job) Steps() int { return j.Streams.Steps() }
 // weights, and of learned rows, which follow the schedule from a base of their own.
 func (j *Job) Rates(update int) (weights, rows float64) {
 	weights = j.Schedule.LR(update, j.Epochs*j.Steps())
-	return weights, j.LearnedLR * (weights / j.Schedule.Base)
+	return weights, j.Learned.LR * (weights / j.Schedule.Base)
 }
 
 // Share returns the streams that a rank trains.

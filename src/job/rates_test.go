@@ -17,7 +17,7 @@ func TestLearnedRowsFollowTheSchedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer streams.Free()
-	j := Job{Streams: streams, Spec: Spec{Epochs: 2, LearnedLR: 0.5, Schedule: nn.Schedule{
+	j := Job{Streams: streams, Spec: Spec{Epochs: 2, Learned: nn.LearnedOptions{LR: 0.5}, Schedule: nn.Schedule{
 		Kind: nn.ScheduleStep, Base: 0.04, Warmup: 2, Every: 3, Gamma: 0.1}}}
 	for update, want := range []struct{ weights, rows float64 }{
 		{0.02, 0.25}, {0.04, 0.5}, // rise

@@ -31,8 +31,8 @@ type Spec struct {
 	Optimizer nn.OptimizerOptions
 	Schedule  nn.Schedule // Every is set by New, from StepEpochs
 
-	StepEpochs int     // epochs between two drops of schedule step
-	LearnedLR  float64 // learning rate of learned rows, where the schedule's is its base
+	StepEpochs int // epochs between two drops of schedule step
+	Learned    nn.LearnedOptions
 
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Locality Locality    // the zero Locality: none

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -22,15 +23,34 @@ type Learned struct {
 	Cols   int
 	Ranges []LearnedRange
 
+	options          LearnedOptions
 	rows, m, v, best []float32 // [all rows, Cols]; the last three of a training
 	base             []int     // [Ranges] the first row of each in these
 	original         []int32   // [own vertices] the ids that key the first rows
+	key              uint64    // of the first rows
 
 	came  []cameOf // [K] what each rank has sent in this step
 	place []int32  // [all rows] of a row in of, counted from 1; 0: no gradient yet
 	of    []int32  // rows with a gradient
 	sums  []float32
 }
+
+// LearnedOptions say how rows begin and how they are trained.
+type LearnedOptions struct {
+	LR     float64 // the learning rate, where the schedule's is its base
+	Scale  float64 // rows begin uniform in [-Scale, Scale)
+	Decay  float64 // of rows with a gradient: decoupled, as AdamW's
+	Unread Unread
+}
+
+// Unread is what evaluation reads of the row of a vertex that no minibatch of training has read.
+type Unread string
+
+// The words of Unread.
+const (
+	UnreadZero Unread = "zero" // zeros: nothing is known of the vertex
+	UnreadKeep Unread = "keep" // the row as it began
+)
 
 // LearnedRange is a table of consecutive own vertices, counted from the first of the rank.
 type LearnedRange struct {
@@ -46,10 +66,12 @@ type cameOf struct {
 }
 
 // NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
-// original. Every number is drawn by seed, id and column, uniform in [-1, 1), as GraphStorm does.
-// trained makes room for an optimiser and the best rows.
-func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, trained bool) *Learned {
-	l := &Learned{Cols: cols, Ranges: ranges, original: original}
+// original. Every number is drawn by seed, id and column, so it depends on no other row. trained makes
+// room for an optimiser and the best rows.
+func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
+	trained bool) *Learned {
+	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
+		key: random.Mix(seed + random.Mix(xxhash.Sum64String("learned rows")))}
 	n := 0
 	for _, r := range ranges {
 		l.base = append(l.base, n)
@@ -60,18 +82,54 @@ func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, 
 		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols), mem.Make[float32](n*cols)
 		l.place = mem.Make[int32](n)
 	}
-	key := random.Mix(seed + random.Mix(xxhash.Sum64String("learned rows")))
-	for k, r := range ranges {
-		table := l.table(k)
-		for i := range r.End - r.First {
-			id := uint64(original[r.First+i]) * uint64(cols)
-			for c, row := 0, table[i*cols:(i+1)*cols]; c < cols; c++ {
-				row[c] = float32(random.Mix(key+(id+uint64(c))*random.Golden)>>40)*0x1p-23 - 1
-			}
-		}
-	}
+	l.each(func(row []float32, _ int, original int32) { l.draw(row, original) })
 	return l
 }
+
+// draw sets the row of a vertex to the numbers with which it begins.
+func (l *Learned) draw(row []float32, original int32) {
+	first, scale := uint64(original)*uint64(l.Cols), float32(l.options.Scale)
+	for c := range row {
+		unit := float32(random.Mix(l.key+(first+uint64(c))*random.Golden)>>40)*0x1p-23 - 1
+		row[c] = unit * scale
+	}
+}
+
+// each calls f for every row, which is the i-th, of a vertex of that id.
+func (l *Learned) each(f func(row []float32, i int, original int32)) {
+	for k, r := range l.Ranges {
+		for n := range r.End - r.First {
+			i := l.base[k] + n
+			f(l.rows[i*l.Cols:(i+1)*l.Cols], i, l.original[r.First+n])
+		}
+	}
+}
+
+// eachUnread calls f for every row that no step has changed. Its moments are 0: of a row that had a
+// gradient, unless it was so small that the row did not move, one is not.
+func (l *Learned) eachUnread(f func(row []float32, original int32)) {
+	if l.options.Unread != UnreadZero || l.v == nil {
+		return
+	}
+	l.each(func(row []float32, i int, original int32) {
+		if at, end := i*l.Cols, (i+1)*l.Cols; !moves(l.m[at:end]) && !moves(l.v[at:end]) {
+			f(row, original)
+		}
+	})
+}
+
+// moves reports whether a number is not 0.
+func moves(of []float32) bool {
+	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
+}
+
+// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back the
+// numbers with which they began. Between the two no minibatch of training may be under way. O(all
+// rows).
+func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
+
+// Show undoes Hide.
+func (l *Learned) Show() { l.eachUnread(l.draw) }
 
 func (l *Learned) table(k int) []float32 {
 	n := l.Ranges[k].End - l.Ranges[k].First
@@ -96,6 +154,8 @@ func (l *Learned) Add(rank int, own []int32, grads []float32) {
 
 // Update makes step of SparseAdam with what Add was given since the last one: the gradients of a row
 // are added in the order of streams, so the sum does not depend on the number of ranks. O(gradients).
+// Rows with a gradient decay first, as with AdamW; others do not, or a row would shrink by how often
+// other rows are read, and one without any would not stay as it began.
 // Source: torch.optim.SparseAdam, whose order of operations it has: moments of rows without a
 // gradient stay, the step is that of all rows, and eps is added before the bias of v is corrected.
 func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
@@ -129,11 +189,15 @@ func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
 	for i, row := range l.of {
 		l.place[row] = 0
 		at := int(row) * d
-		p, m, v := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d]
-		for j, g := range l.sums[i*d : (i+1)*d] {
+		p, m, v, sum := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d], l.sums[i*d:(i+1)*d]
+		stays := float32(1)
+		if l.options.Decay > 0 && moves(sum) {
+			stays = float32(1 - lr*l.options.Decay)
+		}
+		for j, g := range sum {
 			m[j] += float32((g - m[j]) * first)
 			v[j] += float32((float32(g*g) - v[j]) * second)
-			p[j] += float32(rate * (m[j] / (float32(math.Sqrt(float64(v[j]))) + eps)))
+			p[j] = float32(p[j]*stays) + float32(rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+eps)))
 		}
 	}
 }
@@ -215,6 +279,45 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 
 // RowsOf returns the rows of a part by the names of LearnedRows or LearnedBest, which are not copied.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
+
+// HideOf is Hide for the rows of a part of a checkpoint, whose moments, one after the other, read reads.
+// It holds as much memory as these rows.
+func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
+	if l.options.Unread != UnreadZero {
+		return nil
+	}
+	all := l.tensors(part, LearnedRows, l.rows)
+	changed, room := make([][]bool, len(all)), make([][]float32, len(all))
+	defer func() {
+		for _, of := range room {
+			mem.Free(of)
+		}
+	}()
+	for _, name := range []string{learnedM, learnedV} {
+		moments := l.tensors(part, name, l.rows)
+		for i := range moments {
+			moments[i].Data = mem.Grow(room[i], len(all[i].Data))
+			room[i] = moments[i].Data
+		}
+		if err := read(moments); err != nil {
+			return err
+		}
+		for i, of := range moments {
+			changed[i] = append(changed[i], make([]bool, of.Shape[0]-len(changed[i]))...)
+			for row := range changed[i] {
+				changed[i][row] = changed[i][row] || moves(of.Data[row*l.Cols:(row+1)*l.Cols])
+			}
+		}
+	}
+	for i, of := range all {
+		for row, is := range changed[i] {
+			if !is {
+				clear(of.Data[row*l.Cols : (row+1)*l.Cols])
+			}
+		}
+	}
+	return nil
+}
 
 // StateOf returns rows and moments of a part, which are not copied, and the best rows if best.
 func (l *Learned) StateOf(part int, best bool) (all []Tensor) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func goldenLearned(t *testing.T) (g golden, l *Learned, step func(int) ([]int32,
 	// two tables with vertices between them that learn nothing
 	original = append(original[:9:9], append([]int32{-1, -1}, original[9:]...)...)
 	l = NewLearned(shape[1], []LearnedRange{{First: 0, End: 9}, {Part: 1, First: 11, End: shape[0] + 2}},
-		original, 1, true)
+		original, 1, LearnedOptions{Scale: 1, Unread: UnreadZero}, true)
 	t.Cleanup(l.Free)
 	for i, x := range p {
 		l.rows[i] = float32(x)
@@ -62,6 +63,79 @@ func TestGoldenSparseAdam(t *testing.T) {
 		if d := deviation(got, want); !(d <= tolerance) {
 			t.Errorf("%s deviates by %.2g, tolerance %.2g", name, d, tolerance)
 		}
+	}
+}
+
+// Rows begin within the scale, each drawn by its vertex alone. Evaluation reads rows without a gradient
+// as zeros, training as they began; rows with one are what they have become for both.
+func TestRowsThatTrainingHasNotRead(t *testing.T) {
+	const n, cols = 6, 8
+	o := LearnedOptions{Scale: 0.25, Decay: 0.5, Unread: UnreadZero}
+	made := func(o LearnedOptions, ids ...int32) *Learned {
+		l := NewLearned(cols, []LearnedRange{{End: len(ids)}}, ids, 7, o, true)
+		t.Cleanup(l.Free)
+		return l
+	}
+	l, began := made(o, 0, 1, 2, 3, 4, 5), made(o, 5, 4, 3, 2, 1, 0)
+	row := func(l *Learned, i int) []float32 { return l.rows[i*cols : (i+1)*cols] }
+	for i := range n {
+		least, most := slices.Min(row(l, i)), slices.Max(row(l, i))
+		if least < -0.25 || most >= 0.25 || most-least < 0.1 {
+			t.Errorf("row %d begins from %g to %g", i, least, most)
+		}
+		if !slices.Equal(row(l, i), row(began, n-1-i)) {
+			t.Errorf("row %d depends on where it lies", i)
+		}
+	}
+	grads := make([]float32, 3*cols)
+	grads[3], grads[cols] = 1, -1 // one element is enough
+	grads[2*cols] = 0             // a row without a gradient, though it was read
+	l.Add(0, []int32{1, 4, 5}, grads)
+	l.Update(DefaultOptimizer(Adam), 0.01, 1)
+	trained := slices.Clone(l.rows)
+	l.Hide()
+	for i := range n {
+		if want := i == 1 || i == 4; want != slices.Equal(row(l, i), trained[i*cols:(i+1)*cols]) ||
+			want == slices.Equal(row(l, i), make([]float32, cols)) {
+			t.Errorf("row %d of evaluation is %v", i, row(l, i))
+		}
+	}
+	if l.Show(); !slices.Equal(l.rows, trained) {
+		t.Error("training does not go on with the rows that it had")
+	}
+	o.Unread = UnreadKeep
+	kept := made(o, 0, 1)
+	before := slices.Clone(kept.rows)
+	if kept.Hide(); !slices.Equal(kept.rows, before) {
+		t.Error("rows are hidden that are to be kept")
+	}
+}
+
+// In a step rows that it reads decay by the learning rate times the decay, apart from their moments;
+// others stay.
+func TestLearnedRowsDecay(t *testing.T) {
+	rows := func(decay float64) (*Learned, []float32) {
+		l := NewLearned(2, []LearnedRange{{End: 3}}, []int32{0, 1, 2}, 1,
+			LearnedOptions{Scale: 1, Decay: decay}, true)
+		t.Cleanup(l.Free)
+		began := slices.Clone(l.rows)
+		l.Add(0, []int32{2}, []float32{0.5, -2})
+		l.Update(DefaultOptimizer(Adam), 0.1, 1)
+		return l, began
+	}
+	without, began := rows(0)
+	with, _ := rows(0.3)
+	for i, x := range with.rows {
+		want := float64(without.rows[i])
+		if i >= 4 {
+			want -= 0.1 * 0.3 * float64(began[i])
+		}
+		if math.Abs(float64(x)-want) > 1e-7 {
+			t.Errorf("element %d is %g, want %g", i, x, want)
+		}
+	}
+	if !slices.Equal(with.m, without.m) || !slices.Equal(with.v, without.v) {
+		t.Error("moments depend on the decay")
 	}
 }
 
@@ -134,7 +208,7 @@ func TestLearnedState(t *testing.T) {
 // A file is read without a copy in memory, however large it is.
 func TestReadIntoHoldsNoCopy(t *testing.T) {
 	const n = 1 << 20
-	l := NewLearned(1, []LearnedRange{{End: n}}, make([]int32, n), 1, true)
+	l := NewLearned(1, []LearnedRange{{End: n}}, make([]int32, n), 1, LearnedOptions{Scale: 1}, true)
 	defer l.Free()
 	path := filepath.Join(t.TempDir(), "rows")
 	if err := WriteSafetensors(path, l.StateOf(0, true), nil); err != nil {

@@ -25,7 +25,8 @@ func (s *Session) learnedRows() *nn.Learned {
 		return new(nn.Learned)
 	}
 	return nn.NewLearned(s.Job.Model.Learned, ranges,
-		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Job.Seed, !s.Forward)
+		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Job.Seed, s.Job.Learned,
+		!s.Forward)
 }
 
 // openLearned gives a strategy that trains the exchanges of learned rows, if the model learns some,

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ import (
 
 func learnedOptions(kind string) Options {
 	o := typedOptions(kind)
-	o.Model.Learned, o.LearnedLR, o.Model.Dropout = 6, 0.05, 0.1
+	o.Model.Learned, o.Learned.LR, o.Model.Dropout = 6, 0.05, 0.1
 	return o
 }
 
@@ -71,7 +72,7 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 				t.Errorf("test accuracy %.3f", want.TestAccuracy.Value)
 			}
 			still := o
-			if still.LearnedLR = 1e-9; c.least > 0 {
+			if still.Learned.LR = 1e-9; c.least > 0 {
 				got := typedRun(t, s, 1, still, false)
 				if got.LearnedDigest == want.LearnedDigest || !(got.TestAccuracy.Value < want.TestAccuracy.Value-0.1) {
 					t.Errorf("accuracy %.3f, and %.3f if rows are not trained", want.TestAccuracy.Value,
@@ -252,14 +253,14 @@ func TestLearnedRowsOfLinks(t *testing.T) {
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Links: true}), shardtest.Options{Parts: 4})
 	o := linkOptions(2)
 	o.Cache.Policy, o.Epochs, o.Batch = policy.None, 30, 40
-	o.Model.Learned, o.LearnedLR = 16, 0.05
+	o.Model.Learned, o.Learned = 16, nn.LearnedOptions{LR: 0.05, Scale: 0.01, Unread: nn.UnreadZero}
 	want, _ := trainLinks(t, s, 1, o)
 	got, _ := trainLinks(t, s, 4, o)
 	if got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest {
 		t.Errorf("4 ranks: loss digest %s of rows %s, want %s and %s", got.LossDigest, got.LearnedDigest,
 			want.LossDigest, want.LearnedDigest)
 	}
-	o.LearnedLR = 1e-9
+	o.Learned.LR = 1e-9
 	if still, _ := trainLinks(t, s, 1, o); !(want.TestMetric.Value > still.TestMetric.Value+0.1) {
 		t.Errorf("test metric %v, and %v if rows are not trained", want.TestMetric, still.TestMetric)
 	}
@@ -324,6 +325,27 @@ func TestFailedWriteOfLearnedRows(t *testing.T) {
 	})
 	if err := errors.Join(err, v.err); err != nil {
 		t.Error(err)
+	}
+}
+
+// Evaluation changes no row: however often a run is evaluated, and wherever it goes on, it comes to the
+// same rows and losses, though most rows are not read in some epochs, and some never.
+func TestEvaluationLeavesLearnedRows(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
+	var digests []string
+	for _, unread := range []nn.Unread{nn.UnreadZero, nn.UnreadKeep} {
+		for _, every := range []int{0, 1} {
+			for _, ranks := range []int{1, 4} {
+				o := learnedOptions("sage")
+				o.Sample, o.Epochs, o.EvalEvery, o.Depth = sample.Neighbours(1, 1), 4, every, 3
+				o.Learned.Unread, o.Learned.Decay = unread, 0.1
+				got := typedRun(t, s, ranks, o, false)
+				digests = append(digests, got.LossDigest+" of "+got.LearnedDigest)
+			}
+		}
+	}
+	if slices.Sort(digests); len(slices.Compact(digests)) > 1 {
+		t.Errorf("losses and rows: %v", digests)
 	}
 }
 

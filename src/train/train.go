@@ -449,6 +449,8 @@ func (r *run) validate(ctx context.Context, epoch int) error {
 		return err
 	}
 	r.s.Spans.Pass("evaluate", epoch, 1, 0)
+	r.s.Learned.Hide()
+	defer r.s.Learned.Show()
 	e, err := r.evaluate(ctx, epoch)
 	if err != nil {
 		return err

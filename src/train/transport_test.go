@@ -204,7 +204,7 @@ func TestLearnedRowsAreRefusedOnGPUs(t *testing.T) {
 			return err
 		}
 		o := typedOptions("sage")
-		o.Model.Learned, o.LearnedLR = 4, 0.05
+		o.Model.Learned, o.Learned.LR = 4, 0.05
 		_, err = Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1,
 			Shards: shards, Device: d, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
 		return errors.Join(err, d.Close())

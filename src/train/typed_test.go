@@ -118,6 +118,7 @@ func typedOptions(kind string) Options {
 			Optimizer: nn.DefaultOptimizer("adam"),
 			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.02}, StepEpochs: 1, Seed: 1,
 			Depth: 2, StreamPerPart: true, Cache: policy.Settings{Policy: policy.None},
+			Learned: nn.LearnedOptions{LR: 0.05, Scale: 1, Unread: nn.UnreadZero},
 		},
 		Training: config.Training{EvalEvery: 1, EvalFull: true},
 	}
@@ -209,19 +210,19 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		ranks      int
 		change     func(*Options)
 	}{
-		{"gatv2", edges, 4, func(o *Options) { o.Model.EdgeFeatures, o.Model.Learned, o.LearnedLR = true, 4, 0.05 }},
+		{"gatv2", edges, 4, func(o *Options) { o.Model.EdgeFeatures, o.Model.Learned, o.Learned.LR = true, 4, 0.05 }},
 		{"gine", edges, 2, func(o *Options) {
-			o.Model.EdgeFeatures, o.Model.Learned, o.LearnedLR = true, 4, 0.05
+			o.Model.EdgeFeatures, o.Model.Learned, o.Learned.LR = true, 4, 0.05
 			o.Sample.Kind, o.Sample.Fanouts, o.EvalFull = sample.Labor, []int{2, -1}, false
 		}},
 		{"rgcn", data, 4, func(o *Options) { o.EvalFull = false }},
 		{"sage", data, 2, func(o *Options) { o.RelationFanouts = "writes=1,2 cites=-1,2 prints=300,1" }},
 		{"gat", data, 4, func(o *Options) { o.Sample, o.Depth = sample.Neighbours(-1, -1), 5 }},
-		{"gatv2", bare, 4, func(o *Options) { o.Model.Learned, o.LearnedLR = 4, 0.05 }},
+		{"gatv2", bare, 4, func(o *Options) { o.Model.Learned, o.Learned.LR = 4, 0.05 }},
 		{"rgcn", data, 2, func(o *Options) { o.Sample.Kind, o.RelationFanouts = sample.Poisson, "cites=-1,2" }},
 		{"sage", bare, 4, func(o *Options) {
 			o.Sample.Kind, o.Sample.Numbers = sample.Poisson, sample.Numbers{Shared: true, Dependency: 3}
-			o.Model.Learned, o.LearnedLR, o.EvalFull = 4, 0.05, false
+			o.Model.Learned, o.Learned.LR, o.EvalFull = 4, 0.05, false
 		}},
 		{"gatv2", data, 4, func(o *Options) { o.Sample.Kind = sample.Labor }},
 	} {

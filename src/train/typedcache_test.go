@@ -49,7 +49,7 @@ func TestCachesOfBytes(t *testing.T) {
 			o.Epochs, o.EvalEvery, o.Sample.Kind = 2, 2, c.kind
 			o.Sample.Numbers.Dependency = 2
 			if c.bare != nil {
-				o.Model.Learned, o.LearnedLR = 4, 0.05
+				o.Model.Learned, o.Learned.LR = 4, 0.05
 			}
 			none := typedRun(t, s, c.ranks, o, false)
 			sim := o.Spec

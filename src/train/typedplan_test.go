@@ -66,13 +66,13 @@ func TestTypedPlans(t *testing.T) {
 			o.Mode, o.StreamPerPart = job.Mode{Name: c.name, Sharing: sample.Together}, false
 		}
 		if c.bare != nil {
-			o.Model.Learned, o.LearnedLR = 4, 0.05
+			o.Model.Learned, o.Learned.LR = 4, 0.05
 		}
 		holdPlan(t, c.name, typedPlan(t, s, c.ranks, o), typedRun(t, s, c.ranks, o, false), near)
 	}
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
 	o := typedOptions("sage")
-	o.Epochs, o.EvalEvery, o.Model.Learned, o.LearnedLR = 2, 2, 8, 0.05
+	o.Epochs, o.EvalEvery, o.Model.Learned, o.Learned.LR = 2, 2, 8, 0.05
 	holdPlan(t, "learned alone", typedPlan(t, s, 4, o), typedRun(t, s, 4, o, false), near)
 }
 
