@@ -85,7 +85,8 @@ func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exch
 	}, sums)
 }
 
-// EdgeExchange is Exchange for the feature rows of edges, which the owners of their targets have.
+// EdgeExchange is Exchange for the feature rows of edges, which the owners of their targets have and,
+// where rows are read from files, all ranks.
 func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	offsets := make([]int64, j.Ranks+1)
 	for r, v := range j.first {
@@ -94,5 +95,5 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	here := j.Neighbours(rank)
 	return exchange.NewPlanning(rank, j.Ranks, offsets,
 		[]exchange.Kind{{Cols: j.Shards.EdgeFeatures, Type: compute.Float32}},
-		func(part int) bool { return slices.Contains(here, part) }, nil)
+		func(part int) bool { return j.Cache.FromFiles() || slices.Contains(here, part) }, nil)
 }

@@ -83,7 +83,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	_, end := p.job.Vertices(hi - 1)
 	edges, ids := p.topologyBytes(r.rank)
 	return trace.Memory{
-		{Name: trace.MemFeatures, Bytes: p.kinds().Within(first, end) + p.edgeRowBytes(first, end), Shared: true},
+		{Name: trace.MemFeatures, Bytes: p.kinds().Within(first, end) + p.edgeRowBytes(lo, hi), Shared: true},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy},

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"slices"
+
 	"halognn/src/compute"
+	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -77,7 +80,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if j.Cache.FromFiles() {
 		mapped = s.Vertices * rowBytes
 	}
-	mapped += p.edgeRowBytes(first, end)
+	mapped += p.edgeRowBytes(lo, hi)
 	slots := int64(min(j.Depth+1, j.Streams.Steps()*j.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
@@ -600,10 +603,20 @@ type cut struct {
 
 // chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room of the
 // largest that has passed it. A row takes as much as in the sampled chunks on average if few pass a slot,
-// and as in that where it takes most if many do.
+// and as in that where it takes most if many do. Chunks that are small beside the others say nothing of
+// a row: most of them is what a chunk takes however few rows it has.
 func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error) {
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
+	largest := int64(0)                         // rows of a sampled chunk that is no hub
+	for _, rows := range c.rows {
+		if rows <= c.budget {
+			largest = max(largest, rows)
+		}
+	}
 	for i, bounds := range c.some {
+		if c.rows[i] < largest/2 {
+			continue
+		}
 		x, err := p.chunk(r, l, bounds)
 		if err != nil {
 			return 0, err
@@ -628,9 +641,35 @@ func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error)
 	return bytes, nil
 }
 
-// chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
-// have the most neighbours if hot vertices come first, one in the middle, and the one with the most
-// vertices, or all if they are as few; and how many there are.
+// chunkSize returns the rows of a chunk.
+func chunkSize(g *graph.CSC, of [2]int64) int64 {
+	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
+}
+
+// sampled returns those of all chunks that the plan samples: the first, whose vertices have the most
+// neighbours if hot vertices come first, one in the middle, the one with the most vertices and, as a hub
+// may be anywhere, the one with the most rows, or all if they are few.
+func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
+	if len(all) <= 3 {
+		return all
+	}
+	most, longest := all[0], all[0]
+	for _, of := range all {
+		if of[1]-of[0] > most[1]-most[0] {
+			most = of
+		}
+		if chunkSize(g, of) > chunkSize(g, longest) {
+			longest = of
+		}
+	}
+	some := [][2]int64{all[0], all[len(all)/2], most}
+	if !slices.Contains(some, longest) {
+		some = append(some, longest)
+	}
+	return some
+}
+
+// chunks returns how a rank's vertices are cut into chunks for rows of the given size.
 func (p *planner) chunks(rank, rowBytes int) (c cut) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
@@ -638,23 +677,17 @@ func (p *planner) chunks(rank, rowBytes int) (c cut) {
 		return p.sizedChunks(rank, budget)
 	}
 	var all [][2]int64
-	most := 0
 	c.budget, c.slots = budget, make([]int64, p.job.Depth+1)
 	for lo := first; lo < end; {
 		hi := g.NextChunk(lo, p.partEnd(lo, end), budget)
 		all = append(all, [2]int64{lo, hi})
-		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
-			most = i
-		}
 		slot := &c.slots[(len(all)-1)%len(c.slots)]
-		*slot = max(*slot, hi-lo+g.Indptr[hi]-g.Indptr[lo])
+		*slot = max(*slot, chunkSize(g, [2]int64{lo, hi}))
 		lo = hi
 	}
-	if c.some, c.of = all, len(all); c.of > 3 {
-		c.some = [][2]int64{all[0], all[c.of/2], all[most]}
-	}
+	c.some, c.of = sampled(g, all), len(all)
 	for _, of := range c.some {
-		c.rows = append(c.rows, of[1]-of[0]+g.Indptr[of[1]]-g.Indptr[of[0]])
+		c.rows = append(c.rows, chunkSize(g, of))
 	}
 	return c
 }
@@ -669,16 +702,21 @@ func (p *planner) partEnd(v, end int64) int64 {
 	return end
 }
 
-// edgeRowBytes returns the bytes of the feature rows of the edges into vertices first to end-1, if the model
-// reads them.
-func (p *planner) edgeRowBytes(first, end int64) int64 {
-	if p.job.Model.EdgeIn == 0 {
+// edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the model reads
+// them: of the edges into their vertices or, from files, of all.
+func (p *planner) edgeRowBytes(lo, hi int) int64 {
+	edges := p.shards.Edges
+	switch {
+	case p.job.Model.EdgeIn == 0:
 		return 0
-	}
-	edges := p.shards.Edges / max(1, p.shards.Vertices) * (end - first)
-	if p.shards.HasTopology() {
+	case p.job.Cache.FromFiles():
+	case p.shards.HasTopology():
 		rows := p.shards.Topology().Graph.Indptr
+		first, _ := p.job.Vertices(lo)
+		_, end := p.job.Vertices(hi - 1)
 		edges = rows[end] - rows[first]
+	default:
+		edges = p.sizedEdges(lo, hi)
 	}
 	return edges * int64(4*p.job.Model.EdgeIn)
 }

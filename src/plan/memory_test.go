@@ -345,6 +345,50 @@ func TestSlotsKeepTheLargestChunk(t *testing.T) {
 	}
 }
 
+// What a chunk of few rows takes beside them does not count for each row of large ones.
+func TestSmallChunksSayNothingOfLargeOnes(t *testing.T) {
+	p := &planner{job: &laid{Job: new(job.Job)}}
+	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
+	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 50, bytes: 1000},
+		{0, 8, 50}: {vertices: 2, bytes: 900}}}
+	c := cut{some: [][2]int64{{0, 50}, {50, 52}}, rows: []int64{100, 5}, budget: 100, of: 2, slots: []int64{100, 5}}
+	if got, err := p.chunksHeld(r, 0, c); err != nil || got != 1050 {
+		t.Errorf("slots hold %d bytes, not 1050 (%v)", got, err)
+	}
+}
+
+// A hub is a chunk that the plan samples, wherever it is.
+func TestHubsAreSampled(t *testing.T) {
+	var g graph.CSC
+	const hub, edges, n = 37, 1000, 100
+	for v := range n + 1 {
+		if g.Indptr = append(g.Indptr, int64(v)); v > hub {
+			g.Indptr[v] += edges
+		}
+	}
+	bounds := [][2]int64{}
+	for lo := int64(0); lo < n; {
+		hi := g.NextChunk(lo, n, 10)
+		bounds, lo = append(bounds, [2]int64{lo, hi}), hi
+	}
+	for _, of := range sampled(&g, bounds) {
+		if of[0] <= hub && hub < of[1] {
+			return
+		}
+	}
+	t.Errorf("of chunks %v the plan samples %v, none with vertex %d", bounds, sampled(&g, bounds), hub)
+}
+
+// Files have the features of all edges.
+func TestFilesHaveAllEdgeRows(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	p := &planner{job: &laid{Job: &job.Job{}}, shards: s, options: &Options{}}
+	p.job.Model.EdgeIn, p.job.Cache.Source = s.EdgeFeatures, policy.SourceFiles
+	if got, want := p.edgeRowBytes(0, 1), s.Edges*int64(4*s.EdgeFeatures); got != want {
+		t.Errorf("a rank maps %d bytes of features of edges, not %d", got, want)
+	}
+}
+
 // What layers have grown by for the chunks of the final test they keep while those after them run.
 func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 	s, j := generated(t, 4), planJob()

@@ -199,7 +199,11 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 			edges: int(edges)}
 		at = sources
 	}
-	if p.job.Model.LearnsRows() { // of every vertex, as there are no types
+	switch least := bound == Least; {
+	case !p.job.Model.LearnsRows(), least && p.shards.Schema.Typed(): // seeds may be of a type without
+	case least: // a rank may own all
+		s.kinds = []kindShape{{all: int(at)}}
+	default:
 		s.kinds = []kindShape{{all: int(at), foreign: int(at)}}
 	}
 	switch {
@@ -276,6 +280,42 @@ func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
 	}
 	return cut{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
 		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
+}
+
+// sizedEdges returns the edges into the vertices of ranks lo to hi-1, expected or, as any node may be the
+// one that has most, at most and at least of as many ranks. Of a part that ranks have pieces of, each
+// may have all edges, and none.
+func (p *planner) sizedEdges(lo, hi int) int64 {
+	if p.options.Bound == Expected {
+		first, _ := p.job.Vertices(lo)
+		_, end := p.job.Vertices(hi - 1)
+		return int64(float64(p.shards.Edges) / float64(max(1, p.shards.Vertices)) * float64(end-first))
+	}
+	offsets, ranks := shard.EdgeOffsets(p.shards), p.job.RanksPerNode
+	if p.shares() {
+		ranks = 1
+	}
+	most, least := int64(0), p.shards.Edges
+	for rank := 0; rank < p.job.Ranks; rank += ranks {
+		first, _ := p.job.Vertices(rank)
+		_, end := p.job.Vertices(min(rank+ranks, p.job.Ranks) - 1)
+		touched, whole := int64(0), int64(0)
+		for k, edges := range offsets[1:] {
+			edges -= offsets[k]
+			from, to := p.shards.Offsets[k], p.shards.Offsets[k+1]
+			if from < end && to > first {
+				touched += edges
+			}
+			if from >= first && to <= end {
+				whole += edges
+			}
+		}
+		most, least = max(most, touched), min(least, whole)
+	}
+	if p.options.Bound == Most {
+		return most
+	}
+	return least
 }
 
 // mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
@@ -360,12 +400,12 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	return edges*(fetchedBytes+2*row+8+row) + all*row
 }
 
-// sizedLearned returns the bytes of the learned rows of a minibatch: as they are fetched, early and late,
-// and their gradients.
+// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as they are
+// fetched, early and late, and of all in the order of the minibatch, with their gradients.
 func (p *planner) sizedLearned(s *shape) int64 {
-	rows, _ := s.learned(p.job.Model.Learns)
+	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
-	return rows * (2*(fetchedBytes+2*row) + 2*row + 8)
+	return foreign*2*(fetchedBytes+2*row) + rows*(2*row+8)
 }
 
 // sizedChunk stands for chunk.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -67,7 +68,7 @@ func TestBounds(t *testing.T) {
 					got.Memory, least, most)
 			}
 			for _, name := range []string{trace.MemMinibatches, trace.MemParameters, trace.MemActivations,
-				trace.MemEvaluation} {
+				trace.MemEvaluation, trace.MemFeatures} {
 				if x := got.Memory.Of(name); x > most.Of(name)+most.Of(name)/10+1<<12 {
 					t.Errorf("%s: %d bytes are predicted, and sizes tell %d", name, x, most.Of(name))
 				}
@@ -112,6 +113,17 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 					lo, hi)
 			}
 		}
+	}
+}
+
+// Of learned rows seeds may all be a rank's own, at least, and of a graph with types none.
+func TestLeastOfLearnedRows(t *testing.T) {
+	p := &planner{job: &laid{Job: new(job.Job)}, options: &Options{}}
+	p.job.Model.Learned = 256
+	p.job.Model.Learns = []bool{true}
+	own := p.sizedLearned(&shape{kinds: []kindShape{{all: 10}}})
+	if all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}}); own != 10*(2*1024+8) || all <= own {
+		t.Errorf("10 own rows take %d bytes, others %d", own, all)
 	}
 }
 
