@@ -384,7 +384,7 @@ func checkParts(c comm.Comm, o Options) error {
 
 // checkKept reports a cache or a buffer that does not have the rows of kinds that Kept says.
 func checkKept(o *Options) []error {
-	if len(o.Kinds) == 1 || o.Cache == nil && o.Buffer == nil {
+	if o.Cache == nil && o.Buffer == nil || len(o.Kinds) == 1 && o.Kept == nil {
 		return nil
 	}
 	table := o.Buffer
@@ -393,6 +393,8 @@ func checkKept(o *Options) []error {
 	}
 	_, shared := o.Cache.(SharedCache)
 	switch {
+	case shared && len(o.Kinds) == 1:
+		return nil
 	case shared:
 		return []error{errors.New("rows of several kinds are cached by each rank alone")}
 	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):

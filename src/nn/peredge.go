@@ -34,13 +34,14 @@ func (s *store) perEdge() *perEdge {
 }
 
 // reserve makes the arrays for the edges of a hop. One that is only counted, to plan memory, has no
-// segments: the arrays are counted, as numbers of 4 bytes.
+// segments: the arrays are counted, as numbers of 4 bytes. Growing frees arrays at once: features of edges
+// are for CPUs alone, whose kernels have ended when they return.
 func (p *perEdge) reserve(h *Hop) error {
 	n := h.edges()
 	if h.Forward.Indptr == nil {
 		return errors.Join(p.numbered.counted.reserve((2+2+1)*n), p.counted.reserve(n))
 	}
-	for at := len(p.ends); at <= n; at = len(p.ends) {
+	if at := len(p.ends); at <= n {
 		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1), mem.Grow(p.edges, n+1)
 		for i := at; i <= n; i++ {
 			p.ends[i], p.none[i], p.edges[i] = int64(i), 0, int32(i)

@@ -68,9 +68,13 @@ func (p *planner) same(x float64) perKind { return slices.Repeat(perKind{x}, len
 func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
 	of, rows := p.kinds(), p.same(0)
 	held := make([][]graph.VertexID, len(rows))
-	for _, v := range cached {
-		kind := of.Of(v)
-		held[kind] = append(held[kind], v)
+	if len(held) == 1 {
+		held[0] = cached // which may be most vertices: no copy
+	} else {
+		for _, v := range cached {
+			kind := of.Of(v)
+			held[kind] = append(held[kind], v)
+		}
 	}
 	for kind := range rows {
 		local := of.Outside(r.reader.Local, func(k int) bool { return k == kind })

@@ -169,6 +169,9 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 // FetcherOf makes an exchange of other rows that are distributed like the vertices; tables [P] has
 // the rows of this rank's parts. Collective.
 func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
+	if rows.Cols < 1 { // of all ranks alike
+		return nil, fmt.Errorf("rows have %d columns; they need at least 1", rows.Cols)
+	}
 	return exchange.Open(s.Comm,
 		s.exchangeOptions(rows, []exchange.Kind{{Cols: rows.Cols, Type: rows.Type}}))
 }
