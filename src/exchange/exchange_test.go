@@ -417,6 +417,8 @@ func TestNewReportsFaults(t *testing.T) {
 			"part 1 has no table of its 3 rows"},
 		{"stored and buffered", func(o *Options) { o.Stored, o.Buffer = true, make([]byte, 12) },
 			"give a Cache"},
+		{"a buffer of another length", func(o *Options) { o.Kept, o.Buffer = []int{2}, make([]byte, 12) },
+			"a table of 12 bytes does not have [2] rows"},
 		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) },
 			"part 1 has 35 bytes"},
 	} {
