@@ -127,6 +127,32 @@ func TestLeastOfLearnedRows(t *testing.T) {
 	}
 }
 
+// Rows of edges are counted of the node that has most of them, and least.
+func TestSizedEdges(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	j := planJob()
+	j.Ranks, j.RanksPerNode, j.Model.Learned = 4, 1, 4
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rows, most, least := s.Topology().Graph.Indptr, int64(0), s.Edges
+	for k := range s.Parts {
+		n := rows[s.Offsets[k+1]] - rows[s.Offsets[k]]
+		most, least = max(most, n), min(least, n)
+	}
+	for bound, want := range map[Bound]int64{Most: most, Least: least} {
+		p := &planner{job: j.lay(l), shards: s, options: &Options{Bound: bound}}
+		if got := p.sizedEdges(0, 1); got != want {
+			t.Errorf("bound %d: %d edges, not %d", bound, got, want)
+		}
+	}
+}
+
 // Links are planned from parts, and not bounded by sizes.
 func TestLinksHaveNoBounds(t *testing.T) {
 	parts := shardtest.TypedLinks(t, 60, 100, 3, true)
