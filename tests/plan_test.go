@@ -128,19 +128,16 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 }
 
 // Jobs drawn from the settings, of which those that no run has are left out, take what is planned for
-// them: rows within 5 %, and memory within a fifth. With -short there are few, on graphs so small that rows
-// alone are held.
+// them: rows within 5 %, and memory within a tenth. With -short there are few, on small graphs.
 func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	if raceDetector {
 		t.Skip("the race detector takes memory of its own")
 	}
 	withoutHugePages(t)
-	// Of the furthest jobs 0.9 of the memory is planned, or 1.1, give or take the few per cent by which
-	// resident sets differ between runs; with features of edges 0.87.
-	jobs, divisor, within := 40, 1, 0.2
+	jobs, divisor := 40, 1
 	if testing.Short() {
-		jobs, divisor, within = 3, 10, 0
+		jobs, divisor = 3, 10
 	}
 	graphs, random := plannedGraphs(t, divisor), rand.New(rand.NewPCG(11, 12))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -159,7 +156,9 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 		if graph == "learning" {
 			sets = append(sets, "model.learned=32")
 		}
-		if random.IntN(4) == 0 {
+		within := 0.1
+		if random.IntN(4) == 0 { // a run of one epoch evaluates fewer minibatches than there are slots, which are planned
+			within = 0.2
 			sets = append(sets, "sample.eval_fanouts="+strings.Join([]string{"15", "15", "15"}[:layers], ","))
 		}
 		if slices.Contains(sets, "exchange.sums=on") && slices.Contains(sets, "parallel.mode=hybrid") {

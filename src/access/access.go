@@ -78,10 +78,8 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 			"they must be its transpose",
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
-	m := &Graph{in: g, out: o.Out, workers: o.Workers, columns: columns{in: g}}
-	if o.Columns != nil {
-		m.columns.Columns = *o.Columns
-	}
+	m := &Graph{in: g, out: o.Out, workers: o.Workers,
+		columns: columnsOf(g, o.Columns)}
 	if m.workers == 0 {
 		m.workers = runtime.GOMAXPROCS(0)
 	}

@@ -3,7 +3,7 @@ package access
 import "halognn/src/graph"
 
 // Kinds says how long rows are where that depends on the vertex, or on its kind. Vertices of a kind
-// lie together: range i is of kind i modulo the number of kinds.
+// lie together: range i is of kind i modulo the number of kinds. nil are rows of one kind and size.
 type Kinds struct {
 	Bytes []int // [kinds] of a row; 0: there are none
 	// Ends [N+1], of sparse rows alone, which are of one kind: that of vertex v has the entries
@@ -28,7 +28,12 @@ func NewSparseKinds(ends []int64, entry int) *Kinds {
 }
 
 // Of returns the kind of a vertex.
-func (k *Kinds) Of(v graph.VertexID) int { return k.index.Find(uint32(v)) % len(k.Bytes) }
+func (k *Kinds) Of(v graph.VertexID) int {
+	if k == nil || len(k.Bytes) == 1 {
+		return 0
+	}
+	return k.index.Find(uint32(v)) % len(k.Bytes)
+}
 
 // Size returns the bytes of a vertex's row.
 func (k *Kinds) Size(v graph.VertexID) int {
@@ -44,6 +49,15 @@ func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
 		bytes += int64(k.Size(v))
 	}
 	return bytes
+}
+
+// Takes returns what a vertex's row takes of a capacity: its bytes, or one row where all have one
+// size.
+func (k *Kinds) Takes(v graph.VertexID) int {
+	if k == nil {
+		return 1
+	}
+	return k.Size(v)
 }
 
 // Total returns the bytes of all rows.
@@ -97,6 +111,9 @@ func (r *Workload) Of(kind int) *Workload {
 
 // PerKind returns how many of the vertices are of each kind.
 func (k *Kinds) PerKind(vertices []graph.VertexID) []int {
+	if k == nil {
+		return []int{len(vertices)}
+	}
 	counts := make([]int, len(k.Bytes))
 	for _, v := range vertices {
 		counts[k.Of(v)]++

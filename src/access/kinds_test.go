@@ -2,6 +2,7 @@ package access
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -107,5 +108,34 @@ func TestRowsOfKinds(t *testing.T) {
 	}
 	if got := r.Of(1).Local; !slices.Equal(got, []Range{{0, 4}, {6, 9}}) || r.Of(1).Kinds != nil {
 		t.Errorf("a reader of authors has %v", got)
+	}
+}
+
+// A graph without types is one type with one relation: with names for both, the analyses are the same
+// to the bit. Where all rows have one size, a row takes one of a capacity.
+func TestOneKindIsNone(t *testing.T) {
+	g, train := randomForest(t, rand.New(rand.NewPCG(3, 0)), 60)
+	named := graph.Schema{Types: []string{"page"},
+		Relations: []graph.Relation{{Source: "page", Name: "links", Target: "page"}}}
+	c, err := graph.NewColumns(&named, []int64{0, 20, 60}, g.Indptr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, one := mustNew(t, g, Options{Workers: 2}), mustNew(t, g, Options{Workers: 2, Columns: &c})
+	for name, analyse := range map[string]func(*Graph) ([]float32, error){
+		"vip":       func(m *Graph) ([]float32, error) { return m.VIP(train, 2, []int{2, 1}) },
+		"inclusion": func(m *Graph) ([]float32, error) { return m.Inclusion(train, 2, []int{2, 1}) },
+		"PageRank":  func(m *Graph) ([]float32, error) { return m.PageRank(train) },
+		"degree":    func(m *Graph) ([]float32, error) { return m.Degree(train, 2) },
+	} {
+		want := memtest.Must[float32](t)(analyse(plain))
+		if got := memtest.Must[float32](t)(analyse(one)); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, without names %v", name, got, want)
+		}
+	}
+	var rows *Kinds
+	if rows.Of(7) != 0 || rows.Takes(7) != 1 || !slices.Equal(rows.PerKind(train), []int{len(train)}) {
+		t.Errorf("row 7 is of kind %d and takes %d; of each kind %v", rows.Of(7), rows.Takes(7),
+			rows.PerKind(train))
 	}
 }

@@ -64,11 +64,8 @@ func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) 
 		candidates := func(yield func(v graph.VertexID, key uint64, size int)) {
 			remoteRanges(n, local, func(lo, hi int) {
 				for v := lo; v < hi; v++ {
-					if size := 1; score[v] > 0 {
-						if kinds != nil {
-							size = kinds.Size(graph.VertexID(v))
-						}
-						yield(graph.VertexID(v), m.key(score[v], graph.VertexID(v)), size)
+					if v := graph.VertexID(v); score[v] > 0 {
+						yield(v, m.key(score[v], v), kinds.Takes(v))
 					}
 				}
 			})

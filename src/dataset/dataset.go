@@ -164,16 +164,11 @@ func (m *Meta) Table(t int) Table {
 	return Table{m.Vertices, m.Features, m.FeatureType, m.Entries, m.FeatureNames}
 }
 
-// Featureless returns the names of the vertex types without features, "" for that of a graph without
-// types.
+// Featureless returns the names of the vertex types without features.
 func (m *Meta) Featureless() (names []string) {
 	for t := range m.Schema.NumTypes() {
-		switch {
-		case m.Table(t).Features > 0:
-		case m.Schema.Typed():
-			names = append(names, m.Schema.Types[t])
-		default:
-			names = append(names, "")
+		if m.Table(t).Features == 0 {
+			names = append(names, m.Schema.TypeName(t))
 		}
 	}
 	return names

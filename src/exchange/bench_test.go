@@ -29,7 +29,7 @@ func BenchmarkSums(b *testing.B) {
 				defer mem.Free(table)
 				clear(table) // its pages are there before the clock runs
 				x, err := New(comm.NewWorld(2).Rank(0), Options{Offsets: []int64{0, rows, rows},
-					Tables: [][]byte{table, nil}, Cols: cols, Type: dtype, Host: host,
+					Tables: [][]byte{table, nil}, Kinds: []Kind{{cols, dtype}}, Host: host,
 					Sums: &Sums{How: compute.ReduceMean, Weighted: weighted}})
 				if err != nil {
 					b.Fatal(err)

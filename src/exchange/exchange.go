@@ -11,8 +11,8 @@
 //	             ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
 //	             └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
 //
-// Where rows are of several kinds, each kind has a table of the cache, and each part one of the
-// buffer.
+// Rows are of one kind or several. Where they are of several, each kind has a table of the cache, and
+// each part one of the buffer.
 //
 // With Options.Stored every rank has the tables of all parts, nothing is remote, and the cache is
 // asked for every vertex before the table of its part is.
@@ -83,7 +83,7 @@ type SharedCache interface {
 	Own() (first, end int)
 }
 
-// Options describes where rows lie. All ranks must give the same Offsets, Cols and Type.
+// Options describes where rows lie. All ranks must give the same Offsets and Kinds.
 type Options struct {
 	// Offsets [P+1]: part k is vertices [Offsets[k], Offsets[k+1]). P is a multiple of the number
 	// of ranks K; rank r owns parts [r*P/K, (r+1)*P/K). Parts may be empty.
@@ -98,15 +98,13 @@ type Options struct {
 	// are read from them, and counted as stored.
 	Stored bool
 
-	Cols  int // elements of a row
-	Type  compute.DType
+	// Kinds are what rows are: part k has rows of kind k % len(Kinds), and every rank has parts of all
+	// kinds. Several are not for SharedCache.
+	Kinds []Kind
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
-	// Kinds replaces Cols and Type where parts have rows of different kinds: part k has rows of kind
-	// k % len(Kinds), and every rank has parts of all kinds. Not with SharedCache.
-	Kinds []Kind
 	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in Buffer:
-	// CutTable. nil without Kinds.
+	// CutTable. Only read where there are several.
 	Kept []int
 
 	Host  Slicer
@@ -131,39 +129,42 @@ type Kind struct {
 	Type compute.DType
 }
 
-// RowBytes returns the bytes of a row.
-func (k Kind) RowBytes() int { return k.Cols * k.Type.Size() }
+// RowBytes returns the bytes of a row; of sparse rows those of an entry.
+func (k Kind) RowBytes() int {
+	if k.Type.IsSparse() {
+		return k.Type.Size()
+	}
+	return k.Cols * k.Type.Size()
+}
 
 // tableAlign is where the rows of a kind may begin in a table of several.
 const tableAlign = 64
 
 // TableBytes returns the length of a table with the given number of rows of each kind.
 func TableBytes(kinds []Kind, rows []int) (bytes int) {
+	if len(kinds) == 1 { // nothing follows
+		return rows[0] * kinds[0].RowBytes()
+	}
 	for k, n := range rows {
-		bytes += (n*kinds[k].RowBytes() + tableAlign - 1) / tableAlign * tableAlign
+		bytes += aligned(n * kinds[k].RowBytes())
 	}
 	return bytes
 }
 
-// CutTable returns of a table of TableBytes the rows of each kind.
+// CutTable returns of a table of TableBytes the rows of each kind. One kind has the whole table.
 func CutTable(table []byte, kinds []Kind, rows []int) [][]byte {
+	if len(kinds) == 1 {
+		return [][]byte{table}
+	}
 	of := make([][]byte, len(kinds))
-	for k := range kinds {
-		of[k] = table[TableBytes(kinds[:k], rows[:k]):][:rows[k]*kinds[k].RowBytes()]
+	for k, kind := range kinds {
+		size := rows[k] * kind.RowBytes()
+		of[k], table = table[:size], table[aligned(size):]
 	}
 	return of
 }
 
-// kinds returns those of the parts.
-func (o *Options) kinds() []Kind {
-	if len(o.Kinds) > 0 {
-		return o.Kinds
-	}
-	if o.Type.IsSparse() { // counted row for row, of one entry each, until layEntries
-		return []Kind{{1, o.Type}}
-	}
-	return []Kind{{o.Cols, o.Type}}
-}
+func aligned(bytes int) int { return (bytes + tableAlign - 1) / tableAlign * tableAlign }
 
 // Exchange plans and fetches rows for one rank. Its methods may be called concurrently for
 // different plans, as far as the order of collectives on the communicator allows.
@@ -175,30 +176,29 @@ type Exchange struct {
 	parts    graph.PartIndex
 	first    graph.VertexID // of this rank's vertices
 	rows     int            // of this rank
-	cols     int
-	dtype    compute.DType
 	scale    []float32
 	ends     []int64 // of sparse rows; nil else
 	offsets  []int64 // [P+1]
-	rowBytes int
 	kinds    []Kind
-	typed    bool             // Options.Kinds are given: bytes are counted apart from rows
+	partKind []uint16         // [P]
 	unit     int              // divides the bytes of every row
-	tables   [][]byte         // [P+1] parts, then the cache
+	tables   [][]byte         // [P+kinds] parts, then the cache
 	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
 	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and, unless
 	stored   bool             // Tables are of all parts, fetched
 	host     Slicer
 	cache    Cache
-	changes  bool     // there is an Options.Buffer
-	kept     [2]int   // rows of the cache's table that are this rank's own: from, to
-	held     [][]byte // [kinds] rows of the cache or the buffer
+	changes  bool   // there is an Options.Buffer
+	kept     [2]int // rows of the cache's table that are this rank's own: from, to
 	sums     *Sums
 	perKind  int            // counts of each kind
 	choices  chan *choosing // idle ones
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
 	planning bool           // NewPlanning: tables have no rows
+
+	received, summed, numTables int // tables of a plan: see layTables
+	apart                       int // 1 where rows are of several kinds, else 0
 }
 
 // Parts returns the number of parts.
@@ -222,11 +222,10 @@ func open(c comm.Comm, o Options) *Exchange {
 	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
 	x := &Exchange{
 		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
-		offsets: o.Offsets, ends: o.Ends,
-		cols: o.Cols, dtype: o.Type, scale: o.Scale, rowBytes: o.Cols * o.Type.Size(),
-		kinds: o.kinds(), typed: len(o.Kinds) > 0, sums: o.Sums, choices: make(chan *choosing, 64),
-		tables: make([][]byte, parts+1), base: make([]compute.RowRef, parts),
-		remote: make([]uint8, parts),
+		offsets: o.Offsets, ends: o.Ends, scale: o.Scale,
+		kinds: o.Kinds, sums: o.Sums, choices: make(chan *choosing, 64),
+		tables: make([][]byte, parts+len(o.Kinds)), base: make([]compute.RowRef, parts),
+		remote: make([]uint8, parts), partKind: make([]uint16, parts),
 		stored: o.Stored,
 		host:   o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),
 	}
@@ -241,6 +240,7 @@ func open(c comm.Comm, o Options) *Exchange {
 	x.rows = int(o.Offsets[(r+1)*x.perRank]) - int(x.first)
 	copy(x.tables, o.Tables)
 	for p := range parts {
+		x.partKind[p] = uint16(p % len(x.kinds))
 		x.firsts[p] = int32(o.Offsets[p] - o.Offsets[p/x.perRank*x.perRank])
 		x.base[p] = compute.MakeRowRef(p, 0) - compute.RowRef(o.Offsets[p])
 		if (o.Stored || o.Tables[p] == nil) && x.rowBytesOf(p) > 0 {
@@ -256,11 +256,10 @@ func open(c comm.Comm, o Options) *Exchange {
 			x.kept[0], x.kept[1] = c.Own()
 		}
 	}
-	x.tables[parts], x.held = held, [][]byte{held}
-	if len(o.Kinds) > 0 && held != nil {
-		x.held = CutTable(held, o.Kinds, o.Kept)
-		x.tables[parts] = x.held[0]
+	if held != nil {
+		copy(x.tables[parts:], CutTable(held, o.Kinds, o.Kept))
 	}
+	x.layTables()
 	for i := range x.ones {
 		x.ones[i] = 1
 	}
@@ -272,7 +271,7 @@ func open(c comm.Comm, o Options) *Exchange {
 // sums. References to rows of other kinds must not be followed.
 func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	rows, of := p.Rows, x.kinds[kind]
-	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, len(x.kinds) > 1
+	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.apart > 0
 	if x.sums == nil {
 		return rows
 	}
@@ -285,55 +284,37 @@ func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 // Kinds returns what the rows of part k % len(Kinds) are.
 func (x *Exchange) Kinds() []Kind { return x.kinds }
 
-func (x *Exchange) rowBytesOf(part int) int { return x.kinds[part%len(x.kinds)].RowBytes() }
+func (x *Exchange) rowBytesOf(part int) int { return x.kinds[x.partKind[part]].RowBytes() }
 
-// numTables returns the tables of a plan: of the parts, the cache, what has been received, passed
-// on and taken out of the cache, and of its sums, and, where rows differ, what has been received of
-// each part and what is kept of each kind, and the sums of each part's owner and kind.
-func (x *Exchange) numTables() int {
-	n := len(x.base) + 5
-	if len(x.kinds) > 1 {
-		n += len(x.base) + len(x.kinds)
-		if x.sums != nil {
-			n += len(x.base)
-		}
-	}
-	return n
-}
-
-// tableOf returns the number of the table of cached rows for a part, and landedIn that of received
-// rows.
-func (x *Exchange) tableOf(part int) int {
+// layTables numbers the tables of a plan:
+//
+//	parts [P] | cached rows [kinds] | received | passed on | collected | sums
+//
+// Where rows are of several kinds none are passed on, those received have a table for each part, and
+// sums one for each owner and kind.
+func (x *Exchange) layTables() {
+	x.received = len(x.base) + len(x.kinds)
+	x.summed = x.received + 3
+	x.numTables = x.summed + 1
 	if len(x.kinds) == 1 {
-		return len(x.base)
+		return
 	}
-	return 2*len(x.base) + 5 + part%len(x.kinds)
+	x.apart, x.summed = 1, x.received+len(x.base)
+	if x.numTables = x.summed; x.sums != nil {
+		x.numTables += x.ranks * len(x.kinds)
+	}
 }
 
-func (x *Exchange) landedIn(part int) int {
-	if len(x.kinds) == 1 {
-		return len(x.base) + 1
-	}
-	return len(x.base) + 5 + part
-}
+// tableOf returns the table of cached rows for a part, and landedIn that of received rows.
+func (x *Exchange) tableOf(part int) int  { return len(x.base) + int(x.partKind[part]) }
+func (x *Exchange) landedIn(part int) int { return x.received + part*x.apart }
 
-// firstOfSums returns the number of the first table of sums, and sumsIn that of those of a rank and a
-// kind.
-func (x *Exchange) firstOfSums() int {
-	if len(x.kinds) == 1 {
-		return len(x.base) + 4
-	}
-	return 2*len(x.base) + 5 + len(x.kinds)
-}
-
+// sumsIn returns the table of the sums of a rank and a kind.
 func (x *Exchange) sumsIn(rank, kind int) int {
-	if len(x.kinds) == 1 {
-		if of, _ := x.sums.typeOf(x.kinds[0].Type); of == x.kinds[0].Type {
-			return len(x.base) + 1 // among the rows that are received
-		}
-		return x.firstOfSums()
+	if of, _ := x.sums.typeOf(x.kinds[kind].Type); x.apart == 0 && of == x.kinds[kind].Type {
+		return x.received
 	}
-	return x.firstOfSums() + rank*len(x.kinds) + kind
+	return x.summed + (rank*len(x.kinds)+kind)*x.apart
 }
 
 func gcd(a, b int) int {
@@ -351,8 +332,8 @@ const maxParts = 1<<16 - 5
 func check(c comm.Comm, o Options) error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Cols < 1 && len(o.Kinds) == 0 {
-		reject("rows have %d columns; they need at least 1", o.Cols)
+	if len(o.Kinds) == 0 {
+		return errors.New("rows are of no kind; they need at least 1")
 	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
@@ -368,7 +349,7 @@ func check(c comm.Comm, o Options) error {
 	if err := checkParts(c, o); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	if o.Type.IsSparse() {
+	if o.Kinds[0].Type.IsSparse() {
 		if err := checkSparse(&o); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -379,7 +360,7 @@ func check(c comm.Comm, o Options) error {
 // checkParts rejects parts that ranks cannot share.
 func checkParts(c comm.Comm, o Options) error {
 	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
-	if len(o.Kinds) > 0 {
+	if len(o.Kinds) > 1 {
 		most = (maxParts - len(o.Kinds)) / 2
 		if o.Sums != nil {
 			most = (maxParts - len(o.Kinds)) / 3
@@ -388,7 +369,7 @@ func checkParts(c comm.Comm, o Options) error {
 	switch {
 	case parts < 1 || parts > most:
 		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
-	case parts%k != 0 || parts/k%len(o.kinds()) != 0:
+	case parts%k != 0 || parts/k%len(o.Kinds) != 0:
 		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it",
 			parts, k)
 	case o.Offsets[0] != 0:
@@ -403,7 +384,10 @@ func checkParts(c comm.Comm, o Options) error {
 
 // checkKept reports a cache or a buffer that does not have the rows of kinds that Kept says.
 func checkKept(o *Options) []error {
-	if len(o.Kinds) == 0 || o.Cache == nil && o.Buffer == nil {
+	if o.Cache == nil && o.Buffer == nil {
+		return nil
+	}
+	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) { // sparse rows differ in length
 		return nil
 	}
 	table := o.Buffer
@@ -412,6 +396,8 @@ func checkKept(o *Options) []error {
 	}
 	_, shared := o.Cache.(SharedCache)
 	switch {
+	case shared && len(o.Kinds) == 1:
+		return nil
 	case shared:
 		return []error{errors.New("rows of several kinds are cached by each rank alone")}
 	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):
@@ -425,11 +411,10 @@ func checkKept(o *Options) []error {
 func checkTables(rank, perRank int, o Options) (errs []error) {
 	for p, table := range o.Tables {
 		rows := o.Offsets[p+1] - o.Offsets[p]
-		kinds := o.kinds()
-		kind := kinds[p%len(kinds)]
+		kind := o.Kinds[p%len(o.Kinds)]
 		want := rows * int64(kind.RowBytes())
-		if o.Type.IsSparse() && rows >= 0 {
-			want = (o.Ends[o.Offsets[p+1]] - o.Ends[o.Offsets[p]]) * int64(o.Type.Size())
+		if kind.Type.IsSparse() && rows >= 0 {
+			want = (o.Ends[o.Offsets[p+1]] - o.Ends[o.Offsets[p]]) * int64(kind.RowBytes())
 		}
 		switch own := p/perRank == rank; {
 		case rows < 0:

@@ -348,7 +348,7 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 					}
 				}
 				o := l.options(world.Rank())
-				o.Cols, o.Type = 4, compute.Float32
+				o.Kinds = []Kind{{4, compute.Float32}}
 				x, err := New(transport, o)
 				if err != nil {
 					return err
@@ -392,7 +392,7 @@ func TestUnknownVertexIsAnError(t *testing.T) {
 func TestNewReportsFaults(t *testing.T) {
 	good := func() Options {
 		return Options{Offsets: []int64{0, 2, 5}, Tables: [][]byte{make([]byte, 2*12), nil},
-			Cols: 3, Host: slicer{}}
+			Kinds: []Kind{{Cols: 3}}, Host: slicer{}}
 	}
 	for _, c := range []struct {
 		name string
@@ -400,7 +400,7 @@ func TestNewReportsFaults(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*Options) {}, ""},
-		{"no columns", func(o *Options) { o.Cols = 0 }, "0 columns"},
+		{"no kinds", func(o *Options) { o.Kinds = nil }, "no kind"},
 		{"no host", func(o *Options) { o.Host = nil }, "no Host"},
 		{"no parts", func(o *Options) { o.Offsets = []int64{0} }, "0 parts"},
 		{"three parts on two ranks", func(o *Options) { o.Offsets = []int64{0, 1, 2, 3} },
@@ -417,6 +417,8 @@ func TestNewReportsFaults(t *testing.T) {
 			"part 1 has no table of its 3 rows"},
 		{"stored and buffered", func(o *Options) { o.Stored, o.Buffer = true, make([]byte, 12) },
 			"give a Cache"},
+		{"a buffer of another length", func(o *Options) { o.Kept, o.Buffer = []int{2}, make([]byte, 12) },
+			"a table of 12 bytes does not have [2] rows"},
 		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) },
 			"part 1 has 35 bytes"},
 	} {
@@ -476,8 +478,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // without a lookup.
 func BenchmarkPlan(b *testing.B) {
 	const vertices, frontier, parts = 2_400_000, 400_000, 8
-	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts), Cols: 1,
-		Host: slicer{}}
+	o := Options{Offsets: make([]int64, parts+1), Tables: make([][]byte, parts),
+		Kinds: []Kind{{Cols: 1}}, Host: slicer{}}
 	for p := range parts {
 		o.Offsets[p+1] = int64(p+1) * vertices / parts
 	}
@@ -512,4 +514,25 @@ func BenchmarkPlan(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/frontier, "ns/vertex")
 	})
+}
+
+// The rows of several kinds begin at aligned places of a table, one after the other; those of one kind
+// are the whole table.
+func TestTablesOfKinds(t *testing.T) {
+	kinds, rows := []Kind{{5, compute.Float32}, {0, compute.Float32}, {3, compute.Int8}}, []int{4, 9, 30}
+	table := make([]byte, TableBytes(kinds, rows))
+	for i := range table {
+		table[i] = byte(i)
+	}
+	of := CutTable(table, kinds, rows)
+	if len(table) != 128+128 || len(of[0]) != 80 || len(of[1]) != 0 || len(of[2]) != 90 || of[2][0] != 128 {
+		t.Errorf("of %d bytes %d, %d and %d", len(table), len(of[0]), len(of[1]), len(of[2]))
+	}
+	one := kinds[:1]
+	if n := TableBytes(one, []int{4}); n != 80 {
+		t.Errorf("4 rows of one kind take %d bytes", n)
+	}
+	if of := CutTable(table, one, []int{4}); len(of) != 1 || len(of[0]) != len(table) {
+		t.Errorf("one kind has %d of %d bytes", len(of[0]), len(table))
+	}
 }

@@ -78,8 +78,8 @@ func (l *layout) options(rank int) Options {
 			tables[p] = l.tables[p]
 		}
 	}
-	return Options{Offsets: l.offsets, Tables: tables, Cols: l.cols, Type: l.dtype, Scale: l.scale(),
-		Host: slicer{}}
+	return Options{Offsets: l.offsets, Tables: tables, Kinds: []Kind{{l.cols, l.dtype}},
+		Scale: l.scale(), Host: slicer{}}
 }
 
 // frontier draws distinct vertices that keep accepts, in random order.

@@ -89,15 +89,15 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	}
 	g.alone = mem.Grow(g.alone[:0], len(p.missing))
 	clear(g.alone)
-	destinations, several := len(e.Indptr)-1, len(x.kinds) > 1
+	destinations := len(e.Indptr) - 1
 	g.kind = g.kind[:0]
 	for k, i := range p.missing {
 		g.place[i] = int32(k)
 		if x.sums.Own && int(i) < destinations {
 			g.alone[k] = 1
 		}
-		if several {
-			g.kind = append(mem.Grow(g.kind, k+1)[:k], uint16(int(p.Parts[i])%len(x.kinds)))
+		if x.apart > 0 {
+			g.kind = append(mem.Grow(g.kind, k+1)[:k], x.partKind[p.Parts[i]])
 		}
 	}
 	for _, i := range e.Whole {

@@ -48,7 +48,7 @@ type Plan struct {
 	askNumbers, wantNumbers, askRows, wantRows []int
 
 	counts []int32  // [D] Edges.Counts
-	cut    [][2]int // [P, P] where rows differ, in units: what lands of each part, and sums of owners' kinds
+	cut    [][2]int // where rows differ, in units: what lands in each table from Exchange.received on
 	// [P] reference of the received row that the first place in askIDs asks for, as if in the part:
 	// add the place (wraps)
 	landing  []compute.RowRef
@@ -120,12 +120,11 @@ func (p *Plan) Landed(n int) compute.RowRef {
 // Keep copies the n-th fetched row to a slot of those of its kind in Options.Buffer. Call it when
 // the request of StartRows is complete and the plan has read all its rows of the buffer.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
-	from, kind := p.Landed(n), 0
-	if len(x.kinds) > 1 {
-		kind = (from.Table() - x.landedIn(0)) % len(x.kinds)
-	}
-	size := x.kinds[kind].RowBytes()
-	copy(x.held[kind][slot*size:(slot+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
+	from := p.Landed(n)
+	part := from.Table() - x.received // of the kind of the row
+	size := x.rowBytesOf(part)
+	copy(x.tables[x.tableOf(part)][slot*size:(slot+1)*size],
+		p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
 // place looks up every vertex: own, peer, cached and missing ones.
@@ -202,21 +201,18 @@ func (b *Buffers) Free() {
 func (x *Exchange) size(p *Plan, n int) {
 	parts, k := len(x.base), x.ranks
 	if len(p.part) != parts || len(p.askRows) != k || len(p.asked) != k*x.counts() ||
-		len(p.Rows.Tables) != x.numTables() {
+		len(p.Rows.Tables) != x.numTables {
 		p.part = make([]int, parts)
 		p.askRows, p.wantRows = make([]int, k), make([]int, k)
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
-		p.Rows.Tables = make([][]byte, x.numTables())
-		if len(x.kinds) > 1 {
-			p.cut = make([][2]int, 2*parts)
+		p.Rows.Tables = make([][]byte, x.numTables)
+		if x.apart > 0 {
+			p.cut = make([][2]int, x.numTables-x.received)
 		}
 	}
-	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.cols, x.dtype, x.scale
+	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.kinds[0].Cols, x.kinds[0].Type, x.scale
 	copy(p.Rows.Tables, x.tables)
-	if len(x.kinds) > 1 {
-		copy(p.Rows.Tables[x.tableOf(0):], x.held)
-	}
 	p.Rows.Of = mem.Grow(p.Rows.Of[:0], n)
 	p.Parts = mem.Grow(p.Parts[:0], n)
 	p.missing = mem.Grow(p.missing[:0], n)
@@ -284,19 +280,14 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 			x.countsOf(p.asked, r, kind)[0] = 0
 		}
 		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
-			n, kind := p.part[part]*int(x.remote[part]), part%len(x.kinds)
-			row := landing
-			if len(x.kinds) > 1 {
-				row = 0
+			n, row, from := p.part[part]*int(x.remote[part]), landing, landing
+			x.countsOf(p.asked, r, int(x.partKind[part]))[0] += int64(n)
+			if landing += n * (x.rowBytesOf(part) / x.unit); x.apart > 0 {
+				row, p.cut[part] = 0, [2]int{from, landing}
 			}
 			p.landing[part] = compute.MakeRowRef(x.landedIn(part), 0) + compute.RowRef(row) -
 				compute.RowRef(next)
-			p.part[part] = next
-			x.countsOf(p.asked, r, kind)[0] += int64(n)
-			next, landing = next+n, landing+n*(x.kinds[kind].RowBytes()/x.unit)
-			if len(x.kinds) > 1 {
-				p.cut[part] = [2]int{landing - n*(x.kinds[kind].RowBytes()/x.unit), landing}
-			}
+			p.part[part], next = next, next+n
 		}
 		if x.sums != nil {
 			next, landing = x.placeSums(p, r, next, landing)
@@ -305,7 +296,6 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	}
 	p.askIDs = mem.Grow(p.askIDs[:0], next)
 	p.received = mem.Grow(p.received[:0], landing*x.unit)
-	p.Rows.Tables[parts+1] = p.received
 	p.cutReceived(x)
 	of, position, ask, firsts := p.Rows.Of, p.part, p.askIDs, x.firsts
 	for _, i := range p.rows {
@@ -327,22 +317,13 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 // cutReceived gives every part a table of its own in the receive buffer, where rows differ, and the
 // sums of every owner's kind.
 func (p *Plan) cutReceived(x *Exchange) {
-	if x.typed {
-		p.AskedBytes = int64(len(p.received))
-	}
-	if len(x.kinds) == 1 {
+	if x.apart == 0 {
+		p.Rows.Tables[x.received] = p.received
 		return
 	}
-	cut, parts := p.cut, len(x.base)
-	if x.sums == nil {
-		cut = cut[:parts]
-	}
-	for i, c := range cut {
-		table := x.landedIn(i)
-		if i >= parts {
-			table = x.firstOfSums() + i - parts
-		}
-		p.Rows.Tables[table] = p.received[c[0]*x.unit : c[1]*x.unit]
+	p.AskedBytes = int64(len(p.received))
+	for i, c := range p.cut {
+		p.Rows.Tables[x.received+i] = p.received[c[0]*x.unit : c[1]*x.unit]
 	}
 }
 

@@ -7,15 +7,11 @@ import (
 
 // NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans, and
 // makes room for messages, but reads no rows and tells nobody: others ask of this rank as much as it
-// asks of them. Offsets, kinds and s are as in Options; one kind is of all rows. local says whose rows
-// the rank reads in memory.
+// asks of them. Offsets, kinds and s are as in Options. local says whose rows the rank reads in memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),
 		Host: ref.Host{}, Sums: s}
-	if len(kinds) == 1 && kinds[0].Cols > 0 {
-		o.Kinds, o.Cols, o.Type = nil, kinds[0].Cols, kinds[0].Type
-	}
 	for p := range o.Tables {
 		if local(p) {
 			o.Tables[p] = []byte{}

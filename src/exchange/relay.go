@@ -61,8 +61,8 @@ func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r.own = own
 	r.found = mem.Grow(r.found[:0], len(p.Rows.Of))
 	copy(r.found, p.Rows.Of)
-	r.got = mem.Grow(r.got[:0], len(ids)*x.rowBytes)
-	table := len(x.base) + 2
+	r.got = mem.Grow(r.got[:0], len(ids)*x.rowBytesOf(0))
+	table := x.received + 1
 	p.Rows.Tables[table] = r.got
 	p.Rows.Of = mem.Grow(p.Rows.Of[:own], own+len(ids))
 	p.Parts = mem.Grow(p.Parts[:own], own+len(ids))
@@ -91,12 +91,13 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 			}
 		}
 	}
-	r.sent = mem.Grow(r.sent[:0], rows*x.rowBytes)
-	p.Rows.Tables[buffer+3] = r.sent
+	r.sent = mem.Grow(r.sent[:0], rows*x.rowBytesOf(0))
+	own := x.received + 2
+	p.Rows.Tables[own] = r.sent
 	for k, i := range at {
 		x.copyRow(p, k, r.found[i])
 		if x.changes && int(i) < r.own && r.found[i].Table() == buffer {
-			p.Rows.Of[i] = compute.MakeRowRef(buffer+3, k)
+			p.Rows.Of[i] = compute.MakeRowRef(own, k)
 		}
 	}
 	if !x.changes {
@@ -106,7 +107,7 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 	for i, ref := range p.Rows.Of[:r.own] {
 		if ref.Table() == buffer {
 			x.copyRow(p, next, ref)
-			p.Rows.Of[i] = compute.MakeRowRef(buffer+3, next)
+			p.Rows.Of[i] = compute.MakeRowRef(own, next)
 			next++
 		}
 	}
@@ -116,8 +117,8 @@ func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
 	if x.planning {
 		return
 	}
-	copy(p.relayed.sent[k*x.rowBytes:(k+1)*x.rowBytes],
-		p.Rows.Tables[from.Table()][from.Row()*x.rowBytes:])
+	size := x.kinds[0].RowBytes() // there is one kind
+	copy(p.relayed.sent[k*size:(k+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
 // StartRelay sends each rank of the group wanted of the collected rows, and receives count from it:
@@ -128,8 +129,8 @@ func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) com
 	for _, n := range wanted {
 		rows += n
 	}
-	return group.StartAlltoallv(p.relayed.sent[:rows*x.rowBytes], p.relayed.got, wanted, count,
-		x.rowBytes)
+	size := x.rowBytesOf(0)
+	return group.StartAlltoallv(p.relayed.sent[:rows*size], p.relayed.got, wanted, count, size)
 }
 
 func (r *relayed) bytes() int64 {

@@ -36,15 +36,14 @@ func (x *Exchange) layEntries(p *Plan) {
 		p.askRows[r] = end - begin
 	}
 	p.received = mem.Grow(p.received[:0], end*x.unit)
-	p.Rows.Tables[len(x.base)+1], p.AskedBytes = p.received, int64(len(p.received))
-	received := len(x.base) + 1
+	p.Rows.Tables[x.received], p.AskedBytes = p.received, int64(len(p.received))
 	for i, ref := range p.Rows.Of {
 		switch part := int(p.Parts[i]); ref.Table() {
 		case part:
 			v := x.offsets[part] + int64(ref.Row())
 			p.Rows.Of[i] = compute.MakeRowRef(part, int(x.ends[v]-x.ends[x.offsets[part]]))
-		case received:
-			p.Rows.Of[i] = compute.MakeRowRef(received, int(p.starts[ref.Row()]))
+		case x.received:
+			p.Rows.Of[i] = compute.MakeRowRef(x.received, int(p.starts[ref.Row()]))
 		}
 	}
 }
@@ -82,16 +81,16 @@ func checkSparse(o *Options) error {
 	if _, shared := o.Cache.(SharedCache); shared || o.Buffer != nil || o.Stored {
 		return errors.New("sparse rows are kept by each rank alone, and stay: give a Cache")
 	}
-	if o.Sums != nil || len(o.Kinds) > 0 {
+	if o.Sums != nil || len(o.Kinds) > 1 {
 		return errors.New("sparse rows are of one kind, and not added by owners")
 	}
 	if int64(len(o.Ends)) != n+1 {
 		return fmt.Errorf("%d ends of sparse rows of %d vertices", len(o.Ends), n)
 	}
 	for v := range n {
-		if d := o.Ends[v+1] - o.Ends[v]; d < 0 || d > int64(o.Cols) {
+		if d := o.Ends[v+1] - o.Ends[v]; d < 0 || d > int64(o.Kinds[0].Cols) {
 			return fmt.Errorf("the row of vertex %d has %d entries in %d columns; partition again", v, d,
-				o.Cols)
+				o.Kinds[0].Cols)
 		}
 	}
 	return nil

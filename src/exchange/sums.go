@@ -165,7 +165,7 @@ func (x *Exchange) owner(g *Groups, group int32) int { return int(g.part[group])
 func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[group]) }
 
 // kindOf returns the kind of a group's rows.
-func (x *Exchange) kindOf(g *Groups, group int32) int { return int(g.part[group]) % len(x.kinds) }
+func (x *Exchange) kindOf(g *Groups, group int32) int { return int(x.partKind[g.part[group]]) }
 
 // nextOf returns the positions at which the next sum of the group's owner and kind is placed.
 func (x *Exchange) nextOf(c *choosing, group int32) []int {
@@ -180,8 +180,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	for kind := range x.kinds {
 		asked := x.countsOf(p.asked, r, kind)
 		asked[1], asked[2] = 0, 0
-		if len(x.kinds) > 1 {
-			p.cut[len(x.base)+r*len(x.kinds)+kind] = [2]int{}
+		if x.apart > 0 {
+			p.cut[x.sumsIn(r, kind)-x.received] = [2]int{}
 		}
 	}
 	if c == nil {
@@ -201,9 +201,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 		asked, begin := x.countsOf(p.asked, r, kind), landing
 		landing += int(asked[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 		at := c.next[2*(r*len(x.kinds)+kind):]
-		if at[0], at[1] = next, begin; len(x.kinds) > 1 {
-			at[1] = 0
-			p.cut[len(x.base)+r*len(x.kinds)+kind] = [2]int{begin, landing}
+		if at[0], at[1] = next, begin; x.apart > 0 {
+			at[1], p.cut[x.sumsIn(r, kind)-x.received] = 0, [2]int{begin, landing}
 		}
 		numbers := int(asked[2])
 		if x.sums.Weighted {
@@ -242,10 +241,10 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 // places of those that are only in sums, and beyond the frontier if there are more.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c := p.choosing
-	if first := x.firstOfSums(); len(x.kinds) > 1 {
-		p.Rows.Wide = first // RowsOf says for which kinds
+	if x.apart > 0 {
+		p.Rows.Wide = x.summed // RowsOf says for which kinds
 	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
-		p.Rows.Tables[first], p.Rows.Wide, p.Rows.WideType = p.received, first, of
+		p.Rows.Tables[x.summed], p.Rows.Wide, p.Rows.WideType = p.received, x.summed, of
 	}
 	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
 	if r := &p.relayed; len(r.parts) > 0 { // Relay puts them behind those that are passed on
@@ -367,7 +366,7 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 		if first || k == 0 {
 			of = part
 		}
-		if part != of || part%len(x.kinds) != kind {
+		if part != of || int(x.partKind[part]) != kind {
 			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row %d, "+
 				"which is of part %d; %s", r, of, x.rank, id, part, cure)
 		}

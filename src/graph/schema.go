@@ -45,6 +45,14 @@ func (s *Schema) NumRelations() int {
 	return 1
 }
 
+// TypeName returns the name of a type; "" without names.
+func (s *Schema) TypeName(t int) string {
+	if s.Typed() {
+		return s.Types[t]
+	}
+	return ""
+}
+
 // Type returns the number of a type, or an error that lists those there are.
 func (s *Schema) Type(name string) (int, error) {
 	if i := slices.Index(s.Types, name); i >= 0 {
@@ -234,10 +242,12 @@ func (c *Columns) First(v int64) int64 {
 // Into returns the relations that end in a type, in the order of its columns.
 func (c *Columns) Into(kind int) []int {
 	if c.Plain() {
-		return []int{0}
+		return oneRelation[:]
 	}
 	return c.into[kind]
 }
+
+var oneRelation [1]int
 
 // Links reports whether the edges of a relation are links to be predicted, or links reversed: without
 // types all are.
@@ -278,9 +288,12 @@ func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID))
 	}
 }
 
-// Check holds the columns' row pointers to those of the vertices: the first column of a vertex begins
-// where its in-edges do, and none begins before the one before it.
+// Check holds the columns' row pointers to those of the vertices, where these are not the same: the
+// first column of a vertex begins where its in-edges do, and none begins before the one before it.
 func (c *Columns) Check(indptr []int64) error {
+	if c.Plain() {
+		return nil
+	}
 	for v := range len(indptr) - 1 {
 		_, first, n := c.Of(VertexID(v))
 		at := indptr[v]

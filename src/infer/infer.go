@@ -143,9 +143,9 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
 	for _, kind := range job.Rows(&s.Shards.Meta) {
-		in.stored, in.Cols = true, max(in.Cols, kind.Cols)
+		in.Cols = max(in.Cols, kind.Cols)
 	}
-	if s.Learned.Cols > 0 {
+	if in.stored = s.Shards.Schema.Typed(); s.Learned.Cols > 0 {
 		in.stored, in.Cols = true, max(in.Cols, s.Learned.Cols)
 	}
 	block, err := s.columnsAtOnce()

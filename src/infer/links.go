@@ -101,10 +101,7 @@ func (s Passes) endsOf() (ends [2]linkEnd) {
 	source, target := m.Schema.LinkEnds()
 	for i, kind := range [2]int{source, target} {
 		e := &ends[i]
-		e.kind, e.end = kind, int(m.Table(0).Vertices)
-		if m.Schema.Typed() {
-			e.name = m.Schema.Types[kind]
-		}
+		e.kind, e.name, e.end = kind, m.Schema.TypeName(kind), int(m.Table(0).Vertices)
 		for t := range kind {
 			e.first, e.end = e.end, e.end+int(m.Table(t+1).Vertices)
 		}

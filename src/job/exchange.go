@@ -24,16 +24,12 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 
 // NewChooser makes the chooser between rows and sums for the rows of a job.
 func NewChooser(j *Job) *exchange.Chooser {
-	m := &j.Shards.Meta
-	if kinds := Rows(m); kinds != nil {
-		return exchange.NewChooser(j.OwnersSums(), kinds, j.Kinds().Of)
-	}
-	return exchange.NewChooser(j.OwnersSums(), []exchange.Kind{{Cols: m.Features, Type: m.Type()}}, nil)
+	return exchange.NewChooser(j.OwnersSums(), Rows(&j.Shards.Meta), j.Kinds().Of)
 }
 
-// Rows returns what the rows of each vertex type are; nil where vertices have no types.
+// Rows returns what the rows of each vertex type are.
 func Rows(m *shard.Meta) (kinds []exchange.Kind) {
-	for t := range m.Schema.Types {
+	for t := range m.Schema.NumTypes() {
 		kinds = append(kinds, exchange.Kind{Cols: m.Table(t).Features, Type: m.Table(t).Type()})
 	}
 	return kinds
@@ -45,7 +41,7 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 	if sums == nil {
 		return 0
 	}
-	return sums.Bytes(of.Features, of.Type())
+	return sums.Bytes(of.Table(0).Features, of.Type())
 }
 
 // pieces returns where the vertices of each piece and type begin, as Ranges does of parts.
@@ -68,10 +64,7 @@ func (j *Job) ReadRows() []exchange.Kind {
 	if j.Sparse {
 		return []exchange.Kind{{Cols: m.RowBytes(), Type: compute.Int8}}
 	}
-	if kinds := Rows(m); kinds != nil {
-		return kinds
-	}
-	return []exchange.Kind{{Cols: m.Features, Type: m.Type()}}
+	return Rows(m)
 }
 
 // Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
@@ -92,7 +85,8 @@ func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exch
 	}, sums)
 }
 
-// EdgeExchange is Exchange for the feature rows of edges, which the owners of their targets have.
+// EdgeExchange is Exchange for the feature rows of edges, which the owners of their targets have and,
+// where rows are read from files, all ranks.
 func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	offsets := make([]int64, j.Ranks+1)
 	for r, v := range j.first {
@@ -101,5 +95,5 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	here := j.Neighbours(rank)
 	return exchange.NewPlanning(rank, j.Ranks, offsets,
 		[]exchange.Kind{{Cols: j.Shards.EdgeFeatures, Type: compute.Float32}},
-		func(part int) bool { return slices.Contains(here, part) }, nil)
+		func(part int) bool { return j.Cache.FromFiles() || slices.Contains(here, part) }, nil)
 }

@@ -404,16 +404,12 @@ func (j *Job) finds(rank int) []access.Range {
 	return local
 }
 
-// home returns the vertices from which a rank's halo is counted, or nil if these are Local. In
-// hybrid mode they are those of its node, whose ranks divide the halo as they divide all vertices
-// (sample.Owners). With vertex types they are those whose rows the rank finds, because Local also
-// has the vertices without features.
+// home returns the vertices from which a rank's halo is counted: those whose rows it finds, without
+// the others of types without features, which Local also has. In hybrid mode they are those of its
+// node, whose ranks divide the halo as they divide all vertices (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
-	switch {
-	case j.Shards.Schema.Typed():
+	if j.Mode.Sharing != sample.InNodes {
 		return j.finds(rank)
-	case j.Mode.Sharing != sample.InNodes:
-		return nil
 	}
 	first, end := 0, len(j.first)-1
 	if j.share != nil {

@@ -38,8 +38,12 @@ var live, peak atomic.Int64
 // not freed.
 func Allocated() int64 { return live.Load() }
 
-// PeakAllocated returns the largest value Allocated has had.
+// PeakAllocated returns the largest value Allocated has had, or has had since ResetPeak.
 func PeakAllocated() int64 { return peak.Load() }
+
+// ResetPeak forgets what has been freed, so that the peak is of what follows. Nothing else may
+// allocate meanwhile: such an array would be lost to the peak.
+func ResetPeak() { peak.Store(live.Load()) }
 
 // Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative. If
 // the system has no memory left, or n exceeds any address space, it panics with an error that wraps

@@ -141,6 +141,10 @@ func TestPeakCountsWhatWasFreedAgain(t *testing.T) {
 	if got := PeakAllocated(); got < before+1<<20 {
 		t.Errorf("peak is %d, below %d", got, before+1<<20)
 	}
+	ResetPeak()
+	if got := PeakAllocated(); got != before {
+		t.Errorf("the peak of nothing is %d; %d are allocated", got, before)
+	}
 	rss, err := PeakRSS()
 	if err != nil || rss < 1<<20 {
 		t.Errorf("peak resident set is %d (%v)", rss, err)

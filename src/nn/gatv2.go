@@ -19,7 +19,7 @@ import (
 // edge are then made, twice in training.
 type gatv2 struct {
 	attention
-	perEdge
+	*perEdge                   // nil: edges have no features
 	edgeIn                     int
 	we, dwe                    compute.Matrix // [heads*width,edgeIn]
 	pairs, dpairs              *buffer        // z_j + f_ij Weᵀ of the edges
@@ -30,8 +30,12 @@ type gatv2 struct {
 }
 
 func newGATv2(s *store, c Config, l int) Layer {
-	return &gatv2{attention: newAttention(s, c, l), left: s.buffer(), right: s.buffer(),
+	g := &gatv2{attention: newAttention(s, c, l), left: s.buffer(), right: s.buffer(),
 		dleft: s.buffer(), dright: s.buffer(), edgeIn: c.EdgeIn, pairs: s.buffer(), dpairs: s.buffer()}
+	if g.edgeIn > 0 {
+		g.perEdge = s.perEdge()
+	}
+	return g
 }
 
 func (g *gatv2) Needs() Needs {
@@ -67,7 +71,7 @@ func (g *gatv2) Reserve(in *Input) error {
 	err := errors.Join(g.attention.reserve(in), reserveAll(sized{g.left, s}, sized{g.right, d}))
 	edges, gradients := 0, 0
 	if g.edgeIn > 0 {
-		g.perEdge.reserve(&in.Hop)
+		err = errors.Join(err, g.perEdge.reserve(&in.Hop))
 		edges = in.edges() * g.cols()
 	}
 	if in.Train {

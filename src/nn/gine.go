@@ -15,7 +15,7 @@ import (
 // and the rest as gin has it. Its rows of edges take E*in numbers, twice in training.
 type gine struct {
 	gin gin // and no embedded one: what is before the sum is not linear
-	perEdge
+	*perEdge
 	edgeIn              int
 	w, dw               compute.Matrix // [in,edgeIn]
 	b, db               []float32
@@ -23,8 +23,8 @@ type gine struct {
 }
 
 func newGINE(s *store, c Config, l int) Layer {
-	return &gine{gin: *newGIN(s, c, l).(*gin), edgeIn: c.EdgeIn, messages: s.buffer(),
-		dmessages: s.buffer()}
+	return &gine{gin: *newGIN(s, c, l).(*gin), perEdge: s.perEdge(), edgeIn: c.EdgeIn,
+		messages: s.buffer(), dmessages: s.buffer()}
 }
 
 func (g *gine) Params() []Param {
@@ -41,7 +41,9 @@ func (g *gine) Bind(values, grads [][]float32) {
 func (g *gine) Needs() Needs { return Needs{Sources: true, Transposed: true, EdgeRows: true} }
 
 func (g *gine) Reserve(in *Input) error {
-	g.reserve(&in.Hop)
+	if err := g.reserve(&in.Hop); err != nil {
+		return err
+	}
 	n := in.edges() * g.gin.in
 	gradients := 0
 	if in.Train {

@@ -1,32 +1,76 @@
 package nn
 
-import "halognn/src/compute"
+import (
+	"errors"
+
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
 
 // perEdge are the segments by which layers with features of edges work on a row for each edge, with
-// the kernels of other layers. The zero value is ready; the arrays are reused.
+// the kernels of other layers. The arrays lie outside the Go heap and are reused.
 type perEdge struct {
-	ends  []int64 // 0, 1, 2, ...
-	none  []int64 // zeros
-	edges []int32 // 0, 1, 2, ...
-	to    []int32 // destination of each edge
+	*numbered
+	to      []int32 // destination of each edge
+	counted *buffer
+}
+
+// numbered are those of the arrays that all layers of a model have in common.
+type numbered struct {
+	ends    []int64 // 0, 1, 2, ...
+	none    []int64 // zeros
+	edges   []int32 // 0, 1, 2, ...
+	counted *buffer
+}
+
+// perEdge returns the segments of a layer.
+func (s *store) perEdge() *perEdge {
+	if s.numbered == nil {
+		s.numbered = &numbered{counted: s.buffer()}
+	}
+	p := &perEdge{numbered: s.numbered, counted: s.buffer()}
+	s.perEdges = append(s.perEdges, p)
+	return p
 }
 
 // reserve makes the arrays for the edges of a hop. One that is only counted, to plan memory, has no
-// segments, and nothing is made.
-func (p *perEdge) reserve(h *Hop) {
-	if h.Forward.Indptr == nil {
-		return
-	}
+// segments: the arrays are counted, as numbers of 4 bytes. Growing frees arrays at once: features of edges
+// are for CPUs alone, whose kernels have ended when they return.
+func (p *perEdge) reserve(h *Hop) error {
 	n := h.edges()
-	for len(p.ends) <= n {
-		p.ends, p.none = append(p.ends, int64(len(p.ends))), append(p.none, 0)
-		p.edges = append(p.edges, int32(len(p.edges)))
+	if h.Forward.Indptr == nil {
+		return errors.Join(p.numbered.counted.reserve((2+2+1)*n), p.counted.reserve(n))
 	}
-	p.to = p.to[:0]
-	for d := 1; d < len(h.Forward.Indptr); d++ {
-		for range h.Forward.Indptr[d] - h.Forward.Indptr[d-1] {
-			p.to = append(p.to, int32(d-1))
+	if at := len(p.ends); at <= n {
+		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1), mem.Grow(p.edges, n+1)
+		for i := at; i <= n; i++ {
+			p.ends[i], p.none[i], p.edges[i] = int64(i), 0, int32(i)
 		}
+	}
+	p.to = mem.Grow(p.to[:0], n)
+	for d := range max(1, len(h.Forward.Indptr)) - 1 {
+		for e := h.Forward.Indptr[d]; e < h.Forward.Indptr[d+1]; e++ {
+			p.to[e] = int32(d)
+		}
+	}
+	return nil
+}
+
+func (p *perEdge) bytes() int64 { return int64(cap(p.to)) * 4 }
+
+func (x *numbered) bytes() int64 {
+	if x == nil {
+		return 0
+	}
+	return int64(cap(x.ends)+cap(x.none))*8 + int64(cap(x.edges))*4
+}
+
+func (x *numbered) free() {
+	if x != nil {
+		mem.Free(x.ends)
+		mem.Free(x.none)
+		mem.Free(x.edges)
+		x.ends, x.none, x.edges = nil, nil, nil
 	}
 }
 

@@ -1,11 +1,16 @@
 package nn
 
-import "halognn/src/compute"
+import (
+	"halognn/src/compute"
+	"halognn/src/mem"
+)
 
 // store owns the device memory of one model, so that it can be freed at once.
 type store struct {
-	dev     compute.Device
-	buffers []*buffer
+	dev      compute.Device
+	buffers  []*buffer
+	numbered *numbered // nil: no layer has features of edges
+	perEdges []*perEdge
 }
 
 // buffer is device memory for an array whose size differs from minibatch to minibatch. Its content
@@ -84,6 +89,10 @@ func (b *buffer) matrix(rows, cols int) compute.Matrix {
 
 // bytes returns the memory of all buffers.
 func (s *store) bytes() (bytes int64) {
+	bytes = s.numbered.bytes()
+	for _, p := range s.perEdges {
+		bytes += p.bytes()
+	}
 	for _, b := range s.buffers {
 		bytes += int64(len(b.data)) * 4
 	}
@@ -92,6 +101,11 @@ func (s *store) bytes() (bytes int64) {
 
 // free frees all buffers.
 func (s *store) free() {
+	s.numbered.free()
+	for _, p := range s.perEdges {
+		mem.Free(p.to)
+		p.to = nil
+	}
 	for _, b := range s.buffers {
 		if b.data != nil {
 			s.dev.Free(b.data)

@@ -115,7 +115,8 @@ func (w *world) data(c comm.Comm, dtype compute.DType, o Options, needs nn.Needs
 	}
 	x, err := exchange.New(own, exchange.Options{
 		Offsets: w.offsets, Tables: w.tables(c.Rank(), (len(w.offsets)-1)/c.Size(), dtype),
-		Cols: cols, Type: dtype, Scale: scaleOf(dtype), Host: ref.Host{}, Buffer: buffer,
+		Kinds: []exchange.Kind{{Cols: cols, Type: dtype}}, Scale: scaleOf(dtype), Host: ref.Host{},
+		Buffer: buffer,
 	})
 	if err != nil {
 		return nil, err

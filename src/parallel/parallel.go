@@ -59,6 +59,7 @@ type Minibatch struct {
 	Seeds       []graph.VertexID // set by SetSeeds, in an array of the minibatch: of all its ranks
 	GlobalSeeds int              // seeds of the step over all streams
 	Train       bool             // backward follows: dropout is applied
+	tried       bool             // by a Trial, in which no faults are injected
 
 	Scored []graph.VertexID // seeds whose outputs Forward returns, in row order
 
@@ -105,7 +106,7 @@ func matrixOf(array *[]float32, of compute.Elements, rows, cols int) compute.Mat
 
 // point is where tests inject a fault into a training minibatch.
 func (m *Minibatch) point(name string, rank int) error {
-	if !m.Train {
+	if !m.Train || m.tried {
 		return nil
 	}
 	return fault.At(name, rank, m.Key.Epoch, m.Key.Step)

@@ -212,7 +212,7 @@ func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph
 
 // sets makes room for the groups of own rows, and returns the group of a vertex.
 func (r *related) sets(own nn.Relating, c *graph.Columns) func(graph.VertexID) int {
-	if own == nn.OwnTogether || c.Plain() {
+	if own == nn.OwnTogether {
 		r.ownEnds = append(r.ownEnds[:0], 0)
 		return func(graph.VertexID) int { return 0 }
 	}

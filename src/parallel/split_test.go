@@ -179,7 +179,7 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		buffer = make([]byte, policy.Slots()*cols*dtype.Size())
 	}
 	x, err := exchange.New(l.exchanged, exchange.Options{
-		Offsets: w.offsets, Tables: tables, Cols: end - first, Type: dtype,
+		Offsets: w.offsets, Tables: tables, Kinds: []exchange.Kind{{Cols: end - first, Type: dtype}},
 		Host: ref.Host{}, Buffer: buffer, Sums: w.sums,
 	})
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 type Trial struct {
 	strategy *Strategy
 	stages   []Stage
-	drawer   *splitDrawer // of o and drawn, whoever draws
+	drawer   *splitDrawer // completes minibatches as any drawer does, and shares as its own
 	shares   bool
+	cutter   sample.Cutter
 
 	m       Minibatch
 	sampled int64 // bytes of the blocks, which are the caller's
@@ -30,7 +31,7 @@ type TrialOptions struct {
 	Rank    int
 	Layer   int  // of an inference layer by layer; -1: all layers run
 	Serving bool // ranks that share minibatches find rows for each other
-	Apart   bool // inputs are made of sparse rows, which there are none of; the caller counts them
+	Apart   bool // rows are sparse; what is made of them depends on their entries, and the caller counts it
 }
 
 // NewTrial makes a trial.
@@ -47,10 +48,13 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 		owners: sample.NewOwners(o.Rows, max(1, o.GroupSize)), serving: o.Serving}
 	d.group = exchange.NewEcho(o.Rank%d.owners.Size, d.owners.Size)
 	t := &Trial{strategy: s, drawer: d, shares: d.owners.Size > 1}
+	depth := s.o.Depth
+	s.o.Depth = 0 // one minibatch at a time: its buffers alone grow
 	s.rows = newFetched(s, frontier{o.Exchange})
 	if t.shares && o.Serving && d.hops() > 0 {
 		s.rows = newFetched(s, relay{o.Exchange, d})
 	}
+	s.o.Depth = depth // by which learned rows come late
 	if err := errors.Join(addEdgeRows(s), addLearned(s)); err != nil {
 		return nil, err
 	}
@@ -61,7 +65,7 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 // Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it reorders.
 func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool) error {
 	m := &t.m
-	m.Key, m.Train = key, train
+	m.Key, m.Train, m.tried = key, train, true
 	m.SetSeeds(seeds)
 	if err := t.drawer.begin(m); err != nil {
 		return err
@@ -130,7 +134,7 @@ func (t *Trial) cut(whole *sample.Minibatch) error {
 		d.o.seedsOnly(m)
 		return nil
 	}
-	whole.Cut(d.owners, d.group.Rank(), d.serving, &m.Sampled, x.hops)
+	t.cutter.Cut(whole, d.owners, d.group.Rank(), d.serving, &m.Sampled, x.hops)
 	for l := 1; l < d.hops(); l++ {
 		x.index(l, m.Train)
 	}
@@ -172,6 +176,7 @@ type TrialBytes struct {
 	Lent     int64 // what it takes besides from then on
 	Messages int64 // of these: ids and rows of the frontier, if no cache has any
 	Strategy int64 // of the strategy, beside the minibatches
+	Choices  int64 // of choosing between rows and sums, which each worker does; not in Strategy
 }
 
 // Bytes returns the memory.
@@ -181,12 +186,15 @@ func (t *Trial) Bytes() TrialBytes {
 	if t.shares { // which has the blocks
 		own -= t.sampled
 	}
-	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(), Strategy: shared}
+	choices := t.strategy.o.Exchange.Bytes()
+	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(),
+		Strategy: shared - choices, Choices: choices}
 }
 
 // Close frees the memory.
 func (t *Trial) Close() error {
 	t.m.Free()
+	t.cutter.Free()
 	return t.strategy.rows.close()
 }
 

@@ -56,7 +56,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 		}
 	}
 	r.reader = &access.Workload{Local: p.job.Local(r.rank)}
-	r.judged.hops = make([]hopShape, j.Model.Layers)
+	r.evaluated.hops = make([]hopShape, j.Model.Layers)
 	if r.trial, err = p.newTrial(trialOf{rank: r.rank, layer: -1}); err != nil {
 		return nil, err
 	}
@@ -83,10 +83,10 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	_, end := p.job.Vertices(hi - 1)
 	edges, ids := p.topologyBytes(r.rank)
 	return trace.Memory{
-		{Name: trace.MemFeatures, Bytes: p.kinds().within(first, end), Shared: true},
+		{Name: trace.MemFeatures, Bytes: p.kinds().Within(first, end) + p.edgeRowBytes(lo, hi), Shared: true},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
-		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*r.sampler + held.Strategy},
+		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy},
 		{Name: trace.MemMinibatches, Bytes: int64(j.Depth+1) * each},
 		{Name: trace.MemParameters, Bytes: model.parameters +
 			p.learnedRows(r)*int64(4*j.Model.Learned+4)},
@@ -119,8 +119,8 @@ func (p *planner) probeForward(r *rankPlan) error {
 	defer mb.Free()
 	if !p.job.Reads() || first == end {
 		seeds := consecutive(first, min(size, end-first))
-		r.judged = seedShape(p.job.Model.Layers, len(seeds))
-		return r.trial.prepare(&mb, seeds, sample.Key{}, false, &r.judged)
+		r.evaluated = seedShape(p.job.Model.Layers, len(seeds))
+		return r.trial.prepare(&mb, seeds, sample.Key{}, false, &r.evaluated)
 	}
 	spec := p.job.Eval
 	if spec.Hops() == 0 {
@@ -143,7 +143,7 @@ func (p *planner) probeForward(r *rankPlan) error {
 		if err := r.trial.prepare(&mb, mb.Seeds, key, false, &shape); err != nil {
 			return err
 		}
-		r.judged.atLeast(&shape)
+		r.evaluated.atLeast(&shape)
 	}
 	r.sampler = s.Bytes()
 	return nil

@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"halognn/src/dataset"
 	"halognn/src/mem"
+	"halognn/src/nn"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
@@ -81,5 +84,23 @@ func TestForward(t *testing.T) {
 				t.Errorf("layers take %d bytes, and after training %d", x, y)
 			}
 		})
+	}
+}
+
+// The rows of edges are as much of what a job reads as those of vertices.
+func TestForwardReadsEdges(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 2})
+	j := planJob()
+	j.Ranks, j.RanksPerNode = 2, 2
+	j.Model = nn.Config{Kind: "gine", Layers: 2, Hidden: 4, Norm: "none", Learned: 4, EdgeFeatures: true,
+		Out: 3, Task: task.Multiclass}
+	j.Sample = sample.Neighbours(3, 3)
+	m, err := Forward(s, j, true)
+	if want := 4 * 2 * s.Edges; err != nil || m.Of(trace.MemFeatures) != want {
+		t.Errorf("features take %d bytes, and those of edges alone %d (%v)", m.Of(trace.MemFeatures), want, err)
+	}
+	s.Edges = 1 << 31
+	if _, err := Forward(s, j, true); !errors.Is(err, ErrParts) || !strings.Contains(err.Error(), "edge_features=false") {
+		t.Errorf("of too many edges: %v", err)
 	}
 }

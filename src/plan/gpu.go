@@ -68,7 +68,7 @@ func (j *laid) sharing() int {
 // parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
 // resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
-	if p.job.Cache.FromFiles() || p.kinds().kinds != nil || p.job.Sparse {
+	if p.job.Cache.FromFiles() || p.shards.Schema.Typed() || p.job.Sparse {
 		return 0, 0 // no rank owns rows, or they are of several sizes
 	}
 	if p.job.Mode.Columns {
@@ -133,7 +133,7 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = t.held
 	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || p.kinds().kinds != nil || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
+	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
@@ -291,8 +291,8 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 		if l == 0 {
 			rowBytes = p.widest()
 		}
-		some, _ := p.chunks(r.rank, rowBytes)
-		for _, bounds := range some {
+		grows := int64(0)
+		for _, bounds := range p.chunks(r.rank, rowBytes).some {
 			c, err := p.chunk(r, l, bounds)
 			if err != nil {
 				return 0, 0, err
@@ -302,8 +302,9 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 			if err != nil {
 				return 0, 0, err
 			}
-			grown = max(grown, more)
+			grows = max(grows, more)
 		}
+		grown += grows
 	}
 	return chunk, grown, nil
 }

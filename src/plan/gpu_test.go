@@ -216,16 +216,25 @@ func TestTypesAndColumnsOnGPUs(t *testing.T) {
 		Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})
 	j := planJob()
 	j.Model.Kind, j.GPU = "rgcn", &GPU{Memory: 1e9}
-	d := planned(t, typed, j, givenGPU).Device
-	if d.Resident != 0 || d.Items.Of(InputRows) != 0 || d.Items.Of(trace.MemMinibatches) < int64(3*4*8*j.Batch) {
-		t.Errorf("with vertex types a GPU has %+v", d)
+	p := planned(t, typed, j, givenGPU)
+	// Of each edge go up 4 bytes at least, and some 40 by relation, by pair, and turned.
+	holds := func(p *Prediction, rows float64) bool {
+		m := p.Minibatch
+		edges := m.Edges[0] + m.Edges[1] + m.Edges[2]
+		got := float64(p.Device.Items.Of(trace.MemMinibatches)) / float64(j.Depth+1)
+		return got > rows+4*edges && got < 1.2*rows+48*edges
+	}
+	d := p.Device
+	if d.Resident != 0 || d.Items.Of(InputRows) != 0 || !holds(p, 4*8*p.Minibatch.Vertices[3]) {
+		t.Errorf("with vertex types a GPU has %+v of %+v", d, p.Minibatch)
 	}
 	s := generated(t, 4)
 	j = planJob()
 	j.Mode.Name, j.Mode.Columns, j.GPU = "push-pull", true, &GPU{Memory: 1e9}
-	p := planned(t, s, j, givenGPU)
-	if p.Device.Resident != s.Vertices || p.Memory.Of(trace.MemActivations) == 0 ||
-		p.Device.Items.Of(trace.MemMinibatches) == 0 {
+	p = planned(t, s, j, givenGPU)
+	sums := 2 * 4 * float64(4*j.Model.Hidden) * p.Minibatch.Vertices[2] // of four ranks, sent and received
+	if x := float64(p.Memory.Of(trace.MemActivations)); p.Device.Resident != s.Vertices || x < sums || x > 1.25*sums ||
+		!holds(p, 0) {
 		t.Errorf("columns on a GPU: %+v, on its host %+v", p.Device, p.Memory)
 	}
 	j.GPU.Direct = true

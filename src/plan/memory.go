@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"slices"
+
 	"halognn/src/compute"
+	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -68,20 +71,16 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		buffers += int64(up.blocks + up.inputs)
 		model.parameters -= model.onDevice
 	}
-	scratch := held.Strategy                           // of choosing between rows and sums, by each worker
-	if j.OwnersSums() == nil || j.Model.LearnsRows() { // then most of it is the rank's, by vertex
-		scratch = 0
-	}
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
-	cached, mapped := t.held, of.within(first, end)
+	cached, mapped := t.held, of.Within(first, end)
 	if j.Cache.Shared() {
 		cached *= int64(hi - lo)
 	}
 	if j.Cache.FromFiles() {
 		mapped = s.Vertices * rowBytes
 	}
-	mapped += p.edgeRowBytes(first, end)
+	mapped += p.edgeRowBytes(lo, hi)
 	slots := int64(min(j.Depth+1, j.Streams.Steps()*j.Minibatches()))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
@@ -90,7 +89,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
-			Bytes: int64(j.Workers)*(r.sampler+scratch) + held.Strategy - scratch + r.reader.Near.Bytes() +
+			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy + r.reader.Near.Bytes() +
 				p.drawingBytes(slot, slots+int64(t.Window))},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
@@ -107,8 +106,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	if t.Window > 0 && r.judged.hops != nil {
-		evaluation = max(evaluation, int64(j.Depth+1)*held.judged)
+	if t.Window > 0 && r.evaluated.hops != nil {
+		evaluation = max(evaluation, int64(j.Depth+1)*held.evaluating)
 	}
 	return append(m, trace.Memory{
 		{Name: trace.MemEvaluation, Bytes: evaluation},
@@ -174,15 +173,17 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return h.inputRows(needs) * int64(cols*size)
 }
 
-// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer.
+// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the length of
+// each row, where each that is fetched begins, and the input.
 func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
-	switch {
-	case !p.job.Sparse:
+	if !p.job.Sparse {
 		return 0
-	case p.multiplies():
-		return p.inputRows(s, needs)
 	}
-	dense := int64(s.frontier()) * int64(4*p.job.Model.In) // rows are made dense first
+	ends := 4*int64(s.frontier()) + 8*int64(s.remote)
+	if p.multiplies() {
+		return ends + p.inputRows(s, needs)
+	}
+	dense := ends + int64(s.frontier())*int64(4*p.job.Model.In) // rows are made dense first
 	if p.job.GPU == nil {
 		dense += p.inputRows(s, needs)
 	}
@@ -214,7 +215,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	p.parameters = m.Params.Len()
 	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
 	if p.forward {
-		err := p.reserveForward(m, &r.judged)
+		err := p.reserveForward(m, &r.evaluated)
 		out.activations = dev.live - out.parameters
 		return out, err
 	}
@@ -245,7 +246,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			return nil, err
 		}
 	}
-	if err := p.reserveForward(m, &r.judged); err != nil {
+	if err := p.reserveForward(m, &r.evaluated); err != nil {
 		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)
@@ -366,7 +367,7 @@ func (c *counter) Capabilities() compute.Capabilities {
 // judged. Rows in files are counted as they are read at once; by columns, chunks take less.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
-	most := int64(0)
+	most, kept := int64(0), int64(0) // kept: what the layers before have grown by
 	for l := range j.Model.Layers {
 		in, out := j.Model.Widths(l)
 		rowBytes := in * 4
@@ -374,13 +375,13 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 			rowBytes = p.widest()
 		}
 		layers := p.layerRows(rows, l)
-		chunks := int64(0)
-		some, of := p.chunks(r.rank, rowBytes)
-		held, err := p.chunksHeld(r, l, some, of)
+		chunks, grows := int64(0), int64(0)
+		of := p.chunks(r.rank, rowBytes)
+		held, err := p.chunksHeld(r, l, of)
 		if err != nil {
 			return 0, err
 		}
-		for _, bounds := range some {
+		for _, bounds := range of.some {
 			c, err := p.chunk(r, l, bounds)
 			if err != nil {
 				return 0, err
@@ -391,7 +392,8 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 					return 0, err
 				}
 			}
-			chunk := held + int64(j.Workers)*c.sampler + grown
+			grows = max(grows, grown)
+			chunk := held + int64(j.Workers)*c.sampler + kept + grown
 			if l == j.Model.Layers-1 && !j.Model.Jumps() {
 				chunk += 4 * int64(c.vertices*out)
 			}
@@ -401,7 +403,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 			}
 			chunks = max(chunks, chunk)
 		}
-		most = max(most, layers+chunks)
+		most, kept = max(most, layers+chunks), kept+grows
 	}
 	judged := 4 * p.judgedRows(r.rank) * int64(j.Model.Out)
 	if !j.Model.Jumps() {
@@ -421,7 +423,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		if err != nil {
 			return 0, err
 		}
-		output += grown
+		output += kept + grown
 	}
 	return judged + max(most, output), nil
 }
@@ -600,7 +602,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 		return c, err
 	}
 	held := t.Bytes()
-	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy
+	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
 	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and pinned
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, &c, needs)
 	} else if l == 0 && p.job.Sparse {
@@ -609,48 +611,104 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	return c, nil
 }
 
-// chunksHeld returns the bytes of the chunks of a layer that are under way, of which some are sampled: each
-// takes the room of the largest that was there before it.
-func (p *planner) chunksHeld(r *rankPlan, l int, some [][2]int64, of int) (int64, error) {
-	if of == 0 {
-		return 0, nil
+// cut is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their in-edges.
+type cut struct {
+	some   [][2]int64 // those that the plan samples
+	rows   []int64    // of each of these
+	of     int        // all chunks
+	budget int64      // rows of a chunk; a vertex with more is a chunk of its own
+	slots  []int64    // rows of the largest chunk that passes each slot of the pipeline
+}
+
+// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room of the
+// largest that has passed it. A row takes as much as in the sampled chunks on average if few pass a slot,
+// and as in that where it takes most if many do. Chunks that are small beside the others say nothing of
+// a row: most of them is what a chunk takes however few rows it has.
+func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error) {
+	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
+	largest := int64(0)                         // rows of a sampled chunk that is no hub
+	for _, rows := range c.rows {
+		if rows <= c.budget {
+			largest = max(largest, rows)
+		}
 	}
-	sum, most := int64(0), int64(0)
-	for _, bounds := range some {
-		c, err := p.chunk(r, l, bounds)
+	for i, bounds := range c.some {
+		if c.rows[i] < largest/2 {
+			continue
+		}
+		x, err := p.chunk(r, l, bounds)
 		if err != nil {
 			return 0, err
 		}
-		sum, most = sum+c.bytes, max(most, c.bytes)
+		if each := float64(x.bytes) / float64(c.rows[i]); c.rows[i] > c.budget {
+			hub = max(hub, each)
+		} else {
+			most, sum, usual = max(most, each), sum+each, usual+1
+		}
 	}
-	slots := int64(min(p.job.Depth+1, of))
-	mean, turns := sum/int64(len(some)), int64(of)/slots
-	return slots * (most - (most-mean)/turns), nil
+	turns := max(1, c.of/max(1, len(c.slots)))
+	if usual > 0 {
+		usual = most - (most-sum/usual)/float64(turns)
+	}
+	for _, rows := range c.slots {
+		each := usual
+		if rows > c.budget && hub > 0 || usual == 0 {
+			each = hub
+		}
+		bytes += int64(each * float64(rows))
+	}
+	return bytes, nil
 }
 
-// chunks returns the chunks of a rank's vertices that the plan samples: the first, whose vertices
-// have the most neighbours if hot vertices come first, one in the middle, and the one with the most
-// vertices; and how many there are.
-func (p *planner) chunks(rank, rowBytes int) (some [][2]int64, of int) {
+// chunkSize returns the rows of a chunk.
+func chunkSize(g *graph.CSC, of [2]int64) int64 {
+	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
+}
+
+// sampled returns those of all chunks that the plan samples: the first, whose vertices have the most
+// neighbours if hot vertices come first, one in the middle, the one with the most vertices and, as a hub
+// may be anywhere, the one with the most rows, or all if they are few.
+func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
+	if len(all) <= 3 {
+		return all
+	}
+	most, longest := all[0], all[0]
+	for _, of := range all {
+		if of[1]-of[0] > most[1]-most[0] {
+			most = of
+		}
+		if chunkSize(g, of) > chunkSize(g, longest) {
+			longest = of
+		}
+	}
+	some := [][2]int64{all[0], all[len(all)/2], most}
+	if !slices.Contains(some, longest) {
+		some = append(some, longest)
+	}
+	return some
+}
+
+// chunks returns how a rank's vertices are cut into chunks for rows of the given size.
+func (p *planner) chunks(rank, rowBytes int) (c cut) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	if !p.shards.HasTopology() {
 		return p.sizedChunks(rank, budget)
 	}
 	var all [][2]int64
-	most := 0
+	c.budget, c.slots = budget, make([]int64, p.job.Depth+1)
 	for lo := first; lo < end; {
 		hi := g.NextChunk(lo, p.partEnd(lo, end), budget)
 		all = append(all, [2]int64{lo, hi})
-		if i := len(all) - 1; hi-lo > all[most][1]-all[most][0] {
-			most = i
-		}
+		slot := &c.slots[(len(all)-1)%len(c.slots)]
+		*slot = max(*slot, chunkSize(g, [2]int64{lo, hi}))
 		lo = hi
 	}
-	if len(all) == 0 {
-		return nil, 0
+	c.some, c.of = sampled(g, all), len(all)
+	for _, of := range c.some {
+		c.rows = append(c.rows, chunkSize(g, of))
 	}
-	return [][2]int64{all[0], all[len(all)/2], all[most]}, len(all)
+	return c
 }
 
 // partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.
@@ -663,16 +721,21 @@ func (p *planner) partEnd(v, end int64) int64 {
 	return end
 }
 
-// edgeRowBytes returns the bytes of the feature rows of the edges into vertices first to end-1, if the model
-// reads them.
-func (p *planner) edgeRowBytes(first, end int64) int64 {
-	if p.job.Model.EdgeIn == 0 {
+// edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the model reads
+// them: of the edges into their vertices or, from files, of all.
+func (p *planner) edgeRowBytes(lo, hi int) int64 {
+	edges := p.shards.Edges
+	switch {
+	case p.job.Model.EdgeIn == 0:
 		return 0
-	}
-	edges := p.shards.Edges / max(1, p.shards.Vertices) * (end - first)
-	if p.shards.HasTopology() {
+	case p.job.Cache.FromFiles():
+	case p.shards.HasTopology():
 		rows := p.shards.Topology().Graph.Indptr
+		first, _ := p.job.Vertices(lo)
+		_, end := p.job.Vertices(hi - 1)
 		edges = rows[end] - rows[first]
+	default:
+		edges = p.sizedEdges(lo, hi)
 	}
 	return edges * int64(4*p.job.Model.EdgeIn)
 }

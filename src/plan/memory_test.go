@@ -7,6 +7,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/nn"
@@ -229,7 +230,7 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 		largest = max(largest, len(mb.Frontier))
 		mb.Free()
 	}
-	got := r.judged.frontier()
+	got := r.evaluated.frontier()
 	if math.Abs(float64(got-largest)) > 0.05*float64(largest) || r.slot().frontier() != got ||
 		r.most.frontier() >= got {
 		t.Errorf("evaluation reads up to %d rows, expected %d; training reads %d", got, largest,
@@ -285,5 +286,243 @@ func TestSharedCachesCountEveryRank(t *testing.T) {
 	if own == 0 || both != 2*own || apart || !together {
 		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t", own, both, apart,
 			together)
+	}
+}
+
+// Rows in files are read where they lie: chunks of the final test get none of other ranks, as where all
+// rows are in the memory of one node.
+func TestChunksReadFiles(t *testing.T) {
+	s := generated(t, 4)
+	evaluation := func(change func(*Job)) int64 {
+		j := planJob()
+		j.Ranks, j.RanksPerNode, j.Model.Hidden = 4, 2, 2 // the most is read for the first layer
+		change(&j)
+		return planned(t, s, j, given).Memory.Of(trace.MemEvaluation)
+	}
+	fetched := evaluation(func(*Job) {})
+	near := evaluation(func(j *Job) { j.RanksPerNode = 4 })
+	if files := evaluation(func(j *Job) { j.Cache.Source = policy.SourceFiles }); files != near || files >= fetched {
+		t.Errorf("chunks take %d bytes of files, %d of one node, %d of several", files, near, fetched)
+	}
+}
+
+// Each worker has what it chooses sums with, and no more of what the rank has by vertex for learned rows.
+func TestWorkersChooseSums(t *testing.T) {
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8, Classes: 4,
+		Seed: 1}, shardtest.Options{Parts: 4})
+	samplers := func(sums bool, workers int) int64 {
+		j := planJob()
+		j.Ranks, j.RanksPerNode, j.Workers, j.Sums = 4, 1, workers, sums
+		j.Model.Learned, j.Batch = 8, 4
+		o := given
+		o.Analyse = 1 // the same rank
+		return planned(t, s, j, o).Memory.Of(trace.MemSamplers)
+	}
+	one := samplers(true, 1) - samplers(false, 1)
+	more := (samplers(true, 9) - samplers(false, 9) - one) / 8
+	if one == 0 || more != one {
+		t.Errorf("a worker takes %d bytes for sums, the first one %d", more, one)
+	}
+}
+
+// A slot keeps the room of the largest chunk that has passed it, of a vertex with very many neighbours too.
+func TestSlotsKeepTheLargestChunk(t *testing.T) {
+	p := &planner{job: &laid{Job: new(job.Job)}}
+	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
+	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 1, bytes: 30000},
+		{0, 8, 1}: {vertices: 49, bytes: 900}, {0, 8, 50}: {vertices: 150, bytes: 1000}}}
+	c := cut{some: [][2]int64{{0, 1}, {1, 50}, {50, 200}}, rows: []int64{10000, 90, 50}, budget: 100}
+	for _, of := range []struct {
+		slots []int64
+		want  int64
+		of    int
+	}{{[]int64{10000, 90}, 30000 + 1800, 1 << 20}, {[]int64{10000, 20000}, 90000, 1 << 20},
+		{[]int64{100, 50, 0}, 3000, 1 << 20}, {[]int64{100, 50, 0}, 2250, 3}} {
+		c.slots, c.of = of.slots, of.of
+		if got, err := p.chunksHeld(r, 0, c); err != nil || math.Abs(float64(got-of.want)) > 2 {
+			t.Errorf("slots of %d rows hold %d bytes, not %d (%v)", of.slots, got, of.want, err)
+		}
+	}
+}
+
+// What a chunk of few rows takes beside them does not count for each row of large ones.
+func TestSmallChunksSayNothingOfLargeOnes(t *testing.T) {
+	p := &planner{job: &laid{Job: new(job.Job)}}
+	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
+	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 50, bytes: 1000},
+		{0, 8, 50}: {vertices: 2, bytes: 900}}}
+	c := cut{some: [][2]int64{{0, 50}, {50, 52}}, rows: []int64{100, 5}, budget: 100, of: 2, slots: []int64{100, 5}}
+	if got, err := p.chunksHeld(r, 0, c); err != nil || got != 1050 {
+		t.Errorf("slots hold %d bytes, not 1050 (%v)", got, err)
+	}
+}
+
+// A hub is a chunk that the plan samples, wherever it is.
+func TestHubsAreSampled(t *testing.T) {
+	var g graph.CSC
+	const hub, edges, n = 37, 1000, 100
+	for v := range n + 1 {
+		if g.Indptr = append(g.Indptr, int64(v)); v > hub {
+			g.Indptr[v] += edges
+		}
+	}
+	bounds := [][2]int64{}
+	for lo := int64(0); lo < n; {
+		hi := g.NextChunk(lo, n, 10)
+		bounds, lo = append(bounds, [2]int64{lo, hi}), hi
+	}
+	for _, of := range sampled(&g, bounds) {
+		if of[0] <= hub && hub < of[1] {
+			return
+		}
+	}
+	t.Errorf("of chunks %v the plan samples %v, none with vertex %d", bounds, sampled(&g, bounds), hub)
+}
+
+// Files have the features of all edges.
+func TestFilesHaveAllEdgeRows(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	p := &planner{job: &laid{Job: &job.Job{}}, shards: s, options: &Options{}}
+	p.job.Model.EdgeIn, p.job.Cache.Source = s.EdgeFeatures, policy.SourceFiles
+	if got, want := p.edgeRowBytes(0, 1), s.Edges*int64(4*s.EdgeFeatures); got != want {
+		t.Errorf("a rank maps %d bytes of features of edges, not %d", got, want)
+	}
+}
+
+// What layers have grown by for the chunks of the final test they keep while those after them run.
+func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
+	s, j := generated(t, 4), planJob()
+	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden, j.Batch, j.Depth = "gat", 4, 0.2, 64, 4, 0
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+	r := &rankPlan{reader: p.job.Workload(0, 1)}
+	if r.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.trial.close()
+	if err := p.probe(r); err != nil {
+		t.Fatal(err)
+	}
+	all, beside := int64(0), int64(0)
+	for l := range j.Model.Layers {
+		in, _ := j.Model.Widths(l)
+		c, err := p.chunk(r, l, p.chunks(0, 4*in).some[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		grown, err := p.grownBytes(l, &c, r.slot().hops[l])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, beside = all+grown, c.bytes+p.layerRows(p.rows(0), l)
+	}
+	if got, err := p.evaluationBytes(r, nil); err != nil || got < all+beside {
+		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d beside (%v)", got, all,
+			beside, err)
+	}
+}
+
+// What a model takes for features of edges is what a device that only counts is asked for, as far as the
+// arrays have no room to grow.
+func TestRowsOfEdgesAreCounted(t *testing.T) {
+	const sources, destinations, edges = 500, 100, 3000
+	of := compute.Segments{Indptr: make([]int64, destinations+1), Indices: make([]int32, edges)}
+	for d := range of.Indptr {
+		of.Indptr[d] = int64(d) * edges / destinations
+	}
+	for _, kind := range []string{"gine", "gatv2"} {
+		bytes := func(dev compute.Device, hop nn.Hop) int64 {
+			m, err := nn.NewModel(dev, nn.Config{Kind: kind, Layers: 2, Hidden: 8, In: 8, Out: 8, EdgeIn: 4, Heads: 2,
+				Slope: 0.2, Norm: "none", EdgeFeatures: true, Task: task.Multiclass}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			for l := range 2 {
+				if err := m.Reserve(l, &nn.Input{Hop: hop, Train: true, Gradient: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return m.ActivationBytes()
+		}
+		hop := nn.Hop{Sources: sources, Destinations: destinations, Edges: edges}
+		planned := bytes(new(counter), hop)
+		hop.Forward = of
+		if got := bytes(ref.New(), hop); got < planned || got > planned+edges*28/8+1000 {
+			t.Errorf("%s takes %d bytes, and %d are counted", kind, got, planned)
+		}
+		none := bytes(new(counter), nn.Hop{Sources: sources, Destinations: destinations})
+		if each := int64(2*2*4*8 + 20 + 2*4); planned-none < edges*each { // messages, numbers of edges
+			t.Errorf("%s: an edge takes %d bytes at least, and %d are counted of %d", kind, each, planned-none, edges)
+		}
+	}
+}
+
+// Of few chunks each is looked at: the last may be small.
+func TestFewChunksAreAllSampled(t *testing.T) {
+	s := generated(t, 2)
+	j := planJob()
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+	rows := p.rows(0) + s.Topology().Graph.Indptr[p.rows(0)]
+	for n := range 3 {
+		c := p.chunks(0, int(job.ChunkBytes*int64(n+1)*10/(rows*12)))
+		covered := int64(0)
+		for _, bounds := range c.some {
+			covered += bounds[1] - bounds[0]
+		}
+		kept := int64(0)
+		for _, rows := range c.slots { // a chunk each
+			kept += rows
+		}
+		if c.of != n+1 || covered != p.rows(0) || kept != rows {
+			t.Errorf("of %d vertices in %d chunks %d are looked at, and of %d rows %d kept", p.rows(0), c.of, covered,
+				rows, kept)
+		}
+	}
+}
+
+// Learned rows that a step under way changes come late, beside a look-ahead cache too, and take room for it.
+func TestLearnedRowsComeLate(t *testing.T) {
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1},
+		shardtest.Options{Parts: 2})
+	waiting := func(depth int) int64 {
+		j := planJob()
+		j.Model.Learned, j.Depth, j.Batch, j.Cache.Policy = 8, depth, 16, policy.Lookahead
+		if err := j.fill(s); err != nil {
+			t.Fatal(err)
+		}
+		l, err := job.New(s, j.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+		r := &rankPlan{reader: p.job.Workload(0, 1)}
+		if r.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
+			t.Fatal(err)
+		}
+		defer r.trial.close()
+		if err := p.probe(r); err != nil {
+			t.Fatal(err)
+		}
+		return r.held().Waiting
+	}
+	if none, some := waiting(0), waiting(4); some <= none {
+		t.Errorf("minibatches take %d bytes with four under way, and %d with none", some, none)
 	}
 }

@@ -237,9 +237,9 @@ type planner struct {
 	options *Options
 	shards  *shard.Shards
 	graph   *access.Graph
-	ranks   []*rankPlan // the analysed ranks
-	forward bool        // nothing is trained
-	rowsOf  rowsOf      // kinds
+	ranks   []*rankPlan   // the analysed ranks
+	forward bool          // nothing is trained
+	ofRows  *access.Kinds // see kinds
 
 	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
 

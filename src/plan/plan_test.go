@@ -311,6 +311,32 @@ func TestMoreRanksThanParts(t *testing.T) {
 	}
 }
 
+// The memory of ranks that share parts is that of ranks with parts of their own, as far as these differ.
+func TestMemoryOfMoreRanksThanParts(t *testing.T) {
+	typed := dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1}
+	for name, c := range map[string]struct {
+		graph  dataset.GenerateOptions
+		change func(*Job)
+	}{
+		"a cache":                      {dataset.GenerateOptions{Vertices: 2000, Degree: 10, Features: 10, Classes: 4, Seed: 1}, func(j *Job) { j.Cache.Policy = policy.VIP }},
+		"types, learned rows and sums": {typed, func(j *Job) { j.Model.Learned, j.Sums = 8, true }},
+	} {
+		var of [2]trace.Memory
+		for i, parts := range []int{4, 8} {
+			j := planJob()
+			j.Ranks, j.RanksPerNode = 8, 2
+			c.change(&j)
+			of[i] = planned(t, shardtest.Open(t, c.graph, shardtest.Options{Parts: parts}), j, given).Memory
+		}
+		for _, item := range of[0] {
+			x, y := float64(item.Bytes), float64(of[1].Of(item.Name))
+			if math.Abs(x-y) > 0.25*max(x, y) { // cuts differ
+				t.Errorf("%s: %s take %g bytes, and with parts of their own %g", name, item.Name, x, y)
+			}
+		}
+	}
+}
+
 func TestBadJobsAreRefused(t *testing.T) {
 	s := generated(t, 4)
 	for _, c := range []struct {

@@ -56,12 +56,12 @@ type played struct {
 }
 
 // play lets a policy decide step by step, as training would, and counts what it transfers.
-func (a *accesses) play(kind *policy.Policy, of rowsOf, setup policy.Setup) (played, error) {
-	steps, rows := len(a.ends), of.same(0)
+func (a *accesses) play(kind *policy.Policy, kinds *access.Kinds, setup policy.Setup) (played, error) {
+	steps, rows := len(a.ends), make(perKind, len(kinds.Bytes))
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
-	count := func(i int, d *cache.Decision) { of.count(rows, h.Remote(i), d) }
+	count := func(i int, d *cache.Decision) { rows.count(kinds, h.Remote(i), d) }
 	for i := range steps {
 		h.Add(a.step(i), nil)
 		if err := player.Advance(h, i == steps-1, count); err != nil {

@@ -14,22 +14,22 @@ import (
 
 // rankPlan holds the analysis of one rank.
 type rankPlan struct {
-	rank   int
-	reader *access.Workload
-	read   []float32 // [N] how likely a minibatch reads each vertex
-	remote perKind   // mean number of them outside the node
-	factor perKind   // vertices outside the node in the probes / remote
-	owners []float64 // [K] share of those that each rank owns
-	probes []shape   // of a few minibatches
-	most   shape     // the maximum of each number over the probes
-	judged shape     // the largest of evaluation, if that has fanouts of its own
+	rank      int
+	reader    *access.Workload
+	read      []float32 // [N] how likely a minibatch reads each vertex
+	remote    perKind   // mean number of them outside the node
+	factor    perKind   // vertices outside the node in the probes / remote
+	owners    []float64 // [K] share of those that each rank owns
+	probes    []shape   // of a few minibatches
+	most      shape     // the maximum of each number over the probes
+	evaluated shape     // the largest of evaluation, if that has fanouts of its own
 
-	trial   *trial // prepares the probes
-	judges  *trial // and those of judged, where training leaves none of its slots
-	sampler int64  // bytes of a sampler, without the minibatches
-	chunks  map[[3]int64]chunk
-	edges   int           // sampled by the probes that were timed
-	took    time.Duration // the time of sampling them
+	trial     *trial // prepares the probes
+	evaluator *trial // and those of evaluated, where training leaves none of its slots
+	sampler   int64  // bytes of a sampler, without the minibatches
+	chunks    map[[3]int64]chunk
+	edges     int           // sampled by the probes that were timed
+	took      time.Duration // the time of sampling them
 }
 
 // shape is the size of a minibatch.
@@ -119,7 +119,7 @@ func (r *rankPlan) free() {
 	mem.Free(r.read)
 	r.reader.Near.Free()
 	r.trial.close()
-	r.judges.close()
+	r.evaluator.close()
 }
 
 // look analyses one rank.
@@ -134,7 +134,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 		return nil, err
 	}
 	if kind := policy.Find(p.job.Cache.Policy); kind.Window != nil && p.job.Eval.Hops() > 0 {
-		if r.judges, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
+		if r.evaluator, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
 			return nil, err
 		}
 	}
@@ -143,8 +143,8 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	}
 	switch {
 	case p.job.Mode.Sharing == sample.Together: // rows of others come with the shuffles
-		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.kinds().same(0),
-			p.kinds().same(1)
+		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.same(0),
+			p.same(1)
 		return r, nil
 	case !p.job.Reads(): // the seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
@@ -168,7 +168,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 		return nil, err
 	}
 	p.share(r)
-	if r.factor = p.kinds().same(1); p.shares() {
+	if r.factor = p.same(1); p.shares() {
 		// the group that shares its minibatches is probed as a whole
 		return r, nil
 	}
@@ -285,18 +285,18 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 		shape := p.typed(mb, r, shapeOf(mb, r.reader.Local))
 		shape.asks = p.asks(r, mb, p.job.Eval, sample.Key{}, all)
 		edges += shape.numEdges()
-		if err := r.judge().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+		if err := r.evaluating().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
 			return err
 		}
-		r.judged.atLeast(&shape)
+		r.evaluated.atLeast(&shape)
 	}
 	return nil
 }
 
-// judge returns what prepares minibatches of evaluation.
-func (r *rankPlan) judge() *trial {
-	if r.judges != nil {
-		return r.judges
+// evaluating returns what prepares minibatches of evaluation.
+func (r *rankPlan) evaluating() *trial {
+	if r.evaluator != nil {
+		return r.evaluator
 	}
 	return r.trial
 }
@@ -305,7 +305,7 @@ func (r *rankPlan) judge() *trial {
 func (r *rankPlan) slot() *shape {
 	var s shape
 	s.atLeast(&r.most)
-	s.atLeast(&r.judged)
+	s.atLeast(&r.evaluated)
 	return &s
 }
 

@@ -44,8 +44,8 @@ func (p *planner) joined() (all hopShape) {
 		trained, judged := 0.0, 0.0
 		for _, r := range p.ranks {
 			trained += r.mean(func(s *shape) float64 { return float64(of(s.hops[0])) })
-			if r.judged.hops != nil {
-				judged += float64(of(r.judged.hops[0]))
+			if r.evaluated.hops != nil {
+				judged += float64(of(r.evaluated.hops[0]))
 			}
 		}
 		return int(max(trained, judged) * ranks / float64(len(p.ranks)))

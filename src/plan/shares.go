@@ -247,23 +247,17 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
-			if err := r.judge().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+			if err := r.evaluating().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
 				return err
 			}
-			r.judged.atLeast(&shape)
+			r.evaluated.atLeast(&shape)
 		}
 	}
 	return nil
 }
 
 // rowOf returns the bytes of the feature row of a vertex, as Loads asks.
-func (p *planner) rowOf(v graph.VertexID) (int64, bool) {
-	of := p.kinds()
-	if of.kinds == nil {
-		return int64(of.size[0]), true
-	}
-	return int64(of.size[of.kinds.Of(v)]), true
-}
+func (p *planner) rowOf(v graph.VertexID) (int64, bool) { return int64(p.kinds().Size(v)), true }
 
 // shareOf is shapeOf of a rank's share of a minibatch.
 func shareOf(loads []sample.Load) shape {

@@ -158,7 +158,7 @@ func (p *planner) sized(rank int) *rankPlan {
 	r.add(&s)
 	r.remote = perKind{float64(s.remote)}
 	if p.job.Eval.Hops() > 0 && p.options.Bound != Least {
-		r.judged = p.sizedShape(p.job.Eval, rank, p.job.Streams.MaxPiece())
+		r.evaluated = p.sizedShape(p.job.Eval, rank, p.job.Streams.MaxPiece())
 	}
 	if p.options.Bound != Least && p.job.Reads() {
 		r.sampler = min(4*p.shards.Vertices, 16*int64(s.frontier())) + 8*int64(s.numEdges())
@@ -198,6 +198,13 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 		s.hops[p.job.Model.Layers-1-h] = hopShape{sources: int(sources), destinations: int(at),
 			edges: int(edges)}
 		at = sources
+	}
+	switch least := bound == Least; {
+	case !p.job.Model.LearnsRows(), least && p.shards.Schema.Typed(): // seeds may be of a type without
+	case least: // a rank may own all
+		s.kinds = []kindShape{{all: int(at)}}
+	default:
+		s.kinds = []kindShape{{all: int(at), foreign: int(at)}}
 	}
 	switch {
 	case p.job.Ranks == p.job.RanksPerNode || !reads || bound == Least:
@@ -258,19 +265,57 @@ const usualWindow = 8
 
 // sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
 // one has no edges, and vertices as many as the budget.
-func (p *planner) sizedChunks(rank int, budget int64) (some [][2]int64, of int) {
+func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
-		return nil, 0
+		return c
 	}
 	most := p.partEnd(first, end) - first
+	vertices, n := min(most, max(1, budget/degree)), end-first
 	if p.options.Bound == Most {
-		return [][2]int64{{first, first + min(most, max(1, budget))}}, int(end - first)
+		vertices = min(most, max(1, budget))
+	} else {
+		n = (n + vertices - 1) / vertices
 	}
-	vertices := min(most, max(1, budget/degree))
-	n := int((end - first + vertices - 1) / vertices)
-	return [][2]int64{{first, first + vertices}}, n
+	return cut{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
+		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
+}
+
+// sizedEdges returns the edges into the vertices of ranks lo to hi-1, expected or, as any node may be the
+// one that has most, at most and at least of as many ranks. Of a part that ranks have pieces of, each
+// may have all edges, and none.
+func (p *planner) sizedEdges(lo, hi int) int64 {
+	if p.options.Bound == Expected {
+		first, _ := p.job.Vertices(lo)
+		_, end := p.job.Vertices(hi - 1)
+		return int64(float64(p.shards.Edges) / float64(max(1, p.shards.Vertices)) * float64(end-first))
+	}
+	offsets, ranks := shard.EdgeOffsets(p.shards), p.job.RanksPerNode
+	if p.shares() {
+		ranks = 1
+	}
+	most, least := int64(0), p.shards.Edges
+	for rank := 0; rank < p.job.Ranks; rank += ranks {
+		first, _ := p.job.Vertices(rank)
+		_, end := p.job.Vertices(min(rank+ranks, p.job.Ranks) - 1)
+		touched, whole := int64(0), int64(0)
+		for k, edges := range offsets[1:] {
+			edges -= offsets[k]
+			from, to := p.shards.Offsets[k], p.shards.Offsets[k+1]
+			if from < end && to > first {
+				touched += edges
+			}
+			if from >= first && to <= end {
+				whole += edges
+			}
+		}
+		most, least = max(most, touched), min(least, whole)
+	}
+	if p.options.Bound == Most {
+		return most
+	}
+	return least
 }
 
 // mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
@@ -287,7 +332,7 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if t.Window > 0 {
 		waits = &r.most
 	}
-	h.Waiting, h.judged = p.sizedWaiting(waits, t), p.sizedWaiting(&r.judged, t)
+	h.Waiting, h.evaluating = p.sizedWaiting(waits, t), p.sizedWaiting(&r.evaluated, t)
 	if !p.job.Cache.FromFiles() { // ids and rows: asked for and, as others ask as much, sent
 		h.Messages = 2 * int64(slot.remote) * int64(p.shards.RowBytes()+exchange.IDBytes)
 	}
@@ -335,7 +380,32 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 			bytes += int64(s.remote) * (4 + 4)
 		}
 	}
-	return bytes
+	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
+}
+
+// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in two
+// orders, its place, part and reference; and twice the row, sent and received.
+const fetchedBytes = 4*4 + 4 + 2 + 8
+
+// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in the
+// order of the edges, and with a mean for each destination where the model has edges to itself.
+func (p *planner) sizedEdgeRows(s *shape) int64 {
+	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
+	if row == 0 {
+		return 0
+	}
+	for _, h := range s.hops {
+		edges, all = edges+int64(h.edges), all+int64(p.layerEdges(h))
+	}
+	return edges*(fetchedBytes+2*row+8+row) + all*row
+}
+
+// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as they are
+// fetched, early and late, and of all in the order of the minibatch, with their gradients.
+func (p *planner) sizedLearned(s *shape) int64 {
+	rows, foreign := s.learned(p.job.Model.Learns)
+	row := int64(4 * p.job.Model.Learned)
+	return foreign*2*(fetchedBytes+2*row) + rows*(2*row+8)
 }
 
 // sizedChunk stands for chunk.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
+	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -16,8 +17,16 @@ import (
 
 // What sizes alone tell brackets what a plan finds by sampling, of every way to train.
 func TestBounds(t *testing.T) {
-	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	all := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
 	for name, change := range map[string]func(j *Job){
+		"learned rows": func(j *Job) { j.Model.Learned = 64 },
+		"features of edges": func(j *Job) {
+			j.Model.Kind, j.Model.EdgeFeatures, j.Model.Learned, j.Depth = "gine", true, 4, 4
+		},
+		"means of features of edges": func(j *Job) {
+			j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.EdgeFeatures, j.Model.Learned = "gatv2", 2, 0.2, true, 4
+		},
 		"no cache": func(*Job) {}, "a cache": func(j *Job) { j.Cache.Policy = policy.Lookahead },
 		"a large cache": func(j *Job) { j.Cache.Policy, j.Cache.Alpha = policy.Lookahead, 1e9 },
 		"static":        func(j *Job) { j.Cache.Policy = policy.VIP },
@@ -40,8 +49,10 @@ func TestBounds(t *testing.T) {
 		"jumping":     func(j *Job) { j.Model.Jumping = "cat" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := planJob()
-			change(&j)
+			j, parts := planJob(), all
+			if change(&j); j.Model.Learned > 0 {
+				parts = bare
+			}
 			least, most, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j)
 			if err != nil {
 				t.Fatal(err)
@@ -56,8 +67,14 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%d bytes are predicted, and sizes tell %d to %d:\n%v\n%v\n%v", exact, lo, hi,
 					got.Memory, least, most)
 			}
+			for _, name := range []string{trace.MemMinibatches, trace.MemParameters, trace.MemActivations,
+				trace.MemEvaluation, trace.MemFeatures} {
+				if x := got.Memory.Of(name); x > most.Of(name)+most.Of(name)/10+1<<12 {
+					t.Errorf("%s: %d bytes are predicted, and sizes tell %d", name, x, most.Of(name))
+				}
+			}
 			for _, name := range []string{trace.MemFeatures, trace.MemTopology} {
-				if x := least.Of(name); x == 0 || x > got.Memory.Of(name)+1<<13 {
+				if x := least.Of(name); x == 0 && (name == trace.MemTopology || parts == all) || x > got.Memory.Of(name)+1<<13 {
 					t.Errorf("%s: %d bytes by sizes, %d by the files", name, x, got.Memory.Of(name))
 				}
 			}
@@ -95,6 +112,43 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d", name, perNode, x,
 					lo, hi)
 			}
+		}
+	}
+}
+
+// Of learned rows seeds may all be a rank's own, at least, and of a graph with types none.
+func TestLeastOfLearnedRows(t *testing.T) {
+	p := &planner{job: &laid{Job: new(job.Job)}, options: &Options{}}
+	p.job.Model.Learned = 256
+	p.job.Model.Learns = []bool{true}
+	own := p.sizedLearned(&shape{kinds: []kindShape{{all: 10}}})
+	if all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}}); own != 10*(2*1024+8) || all <= own {
+		t.Errorf("10 own rows take %d bytes, others %d", own, all)
+	}
+}
+
+// Rows of edges are counted of the node that has most of them, and least.
+func TestSizedEdges(t *testing.T) {
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	j := planJob()
+	j.Ranks, j.RanksPerNode, j.Model.Learned = 4, 1, 4
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rows, most, least := s.Topology().Graph.Indptr, int64(0), s.Edges
+	for k := range s.Parts {
+		n := rows[s.Offsets[k+1]] - rows[s.Offsets[k]]
+		most, least = max(most, n), min(least, n)
+	}
+	for bound, want := range map[Bound]int64{Most: most, Least: least} {
+		p := &planner{job: j.lay(l), shards: s, options: &Options{Bound: bound}}
+		if got := p.sizedEdges(0, 1); got != want {
+			t.Errorf("bound %d: %d edges, not %d", bound, got, want)
 		}
 	}
 }

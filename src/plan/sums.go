@@ -70,7 +70,7 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		setup.Window = min(window, steps)
 		f, err := p.playSums(r, kind, setup, steps)
 		f.window, f.counted = window, steps
-		if p.kinds().kinds != nil { // of bytes
+		if p.shards.Schema.Typed() { // of bytes
 			f.heldBytes = int64(capacity)
 			return f, err
 		}
@@ -98,7 +98,7 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	defer h.Free()
 	defer player.Free()
 	var total trace.Counters
-	f.rows = p.kinds().same(0)
+	f.rows = p.same(0)
 	i := 0
 	for _, mb := range p.job.Reader(r.rank).Minibatches(p.shards.Topology(),
 		p.samplerOptions(r.reader.Near), 1, 0, steps, &err) {
@@ -123,7 +123,7 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 		f.rows[kind] /= n
 	}
 	f.sums, f.ids, f.deciding = float64(total.Sums)/n, float64(total.IDBytes)/n, player.Took().Seconds()/n
-	f.sumBytes = float64(total.RowBytes)/n - p.kinds().bytes(f.rows)
+	f.sumBytes = float64(total.RowBytes)/n - f.rows.bytes(p.kinds())
 	f.held, f.bytes = player.Filled(), player.Bytes()
 	return f, nil
 }

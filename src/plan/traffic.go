@@ -115,7 +115,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 			if got.ids == 0 {
 				got.ids = got.rows.sum() * exchange.IDBytes
 			}
-			if p.job.Sparse || p.kinds().kinds != nil { // in bytes
+			if p.job.Sparse || p.shards.Schema.Typed() { // in bytes
 				capacity = got.held
 			}
 			all[i].add(&got, capacity, p.job.Minibatches())
@@ -127,7 +127,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 		t := &all[i]
 		t.Policy = c.Policy
 		scale := float64(p.job.Ranks) / float64(len(p.ranks))
-		reads, rows, predicted := of.same(0), of.same(0), 0.0
+		reads, rows, predicted := p.same(0), p.same(0), 0.0
 		for _, r := range p.ranks {
 			reads.add(r.reads(), scale*float64(p.job.Minibatches()))
 			predicted += r.remote.sum() * scale * float64(p.job.Minibatches())
@@ -137,8 +137,8 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 		if t.Reads, t.Rows = reads.sum(), rows.sum(); predicted > 0 {
 			t.Factor = t.Reads / predicted
 		}
-		for kind, size := range of.size {
-			if of.kinds != nil && size > 0 {
+		for kind, size := range of.Bytes {
+			if p.shards.Schema.Typed() && size > 0 {
 				t.Types = append(t.Types, TypeRows{p.shards.Schema.Types[kind], size, reads[kind],
 					rows[kind]})
 			}
@@ -148,7 +148,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
-		t.Bytes = of.bytes(rows) + t.sumBytes*scale
+		t.Bytes = rows.bytes(of) + t.sumBytes*scale
 		if t.Reads > 0 {
 			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
 		}
@@ -276,7 +276,7 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 		defer mem.Free(held)
 		rows, err := p.expected(r, held)
 		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(len(held))}
-		return fetch{rows: rows, held: len(held), heldBytes: p.kinds().held(held),
+		return fetch{rows: rows, held: len(held), heldBytes: p.kinds().Sizes(held),
 			bytes: kind.Bytes(size)}, err
 	}}, nil
 }
@@ -301,7 +301,7 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		mem.Free(slot)
 		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())}
 		out := fetch{rows: slices.Clone(r.remote), held: len(place.Held(self)),
-			heldBytes: p.kinds().held(place.Held(self)), bytes: kind.Bytes(size)}
+			heldBytes: p.kinds().Sizes(place.Held(self)), bytes: kind.Bytes(size)}
 		for v, d := range device {
 			if d < 0 {
 				continue
@@ -351,7 +351,7 @@ func (k *nodeScore) free() {
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
 	of := p.kinds()
-	reuses := make([]*cache.Reuse, len(of.size)) // of each kind of rows
+	reuses := make([]*cache.Reuse, len(of.Bytes)) // of each kind of rows
 	minibatches := p.job.Items() * p.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}
@@ -362,7 +362,7 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 		if err != nil {
 			return f, err
 		}
-		f.rows = of.same(0)
+		f.rows = p.same(0)
 		for _, share := range shares {
 			reuse := reuses[share.Kind]
 			if reuse == nil {
@@ -373,7 +373,7 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 			}
 			f.rows[share.Kind] = kind.Predict(reuse, share.Rows, f.window, minibatches)
 			f.held += share.Rows
-			f.heldBytes += int64(share.Rows) * int64(of.size[share.Kind])
+			f.heldBytes += int64(share.Rows) * int64(of.Bytes[share.Kind])
 			f.bytes += kind.Bytes(policy.Size{
 				Vertices: p.shards.Vertices, Rows: int64(share.Rows), Window: int64(f.window),
 				Uses: reuse.Uses(),
@@ -398,10 +398,10 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		})
 		f := fetch{rows: got.rows, held: capacity, heldBytes: int64(capacity), counted: len(t.ends),
 			deciding: got.seconds, bytes: got.bytes}
-		if of := p.kinds(); of.kinds == nil {
-			f.heldBytes *= int64(of.size[0])
-		} else {
+		if p.shards.Schema.Typed() {
 			f.held = got.held
+		} else {
+			f.heldBytes *= int64(p.shards.RowBytes())
 		}
 		return f, err
 	}}, nil

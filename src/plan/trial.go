@@ -13,6 +13,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/shard"
 )
 
 // trial prepares minibatches as a rank of the job does, on a device that only counts.
@@ -20,10 +21,9 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // of a job for GPUs
 	related bool    // layers tell relations apart
-	plain   bool    // of a minibatch only its size is asked for, by the first few
-	few     int
-	tried   int // minibatches of training
-	free    mem.Closers
+	plain   bool    // of a minibatch only its size is asked for: the first few tell it
+	tried   int     // minibatches so far
+	closers mem.Closers
 }
 
 // trialOf says what a trial is of.
@@ -38,9 +38,6 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
 	needs := j.Model.Needs()
 	t = &trial{related: needs.Relations != nn.NoRelations}
-	if t.few = leastProbes; p.shares() { // of large minibatches, which are alike
-		t.few = 1
-	}
 	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
 	defer func() {
 		if err != nil {
@@ -56,7 +53,7 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	if err != nil {
 		return t, err
 	}
-	t.free = append(t.free, func() error { model.Close(); return nil })
+	t.closers = append(t.closers, func() error { model.Close(); return nil })
 	spec := j.Sample
 	if of.layer >= 0 && j.Reads() {
 		spec = sample.Neighbours(sample.All)
@@ -64,14 +61,14 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer, Apart: j.Sparse && of.layer <= 0 && j.GPU == nil,
 		Options: parallel.Options{Device: device, Model: model,
 			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec, Rows: j.Offsets()},
-			// of columns of the minibatches of all ranks as much as of all columns of one
+			// a rank holds 1/K of the columns for K minibatches: as much as all columns of one
 			Reading: parallel.Reading{Cols: j.Model.In}}}
 	if of.train {
 		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
 		o.GroupSize, o.Serving = p.groupSize(), p.relays()
 	}
 	if kind := policy.Find(j.Cache.Policy); of.train && !kind.Static() {
-		o.Policy, o.Depth = missing{}, 0
+		o.Policy = missing{}
 		if kind.Window != nil {
 			o.Ahead = 1
 		}
@@ -99,7 +96,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	}
 	open := func(x *exchange.Exchange, err error) (*exchange.Exchange, error) {
 		if err == nil {
-			t.free = append(t.free, func() error { x.Free(); return nil })
+			t.closers = append(t.closers, func() error { x.Free(); return nil })
 		}
 		return x, err
 	}
@@ -110,6 +107,9 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 		o.Cols = kinds[0].Cols
 	}
 	if needs.EdgeRows {
+		if err := shard.CheckEdgeRows(p.shards); err != nil {
+			return fmt.Errorf("%w: %w", ErrParts, err)
+		}
 		if o.EdgeExchange, err = open(j.EdgeExchange(of.rank)); err != nil {
 			return err
 		}
@@ -139,10 +139,8 @@ func (p *planner) inMemory(of trialOf) []int {
 	switch own := all[of.rank : of.rank+1]; {
 	case of.layer > 0:
 		return own
-	case of.layer < 0 && (j.Cache.FromFiles() || j.Mode.Columns):
+	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // of the files, or of its columns
 		return all
-	case j.Cache.FromFiles():
-		return nil
 	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed(): // rows of the node's others are fetched
 		return own
 	}
@@ -157,14 +155,14 @@ func (t *trial) close() {
 	if t.Trial != nil {
 		_ = t.Trial.Close() // it has sent nothing
 	}
-	_ = t.free.Close()
+	_ = t.closers.Close()
 }
 
 // prepare prepares a sampled minibatch and completes its shape. Of plain ones a few tell the memory, and
 // a shape all else.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
-	if t.tried++; train && t.plain && t.tried > t.few {
+	if t.tried++; train && t.plain && t.tried > leastProbes {
 		s.vectors = s.remote
 		return nil
 	}
@@ -193,15 +191,16 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 // but for what waits, of evaluation.
 type heldBytes struct {
 	parallel.TrialBytes
-	judged int64 // Waiting, of evaluation
+	evaluating int64 // Waiting, of evaluation
 }
 
 // held returns what the trials of a rank hold.
 func (r *rankPlan) held() heldBytes {
 	h := heldBytes{TrialBytes: r.trial.Bytes()}
-	if r.judges != nil {
-		of := r.judges.Bytes()
-		h.judged, h.Lent, h.Strategy = of.Waiting, max(h.Lent, of.Lent), max(h.Strategy, of.Strategy)
+	if r.evaluator != nil {
+		of := r.evaluator.Bytes()
+		h.evaluating, h.Lent = of.Waiting, max(h.Lent, of.Lent)
+		h.Strategy, h.Choices = max(h.Strategy, of.Strategy), max(h.Choices, of.Choices)
 	}
 	return h
 }

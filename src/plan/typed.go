@@ -28,88 +28,56 @@ func (k perKind) add(o perKind, factor float64) {
 	}
 }
 
-// rowsOf are the kinds of rows of a job.
-type rowsOf struct {
-	kinds *access.Kinds // nil: one
-	size  []int         // bytes of a row of each, of sparse ones on average
-}
-
-func (p *planner) kinds() rowsOf {
-	if p.rowsOf.size == nil {
-		p.rowsOf.size = []int{p.shards.RowBytes()}
-		if p.shards.Schema.Typed() {
-			kinds := p.job.Kinds()
-			p.rowsOf = rowsOf{kinds, kinds.Bytes}
-		}
-	}
-	return p.rowsOf
-}
-
-func (r rowsOf) same(x float64) perKind {
-	all := make(perKind, len(r.size))
-	for i := range all {
-		all[i] = x
+// bytes returns the bytes of rows of kinds.
+func (k perKind) bytes(kinds *access.Kinds) (all float64) {
+	for i, n := range k {
+		all += n * float64(kinds.Bytes[i])
 	}
 	return all
-}
-
-// bytes returns the bytes of rows.
-func (r rowsOf) bytes(rows perKind) (all float64) {
-	for i, n := range rows {
-		all += n * float64(r.size[i])
-	}
-	return all
-}
-
-// within returns the bytes of the rows of vertices first to end-1.
-func (r rowsOf) within(first, end int64) int64 {
-	if r.kinds == nil {
-		return (end - first) * int64(r.size[0])
-	}
-	return r.kinds.Within(first, end)
 }
 
 // count adds the rows that a decision fetches of the remote vertices of a minibatch.
-func (r rowsOf) count(rows perKind, remote []graph.VertexID, d *cache.Decision) {
-	if r.kinds == nil {
-		rows[0] += float64(d.Counters().Remote)
-		return
-	}
+func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
 	for _, v := range d.Early {
-		rows[r.kinds.Of(v)]++
+		k[kinds.Of(v)]++
 	}
 	for i, slot := range d.Slot {
 		if slot < 0 {
-			rows[r.kinds.Of(remote[i])]++
+			k[kinds.Of(remote[i])]++
 		}
 	}
 }
 
-// held returns the bytes of the rows that a cache holds.
-func (r rowsOf) held(vertices []graph.VertexID) int64 {
-	if r.kinds == nil {
-		return int64(len(vertices)) * int64(r.size[0])
+// kinds returns the kinds of rows of the job: sparse ones have their average length.
+func (p *planner) kinds() *access.Kinds {
+	if p.ofRows == nil {
+		var bytes []int
+		for _, kind := range p.job.ReadRows() {
+			bytes = append(bytes, kind.RowBytes())
+		}
+		p.ofRows = access.NewKinds(p.shards.Ranges(), bytes)
 	}
-	return r.kinds.Sizes(vertices)
+	return p.ofRows
 }
+
+// same returns x for each kind of rows.
+func (p *planner) same(x float64) perKind { return slices.Repeat(perKind{x}, len(p.kinds().Bytes)) }
 
 // expected returns the remote rows that a minibatch of a rank is expected to read beside the cached
 // ones.
 func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
-	of := p.kinds()
-	rows := of.same(0)
-	if of.kinds == nil {
-		n, err := access.Expected(r.read, r.reader.Local, cached)
-		rows[0] = n
-		return rows, err
-	}
+	of, rows := p.kinds(), p.same(0)
 	held := make([][]graph.VertexID, len(rows))
-	for _, v := range cached {
-		kind := of.kinds.Of(v)
-		held[kind] = append(held[kind], v)
+	if len(held) == 1 {
+		held[0] = cached // which may be most vertices: no copy
+	} else {
+		for _, v := range cached {
+			kind := of.Of(v)
+			held[kind] = append(held[kind], v)
+		}
 	}
 	for kind := range rows {
-		local := of.kinds.Outside(r.reader.Local, func(k int) bool { return k == kind })
+		local := of.Outside(r.reader.Local, func(k int) bool { return k == kind })
 		n, err := access.Expected(r.read, local, held[kind])
 		if err != nil {
 			return nil, err
@@ -128,10 +96,7 @@ func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
 	s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
 	first, end := p.job.Vertices(r.rank)
 	for _, v := range mb.Frontier {
-		kind := 0
-		if !columns.Plain() {
-			kind, _, _ = columns.Of(v)
-		}
+		kind, _, _ := columns.Of(v)
 		k := &s.kinds[kind]
 		k.all++
 		if !access.Among(r.reader.Local, v) {
@@ -208,20 +173,14 @@ func (p *planner) learnedRows(r *rankPlan) (rows int64) {
 	if !m.LearnsRows() {
 		return 0
 	}
-	of := p.kinds()
-	first, end := p.job.Vertices(r.rank)
-	if of.kinds == nil {
-		rows = end - first
-	} else {
-		one := access.NewKinds(p.shards.Ranges(), make([]int, len(of.size)))
-		for t, learns := range m.Learns {
-			if learns {
-				one.Bytes[t] = 1
-			}
+	one := access.NewKinds(p.shards.Ranges(), make([]int, len(m.Learns)))
+	for t, learns := range m.Learns {
+		if learns {
+			one.Bytes[t] = 1
 		}
-		rows = one.Within(first, end)
 	}
-	return rows
+	first, end := p.job.Vertices(r.rank)
+	return one.Within(first, end)
 }
 
 // projected returns the bytes of the input rows after the maps of types, and of the gradients of

@@ -111,13 +111,16 @@ func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
 	return most, err
 }
 
-// Fetched returns the bytes of the rows that a decision fetches.
-func Fetched(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) int64 {
-	bytes := kinds.Sizes(d.Early)
+// Fetched returns the bytes of the rows that a decision fetches or, where all have one size, their
+// number: what they would take of a capacity.
+func Fetched(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) (takes int64) {
+	for _, v := range d.Early {
+		takes += int64(kinds.Takes(v))
+	}
 	for i, slot := range d.Slot {
 		if slot < 0 {
-			bytes += int64(kinds.Size(remote[i]))
+			takes += int64(kinds.Takes(remote[i]))
 		}
 	}
-	return bytes
+	return takes
 }

@@ -252,11 +252,7 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 		return 0, err
 	}
 	_, err = policy.Play(kind, setup, slices.Values(steps), func(i int, d *cache.Decision) {
-		switch {
-		case i < half:
-		case r.Kinds == nil:
-			total += int(d.Counters().Remote)
-		default:
+		if i >= half {
 			total += int(policy.Fetched(r.Kinds, steps[i], d))
 		}
 	})

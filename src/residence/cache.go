@@ -8,7 +8,6 @@ import (
 	"halognn/src/comm"
 	"halognn/src/exchange"
 	"halognn/src/graph"
-	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -112,13 +111,16 @@ func (c *Cache) Dynamic() (decides cache.Policy, window int) {
 	return c.dynamic.policy, c.dynamic.window
 }
 
-// kept returns how many rows of each kind the cache has; nil for one that ranks share.
+// kept returns how many rows of each kind the rank has room for; nil without a cache.
 func (c *Cache) kept() []int {
-	switch fixed, alone := c.fixed.(*staticCache); {
-	case c.dynamic != nil:
-		return c.dynamic.counts
-	case alone:
+	switch fixed := c.fixed.(type) {
+	case *staticCache:
 		return fixed.counts
+	case *groupCache:
+		return []int{fixed.end - fixed.first}
+	}
+	if c.dynamic != nil {
+		return c.dynamic.counts
 	}
 	return nil
 }
@@ -195,19 +197,7 @@ type table struct {
 
 // newTable makes a table of the given number of rows of each kind.
 func newTable(s *Store, counts []int) table {
-	kinds := s.kinds()
-	if !s.shards().Schema.Typed() { // no more than the rows
-		return table{mem.Make[byte](counts[0] * kinds[0].RowBytes()), counts}
-	}
-	return table{mem.Make[byte](exchange.TableBytes(kinds, counts)), counts}
-}
-
-// kinds returns what the rows of each vertex type are.
-func (s *Store) kinds() []exchange.Kind {
-	if kinds := job.Rows(&s.shards().Meta); kinds != nil {
-		return kinds
-	}
-	return []exchange.Kind{{Cols: s.shards().Features, Type: s.shards().Type()}}
+	return table{mem.Make[byte](exchange.TableBytes(s.kinds, counts)), counts}
 }
 
 // openStatic ranks the remote vertices and fetches the rows of the best. Collective.
@@ -227,30 +217,24 @@ func (s *Store) openStatic(c *Cache, m *access.Graph) error {
 
 // fillStatic fetches the rows of the vertices that a static cache holds. Collective.
 func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
-	counts, kinds := []int{len(held)}, s.Job.Kinds()
+	kinds := s.Job.Kinds()
+	counts := kinds.PerKind(held)
 	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	fixed := &staticCache{index: index}
-	switch {
-	case s.Job.Sparse:
-		fixed.rows, fixed.counts = mem.Make[byte](int(kinds.Sizes(held))), counts
+	if s.Job.Sparse {
+		fixed.table = table{mem.Make[byte](int(kinds.Sizes(held))), counts}
 		fixed.starts = mem.Make[int64](len(held))
 		for i, end := 0, int64(0); i < len(held); i++ {
 			fixed.starts[i] = end
 			end += kinds.Ends[held[i]+1] - kinds.Ends[held[i]]
 		}
-	case kinds != nil:
-		counts = kinds.PerKind(held)
-		fallthrough
-	default:
+	} else {
 		fixed.table = newTable(s, counts)
 	}
 	c.fixed, c.closers = fixed, append(c.closers, fixed.free)
 	next := make([]int32, len(counts))
 	for _, v := range held {
-		kind := 0
-		if kinds != nil {
-			kind = kinds.Of(v)
-		}
+		kind := kinds.Of(v)
 		fixed.index.Set(v, next[kind])
 		next[kind]++
 	}
@@ -318,11 +302,7 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
 	if err != nil {
 		return err
 	}
-	sizes, types := s.kinds(), s.shards().Schema.NumTypes()
-	left := [][]byte{dst.rows}
-	if types > 1 {
-		left = exchange.CutTable(dst.rows, sizes, dst.counts)
-	}
+	left := exchange.CutTable(dst.rows, s.kinds, dst.counts)
 	var plan exchange.Plan
 	defer plan.Free()
 	for round := range rounds {
@@ -334,12 +314,11 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
 			s.Alive()
 		}
 		for i, ref := range plan.Rows.Of {
-			kind := int(plan.Parts[i]) % types
-			unit := sizes[kind].RowBytes()
+			kind := int(plan.Parts[i]) % len(s.kinds)
+			unit := s.kinds[kind].RowBytes()
 			size := unit
-			if s.Job.Sparse { // an entry
-				unit = sizes[kind].Type.Size()
-				size = int(plan.Rows.Lengths[i]) * unit
+			if s.Job.Sparse { // of entries
+				size *= int(plan.Rows.Lengths[i])
 			}
 			copy(left[kind][:size], plan.Rows.Tables[ref.Table()][ref.Row()*unit:])
 			left[kind] = left[kind][size:]

@@ -26,7 +26,8 @@ func (s *Store) readColumns() error {
 	}
 	me, ranks, size := c.Rank(), c.Size(), s.shards().Type().Size()
 	first, end := s.Job.Columns(me)
-	s.cols = end - first
+	cols := end - first
+	s.kinds[0].Cols = cols
 	table := mem.Make[byte](int(s.shards().Vertices) * s.rowBytes())
 	s.closers = append(s.closers, func() error { mem.Free(table); return nil })
 	s.columns = int64(len(table))
@@ -44,7 +45,7 @@ func (s *Store) readColumns() error {
 			at += s.cutColumns(send[at:], from, a*size, b*size)
 			out[r] = int(from[1]-from[0]) * (b - a)
 			of := s.vertices(r, lo, rows)
-			in[r] = int(of[1]-of[0]) * s.cols
+			in[r] = int(of[1]-of[0]) * cols
 		}
 		if err := c.StartAlltoallv(send, recv, out, in, size).Wait(); err != nil {
 			return fmt.Errorf("reading columns of features: %w", err)
@@ -92,7 +93,7 @@ func (s *Store) ColumnBytes() int64 { return s.columns }
 // columns.
 func (s *Store) Columns() (first, end int) { return s.Job.Columns(s.Comm.Rank()) }
 
-func (s *Store) rowBytes() int { return s.cols * s.shards().Type().Size() }
+func (s *Store) rowBytes() int { return s.kinds[0].RowBytes() }
 
 // readParts returns the parts [first, last) whose rows a device may hold: the rank's own parts, or
 // all if ranks hold columns.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/job"
 	"halognn/src/mem"
 )
@@ -58,6 +59,13 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 	}
 	if after := mem.Allocated(); after != before {
 		t.Errorf("%d bytes were not given back", after-before)
+	}
+}
+
+// Rows without columns would be fetched as nothing.
+func TestRowsWithoutColumnsAreRefused(t *testing.T) {
+	if _, err := new(Store).FetcherOf(compute.Rows{}); err == nil || !strings.Contains(err.Error(), "0 columns") {
+		t.Error(err)
 	}
 }
 

@@ -1,9 +1,6 @@
 package residence
 
 import (
-	"fmt"
-	"math"
-
 	"halognn/src/comm"
 	"halognn/src/exchange"
 	"halognn/src/shard"
@@ -16,7 +13,7 @@ func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
 		return nil, err
 	}
 	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
-		Cols: s.shards().EdgeFeatures, Offsets: shard.EdgeOffsets(s.shards())}
+		Kinds: []exchange.Kind{{Cols: s.shards().EdgeFeatures}}, Offsets: shard.EdgeOffsets(s.shards())}
 	return exchange.Open(s.Comm, o)
 }
 
@@ -25,9 +22,8 @@ func (s *Store) mapEdgeRows() error {
 	if s.edgeTables != nil {
 		return nil
 	}
-	if n := s.shards().Edges; n > math.MaxInt32 {
-		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at most %d; "+
-			"set model.edge_features=false to leave them out", s.shards().Dir, n, math.MaxInt32)
+	if err := shard.CheckEdgeRows(s.shards()); err != nil {
+		return err
 	}
 	s.edgeTables = make([][]byte, s.shards().Parts)
 	for p, table := range s.Tables {

@@ -60,12 +60,12 @@ type Store struct {
 	// memory.
 	DeviceRows []DeviceRows
 
-	first, last int           // own parts [first, last)
-	read        [][]byte      // [P] what minibatches read: Tables or, where ranks hold columns, these
-	cols        int           // of read
-	columns     int64         // bytes of them, if read is not Tables
-	edgeTables  [][]byte      // [P] features of edges, of the parts of Tables; see OpenEdgeRows
-	whole       *shard.Shards // the whole graph while it is analysed; nil else
+	first, last int             // own parts [first, last)
+	read        [][]byte        // [P] what minibatches read: Tables or, where ranks hold columns, these
+	kinds       []exchange.Kind // of read: of each vertex type
+	columns     int64           // bytes of them, if read is not Tables
+	edgeTables  [][]byte        // [P] features of edges, of the parts of Tables; see OpenEdgeRows
+	whole       *shard.Shards   // the whole graph while it is analysed; nil else
 	closers     mem.Closers
 }
 
@@ -98,7 +98,7 @@ func Open(o Options) (*Store, error) {
 	if err := comm.Agree(s.Comm, s.mapParts(here)); err != nil {
 		return s, err
 	}
-	s.read, s.cols = s.Tables, s.shards().Features
+	s.read, s.kinds = s.Tables, job.Rows(&s.shards().Meta)
 	if s.Job.Mode.Columns {
 		return s, s.readColumns()
 	}
@@ -155,19 +155,13 @@ func (s *Store) Bytes() (n int64) {
 // Fetcher makes the exchange of what minibatches read: feature rows, over Tables and a cache, which
 // may be nil, or columns; and learned rows, if they do not change. Collective.
 func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
-	o := s.exchangeOptions()
-	rows := s.rows()
-	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends
-	o.Offsets, o.Kinds = s.shards().Ranges(), job.Rows(&s.shards().Meta)
-	o.Stored = s.Job.Cache.FromFiles()
+	o := s.exchangeOptions(s.rows(), slices.Clone(s.kinds))
+	o.Offsets, o.Stored = s.shards().Ranges(), s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer, o.Kept = c.fixed, c.buffer(), c.kept()
 	}
-	switch {
-	case learned && s.Learned.Cols > 0:
+	if learned && s.Learned.Cols > 0 {
 		s.addLearned(&o)
-	case o.Cols == 0 && o.Kinds == nil:
-		o.Kinds = []exchange.Kind{{}}
 	}
 	return exchange.Open(s.Comm, o)
 }
@@ -175,9 +169,11 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 // FetcherOf makes an exchange of other rows that are distributed like the vertices; tables [P] has
 // the rows of this rank's parts. Collective.
 func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
-	o := s.exchangeOptions()
-	o.Tables, o.Cols, o.Type, o.Scale, o.Ends = rows.Tables, rows.Cols, rows.Type, rows.Scale, rows.Ends
-	return exchange.Open(s.Comm, o)
+	if rows.Cols < 1 { // of all ranks alike
+		return nil, fmt.Errorf("rows have %d columns; they need at least 1", rows.Cols)
+	}
+	return exchange.Open(s.Comm,
+		s.exchangeOptions(rows, []exchange.Kind{{Cols: rows.Cols, Type: rows.Type}}))
 }
 
 // rows describes the rows that minibatches read, without references.
@@ -187,13 +183,13 @@ func (s *Store) rows() compute.Rows {
 		first, end := s.Columns()
 		rows.Scale = rows.Scale[first:end]
 	}
-	rows.Cols = s.cols
+	rows.Cols = s.kinds[0].Cols
 	return rows
 }
 
-func (s *Store) exchangeOptions() exchange.Options {
-	return exchange.Options{Offsets: s.shards().Offsets, Host: s.Host, Sums: s.Job.OwnersSums(),
-		Window: s.Job.Window}
+func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchange.Options {
+	return exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
+		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(), Window: s.Job.Window}
 }
 
 // Close frees everything, last opened first.

@@ -76,8 +76,6 @@ func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 		own[i] = most
 	}
 	sum.Bytes, sum.PolicyBytes, sum.Window, sum.HighWater = own[0], own[1], int(own[2]), int(own[3])
-	if sum.Capacity = int(own[4]); s.Job.Kinds() == nil {
-		sum.Capacity = int(sum.Bytes / int64(s.shards().RowBytes()))
-	}
+	sum.Capacity = int(own[4])
 	return sum, s.summariseCards(c, sum)
 }

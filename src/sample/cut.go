@@ -5,13 +5,49 @@ import (
 	"halognn/src/mem"
 )
 
-// Cut sets share to what a member of a group makes of a minibatch that its group makes together, and
-// c[h-1] to what crosses for hop h, as Split leaves both; with serving, as Serve does too. It is for
-// predictions, which draw the whole minibatch alone: the share has the sizes of a run's, but its
-// vertices, from the destinations of a block on, come in the order of the whole minibatch. O(edges).
-func (m *Minibatch) Cut(o *Owners, member int, serving bool, share *Minibatch, c []Crossing) {
-	x := cutting{m: m, share: share, size: o.Size, member: int32(member), serving: serving,
-		owner: make([]int32, len(m.Frontier)), place: make([]int32, len(m.Frontier))}
+// Cutter cuts the shares of ranks out of minibatches that their group makes together, for predictions,
+// which draw the whole ones alone. The zero value is ready; its arrays are kept until Free.
+type Cutter struct {
+	m, share *Minibatch
+	size     int
+	member   int32
+	serving  bool
+	owner    []int32 // of each vertex of the whole frontier
+	place    []int32 // own vertices before it
+	most     int     // vertices that the frontier has had at a time
+
+	at     []int32 // of each source of the block: its position in that of the share; -1: it has none
+	read   []int32 // of each source: the last member that was seen to read it, plus one
+	others []int32 // positions of sources of other ranks, in the order found
+	rows   byRank
+	ids    []graph.VertexID // own vertices that others want
+	places []int32          // their positions
+	more   []graph.VertexID // those of them that the rank does not read itself
+}
+
+// Free frees the arrays.
+func (x *Cutter) Free() {
+	for _, s := range [][]int32{x.owner, x.place, x.at, x.read, x.others, x.places} {
+		mem.Free(s)
+	}
+	mem.Free(x.ids)
+	mem.Free(x.more)
+	*x = Cutter{}
+}
+
+// push appends to an array of package mem.
+func push[T mem.Number](s []T, x T) []T {
+	s = mem.Grow(s, len(s)+1)
+	s[len(s)-1] = x
+	return s
+}
+
+// Cut sets share to what a member of a group makes of m, and c[h-1] to what crosses for hop h, as Split
+// leaves both; with serving, as Serve does too. The share has the sizes of a run's, but its vertices,
+// from the destinations of a block on, come in the order of the whole minibatch. O(edges).
+func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch, c []Crossing) {
+	x.m, x.share, x.size, x.member, x.serving = m, share, o.Size, int32(member), serving
+	x.owner, x.place = mem.Grow(x.owner, len(m.Frontier)), mem.Grow(x.place, len(m.Frontier))
 	own, seeds := int32(0), 0
 	for i, v := range m.Frontier {
 		x.owner[i], x.place[i] = int32(o.Of(v)), own
@@ -54,27 +90,14 @@ func (m *Minibatch) numTotals() (n int) {
 	return n
 }
 
-// cutting is the state of Cut.
-type cutting struct {
-	m, share *Minibatch
-	size     int
-	member   int32
-	serving  bool
-	owner    []int32 // of each vertex of the whole frontier
-	place    []int32 // own vertices before it
-	most     int     // vertices that the frontier has had at a time
-
-	at     []int32 // of each source of the block: its position in that of the share; -1: it has none
-	others []int32 // positions of sources of other ranks, in the order found
-	rows   byRank
-}
-
 // hop sets block l of the share and what crosses for it.
-func (x *cutting) hop(l int, c *Crossing) {
+func (x *Cutter) hop(l int, c *Crossing) {
 	b := &x.m.Blocks[l]
 	c.size(x.size)
 	x.rows.sort(x.size, b.NumRows(), func(row int) int32 { return x.owner[b.Target(row)] })
-	x.at, x.others = make([]int32, b.NumSrc), x.others[:0]
+	x.at, x.read = mem.Grow(x.at, b.NumSrc), mem.Grow(x.read, b.NumSrc)
+	x.others = mem.Grow(x.others, b.NumSrc)[:0]
+	clear(x.read)
 	own, destinations := 0, 0
 	for i := range x.at {
 		if x.at[i] = -1; x.owner[i] != x.member || l == 0 && i >= b.NumDst {
@@ -105,15 +128,14 @@ func (x *cutting) hop(l int, c *Crossing) {
 
 // find numbers the sources that the share reads: own ones of the last hop, and those of others by
 // owner. It returns the number of own ones.
-func (x *cutting) find(b *graph.Block, l, own int, c *Crossing) int {
-	read := make([]bool, b.NumSrc)
+func (x *Cutter) find(b *graph.Block, l, own int, c *Crossing) int {
 	found := 0 // beyond the destinations
 	for _, row := range x.rows.of(int(x.member)) {
 		for _, s := range b.Indices[b.Indptr[row]:b.Indptr[row+1]] {
-			if read[s] {
+			if x.read[s] == x.member+1 {
 				continue
 			}
-			read[s] = true
+			x.read[s] = x.member + 1
 			if int(s) >= b.NumDst || x.owner[s] != x.member {
 				found++
 			}
@@ -145,7 +167,7 @@ func (x *cutting) find(b *graph.Block, l, own int, c *Crossing) int {
 }
 
 // block copies the rows of own destinations.
-func (x *cutting) block(b, to *graph.Block, destinations, own int) {
+func (x *Cutter) block(b, to *graph.Block, destinations, own int) {
 	rows := x.rows.of(int(x.member))
 	edges := 0
 	for _, row := range rows {
@@ -184,11 +206,9 @@ func (x *cutting) block(b, to *graph.Block, destinations, own int) {
 }
 
 // wanted lists the own vertices that other ranks have found.
-func (x *cutting) wanted(b *graph.Block, l int, c *Crossing) {
+func (x *Cutter) wanted(b *graph.Block, l int, c *Crossing) {
 	clear(c.Wanted)
-	var ids []graph.VertexID
-	var at []int32
-	read, own := make([]int32, b.NumSrc), c.own
+	own := c.own
 	if l == 0 {
 		c.Reads = c.Reads[:0]
 	}
@@ -196,26 +216,27 @@ func (x *cutting) wanted(b *graph.Block, l int, c *Crossing) {
 		c.WantIDs, c.At = c.WantIDs[:0], c.At[:0]
 		return
 	}
-	var more []graph.VertexID // which this rank does not read itself
+	ids, at, more := x.ids[:0], x.places[:0], x.more[:0]
 	for r := range x.size {
 		if int32(r) == x.member {
 			continue
 		}
 		for _, row := range x.rows.of(r) {
 			for _, s := range b.Indices[b.Indptr[row]:b.Indptr[row+1]] {
-				if x.owner[s] != x.member || read[s] == int32(r)+1 {
+				if x.owner[s] != x.member || x.read[s] == int32(r)+1 {
 					continue
 				}
-				read[s] = int32(r) + 1
+				x.read[s] = int32(r) + 1
 				if x.at[s] < 0 {
 					x.at[s] = int32(own + len(more))
-					more = append(more, x.m.Frontier[s])
+					more = push(more, x.m.Frontier[s])
 				}
 				c.Wanted[r]++
-				ids, at = append(ids, x.m.Frontier[s]), append(at, x.at[s])
+				ids, at = push(ids, x.m.Frontier[s]), push(at, x.at[s])
 			}
 		}
 	}
+	x.ids, x.places, x.more = ids, at, more
 	c.WantIDs, c.At = mem.Grow(c.WantIDs, len(ids)), mem.Grow(c.At, len(ids))
 	copy(c.WantIDs, ids)
 	copy(c.At, at)

@@ -243,9 +243,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	block.Indptr[0] = 0
 	at, err := 0, error(nil)
 	for _, r := range ranges {
-		if !s.topology.Columns.Plain() {
-			s.hop.skips.first = at
-		}
+		s.hop.skips.first = at
 		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), s.when.word(key, r.relation))
 		if err != nil {
 			return err

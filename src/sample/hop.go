@@ -59,9 +59,7 @@ type hop struct {
 
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64) {
 	h.topology, h.vertices, h.original, h.indptr = t, vertices, original, indptr
-	if h.rows, h.first = t.Graph.Indptr, t.First; !t.Columns.Plain() {
-		h.rows, h.first = t.Columns.Indptr, 0
-	}
+	h.rows, h.first = t.rows()
 	h.begin = mem.Grow(h.begin, len(vertices))
 	h.degree = mem.Grow(h.degree, len(vertices))
 	h.drawn, h.weights, h.ofData, h.places, h.poisson, h.near = nil, nil, nil, nil, false, nil

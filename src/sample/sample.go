@@ -76,12 +76,18 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
-// row returns where the edges of a vertex come from or, of a graph with relations, of a column.
-func (t *Topology) row(v graph.VertexID) []graph.VertexID {
-	if c := &t.Columns; !c.Plain() {
-		return t.Graph.Indices[c.Indptr[v]:c.Indptr[v+1]]
+// rows returns the row pointers of columns, and the first column that has one.
+func (t *Topology) rows() (indptr []int64, first graph.VertexID) {
+	if t.Columns.Plain() {
+		return t.Graph.Indptr, t.First
 	}
-	return t.Graph.InNeighbours(v - t.First)
+	return t.Columns.Indptr, 0
+}
+
+// row returns where the edges of a column come from.
+func (t *Topology) row(column graph.VertexID) []graph.VertexID {
+	indptr, first := t.rows()
+	return t.Graph.Indices[indptr[column-first]:indptr[column-first+1]]
 }
 
 // LinksInto calls f with where the edges into a vertex come from whose relation Columns.Links reports,

@@ -258,7 +258,9 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 func (c *splitters) compareCut(want *Minibatch, offsets []int64, key Key) error {
 	x := &splitters{owners: c.owners, of: c.of, edges: c.edges}
 	mbs, hops := make([]Minibatch, len(c.of)), len(want.Blocks)
+	var cutter Cutter
 	defer func() {
+		cutter.Free()
 		for r := range mbs {
 			mbs[r].Free()
 			for h := range x.crossings[r] {
@@ -268,7 +270,12 @@ func (c *splitters) compareCut(want *Minibatch, offsets []int64, key Key) error 
 	}()
 	for r := range mbs {
 		x.crossings = append(x.crossings, make([]Crossing, hops))
-		want.Cut(c.owners, r, true, &mbs[r], x.crossings[r])
+		again := func() { cutter.Cut(want, c.owners, r, true, &mbs[r], x.crossings[r]) }
+		again()
+		held := mem.Allocated()
+		if made := testing.AllocsPerRun(1, again); made > 0 || mem.Allocated() != held {
+			return fmt.Errorf("rank %d: cut again, it makes %v arrays, and %d bytes", r, made, mem.Allocated()-held)
+		}
 		last, was := &x.crossings[r][hops-1], &c.crossings[r][hops-1]
 		if last.Own() != was.Own() || len(last.place) != len(was.place) || len(last.Reads) < last.Own() {
 			return fmt.Errorf("rank %d: own %d, want %d; found %d, want %d", r, last.Own(), was.Own(),

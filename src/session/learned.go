@@ -17,10 +17,7 @@ func (s *Session) learnedRows() *nn.Learned {
 				continue
 			}
 			r := nn.LearnedRange{Part: p, Kind: t, First: int(starts[p*types+t] - own),
-				End: int(starts[p*types+t+1] - own)}
-			if s.Shards.Schema.Typed() {
-				r.Type = s.Shards.Schema.Types[t]
-			}
+				End: int(starts[p*types+t+1] - own), Type: s.Shards.Schema.TypeName(t)}
 			ranges = append(ranges, r)
 		}
 	}

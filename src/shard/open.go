@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,14 +58,9 @@ func (s *Shards) windowed(name string) bool {
 
 // topologyFiles are the files that CopyTopology copies.
 func (m *Meta) topologyFiles() []string {
-	files := []string{"indptr.npy", "indices.npy", "original_id.npy"}
-	if m.Schema.Typed() {
-		files = append(files, dataset.ColumnsFile)
-	}
-	if m.Weighted {
-		files = append(files, dataset.WeightsFile, sumsFile)
-	}
-	return files
+	files := []string{"indptr.npy", "indices.npy", "original_id.npy", dataset.ColumnsFile,
+		dataset.WeightsFile, sumsFile}
+	return slices.DeleteFunc(files, func(name string) bool { _, has := m.Files[name]; return !has })
 }
 
 // Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
@@ -353,6 +349,15 @@ func EdgeOffsets(s *Shards) []int64 {
 		offsets = append(offsets, offsets[part]+int64(s.Files[edgeRowsFile(part)].Shape[0]))
 	}
 	return offsets
+}
+
+// CheckEdgeRows rejects a graph with more edges than features of them can be fetched for.
+func CheckEdgeRows(s *Shards) error {
+	if s.Edges > math.MaxInt32 {
+		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at most %d; "+
+			"set model.edge_features=false to leave them out", s.Dir, s.Edges, math.MaxInt32)
+	}
+	return nil
 }
 
 // OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures], which

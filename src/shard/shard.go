@@ -181,11 +181,7 @@ func (m *Meta) FeatureNames() map[string][]string {
 	all := map[string][]string{}
 	for t := range m.Schema.NumTypes() {
 		if names := m.Table(t).Names; len(names) > 0 {
-			name := ""
-			if m.Schema.Typed() {
-				name = m.Schema.Types[t]
-			}
-			all[name] = names
+			all[m.Schema.TypeName(t)] = names
 		}
 	}
 	return all

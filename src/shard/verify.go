@@ -91,9 +91,7 @@ func (s *Shards) verifyContent() error {
 	if layout == nil {
 		check(dataset.WeightsFile, dataset.CheckWeights(s.topology.Weights))
 		check(sumsFile, checkSums(s))
-		if s.Schema.Typed() {
-			check(dataset.ColumnsFile, s.topology.Columns.Check(s.topology.Graph.Indptr))
-		}
+		check(dataset.ColumnsFile, s.topology.Columns.Check(s.topology.Graph.Indptr))
 	}
 	if s.Type().IsSparse() {
 		check(dataset.RowEndsFile, checkEntries(s))

@@ -39,10 +39,7 @@ func (s *Simulation) countBytes(together, sizes int) int64 {
 // bytes predicts the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
-	mapped := 4*edges + 12*n
-	if s.job.Kinds() != nil { // row pointers of columns, and their vertices
-		mapped += 12 * s.columns()
-	}
+	mapped := 4*edges + 12*n + 12*s.columns() // with their row pointers and vertices
 	if s.transposed {
 		mapped += 4*edges + 8*n
 	}

@@ -282,10 +282,7 @@ func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 	first, end := c.Vertices(rank)
 	columns := &c.Shards.Topology().Columns
 	for _, v := range mb.Frontier {
-		kind := 0
-		if !columns.Plain() {
-			kind, _, _ = columns.Of(v)
-		}
+		kind, _, _ := columns.Of(v)
 		if !c.Model.Learns[kind] || int64(v) >= first && int64(v) < end {
 			continue
 		}

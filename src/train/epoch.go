@@ -18,7 +18,7 @@ import (
 
 func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	if m := &r.s.Shards.Meta; m.Schema.Typed() || m.Type().IsSparse() { // whose rows differ
+	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() { // whose rows differ
 		rows.RemoteBytes = c.AskedBytes
 	}
 	return rows

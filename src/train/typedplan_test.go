@@ -51,6 +51,8 @@ func TestTypedPlans(t *testing.T) {
 		{"partitioned", "rgcn", nil, 4, policy.Settings{Policy: policy.VIP, Alpha: 0.3}},
 		{"authors and venues are learned", "rgcn", []int{1, 2}, 4,
 			policy.Settings{Policy: policy.VIP, Alpha: 0.3}},
+		{"learned beside a look-ahead", "rgcn", []int{1, 2}, 4,
+			policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
 		{"sums", "sage", nil, 4, policy.Settings{Policy: policy.None}},
 		{"sums beside a look-ahead", "sage", nil, 4, policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
 		{"split", "rgcn", nil, 4, policy.Settings{Policy: policy.None}},

@@ -152,12 +152,13 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	if first {
 		err = workOn(j.env.Shards, func() error {
 			m, err := planned()
-			if err = withoutPlan(err); err != nil || m == nil {
-				return err
+			if err != nil {
+				return withoutPlan(err)
 			}
 			return j.headroom.lacks(m, predicted)
 		})
-		if err = withoutPlan(err); unpredicted(err) { // of what was contained, too
+		mem.ResetPeak() // what the plan took is no memory of the run
+		if unpredicted(err) {
 			slog.Warn(fmt.Sprintf("the memory of this job is not predicted: %v", err))
 			err = nil
 		}
@@ -178,14 +179,14 @@ func withoutPlan(err error) error {
 	switch {
 	case errors.Is(err, plan.ErrParts):
 		return nil
-	case errors.Is(err, plan.ErrJob), errors.Is(err, mem.ErrMemory): // not even to count
+	case errors.Is(err, plan.ErrJob):
 		return usageError(err)
 	}
 	return err
 }
 
 // unpredicted reports whether err is of the prediction itself, and not of the job or its files: such a one
-// ends no run.
+// ends no run. Nor does a lack of memory for the prediction, which makes arrays that a run may not need.
 func unpredicted(err error) bool {
 	told, bug := (*exitError)(nil), (*mem.Panic)(nil)
 	return err != nil && !errors.Is(err, mem.ErrShrank) && (!errors.As(err, &told) || errors.As(err, &bug))

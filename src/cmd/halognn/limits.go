@@ -276,9 +276,7 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 		}
 		return err
 	})
-	spec := job.Spec
-	spec.Fit(s) // minibatches of these hold more than sizes tell
-	more := s.Schema.Typed() || spec.Model.LearnsRows() || spec.Model.EdgeIn > 0
+	more := s.Schema.Typed() // of whose minibatches sizes do not tell enough
 	switch {
 	case cfg.Compute.Device == "cuda": // it holds some of this, and is looked at where it is opened
 		return err != nil || more || x.lacks(most, predicted) != nil, nil

@@ -2,15 +2,20 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"strings"
 	"testing"
 
+	"halognn/src/comm"
+	"halognn/src/config"
+	"halognn/src/dataset"
 	"halognn/src/doctor"
 	"halognn/src/mem"
 	"halognn/src/plan"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
 )
 
@@ -97,20 +102,49 @@ func TestNotesOfLimits(t *testing.T) {
 	}
 }
 
-// Parts that do not fit are told where the job opens; what a plan has no memory for does not run.
+// Parts that do not fit are told where the job opens; what the plan refuses does not run.
 func TestWithoutPlan(t *testing.T) {
 	for _, err := range []error{nil, plan.ErrParts} {
 		if got := withoutPlan(err); got != nil {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
-	for _, err := range []error{plan.ErrJob, mem.ErrMemory} {
-		if got := withoutPlan(err); codeOf(got) != exitUsage {
-			t.Errorf("%v: %v", err, got)
-		}
+	if got := withoutPlan(plan.ErrJob); codeOf(got) != exitUsage {
+		t.Errorf("%v: %v", plan.ErrJob, got)
 	}
 	if withoutPlan(fs.ErrNotExist) != fs.ErrNotExist {
 		t.Error("a failure to read is lost")
+	}
+}
+
+// What a plan says refuses a job, and what becomes of the plan does not: neither its own lack of memory nor
+// a fault of it. What it took is not of the run, whose memory is looked at from then on.
+func TestEnough(t *testing.T) {
+	j := rankJob{comm: comm.NewWorld(1).Rank(0),
+		headroom: headroom{node: 1 << 30, ranks: 1, together: 1,
+			process: mem.Limits{Addresses: math.MaxInt64, Data: math.MaxInt64}}}
+	j.env.Shards = new(shard.Shards)
+	of := func(bytes int64) trace.Memory { return trace.Memory{{Name: trace.MemWindow, Bytes: bytes}} }
+	for name, c := range map[string]struct {
+		planned func() (trace.Memory, error)
+		code    int
+	}{
+		"enough":     {func() (trace.Memory, error) { return of(1 << 20), nil }, 0},
+		"too little": {func() (trace.Memory, error) { return of(1 << 31), nil }, exitUsage},
+		"refused":    {func() (trace.Memory, error) { return nil, plan.ErrJob }, exitUsage},
+		"large": {func() (trace.Memory, error) {
+			defer mem.Free(mem.Make[byte](1 << 30))
+			return of(1 << 20), nil
+		}, 0},
+		"no memory": {func() (trace.Memory, error) { mem.Make[byte](1 << 60); return of(1 << 20), nil }, 0},
+		"a fault":   {func() (trace.Memory, error) { return nil, errors.New("exchange: no part") }, 0},
+	} {
+		if err := j.enough(c.planned); (err != nil) != (c.code != 0) || err != nil && codeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		if peak := mem.PeakAllocated(); peak != mem.Allocated() {
+			t.Errorf("%s: a peak of %d bytes is left, with %d in use", name, peak, mem.Allocated())
+		}
 	}
 }
 
@@ -126,7 +160,8 @@ func TestEnoughForCounts(t *testing.T) {
 
 // A prediction that fails ends no run; what it finds of the job or of its files does.
 func TestUnpredicted(t *testing.T) {
-	for _, err := range []error{errors.New("exchange: no part"), withCode(exitBug, &mem.Panic{})} {
+	for _, err := range []error{errors.New("exchange: no part"), withCode(exitBug, &mem.Panic{}),
+		fmt.Errorf("plan: %w", mem.ErrMemory)} {
 		if !unpredicted(err) {
 			t.Errorf("%v ends a run", err)
 		}
@@ -135,5 +170,42 @@ func TestUnpredicted(t *testing.T) {
 		if unpredicted(err) {
 			t.Errorf("%v does not end a run", err)
 		}
+	}
+}
+
+// What sizes tell is enough to let a job with plenty of memory begin, whatever it learns or reads of edges;
+// of types they tell too little, on GPUs as on CPUs.
+func TestUnsure(t *testing.T) {
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 1})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 300, Features: 4, Classes: 4, Seed: 1},
+		shardtest.Options{Parts: 1})
+	x := headroom{node: 1 << 50, ranks: 1, together: 1,
+		process: mem.Limits{Addresses: math.MaxInt64, Data: math.MaxInt64}}
+	for name, c := range map[string]struct {
+		parts *shard.Shards
+		sets  []string
+		want  bool
+	}{
+		"learned":           {bare, []string{"model.kind=sage", "model.learned=8", "model.edge_features=false"}, false},
+		"features of edges": {bare, []string{"model.kind=gine", "model.learned=8"}, false},
+		"types":             {typed, []string{"model.kind=rgcn", "model.learned=8"}, true},
+		"types on a GPU":    {typed, []string{"model.kind=rgcn", "model.learned=8", "compute.device=cuda"}, true},
+		"none on a GPU":     {bare, []string{"model.kind=sage", "model.learned=8", "compute.device=cuda"}, false},
+	} {
+		cfg, err := config.Load("", append(c.sets, "run.dir=out", "data.parts="+c.parts.Dir))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if unsure, err := x.fits(comm.NewWorld(1).Rank(0), cfg, training); unsure != c.want || err != nil {
+			t.Errorf("%s: unsure is %t (%v)", name, unsure, err)
+		}
+	}
+	x.node = 75 << 20 // enough for the least that it may take
+	cfg, err := config.Load("", []string{"run.dir=out", "data.parts=" + bare.Dir, "model.kind=gine", "model.learned=8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unsure, err := x.fits(comm.NewWorld(1).Rank(0), cfg, training); !unsure || err != nil {
+		t.Errorf("too little for the most: unsure is %t (%v)", unsure, err)
 	}
 }
