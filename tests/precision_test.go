@@ -35,6 +35,31 @@ func TestPlumbingChangesNoNumberInBF16(t *testing.T) {
 	}
 }
 
+// Every kind of model trains in bf16, whether or not its layers complete rows where they lie. Ranks that
+// share minibatches round a row once, as one rank does, and a sum of another order now and then to the
+// next number: 2^-7 of it.
+func TestKindsInBF16(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	for _, kind := range []string{"sage", "gcn", "gin", "gat", "gatv2", "rgcn", "mlp"} {
+		for _, norm := range []string{"none", "layer"} {
+			t.Run(kind+" "+norm, func(t *testing.T) {
+				t.Parallel()
+				sets := []string{bf16, "model.kind=" + kind, "model.norm=" + norm, "train.epochs=1",
+					"sample.batch_scope=global", "train.optimizer=sgd", "train.lr=0.05"}
+				one := trained(t, smallParts.dir(t), 1, sets...)
+				if kind == "mlp" || kind == "rgcn" { // which ranks do not share
+					return
+				}
+				two := trained(t, smallParts.dir(t), 2, append(sets, "parallel.mode=split")...)
+				if d := math.Abs(one.TrainLoss - two.TrainLoss); !(d <= 0x1p-7*one.TrainLoss) {
+					t.Errorf("2 ranks: the loss is %g, of one rank %g", two.TrainLoss, one.TrainLoss)
+				}
+			})
+		}
+	}
+}
+
 func TestSameNumbersUnderMPIInBF16(t *testing.T) {
 	launcher(t)
 	for _, ranks := range []int{1, 4} {

@@ -10,6 +10,7 @@ type Kind struct {
 	Name, Brief     string
 	ReadsNeighbours bool // more than the rows of its seeds
 	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
+	inPlace         bool // its layers complete their rows where they lie, in float32
 	WeighsEdges     bool // Config.EdgeWeights and Estimates do
 	MayTakeMaxima   bool // Config.Aggregation does
 	ReadsEdges      bool // Config.EdgeIn does: layers read features of edges, where there are some
@@ -36,7 +37,7 @@ var kinds = []Kind{
 	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
 		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
-		ReadsNeighbours: true, WeighsEdges: true, layer: newRGCN, relational: newRGCN},
+		ReadsNeighbours: true, WeighsEdges: true, inPlace: true, layer: newRGCN, relational: newRGCN},
 	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
 		"graph", layer: newLinear},
 }

@@ -171,7 +171,7 @@ func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 // product or a norm makes. Attention and relations complete theirs where they lie, in float32.
 func (c Config) stores(l int) bool {
 	k := FindKind(c.Kind)
-	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !c.Schema.Typed())
+	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace && !c.Schema.Typed())
 }
 
 // Stored returns the type in which the rows of layer l are stored on a device that stores rows so.
