@@ -83,15 +83,22 @@ func TestTypedGraphs(t *testing.T) {
 	}
 }
 
+// papersAlone generates a small graph of papers, of which papers alone have features.
+func papersAlone(t *testing.T, dir string) (data string) {
+	t.Helper()
+	data = filepath.Join(dir, "mag")
+	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
+		"--features", "8", "--seed", "1", "--out", data)
+	return data
+}
+
 // Rows of authors, institutions and fields are learned to the same bits in one process and on ranks of
 // MPI, and infer predicts with those of the best validation.
 func TestLearnedRows(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	dir := t.TempDir()
-	data := filepath.Join(dir, "mag")
-	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
-		"--features", "8", "--seed", "1", "--out", data)
+	data := papersAlone(t, dir)
 	parts := partitioned(t, data, 4, "ldg", "--allow-imbalance")
 	sets := []string{"model.kind=rgcn", "model.learned=8", "cache.policy=none", "sample.streams=part",
 		"train.epochs=3", "run.ranks_per_node=1"}
@@ -130,9 +137,7 @@ func TestUnreadRows(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	dir := t.TempDir()
-	data := filepath.Join(dir, "mag")
-	halognn(t).must(t, "generate", "--kind", "mag", "--vertices", "600", "--classes", "4",
-		"--features", "8", "--seed", "1", "--out", data)
+	data := papersAlone(t, dir)
 	parts := partitioned(t, data, 2, "ldg", "--allow-imbalance")
 	logits := func(run string, flags ...string) []float32 {
 		at := filepath.Join(t.TempDir(), "logits.npy")
