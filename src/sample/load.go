@@ -85,7 +85,8 @@ type byRank struct {
 }
 
 func (b *byRank) sort(ranks, n int, rankOf func(int) int32) {
-	b.order, b.ends = slices.Grow(b.order[:0], n)[:n], append(b.ends[:0], make([]int, ranks+1)...)
+	b.order, b.ends = slices.Grow(b.order[:0], n)[:n], slices.Grow(b.ends[:0], ranks+1)[:ranks+1]
+	clear(b.ends)
 	for i := range n {
 		b.ends[rankOf(i)+1]++
 	}
