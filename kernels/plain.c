@@ -7,6 +7,7 @@
 #include "cpu/heads_ref.c"
 #include "cpu/layernorm_ref.c"
 #include "cpu/optim_ref.c"
+#include "cpu/products_ref.c"
 #include "cpu/relu_ref.c"
 #include "cpu/rounding_ref.c"
 #include "cpu/rows_ref.c"

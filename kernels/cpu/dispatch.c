@@ -8,7 +8,14 @@ static const halognn_cpu scalar = {.level = "scalar",
 #include "halognn_kernels.def"
 };
 
+#define PRODUCT_KERNEL(name, params, args) .name = name##_ref,
+static const halognn_products plain_products = {.isa = "plain C",
+#include "halognn_kernels.def"
+};
+
 #ifdef __x86_64__
+#include <cpuid.h>
+
 #define EACH_CPU_KERNEL(name, params, args) .name = name##_avx2,
 static const halognn_cpu avx2 = {.level = "avx2",
 #include "halognn_kernels.def"
@@ -19,6 +26,11 @@ static const halognn_cpu avx512 = {.level = "avx512",
 #include "halognn_kernels.def"
 };
 
+#define PRODUCT_KERNEL(name, params, args) .name = name##_avx512bf16,
+static const halognn_products avx512bf16 = {.isa = "AVX512-BF16",
+#include "halognn_kernels.def"
+};
+
 /* __builtin_cpu_supports also asks the operating system whether it saves the registers. Every
  * processor with AVX2 has F16C, for which not every compiler has a test. */
 static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
@@ -26,7 +38,22 @@ static int has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2();
 }
+static int has_avx512bf16(void) {
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5);
+}
 #endif
+
+const halognn_products *halognn_products_open(int plain) {
+    if (plain)
+        return &plain_products;
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    if (has_avx512bf16())
+        return &avx512bf16;
+#endif
+    return NULL;
+}
 
 const halognn_cpu *halognn_cpu_open(const char *level) {
     const int any = level == NULL || *level == '\0';

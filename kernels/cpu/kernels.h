@@ -14,6 +14,9 @@
     void name##_ref params;                 \
     void name##_avx2 params;                \
     void name##_avx512 params;
+#define PRODUCT_KERNEL(name, params, args) \
+    void name##_ref params;                \
+    void name##_avx512bf16 params;
 #include "halognn_kernels.def"
 
 /* The row that an index of segment_rows refers to: an index that begins a group is inverted. */

@@ -67,6 +67,27 @@ typedef struct {
  * fanout. */
 #define HALOGNN_CANDIDATES 128
 
+/* The columns of a panel of a right factor, as many as a block of the product has; and the pairs of
+ * it that one pass over the left factor reads: they stay in the second cache beside it. */
+#define HALOGNN_COLUMN_PANEL 64
+#define HALOGNN_PAIRS_OF_PASS 512
+
+/* The kernels of products of bfloat16. */
+typedef struct {
+    const char *isa;
+#define PRODUCT_KERNEL(name, params, args) void(*name) params;
+#include "halognn_kernels.def"
+} halognn_products;
+
+/* The kernels by AVX512-BF16, NULL where the machine lacks it; or, if plain, the reference, which
+ * keeps subnormal numbers. */
+const halognn_products *halognn_products_open(int plain);
+#define PRODUCT_KERNEL(name, params, args)                                              \
+    static inline void halognn_##name(const halognn_products *by, HALOGNN_LIST params) { \
+        by->name args;                                                                  \
+    }
+#include "halognn_kernels.def"
+
 /* The kernels of one SIMD level. */
 typedef struct {
     const char *level;

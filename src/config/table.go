@@ -534,7 +534,8 @@ func (c *Config) table() []section {
 				word{"go", "gonum's plain Go, to compare with"},
 			), SameEpoch,
 				"`cpu`: the library of matrix products",
-				"Results differ in the last bits between libraries; `device` in `summary.json` names the " +
+				"With `auto`, and `simd` at AVX-512, factors of bf16 need none on a processor with " +
+					"AVX512-BF16: kernels of the program multiply them, unless oneDNN has AMX. Results differ in the last bits between libraries; `device` in `summary.json` names the " +
 					"one that was used."},
 			{"precision", oneOf(&c.Compute.Precision, "float32",
 				word{"float32", ""},
@@ -545,8 +546,8 @@ func (c *Config) table() []section {
 					"instead of 8"},
 			), SameEpoch,
 				"the precision of the factors of matrix products",
-				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, bf16 is faster with " +
-					"oneDNN on a processor with AVX512-BF16 or AMX. " +
+				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, bf16 is faster on a " +
+					"processor with AVX512-BF16, or with AMX and oneDNN. " +
 					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
 					"`float32`; `device` in `summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",

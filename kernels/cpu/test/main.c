@@ -158,6 +158,7 @@ int main(void) {
         }
         printf("tested %s\n", k->level);
     }
+    failures += test_products();
     printf(failures == 0 ? "ok\n" : "%d failures\n", failures);
     return failures > 0;
 }

@@ -49,6 +49,8 @@ typedef struct {
 extern const test draw_tests[], rows_tests[], segment_tests[], pointwise_tests[], attention_tests[], norm_tests[],
     optimizer_tests[];
 
+int test_products(void); /* returns the number of failures */
+
 extern uint64_t random_state; /* of the functions that draw */
 
 /* What rows of elements of so many bytes are, and where they lie. */

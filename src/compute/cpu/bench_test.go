@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -59,8 +60,12 @@ func BenchmarkGEMM(b *testing.B) {
 		}
 		benchmarkGEMM(b, Options{Threads: 1, GEMM: name})
 	}
-	if oneDNNHasBF16() {
-		benchmarkGEMM(b, Options{Threads: 1, GEMM: GEMMOneDNN, Precision: compute.PrecisionBF16})
+	for _, name := range []string{"", GEMMOneDNN} {
+		if e, _, err := openEngine(name); err == nil {
+			if own, fast, _ := bf16Products(e, name == ""); own != nil || fast != nil {
+				benchmarkGEMM(b, Options{Threads: 1, GEMM: name, Precision: compute.PrecisionBF16})
+			}
+		}
 	}
 }
 
@@ -80,12 +85,51 @@ func benchmarkGEMM(b *testing.B, o Options) {
 			{"input", func() { d.MatMulInput(x, y, w, false) }},
 			{"weights", func() { d.MatMulWeights(w, y, x) }},
 		} {
-			b.Run(fmt.Sprintf("gemm=%s/%s/shape=%dx%dx%d/%s", o.GEMM, precision, s.r, s.f, s.o,
+			name := cmp.Or(o.GEMM, "auto")
+			b.Run(fmt.Sprintf("gemm=%s/%s/shape=%dx%dx%d/%s", name, precision, s.r, s.f, s.o,
 				k.name), func(b *testing.B) {
 				work := 2 * float64(s.r) * float64(s.f) * float64(s.o)
 				versus(b, "GFLOP/s", work, k.kernel, float64(peak.run(rounds)), func() { peak.run(rounds) })
 			})
 		}
+	}
+}
+
+// BenchmarkDense compares the kernels of a layer of GraphSAGE, on one thread, with the processor's
+// peak.
+func BenchmarkDense(b *testing.B) {
+	for _, precision := range []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16} {
+		b.Run(string(precision), func(b *testing.B) { benchmarkDense(b, precision) })
+	}
+}
+
+func benchmarkDense(b *testing.B, precision compute.Precision) {
+	const rows, width = 20000, 256
+	d := open(b, Options{Threads: 1, Precision: precision})
+	defer d.Close()
+	stores := d.Capabilities().Stores
+	stored := func() compute.Matrix {
+		m := stores.In(mem.Make[float32](stores.Floats(rows*width)), rows, width)
+		m.Narrow(randomMatrix(b, rows, width).Data)
+		return m
+	}
+	a := compute.Dense{X: stored(), W: randomMatrix(b, width, width), X2: stored(),
+		W2: randomMatrix(b, width, width), Bias: make([]float32, width)}
+	a.Epilogue = compute.Epilogue{Activation: compute.ActivateReLU, P: 0.5,
+		Vertices: make([]int32, rows), Rounded: precision == compute.PrecisionBF16}
+	y, dy := stored(), randomMatrix(b, rows, width)
+	g := compute.DenseGradients{W: randomMatrix(b, width, width), Bias: make([]float32, width),
+		W2: randomMatrix(b, width, width)}
+	peak, rounds := bestPeak(b, precision), 20000
+	for _, k := range []struct {
+		name string
+		call func()
+	}{{"Dense", func() { d.Dense(y, a) }},
+		{"DenseBackward", func() { d.DenseBackward(g, dy, y, a) }}} {
+		b.Run(k.name, func(b *testing.B) {
+			versus(b, "GFLOP/s", 4*rows*width*width, k.call, float64(peak.run(rounds)),
+				func() { peak.run(rounds) })
+		})
 	}
 }
 

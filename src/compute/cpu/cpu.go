@@ -61,7 +61,7 @@ func New(o Options) (*Device, error) {
 		wide: make([]wideRows, o.Threads)}
 	if o.Precision.Dropped() > 0 {
 		var products string
-		d.rounding, products = newRounding(gemm, o.Precision, k, o.Threads)
+		d.rounding, products = newRounding(gemm, o.Precision, k, o.Threads, mayUseOwn(o.GEMM, k))
 		gemmName += ", " + products
 	}
 	d.runTile = d.tile

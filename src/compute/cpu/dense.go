@@ -6,7 +6,6 @@ package cpu
 import "C"
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"halognn/src/compute"
@@ -29,7 +28,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	if a.X2.Cols > 0 {
 		call.second = d.forward(1, y, a.X2, a.W2, true)
 	}
-	run(d, y.Rows, productRows(y.Rows), call)
+	run(d, y.Rows, d.productRows(y.Rows), call)
 }
 
 func (a *dense) tile(d *Device, lo, hi int) {
@@ -78,9 +77,9 @@ type result struct {
 
 // wideRows is the scratch of one of the tiles in progress.
 type wideRows struct {
-	taken atomic.Bool
-	rows  []float32
-	_     [64]byte // keeps threads on separate cache lines
+	slot
+	rows []float32
+	_    [64]byte // keeps threads on separate cache lines
 }
 
 // begin makes room for the rows y.
@@ -88,15 +87,9 @@ func (d *Device) begin(y compute.Matrix) result {
 	if y.BF16 == nil {
 		return result{y: y, wide: y}
 	}
-	for {
-		for i := range d.wide {
-			s := &d.wide[i]
-			if s.taken.CompareAndSwap(false, true) {
-				s.rows = mem.Grow(s.rows, y.Rows*y.Cols)
-				return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
-			}
-		}
-	}
+	s := take[wideRows](d.wide)
+	s.rows = mem.Grow(s.rows, y.Rows*y.Cols)
+	return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
 }
 
 // end stores complete rows, rounded if they are to be.
@@ -104,7 +97,7 @@ func (d *Device) end(r result, rounded bool) {
 	n := C.int64_t(r.y.Rows * r.y.Cols)
 	if r.scratch != nil {
 		C.halognn_to_bf16(d.level, halves(r.y.BF16), n, 1, n, floats(r.wide.Data), n)
-		r.scratch.taken.Store(false)
+		r.scratch.release()
 	} else if rounded && d.precision.Stored() == compute.BF16s {
 		C.halognn_round_factors(d.level, floats(r.y.Data), n, 1, n, floats(r.y.Data), n,
 			C.int(d.precision.Dropped()))

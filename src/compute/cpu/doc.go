@@ -1,17 +1,17 @@
-// Package cpu is the compute backend for the cores of one machine: matrix products by oneDNN, which
-// is loaded at run time, or else by the linked OpenBLAS; everything else by the C kernels of
-// kernels/cpu, at the machine's SIMD level.
+// Package cpu is the compute backend for the cores of one machine: matrix products of float32 by
+// oneDNN, which is loaded at run time, or else by the linked OpenBLAS; everything else by the C
+// kernels of kernels/cpu, at the machine's SIMD level.
 //
 //	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
 //
-//	y  [R,O] = x wᵀ         tiles of 256 or 512 rows
+//	y  [R,O] = x wᵀ         tiles of 192 to 512 rows
 //	dw [O,F] = dyᵀ x,
 //	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
-// With Options.Precision bf16 the factors of products are rounded, and oneDNN multiplies them with
-// AVX512-BF16 or AMX. Without these instructions, and with tf32, for which a CPU has none, the
-// rounded factors are multiplied as float32.
+// With Options.Precision bf16 the factors of products are rounded. C kernels multiply them with
+// AVX512-BF16, oneDNN with AMX or where it is named. Without these instructions, and with tf32, for
+// which a CPU has none, the rounded factors are multiplied as float32.
 //
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
 // finds the cores that the launcher has assigned to this process (AllowedCPUs) and divides them

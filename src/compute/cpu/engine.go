@@ -48,7 +48,11 @@ func GEMM() string {
 	if err != nil {
 		return err.Error()
 	}
-	_, products := ofBF16(e)
+	k, err := openLevel("")
+	if err != nil {
+		return err.Error()
+	}
+	_, _, products := bf16Products(e, mayUseOwn("", k))
 	name += ", " + products
 	if _, first := e.(oneDNN); !first && prefersOneDNN {
 		if _, err := loadOneDNN(); err != nil {

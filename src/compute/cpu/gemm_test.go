@@ -35,12 +35,15 @@ var precisions = []compute.Precision{compute.PrecisionFloat32, compute.Precision
 // Every library passes the suite of devices in every precision, and the number of threads changes no
 // bit of its products. The race detector sees what is in Go: its library, in one precision.
 func TestEngines(t *testing.T) {
-	names, precisions := engines(t), precisions
+	names, precisions := append(engines(t), ""), precisions
 	if raceDetector {
 		names, precisions = []string{GEMMGo}, precisions[:1]
 	}
 	for _, name := range names {
 		for _, precision := range precisions {
+			if name == "" && precision != compute.PrecisionBF16 {
+				continue // of a library alone
+			}
 			t.Run(name+" "+string(precision), func(t *testing.T) {
 				open := func(threads int) func() compute.Device {
 					return func() compute.Device {
@@ -61,7 +64,7 @@ func TestEngines(t *testing.T) {
 func TestStored(t *testing.T) {
 	names := []string{GEMMGo}
 	if !raceDetector {
-		names = engines(t)
+		names = append(engines(t), "")
 	}
 	for _, level := range levels(t) {
 		t.Run(level, func(t *testing.T) {

@@ -37,9 +37,13 @@ func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.
 func (d *Device) groupProduct(p groupProduct) {
 	d.multiplies(p.in)
 	if d.rounding != nil {
-		d.rounding.weights(0, compute.Matrix{Rows: 1, Cols: len(p.w), Data: p.w}, 0, len(p.w))
+		rows := p.out.Cols
+		if p.t == blas.NoTrans {
+			rows = p.in.Cols
+		}
+		d.rounding.keep(0, weights{p.w, true, p.g, rows, p.stride, p.t})
 	}
-	d.cutGroups(p.g, productRows(p.out.Rows), 0)
+	d.cutGroups(p.g, d.productRows(p.out.Rows), 0)
 	run(d, len(d.groupTiles), 1, p)
 }
 
@@ -47,7 +51,7 @@ func (a *groupProduct) tile(d *Device, i, _ int) {
 	t := d.groupTiles[i]
 	out, in, first := a.out.RowsAt(t.lo, t.hi), a.in.RowsAt(t.lo, t.hi), t.group*a.g.Stride
 	if d.rounding != nil {
-		d.rounding.product(out, in, product{t: a.t, n: out.Cols, stride: a.stride, first: first})
+		d.rounding.product(out, in, 0, t.group, false)
 		return
 	}
 	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w[first:], a.stride, 0, out.Data, out.Cols)

@@ -14,9 +14,17 @@ import (
 	"halognn/src/mem"
 )
 
-// productRows returns the rows of a tile of y = x wᵀ and of dx = dy w: fewer if there are few rows
-// to share. The library packs w again for every tile, which takes about 32/productRows of its time.
-func productRows(rows int) int {
+// productRows returns the rows of a tile of y = x wᵀ and of dx = dy w.
+func (d *Device) productRows(rows int) int {
+	if d.rounding != nil {
+		return d.rounding.tileRows(rows)
+	}
+	return libraryRows(rows)
+}
+
+// libraryRows are fewer if there are few rows to share. A library packs w again for every tile,
+// which takes about 32/libraryRows of its time.
+func libraryRows(rows int) int {
 	if rows < 8192 {
 		return 256
 	}
@@ -40,27 +48,24 @@ type product struct {
 	out, in compute.Matrix
 	w       []float32      // of factors that are not rounded
 	t       blas.Transpose // of the weights
-	n       int            // columns computed
 	stride  int            // elements in a row of the weights
 	which   int            // of the weights that the device keeps, turned or rounded
-	first   int            // element of rounded weights
 	add     bool
 }
 
 // MatMul implements compute.Device.
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
-	run(d, y.Rows, productRows(y.Rows), d.forward(0, y, x, w, add))
+	run(d, y.Rows, d.productRows(y.Rows), d.forward(0, y, x, w, add))
 }
 
 // forward prepares y = x wᵀ as one of the products of a kernel.
 func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
-	p := product{y, x, w.Data, blas.Trans, y.Cols, w.Cols, which, 0, add}
+	p := product{y, x, w.Data, blas.Trans, w.Cols, which, add}
 	d.multiplies(x)
 	switch {
 	case d.rounding != nil:
-		p.n = fullWidth(y.Cols)
-		d.rounding.weights(which, w, p.n-w.Rows, w.Cols)
+		d.rounding.keep(which, whole(w, blas.Trans))
 	case y.Rows >= turnRows:
 		d.turned[which] = mem.Grow(d.turned[which], w.Rows*w.Cols)
 		turn(d, d.turned[which], w.Data, w.Rows, w.Cols)
@@ -83,10 +88,10 @@ func (a *product) tile(d *Device, lo, hi int) {
 // into computes the rows out of the product from the rows in.
 func (a *product) into(d *Device, out, in compute.Matrix) {
 	if d.rounding != nil {
-		d.rounding.product(out, in, *a)
+		d.rounding.product(out, in, a.which, 0, a.add)
 		return
 	}
-	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, in.Data, in.Cols, a.w, a.stride,
+	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w, a.stride,
 		beta(a.add), out.Data, out.Cols)
 }
 
@@ -98,14 +103,12 @@ func turn(d *Device, dst, src []float32, rows, cols int) {
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
-	p := product{dx, dy, w.Data, blas.NoTrans, dx.Cols, w.Cols, 0, 0, add}
+	p := product{dx, dy, w.Data, blas.NoTrans, w.Cols, 0, add}
 	d.multiplies(dy)
 	if d.rounding != nil {
-		p.n = fullWidth(dx.Cols)
-		p.stride = p.n
-		d.rounding.weights(0, w, 0, p.n)
+		d.rounding.keep(0, whole(w, blas.NoTrans))
 	}
-	run(d, dx.Rows, productRows(dx.Rows), p)
+	run(d, dx.Rows, d.productRows(dx.Rows), p)
 }
 
 // MatMulWeights implements compute.Device.

@@ -11,7 +11,7 @@ typedef struct {
     unsigned cpu_runtime, gpu_runtime;
 } version;
 
-enum { SEQUENTIAL = 1, OPENMP = 2, AVX512 = 0x20, AVX512_BF16 = 0x80 };
+enum { SEQUENTIAL = 1, OPENMP = 2, AVX512 = 0x20, AVX512_BF16 = 0x80, AMX = 0x200 };
 
 static struct {
     int (*sgemm)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
@@ -66,6 +66,8 @@ void halognn_onednn_version(int *major, int *minor, int *patch, int *avx512) {
 int halognn_onednn_has_bf16(void) {
     return onednn.bgemm != NULL && (onednn.isa() & AVX512_BF16) != 0;
 }
+
+int halognn_onednn_has_amx(void) { return onednn.bgemm != NULL && (onednn.isa() & AMX) != 0; }
 
 /* OpenMP keeps a number of threads for each calling thread. */
 static void be_alone(void) {

@@ -84,6 +84,9 @@ func (oneDNN) Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b [
 // oneDNNHasBF16 says whether the loaded library has instructions for Bgemm here.
 func oneDNNHasBF16() bool { return C.halognn_onednn_has_bf16() != 0 }
 
+// oneDNNHasAMX says whether they are AMX.
+func oneDNNHasAMX() bool { return C.halognn_onednn_has_amx() != 0 }
+
 // succeeded panics unless status is success. The arguments are valid, so a failure means that the
 // library had no memory for its buffers.
 func succeeded(status C.int, m, n, k int) {

@@ -14,6 +14,8 @@ int halognn_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t
                          int64_t ldc);
 /* Whether the library multiplies bfloat16 by instructions of this processor: AVX512-BF16 or AMX. */
 int halognn_onednn_has_bf16(void);
+/* Whether it does so by AMX. */
+int halognn_onednn_has_amx(void);
 /* The same product of bfloat16 factors, summed in float32. */
 int halognn_onednn_bgemm(char transa, char transb, int64_t m, int64_t n, int64_t k,
                          const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float beta,

@@ -6,7 +6,6 @@ package cpu
 import "C"
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"gonum.org/v1/gonum/blas"
@@ -23,48 +22,110 @@ type bf16Engine interface {
 		beta float32, c []float32, ldc int)
 }
 
+// weights are the right factors of the products of a kernel: one matrix [rows,cols], or one for
+// each group.
+type weights struct {
+	data       []float32
+	grouped    bool
+	of         compute.Groups // if grouped
+	rows, cols int
+	t          blas.Transpose
+}
+
+// whole returns a weight matrix that is the factor w or, with blas.Trans, wᵀ.
+func whole(w compute.Matrix, t blas.Transpose) weights {
+	return weights{data: w.Data, rows: w.Rows, cols: w.Cols, t: t}
+}
+
+// count returns the number of matrices.
+func (w *weights) count() int {
+	if !w.grouped {
+		return 1
+	}
+	return len(w.of.Ends)
+}
+
+// at returns a group's matrix, or nil if no row is multiplied by it.
+func (w *weights) at(group int) []float32 {
+	at := 0
+	if w.grouped {
+		if lo, hi := w.of.Rows(group); lo == hi {
+			return nil
+		}
+		at = group * w.of.Stride
+	}
+	return w.data[at:][:w.rows*w.cols]
+}
+
 // rounding rounds factors and multiplies them, in the tiles of the float32 products. Weights are
 // rounded once a call; rows that are not stored so are rounded tile by tile, so that they are still in
 // the cache when they are multiplied.
 type rounding interface {
-	// weights rounds w [rows,cols] into a matrix [rows+more, width] whose other elements are 0: the
-	// which-th weights of a kernel.
-	weights(which int, w compute.Matrix, more, width int)
-	// product computes a tile of a product with those weights.
-	product(out, in compute.Matrix, a product)
+	// keep rounds the which-th weights of a kernel.
+	keep(which int, w weights)
+	// product sets out, a tile, to in times a group of the which-th weights, or if add adds it.
+	product(out, in compute.Matrix, which, group int, add bool)
+	// tileRows returns the rows of a tile of a product of so many rows.
+	tileRows(rows int) int
 	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or if add adds it; it uses width
-	// columns of right from first on.
+	// columns of right from first on. The factors have at most compute.ChunkRows rows.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
 	bytes() int64 // held
 	free()
 }
 
-// ofBF16 returns the engine if it has instructions for bfloat16 on this machine, and the name of
-// its products of factors of bfloat16.
-func ofBF16(e engine) (fast bf16Engine, name string) {
-	if fast, ok := e.(bf16Engine); ok && oneDNNHasBF16() {
-		return fast, "bf16 products"
+// bf16Products returns what multiplies factors of bfloat16 where the library is e, and the name of
+// these products: C kernels, if they may be used (mayUseOwn) and oneDNN has no AMX; else e, if it has
+// instructions for them; else neither.
+func bf16Products(e engine, mayUseOwn bool) (own bf16Kernels, fast bf16Engine, name string) {
+	fast, _ = e.(bf16Engine)
+	if own = openBF16Kernels(); own != nil && mayUseOwn && (fast == nil || !oneDNNHasAMX()) {
+		return own, nil, "bf16 products by " + C.GoString(own.isa)
 	}
-	return nil, slowly(compute.PrecisionBF16)
+	if fast != nil && oneDNNHasBF16() {
+		return nil, fast, "bf16 products"
+	}
+	return nil, nil, slowly(compute.PrecisionBF16)
+}
+
+// mayUseOwn says whether products may be our own: no library is named, and kernels may use AVX-512.
+func mayUseOwn(gemm string, k level) bool {
+	name, err := gemmName(gemm)
+	return err == nil && name == "" && levelName(k) == "avx512"
 }
 
 func slowly(p compute.Precision) string { return string(p) + " products in float32 (slow)" }
 
-// newRounding returns the rounding of an engine, and the name of its products. Without instructions
-// for the precision it stores the rounded factors as float32: the products are as defined, but no
-// faster than float32 ones.
-func newRounding(e engine, p compute.Precision, k level, threads int) (rounding, string) {
-	if e, name := ofBF16(e); e != nil && p == compute.PrecisionBF16 {
-		return &roundingTo[uint16]{
-			round: func(dst []uint16, width, rows, cols int, x []float32, stride int) {
-				C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
-					C.int64_t(cols), floats(x), C.int64_t(stride))
-			},
-			stored: func(_ *[]uint16, x compute.Matrix, first, _ int) ([]uint16, int) {
-				return x.BF16[min(first, len(x.BF16)):], x.Cols
-			},
-			gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}, name
+// newRounding returns the rounding of a precision, and the name of its products.
+func newRounding(e engine, p compute.Precision, k level, threads int, mayUseOwn bool) (rounding,
+	string) {
+	if p == compute.PrecisionBF16 {
+		switch own, fast, name := bf16Products(e, mayUseOwn); {
+		case own != nil:
+			return &pairs{of: own, level: k, scratch: make([]pairScratch, threads)}, name
+		case fast != nil:
+			return roundingToBF16(fast, k, threads), name
+		}
 	}
+	return roundingToFloats(e, p, k, threads), slowly(p)
+}
+
+// roundingToBF16 returns a rounding for a library that multiplies bfloat16.
+func roundingToBF16(e bf16Engine, k level, threads int) rounding {
+	return &roundingTo[uint16]{
+		round: func(dst []uint16, width, rows, cols int, x []float32, stride int) {
+			C.halognn_to_bf16(k, halves(dst), C.int64_t(width), C.int64_t(rows),
+				C.int64_t(cols), floats(x), C.int64_t(stride))
+		},
+		stored: func(_ *[]uint16, x compute.Matrix, first, _ int) ([]uint16, int) {
+			return x.BF16[min(first, len(x.BF16)):], x.Cols
+		},
+		gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
+}
+
+// roundingToFloats stores the rounded factors as float32: the products are as defined, but no
+// faster than float32 ones.
+func roundingToFloats(e engine, p compute.Precision, k level, threads int) rounding {
 	dropped := C.int(p.Dropped())
 	return &roundingTo[float32]{
 		round: func(dst []float32, width, rows, cols int, x []float32, stride int) {
@@ -79,7 +140,7 @@ func newRounding(e engine, p compute.Precision, k level, threads int) (rounding,
 			}
 			return *dst, width
 		},
-		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}, slowly(p)
+		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
 }
 
 // roundingTo keeps rounded factors as bfloat16 or as float32.
@@ -90,26 +151,22 @@ type roundingTo[T uint16 | float32] struct {
 	gemm   func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
 	w       [2][]T
+	kept    [2]keptWeights
 	scratch []scratchOf[T] // one for each thread
+}
+
+// keptWeights are the matrices [rows,cols] that a rounding keeps.
+type keptWeights struct {
+	rows, cols int
+	t          blas.Transpose
 }
 
 // scratchOf is the scratch memory of a tile in progress.
 type scratchOf[T uint16 | float32] struct {
-	taken       atomic.Bool
+	slot
 	left, right []T
 	out         []float32
 	_           [64]byte // keeps threads on separate cache lines
-}
-
-// take returns scratch that no other thread is using.
-func (r *roundingTo[T]) take() *scratchOf[T] {
-	for {
-		for i := range r.scratch {
-			if s := &r.scratch[i]; s.taken.CompareAndSwap(false, true) {
-				return s
-			}
-		}
-	}
 }
 
 // rounded returns columns of x, rounded into dst, which grows as needed, unless they are stored so,
@@ -126,41 +183,68 @@ func (r *roundingTo[T]) rounded(dst *[]T, x compute.Matrix, first, width int) (c
 	return *dst, width
 }
 
-func (r *roundingTo[T]) weights(which int, w compute.Matrix, more, width int) {
-	to := mem.Grow(r.w[which], (w.Rows+more)*width)
-	r.w[which] = to
-	clear(to[w.Rows*width:])
-	if w.Rows*width > 0 {
-		r.round(to, width, w.Rows, w.Cols, w.Data, w.Cols)
+// fullWidth returns the number of columns computed for a product of cols columns. With bfloat16 a
+// library takes more than twice as long for 47 columns as for 48, so narrow products are widened;
+// for wide ones the copy would cost more.
+func fullWidth(cols int) int {
+	const narrow = 64
+	if cols >= narrow {
+		return cols
+	}
+	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
+}
+
+// keep stores weights with as many columns of the factor as are computed; those that are added are
+// 0.
+func (r *roundingTo[T]) keep(which int, w weights) {
+	rows, width := w.rows, w.cols
+	if w.t == blas.Trans {
+		rows = fullWidth(rows)
+	} else {
+		width = fullWidth(width)
+	}
+	size := rows * width
+	to := mem.Grow(r.w[which], w.count()*size)
+	clear(to)
+	r.w[which], r.kept[which] = to, keptWeights{rows, width, w.t}
+	for g := range w.count() {
+		if from := w.at(g); len(from) > 0 {
+			r.round(to[g*size:], width, w.rows, w.cols, from, w.cols)
+		}
 	}
 }
 
-func (r *roundingTo[T]) product(out, in compute.Matrix, a product) {
-	s, w := r.take(), r.w[a.which][a.first:]
-	defer s.taken.Store(false)
-	x, of := r.rounded(&s.left, in, 0, in.Cols)
-	if a.n == out.Cols {
-		r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, of, w, a.stride, beta(a.add),
-			out.Data, out.Cols)
+func (r *roundingTo[T]) tileRows(rows int) int { return libraryRows(rows) }
+
+func (r *roundingTo[T]) product(out, in compute.Matrix, which, group int, add bool) {
+	s, of := take[scratchOf[T]](r.scratch), &r.kept[which]
+	defer s.release()
+	w, n := r.w[which][group*of.rows*of.cols:], of.cols
+	if of.t == blas.Trans {
+		n = of.rows
+	}
+	x, stride := r.rounded(&s.left, in, 0, in.Cols)
+	if n == out.Cols {
+		r.gemm(blas.NoTrans, of.t, out.Rows, n, in.Cols, x, stride, w, of.cols, beta(add), out.Data,
+			out.Cols)
 		return
 	}
-	s.out = mem.Grow(s.out, out.Rows*a.n)
+	s.out = mem.Grow(s.out, out.Rows*n)
 	for i := range out.Rows {
-		if a.add {
-			clear(s.out[i*a.n:][copy(s.out[i*a.n:], out.Row(i)):][:a.n-out.Cols])
+		if add {
+			clear(s.out[i*n:][copy(s.out[i*n:], out.Row(i)):][:n-out.Cols])
 		}
 	}
-	r.gemm(blas.NoTrans, a.t, out.Rows, a.n, in.Cols, x, of, w, a.stride, beta(a.add),
-		s.out, a.n)
+	r.gemm(blas.NoTrans, of.t, out.Rows, n, in.Cols, x, stride, w, of.cols, beta(add), s.out, n)
 	for i := range out.Rows {
-		copy(out.Row(i), s.out[i*a.n:])
+		copy(out.Row(i), s.out[i*n:])
 	}
 }
 
 func (r *roundingTo[T]) chunk(sum []float32, stride int, left, right compute.Matrix,
 	first, width int, add bool) {
-	s := r.take()
-	defer s.taken.Store(false)
+	s := take[scratchOf[T]](r.scratch)
+	defer s.release()
 	x, ofLeft := r.rounded(&s.left, left, 0, left.Cols)
 	y, ofRight := r.rounded(&s.right, right, first, width)
 	r.gemm(blas.Trans, blas.NoTrans, left.Cols, width, left.Rows, x, ofLeft, y, ofRight,
@@ -185,15 +269,4 @@ func (r *roundingTo[T]) free() {
 		mem.Free(r.scratch[i].right)
 		mem.Free(r.scratch[i].out)
 	}
-}
-
-// fullWidth returns the number of columns computed for a product of cols columns. With bfloat16 the
-// library takes more than twice as long for 47 columns as for 48, so narrow products are widened;
-// for wide ones the copy would cost more.
-func fullWidth(cols int) int {
-	const narrow = 64
-	if cols >= narrow {
-		return cols
-	}
-	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
 }
