@@ -26,6 +26,7 @@ var environment = []struct {
 			"the oneDNN library; otherwise where the system's loader looks"},
 		{"HALOGNN_CUDA_LIB", "path", "the CUDA library; otherwise it is looked for in `../lib` " +
 			"and `../build` beside the program, and where the system's loader looks"},
+		{"HALOGNN_CUBLAS_LIB", "path", "the cuBLAS library; otherwise `libcublas.so.` 11, 12 or 13"},
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
 		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
 			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},

@@ -7,8 +7,9 @@ package compute
 //	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
 //	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
 //
-// A kernel that is given host arrays (segments, vertices, labels) finds them on the device
-// if the open StagingBuffer sent them. Otherwise it copies them at once, and waits for the copy.
+// A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the open
+// StagingBuffer must have sent them. Where none is open, or with Inputs.Others, it copies them at once,
+// and waits for the copy.
 type Accelerator interface {
 	Device
 
@@ -86,6 +87,7 @@ type Inputs struct {
 	Weights  [][]float32 // of edges
 	Vertices [][]int32   // and where groups end
 	Labels   []byte
+	Others   bool // kernels are given arrays besides, made in the step: each is copied, and waited for
 }
 
 // TypeRows are rows of one width, or the means of segments of them.
@@ -160,6 +162,8 @@ type StagingBuffer interface {
 	// Send writes the inputs to pinned memory and starts their copy. The arrays of in must not
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
+	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not.
+	Reserve(in *Inputs) error
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.

@@ -27,7 +27,8 @@
 //     reach another.
 //   - The blocks of a grid run in order or, if at random, beginning at any of them.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
-//     zeros.
+//     zeros. So are allocations and the calls that the host waits in: for kernels or copies, asleep;
+//     spinning; and copies of memory that is not pinned.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
 //     meet aborts.
 #pragma once
@@ -202,11 +203,15 @@ void handed(T *p) {
     if (p != nullptr) readable(p, 1);
 }
 
+// TALLEST is how many blocks a grid may have in y. A GPU takes 65,535, and what counts rows in y would
+// fail there at more rows than a test has.
+constexpr unsigned TALLEST = 64;
+
 // launch copies the arguments, as a launch does.
 template <typename... Params, typename... Args>
 int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kernel)(Params...),
            Args... args) {
-    if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu)
+    if (grid.x == 0 || grid.y == 0 || grid.y > TALLEST || grid.x > 0x7fffffffu)
         return cudaErrorInvalidConfiguration;
     (handed(args), ...);
     static_assert(sizeof(std::tuple<Params...>) <= 4096, "what a launch can pass");

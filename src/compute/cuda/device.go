@@ -29,10 +29,12 @@ type Device struct {
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
-	// host arrays of one kernel call that no staging buffer has sent
-	loose     buffer
-	scratch   buffer               // partial sums of one kernel call
-	sums      buffer               // and of those that Settle completes
+	// Each of these is taken in one place, once a kernel call, and kernels run in the order of the
+	// calls: so none is in use when it is taken again.
+	loose     buffer               // host arrays of one call that were not sent
+	scratch   buffer               // partial sums of one call
+	product   buffer               // the second product of a Dense
+	sums      buffer               // partial sums that Settle completes
 	leftBytes int                  // of sums that are in use
 	leftCalls int                  // that use them
 	rounded   buffer               // the factors of one product, unless they are float32

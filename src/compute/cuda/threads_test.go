@@ -140,3 +140,24 @@ func TestNoDevice(t *testing.T) {
 		}
 	}
 }
+
+// A device whose cuBLAS cannot be loaded does not open, and the error says which variable names another.
+func TestNoCuBLAS(t *testing.T) {
+	if os.Getenv("HALOGNN_CUBLAS_LIB") == "/nowhere/libcublas.so" {
+		for range 2 { // the second device tries again
+			_, err := Open(Options{Memory: 1 << 20, Library: library(t)})
+			if err == nil || !strings.Contains(err.Error(), "cuBLAS cannot be loaded: /nowhere") ||
+				!strings.Contains(err.Error(), "HALOGNN_CUBLAS_LIB") {
+				t.Errorf("error %v", err)
+			}
+		}
+		leaksNothing(t)
+		return
+	}
+	library(t)
+	c := exec.Command(os.Args[0], "-test.run=^TestNoCuBLAS$")
+	c.Env = append(os.Environ(), "HALOGNN_CUBLAS_LIB=/nowhere/libcublas.so")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
