@@ -60,6 +60,16 @@ type Accelerator interface {
 	// StartUpload copies src from pinned memory before any kernel that is called later. src must
 	// not change until the next Sync.
 	StartUpload(dst, src []float32)
+
+	// LeaveSoftmaxCrossEntropy and LeaveSigmoidBCE are the losses without Leave (LossKernels) for a
+	// host that does not wait for them: the results stay in device memory.
+	LeaveSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32, to *Left)
+	LeaveSigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32, to *Left)
+	// Leave copies src to pinned memory between the kernels called so far and those called later.
+	// The event passes when it has come.
+	Leave(dst, src []float32, e Event)
+	// Watched reports whether a Probe waits for Sync, after which alone it learns the kernels' times.
+	Watched() bool
 }
 
 // Event is a point in the queued work of a device, such as the end of a copy to the host. Wait

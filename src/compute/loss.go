@@ -1,6 +1,9 @@
 package compute
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // LossKernels are losses with their gradients. They return when the result is on the host.
 type LossKernels interface {
@@ -13,6 +16,53 @@ type LossKernels interface {
 	// times scale. targets [R*C] are 0 or 1. counts are true positives, false positives and false
 	// negatives of logit > 0, for micro-F1.
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
+}
+
+// Left is what a loss leaves on a device: its result and, if that is not finite, where the first
+// numbers are that are not.
+type Left struct {
+	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy those
+	// of rows: right, wrong, wrong; and Extras, from the host.
+	Head, Extras []float32
+
+	// Suspects are looked at if the loss is not finite: at most MostSuspects, as they are when the
+	// kernel runs. Places [PlacesLen] has what was found first: later losses leave it alone.
+	Suspects []Suspect
+	Places   []float32
+}
+
+// MostSuspects is how many arrays a loss may look at, LeftExtras how many numbers it takes along, and
+// PlacesLen the size of Left.Places.
+const (
+	MostSuspects = 24
+	LeftExtras   = 12
+	PlacesLen    = 1 + 2*MostSuspects
+)
+
+// Suspect is a matrix in device memory whose numbers may have stopped being finite. Vertices, a host
+// array, names those of its first rows.
+type Suspect struct {
+	X        Matrix
+	Vertices []int32
+}
+
+// Found reads Places on the host. For suspect k it returns the first row with a number that is not
+// finite, or -1, and the vertex of the row, or -1.
+func Found(places []float32, k int) (row, vertex int) {
+	of := places[1+2*k:]
+	return int(math.Float32bits(of[0])) - 1, int(math.Float32bits(of[1])) - 1
+}
+
+// FoundAny reports whether a loss was not finite.
+func FoundAny(places []float32) bool { return math.Float32bits(places[0]) != 0 }
+
+// CheckLeft checks where a loss is to be left.
+func CheckLeft(to *Left) {
+	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LeftExtras ||
+		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen {
+		panic(fmt.Sprintf("compute: a loss is left in %d numbers with %d extras, %d suspects and %d "+
+			"places", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places)))
+	}
 }
 
 // CheckSoftmaxCrossEntropy checks the arguments of SoftmaxCrossEntropy.

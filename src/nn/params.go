@@ -15,8 +15,8 @@ import (
 
 const (
 	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
-	// Stats and the caller's Extras, so that the gradient allreduce sums these too; in Values they
-	// are unused.
+	// Stats and the caller's Extras, so that the gradient allreduce sums these too; of those in Values
+	// the first is not 0 after an update that did not happen (Optimizer.UpdateWithin).
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 
@@ -204,9 +204,15 @@ func (p *Params) setStats(s task.Stats) {
 
 // Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
 // after the allreduce. All are float32: counts are exact up to 2^24 a step. Waits for the device.
-func (p *Params) Stats() (s task.Stats) {
+func (p *Params) Stats() task.Stats {
+	p.dev.Download(p.front[:HeaderLen], p.Grads[:HeaderLen])
+	return p.StatsOf(p.front)
+}
+
+// StatsOf is Stats of a header that has come to the host.
+func (p *Params) StatsOf(header []float32) (s task.Stats) {
 	h := p.front
-	p.dev.Download(h[:HeaderLen], p.Grads[:HeaderLen])
+	copy(h, header[:HeaderLen])
 	s.Loss = float64(h[0])
 	for i := range s.Sums {
 		s.Sums[i] = float64(h[1+i])

@@ -89,6 +89,8 @@ type underWay struct {
 	begun   time.Time      // start of the epoch, less its time before a restart
 
 	firstStep float64 // seconds until the second step began
+
+	queued queuedStep // that is not settled
 }
 
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
@@ -97,6 +99,10 @@ type stepUnderWay struct {
 	began        time.Time // of the phase under way
 	rows         trace.Counters
 	waiting      time.Duration
+	seeds        int     // of all ranks
+	lr           float64 // of its update
+	queues       bool    // its result is read when the next one is queued
+	voted        bool    // this rank has a vote in it
 }
 
 // divergence describes the end of a run whose loss is no longer finite, or exceeds the bound.

@@ -41,8 +41,9 @@ type Device struct {
 	precision compute.Precision    // of those
 	answer    buffer               // a loss, on the device
 	result    *C.halognn_cuda_loss // and on the host
-	// what gather tells kernels; not in the Go heap, and not made anew each time
+	// what kernels are told; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
+	leaving           *C.halognn_cuda_left
 	own, reduced, all buffer // what the open staging buffer was gathered, or widened, into
 	types             buffer // likewise
 	// whose host arrays kernels find on the device; nil for none
@@ -122,12 +123,14 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	var host unsafe.Pointer
-	if err := pinning("what kernels answer", 2*alignment,
-		C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
+	const told = 2*alignment + C.sizeof_halognn_cuda_left
+	if err := pinning("what kernels answer", int(told),
+		C.gpu_alloc_host(d.c, C.int64_t(told), &host)); err != nil {
 		return err
 	}
-	d.result, d.scattered = (*C.halognn_cuda_loss)(host),
-		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment))
+	d.result, d.scattered, d.leaving = (*C.halognn_cuda_loss)(host),
+		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment)),
+		(*C.halognn_cuda_left)(unsafe.Add(host, 2*alignment))
 	if err := failure("an event", C.gpu_make_event(d.c, 0, &d.done)); err != nil {
 		return err
 	}
