@@ -276,15 +276,15 @@ part_library() {
   fi
   echo "cuBLAS: ${cublas:-none was found}"
   "$pack/with" ldd "$HALOGNN_CUDA_LIB" || true
-  tests compute/cuda -test.run 'TestLeftLosses|TestTwoProducts' -test.v
+  tests compute/cuda -test.run 'TestQueuedLosses|TestTwoProducts' -test.v
 }
 
 part_suite() { tests compute/cuda -test.v; }
 part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
 
-# Steps that are queued: their digests, what is left on the device, divergences, stops.
+# Steps that are queued: their digests, what stays on the device, divergences, stops.
 part_steps() {
-  tests compute/cuda -test.v -test.run 'Left|Places|Leave' || failed="$failed losses"
+  tests compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' || failed="$failed losses"
   tests train -test.v -test.run 'Queued' || failed="$failed training"
   ended
 }

@@ -222,6 +222,10 @@ int halognn_cuda_wait(halognn_cuda *c, void *event) {
     halognn::on(c);
     return told(cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
 }
+int halognn_cuda_passed(halognn_cuda *c, void *event) {
+    halognn::on(c);
+    return told(cudaEventQuery(static_cast<cudaEvent_t>(event)));
+}
 int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *milliseconds) {
     halognn::on(c);
     return told(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin),

@@ -19,7 +19,7 @@ struct answer {
     int64_t rows, per_warp, warps;
     float scale;
     bool classes; // a row is right or wrong
-    halognn_cuda_left left;
+    halognn_cuda_queued_loss queued; // head: NULL where the host waits
 };
 
 // over_lanes returns the sum of the losses of the lanes of a warp.
@@ -52,16 +52,20 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
     return warp_sum(last) != 0;
 }
 
-// find writes the place of the first number that is not finite.
-__device__ inline void find(const halognn_cuda_suspect &in, uint32_t *place) {
+// find_fault writes the place of the first number of a suspect that is not finite. It is not inlined,
+// since that many copies of it made the code of a loss twenty times as long; nor does it take the
+// suspect, since the address of a parameter of a kernel would move all of them to local memory.
+__attribute__((noinline)) __device__ void find_fault(const float *x, int64_t rows, int64_t cols,
+                                                     int64_t known, const int32_t *vertices,
+                                                     uint32_t *place) {
     constexpr int FLIGHT = 8;
     constexpr int64_t NONE = INT64_MAX;
-    const int64_t n = in.rows * in.cols;
+    const int64_t n = rows * cols;
     int64_t first = NONE;
     for (int64_t base = my_lane(); base - my_lane() < n && first == NONE; base += FLIGHT * WARP) {
         for (int k = FLIGHT - 1; k >= 0; k--) {
             const int64_t i = base + k * WARP;
-            if (i < n && !(in.x[i] - in.x[i] == 0)) first = i;
+            if (i < n && !(x[i] - x[i] == 0)) first = i;
         }
         for (int mask = WARP / 2; mask > 0; mask /= 2) {
             const int64_t other = __shfl_xor_sync(0xffffffffu, first, mask);
@@ -69,32 +73,36 @@ __device__ inline void find(const halognn_cuda_suspect &in, uint32_t *place) {
         }
     }
     if (my_lane() != 0 || first == NONE) return;
-    const int64_t row = first / in.cols;
+    const int64_t row = first / cols;
     place[0] = static_cast<uint32_t>(row) + 1;
-    place[1] = row < in.known ? static_cast<uint32_t>(in.vertices[row]) + 1 : 0;
+    place[1] = row < known ? static_cast<uint32_t>(vertices[row]) + 1 : 0;
 }
 
-// leave writes what the host reads later. All lanes of the last warp call it with the loss.
-__device__ inline void leave(const answer &to, const halognn_cuda_loss &all) {
-    const halognn_cuda_left &left = to.left;
+// write_queued writes what the host reads later. All lanes of the last warp call it with the loss.
+__device__ inline void write_queued(const answer &to, const halognn_cuda_loss &all) {
+    const halognn_cuda_queued_loss &queued = to.queued;
     const float loss = static_cast<float>(all.loss * static_cast<double>(to.scale));
     if (my_lane() == 0) {
         const int64_t wrong = to.rows - all.counts[0];
-        left.head[0] = loss;
-        left.head[1] = static_cast<float>(all.counts[0]);
-        left.head[2] = static_cast<float>(to.classes ? wrong : all.counts[1]);
-        left.head[3] = static_cast<float>(to.classes ? wrong : all.counts[2]);
+        queued.head[0] = loss;
+        queued.head[1] = static_cast<float>(all.counts[0]);
+        queued.head[2] = static_cast<float>(to.classes ? wrong : all.counts[1]);
+        queued.head[3] = static_cast<float>(to.classes ? wrong : all.counts[2]);
 #pragma unroll // no indexed access to parameters, which would move them to local memory
-        for (int k = 0; k < HALOGNN_EXTRAS; k++) left.head[4 + k] = left.extras[k];
+        for (int k = 0; k < HALOGNN_EXTRAS; k++) queued.head[4 + k] = queued.extras[k];
     }
     if (loss - loss == 0) return;
-    const bool known = *left.places != 0;
+    // a step before this one, of this rank or another, or a minibatch before in the same step
+    const bool late = *queued.skipped != 0 || *queued.places != 0;
     __syncwarp(); // before lane 0 writes it
-    if (known) return;
-    if (my_lane() == 0) *left.places = 1;
+    if (late) return;
+    if (my_lane() == 0) *queued.places = 1;
 #pragma unroll
-    for (int k = 0; k < HALOGNN_SUSPECTS; k++)
-        if (k < left.suspects) find(left.of[k], left.places + 1 + 2 * k);
+    for (int k = 0; k < HALOGNN_SUSPECTS; k++) {
+        const halognn_cuda_suspect &in = queued.of[k];
+        if (k < queued.suspects)
+            find_fault(in.x, in.rows, in.cols, in.known, in.vertices, queued.places + 1 + 2 * k);
+    }
 }
 
 // put notes the loss of warp w. All its lanes call it.
@@ -106,7 +114,7 @@ __device__ inline void put(const answer &to, int64_t w, const halognn_cuda_loss 
     if (!handed_in(to.groups + group, sum, to.arrived + count, count)) return;
     const halognn_cuda_loss all = add_all(to.groups, count);
     if (my_lane() == 0) *to.result = all;
-    if (to.left.head != nullptr) leave(to, all);
+    if (to.queued.head != nullptr) write_queued(to, all);
 }
 
 // largest finds the first largest logit of a row, over the lanes of a warp.
@@ -208,13 +216,13 @@ __global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
 // answer_in returns the places of an answer: the scratch holds the groups, then the warps. No rows are
 // added by a warp too.
 answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale, bool classes,
-                 void *scratch, const halognn_cuda_left *left) {
+                 void *scratch, const halognn_cuda_queued_loss *queued) {
     const int64_t per_warp = rows > WARPS ? ceil_div(rows, WARPS) : 1;
     const int64_t warps = rows > 0 ? ceil_div(rows, per_warp) : 1;
     halognn_cuda_loss *groups = static_cast<halognn_cuda_loss *>(scratch);
     answer to{result,   groups, groups + ceil_div(warps, GROUP), c->arrived, rows,
               per_warp, warps,  scale, classes, {}};
-    if (left != nullptr) to.left = *left;
+    if (queued != nullptr) to.queued = *queued;
     return to;
 }
 
@@ -233,8 +241,8 @@ int64_t halognn_cuda_loss_scratch(int64_t rows) {
 int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
                             const float *logits, const int32_t *labels, float scale,
                             halognn_cuda_loss *result, void *scratch,
-                            const halognn_cuda_left *left) {
-    const answer to = answer_in(c, result, rows, scale, true, scratch, left);
+                            const halognn_cuda_queued_loss *queued) {
+    const answer to = answer_in(c, result, rows, scale, true, scratch, queued);
     return LAUNCH_TOGETHER(c, softmax_rows, rows_by_warp(to.warps), dlogits, cols, logits, labels,
                            scale, to);
 }
@@ -242,8 +250,8 @@ int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64
 int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
                              const float *logits, const uint8_t *targets, float scale,
                              halognn_cuda_loss *result, void *scratch,
-                             const halognn_cuda_left *left) {
-    const answer to = answer_in(c, result, rows, scale, false, scratch, left);
+                             const halognn_cuda_queued_loss *queued) {
+    const answer to = answer_in(c, result, rows, scale, false, scratch, queued);
     return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(to.warps), dlogits, cols, logits, targets,
                            scale, to);
 }

@@ -8,20 +8,20 @@ struct adam_coefficients {
     float l2, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps;
 };
 
-// holds reports whether an update happens. The first thread alone notes that it does not, while the
-// others see by the loss that it does not.
-__device__ inline bool holds(const halognn_cuda_bound &within) {
+// allows reports whether an update is made. The first thread alone notes that it is not; the others see
+// that by the loss.
+__device__ inline bool allows(const halognn_cuda_bound &within) {
     if (within.loss == nullptr) return true;
     const float loss = *within.loss;
-    if (static_cast<double>(loss) <= within.limit && loss - loss == 0) return *within.broken == 0;
-    if (item() == 0) *within.broken = 1;
+    if (static_cast<double>(loss) <= within.limit && loss - loss == 0) return *within.skipped == 0;
+    if (item() == 0) *within.skipped = 1;
     return false;
 }
 
 __global__ void adam_kernel(float *p, float *m, float *v, int64_t n, const float *g,
                             adam_coefficients a, halognn_cuda_bound within) {
     const int64_t i = item();
-    if (i >= n || !holds(within)) return;
+    if (i >= n || !allows(within)) return;
     const float grad = g[i] + a.l2 * p[i];
     const float m1 = a.beta1 * m[i] + a.one_minus_beta1 * grad;
     const float v1 = a.beta2 * v[i] + a.one_minus_beta2 * grad * grad;
@@ -33,7 +33,7 @@ __global__ void adam_kernel(float *p, float *m, float *v, int64_t n, const float
 __global__ void sgd_kernel(float *p, float *buf, int64_t n, const float *g, float l2,
                            float momentum, float lr, bool first, halognn_cuda_bound within) {
     const int64_t i = item();
-    if (i >= n || !holds(within)) return;
+    if (i >= n || !allows(within)) return;
     float grad = g[i] + l2 * p[i];
     if (!first) grad += momentum * buf[i];
     buf[i] = grad;

@@ -8,8 +8,8 @@ package compute
 //	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
 //
 // A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the open
-// StagingBuffer must have sent them. Where none is open, or with Inputs.Others, it copies them at once,
-// and waits for the copy.
+// StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies them at
+// once, and waits for the copy.
 type Accelerator interface {
 	Device
 
@@ -61,21 +61,23 @@ type Accelerator interface {
 	// not change until the next Sync.
 	StartUpload(dst, src []float32)
 
-	// LeaveSoftmaxCrossEntropy and LeaveSigmoidBCE are the losses without Leave (LossKernels) for a
-	// host that does not wait for them: the results stay in device memory.
-	LeaveSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32, to *Left)
-	LeaveSigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32, to *Left)
-	// Leave copies src to pinned memory between the kernels called so far and those called later.
-	// The event passes when it has come.
-	Leave(dst, src []float32, e Event)
-	// Watched reports whether a Probe waits for Sync, after which alone it learns the kernels' times.
-	Watched() bool
+	// QueueSoftmaxCrossEntropy and QueueSigmoidBCE are the losses of LossKernels for a host that does
+	// not wait for them: the results stay in device memory.
+	QueueSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32, to *QueuedLoss)
+	QueueSigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32, to *QueuedLoss)
+	// QueueDownload copies src to pinned memory after the kernels called so far and before those
+	// called later. The event passes when the copy is done.
+	QueueDownload(dst, src []float32, e Event)
+	// HasProbe reports whether a Probe measures kernels, whose times it learns at a Sync.
+	HasProbe() bool
 }
 
 // Event is a point in the queued work of a device, such as the end of a copy to the host. Wait
-// returns when the device has passed it; after that the event may be recorded again.
+// returns when the device has passed it; after that the event may be recorded again. Passed reports
+// at once whether the device has passed it, and may be called by any goroutine.
 type Event interface {
 	Wait() error
+	Passed() bool
 	Free() error
 }
 
@@ -97,7 +99,10 @@ type Inputs struct {
 	Weights  [][]float32 // of edges
 	Vertices [][]int32   // and where groups end
 	Labels   []byte
-	Others   bool // kernels are given arrays besides, made in the step: each is copied, and waited for
+
+	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and waited
+	// for.
+	MadeInStep bool
 }
 
 // TypeRows are rows of one width, or the means of segments of them.

@@ -18,24 +18,27 @@ type LossKernels interface {
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
 }
 
-// Left is what a loss leaves on a device: its result and, if that is not finite, where the first
-// numbers are that are not.
-type Left struct {
+// QueuedLoss says where a loss that the host does not wait for puts its result in device memory and, if
+// that is not finite, the places of the first numbers that are not.
+type QueuedLoss struct {
 	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy those
 	// of rows: right, wrong, wrong; and Extras, from the host.
 	Head, Extras []float32
 
-	// Suspects are looked at if the loss is not finite: at most MostSuspects, as they are when the
-	// kernel runs. Places [PlacesLen] has what was found first: later losses leave it alone.
+	// Suspects are searched if the loss is not finite: at most MostSuspects, as they are when the
+	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it. Nothing is
+	// searched where Skipped [1], that of the updates' Bound, is not 0: the loss of an earlier step, here
+	// or on another rank, was the first.
 	Suspects []Suspect
 	Places   []float32
+	Skipped  []float32
 }
 
-// MostSuspects is how many arrays a loss may look at, LeftExtras how many numbers it takes along, and
-// PlacesLen the size of Left.Places.
+// MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host stand
+// beside it, and PlacesLen the size of QueuedLoss.Places.
 const (
 	MostSuspects = 24
-	LeftExtras   = 12
+	LossExtras   = 12
 	PlacesLen    = 1 + 2*MostSuspects
 )
 
@@ -46,22 +49,27 @@ type Suspect struct {
 	Vertices []int32
 }
 
-// Found reads Places on the host. For suspect k it returns the first row with a number that is not
+// Place reads Places on the host. For suspect k it returns the first row with a number that is not
 // finite, or -1, and the vertex of the row, or -1.
-func Found(places []float32, k int) (row, vertex int) {
+func Place(places []float32, k int) (row, vertex int) {
 	of := places[1+2*k:]
 	return int(math.Float32bits(of[0])) - 1, int(math.Float32bits(of[1])) - 1
 }
 
-// FoundAny reports whether a loss was not finite.
-func FoundAny(places []float32) bool { return math.Float32bits(places[0]) != 0 }
+// AnyPlace reports whether a loss was not finite, so that the suspects were searched.
+func AnyPlace(places []float32) bool { return math.Float32bits(places[0]) != 0 }
 
-// CheckLeft checks where a loss is to be left.
-func CheckLeft(to *Left) {
-	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LeftExtras ||
-		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen {
-		panic(fmt.Sprintf("compute: a loss is left in %d numbers with %d extras, %d suspects and %d "+
-			"places", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places)))
+// CheckQueuedLoss checks the arrays of a QueuedLoss.
+func CheckQueuedLoss(to *QueuedLoss) {
+	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LossExtras ||
+		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen || len(to.Skipped) != 1 {
+		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d places and "+
+			"%d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places), len(to.Skipped)))
+	}
+	for k, s := range to.Suspects {
+		if !s.X.holds() || s.X.BF16 != nil {
+			panic(fmt.Sprintf("compute: suspect %d of a queued loss is %v", k, s.X))
+		}
 	}
 }
 

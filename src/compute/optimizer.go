@@ -30,23 +30,23 @@ type SGDOptions struct {
 	Within Bound
 }
 
-// Bound is for updates along gradients whose loss the host has not read: they happen as long as the
-// loss of every step was finite and at most Limit. The zero Bound holds always.
+// Bound is for updates along gradients whose loss the host has not read: they are made as long as the
+// loss of every step was finite and at most Limit. The zero Bound allows all.
 type Bound struct {
-	Loss   []float32 // [1] of the step; nil: no bound
-	Broken []float32 // [1] not 0 after an update that did not happen, and then none does
-	Limit  float64
+	Loss    []float32 // [1] of the step; nil: no bound
+	Skipped []float32 // [1] not 0 after an update that was not made, and then none is
+	Limit   float64
 }
 
-// Holds reports whether an update happens, for a device whose memory is the host's.
-func (b *Bound) Holds() bool {
+// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the host's.
+func (b *Bound) Allows() bool {
 	if b.Loss == nil {
 		return true
 	}
 	if l := b.Loss[0]; float64(l) <= b.Limit && l-l == 0 {
-		return b.Broken[0] == 0
+		return b.Skipped[0] == 0
 	}
-	b.Broken[0] = 1
+	b.Skipped[0] = 1
 	return false
 }
 

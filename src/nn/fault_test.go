@@ -40,8 +40,8 @@ func struck(t *testing.T, dev compute.Device, before func(m *Model, b *Batch)) (
 	return m, b
 }
 
-// FirstFault names the first place; all later ones are not finite either. Where a device is left the
-// loss, and overwrites what is looked at, it names the same place later.
+// FirstFault names the first place; all later ones are not finite either. Of a queued loss,
+// after which a device overwrites what was searched, QueuedFault names the same place later.
 func TestFirstFault(t *testing.T) { onEveryDevice(t, firstFault) }
 
 func firstFault(t *testing.T, dev compute.Device) {
@@ -87,19 +87,19 @@ func firstFault(t *testing.T, dev compute.Device) {
 			t.Errorf("%s: order %d comes before %d", c.name, f.Order, order)
 		}
 		order = f.Order
-		leaves, err := m.Leaves()
-		if err != nil || leaves != (compute.CapabilitiesOf(dev).Accelerator != nil) {
-			t.Fatalf("the loss can be left: %t, %v", leaves, err)
+		queues, err := m.QueuesLoss()
+		if err != nil || queues != (compute.CapabilitiesOf(dev).Accelerator != nil) {
+			t.Fatalf("the loss can be queued: %t, %v", queues, err)
 		}
-		if !leaves {
+		if !queues {
 			continue
 		}
-		m.LeaveLoss(b, m.stages[2].y.matrix(3, 3))
+		m.QueueLoss(b, m.stages[2].y.matrix(3, 3))
 		for _, array := range [][]float32{m.Params.Grads, m.Params.Values, b.Own.Data} {
 			dev.Upload(array, make([]float32, len(array)))
 		}
-		if left, ok := m.LeftFault(); ok != (c.name != "the loss") || ok && left != f {
-			t.Errorf("%s: left is %v (%t), found %v", c.name, left, ok, f)
+		if queued, ok := m.QueuedFault(); ok != (c.name != "the loss") || ok && queued != f {
+			t.Errorf("%s: queued it is %v (%t), found %v", c.name, queued, ok, f)
 		}
 	}
 }

@@ -103,11 +103,11 @@ func (o *Optimizer) Update(lr float64) {
 	o.update(lr, compute.Bound{})
 }
 
-// UpdateWithin is Update along gradients whose header the host has not read, of a model that Leaves:
-// the device makes it only if the loss there is finite and at most limit, and none after one that it did
+// UpdateWithin is Update along gradients whose header the host has not read, of a model that
+// QueuesLoss: the device makes it only if the loss there is finite and at most limit, and none after one that it did
 // not make. Steps counts it either way.
 func (o *Optimizer) UpdateWithin(lr, limit float64) {
-	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Broken: o.params.Values[:1], Limit: limit})
+	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
 }
 
 func (o *Optimizer) update(lr float64, within compute.Bound) {

@@ -16,7 +16,7 @@ import (
 const (
 	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
 	// Stats and the caller's Extras, so that the gradient allreduce sums these too; of those in Values
-	// the first is not 0 after an update that did not happen (Optimizer.UpdateWithin).
+	// the first is not 0 after an update that was skipped (Optimizer.UpdateWithin).
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 
@@ -184,6 +184,9 @@ func (p *Params) Layer(l int) (of []Param) {
 // update.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
+// skipped is the element of Values that is not 0 after an update that was skipped.
+func (p *Params) skipped() []float32 { return p.Values[:1] }
+
 // SetExtra sets this rank's i-th value, 0 <= i < Extras, for the next minibatches; initially 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
@@ -210,12 +213,16 @@ func (p *Params) Stats() task.Stats {
 }
 
 // StatsOf is Stats of a header that has come to the host.
-func (p *Params) StatsOf(header []float32) (s task.Stats) {
-	h := p.front
-	copy(h, header[:HeaderLen])
-	s.Loss = float64(h[0])
+func (p *Params) StatsOf(header []float32) task.Stats {
+	copy(p.front, header[:HeaderLen])
+	return StatsIn(header)
+}
+
+// StatsIn is StatsOf without the sums for Extra.
+func StatsIn(header []float32) (s task.Stats) {
+	s.Loss = float64(header[0])
 	for i := range s.Sums {
-		s.Sums[i] = float64(h[1+i])
+		s.Sums[i] = float64(header[1+i])
 	}
 	return s
 }

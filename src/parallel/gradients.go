@@ -118,12 +118,12 @@ func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }
 
-// Await is Wait for a host that does not wait: kernels called from now on see the sums. Later errors are
-// those of Passed.
-func (g *Gradients) Await() error {
+// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later errors
+// are those of WaitFor.
+func (g *Gradients) QueueWait() error {
 	err := g.err
 	if err == nil {
-		err = g.reducer.(queueing).await()
+		err = g.reducer.(queuedReducer).queueWait()
 	}
 	g.err, g.holding = nil, false
 	if err != nil {
@@ -132,13 +132,13 @@ func (g *Gradients) Await() error {
 	return nil
 }
 
-// Passed returns when the device has passed an event after Await, or with the reason why it cannot.
-func (g *Gradients) Passed(e compute.Event) error { return g.reducer.(queueing).passed(e) }
+// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it cannot.
+func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
 
-// queueing is a reducer that Queues.
-type queueing interface {
-	await() error
-	passed(e compute.Event) error
+// queuedReducer is a reducer whose sums kernels can wait for.
+type queuedReducer interface {
+	queueWait() error
+	waitFor(e compute.Event) error
 }
 
 // Close frees buffers and communicators. Collective.

@@ -145,8 +145,8 @@ func (s *linked) wait() error {
 	return err
 }
 
-// await makes kernels wait for the sums. It returns when all of them are queued.
-func (s *linked) await() error {
+// queueWait makes kernels wait for the sums. It returns when all of them are queued.
+func (s *linked) queueWait() error {
 	var err error
 	for _, l := range s.flight {
 		if fault := <-s.buckets[l].told; err == nil {
@@ -160,7 +160,7 @@ func (s *linked) await() error {
 	return err
 }
 
-func (s *linked) passed(e compute.Event) error { return s.queue.over.Wait(e) }
+func (s *linked) waitFor(e compute.Event) error { return s.queue.over.Wait(e) }
 
 func (s *linked) reproducible() bool { return s.sum == nil }
 

@@ -184,7 +184,7 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 		return nil, s.closeAfter(err)
 	}
 	var err error
-	if s.queue, err = newStepQueue(s); err != nil {
+	if s.queue, err = openStepQueue(s); err != nil {
 		return nil, s.closeAfter(err)
 	}
 	return s, nil

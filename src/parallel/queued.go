@@ -4,9 +4,11 @@ import (
 	"errors"
 	"math"
 
+	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/fault"
 	"halognn/src/nn"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -29,31 +31,40 @@ type Queued struct {
 	arrived  compute.Event
 }
 
-// newStepQueue returns nil where the host has something to do within every step: it computes the loss,
-// carries rows between layers, adds gradients, trains rows of vertices, or injects faults.
-func newStepQueue(s *Strategy) (*stepQueue, error) {
+// openStepQueue returns nil where the host has something to do within every step: it computes the loss,
+// carries rows between layers, adds gradients, or trains rows of vertices. Collective.
+func openStepQueue(s *Strategy) (*stepQueue, error) {
 	device := compute.CapabilitiesOf(s.o.Device).Accelerator
-	if device == nil || fault.Enabled || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
+	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
 		s.between.forward != nil || s.between.weigh != nil || s.between.backward != nil {
-		return nil, nil
+		return nil, nil // as on all ranks
 	}
-	if leaves, err := s.o.Model.Leaves(); err != nil || !leaves {
-		return nil, err
+	queues, err := s.o.Model.QueuesLoss()
+	var q *stepQueue
+	if queues {
+		q = &stepQueue{device: device}
+		err = q.make(s)
 	}
-	q := &stepQueue{device: device}
-	var err error
-	if q.headers, err = device.AllocHost(2 * nn.HeaderLen); err != nil {
-		return nil, err
-	}
-	for i := range q.results {
-		r := &q.results[i]
-		r.strategy, r.header = s, q.headers[i*nn.HeaderLen:(i+1)*nn.HeaderLen]
-		if r.arrived, err = device.NewEvent(); err != nil {
-			r.arrived = nil
-			return nil, errors.Join(err, q.close())
-		}
+	// A rank that lacks the memory would leave the others waiting for it.
+	if err = comm.Agree(s.o.Comm, err); err != nil {
+		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
+}
+
+// make makes the results. On failure the caller closes what there is.
+func (q *stepQueue) make(s *Strategy) (err error) {
+	if q.headers, err = q.device.AllocHost(2 * nn.HeaderLen); err != nil {
+		return err
+	}
+	for i := range q.results {
+		arrived, err := q.device.NewEvent()
+		if err != nil {
+			return err
+		}
+		q.results[i] = Queued{s, q.headers[i*nn.HeaderLen : (i+1)*nn.HeaderLen], arrived}
+	}
+	return nil
 }
 
 func (q *stepQueue) close() error {
@@ -70,8 +81,9 @@ func (q *stepQueue) close() error {
 	return errors.Join(errs...)
 }
 
-// Queues reports whether Queue can take the place of Step: the same on all ranks.
-func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.Watched() }
+// Queues reports whether Queue can take the place of Step: the same on all ranks. A Probe wants the host
+// to wait for what it measures.
+func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
 // Queue is Step for a host that does not wait. The phases are those of giving the device its work. If
 // last, it returns the step, which is to be settled before another one after the next is queued.
@@ -79,12 +91,13 @@ func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error
 	if err := s.landing.receive(m); err != nil {
 		return nil, err
 	}
+	s.spoil(m)
 	phases.Begin(trace.Forward)
 	logits, err := s.forward(m, phases)
 	if err != nil {
 		return nil, err
 	}
-	grad := s.o.Model.LeaveLoss(&m.Batch, logits)
+	grad := s.o.Model.QueueLoss(&m.Batch, logits)
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
 	if err := s.backward(m, grad, last, phases); err != nil {
@@ -95,12 +108,16 @@ func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error
 		return nil, nil
 	}
 	phases.Begin(trace.Sync)
-	if err := s.o.Gradients.Await(); err != nil {
+	err = fault.At(fault.Allreduce, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)
+	if err == nil {
+		err = s.o.Gradients.QueueWait()
+	}
+	if err != nil {
 		return nil, err
 	}
 	q := &s.queue.results[s.queue.next]
 	s.queue.next = 1 - s.queue.next
-	s.queue.device.Leave(q.header, s.o.Model.Params.Grads[:nn.HeaderLen], q.arrived)
+	s.queue.device.QueueDownload(q.header, s.o.Model.Params.Grads[:nn.HeaderLen], q.arrived)
 	phases.End(trace.Sync)
 	return q, nil
 }
@@ -108,14 +125,24 @@ func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error
 // Settle waits until the device has run the step up to its sums, and returns the result of the step.
 func (q *Queued) Settle() (t Trained, err error) {
 	o := &q.strategy.o
-	if err := o.Gradients.Passed(q.arrived); err != nil {
+	if err := o.Gradients.WaitFor(q.arrived); err != nil {
 		return t, err
 	}
 	t.Stats = o.Model.Params.StatsOf(q.header)
 	if math.IsNaN(t.Stats.Loss) || math.IsInf(t.Stats.Loss, 0) {
-		if f, ok := o.Model.LeftFault(); ok {
+		if f, ok := o.Model.QueuedFault(); ok {
 			t.Fault = &f
 		}
 	}
 	return t, nil
+}
+
+// Finished is Settle for a run that has failed: it waits for nothing, and any goroutine may call it. ok
+// is false if the device has not run the step, or its loss is not finite.
+func (q *Queued) Finished() (stats task.Stats, ok bool) {
+	if !q.arrived.Passed() || q.strategy.o.Gradients.WaitFor(q.arrived) != nil {
+		return stats, false
+	}
+	stats = nn.StatsIn(q.header)
+	return stats, nn.Finite(q.header[:1])
 }

@@ -32,7 +32,7 @@ func newLanding(o *Options) landing {
 		return onHostMemory{o.Host, o.Cols, compute.CapabilitiesOf(o.Device).Stores, o.Exchange}
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
-		steady: o.Model.Steady(), others: o.Model.MakesArrays(), depth: o.Depth}
+		steady: o.Model.Steady(), madeInStep: o.Model.MakesArrays(), depth: o.Depth}
 }
 
 // ofLanding is what landing keeps with a minibatch: the inputs of the model.
@@ -162,13 +162,13 @@ func (onHostMemory) close() error             { return nil }
 // A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
 // as minibatches between the two; a minibatch left by a stopped pass keeps its buffer.
 type stagingPool struct {
-	device   compute.Accelerator
-	host     compute.Host
-	resident bool
-	exchange *exchange.Exchange // says what the rows of each type are
-	steady   []compute.Segments // which kernels of every minibatch read
-	others   bool               // kernels read arrays that are made in the step
-	depth    int                // minibatches that wait while one is trained
+	device     compute.Accelerator
+	host       compute.Host
+	resident   bool
+	exchange   *exchange.Exchange // says what the rows of each type are
+	steady     []compute.Segments // which kernels of every minibatch read
+	madeInStep bool               // kernels read arrays that are made in the step
+	depth      int                // minibatches that wait while one is trained
 
 	mu        sync.Mutex
 	begun     bool
@@ -242,7 +242,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Labels: b.Labels,
 		Types:    in.Types[:0],
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
-		Weights: in.Weights[:0], Others: p.others,
+		Weights: in.Weights[:0], MadeInStep: p.madeInStep,
 	}
 	if needs.Types { // in the place of all sources
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false

@@ -18,9 +18,9 @@ var multiclass = Task{
 	Metrics: []*Metric{&accuracy, &rocAUC},
 
 	Minibatch: crossEntropy,
-	Leave: func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte, n int,
-		to *compute.Left) {
-		dev.LeaveSoftmaxCrossEntropy(dlogits, logits, npy.View[int32](labels), share(n), to)
+	Queued: func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte, n int,
+		to *compute.QueuedLoss) {
+		dev.QueueSoftmaxCrossEntropy(dlogits, logits, npy.View[int32](labels), share(n), to)
 	},
 	Changed: func(o Objective) LossFunc { return (&objective{Objective: o}).loss },
 	Class:   class,

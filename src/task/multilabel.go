@@ -17,9 +17,9 @@ var multilabel = Task{
 	Metrics: []*Metric{&microF1},
 
 	Minibatch: binaryCrossEntropy,
-	Leave: func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte, n int,
-		to *compute.Left) {
-		dev.LeaveSigmoidBCE(dlogits, logits, labels, share(n*logits.Cols), to)
+	Queued: func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte, n int,
+		to *compute.QueuedLoss) {
+		dev.QueueSigmoidBCE(dlogits, logits, labels, share(n*logits.Cols), to)
 	},
 	Fault: func(label []byte, _ int) string {
 		for c, y := range label {

@@ -32,8 +32,8 @@ type Task struct {
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
-	// Leave is Minibatch for a host that does not wait; nil: the host computes the loss.
-	Leave LeaveFunc
+	// Queued is Minibatch for a host that does not wait; nil: the host computes the loss.
+	Queued QueuedLossFunc
 	// Changed is the loss with an objective, which Objective.check has accepted; nil: the task has
 	// the plain loss alone.
 	Changed func(o Objective) LossFunc
@@ -72,9 +72,9 @@ func Register(t *Task) (remove func()) {
 type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int) Stats
 
-// LeaveFunc is a LossFunc whose Stats stay on the device.
-type LeaveFunc func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte,
-	globalSeeds int, to *compute.Left)
+// QueuedLossFunc is a LossFunc whose Stats stay on the device.
+type QueuedLossFunc func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte,
+	globalSeeds int, to *compute.QueuedLoss)
 
 // Stats are the loss and the sums of one minibatch, or one rank's share of them.
 type Stats struct {
@@ -227,10 +227,10 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		usual.Name)
 }
 
-// LeaveWith returns the loss with an objective for a host that does not wait; nil: it computes it.
-func (t *Task) LeaveWith(o Objective) LeaveFunc {
+// QueuedLossWith returns the loss with an objective for a host that does not wait; nil: it computes it.
+func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	if o.plain() && !t.Embeds {
-		return t.Leave
+		return t.Queued
 	}
 	return nil
 }

@@ -697,6 +697,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     run(e->on, [e] { return e->fired >= e->recorded; });
     return cudaSuccess;
 }
+cudaError_t cudaEventQuery(cudaEvent_t e) { // nothing runs meanwhile: work is as late as it may be
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (cudaError_t wrong = usable(e)) return wrong;
+    return e->fired < e->recorded ? fail(cudaErrorNotReady) : cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     for (cudaEvent_t e : {begin, end}) {

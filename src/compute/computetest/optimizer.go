@@ -109,16 +109,16 @@ func sgd(b *bench, n int, momentum float64) []result {
 }
 
 // bounded makes updates along the same gradient: two within their bound, one whose loss is not, and one
-// of a loss that is. The last two do not happen.
+// of a loss that is. The last two are not made.
 func bounded(b *bench, isSGD bool, loss float32) []result {
 	const n, limit = 300, 2
-	start, g, broken := b.normal(n), b.array(b.normal(n)), b.array([]float32{0})
+	start, g, skipped := b.normal(n), b.array(b.normal(n)), b.array([]float32{0})
 	updated := func(losses ...float32) [3][]float32 {
 		p, m, v := b.array(start), b.array(make([]float32, n)), b.array(make([]float32, n))
 		for i, l := range losses {
 			var within compute.Bound
 			if len(losses) > 2 {
-				within = compute.Bound{Loss: b.array([]float32{l}), Broken: broken, Limit: limit}
+				within = compute.Bound{Loss: b.array([]float32{l}), Skipped: skipped, Limit: limit}
 			}
 			if isSGD {
 				b.dev.SGD(p, g, m, compute.SGDOptions{LR: 0.1, Momentum: 0.9, Step: 1 + i, Within: within})

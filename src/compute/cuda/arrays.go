@@ -30,7 +30,7 @@ type sent struct {
 }
 
 // complete reports whether kernels find all their arrays in the open staging buffer.
-func (b *stagingBuffer) complete() bool { return b != nil && !b.others }
+func (b *stagingBuffer) complete() bool { return b != nil && !b.madeInStep }
 
 // arrays makes room for the host arrays of one kernel call that the open staging buffer need not have.
 func (d *Device) arrays(bytes int) {

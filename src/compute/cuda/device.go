@@ -43,7 +43,7 @@ type Device struct {
 	result    *C.halognn_cuda_loss // and on the host
 	// what kernels are told; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
-	leaving           *C.halognn_cuda_left
+	queuedLoss        *C.halognn_cuda_queued_loss
 	own, reduced, all buffer // what the open staging buffer was gathered, or widened, into
 	types             buffer // likewise
 	// whose host arrays kernels find on the device; nil for none
@@ -123,14 +123,14 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	var host unsafe.Pointer
-	const told = 2*alignment + C.sizeof_halognn_cuda_left
+	const told = 2*alignment + C.sizeof_halognn_cuda_queued_loss
 	if err := pinning("what kernels answer", int(told),
 		C.gpu_alloc_host(d.c, C.int64_t(told), &host)); err != nil {
 		return err
 	}
-	d.result, d.scattered, d.leaving = (*C.halognn_cuda_loss)(host),
+	d.result, d.scattered, d.queuedLoss = (*C.halognn_cuda_loss)(host),
 		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment)),
-		(*C.halognn_cuda_left)(unsafe.Add(host, 2*alignment))
+		(*C.halognn_cuda_queued_loss)(unsafe.Add(host, 2*alignment))
 	if err := failure("an event", C.gpu_make_event(d.c, 0, &d.done)); err != nil {
 		return err
 	}
@@ -331,6 +331,9 @@ func (d *Device) NewEvent() (compute.Event, error) {
 
 // Wait implements compute.Event.
 func (e *event) Wait() error { return failure("a copy to the host", C.gpu_wait(e.d.c, e.p)) }
+
+// Passed implements compute.Event. An error of the device counts as not passed: Wait has it.
+func (e *event) Passed() bool { return C.gpu_passed(e.d.c, e.p) == 0 }
 
 // Free implements compute.Event.
 func (e *event) Free() error { return failure("freeing an event", C.gpu_free_event(e.d.c, e.p)) }

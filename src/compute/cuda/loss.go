@@ -11,10 +11,10 @@ import (
 	"halognn/src/compute"
 )
 
-// Go and the kernels count alike what a loss leaves.
+// Go and the kernels count alike what is told of a queued loss.
 var (
 	_ [compute.MostSuspects]struct{} = [C.HALOGNN_SUSPECTS]struct{}{}
-	_ [compute.LeftExtras]struct{}   = [C.HALOGNN_EXTRAS]struct{}{}
+	_ [compute.LossExtras]struct{}   = [C.HALOGNN_EXTRAS]struct{}{}
 )
 
 // SoftmaxCrossEntropy implements compute.Device.
@@ -25,21 +25,22 @@ func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []in
 	return float64(sum.loss) * float64(scale), int(sum.counts[0])
 }
 
-// LeaveSoftmaxCrossEntropy implements compute.Accelerator.
-func (d *Device) LeaveSoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
-	scale float32, to *compute.Left) {
+// QueueSoftmaxCrossEntropy implements compute.Accelerator.
+func (d *Device) QueueSoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
+	scale float32, to *compute.QueuedLoss) {
 	d.softmax(dlogits, logits, labels, scale, to)
 }
 
+// softmax calls the kernel; to is nil for a loss that the host waits for.
 func (d *Device) softmax(dlogits, logits compute.Matrix, labels []int32, scale float32,
-	to *compute.Left) {
+	to *compute.QueuedLoss) {
 	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
-	d.arrays(len(labels)*4 + named(to))
+	d.arrays(len(labels)*4 + suspectBytes(to))
 	rows, cols := size(logits)
 	on := (*C.int32_t)(onDevice(d, labels))
 	must("SoftmaxCrossEntropy", C.gpu_softmax_ce(d.c, float(dlogits.Data), rows, cols,
 		float(logits.Data), on, C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows),
-		d.leave(to)))
+		d.told(to)))
 }
 
 // SigmoidBCE implements compute.Device.
@@ -51,24 +52,25 @@ func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
 		[3]int{int(sum.counts[0]), int(sum.counts[1]), int(sum.counts[2])}
 }
 
-// LeaveSigmoidBCE implements compute.Accelerator.
-func (d *Device) LeaveSigmoidBCE(dlogits, logits compute.Matrix, targets []uint8, scale float32,
-	to *compute.Left) {
+// QueueSigmoidBCE implements compute.Accelerator.
+func (d *Device) QueueSigmoidBCE(dlogits, logits compute.Matrix, targets []uint8, scale float32,
+	to *compute.QueuedLoss) {
 	d.sigmoid(dlogits, logits, targets, scale, to)
 }
 
+// sigmoid likewise.
 func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale float32,
-	to *compute.Left) {
+	to *compute.QueuedLoss) {
 	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
-	d.arrays(len(targets) + named(to))
+	d.arrays(len(targets) + suspectBytes(to))
 	rows, cols := size(logits)
 	on := (*C.uint8_t)(onDevice(d, targets))
 	must("SigmoidBCE", C.gpu_sigmoid_bce(d.c, float(dlogits.Data), rows, cols, float(logits.Data), on,
-		C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows), d.leave(to)))
+		C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows), d.told(to)))
 }
 
-// named returns the room for the vertices of suspects.
-func named(to *compute.Left) (bytes int) {
+// suspectBytes returns the room for the vertices of suspects.
+func suspectBytes(to *compute.QueuedLoss) (bytes int) {
 	if to == nil {
 		return 0
 	}
@@ -78,26 +80,27 @@ func named(to *compute.Left) (bytes int) {
 	return bytes
 }
 
-// leave returns where a loss is left, as kernels take it; nil for nowhere. It is read before the call
-// of the kernel returns.
-func (d *Device) leave(to *compute.Left) *C.halognn_cuda_left {
+// told returns a queued loss as kernels take it; nil for none. It is read before the call of the kernel
+// returns.
+func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
 	if to == nil {
 		return nil
 	}
-	compute.CheckLeft(to)
-	left := d.leaving
-	*left = C.halognn_cuda_left{head: float(to.Head), places: (*C.uint32_t)(unsafe.Pointer(float(to.Places))),
-		suspects: C.int(len(to.Suspects))}
+	compute.CheckQueuedLoss(to)
+	told := d.queuedLoss
+	*told = C.halognn_cuda_queued_loss{head: float(to.Head),
+		places:  (*C.uint32_t)(unsafe.Pointer(float(to.Places))),
+		skipped: float(to.Skipped), suspects: C.int(len(to.Suspects))}
 	for i, x := range to.Extras {
-		left.extras[i] = C.float(x)
+		told.extras[i] = C.float(x)
 	}
 	for k, s := range to.Suspects {
-		in := &left.of[k]
+		in := &told.of[k]
 		in.x, in.known = float(s.X.Data), C.int64_t(len(s.Vertices))
 		in.rows, in.cols = size(s.X)
 		in.vertices = (*C.int32_t)(onDevice(d, s.Vertices))
 	}
-	return left
+	return told
 }
 
 // losses returns room for the losses of rows.
@@ -108,16 +111,16 @@ func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
 	return d.scratch.p
 }
 
-// Leave implements compute.Accelerator.
-func (d *Device) Leave(dst, src []float32, e compute.Event) {
-	compute.CheckLengths("Leave", len(dst), len(src))
-	must("Leave", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst), unsafe.Pointer(float(src)),
-		C.int64_t(4*len(src))))
-	must("Leave", C.gpu_record(d.c, C.HALOGNN_COMPUTE, e.(*event).p))
+// QueueDownload implements compute.Accelerator.
+func (d *Device) QueueDownload(dst, src []float32, e compute.Event) {
+	compute.CheckLengths("QueueDownload", len(dst), len(src))
+	must("QueueDownload", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst),
+		unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("QueueDownload", C.gpu_record(d.c, C.HALOGNN_COMPUTE, e.(*event).p))
 }
 
-// Watched implements compute.Accelerator.
-func (d *Device) Watched() bool { return d.probe != nil }
+// HasProbe implements compute.Accelerator.
+func (d *Device) HasProbe() bool { return d.probe != nil }
 
 // answered waits for a loss and returns it.
 func (d *Device) answered(kernel string) *C.halognn_cuda_loss {

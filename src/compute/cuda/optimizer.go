@@ -27,7 +27,7 @@ func (d *Device) SGD(p, g, buf []float32, o compute.SGDOptions) {
 // bound returns a bound as kernels take it.
 func bound(b *compute.Bound) (to C.halognn_cuda_bound) {
 	if b.Loss != nil {
-		to.loss, to.broken = float(b.Loss), float(b.Broken)
+		to.loss, to.skipped = float(b.Loss), float(b.Skipped)
 		to.limit = C.double(b.Limit)
 	}
 	return to

@@ -45,7 +45,7 @@ type stagingBuffer struct {
 	weighted, counted, scaled      bool
 	destinations, frontier, cols   int
 	onHost                         bool // what is wanted was made on the host
-	others                         bool // kernels are given arrays besides
+	madeInStep                     bool // of the inputs
 	call                           compute.Call
 	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
@@ -137,7 +137,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
 		in.Rows.Cols
-	b.others = in.Others
+	b.madeInStep = in.MadeInStep
 	b.weighted, b.counted, b.scaled = in.EdgeWeights != nil, in.Input.Counts != nil,
 		in.Rows.Scale != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)

@@ -9,7 +9,7 @@ import (
 // Adam implements compute.Device.
 func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 	defer d.probe.Start(compute.CheckAdam(p, g, m, v)).Done()
-	if !o.Within.Holds() {
+	if !o.Within.Allows() {
 		return
 	}
 	c := o.Coefficients()
@@ -24,7 +24,7 @@ func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 // SGD implements compute.Device.
 func (d *Device) SGD(p, g, buf []float32, o compute.SGDOptions) {
 	defer d.probe.Start(compute.CheckSGD(p, g, buf)).Done()
-	if !o.Within.Holds() {
+	if !o.Within.Allows() {
 		return
 	}
 	lr, momentum, decay := float32(o.LR), float32(o.Momentum), float32(o.WeightDecay)

@@ -11,26 +11,26 @@ import (
 	"halognn/src/compute"
 )
 
-// leaving is where losses of d are left.
-func leaving(t *testing.T, d *Device) *compute.Left {
+// queuedLoss returns where queued losses of d go.
+func queuedLoss(t *testing.T, d *Device) *compute.QueuedLoss {
 	t.Helper()
-	to := &compute.Left{Extras: make([]float32, compute.LeftExtras)}
+	to := &compute.QueuedLoss{Extras: make([]float32, compute.LossExtras)}
 	for i := range to.Extras {
 		to.Extras[i] = float32(i) / 8
 	}
-	to.Head = placed(t, d, 1, 4+compute.LeftExtras, slices.Repeat([]float32{-1}, 4+compute.LeftExtras)).Data
+	to.Head = placed(t, d, 1, 4+compute.LossExtras, slices.Repeat([]float32{-1}, 4+compute.LossExtras)).Data
 	var err error
 	if to.Places, err = d.Alloc(compute.PlacesLen); err != nil {
 		t.Fatal(err)
 	}
+	to.Skipped = placed(t, d, 1, 1, []float32{0}).Data
 	return to
 }
 
-// A loss that is left on the device is the loss that the host gets, in every bit, with counts and
-// extras; also one over no rows. Its gradient is the same.
-func TestLeftLosses(t *testing.T) {
+// A queued loss is the loss that the host gets, in every bit, with counts and extras; also one over no rows. Its gradient is the same.
+func TestQueuedLosses(t *testing.T) {
 	d, random := open(t), rand.New(rand.NewPCG(3, 4))
-	to := leaving(t, d)
+	to := queuedLoss(t, d)
 	const cols, scale = 5, 0.3
 	for _, rows := range []int{0, 1, 37, 300} {
 		z := make([]float32, rows*cols)
@@ -39,7 +39,7 @@ func TestLeftLosses(t *testing.T) {
 			z[i], targets[i], labels[i/cols] = float32(random.NormFloat64()), uint8(random.IntN(2)),
 				int32(random.IntN(cols))
 		}
-		logits, grad, left := placed(t, d, rows, cols, z), placed(t, d, rows, cols, z), placed(t, d, rows, cols, z)
+		logits, grad, queued := placed(t, d, rows, cols, z), placed(t, d, rows, cols, z), placed(t, d, rows, cols, z)
 		check := func(name string, loss float64, counts [3]int) {
 			t.Helper()
 			want := []float32{float32(loss)}
@@ -47,20 +47,20 @@ func TestLeftLosses(t *testing.T) {
 				want = append(want, float32(n))
 			}
 			if got := d.read(to.Head); !slices.Equal(got, append(want, to.Extras...)) {
-				t.Errorf("%s of %d rows: left %v, want %v", name, rows, got, want)
+				t.Errorf("%s of %d rows: %v, want %v", name, rows, got, want)
 			}
-			if !slices.Equal(d.read(grad.Data), d.read(left.Data)) {
-				t.Errorf("%s of %d rows has another gradient where it is left", name, rows)
+			if !slices.Equal(d.read(grad.Data), d.read(queued.Data)) {
+				t.Errorf("%s of %d rows has another gradient where it is queued", name, rows)
 			}
 		}
 		loss, right := d.SoftmaxCrossEntropy(grad, logits, labels, scale)
-		d.LeaveSoftmaxCrossEntropy(left, logits, labels, scale, to)
+		d.QueueSoftmaxCrossEntropy(queued, logits, labels, scale, to)
 		check("softmax", loss, [3]int{right, rows - right, rows - right})
 		loss, counts := d.SigmoidBCE(grad, logits, targets, scale)
-		d.LeaveSigmoidBCE(left, logits, targets, scale, to)
+		d.QueueSigmoidBCE(queued, logits, targets, scale, to)
 		check("sigmoid", loss, counts)
 	}
-	if compute.FoundAny(d.read(to.Places)) {
+	if compute.AnyPlace(d.read(to.Places)) {
 		t.Error("a place is found though all losses are finite")
 	}
 	if err := d.Close(); err != nil {
@@ -69,11 +69,12 @@ func TestLeftLosses(t *testing.T) {
 	leaksNothing(t)
 }
 
-// A loss that is not finite leaves the first row of each suspect with a number that is not finite, and
-// its vertex; later losses do not change what it found.
+// A queued loss that is not finite finds the first row of each suspect with a number that is not finite,
+// and its vertex. Later losses do not change what it found, and none searches after an update that was
+// skipped: then another rank's loss was the first.
 func TestPlacesOfFaults(t *testing.T) {
 	d := open(t)
-	to := leaving(t, d)
+	to := queuedLoss(t, d)
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	suspect := func(rows, cols int, known int, bad ...int) compute.Suspect {
 		host := make([]float32, rows*cols)
@@ -98,18 +99,21 @@ func TestPlacesOfFaults(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		if !found {
 			fine := placed(t, d, 2, 2, []float32{1, 2, 3, 4})
-			d.LeaveSoftmaxCrossEntropy(compute.Matrix{}, fine, []int32{0, 1}, 1, to)
+			d.QueueSoftmaxCrossEntropy(compute.Matrix{}, fine, []int32{0, 1}, 1, to)
+			d.Upload(to.Skipped, []float32{1})
+			d.QueueSoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 0}, 1, to)
+			d.Upload(to.Skipped, []float32{0})
 		} else {
-			d.LeaveSoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 0}, 1, to)
+			d.QueueSoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 0}, 1, to)
 			to.Suspects = []compute.Suspect{suspect(5, 5, 0, 0)} // which come too late
-			d.LeaveSoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 0}, 1, to)
+			d.QueueSoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 0}, 1, to)
 		}
 		places := d.read(to.Places)
-		if compute.FoundAny(places) != found {
+		if compute.AnyPlace(places) != found {
 			t.Errorf("found: %t, want %t", !found, found)
 		}
 		for k, w := range want {
-			if row, vertex := compute.Found(places, k); found && (row != w[0] || vertex != w[1]) {
+			if row, vertex := compute.Place(places, k); found && (row != w[0] || vertex != w[1]) {
 				t.Errorf("suspect %d: row %d, vertex %d; want %v", k, row, vertex, w)
 			}
 		}
@@ -120,8 +124,9 @@ func TestPlacesOfFaults(t *testing.T) {
 	leaksNothing(t)
 }
 
-// What is left comes as it was between the kernels before and after, whenever queued work runs.
-func TestLeaveIsInOrder(t *testing.T) {
+// What QueueDownload brings is as it was between the kernels before and after, whenever queued work
+// runs; the events have passed when it is there, and not before.
+func TestQueueDownloadIsInOrder(t *testing.T) {
 	defer schedule(0)
 	for seed := range uint64(4) {
 		d := open(t)
@@ -138,12 +143,18 @@ func TestLeaveIsInOrder(t *testing.T) {
 				t.Fatal(err, err2)
 			}
 			d.Add(x, one)
-			d.Leave(hosts[i], x, events[i])
+			d.QueueDownload(hosts[i], x, events[i])
 		}
 		d.Add(x, one)
+		if seed == 0 && (events[0].Passed() || events[1].Passed()) { // work is as late as it may be
+			t.Error("an event has passed before its copy is made")
+		}
 		for i, e := range events {
 			if err := e.Wait(); err != nil {
 				t.Fatal(err)
+			}
+			if !e.Passed() {
+				t.Errorf("seed %d: event %d has not passed", seed, i)
 			}
 			if hosts[i][0] != float32(i+1) || hosts[i][7] != float32(i+1) {
 				t.Errorf("seed %d: result %d is %v", seed, i, hosts[i])
