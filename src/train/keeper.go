@@ -122,7 +122,7 @@ func (r *run) obey(step int, votes ballot) error {
 	} else if err != nil {
 		return err
 	}
-	r.mark(trace.Save, begin)
+	r.mark(trace.Save, r.step.item, begin)
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
 	if votes.stop {
 		r.stopped = true

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"halognn/src/parallel"
@@ -12,8 +13,17 @@ import (
 // queuedStep is a step that a device has been given, with what is recorded when its result comes.
 type queuedStep struct {
 	stepUnderWay
-	result  *parallel.Queued // nil: none is queued
-	updates int              // before it
+	result  *parallel.Queued
+	updates int // before it
+}
+
+// queuedSteps are the steps of a run that a device has been given.
+type queuedSteps struct {
+	// unsettled is the last one, if its result has not been read. Whoever takes it from here reads the
+	// result: the training goroutine or, where the run fails, the goroutine that has the error.
+	unsettled atomic.Pointer[queuedStep]
+	turns     [2]queuedStep // the memory of the unsettled step and of the next one
+	turn      int
 }
 
 // queues reports whether the step that begins is queued, its result read when the next one is. The
@@ -37,12 +47,12 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	}
 	begin := time.Now()
 	r.step.lr, _ = r.s.Job.Rates((r.epoch-1)*r.steps() + step)
-	this := queuedStep{r.step, result, r.optimizer.Steps()}
+	r.turn = 1 - r.turn
+	this := &r.turns[r.turn]
+	*this = queuedStep{r.step, result, r.optimizer.Steps()}
 	r.optimizer.UpdateWithin(r.step.lr, r.bound.most())
-	r.mark(trace.Update, begin)
-	before := r.queued
-	r.queued = this
-	votes, err := r.settle(&before)
+	r.mark(trace.Update, r.step.item, begin)
+	votes, err := r.settle(r.unsettled.Swap(this))
 	if err != nil {
 		return err
 	}
@@ -51,8 +61,7 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 		r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
 		return nil
 	}
-	r.queued = queuedStep{}
-	more, err := r.settle(&this)
+	more, err := r.settle(r.unsettled.Swap(nil))
 	if err != nil {
 		return err
 	}
@@ -69,24 +78,38 @@ func (r *run) drains(step int) bool {
 		r.s.Comm.Size() == 1 && r.step.voted
 }
 
-// settle waits for the result of a queued step, and records it. It returns the votes in it.
+// settle waits for the result of a queued step, nil for none, and records it. It returns the votes in
+// it. The wait counts as a part of that step's backward pass.
 func (r *run) settle(of *queuedStep) (ballot, error) {
-	if of.result == nil {
+	if of == nil {
 		return ballot{}, nil
 	}
-	phases := stepPhases{r}
-	phases.Begin(trace.Backward)
+	begin := time.Now()
+	r.s.Watch.At(r.epoch, of.number, watch.Place(trace.Backward))
 	trained, err := of.result.Settle()
 	if err != nil {
 		return ballot{}, fmt.Errorf("step %d: %w", of.number, err)
 	}
-	phases.End(trace.Backward)
+	r.mark(trace.Backward, of.item, begin)
 	r.keepFault(trained)
 	if err := r.accept(&of.stepUnderWay, trained.Stats); err != nil {
-		r.queued = queuedStep{}
+		r.unsettled.Store(nil)           // the next step is void
 		r.optimizer.SetSteps(of.updates) // neither its update nor the next was made
 		return ballot{}, err
 	}
 	r.record(&of.stepUnderWay, trained.Stats)
+	r.auto.StepEnds()
 	return r.votes(), nil
+}
+
+// recordFinished writes the line of a step that the device has finished, before a failure in the next
+// one ends the run: where the host waits for each step it is written by then. It waits for nothing.
+func (r *run) recordFinished() {
+	of := r.unsettled.Swap(nil)
+	if of == nil || r.s.Log == nil {
+		return
+	}
+	if stats, ok := of.result.Finished(); ok && r.bound.check("the loss", stats.Loss) == nil {
+		r.s.Log.Write(r.line(&of.stepUnderWay, stats))
+	}
 }

@@ -85,13 +85,13 @@ func (s stepPhases) Begin(p trace.Phase) {
 }
 
 // End implements parallel.Phases.
-func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.began) }
+func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.item, s.run.step.began) }
 
-// mark adds the time since begin to a phase of the minibatch in training.
-func (r *run) mark(p trace.Phase, begin time.Time) {
+// mark adds the time since begin to a phase of a minibatch that is trained.
+func (r *run) mark(p trace.Phase, item int, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
-	r.s.Spans.Span(p.String(), r.step.item, begin, took)
+	r.s.Spans.Span(p.String(), item, begin, took)
 	r.s.Watch.Alive()
 }
 
@@ -136,8 +136,9 @@ func (r *run) update(stats task.Stats) error {
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}
-	r.mark(trace.Update, begin)
+	r.mark(trace.Update, r.step.item, begin)
 	r.record(&r.step, stats)
+	r.auto.StepEnds()
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
 	return r.obey(step, r.votes())
 }
@@ -160,20 +161,26 @@ func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
 
 // record notes the step's global loss, which is the same on every rank.
 func (r *run) record(of *stepUnderWay, stats task.Stats) {
-	r.auto.StepEnds()
-	bits := math.Float32bits(float32(stats.Loss))
 	var raw [4]byte
-	binary.LittleEndian.PutUint32(raw[:], bits)
+	binary.LittleEndian.PutUint32(raw[:], math.Float32bits(float32(stats.Loss)))
 	r.losses.Write(raw[:])
 	r.loss += stats.Loss * float64(of.seeds)
 	r.seeds += of.seeds
 	if r.s.Log == nil {
 		return
 	}
+	r.s.Log.Write(r.line(of, stats))
+	if r.env.Progress != nil {
+		r.env.Progress.Step(stats.Loss)
+	}
+}
+
+// line is that of a step in metrics.jsonl.
+func (r *run) line(of *stepUnderWay, stats task.Stats) record.Step {
 	share := r.share(stats.Sums)
 	line := record.Step{
 		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: of.number, Loss: stats.Loss,
-		LossBits: fmt.Sprintf("%08x", bits), LR: of.lr,
+		LossBits: fmt.Sprintf("%08x", math.Float32bits(float32(stats.Loss))), LR: of.lr,
 		Seeds: of.seeds, Accuracy: accuracy(r.s.Task, share),
 		WaitSeconds: of.waiting.Seconds(),
 		Collectives: of.rows.Collectives, Rows: r.rowsOf(of.rows),
@@ -181,10 +188,7 @@ func (r *run) record(of *stepUnderWay, stats task.Stats) {
 	if r.s.Task.Ranks {
 		line.MRR = &share
 	}
-	r.s.Log.Write(line)
-	if r.env.Progress != nil {
-		r.env.Progress.Step(stats.Loss)
-	}
+	return line
 }
 
 // share is the first metric of the task, of a step's predictions.

@@ -65,6 +65,7 @@ type run struct {
 
 	underWay
 	step stepUnderWay
+	queuedSteps
 	divergence
 }
 
@@ -89,8 +90,6 @@ type underWay struct {
 	begun   time.Time      // start of the epoch, less its time before a restart
 
 	firstStep float64 // seconds until the second step began
-
-	queued queuedStep // that is not settled
 }
 
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
@@ -133,6 +132,7 @@ func Open(env Env, o Options) (*Training, error) {
 	}
 	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
 		digests: digests{losses: xxhash.New()}}
+	r.s.BeforeAbort = r.recordFinished
 	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
 	}
