@@ -38,7 +38,9 @@ type gpuRun struct {
 	library string
 	ranks   int
 	o       Options
+	rounds  compute.Precision // of the GPU; "" is float32
 	waits   bool
+	trace   string
 	wrap    func(rank int, d *cuda.Device) compute.Device // nil: the device itself
 	stop    chan struct{}                                 // nil: never
 	dir     string
@@ -51,12 +53,13 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 	w.Copy = cuda.CopyNow
 	var first error
 	err = w.Run(func(c comm.Comm) error {
-		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 2 << 20, Library: g.library})
+		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 2 << 20, Library: g.library,
+			Precision: g.rounds})
 		if err != nil {
 			return err
 		}
 		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: g.shards, Device: d,
-			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}}, Dir: g.dir}
+			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}}, Dir: g.dir, Trace: g.trace}
 		if g.ranks > 1 {
 			env.Gradients = "nccl"
 		}
@@ -130,23 +133,32 @@ func queueing(t *testing.T, shards *shard.Shards, ranks int, o Options) *gpuRun 
 	return g
 }
 
-// Queued steps give the digests, and line by line the metrics, of steps for which the host waits.
+// Queued steps give the digests, and line by line the metrics, of steps for which the host waits; the
+// emulated device counts that it waits less often.
 func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 	shards := generated(t)
 	for i, c := range []struct {
-		name  string
-		ranks int
-		set   func(*Options)
+		name   string
+		ranks  int
+		rounds compute.Precision
+		set    func(*Options)
 	}{
-		{"one rank", 1, func(*Options) {}},
-		{"several minibatches a step, saves", 1, func(o *Options) {
+		{"one rank", 1, "", func(*Options) {}},
+		{"several minibatches a step, saves", 1, "", func(o *Options) {
 			o.StreamPerPart, o.Checkpoint = true, config.Saves{EverySteps: 3, Keep: 2}
 		}},
-		{"two ranks, saves", 2, func(o *Options) { o.Checkpoint = config.Saves{EverySteps: 2, Keep: 2} }},
-		{"sgd, jumping, two ranks, several minibatches", 2, func(o *Options) {
+		{"bf16, of even width, saves", 1, compute.PrecisionBF16, func(o *Options) {
+			o.Model.Hidden = 6
+			o.Checkpoint = config.Saves{EverySteps: 3, Keep: 2}
+		}},
+		{"two ranks, saves", 2, "", func(o *Options) {
+			o.Checkpoint = config.Saves{EverySteps: 2, Keep: 2}
+		}},
+		{"sgd, jumping, two ranks, several minibatches", 2, "", func(o *Options) {
 			o.Optimizer, o.Model.Jumping = nn.DefaultOptimizer("sgd"), nn.JumpMax
 			o.StreamPerPart = true
 		}},
+		{"gcn in bf16, two ranks", 2, compute.PrecisionBF16, func(o *Options) { o.Model.Kind = "gcn" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if i > 1 && testing.Short() {
@@ -154,17 +166,22 @@ func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 			}
 			o := sageOptions()
 			c.set(&o)
-			run := func(waits bool) (*record.Summary, []string) {
+			run := func(waits bool) (*record.Summary, []string, int) {
 				g := queueing(t, shards, c.ranks, o)
-				g.waits = waits
+				g.waits, g.rounds = waits, c.rounds
+				cuda.Launches()
 				s, err := g.start(t)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return s, g.steps(t)
+				return s, g.steps(t), cuda.Launches()["wait for kernels"]
 			}
-			want, lines := run(true)
-			got, queued := run(false)
+			want, lines, often := run(true)
+			got, queued, seldom := run(false)
+			if fewer := often - seldom; often > 0 && fewer <= c.ranks*len(lines) {
+				t.Errorf("the host waits %d times less often in %d steps on %d ranks", fewer, len(lines),
+					c.ranks)
+			}
 			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
 				got.BlocksDigest != want.BlocksDigest || got.TrainLoss != want.TrainLoss {
 				t.Errorf("queued steps give %s, %s, %s; others %s, %s, %s", got.LossDigest,
@@ -176,6 +193,44 @@ func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 					strings.Join(lines, "\n"))
 			}
 		})
+	}
+}
+
+// A minibatch's spans are in the trace under its number, that of the wait for its result too.
+func TestQueuedStepsAreTraced(t *testing.T) {
+	g := queueing(t, generated(t), 1, sageOptions())
+	g.trace = "trace"
+	sum, err := g.start(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir, g.trace, "rank-0000.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []struct {
+		Name, Cat string
+		Args      struct{ Epoch, Step int }
+	}
+	if err := json.Unmarshal(text, &events); err != nil {
+		t.Fatal(err)
+	}
+	spans := map[[2]int]int{}
+	for _, e := range events {
+		if e.Cat == "train" && e.Name == "backward" {
+			spans[[2]int{e.Args.Epoch, e.Args.Step}]++
+		}
+	}
+	for epoch := 1; epoch <= sum.Epochs; epoch++ {
+		for step := range sum.StepsPerEpoch {
+			want := 2 // to queue it, and to wait for it
+			if epoch == 1 && step == 0 {
+				want = 1
+			}
+			if got := spans[[2]int{epoch, step}]; got != want {
+				t.Errorf("epoch %d, step %d has %d spans of backward, want %d", epoch, step, got, want)
+			}
+		}
 	}
 }
 
@@ -207,25 +262,28 @@ func (s *spoiling) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix,
 }
 
 // A run that diverges ends with the error of one whose host waits, and with its metrics: the loss too
-// large, not finite, by a layer's output on one rank, by a gradient in the step before.
+// large, not finite, by a layer's output on one rank, by a gradient in the step before; also where a
+// rank whose loss was finite finds another place in the step that was queued meanwhile.
 func TestQueuedDivergence(t *testing.T) {
 	shards := generated(t)
 	for i, c := range []struct {
 		name     string
 		ranks    int
 		lr       float64
-		calls    int // of the last rank
+		calls    [2]int // of the first and the last rank
 		backward bool
 		says     string
 	}{
-		{"an output", 1, 0.01, 3*5 + 2, false, "output of layer 1, at vertex"},
-		{"a gradient", 1, 0.01, 3*4 + 1, true, "the gradient of layer"},
-		{"a loss", 1, 1e4, 0, false, "the loss is"},
-		{"an output of a rank", 2, 0.01, 3*3 + 1, false, "(rank 1)"},
-		{"a loss beyond the bound", 2, 1e5, 0, false, "the loss is"},
+		{"an output", 1, 0.01, [2]int{0, 3*5 + 2}, false, "output of layer 1, at vertex"},
+		{"a gradient", 1, 0.01, [2]int{0, 3*4 + 1}, true, "the gradient of layer"},
+		{"a loss", 1, 1e4, [2]int{}, false, "the loss is"},
+		{"an output of a rank, then of another", 2, 0.01, [2]int{3*2 + 1, 3*1 + 2}, false,
+			"output of layer 1, at vertex"},
+		{"an output of a rank", 2, 0.01, [2]int{0, 3*2 + 1}, false, "(rank 1)"},
+		{"a loss beyond the bound", 2, 1e5, [2]int{}, false, "the loss is"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if i > 2 && testing.Short() {
+			if i > 3 && testing.Short() {
 				t.Skip("-short")
 			}
 			o := sageOptions()
@@ -235,10 +293,11 @@ func TestQueuedDivergence(t *testing.T) {
 				g := queueing(t, shards, c.ranks, o)
 				g.waits = waits
 				g.wrap = func(rank int, d *cuda.Device) compute.Device {
-					if rank < c.ranks-1 || c.calls == 0 {
-						return d
+					calls := c.calls[0]
+					if rank == c.ranks-1 {
+						calls = c.calls[1]
 					}
-					return &spoiling{Device: d, calls: c.calls, backward: c.backward}
+					return &spoiling{Device: d, calls: calls, backward: c.backward}
 				}
 				_, err := g.start(t)
 				if !errors.Is(err, nn.ErrDiverged) {
@@ -255,6 +314,69 @@ func TestQueuedDivergence(t *testing.T) {
 				t.Errorf("the metrics are %v, want %v", queued, lines)
 			}
 		})
+	}
+}
+
+// failing is a device that fails in some forward pass, when all earlier work is done.
+type failing struct {
+	*cuda.Device
+	calls int
+}
+
+func (f *failing) Dense(y compute.Matrix, d compute.Dense) {
+	if f.calls--; f.calls == 0 {
+		panic(errors.Join(errOutOfOrder, f.Sync()))
+	}
+	f.Device.Dense(y, d)
+}
+
+var errOutOfOrder = errors.New("out of order")
+
+// A step that is finished when the next one fails is in the metrics.
+func TestFinishedStepIsRecorded(t *testing.T) {
+	shards := generated(t)
+	run := func(waits bool) []string {
+		g := queueing(t, shards, 1, sageOptions())
+		g.waits = waits
+		g.wrap = func(_ int, d *cuda.Device) compute.Device { return &failing{d, 3*5 + 2} }
+		if _, err := g.start(t); !errors.Is(err, errOutOfOrder) {
+			t.Fatalf("the run ended with %v", err)
+		}
+		return g.steps(t)
+	}
+	want := run(true)
+	if got := run(false); len(want) != 5 || !slices.Equal(got, want) {
+		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// lacking is a device for which no memory can be pinned for the results of queued steps.
+type lacking struct{ *cuda.Device }
+
+func (l lacking) Capabilities() compute.Capabilities {
+	c := l.Device.Capabilities()
+	c.Accelerator = l
+	return c
+}
+
+func (l lacking) AllocHost(n int) ([]float32, error) {
+	if n == 2*nn.HeaderLen {
+		return nil, errOutOfOrder
+	}
+	return l.Device.AllocHost(n)
+}
+
+// A rank that lacks memory for queued steps ends the run on all ranks, in order.
+func TestQueuedStepsLackMemory(t *testing.T) {
+	g := queueing(t, generated(t), 2, sageOptions())
+	g.wrap = func(rank int, d *cuda.Device) compute.Device {
+		if rank == 0 {
+			return d
+		}
+		return lacking{d}
+	}
+	if _, err := g.start(t); !comm.IsAgreed(err) || !strings.Contains(err.Error(), errOutOfOrder.Error()) {
+		t.Errorf("rank 0 ends with %v", err)
 	}
 }
 
