@@ -102,6 +102,29 @@ func TestManyChunks(t *testing.T) {
 	if got := d.read(sum.Data)[0]; got != rows {
 		t.Errorf("the gradient of a bias is %v, want %d", got, rows)
 	}
+	// of both norms dgamma is the sum of (x - 0)*1, dbeta that of dy; of scores the sum of ds*z
+	ones := placed(t, d, rows, 1, slices.Repeat([]float32{1}, rows))
+	dx := placed(t, d, rows, 1, make([]float32, rows))
+	both, one, zero := placed(t, d, 1, 2, []float32{0, 0}).Data, ones.Data[:1], dx.Data
+	check := func(name string) {
+		t.Helper()
+		if got := d.read(both); got[0] != rows || got[1] != rows {
+			t.Errorf("%s: the gradients are %v, want %d", name, got, rows)
+		}
+		d.Upload(both, []float32{0, 0})
+	}
+	d.HeadDotsBackward(dx, both[:1], both[1:], ones, ones, x, one, one)
+	check("HeadDotsBackward")
+	d.Upload(zero, make([]float32, rows))
+	d.LayerNormBackward(ones, both[:1], both[1:], ones, x, one, zero, x.Data, compute.Matrix{},
+		compute.Epilogue{})
+	check("LayerNormBackward")
+	d.Upload(ones.Data, slices.Repeat([]float32{1}, rows))
+	d.Upload(zero, make([]float32, rows))
+	unit := placed(t, d, 1, 1, []float32{1}).Data
+	d.BatchNormBackward(ones, both[:1], both[1:], ones, x, unit, zero[:1], unit, 0, compute.Matrix{},
+		compute.Epilogue{})
+	check("BatchNormBackward")
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
