@@ -324,7 +324,6 @@ func upRate(b *testing.B, d *Device, n int) float64 {
 // stage copies host arrays to the device, as a minibatch's staging buffer does.
 func stage(b *testing.B, d *Device, in *compute.Inputs) (end func()) {
 	box := d.NewStagingBuffer(hostOf(b), false)
-	in.MadeInStep = true // the ends of groups
 	if err := box.Send(in); err != nil {
 		b.Fatal(err)
 	}
