@@ -74,7 +74,7 @@ func firstFault(t *testing.T, dev compute.Device) {
 			"weights of layer 1 (lins.1.bias) outgrew float32"},
 		{"features", func(_ *Model, b *Batch) { b.Own.Data[3] = nan }, "features of vertex 80"},
 		{"an activation", func(m *Model, _ *Batch) {
-			dev.Upload(m.Params.Values, slices.Repeat([]float32{1e30}, m.Params.Len()))
+			dev.Upload(m.Params.Weights(), slices.Repeat([]float32{1e30}, len(m.Params.Weights())))
 		}, "output of layer 1, at vertex 70"},
 		{"the loss", func(*Model, *Batch) {}, "the loss itself"},
 	} {
