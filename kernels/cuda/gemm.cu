@@ -24,8 +24,8 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
 // The same for the two products of a table.
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const float *const *table, int lda, int ldb) {
-    return blas_code(cublas.sgemm_batched(blas(c), ta, tb, m, n, k, &one, table, lda, table + 2, ldb,
-                                     &zero, const_cast<float *const *>(table + 4), m, 2));
+    return blas_code(cublas.sgemm_batched(blas(c), ta, tb, m, n, k, &one, table, lda, table + 2,
+                                          ldb, &zero, const_cast<float *const *>(table + 4), m, 2));
 }
 
 // Rounded factors as tensor cores take them. A TF32 is a float32 whose low bits are 0: the cores do

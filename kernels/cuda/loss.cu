@@ -52,9 +52,9 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
     return warp_sum(last) != 0;
 }
 
-// find_fault writes the place of the first number of a suspect that is not finite. It is not inlined,
-// since that many copies of it made the code of a loss twenty times as long; nor does it take the
-// suspect, since the address of a parameter of a kernel would move all of them to local memory.
+// find_fault writes the place of the first number of a suspect that is not finite. It is not
+// inlined: 24 copies of it make the code of a loss three times as long. It takes a suspect in
+// parts: the address of a kernel's parameter would move all of them to local memory.
 __attribute__((noinline)) __device__ void find_fault(const float *x, int64_t rows, int64_t cols,
                                                      int64_t known, const int32_t *vertices,
                                                      uint32_t *place) {
@@ -213,10 +213,10 @@ __global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
         })));
 }
 
-// answer_in returns the places of an answer: the scratch holds the groups, then the warps. No rows are
-// added by a warp too.
-answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale, bool classes,
-                 void *scratch, const halognn_cuda_queued_loss *queued) {
+// answer_in returns the places of an answer: the scratch holds the groups, then the warps. No rows
+// are added by a warp too.
+answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale,
+                 bool classes, void *scratch, const halognn_cuda_queued_loss *queued) {
     const int64_t per_warp = rows > WARPS ? ceil_div(rows, WARPS) : 1;
     const int64_t warps = rows > 0 ? ceil_div(rows, per_warp) : 1;
     halognn_cuda_loss *groups = static_cast<halognn_cuda_loss *>(scratch);

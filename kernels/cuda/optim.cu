@@ -8,8 +8,8 @@ struct adam_coefficients {
     float l2, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps;
 };
 
-// allows reports whether an update is made. The first thread alone notes that it is not; the others see
-// that by the loss.
+// allows reports whether an update is made. The first thread alone notes that it is not; the others
+// see that by the loss.
 __device__ inline bool allows(const halognn_cuda_bound &within) {
     if (within.loss == nullptr) return true;
     const float loss = *within.loss;

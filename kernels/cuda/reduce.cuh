@@ -33,9 +33,9 @@ inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
     return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
 }
 
-// columns_by_chunk returns the grid of one thread a column and chunk: my_column() and blockIdx.x; and
-// for more columns than can be counted an empty one, which the launch refuses. Chunks are in x: a grid
-// has 65,535 blocks in y, and rows may be more than those of so many chunks.
+// columns_by_chunk returns the grid of one thread a column and chunk: my_column() and blockIdx.x;
+// and for more columns than can be counted an empty one, which the launch refuses. Chunks are in x:
+// a grid has 65,535 blocks in y, and rows may be more than those of so many chunks.
 inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     if (cols >= COUNTERS) return dim3(0);
     return dim3(static_cast<unsigned>(chunks(rows)), static_cast<unsigned>(ceil_div(cols, BLOCK)));
