@@ -63,7 +63,7 @@ type Session struct {
 	Watch   *watch.Watchdog // nil for none
 
 	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that has
-	// it, at most once at a time; it may wait for nothing. nil for nothing.
+	// it, and maybe by several. It must wait for nothing. nil for nothing.
 	BeforeAbort func()
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
