@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# gpu_day.sh: what a GPU has to show, the most valuable first, by commands of 9 minutes at most, so
-# that a machine that is there for half an hour, and can fetch nothing, is enough for all or nearly
-# all of it.
+# gpu_day.sh: what a GPU has to show, the most valuable first, by commands of 9 minutes at most. The
+# parts take 720 seconds, so that a machine that is there for a quarter of an hour, of which it takes
+# 100 seconds to start, and can fetch nothing, is enough for them; where there is more time, there is
+# more to do.
 #
-#   gpu_day.sh pack            where Go, the libraries and (better) nvcc are: builds the program,
-#                              the tests and the CUDA library for sm_80, sm_90 and later, and packs
-#                              them with MPI, OpenBLAS, oneDNN, METIS, hwloc and what these need
-#                              into build/gpu-day.tar.xz. Carry that and the repository, together
-#                              below 64 MiB. NVCC, NVLDFLAGS and CUDA_ARCH name an nvcc of the
-#                              machine's CUDA, where its cuBLAS is and what to compile for: a
-#                              library of another CUDA is built anew on the machine. PYTHON names
-#                              a Python with the machine's version of PyTorch, for which the library
-#                              that PyG samples by is built; WHEELS a folder where that was done.
+#   gpu_day.sh pack            where Go, nvcc and the libraries are: builds the program, the tests and
+#                              the CUDA library for sm_80, sm_90 and later, and packs them with MPI,
+#                              OpenBLAS, oneDNN, METIS, hwloc and what these need into
+#                              build/gpu-day.tar.xz. Carry that and the repository, together below
+#                              64 MiB. Nothing is built on the machine: the CUDA library has the
+#                              runtime in it, and loads the machine's cuBLAS, of CUDA 11 to 13. PYTHON
+#                              names a Python with the machine's version of PyTorch, for which the
+#                              library that PyG samples by is built; WHEELS a folder where that was done.
 #   gpu_day.sh run RESULTS [SECONDS]
 #                              on the machine: runs the parts that have not begun and still fit into
 #                              SECONDS (530); call it again until it says that none is left, also
@@ -19,6 +19,7 @@
 #                              have a part run once more.
 #   gpu_day.sh table RESULTS   part, verdict, seconds, log; then all figures
 #   gpu_day.sh parts           the parts, the seconds that each may take, and what each waits for
+#   gpu_day.sh more            likewise those that begin when none of the parts is left
 #
 # A part keeps RESULTS/PART/log as it goes and is ended when its seconds are over; one that fails
 # does not end the others. RESULTS.tar.gz holds all of it after every part. WORK (run/gpu-day) has
@@ -30,21 +31,25 @@ cd "$(dirname "$0")/.."
 root=$PWD pack=${PACK:-$PWD/build/gpu-day} work=${WORK:-$PWD/run/gpu-day}
 python=${PYTHON:-python3} failed=
 
-# By value: what must work comes before what is measured. A part waits for the one that it names,
-# which makes what it needs: a short part would otherwise find room in a call before a long one on
-# which it depends, such as the library, whose sources a slow host compiles in minutes.
+# By value: what no GPU has run, then what must still work, then what is measured. A part waits for the
+# one that it names, which makes what it needs: a short part would otherwise find room in a call before
+# a long one on which it depends.
 parts=(
-  'machine 30' 'library 130' 'suite 110 library' 'training 110 library' 'modes 60 library'
-  'layers 40 library' 'kernels 70 library' 'products 40 kernels' 'data 100 library'
-  'resident 70 data' 'kinds 100 library' 'pyg 80 data' 'memcheck 110 library' 'sweep 70 resident'
-  'ranks 60 data' 'rounded 40 data' 'synccheck 40 library' 'initcheck 40 library'
-  'loader 100 resident' 'racecheck 70 library'
+  'machine 10' 'library 15'
+  'modes 60 library' 'layers 45 library' 'steps 40 library' 'kinds 95 library'
+  'suite 100 library' 'training 75 library'
+  'data 75 library' 'resident 50 data' 'kernels 60 library' 'pyg 60 data' 'rounded 35 data'
+)
+more=(
+  'products 40 kernels' 'memcheck 110 library' 'sweep 70 resident' 'ranks 60 data'
+  'synccheck 40 library' 'initcheck 40 library' 'loader 100 resident' 'racecheck 70 library'
 )
 
 main() {
   case ${1:-} in
     pack) pack ;;
     parts) printf '%s\n' "${parts[@]}" ;;
+    more) printf '%s\n' "${more[@]}" ;;
     run) run "${2:?a folder for the results}" "${3:-530}" ;;
     table) table "${2:?the folder of the results}" ;;
     part) prepare && "part_${2//-/_}" ;; # of run alone
@@ -54,18 +59,21 @@ main() {
 
 run() {
   local results=$1 end=$((SECONDS + $2)) left=() entry name seconds after begun code verdict
+  local days=${#parts[@]} number=0
   unpack
   mkdir -p "$results"
   results=$(realpath "$results")
   table "$results" >"$results/table.txt"
-  for entry in "${parts[@]}"; do
+  for entry in "${parts[@]}" "${more[@]}"; do
+    number=$((number + 1))
     read -r name seconds after <<<"$entry"
     seconds=$((seconds * ${SLACK:-1}))
     case $name in # another machine lacks what these make
       library | data) [ -e "$work/begun/$name" ] || rm -rf "${results:?}/$name" ;;
     esac
     [ ! -e "$results/$name" ] || continue
-    if [ $((SECONDS + seconds + 5)) -gt "$end" ] || [ ! -e "$results/$after" ]; then
+    if [ $((SECONDS + seconds + 5)) -gt "$end" ] || [ ! -e "$results/$after" ] ||
+      { [ "$number" -gt "$days" ] && [ ${#left[@]} -gt 0 ]; }; then
       left+=("$name")
       continue
     fi
@@ -98,7 +106,7 @@ run() {
 table() {
   local entry name verdict took
   printf '%-10s %-18s %8s %7s %7s %7s  %s\n' part verdict seconds passes fails skips log
-  for entry in "${parts[@]}"; do
+  for entry in "${parts[@]}" "${more[@]}"; do
     name=${entry%% *}
     [ -d "$1/$name" ] || continue
     IFS='|' read -r verdict took 2>/dev/null <"$1/$name/verdict" || verdict=interrupted took=
@@ -106,7 +114,7 @@ table() {
       "$(grep -c -- '--- PASS' "$1/$name/log")" "$(grep -c -- '--- FAIL' "$1/$name/log")" \
       "$(grep -c -- '--- SKIP' "$1/$name/log")" "$1/$name/log"
   done
-  for entry in "${parts[@]}"; do
+  for entry in "${parts[@]}" "${more[@]}"; do
     name=${entry%% *}
     sed -n "s/^figure: /$name: /p" "$1/$name/log" 2>/dev/null || true
   done
@@ -120,12 +128,12 @@ pack() {
   rm -rf "$pack" && mkdir -p "$pack/lib"
   make --silent --no-print-directory build
   if command -v "${NVCC:-nvcc}" >/dev/null 2>&1; then
-    # apart: of another CUDA, it would not be rebuilt, and cannot be loaded here
+    # apart: one that is here may be for other devices
     rm -rf "$pack.cuda"
     make --silent --no-print-directory -C kernels BUILD="$pack.cuda" cuda
     cp "$pack.cuda/libhalognn_cuda.so" "$pack/"
   else
-    echo "no nvcc here: the CUDA library is built on the machine"
+    echo "no nvcc here: no CUDA library is carried, and no part can run but in a rehearsal" >&2
   fi
   cp bin/halognn "$pack/halognn.bin"
   for package in compute/cuda train nn parallel infer; do
@@ -205,7 +213,7 @@ EOF
   export HALOGNN_NCCL_LIB=${HALOGNN_NCCL_LIB:-$(find_library nccl)/libnccl.so.2}
   # of a graph as large as ogbn-products, as published: 2.4 million vertices, 120 million edges
   scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=50 torch_device=cuda bench=100x count=1
-  small=0.2 # of a preset, where kinds of rows are timed
+  small=0.1 # of a preset, where kinds of rows are timed
   depth=$(nproc) # all cores prepare minibatches: by default three do
   if [ -n "${REHEARSE:-}" ]; then
     export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so
@@ -259,27 +267,27 @@ part_machine() {
   [ -n "${REHEARSE:-}" ] || { nvidia-smi && nvidia-smi -q -d CLOCK,POWER; }
 }
 
-# The carried library, if what it needs is here, or one that is built now.
+# The carried library needs a driver and a cuBLAS; if it does not run here, this says why.
 part_library() {
   if [ -n "${REHEARSE:-}" ]; then
     make --silent --no-print-directory build/libhalognn_cuda_emulated.so
-  elif [ ! -e "$HALOGNN_CUDA_LIB" ] || "$pack/with" ldd "$HALOGNN_CUDA_LIB" | grep 'not found'; then
-    [ -n "$compiler" ] || { echo "no nvcc here (NVCC names one)"; exit 1; }
-    compiler="$compiler $(in_python include | sed -n 's/^./-I&/p' | tr '\n' ' ')"
-    mkdir -p "$work/link" # where there is only libcublas.so.N
-    ln -sf "$cublas"/libcublas.so.[0-9]* "$work/link/"
-    (cd "$work/link" && set -- libcublas.so.[0-9]* && ln -sf "$1" libcublas.so)
-    rm -rf build/cuda build/libhalognn_cuda.so
-    make -C kernels -j "$(nproc)" BUILD="$root/build" NVCC="$compiler" CUDA_ARCH=-arch=native \
-      NVLDFLAGS="-L$work/link $(in_python lib | sed -n 's/^./-L&/p' | tr '\n' ' ')" cuda
-    cp build/libhalognn_cuda.so "$HALOGNN_CUDA_LIB"
+  elif [ ! -e "$HALOGNN_CUDA_LIB" ]; then
+    echo "the CUDA library was not carried: gpu_day.sh pack where nvcc is" && exit 1
   fi
+  echo "cuBLAS: ${cublas:-none was found}"
   "$pack/with" ldd "$HALOGNN_CUDA_LIB" || true
-  tests compute/cuda -test.run 'TestAnyThread' -test.v
+  tests compute/cuda -test.run 'TestQueuedLosses|TestTwoProducts' -test.v
 }
 
 part_suite() { tests compute/cuda -test.v; }
 part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
+
+# Steps that are queued: their digests, what stays on the device, divergences, stops.
+part_steps() {
+  tests compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' || failed="$failed losses"
+  tests train -test.v -test.run 'Queued' || failed="$failed training"
+  ended
+}
 
 # Modes and shuffles between ranks that share the device, which NCCL refuses; inference by columns.
 part_modes() {
@@ -288,7 +296,13 @@ part_modes() {
   ended
 }
 
-part_layers() { tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$'; }
+# Every layer against goldens and finite differences, GATv2's too; attention's kernels by themselves.
+part_layers() {
+  tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$' || failed="$failed layers"
+  tests compute/cuda -test.v -test.run 'TestBackend/(attention|heads|pairs)' ||
+    failed="$failed attention"
+  ended
+}
 
 part_kernels() {
   local code=0

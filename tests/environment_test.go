@@ -26,6 +26,7 @@ var environment = []struct {
 			"the oneDNN library; otherwise where the system's loader looks"},
 		{"HALOGNN_CUDA_LIB", "path", "the CUDA library; otherwise it is looked for in `../lib` " +
 			"and `../build` beside the program, and where the system's loader looks"},
+		{"HALOGNN_CUBLAS_LIB", "path", "the cuBLAS library; otherwise `libcublas.so.` 11, 12 or 13"},
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
 		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
 			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},
@@ -76,6 +77,7 @@ var environment = []struct {
 		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise; without one, as in `make test`, its tests are left out. Of one, " +
 			"memory may be freed while work is queued, because ranks share it"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
+		{"HALOGNN_EMULATED_CUBLAS", "path", "a cuBLAS that cannot be loaded, in the place of the one in this library"},
 		{"HALOGNN_EMULATED_OPEN", "`1`", "leaves device memory open to the host, for an MPI that " +
 			"takes it for memory it knows"},
 		{"HALOGNN_EMULATED_SHARED", "`1`", "gives the devices of all processes the same names"},

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -152,8 +153,16 @@ func TestGPUDayKeepsTheOrder(t *testing.T) {
 		t.Error("parts are said to have begun")
 	}
 	var names []string
-	for line := range strings.Lines(day("parts").out) {
+	parts, seconds := day("parts").out, 0
+	for line := range strings.Lines(parts + day("more").out) {
 		words := strings.Fields(line)
+		n, err := strconv.Atoi(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seconds += n; len(names) < strings.Count(parts, "\n") && seconds > 720 {
+			t.Errorf("the parts up to %s take %d seconds, more than the 720 of a day", words[0], seconds)
+		}
 		if len(words) == 3 && !slices.Contains(names, words[2]) {
 			t.Errorf("%s waits for %s, which is no earlier part", words[0], words[2])
 		}
@@ -172,7 +181,7 @@ func TestGPUDayKeepsTheOrder(t *testing.T) {
 	if err := os.RemoveAll(pack); err != nil {
 		t.Fatal(err)
 	}
-	r := day("run", results, "100")
+	r := day("run", results, "16")
 	left := "left, for another call: " + strings.Join(names[1:], " ") + "\n"
 	if _, err := os.Stat(filepath.Join(pack, "carried")); err != nil || r.code != 0 ||
 		!strings.Contains(r.out, left) || !strings.Contains(r.err, "machine: passed") {

@@ -8,7 +8,7 @@ namespace {
 
 __global__ void means(float *mean, int64_t rows, int64_t cols, const float *x, float *partial,
                       uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     partial[chunk * cols + j] =
         sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });
@@ -18,7 +18,7 @@ __global__ void means(float *mean, int64_t rows, int64_t cols, const float *x, f
 
 __global__ void variances(float *variance, int64_t rows, int64_t cols, const float *x,
                           const float *mean, float *partial, uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     const float m = mean[j];
     partial[chunk * cols + j] = sum_in_order(
@@ -86,7 +86,7 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
                                const float *x, const float *mean, const float *variance, float eps,
                                const float *y, halognn_cuda_then then, float *partial,
                                uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     const float m = mean[j], s = 1 / sqrtf(variance[j] + eps);
     float *out = partial + chunk * 2 * cols + j;

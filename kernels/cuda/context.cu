@@ -14,9 +14,8 @@ constexpr size_t WORKSPACE = 1 << 12;
 constexpr size_t WORKSPACE = size_t{32} << 20;
 #endif
 
-int blas(cublasStatus_t s) {
-    return s == CUBLAS_STATUS_SUCCESS ? 0 : halognn::BLAS_CODE + static_cast<int>(s);
-}
+// SLEEPING events let a thread that waits for them sleep, where cudaStreamSynchronize may spin.
+constexpr unsigned SLEEPING = cudaEventDisableTiming | cudaEventBlockingSync;
 
 // told returns a code and clears the runtime's last error of the thread, which the next launch
 // would otherwise return again.
@@ -28,19 +27,23 @@ int told(int code) {
 // open_parts makes the streams and handles of a context. On failure the caller closes those that
 // exist.
 int open_parts(halognn_cuda *c) {
+    using namespace halognn;
     if (int e = cudaSetDevice(c->device)) return e;
     for (cudaStream_t &s : c->streams)
         if (int e = cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking)) return e;
+    for (cudaEvent_t &e : c->reached)
+        if (int code = cudaEventCreateWithFlags(&e, SLEEPING)) return code;
     if (int e = cudaMalloc(&c->workspace, WORKSPACE)) return e;
     constexpr int64_t counters = halognn::COUNTERS * sizeof *c->arrived;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->arrived), counters)) return e;
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
     constexpr size_t tables = sizeof(void *) * halognn::TABLES * 6;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->tables), tables)) return e;
-    if (int e = blas(cublasCreate(&c->blas))) return e;
-    if (int e = blas(cublasSetStream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
-    if (int e = blas(cublasSetWorkspace(c->blas, c->workspace, WORKSPACE))) return e;
-    return blas(cublasSetMathMode(c->blas, CUBLAS_PEDANTIC_MATH));
+    if (int e = load_blas()) return e;
+    if (int e = blas_code(cublas.create(&c->blas))) return e;
+    if (int e = blas_code(cublas.set_stream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
+    if (int e = blas_code(cublas.set_workspace(c->blas, c->workspace, WORKSPACE))) return e;
+    return blas_code(cublas.set_math(c->blas, CUBLAS_PEDANTIC_MATH));
 }
 
 }  // namespace
@@ -51,8 +54,7 @@ int halognn_cuda_version(void) { return halognn_cuda_interface(); }
 
 const char *halognn_cuda_error(int code) {
     if (code >= halognn::NCCL_CODE) return halognn::nccl_error(code);
-    if (code >= halognn::BLAS_CODE)
-        return cublasGetStatusString(static_cast<cublasStatus_t>(code - halognn::BLAS_CODE));
+    if (code >= halognn::BLAS_CODE) return halognn::blas_error(code);
     return cudaGetErrorString(static_cast<cudaError_t>(code));
 }
 
@@ -99,10 +101,12 @@ int halognn_cuda_close(halognn_cuda *c) {
     note(cudaSetDevice(c->device));
     for (cudaStream_t s : c->streams)
         if (s) note(cudaStreamSynchronize(s));
-    if (c->blas) note(blas(cublasDestroy(c->blas)));
+    if (c->blas) note(halognn::blas_code(halognn::cublas.destroy(c->blas)));
     if (c->workspace) note(cudaFree(c->workspace));
     if (c->arrived) note(cudaFree(c->arrived));
     if (c->tables) note(cudaFree(c->tables));
+    for (cudaEvent_t e : c->reached)
+        if (e) note(cudaEventDestroy(e));
     for (cudaStream_t s : c->streams)
         if (s) note(cudaStreamDestroy(s));
     delete c;
@@ -201,9 +205,8 @@ int halognn_cuda_zero(halognn_cuda *c, int stream, void *dst, int64_t bytes) {
 
 int halognn_cuda_make_event(halognn_cuda *c, int timed, void **out) {
     halognn::on(c);
-    const unsigned flags =
-        timed ? cudaEventDefault : cudaEventDisableTiming | cudaEventBlockingSync;
-    return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(out), flags));
+    return told(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t *>(out),
+                                         timed ? cudaEventDefault : SLEEPING));
 }
 int halognn_cuda_free_event(halognn_cuda *c, void *event) {
     halognn::on(c);
@@ -219,6 +222,10 @@ int halognn_cuda_wait(halognn_cuda *c, void *event) {
     halognn::on(c);
     return told(cudaEventSynchronize(static_cast<cudaEvent_t>(event)));
 }
+int halognn_cuda_passed(halognn_cuda *c, void *event) {
+    halognn::on(c);
+    return told(cudaEventQuery(static_cast<cudaEvent_t>(event)));
+}
 int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *milliseconds) {
     halognn::on(c);
     return told(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(begin),
@@ -232,7 +239,9 @@ int halognn_cuda_copy_now(char *dst, const char *src, int64_t bytes) {
 }
 
 int halognn_cuda_sync(halognn_cuda *c, int stream) {
-    return told(cudaStreamSynchronize(halognn::on(c, stream)));
+    cudaEvent_t reached = c->reached[stream];
+    if (int e = cudaEventRecord(reached, halognn::on(c, stream))) return told(e);
+    return told(cudaEventSynchronize(reached));
 }
 
 }  // extern "C"

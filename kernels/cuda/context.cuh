@@ -1,12 +1,12 @@
 // Shared by all kernels: the context, the launch of a kernel, and wide reads of rows.
 #pragma once
 
-#include <cublas_v2.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
+#include "cublas.cuh"
 #include "halognn_cuda.h"
 
 namespace halognn {
@@ -44,6 +44,7 @@ struct pending {
 struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
+    cudaEvent_t reached[HALOGNN_STREAMS]; // what sync waits for
     cublasHandle_t blas;
     void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
     uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
@@ -59,7 +60,6 @@ constexpr int BLOCK = 256;
 constexpr int WARP = 32;
 constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
 constexpr int64_t COUNTERS = int64_t{1} << 16;
-constexpr int BLAS_CODE = 100000;  // codes from here on are cuBLAS's
 constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
 
 // nccl_error returns the text of a code of NCCL.

@@ -10,10 +10,6 @@
 namespace halognn {
 namespace {
 
-int status(cublasStatus_t s) {
-    return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s);
-}
-
 // blas returns the handle, after making its device current on the thread.
 cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
 
@@ -22,14 +18,14 @@ const float one = 1, zero = 0;
 // gemm makes one product of float32.
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const float *a, int lda, const float *b, int ldb, const float *beta, float *to) {
-    return status(cublasSgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
+    return blas_code(cublas.sgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
 }
 
 // The same for the two products of a table.
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const float *const *table, int lda, int ldb) {
-    return status(cublasSgemmBatched(blas(c), ta, tb, m, n, k, &one, table, lda, table + 2, ldb,
-                                     &zero, const_cast<float *const *>(table + 4), m, 2));
+    return blas_code(cublas.sgemm_batched(blas(c), ta, tb, m, n, k, &one, table, lda, table + 2,
+                                          ldb, &zero, const_cast<float *const *>(table + 4), m, 2));
 }
 
 // Rounded factors as tensor cores take them. A TF32 is a float32 whose low bits are 0: the cores do
@@ -55,33 +51,41 @@ struct cores<tf32> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
 };
 
-// Pedantic arithmetic, as for float32, would exclude the tensor cores; instead tensor_math forbids
-// reduced-precision reductions, which would add partial sums in bfloat16.
-int tensor_math(halognn_cuda *c) {
-    return status(cublasSetMathMode(
-        blas(c), static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
-                                           CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+// on_cores calls multiply in an arithmetic that has the tensor cores, which the pedantic one of
+// float32 would exclude. It forbids reduced-precision reductions, which would add partial sums in
+// bfloat16. Afterwards the handle is pedantic again.
+template <typename F>
+int on_cores(halognn_cuda *c, const F &multiply) {
+    constexpr auto math = static_cast<cublasMath_t>(
+        CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    const cublasHandle_t handle = blas(c);
+    if (int e = blas_code(cublas.set_math(handle, math))) return e;
+    const int first = blas_code(multiply(handle));
+    const int second = blas_code(cublas.set_math(handle, CUBLAS_PEDANTIC_MATH));
+    return first ? first : second;
 }
 
 // Both for rounded factors.
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {
-    if (int e = tensor_math(c)) return e;
-    return status(cublasGemmEx(blas(c), ta, tb, m, n, k, &one, a, cores<T>::type, lda, b,
-                               cores<T>::type, ldb, beta, to, CUDA_R_32F, m, cores<T>::compute,
-                               CUBLAS_GEMM_DEFAULT));
+    return on_cores(c, [=](cublasHandle_t handle) {
+        return cublas.gemm(handle, ta, tb, m, n, k, &one, a, cores<T>::type, lda, b,
+                            cores<T>::type, ldb, beta, to, CUDA_R_32F, m, cores<T>::compute,
+                            CUBLAS_GEMM_DEFAULT);
+    });
 }
 
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *const *table, int lda, int ldb) {
-    if (int e = tensor_math(c)) return e;
     const auto pointers = reinterpret_cast<const void *const *>(table);
-    return status(cublasGemmBatchedEx(blas(c), ta, tb, m, n, k, &one, pointers, cores<T>::type, lda,
-                                      pointers + 2, cores<T>::type, ldb, &zero,
-                                      const_cast<void *const *>(pointers + 4), CUDA_R_32F, m, 2,
-                                      cores<T>::compute, CUBLAS_GEMM_DEFAULT));
+    return on_cores(c, [=](cublasHandle_t handle) {
+        return cublas.gemm_batched(handle, ta, tb, m, n, k, &one, pointers, cores<T>::type, lda,
+                                   pointers + 2, cores<T>::type, ldb, &zero,
+                                   const_cast<void *const *>(pointers + 4), CUDA_R_32F, m, 2,
+                                   cores<T>::compute, CUBLAS_GEMM_DEFAULT);
+    });
 }
 
 // Two products of one shape with other factors have no common stride, so cuBLAS takes pointers,

@@ -68,7 +68,7 @@ __global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, in
                               int64_t heads, int64_t width, const float *ds, const float *ds2,
                               const float *z, const float *a, const float *a2, float *partial,
                               uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     const int64_t cols = heads * width, h = j / width;
     if (j >= cols) return;
     const int64_t begin = chunk * CHUNK, end = begin + CHUNK < rows ? begin + CHUNK : rows;

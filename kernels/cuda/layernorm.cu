@@ -35,7 +35,7 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
 __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
                                const float *x, const float *mean, const float *rstd, const float *y,
                                halognn_cuda_then then, float *partial, uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     float *out = partial + chunk * 2 * cols + j;
     const two sum = sum_back(dy, y, then, chunk, rows, cols, j, [=](int64_t r, float d) {

@@ -17,6 +17,9 @@ struct answer {
     halognn_cuda_loss *result, *groups, *each; // [1], [groups], [warps]
     uint32_t *arrived;                         // [groups + 1]
     int64_t rows, per_warp, warps;
+    float scale;
+    bool classes; // a row is right or wrong
+    halognn_cuda_queued_loss queued; // head: NULL where the host waits
 };
 
 // over_lanes returns the sum of the losses of the lanes of a warp.
@@ -49,6 +52,59 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
     return warp_sum(last) != 0;
 }
 
+// find_fault writes the place of the first number of a suspect that is not finite. It is not
+// inlined: 24 copies of it make the code of a loss three times as long. It takes a suspect in
+// parts: the address of a kernel's parameter would move all of them to local memory.
+__attribute__((noinline)) __device__ void find_fault(const float *x, int64_t rows, int64_t cols,
+                                                     int64_t known, const int32_t *vertices,
+                                                     uint32_t *place) {
+    constexpr int FLIGHT = 8;
+    constexpr int64_t NONE = INT64_MAX;
+    const int64_t n = rows * cols;
+    int64_t first = NONE;
+    for (int64_t base = my_lane(); base - my_lane() < n && first == NONE; base += FLIGHT * WARP) {
+        for (int k = FLIGHT - 1; k >= 0; k--) {
+            const int64_t i = base + k * WARP;
+            if (i < n && !(x[i] - x[i] == 0)) first = i;
+        }
+        for (int mask = WARP / 2; mask > 0; mask /= 2) {
+            const int64_t other = __shfl_xor_sync(0xffffffffu, first, mask);
+            first = other < first ? other : first;
+        }
+    }
+    if (my_lane() != 0 || first == NONE) return;
+    const int64_t row = first / cols;
+    place[0] = static_cast<uint32_t>(row) + 1;
+    place[1] = row < known ? static_cast<uint32_t>(vertices[row]) + 1 : 0;
+}
+
+// write_queued writes what the host reads later. All lanes of the last warp call it with the loss.
+__device__ inline void write_queued(const answer &to, const halognn_cuda_loss &all) {
+    const halognn_cuda_queued_loss &queued = to.queued;
+    const float loss = static_cast<float>(all.loss * static_cast<double>(to.scale));
+    if (my_lane() == 0) {
+        const int64_t wrong = to.rows - all.counts[0];
+        queued.head[0] = loss;
+        queued.head[1] = static_cast<float>(all.counts[0]);
+        queued.head[2] = static_cast<float>(to.classes ? wrong : all.counts[1]);
+        queued.head[3] = static_cast<float>(to.classes ? wrong : all.counts[2]);
+#pragma unroll // no indexed access to parameters, which would move them to local memory
+        for (int k = 0; k < HALOGNN_EXTRAS; k++) queued.head[4 + k] = queued.extras[k];
+    }
+    if (loss - loss == 0) return;
+    // a step before this one, of this rank or another, or a minibatch before in the same step
+    const bool late = *queued.skipped != 0 || *queued.places != 0;
+    __syncwarp(); // before lane 0 writes it
+    if (late) return;
+    if (my_lane() == 0) *queued.places = 1;
+#pragma unroll
+    for (int k = 0; k < HALOGNN_SUSPECTS; k++) {
+        const halognn_cuda_suspect &in = queued.of[k];
+        if (k < queued.suspects)
+            find_fault(in.x, in.rows, in.cols, in.known, in.vertices, queued.places + 1 + 2 * k);
+    }
+}
+
 // put notes the loss of warp w. All its lanes call it.
 __device__ inline void put(const answer &to, int64_t w, const halognn_cuda_loss &loss) {
     const int64_t group = w / GROUP, count = (to.warps + GROUP - 1) / GROUP;
@@ -58,6 +114,7 @@ __device__ inline void put(const answer &to, int64_t w, const halognn_cuda_loss 
     if (!handed_in(to.groups + group, sum, to.arrived + count, count)) return;
     const halognn_cuda_loss all = add_all(to.groups, count);
     if (my_lane() == 0) *to.result = all;
+    if (to.queued.head != nullptr) write_queued(to, all);
 }
 
 // largest finds the first largest logit of a row, over the lanes of a warp.
@@ -156,15 +213,17 @@ __global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
         })));
 }
 
-// answer_in returns the places of an answer: the scratch holds the groups, then the warps.
-answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, void *scratch) {
-    const int64_t per_warp = ceil_div(rows, WARPS), warps = ceil_div(rows, per_warp);
+// answer_in returns the places of an answer: the scratch holds the groups, then the warps. No rows
+// are added by a warp too.
+answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale,
+                 bool classes, void *scratch, const halognn_cuda_queued_loss *queued) {
+    const int64_t per_warp = rows > WARPS ? ceil_div(rows, WARPS) : 1;
+    const int64_t warps = rows > 0 ? ceil_div(rows, per_warp) : 1;
     halognn_cuda_loss *groups = static_cast<halognn_cuda_loss *>(scratch);
-    return {result, groups, groups + ceil_div(warps, GROUP), c->arrived, rows, per_warp, warps};
-}
-
-int no_rows(halognn_cuda *c, halognn_cuda_loss *result) {
-    return halognn_cuda_zero(c, HALOGNN_COMPUTE, result, sizeof *result);
+    answer to{result,   groups, groups + ceil_div(warps, GROUP), c->arrived, rows,
+              per_warp, warps,  scale, classes, {}};
+    if (queued != nullptr) to.queued = *queued;
+    return to;
 }
 
 }  // namespace
@@ -175,24 +234,24 @@ using namespace halognn;
 extern "C" {
 
 int64_t halognn_cuda_loss_scratch(int64_t rows) {
-    const int64_t warps = rows < WARPS ? rows : WARPS;
+    const int64_t warps = rows == 0 ? 1 : rows < WARPS ? rows : WARPS;
     return (ceil_div(warps, GROUP) + warps) * static_cast<int64_t>(sizeof(halognn_cuda_loss));
 }
 
 int halognn_cuda_softmax_ce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
                             const float *logits, const int32_t *labels, float scale,
-                            halognn_cuda_loss *result, void *scratch) {
-    if (rows == 0) return no_rows(c, result);
-    const answer to = answer_in(c, result, rows, scratch);
+                            halognn_cuda_loss *result, void *scratch,
+                            const halognn_cuda_queued_loss *queued) {
+    const answer to = answer_in(c, result, rows, scale, true, scratch, queued);
     return LAUNCH_TOGETHER(c, softmax_rows, rows_by_warp(to.warps), dlogits, cols, logits, labels,
                            scale, to);
 }
 
 int halognn_cuda_sigmoid_bce(halognn_cuda *c, float *dlogits, int64_t rows, int64_t cols,
                              const float *logits, const uint8_t *targets, float scale,
-                             halognn_cuda_loss *result, void *scratch) {
-    if (rows == 0) return no_rows(c, result);
-    const answer to = answer_in(c, result, rows, scratch);
+                             halognn_cuda_loss *result, void *scratch,
+                             const halognn_cuda_queued_loss *queued) {
+    const answer to = answer_in(c, result, rows, scale, false, scratch, queued);
     return LAUNCH_TOGETHER(c, sigmoid_rows, rows_by_warp(to.warps), dlogits, cols, logits, targets,
                            scale, to);
 }

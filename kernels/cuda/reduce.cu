@@ -7,7 +7,7 @@ namespace {
 // One thread a column and chunk: neighbouring threads read neighbouring columns.
 __global__ void column_sums(float *sum, int64_t rows, int64_t cols, const float *x, float *partial,
                             uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     partial[chunk * cols + j] =
         sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });

@@ -33,11 +33,15 @@ inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
     return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
 }
 
-// columns_by_chunk returns the grid of one thread a column and chunk: item() and blockIdx.y; and
-// for more columns than can be counted an empty one, which the launch refuses.
+// columns_by_chunk returns the grid of one thread a column and chunk: my_column() and blockIdx.x;
+// and for more columns than can be counted an empty one, which the launch refuses. Chunks are in x:
+// a grid has 65,535 blocks in y, and rows may be more than those of so many chunks.
 inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     if (cols >= COUNTERS) return dim3(0);
-    return blocks(cols, BLOCK, static_cast<unsigned>(chunks(rows)));
+    return dim3(static_cast<unsigned>(chunks(rows)), static_cast<unsigned>(ceil_div(cols, BLOCK)));
+}
+__device__ inline int64_t my_column() {
+    return static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
 }
 
 // two are two numbers that are summed together.

@@ -49,7 +49,7 @@ __global__ void backward_kernel(float *dy, int64_t rows, int64_t cols, int lanes
 __global__ void bias_backward_kernel(float *dy, float *db, int64_t rows, int64_t cols,
                                      const float *y, halognn_cuda_then then, float *partial,
                                      uint32_t *arrived) {
-    const int64_t j = item(), chunk = blockIdx.y, chunks = gridDim.y;
+    const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     partial[chunk * cols + j] = sum_back(dy, y, then, chunk, rows, cols, j,
                                          [](int64_t, float d) { return d; });

@@ -84,6 +84,36 @@ typedef struct {
     int64_t counts[3];
 } halognn_cuda_loss;
 
+/* What a loss writes for a host that does not wait for it: in head [4 + HALOGNN_EXTRAS] the loss
+ * times scale, three counts (of softmax_ce right, wrong, wrong rows), and extras. If the loss is not
+ * finite and places[0] and *skipped are 0, places[0] becomes 1, places[1 + 2*k] 1 + the first row of
+ * suspect k with a number that is not finite, and places[2 + 2*k] 1 + its vertex if it is one of the
+ * known first rows; both 0 if there is none. places [1 + 2*HALOGNN_SUSPECTS], zero before; *skipped
+ * is that of halognn_cuda_bound. */
+#define HALOGNN_SUSPECTS 24
+#define HALOGNN_EXTRAS 12
+typedef struct {
+    const float *x; /* [rows,cols] */
+    int64_t rows, cols, known;
+    const int32_t *vertices; /* [known] */
+} halognn_cuda_suspect;
+typedef struct {
+    float *head;
+    float extras[HALOGNN_EXTRAS];
+    uint32_t *places;
+    const float *skipped;
+    int suspects;
+    halognn_cuda_suspect of[HALOGNN_SUSPECTS];
+} halognn_cuda_queued_loss;
+
+/* An update is made if *loss is finite and at most limit, and *skipped 0; else *skipped becomes 1.
+ * loss NULL: it is made. */
+typedef struct {
+    const float *loss;
+    float *skipped;
+    double limit;
+} halognn_cuda_bound;
+
 typedef struct halognn_nccl halognn_nccl;
 #define HALOGNN_NCCL_ID 128
 #define HALOGNN_NCCL_PENDING 200007
@@ -102,7 +132,7 @@ extern "C" {
 #pragma GCC visibility pop
 
 /* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 6 /* grows with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 8 /* grows with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

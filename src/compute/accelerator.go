@@ -7,8 +7,9 @@ package compute
 //	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
 //	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
 //
-// A kernel that is given host arrays (segments, vertices, labels) finds them on the device
-// if the open StagingBuffer sent them. Otherwise it copies them at once, and waits for the copy.
+// A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the open
+// StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies them at
+// once, and waits for the copy.
 type Accelerator interface {
 	Device
 
@@ -59,12 +60,24 @@ type Accelerator interface {
 	// StartUpload copies src from pinned memory before any kernel that is called later. src must
 	// not change until the next Sync.
 	StartUpload(dst, src []float32)
+
+	// QueueSoftmaxCrossEntropy and QueueSigmoidBCE are the losses of LossKernels for a host that does
+	// not wait for them: the results stay in device memory.
+	QueueSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32, to *QueuedLoss)
+	QueueSigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32, to *QueuedLoss)
+	// QueueDownload copies src to pinned memory after the kernels called so far and before those
+	// called later. The event passes when the copy is done.
+	QueueDownload(dst, src []float32, e Event)
+	// HasProbe reports whether a Probe measures kernels, whose times it learns at a Sync.
+	HasProbe() bool
 }
 
 // Event is a point in the queued work of a device, such as the end of a copy to the host. Wait
-// returns when the device has passed it; after that the event may be recorded again.
+// returns when the device has passed it; after that the event may be recorded again. Passed reports
+// at once whether the device has passed it, and may be called by any goroutine.
 type Event interface {
 	Wait() error
+	Passed() bool
 	Free() error
 }
 
@@ -86,6 +99,10 @@ type Inputs struct {
 	Weights  [][]float32 // of edges
 	Vertices [][]int32   // and where groups end
 	Labels   []byte
+
+	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and waited
+	// for.
+	MadeInStep bool
 }
 
 // TypeRows are rows of one width, or the means of segments of them.
@@ -160,6 +177,8 @@ type StagingBuffer interface {
 	// Send writes the inputs to pinned memory and starts their copy. The arrays of in must not
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
+	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not.
+	Reserve(in *Inputs) error
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.

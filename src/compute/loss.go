@@ -1,6 +1,9 @@
 package compute
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // LossKernels are losses with their gradients. They return when the result is on the host.
 type LossKernels interface {
@@ -13,6 +16,61 @@ type LossKernels interface {
 	// times scale. targets [R*C] are 0 or 1. counts are true positives, false positives and false
 	// negatives of logit > 0, for micro-F1.
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
+}
+
+// QueuedLoss says where a loss that the host does not wait for puts its result in device memory and, if
+// that is not finite, the places of the first numbers that are not.
+type QueuedLoss struct {
+	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy those
+	// of rows: right, wrong, wrong; and Extras, from the host.
+	Head, Extras []float32
+
+	// Suspects are searched if the loss is not finite: at most MostSuspects, as they are when the
+	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it. Nothing is
+	// searched where Skipped [1], that of the updates' Bound, is not 0: the loss of an earlier step, here
+	// or on another rank, was the first.
+	Suspects []Suspect
+	Places   []float32
+	Skipped  []float32
+}
+
+// MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host stand
+// beside it, and PlacesLen the size of QueuedLoss.Places.
+const (
+	MostSuspects = 24
+	LossExtras   = 12
+	PlacesLen    = 1 + 2*MostSuspects
+)
+
+// Suspect is a matrix in device memory whose numbers may have stopped being finite. Vertices, a host
+// array, names those of its first rows.
+type Suspect struct {
+	X        Matrix
+	Vertices []int32
+}
+
+// Place reads Places on the host. For suspect k it returns the first row with a number that is not
+// finite, or -1, and the vertex of the row, or -1.
+func Place(places []float32, k int) (row, vertex int) {
+	of := places[1+2*k:]
+	return int(math.Float32bits(of[0])) - 1, int(math.Float32bits(of[1])) - 1
+}
+
+// AnyPlace reports whether a loss was not finite, so that the suspects were searched.
+func AnyPlace(places []float32) bool { return math.Float32bits(places[0]) != 0 }
+
+// CheckQueuedLoss checks the arrays of a QueuedLoss.
+func CheckQueuedLoss(to *QueuedLoss) {
+	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LossExtras ||
+		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen || len(to.Skipped) != 1 {
+		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d places and "+
+			"%d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places), len(to.Skipped)))
+	}
+	for k, s := range to.Suspects {
+		if !s.X.holds() || s.X.BF16 != nil {
+			panic(fmt.Sprintf("compute: suspect %d of a queued loss is %v", k, s.X))
+		}
+	}
 }
 
 // CheckSoftmaxCrossEntropy checks the arguments of SoftmaxCrossEntropy.

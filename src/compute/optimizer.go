@@ -17,6 +17,8 @@ type AdamOptions struct {
 	// Decoupled is AdamW: p *= 1 - LR*WeightDecay first. Otherwise decay is added to the gradient.
 	Decoupled bool
 	Step      int
+
+	Within Bound
 }
 
 // SGDOptions are the settings of one SGD update. At step 1 the momentum buffer becomes the
@@ -24,6 +26,28 @@ type AdamOptions struct {
 type SGDOptions struct {
 	LR, Momentum, WeightDecay float64
 	Step                      int
+
+	Within Bound
+}
+
+// Bound is for updates along gradients whose loss the host has not read: they are made as long as the
+// loss of every step was finite and at most Limit. The zero Bound allows all.
+type Bound struct {
+	Loss    []float32 // [1] of the step; nil: no bound
+	Skipped []float32 // [1] not 0 after an update that was not made, and then none is
+	Limit   float64
+}
+
+// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the host's.
+func (b *Bound) Allows() bool {
+	if b.Loss == nil {
+		return true
+	}
+	if l := b.Loss[0]; float64(l) <= b.Limit && l-l == 0 {
+		return b.Skipped[0] == 0
+	}
+	b.Skipped[0] = 1
+	return false
 }
 
 // CheckAdam checks the arguments of Adam.

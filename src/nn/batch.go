@@ -73,12 +73,7 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (task.Stats, compute.Matri
 	var dlogits compute.Matrix
 	loss := m.task.Minibatch
 	if b.Train {
-		loss = m.loss
-		of := m.grad[(len(m.stages)-1)%2]
-		if m.jump != nil {
-			of = m.jump.dlogits
-		}
-		dlogits = of.matrix(logits.Rows, logits.Cols)
+		loss, dlogits = m.loss, m.dlogits(logits)
 	}
 	s := loss(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
 	if b.Train {
@@ -86,6 +81,15 @@ func (m *Model) Loss(b *Batch, logits compute.Matrix) (task.Stats, compute.Matri
 		m.Params.setStats(s)
 	}
 	return s, dlogits
+}
+
+// dlogits returns the memory of the gradient with respect to the logits.
+func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
+	of := m.grad[(len(m.stages)-1)%2]
+	if m.jump != nil {
+		of = m.jump.dlogits
+	}
+	return of.matrix(logits.Rows, logits.Cols)
 }
 
 // Backward runs the backward of all layers, last one first, from the gradient that Loss returned,

@@ -37,13 +37,27 @@ func (p *Params) WeightsFault() (f Fault, ok bool) {
 		if Finite(q.of(values)) {
 			continue
 		}
-		what := "the weights of %s outgrew float32 in the update of the step before"
-		if !Finite(q.of(grads)) {
-			what = "the gradient of %s in the step before"
-		}
-		return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}, true
+		return p.weightsFault(q, !Finite(q.of(grads))), true
 	}
 	return Fault{}, false
+}
+
+// weightsFault is the fault of a parameter, by its gradient or not.
+func (p *Params) weightsFault(q Param, byGradient bool) Fault {
+	what := "the weights of %s outgrew float32 in the update of the step before"
+	if byGradient {
+		what = "the gradient of %s in the step before"
+	}
+	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
+}
+
+// at returns the parameter that has an element of Values, or the one before a gap.
+func (p *Params) at(element int) *Param {
+	i := len(p.List) - 1
+	for i > 0 && p.List[i].Offset > element {
+		i--
+	}
+	return &p.List[i]
 }
 
 // WeightsFinite reports whether all weights are finite. O(weights). Waits for the device.
@@ -82,30 +96,76 @@ func (m *Model) FirstFault() Fault {
 	if f, ok := m.Params.WeightsFault(); ok {
 		return f
 	}
-	input := &m.inputs[0]
-	for _, rows := range []struct {
-		of compute.Matrix
-		in string
-	}{{input.Own, "features"}, {input.Aggregate, "aggregate of the neighbours' features"},
-		{input.X, "features"}} {
-		if at := m.badRow(rows.of); at >= 0 {
-			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows.in, vertexOf(input, at))}
+	suspects := m.suspects(nil)
+	return m.faultIn(func(k int) (row, vertex int) {
+		s := suspects[k]
+		row, vertex = m.badRow(s.X), -1
+		if row >= 0 && row < len(s.Vertices) {
+			vertex = int(s.Vertices[row])
 		}
+		return row, vertex
+	})
+}
+
+// The suspects of a loss that is not finite, in the order of time: the gradients and weights of the
+// update before, both as rows of paramAlign numbers; the input rows; the outputs of the layers; the
+// logits of one that reads all of them.
+const (
+	suspectGrads = iota
+	suspectWeights
+	suspectInputs
+	suspectLayers = suspectInputs + len(inputNames)
+)
+
+var inputNames = [...]string{"features", "aggregate of the neighbours' features", "features"}
+
+// suspects appends them, for the last forward pass.
+func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
+	p, input := m.Params, &m.inputs[0]
+	for _, flat := range [][]float32{p.Grads[p.first:], p.Weights()} {
+		to = append(to, compute.Suspect{X: matrix(flat, len(flat)/paramAlign, paramAlign)})
+	}
+	for _, rows := range [len(inputNames)]compute.Matrix{input.Own, input.Aggregate, input.X} {
+		to = append(to, compute.Suspect{X: rows, Vertices: input.Vertices})
 	}
 	for l := range m.stages {
 		in, s := &m.inputs[l], &m.stages[l]
-		if at := m.badRow(s.y.matrix(in.Destinations, s.out)); at >= 0 {
-			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l, vertexOf(in, at))}
-		}
+		to = append(to, compute.Suspect{X: s.y.matrix(in.Destinations, s.out), Vertices: in.Vertices})
 	}
 	if m.jump != nil {
-		if at := m.badRow(m.jump.logits.matrix(m.jump.rows, m.jump.out)); at >= 0 {
-			last := &m.inputs[len(m.stages)-1]
-			return Fault{faultLayer + len(m.stages),
-				fmt.Sprintf("the logits, which follow from all layers, at %s", vertexOf(last, at))}
+		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
+			Vertices: m.inputs[len(m.stages)-1].Vertices})
+	}
+	return to
+}
+
+// faultIn returns the fault that is not of weights. find returns the first row of a suspect that is not
+// finite and the vertex of the row, each -1 for none.
+func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
+	name := func(row, vertex int) string {
+		if vertex >= 0 {
+			return fmt.Sprintf("vertex %d", vertex)
+		}
+		return fmt.Sprintf("row %d of the frontier", row)
+	}
+	for i, rows := range inputNames {
+		if row, vertex := find(suspectInputs + i); row >= 0 {
+			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows, name(row, vertex))}
 		}
 	}
-	return Fault{faultLayer + len(m.stages) + 1,
+	for l := range m.stages {
+		if row, vertex := find(suspectLayers + l); row >= 0 {
+			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l, name(row, vertex))}
+		}
+	}
+	layers := len(m.stages)
+	if m.jump != nil {
+		if row, vertex := find(suspectLayers + layers); row >= 0 {
+			return Fault{faultLayer + layers,
+				fmt.Sprintf("the logits, which follow from all layers, at %s", name(row, vertex))}
+		}
+	}
+	return Fault{faultLayer + layers + 1,
 		"the loss itself, beyond float32: the logits are finite but far apart"}
 }
 
@@ -120,14 +180,6 @@ func (m *Model) badRow(x compute.Matrix) int {
 		return -1
 	}
 	return at / x.Cols
-}
-
-// vertexOf names the vertex of a row, by its original id where the hop has it.
-func vertexOf(in *Input, row int) string {
-	if row < len(in.Vertices) {
-		return fmt.Sprintf("vertex %d", in.Vertices[row])
-	}
-	return fmt.Sprintf("row %d of the frontier", row)
 }
 
 func notFinite(x float32) bool { return x-x != 0 }

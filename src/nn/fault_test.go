@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +17,9 @@ import (
 
 // struck returns a model of three layers after the forward pass of a minibatch of three seeds
 // without edges.
-func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
+func struck(t *testing.T, dev compute.Device, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	t.Helper()
-	m, err := NewModel(ref.New(),
+	m, err := NewModel(dev,
 		Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: task.Multiclass},
 		1)
 	if err != nil {
@@ -32,20 +33,24 @@ func struck(t *testing.T, before func(m *Model, b *Batch)) (*Model, *Batch) {
 		Labels: mem.Bytes([]int32{0, 1, 2}), GlobalSeeds: 3, Train: true,
 	}
 	before(m, b)
+	b.Own = upload(t, dev, b.Own.Rows, b.Own.Cols, b.Own.Data)
 	if _, err := m.Forward(b); err != nil {
 		t.Fatal(err)
 	}
 	return m, b
 }
 
-// FirstFault names the first place; all later ones are not finite either.
-func TestFirstFault(t *testing.T) {
+// FirstFault names the first place; all later ones are not finite either. Of a queued loss,
+// after which a device overwrites what was searched, QueuedFault names the same place later.
+func TestFirstFault(t *testing.T) { onEveryDevice(t, firstFault) }
+
+func firstFault(t *testing.T, dev compute.Device) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	set := func(array func(*Model) []float32, param string, x float32) func(*Model, *Batch) {
 		return func(m *Model, _ *Batch) {
 			for _, q := range m.Params.List {
 				if q.Name == param {
-					array(m)[q.Offset+1] = x
+					dev.Upload(array(m)[q.Offset+1:q.Offset+2], []float32{x})
 				}
 			}
 		}
@@ -69,13 +74,11 @@ func TestFirstFault(t *testing.T) {
 			"weights of layer 1 (lins.1.bias) outgrew float32"},
 		{"features", func(_ *Model, b *Batch) { b.Own.Data[3] = nan }, "features of vertex 80"},
 		{"an activation", func(m *Model, _ *Batch) {
-			for i := range m.Params.Values {
-				m.Params.Values[i] = 1e30
-			}
+			dev.Upload(m.Params.Weights(), slices.Repeat([]float32{1e30}, len(m.Params.Weights())))
 		}, "output of layer 1, at vertex 70"},
 		{"the loss", func(*Model, *Batch) {}, "the loss itself"},
 	} {
-		m, _ := struck(t, c.before)
+		m, b := struck(t, dev, c.before)
 		f := m.FirstFault()
 		if !strings.Contains(f.What, c.want) {
 			t.Errorf("%s: found %q, want %q", c.name, f.What, c.want)
@@ -84,6 +87,20 @@ func TestFirstFault(t *testing.T) {
 			t.Errorf("%s: order %d comes before %d", c.name, f.Order, order)
 		}
 		order = f.Order
+		queues, err := m.QueuesLoss()
+		if err != nil || queues != (compute.CapabilitiesOf(dev).Accelerator != nil) {
+			t.Fatalf("the loss can be queued: %t, %v", queues, err)
+		}
+		if !queues {
+			continue
+		}
+		m.QueueLoss(b, m.stages[2].y.matrix(3, 3))
+		for _, array := range [][]float32{m.Params.Grads, m.Params.Values, b.Own.Data} {
+			dev.Upload(array, make([]float32, len(array)))
+		}
+		if queued, ok := m.QueuedFault(); ok != (c.name != "the loss") || ok && queued != f {
+			t.Errorf("%s: queued it is %v (%t), found %v", c.name, queued, ok, f)
+		}
 	}
 }
 
@@ -122,7 +139,7 @@ func TestWeightsFinite(t *testing.T) {
 
 // Extras are summed with the stats, and do not outlast a step.
 func TestExtras(t *testing.T) {
-	m, b := struck(t, func(*Model, *Batch) {})
+	m, b := struck(t, ref.New(), func(*Model, *Batch) {})
 	for _, want := range [][2]float32{{0, 0}, {1, 0}, {0, 3}, {1, 1}, {0, 0}} {
 		m.Params.SetExtra(0, want[0])
 		m.Params.SetExtra(Extras-1, want[1])

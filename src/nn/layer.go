@@ -1,6 +1,10 @@
 package nn
 
-import "halognn/src/compute"
+import (
+	"slices"
+
+	"halognn/src/compute"
+)
 
 // Needs says which rows a layer reads. An input layer gets no others: rows that it does not need
 // are neither gathered nor copied to the device.
@@ -172,6 +176,17 @@ type Layer interface {
 	// Device.Settle completes, and, if in.Gradient, dx [Sources, in]. Forward ran before, on the
 	// same input, and gave y.
 	Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
+}
+
+// makesArrays is a layer that makes host arrays for its kernels in every step.
+type makesArrays interface{ makesArrays() }
+
+// MakesArrays reports whether kernels are given host arrays that a layer makes in the step.
+func (m *Model) MakesArrays() bool {
+	return slices.ContainsFunc(m.stages, func(s stage) bool {
+		_, makes := s.Layer.(makesArrays)
+		return makes
+	})
 }
 
 // steady is a layer whose kernels read arrays that no minibatch changes.

@@ -27,7 +27,9 @@ type Model struct {
 	jump    *jumping    // nil: the last layer makes the logits
 	scorer  task.Scorer
 	task    *task.Task
-	loss    task.LossFunc // of training
+	loss    task.LossFunc       // of training
+	queues  task.QueuedLossFunc // of training whose host does not wait; nil: it has to
+	queued  queuedLoss          // of its last minibatch
 
 	scale task.Scale // of numbers
 
@@ -66,7 +68,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	}
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers),
 		task: task.Find(c.Task)}
-	m.loss = m.task.Minibatch
+	m.loss, m.queues = m.task.Minibatch, m.task.Queued
 	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
@@ -120,7 +122,7 @@ func (m *Model) SetObjective(o task.Objective) error {
 	o.Scratch = scratch.data
 	loss, err := m.task.LossWith(o, m.Config.Outputs())
 	if err == nil {
-		m.loss = loss
+		m.loss, m.queues = loss, m.task.QueuedLossWith(o)
 		m.SetScale(o.Scale)
 	}
 	return err

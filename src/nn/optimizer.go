@@ -99,19 +99,31 @@ func (o *Optimizer) Close() {
 // Update makes one step with learning rate lr along the gradients in Params.Grads, and moves the
 // running values of batch norms. O(parameters), one kernel.
 func (o *Optimizer) Update(lr float64) {
-	o.steps++
 	o.params.moveStatistics()
+	o.update(lr, compute.Bound{})
+}
+
+// UpdateWithin is Update along gradients whose header the host has not read, of a model that
+// QueuesLoss: the device makes it only if the loss there is finite and at most limit, and none after one that it did
+// not make. Steps counts it either way.
+func (o *Optimizer) UpdateWithin(lr, limit float64) {
+	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
+}
+
+func (o *Optimizer) update(lr float64, within compute.Bound) {
+	o.steps++
 	p, g := o.params.Weights(), o.params.Grads[o.params.first:]
 	slot := func(i int) []float32 { return o.slots[i].Data[o.params.first:] }
 	if o.options.Kind == SGD {
 		o.dev.SGD(p, g, slot(0), compute.SGDOptions{
-			LR: lr, Momentum: o.options.Momentum, WeightDecay: o.options.WeightDecay, Step: o.steps})
+			LR: lr, Momentum: o.options.Momentum, WeightDecay: o.options.WeightDecay, Step: o.steps,
+			Within: within})
 		return
 	}
 	o.dev.Adam(p, g, slot(0), slot(1), compute.AdamOptions{
 		LR: lr, Beta1: o.options.Beta1, Beta2: o.options.Beta2, Eps: o.options.Eps,
 		WeightDecay: o.options.WeightDecay,
-		Decoupled:   o.options.Kind == AdamW, Step: o.steps})
+		Decoupled:   o.options.Kind == AdamW, Step: o.steps, Within: within})
 }
 
 // Steps returns the number of updates made: with Slots, the complete state. SetSteps restores it on

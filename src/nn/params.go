@@ -15,8 +15,8 @@ import (
 
 const (
 	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
-	// Stats and the caller's Extras, so that the gradient allreduce sums these too; in Values they
-	// are unused.
+	// Stats and the caller's Extras, so that the gradient allreduce sums these too; of those in Values
+	// the first is not 0 after an update that was skipped (Optimizer.UpdateWithin).
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 
@@ -184,6 +184,9 @@ func (p *Params) Layer(l int) (of []Param) {
 // update.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
+// skipped is the element of Values that is not 0 after an update that was skipped.
+func (p *Params) skipped() []float32 { return p.Values[:1] }
+
 // SetExtra sets this rank's i-th value, 0 <= i < Extras, for the next minibatches; initially 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
@@ -204,12 +207,22 @@ func (p *Params) setStats(s task.Stats) {
 
 // Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
 // after the allreduce. All are float32: counts are exact up to 2^24 a step. Waits for the device.
-func (p *Params) Stats() (s task.Stats) {
-	h := p.front
-	p.dev.Download(h[:HeaderLen], p.Grads[:HeaderLen])
-	s.Loss = float64(h[0])
+func (p *Params) Stats() task.Stats {
+	p.dev.Download(p.front[:HeaderLen], p.Grads[:HeaderLen])
+	return p.StatsOf(p.front)
+}
+
+// StatsOf is Stats of a header that has come to the host.
+func (p *Params) StatsOf(header []float32) task.Stats {
+	copy(p.front, header[:HeaderLen])
+	return StatsIn(header)
+}
+
+// StatsIn is StatsOf without the sums for Extra.
+func StatsIn(header []float32) (s task.Stats) {
+	s.Loss = float64(header[0])
 	for i := range s.Sums {
-		s.Sums[i] = float64(h[1+i])
+		s.Sums[i] = float64(header[1+i])
 	}
 	return s
 }

@@ -254,6 +254,8 @@ type relationGATv2 struct {
 	source, row  []int32 // [E] pair of each edge, row of each transposed one, counted in its relation
 }
 
+func (*relationGATv2) makesArrays() {}
+
 func newRelationGATv2(s *store, c Config, l int) Layer {
 	return &relationGATv2{relationHeads: newRelationHeads(s, c, l), shifts: s.buffer()}
 }

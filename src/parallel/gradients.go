@@ -72,7 +72,7 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 			flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
 	}
 	if c.Size() == 1 {
-		return &Gradients{reducer: &kept{device: device, params: p}, transport: "device"}, nil
+		return &Gradients{reducer: &kept{device: device, params: p}, transport: transportDevice}, nil
 	}
 	return newOnDevice(c, p, layers, device, o)
 }
@@ -110,6 +110,35 @@ func (g *Gradients) Wait() error {
 		return fmt.Errorf("summing gradients: %w", err)
 	}
 	return nil
+}
+
+// Queues reports whether kernels can wait for the sums in the host's place: those of one rank on its
+// device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
+func (g *Gradients) Queues() bool {
+	return g.transport == transportDevice || g.transport == TransportNCCL
+}
+
+// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later errors
+// are those of WaitFor.
+func (g *Gradients) QueueWait() error {
+	err := g.err
+	if err == nil {
+		err = g.reducer.(queuedReducer).queueWait()
+	}
+	g.err, g.holding = nil, false
+	if err != nil {
+		return fmt.Errorf("summing gradients: %w", err)
+	}
+	return nil
+}
+
+// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it cannot.
+func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
+
+// queuedReducer is a reducer whose sums kernels can wait for.
+type queuedReducer interface {
+	queueWait() error
+	waitFor(e compute.Event) error
 }
 
 // Close frees buffers and communicators. Collective.

@@ -145,6 +145,23 @@ func (s *linked) wait() error {
 	return err
 }
 
+// queueWait makes kernels wait for the sums. It returns when all of them are queued.
+func (s *linked) queueWait() error {
+	var err error
+	for _, l := range s.flight {
+		if fault := <-s.buckets[l].told; err == nil {
+			err = fault
+		}
+		if err == nil {
+			s.queue.device.Await(s.buckets[l].done)
+		}
+	}
+	s.flight = s.flight[:0]
+	return err
+}
+
+func (s *linked) waitFor(e compute.Event) error { return s.queue.over.Wait(e) }
+
 func (s *linked) reproducible() bool { return s.sum == nil }
 
 func (s *linked) close() error {

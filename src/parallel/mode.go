@@ -183,6 +183,10 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 	if err := m.compose(s); err != nil {
 		return nil, s.closeAfter(err)
 	}
+	var err error
+	if s.queue, err = openStepQueue(s); err != nil {
+		return nil, s.closeAfter(err)
+	}
 	return s, nil
 }
 

@@ -32,7 +32,7 @@ func newLanding(o *Options) landing {
 		return onHostMemory{o.Host, o.Cols, compute.CapabilitiesOf(o.Device).Stores, o.Exchange}
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
-		steady: o.Model.Steady()}
+		steady: o.Model.Steady(), madeInStep: o.Model.MakesArrays(), depth: o.Depth}
 }
 
 // ofLanding is what landing keeps with a minibatch: the inputs of the model.
@@ -162,14 +162,36 @@ func (onHostMemory) close() error             { return nil }
 // A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
 // as minibatches between the two; a minibatch left by a stopped pass keeps its buffer.
 type stagingPool struct {
-	device   compute.Accelerator
-	host     compute.Host
-	resident bool
-	exchange *exchange.Exchange // says what the rows of each type are
-	steady   []compute.Segments // which kernels of every minibatch read
+	device     compute.Accelerator
+	host       compute.Host
+	resident   bool
+	exchange   *exchange.Exchange // says what the rows of each type are
+	steady     []compute.Segments // which kernels of every minibatch read
+	madeInStep bool               // kernels read arrays that are made in the step
+	depth      int                // minibatches that wait while one is trained
 
 	mu        sync.Mutex
+	begun     bool
 	idle, all []compute.StagingBuffer
+}
+
+// begin makes as many buffers as are in use at a time, when the first minibatch shows what they hold:
+// before it is trained.
+func (p *stagingPool) begin(in *compute.Inputs) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun {
+		return nil
+	}
+	p.begun = true
+	for range p.depth + 1 {
+		b := p.device.NewStagingBuffer(p.host, p.resident)
+		p.all, p.idle = append(p.all, b), append(p.idle, b)
+		if err := b.Reserve(in); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *stagingPool) take() compute.StagingBuffer {
@@ -209,9 +231,6 @@ func (p *stagingPool) close() error {
 
 // land sends a minibatch by its staging buffer.
 func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
-	if m.staging == nil {
-		m.staging = p.take()
-	}
 	b := &m.Batch
 	rows, left, err := landSparse(m, input, needs)
 	if err != nil {
@@ -223,7 +242,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Labels: b.Labels,
 		Types:    in.Types[:0],
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
-		Weights: in.Weights[:0],
+		Weights: in.Weights[:0], MadeInStep: p.madeInStep,
 	}
 	if needs.Types { // in the place of all sources
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
@@ -267,6 +286,12 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		}
 	}
 	m.shared.send(in, m.Train)
+	if err := p.begin(in); err != nil {
+		return err
+	}
+	if m.staging == nil {
+		m.staging = p.take()
+	}
 	return m.staging.Send(in)
 }
 

@@ -40,6 +40,7 @@ type Strategy struct {
 	rows    Rows
 	between Between
 	landing landing
+	queue   *stepQueue // nil where the host waits in every step
 }
 
 // Draw makes the blocks of minibatches, from the seeds on.
@@ -118,12 +119,13 @@ func (s *Strategy) closeAfter(err error) error {
 	if s.rows != nil {
 		err = errors.Join(err, s.rows.close())
 	}
-	return errors.Join(err, s.between.close(), s.landing.close())
+	return errors.Join(err, s.queue.close(), s.between.close(), s.landing.close())
 }
 
 // Close frees everything. No stage may be running. Collective.
 func (s *Strategy) Close() error {
-	return errors.Join(s.draw.close(), s.between.close(), s.rows.close(), s.landing.close())
+	return errors.Join(s.queue.close(), s.draw.close(), s.between.close(), s.rows.close(),
+		s.landing.close())
 }
 
 // Stages returns the stages that prepare a minibatch, from its seeds to the inputs of Step and
@@ -258,30 +260,8 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	}
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
-	if grad, err = s.giveBack(m, s.layers, grad, phases); err != nil {
+	if err := s.backward(m, grad, last, phases); err != nil {
 		return t, err
-	}
-	grad = model.OutputBackward(grad)
-	for l := s.layers - 1; l >= 0; l-- {
-		if grad, err = model.BackwardLayer(l, &s.inputs[l], grad); err != nil {
-			return t, err
-		}
-		if s.between.weigh != nil {
-			if err = s.between.weigh(m, l, grad, phases); err != nil {
-				return t, err
-			}
-		}
-		if last {
-			sums.Start(l)
-		}
-		if l > 0 {
-			if grad, err = s.giveBack(m, l, grad, phases); err != nil {
-				return t, err
-			}
-		}
-	}
-	if !last {
-		sums.Hold()
 	}
 	// A GPU may still be computing. Sync waits for sums of gradients only where rows between layers
 	// travel behind them (direct).
@@ -293,6 +273,38 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 		t.Stats, err = s.sum(m, phases)
 	}
 	return t, err
+}
+
+// backward runs the layers backward, from the gradient with respect to the logits, and starts the sums
+// of their gradients or, unless last, holds these.
+func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool, phases Phases) (err error) {
+	model, sums := s.o.Model, s.o.Gradients
+	if grad, err = s.giveBack(m, s.layers, grad, phases); err != nil {
+		return err
+	}
+	grad = model.OutputBackward(grad)
+	for l := s.layers - 1; l >= 0; l-- {
+		if grad, err = model.BackwardLayer(l, &s.inputs[l], grad); err != nil {
+			return err
+		}
+		if s.between.weigh != nil {
+			if err = s.between.weigh(m, l, grad, phases); err != nil {
+				return err
+			}
+		}
+		if last {
+			sums.Start(l)
+		}
+		if l > 0 {
+			if grad, err = s.giveBack(m, l, grad, phases); err != nil {
+				return err
+			}
+		}
+	}
+	if !last {
+		sums.Hold()
+	}
+	return nil
 }
 
 // sum waits for the sums of a step's gradients, all of which have been started, and returns the

@@ -25,6 +25,8 @@ const (
 	TransportNCCL   Transport = "nccl"
 	TransportMPI    Transport = "mpi"
 	TransportStaged Transport = "staged"
+
+	transportDevice Transport = "device" // of one rank alone
 )
 
 // ErrTransport is wrapped by the error of NewGradients or New, a comm.Agreed, about a way between

@@ -212,7 +212,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		case model.needs.Types && p.job.Stored == compute.BF16s: // widened
 			inputs = 2 * int64(slot.sent.types)
 		}
-		each := int64(minibatch.blocks + minibatch.inputs + fetched)
+		each := withRoom(minibatch.blocks + minibatch.inputs + fetched)
 		chunk, grown, err := p.deviceEvaluation(r, model)
 		if err != nil {
 			return nil, err
@@ -257,10 +257,10 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 }
 
 // partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
-// its sums of the gradients that are no product; and the second product of a layer that adds two, or,
-// for each chunk, two moments of a norm. Both grow by a quarter at a time.
+// its sums of the gradients that are no product; the second product of a layer that adds two; and, for
+// each chunk, two moments of a norm. They grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
-	left, scratch := 0, 0
+	left, scratch, second := 0, 0, 0
 	for l, h := range hops {
 		rows, chunks := multiplied(m, h)
 		all, products := 0, 0
@@ -274,10 +274,10 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 		_, out := m.Config.Widths(l)
 		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
 		if products > 1 {
-			scratch = max(scratch, rows*out)
+			second = max(second, rows*out)
 		}
 	}
-	return 5 * int64(left+scratch)
+	return 5 * int64(left+scratch+second)
 }
 
 // deviceEvaluation returns the additional device memory of layer-wise inference over all vertices:
@@ -308,6 +308,9 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 	}
 	return chunk, grown, nil
 }
+
+// withRoom returns the bytes of a buffer for minibatches of so many, of which some are larger.
+func withRoom(bytes float64) int64 { return int64(bytes * 5 / 4) }
 
 // onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
 type onGPU struct {

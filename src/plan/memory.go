@@ -68,7 +68,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		rows, reads := p.resident(r, model.onDevice)
 		_, more := p.cached(r, t, fetched, model.onDevice, rows)
 		up := p.onDevice(slot, reads+more, model.needs)
-		buffers += int64(up.blocks + up.inputs)
+		buffers += withRoom(up.blocks + up.inputs)
 		model.parameters -= model.onDevice
 	}
 	first, _ := j.Vertices(lo)

@@ -265,6 +265,9 @@ func (b staging) Send(in *compute.Inputs) error {
 	return nil
 }
 
+// Reserve implements compute.StagingBuffer.
+func (staging) Reserve(*compute.Inputs) error { return nil }
+
 func (staging) Close() error       { return nil }
 func (staging) Free() error        { return nil }
 func (staging) PinnedBytes() int64 { return 0 }

@@ -62,6 +62,10 @@ type Session struct {
 	Spans   *trace.Recorder // nil without --trace
 	Watch   *watch.Watchdog // nil for none
 
+	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that has
+	// it, and maybe by several. It must wait for nothing. nil for nothing.
+	BeforeAbort func()
+
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
 	Closers    mem.Closers
@@ -324,6 +328,9 @@ func (s *Session) abort(err error) error {
 			told = fmt.Errorf("%w; what led to it cannot be found out: %v", err, fault)
 		}
 		err = told
+	}
+	if s.BeforeAbort != nil {
+		_ = mem.Contain(func() error { s.BeforeAbort(); return nil }) // the original error matters more
 	}
 	s.Comm.Abort(err)
 	if s.Log != nil {

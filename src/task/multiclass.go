@@ -18,8 +18,12 @@ var multiclass = Task{
 	Metrics: []*Metric{&accuracy, &rocAUC},
 
 	Minibatch: crossEntropy,
-	Changed:   func(o Objective) LossFunc { return (&objective{Objective: o}).loss },
-	Class:     class,
+	Queued: func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte, n int,
+		to *compute.QueuedLoss) {
+		dev.QueueSoftmaxCrossEntropy(dlogits, logits, npy.View[int32](labels), share(n), to)
+	},
+	Changed: func(o Objective) LossFunc { return (&objective{Objective: o}).loss },
+	Class:   class,
 	Fault: func(label []byte, classes int) string {
 		if y := class(label); y < -1 || int(y) >= classes {
 			return fmt.Sprintf(" is %d; it must be in [0, %d), or -1 for none", y, classes)

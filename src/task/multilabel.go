@@ -17,6 +17,10 @@ var multilabel = Task{
 	Metrics: []*Metric{&microF1},
 
 	Minibatch: binaryCrossEntropy,
+	Queued: func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte, n int,
+		to *compute.QueuedLoss) {
+		dev.QueueSigmoidBCE(dlogits, logits, labels, share(n*logits.Cols), to)
+	},
 	Fault: func(label []byte, _ int) string {
 		for c, y := range label {
 			if y > 1 {

@@ -32,6 +32,8 @@ type Task struct {
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
+	// Queued is Minibatch for a host that does not wait; nil: the host computes the loss.
+	Queued QueuedLossFunc
 	// Changed is the loss with an objective, which Objective.check has accepted; nil: the task has
 	// the plain loss alone.
 	Changed func(o Objective) LossFunc
@@ -69,6 +71,10 @@ func Register(t *Task) (remove func()) {
 // Matrix. No rows give zeros. Waits for the device.
 type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int) Stats
+
+// QueuedLossFunc is a LossFunc whose Stats stay on the device.
+type QueuedLossFunc func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte,
+	globalSeeds int, to *compute.QueuedLoss)
 
 // Stats are the loss and the sums of one minibatch, or one rank's share of them.
 type Stats struct {
@@ -219,6 +225,14 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	}
 	return nil, fmt.Errorf("train.metric %s does not judge %s; use auto, or %s", asked, t.Has,
 		usual.Name)
+}
+
+// QueuedLossWith returns the loss with an objective for a host that does not wait; nil: it computes it.
+func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
+	if o.plain() && !t.Embeds {
+		return t.Queued
+	}
+	return nil
 }
 
 // share is 1/n, or 0 for a global minibatch without seeds.

@@ -42,7 +42,7 @@ const (
 	Gather
 	// training: layers and loss
 	Forward
-	// training: gradients
+	// training: gradients; where a GPU's steps are queued, also the wait for the device
 	Backward
 	// training, where ranks share minibatches (`parallel.mode`): sending hidden rows and gradients
 	// between two layers; where they hold columns: partial sums of the first layer and their gradients.

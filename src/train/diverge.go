@@ -26,9 +26,12 @@ func (b *lossBound) begin(loss float64) {
 	}
 }
 
+// most is the largest loss that check accepts. begin has been called.
+func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
+
 // check returns an error if a loss, or a lower bound of one, exceeds the bound. what names it.
 func (b *lossBound) check(what string, loss float64) error {
-	if b.first == nil || loss <= mostGrowth*max(1, *b.first) {
+	if b.first == nil || loss <= b.most() {
 		return nil
 	}
 	return fmt.Errorf("%s is %.3g, more than %g times the %.3g of the first step: %w",

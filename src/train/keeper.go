@@ -51,6 +51,17 @@ const (
 	voteStop
 )
 
+// ballot is what at least one rank votes for.
+type ballot struct{ save, stop bool }
+
+func (b ballot) or(o ballot) ballot { return ballot{b.save || o.save, b.stop || o.stop} }
+
+// votes returns those of all ranks in the step whose stats were read last.
+func (r *run) votes() ballot {
+	p := r.s.Model.Params
+	return ballot{save: p.Extra(voteSave) > 0, stop: p.Extra(voteStop) > 0}
+}
+
 // openSaver makes rank 0's saver; on other ranks it is nil.
 func (r *run) openSaver() {
 	if r.s.Comm.Rank() > 0 {
@@ -84,7 +95,7 @@ func (r *run) vote() error {
 	for vote, yes := range [...]bool{voteSave: save, voteStop: stop} {
 		value := float32(0)
 		if yes {
-			value = 1
+			value, r.step.voted = 1, true
 		}
 		r.s.Model.Params.SetExtra(vote, value)
 	}
@@ -98,9 +109,8 @@ func (r *run) note(format string, args ...any) {
 }
 
 // obey acts on the ranks' votes after the update of a step. Collective.
-func (r *run) obey(step int) error {
-	save, stop := r.s.Model.Params.Extra(voteSave) > 0, r.s.Model.Params.Extra(voteStop) > 0
-	if !save && !stop {
+func (r *run) obey(step int, votes ballot) error {
+	if votes == (ballot{}) {
 		return nil
 	}
 	begin := time.Now()
@@ -112,9 +122,9 @@ func (r *run) obey(step int) error {
 	} else if err != nil {
 		return err
 	}
-	r.mark(trace.Save, begin)
+	r.mark(trace.Save, r.step.item, begin)
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
-	if stop {
+	if votes.stop {
 		r.stopped = true
 		return pipeline.ErrStop
 	}

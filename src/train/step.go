@@ -30,7 +30,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, stream := m.Key.Step, m.Key.Stream-r.mine.First
 	last := stream == r.mine.Count-1
 	if stream == 0 {
-		r.step.rows, r.step.waiting = trace.Counters{}, 0
+		r.step = stepUnderWay{queues: r.queues(), seeds: m.GlobalSeeds}
 		if step == 1 {
 			r.secondStep()
 		}
@@ -50,20 +50,28 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	if err := r.vote(); err != nil {
 		return err
 	}
+	if r.step.queues {
+		return r.queue(m, last)
+	}
 	trained, err := r.s.Strategy.Step(m, last, stepPhases{r})
 	if err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
-	if r.fault == nil {
-		r.fault = trained.Fault
-	}
+	r.keepFault(trained)
 	if err := r.count(m); err != nil {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	if !last {
 		return nil
 	}
-	return r.update(step, trained.Stats, m)
+	return r.update(trained.Stats)
+}
+
+// keepFault keeps the first fault of this rank.
+func (r *run) keepFault(t parallel.Trained) {
+	if r.fault == nil {
+		r.fault = t.Fault
+	}
 }
 
 // stepPhases records the phases of the strategy in a step.
@@ -77,13 +85,13 @@ func (s stepPhases) Begin(p trace.Phase) {
 }
 
 // End implements parallel.Phases.
-func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.began) }
+func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.item, s.run.step.began) }
 
-// mark adds the time since begin to a phase of the minibatch in training.
-func (r *run) mark(p trace.Phase, begin time.Time) {
+// mark adds the time since begin to a phase of a minibatch that is trained.
+func (r *run) mark(p trace.Phase, item int, begin time.Time) {
 	took := time.Since(begin)
 	r.clock.Add(p, took)
-	r.s.Spans.Span(p.String(), r.step.item, begin, took)
+	r.s.Spans.Span(p.String(), item, begin, took)
 	r.s.Watch.Alive()
 }
 
@@ -115,18 +123,12 @@ func (r *run) named(c trace.Counters) trace.Counters {
 }
 
 // update runs the optimiser with the gradients summed over all ranks, and records their loss.
-func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
-	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
-		// Every rank sees the same sum, so all stop at this step and can agree on the error.
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", step, stats.Loss, nn.ErrDiverged)
-		return pipeline.ErrStop
-	}
+func (r *run) update(stats task.Stats) error {
+	step := r.step.number
 	lr, rowLR := r.s.Job.Rates((r.epoch-1)*r.steps() + step)
-	r.bound.begin(stats.Loss)
-	if err := r.bound.check("the loss", stats.Loss); err != nil { // on every rank, as above
-		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", step, err), true
-		r.record(step, lr, stats, m)
-		return pipeline.ErrStop
+	r.step.lr = lr
+	if err := r.accept(&r.step, stats); err != nil {
+		return err
 	}
 	begin := time.Now()
 	r.optimizer.Update(lr)
@@ -134,39 +136,59 @@ func (r *run) update(step int, stats task.Stats, m *parallel.Minibatch) error {
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}
-	r.mark(trace.Update, begin)
-	r.record(step, lr, stats, m)
+	r.mark(trace.Update, r.step.item, begin)
+	r.record(&r.step, stats)
 	r.auto.StepEnds()
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
-	return r.obey(step)
+	return r.obey(step, r.votes())
+}
+
+// accept ends the run at a step whose loss is not finite or too large. Every rank sees the same sum, so
+// all stop at this step and can agree on the error.
+func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
+	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss, nn.ErrDiverged)
+		return pipeline.ErrStop
+	}
+	r.bound.begin(stats.Loss)
+	if err := r.bound.check("the loss", stats.Loss); err != nil {
+		r.diverged, r.outgrown = fmt.Errorf("step %d: %w", of.number, err), true
+		r.record(of, stats)
+		return pipeline.ErrStop
+	}
+	return nil
 }
 
 // record notes the step's global loss, which is the same on every rank.
-func (r *run) record(step int, lr float64, stats task.Stats, m *parallel.Minibatch) {
-	bits := math.Float32bits(float32(stats.Loss))
+func (r *run) record(of *stepUnderWay, stats task.Stats) {
 	var raw [4]byte
-	binary.LittleEndian.PutUint32(raw[:], bits)
+	binary.LittleEndian.PutUint32(raw[:], math.Float32bits(float32(stats.Loss)))
 	r.losses.Write(raw[:])
-	r.loss += stats.Loss * float64(m.GlobalSeeds)
-	r.seeds += m.GlobalSeeds
+	r.loss += stats.Loss * float64(of.seeds)
+	r.seeds += of.seeds
 	if r.s.Log == nil {
 		return
 	}
+	r.s.Log.Write(r.line(of, stats))
+	if r.env.Progress != nil {
+		r.env.Progress.Step(stats.Loss)
+	}
+}
+
+// line is that of a step in metrics.jsonl.
+func (r *run) line(of *stepUnderWay, stats task.Stats) record.Step {
 	share := r.share(stats.Sums)
 	line := record.Step{
-		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: step, Loss: stats.Loss,
-		LossBits: fmt.Sprintf("%08x", bits), LR: lr,
-		Seeds: m.GlobalSeeds, Accuracy: accuracy(r.s.Task, share),
-		WaitSeconds: r.step.waiting.Seconds(),
-		Collectives: r.step.rows.Collectives, Rows: r.rowsOf(r.step.rows),
+		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: of.number, Loss: stats.Loss,
+		LossBits: fmt.Sprintf("%08x", math.Float32bits(float32(stats.Loss))), LR: of.lr,
+		Seeds: of.seeds, Accuracy: accuracy(r.s.Task, share),
+		WaitSeconds: of.waiting.Seconds(),
+		Collectives: of.rows.Collectives, Rows: r.rowsOf(of.rows),
 	}
 	if r.s.Task.Ranks {
 		line.MRR = &share
 	}
-	r.s.Log.Write(line)
-	if r.env.Progress != nil {
-		r.env.Progress.Step(stats.Loss)
-	}
+	return line
 }
 
 // share is the first metric of the task, of a step's predictions.

@@ -65,6 +65,7 @@ type run struct {
 
 	underWay
 	step stepUnderWay
+	queuedSteps
 	divergence
 }
 
@@ -97,6 +98,10 @@ type stepUnderWay struct {
 	began        time.Time // of the phase under way
 	rows         trace.Counters
 	waiting      time.Duration
+	seeds        int     // of all ranks
+	lr           float64 // of its update
+	queues       bool    // its result is read when the next one is queued
+	voted        bool    // this rank has a vote in it
 }
 
 // divergence describes the end of a run whose loss is no longer finite, or exceeds the bound.
@@ -127,6 +132,7 @@ func Open(env Env, o Options) (*Training, error) {
 	}
 	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
 		digests: digests{losses: xxhash.New()}}
+	r.s.BeforeAbort = r.recordFinished
 	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
 	}

@@ -8,29 +8,33 @@
 struct emulated_blas {
     cudaStream_t stream;
     bool workspace; // the caller's
+    cublasMath_t math = CUBLAS_DEFAULT_MATH;
 };
 
-const char *cublasGetStatusString(cublasStatus_t) {
+extern "C" const char *cublasGetStatusString(cublasStatus_t) {
     return "emulated cuBLAS: an argument is not valid";
 }
-cublasStatus_t cublasCreate(cublasHandle_t *h) {
+extern "C" cublasStatus_t cublasCreate_v2(cublasHandle_t *h) {
     *h = new emulated_blas{};
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasDestroy(cublasHandle_t h) {
+extern "C" cublasStatus_t cublasDestroy_v2(cublasHandle_t h) {
     delete h;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s) {
+extern "C" cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t s) {
     h->stream = s;
     h->workspace = false; // as cuBLAS does, which then takes its own again
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetWorkspace(cublasHandle_t h, void *p, size_t bytes) {
+extern "C" cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *p, size_t bytes) {
     h->workspace = p != nullptr && bytes > 0;
     return h->workspace ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
-cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
+extern "C" cublasStatus_t cublasSetMathMode(cublasHandle_t h, cublasMath_t m) {
+    h->math = m;
+    return CUBLAS_STATUS_SUCCESS;
+}
 
 // value converts a factor to float32.
 static float value(float x) { return x; }
@@ -84,6 +88,9 @@ static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOpe
                                int n, int k, const float *alpha, int lda, int ldb,
                                const float *beta, int ldc, int count, const Arrays &at) {
     const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
+    // float32 is multiplied in its own arithmetic alone, other factors on the cores that it excludes
+    if (std::is_same_v<T, float> != (h->math == CUBLAS_PEDANTIC_MATH))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (!h->workspace || m < 1 || n < 1 || k < 1 || count < 1 || lda < (t_a ? k : m) ||
         ldb < (t_b ? n : k) || ldc < m)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -103,15 +110,15 @@ static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOpe
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// strided and pointed give the arrays of a batch. cuBLAS chooses a kernel without knowing the
-// pointers, which lie on the device: any may be read 16 bytes at a time. Results must not overlap.
+// alone and pointed give the arrays of one product and of a batch. cuBLAS chooses a kernel without
+// knowing the pointers of a batch, which lie on the device: any may be read 16 bytes at a time. Results
+// must not overlap.
 template <typename T>
-static auto strided(const T *a, long long stride_a, const T *b, long long stride_b, float *c,
-                    long long stride_c) {
-    return [=](int i, const T **to_a, const T **to_b, float **to_c) {
-        *to_a = a + i * stride_a;
-        *to_b = b + i * stride_b;
-        *to_c = c + i * stride_c;
+static auto alone(const T *a, const T *b, float *c) {
+    return [=](int, const T **to_a, const T **to_b, float **to_c) {
+        *to_a = a;
+        *to_b = b;
+        *to_c = c;
     };
 }
 template <typename T>
@@ -141,36 +148,30 @@ static cublasStatus_t typed(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta,
+extern "C" cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t ta,
                                          cublasOperation_t tb, int m, int n, int k,
                                          const float *alpha, const float *a, int lda,
-                                         long long stride_a, const float *b, int ldb,
-                                         long long stride_b, const float *beta, float *c, int ldc,
-                                         long long stride_c, int count) {
-    if (stride_c < static_cast<long long>(ldc) * n) return CUBLAS_STATUS_INVALID_VALUE;
-    return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, count,
-                           strided(a, stride_a, b, stride_b, c, stride_c));
+                                         const float *b, int ldb, const float *beta, float *c,
+                                         int ldc) {
+    return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, 1, alone(a, b, c));
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t ta,
-                                          cublasOperation_t tb, int m, int n, int k,
-                                          const void *alpha, const void *a, cudaDataType_t type_a,
-                                          int lda, long long stride_a, const void *b,
-                                          cudaDataType_t type_b, int ldb, long long stride_b,
-                                          const void *beta, void *c, cudaDataType_t type_c, int ldc,
-                                          long long stride_c, int count,
-                                          cublasComputeType_t compute, cublasGemmAlgo_t) {
-    if (stride_c < static_cast<long long>(ldc) * n) return CUBLAS_STATUS_INVALID_VALUE;
+extern "C" cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+                                       int m, int n, int k, const void *alpha, const void *a,
+                                       cudaDataType_t type_a, int lda, const void *b,
+                                       cudaDataType_t type_b, int ldb, const void *beta, void *c,
+                                       cudaDataType_t type_c, int ldc, cublasComputeType_t compute,
+                                       cublasGemmAlgo_t) {
     return typed(type_a, type_b, type_c, compute, [=](auto *type) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
         return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,
-                           static_cast<const float *>(beta), ldc, count,
-                           strided(static_cast<const T *>(a), stride_a, static_cast<const T *>(b),
-                                   stride_b, static_cast<float *>(c), stride_c));
+                           static_cast<const float *>(beta), ldc, 1,
+                           alone(static_cast<const T *>(a), static_cast<const T *>(b),
+                                 static_cast<float *>(c)));
     });
 }
 
-cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+extern "C" cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
                                   int m, int n, int k, const float *alpha, const float *const a[],
                                   int lda, const float *const b[], int ldb, const float *beta,
                                   float *const c[], int ldc, int count) {
@@ -180,7 +181,7 @@ cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublas
                                           reinterpret_cast<void *const *>(c)));
 }
 
-cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
+extern "C" cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
                                    int m, int n, int k, const void *alpha, const void *const a[],
                                    cudaDataType_t type_a, int lda, const void *const b[],
                                    cudaDataType_t type_b, int ldb, const void *beta,

@@ -25,9 +25,11 @@
 //     (cudaDeviceEnablePeerAccess). HALOGNN_EMULATED_IPC=1 puts device memory where other processes
 //     can open it; else it cannot be shared with them. HALOGNN_EMULATED_ISLANDS=1: no device can
 //     reach another.
+//   - cuBLAS is that of this library; HALOGNN_EMULATED_CUBLAS is a path that cannot be loaded instead.
 //   - The blocks of a grid run in order or, if at random, beginning at any of them.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
-//     zeros.
+//     zeros. So are allocations and the calls that the host waits in: for kernels or copies, asleep;
+//     spinning; and copies of memory that is not pinned.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
 //     meet aborts.
 #pragma once
@@ -136,6 +138,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end);
 
 void __syncthreads();
@@ -202,11 +205,15 @@ void handed(T *p) {
     if (p != nullptr) readable(p, 1);
 }
 
+// TALLEST is how many blocks a grid may have in y. A GPU takes 65,535, and what counts rows in y would
+// fail there at more rows than a test has.
+constexpr unsigned TALLEST = 64;
+
 // launch copies the arguments, as a launch does.
 template <typename... Params, typename... Args>
 int launch(cudaStream_t s, bool together, dim3 grid, unsigned block, void (*kernel)(Params...),
            Args... args) {
-    if (grid.x == 0 || grid.y == 0 || grid.y > 65535 || grid.x > 0x7fffffffu)
+    if (grid.x == 0 || grid.y == 0 || grid.y > TALLEST || grid.x > 0x7fffffffu)
         return cudaErrorInvalidConfiguration;
     (handed(args), ...);
     static_assert(sizeof(std::tuple<Params...>) <= 4096, "what a launch can pass");

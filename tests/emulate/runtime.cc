@@ -56,6 +56,7 @@ struct allocation {
 struct emulated_stream {
     int device;
     std::deque<op> queue;
+    bool computes = false; // kernels have been queued
 };
 
 namespace {
@@ -226,6 +227,7 @@ char *reserve(size_t mapped, size_t page, int file) {
 cudaError_t make(void **out, size_t bytes, bool device) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (device && in_use[current_device] + bytes > total) return fail(cudaErrorMemoryAllocation);
+    emulated::count("allocation");
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)),
                  mapped = (bytes + page - 1) / page * page;
     const int file = device && set("HALOGNN_EMULATED_IPC")
@@ -315,6 +317,8 @@ cudaError_t push(emulated_stream *s, op o) {
 }  // namespace
 
 cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) {
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (streams.count(s) > 0) s->computes = true;
     return push(s, op{std::move(work), nullptr, 0, nullptr, nullptr});
 }
 cudaError_t emulated::enqueue(cudaStream_t s, std::shared_ptr<meeting> m) {
@@ -352,7 +356,8 @@ void emulated::count(const char *file, const char *kernel) {
 }
 
 // emulated_launches returns a line for each kernel, copy and so on that was put on a stream since
-// the last call: its name and how often. The text is the caller's until its next call.
+// the last call, and for each call that the host waits in: its name and how often. The text is the
+// caller's until its next call.
 extern "C" const char *emulated_launches(void) {
     static std::string text;
     const std::lock_guard<std::recursive_mutex> hold(lock);
@@ -591,7 +596,11 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     const allocation *to = within(dst, bytes), *from = within(src, bytes);
     const bool to_device = kind != cudaMemcpyDeviceToHost,
                from_device = kind != cudaMemcpyHostToDevice;
-    emulated::count(!to_device ? "copy down" : from_device ? "copy" : "copy up");
+    const bool pinned = (to_device && from_device) || (to_device ? from : to) != nullptr;
+    emulated::count(!pinned        ? "pageable copy"
+                    : !to_device   ? "copy down"
+                    : !from_device ? "copy up"
+                                   : "copy");
     if ((to && to->device) != to_device || (from && from->device) != from_device)
         return fail(cudaErrorInvalidValue);
     if (!to_device && !to) { // pageable: complete on return
@@ -636,6 +645,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     if (s == cudaStreamLegacy) return cudaSuccess; // nothing is ever queued on it
     {
         const std::lock_guard<std::recursive_mutex> hold(lock);
+        emulated::count("spin");
         if (streams.count(s) == 0) return fail(cudaErrorInvalidResourceHandle);
         if (s->device != current_device) return fail(cudaErrorOtherDevice);
     }
@@ -682,9 +692,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
         const std::lock_guard<std::recursive_mutex> hold(lock);
         if (cudaError_t wrong = usable(e)) return wrong;
         if (e->recorded == 0) return fail(cudaErrorNothingToWaitFor);
+        emulated::count(e->on->computes ? "wait for kernels" : "wait for copies");
     }
     run(e->on, [e] { return e->fired >= e->recorded; });
     return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) { // nothing runs meanwhile: work is as late as it may be
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    if (cudaError_t wrong = usable(e)) return wrong;
+    return e->fired < e->recorded ? fail(cudaErrorNotReady) : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
     const std::lock_guard<std::recursive_mutex> hold(lock);

@@ -130,6 +130,7 @@ type injection struct {
 	rank, epoch, step int
 	mode              string // parallel.mode
 	model             string // of models
+	device            string // compute.device; "" is the default
 	plumbing          []string
 }
 
@@ -184,6 +185,7 @@ const plain = "sage"
 type setting struct {
 	ranks       int
 	mode, model string
+	device      string
 }
 
 // args are the arguments of the job from its beginning; one that resumes takes them from its run.
@@ -204,10 +206,13 @@ func (s setting) args() []string {
 	for _, set := range models[s.model] {
 		args = append(args, "--set", set)
 	}
+	if s.device != "" {
+		args = append(args, "--set", "compute.device="+s.device)
+	}
 	return args
 }
 
-func (i injection) setting() setting { return setting{i.ranks, i.mode, i.model} }
+func (i injection) setting() setting { return setting{i.ranks, i.mode, i.model, i.device} }
 
 // place draws where a fault of a kind happens.
 func (l *lab) place(random *rand.Rand, k kind, point string) injection {
@@ -227,7 +232,7 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		_, err := config.WithDefaults(sets)
 		accepted = err == nil
 	}
-	i.step = random.IntN(l.spared(setting{i.ranks, i.mode, plain}).steps) // as many in each model
+	i.step = random.IntN(l.spared(setting{ranks: i.ranks, mode: i.mode, model: plain}).steps) // as many in each model
 	return i
 }
 
@@ -328,4 +333,36 @@ func TestFaults(t *testing.T) {
 	}
 	fmt.Printf("%d faults injected, %d with the required outcome; at most %d steps lost\n",
 		len(all), good, mostLost)
+}
+
+// Faults in the steps that a GPU queues, of which one more is under way when the host hears of it.
+func TestFaultsOfQueuedSteps(t *testing.T) {
+	if *wanted < 50 {
+		t.Skip("of fewer than 50 faults none is on a GPU")
+	}
+	library, err := filepath.Abs("../../build/libhalognn_cuda_emulated.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(library); err != nil {
+		t.Skipf("%v: `make emulated` builds the emulated CUDA library", err)
+	}
+	t.Setenv("HALOGNN_CUDA_LIB", library)
+	l := newLab(t)
+	for n, k := range kinds {
+		for _, p := range k.points {
+			if !slices.Contains([]string{fault.Forward, fault.Allreduce, fault.Loss}, p) ||
+				!slices.Contains([]string{"kill", "fail", "memory", "nan"}, k.action) {
+				continue
+			}
+			if k.action == "kill" {
+				k.says = "" // there is no other rank to say it
+			}
+			i := injection{kind: k, point: p, ranks: 1, epoch: 2, step: 4, mode: parallel.ModeData,
+				model: plain, device: "cuda"}
+			if o := l.inject(i, filepath.Join(l.dir, fmt.Sprintf("queued-%d-%s", n, p))); len(o.faults) > 0 {
+				t.Errorf("%v:\n  %s\n%s", i, strings.Join(o.faults, "\n  "), o.text)
+			}
+		}
+	}
 }

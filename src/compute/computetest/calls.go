@@ -34,6 +34,7 @@ type Layer struct {
 	Weights             []float32 // of the edges
 	Vertices, Labels    []int32   // of the destinations
 	Targets             []uint8   // [Destinations*Classes]
+	Ends                []int32   // of two groups of the destinations
 
 	dev compute.Device
 	t   testing.TB
@@ -43,7 +44,8 @@ type Layer struct {
 func NewLayer(t testing.TB, dev compute.Device, s Sizes) *Layer {
 	l := &Layer{Sizes: s, t: t, dev: dev, Vertices: make([]int32, s.Destinations),
 		Labels: make([]int32, s.Destinations), Targets: make([]uint8, s.Destinations*s.Classes),
-		Weights: make([]float32, s.Destinations*s.Degree)}
+		Weights: make([]float32, s.Destinations*s.Degree),
+		Ends:    []int32{int32(s.Destinations / 3), int32(s.Destinations)}}
 	random := rand.New(rand.NewPCG(1, 2))
 	l.Forward.Indptr = []int64{0}
 	for range s.Destinations {
@@ -75,7 +77,8 @@ func (l *Layer) matrix(rows, cols int) compute.Matrix {
 // Inputs returns the host arrays that the calls read, as a minibatch sends them to an Accelerator.
 func (l *Layer) Inputs() *compute.Inputs {
 	return &compute.Inputs{Segments: []compute.Segments{l.Forward, l.Transposed},
-		Vertices: [][]int32{l.Vertices, l.Labels}, Labels: l.Targets}
+		Weights: [][]float32{l.Weights}, Vertices: [][]int32{l.Vertices, l.Labels, l.Ends},
+		Labels: l.Targets}
 }
 
 // Calls returns at least one call of every kernel, on arrays that it makes.

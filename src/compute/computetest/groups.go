@@ -38,7 +38,7 @@ var groupTests = family{
 	calls: func(l *Layer) []Call {
 		n, w := l.Destinations, l.array(2*l.In*l.Out)
 		x, y := l.matrix(n, l.In), l.matrix(n, l.Out)
-		g := compute.Groups{Ends: []int32{int32(n / 3), int32(n)}, Stride: l.In * l.Out}
+		g := compute.Groups{Ends: l.Ends, Stride: l.In * l.Out}
 		bytes, flops := 4*(n*l.In+n*l.Out+2*l.In*l.Out), 2*n*l.In*l.Out
 		return []Call{
 			{"GroupMatMul", func() { l.dev.GroupMatMul(y, x, w, g) }, bytes, flops},

@@ -23,6 +23,12 @@ var optimizerTests = family{
 					func(b *bench) []result { return sgd(b, n, momentum) }})
 			}
 		}
+		for _, loss := range []float64{2.5, math.NaN(), math.Inf(1), math.Inf(-1)} {
+			for _, kind := range []string{"adam", "sgd"} {
+				all = append(all, testCase{fmt.Sprintf("%s/within a bound/%v", kind, loss),
+					func(b *bench) []result { return bounded(b, kind == "sgd", float32(loss)) }})
+			}
+		}
 		return all
 	},
 	misuse: func(b *bench) []wrong {
@@ -100,6 +106,36 @@ func sgd(b *bench, n int, momentum float64) []result {
 		{name: "SGD: parameters", got: b.get(dp), want: p64, size: size, terms: steps},
 		{name: "SGD: momentum", got: b.get(dbuf), want: buf64, size: size, terms: steps},
 	}
+}
+
+// bounded makes updates along the same gradient: two within their bound, one whose loss is not, and one
+// of a loss that is. The last two are not made.
+func bounded(b *bench, isSGD bool, loss float32) []result {
+	const n, limit = 300, 2
+	start, g, skipped := b.normal(n), b.array(b.normal(n)), b.array([]float32{0})
+	updated := func(losses ...float32) [3][]float32 {
+		p, m, v := b.array(start), b.array(make([]float32, n)), b.array(make([]float32, n))
+		for i, l := range losses {
+			var within compute.Bound
+			if len(losses) > 2 {
+				within = compute.Bound{Loss: b.array([]float32{l}), Skipped: skipped, Limit: limit}
+			}
+			if isSGD {
+				b.dev.SGD(p, g, m, compute.SGDOptions{LR: 0.1, Momentum: 0.9, Step: 1 + i, Within: within})
+			} else {
+				b.dev.Adam(p, g, m, v, compute.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8,
+					Step: 1 + i, Within: within})
+			}
+		}
+		return [3][]float32{b.get(p), b.get(m), b.get(v)}
+	}
+	want, got := updated(1, 1), updated(limit, -1, loss, 1)
+	var all []result
+	for i, name := range []string{"parameters", "first state", "second state"} {
+		exact := make([]float64, n)
+		all = append(all, result{name: "bound: " + name, got: got[i], want: widen(want[i]), size: exact})
+	}
+	return all
 }
 
 func widen(x []float32) []float64 {

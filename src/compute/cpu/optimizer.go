@@ -15,6 +15,9 @@ type adam struct {
 // Adam implements compute.Device.
 func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 	defer d.probe.Start(compute.CheckAdam(p, g, m, v)).Done()
+	if !o.Within.Allows() {
+		return
+	}
 	run(d, len(p), tileElements, adam{p, g, m, v, o.Coefficients()})
 }
 
@@ -34,6 +37,9 @@ type sgd struct {
 // SGD implements compute.Device.
 func (d *Device) SGD(p, g, buf []float32, o compute.SGDOptions) {
 	defer d.probe.Start(compute.CheckSGD(p, g, buf)).Done()
+	if !o.Within.Allows() {
+		return
+	}
 	run(d, len(p), tileElements, sgd{p, g, buf, o})
 }
 

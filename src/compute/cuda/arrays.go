@@ -29,8 +29,14 @@ type sent struct {
 	lowest, above int32 // all elements of an array of indices lie in [lowest, above)
 }
 
-// arrays makes room for the host arrays of one kernel call that have not been sent.
+// complete reports whether kernels find all their arrays in the open staging buffer.
+func (b *stagingBuffer) complete() bool { return b != nil && !b.madeInStep }
+
+// arrays makes room for the host arrays of one kernel call that the open staging buffer need not have.
 func (d *Device) arrays(bytes int) {
+	if d.open.complete() {
+		return
+	}
 	const most = 5 // arrays in a call, each aligned
 	if err := d.reserve(&d.loose, bytes+most*alignment, useInputs); err != nil {
 		panic(err)
@@ -38,9 +44,9 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns the device address of a host array: in the open staging buffer or, if that does
-// not have it, of a copy made now. The copy is complete when onDevice returns, so the caller may
-// change the array.
+// onDevice returns the device address of a host array: in the open staging buffer, where it must be if
+// that is complete. Else, or without one, as in tests, it is that of a copy made now, which is complete
+// when onDevice returns.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -48,6 +54,10 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 	p, bytes := unsafe.Pointer(unsafe.SliceData(x)), len(x)*int(unsafe.Sizeof(x[0]))
 	if s := d.open.find(p, bytes); s != nil {
 		return unsafe.Add(d.open.device.p, s.offset)
+	}
+	if d.open.complete() {
+		panic(fmt.Sprintf("compute/cuda: a kernel is given %d bytes of host memory that were not sent "+
+			"with the minibatch; this is a bug in halognn", bytes))
 	}
 	to := unsafe.Add(d.loose.p, d.used)
 	d.used += (bytes + alignment - 1) / alignment * alignment

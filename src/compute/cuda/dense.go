@@ -33,14 +33,13 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	}
 }
 
-// second returns room for another result of the shape of y, until the next kernel that needs
-// scratch.
+// second returns room for another result of the shape of y, until the next Dense.
 func (d *Device) second(y compute.Matrix) []float32 {
 	n := max(1, y.Rows*y.Cols)
-	if err := d.reserve(&d.scratch, 4*n, useScratch); err != nil {
+	if err := d.reserve(&d.product, 4*n, useScratch); err != nil {
 		panic(err)
 	}
-	return unsafe.Slice((*float32)(d.scratch.p), n)
+	return unsafe.Slice((*float32)(d.product.p), n)
 }
 
 // DenseBackward implements compute.Device. The bias's gradient is made where dy is changed or, if

@@ -29,18 +29,21 @@ type Device struct {
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
-	// host arrays of one kernel call that no staging buffer has sent
-	loose     buffer
-	scratch   buffer               // partial sums of one kernel call
-	sums      buffer               // and of those that Settle completes
+	// Each of these is taken in one place, once a kernel call, and kernels run in the order of the
+	// calls: so none is in use when it is taken again.
+	loose     buffer               // host arrays of one call that were not sent
+	scratch   buffer               // partial sums of one call
+	product   buffer               // the second product of a Dense
+	sums      buffer               // partial sums that Settle completes
 	leftBytes int                  // of sums that are in use
 	leftCalls int                  // that use them
 	rounded   buffer               // the factors of one product, unless they are float32
 	precision compute.Precision    // of those
 	answer    buffer               // a loss, on the device
 	result    *C.halognn_cuda_loss // and on the host
-	// what gather tells kernels; not in the Go heap, and not made anew each time
+	// what kernels are told; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
+	queuedLoss        *C.halognn_cuda_queued_loss
 	own, reduced, all buffer // what the open staging buffer was gathered, or widened, into
 	types             buffer // likewise
 	// whose host arrays kernels find on the device; nil for none
@@ -120,12 +123,14 @@ func (d *Device) prepare(number int, o Options) error {
 		return err
 	}
 	var host unsafe.Pointer
-	if err := pinning("what kernels answer", 2*alignment,
-		C.gpu_alloc_host(d.c, 2*alignment, &host)); err != nil {
+	const told = 2*alignment + C.sizeof_halognn_cuda_queued_loss
+	if err := pinning("what kernels answer", int(told),
+		C.gpu_alloc_host(d.c, C.int64_t(told), &host)); err != nil {
 		return err
 	}
-	d.result, d.scattered = (*C.halognn_cuda_loss)(host),
-		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment))
+	d.result, d.scattered, d.queuedLoss = (*C.halognn_cuda_loss)(host),
+		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment)),
+		(*C.halognn_cuda_queued_loss)(unsafe.Add(host, 2*alignment))
 	if err := failure("an event", C.gpu_make_event(d.c, 0, &d.done)); err != nil {
 		return err
 	}
@@ -326,6 +331,9 @@ func (d *Device) NewEvent() (compute.Event, error) {
 
 // Wait implements compute.Event.
 func (e *event) Wait() error { return failure("a copy to the host", C.gpu_wait(e.d.c, e.p)) }
+
+// Passed implements compute.Event. An error of the device counts as not passed: Wait has it.
+func (e *event) Passed() bool { return C.gpu_passed(e.d.c, e.p) == 0 }
 
 // Free implements compute.Event.
 func (e *event) Free() error { return failure("freeing an event", C.gpu_free_event(e.d.c, e.p)) }

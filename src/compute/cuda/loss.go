@@ -11,31 +11,96 @@ import (
 	"halognn/src/compute"
 )
 
+// Go and the kernels count alike what is told of a queued loss.
+var (
+	_ [compute.MostSuspects]struct{} = [C.HALOGNN_SUSPECTS]struct{}{}
+	_ [compute.LossExtras]struct{}   = [C.HALOGNN_EXTRAS]struct{}{}
+)
+
 // SoftmaxCrossEntropy implements compute.Device.
 func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
 	scale float32) (loss float64, correct int) {
+	d.softmax(dlogits, logits, labels, scale, nil)
+	sum := d.answered("SoftmaxCrossEntropy")
+	return float64(sum.loss) * float64(scale), int(sum.counts[0])
+}
+
+// QueueSoftmaxCrossEntropy implements compute.Accelerator.
+func (d *Device) QueueSoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
+	scale float32, to *compute.QueuedLoss) {
+	d.softmax(dlogits, logits, labels, scale, to)
+}
+
+// softmax calls the kernel; to is nil for a loss that the host waits for.
+func (d *Device) softmax(dlogits, logits compute.Matrix, labels []int32, scale float32,
+	to *compute.QueuedLoss) {
 	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
-	d.arrays(len(labels) * 4)
+	d.arrays(len(labels)*4 + suspectBytes(to))
 	rows, cols := size(logits)
 	on := (*C.int32_t)(onDevice(d, labels))
 	must("SoftmaxCrossEntropy", C.gpu_softmax_ce(d.c, float(dlogits.Data), rows, cols,
-		float(logits.Data), on, C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows)))
-	sum := d.answered("SoftmaxCrossEntropy")
-	return float64(sum.loss) * float64(scale), int(sum.counts[0])
+		float(logits.Data), on, C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows),
+		d.told(to)))
 }
 
 // SigmoidBCE implements compute.Device.
 func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
 	scale float32) (loss float64, counts [3]int) {
-	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
-	d.arrays(len(targets))
-	rows, cols := size(logits)
-	on := (*C.uint8_t)(onDevice(d, targets))
-	must("SigmoidBCE", C.gpu_sigmoid_bce(d.c, float(dlogits.Data), rows, cols, float(logits.Data), on,
-		C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows)))
+	d.sigmoid(dlogits, logits, targets, scale, nil)
 	sum := d.answered("SigmoidBCE")
 	return float64(sum.loss) * float64(scale),
 		[3]int{int(sum.counts[0]), int(sum.counts[1]), int(sum.counts[2])}
+}
+
+// QueueSigmoidBCE implements compute.Accelerator.
+func (d *Device) QueueSigmoidBCE(dlogits, logits compute.Matrix, targets []uint8, scale float32,
+	to *compute.QueuedLoss) {
+	d.sigmoid(dlogits, logits, targets, scale, to)
+}
+
+// sigmoid likewise.
+func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale float32,
+	to *compute.QueuedLoss) {
+	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
+	d.arrays(len(targets) + suspectBytes(to))
+	rows, cols := size(logits)
+	on := (*C.uint8_t)(onDevice(d, targets))
+	must("SigmoidBCE", C.gpu_sigmoid_bce(d.c, float(dlogits.Data), rows, cols, float(logits.Data), on,
+		C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows), d.told(to)))
+}
+
+// suspectBytes returns the room for the vertices of suspects.
+func suspectBytes(to *compute.QueuedLoss) (bytes int) {
+	if to == nil {
+		return 0
+	}
+	for _, s := range to.Suspects {
+		bytes += len(s.Vertices)*4 + alignment
+	}
+	return bytes
+}
+
+// told returns a queued loss as kernels take it; nil for none. It is read before the call of the kernel
+// returns.
+func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
+	if to == nil {
+		return nil
+	}
+	compute.CheckQueuedLoss(to)
+	told := d.queuedLoss
+	*told = C.halognn_cuda_queued_loss{head: float(to.Head),
+		places:  (*C.uint32_t)(unsafe.Pointer(float(to.Places))),
+		skipped: float(to.Skipped), suspects: C.int(len(to.Suspects))}
+	for i, x := range to.Extras {
+		told.extras[i] = C.float(x)
+	}
+	for k, s := range to.Suspects {
+		in := &told.of[k]
+		in.x, in.known = float(s.X.Data), C.int64_t(len(s.Vertices))
+		in.rows, in.cols = size(s.X)
+		in.vertices = (*C.int32_t)(onDevice(d, s.Vertices))
+	}
+	return told
 }
 
 // losses returns room for the losses of rows.
@@ -45,6 +110,17 @@ func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
 	}
 	return d.scratch.p
 }
+
+// QueueDownload implements compute.Accelerator.
+func (d *Device) QueueDownload(dst, src []float32, e compute.Event) {
+	compute.CheckLengths("QueueDownload", len(dst), len(src))
+	must("QueueDownload", C.gpu_download(d.c, C.HALOGNN_COMPUTE, bytesAt(dst),
+		unsafe.Pointer(float(src)), C.int64_t(4*len(src))))
+	must("QueueDownload", C.gpu_record(d.c, C.HALOGNN_COMPUTE, e.(*event).p))
+}
+
+// HasProbe implements compute.Accelerator.
+func (d *Device) HasProbe() bool { return d.probe != nil }
 
 // answered waits for a loss and returns it.
 func (d *Device) answered(kernel string) *C.halognn_cuda_loss {

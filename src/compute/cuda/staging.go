@@ -45,6 +45,7 @@ type stagingBuffer struct {
 	weighted, counted, scaled      bool
 	destinations, frontier, cols   int
 	onHost                         bool // what is wanted was made on the host
+	madeInStep                     bool // of the inputs
 	call                           compute.Call
 	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
@@ -69,7 +70,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 		return err
 	}
 	b.layout(in)
-	if err := b.reserve(b.rowsAt + (len(b.cold)+len(b.mapped))*b.rowBytes); err != nil {
+	if err := b.reserve(); err != nil {
 		return err
 	}
 	b.fill(in)
@@ -136,6 +137,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
 		in.Rows.Cols
+	b.madeInStep = in.MadeInStep
 	b.weighted, b.counted, b.scaled = in.EdgeWeights != nil, in.Input.Counts != nil,
 		in.Rows.Scale != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)
@@ -243,18 +245,26 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// reserve makes room for the layout in pinned memory and, of whole bytes, on the device. Kernels
-// that are still running may read the device memory that it gets, so the copy waits for all of
-// them.
-func (b *stagingBuffer) reserve(whole int) error {
-	whole = max(whole, b.end)
+// Reserve implements compute.StagingBuffer.
+func (b *stagingBuffer) Reserve(in *compute.Inputs) error {
+	if err := b.ready(); err != nil {
+		return err
+	}
+	b.layout(in)
+	return b.reserve()
+}
+
+// reserve makes room for the layout in pinned memory and on the device, and a quarter more:
+// minibatches of one kind differ by less, and to pin memory takes milliseconds in which no kernel
+// starts. Kernels that are still running may read the device memory that it gets, so the copy waits
+// for all of them.
+func (b *stagingBuffer) reserve() error {
+	whole := max(b.rowsAt+(len(b.cold)+len(b.mapped))*b.rowBytes, b.end)
 	if b.end <= b.pinned.bytes && whole <= b.device.bytes {
 		return nil
 	}
-	bytes := b.end
-	if b.device.p != nil {
-		bytes, whole = bytes+bytes/4, whole+whole/4
-	}
+	bytes := b.end + b.end/4
+	whole += whole / 4
 	if err := b.empty(); err != nil {
 		return err
 	}

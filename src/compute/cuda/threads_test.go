@@ -140,3 +140,33 @@ func TestNoDevice(t *testing.T) {
 		}
 	}
 }
+
+// A device whose cuBLAS cannot be loaded does not open, and the error says why of each that was tried,
+// and which variable names another. The emulated device has its own, whatever that variable says.
+func TestNoCuBLAS(t *testing.T) {
+	if os.Getenv("HALOGNN_EMULATED_CUBLAS") != "" {
+		for range 2 { // the second device tries again
+			_, err := Open(Options{Memory: 1 << 20, Library: library(t)})
+			if err == nil || !strings.Contains(err.Error(), "cuBLAS cannot be loaded: /nowhere") ||
+				strings.Count(err.Error(), "none-either: ") != 1 ||
+				!strings.Contains(err.Error(), "HALOGNN_CUBLAS_LIB") {
+				t.Errorf("error %v", err)
+			}
+		}
+		leaksNothing(t)
+		return
+	}
+	if !strings.Contains(library(t), "emulated") {
+		t.Skip("the library is not emulated")
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestNoCuBLAS$")
+	c.Env = append(os.Environ(), "HALOGNN_EMULATED_CUBLAS=/nowhere/libcublas.so")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	c = exec.Command(os.Args[0], "-test.run=^TestArithmeticIsRestored$")
+	c.Env = append(os.Environ(), "HALOGNN_CUBLAS_LIB=/nowhere/libcublas.so")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

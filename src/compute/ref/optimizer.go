@@ -9,6 +9,9 @@ import (
 // Adam implements compute.Device.
 func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 	defer d.probe.Start(compute.CheckAdam(p, g, m, v)).Done()
+	if !o.Within.Allows() {
+		return
+	}
 	c := o.Coefficients()
 	for i := range p {
 		grad := g[i] + c.L2*p[i]
@@ -21,6 +24,9 @@ func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 // SGD implements compute.Device.
 func (d *Device) SGD(p, g, buf []float32, o compute.SGDOptions) {
 	defer d.probe.Start(compute.CheckSGD(p, g, buf)).Done()
+	if !o.Within.Allows() {
+		return
+	}
 	lr, momentum, decay := float32(o.LR), float32(o.Momentum), float32(o.WeightDecay)
 	for i := range p {
 		grad := g[i] + decay*p[i]

@@ -1,0 +1,148 @@
+package parallel
+
+import (
+	"errors"
+	"math"
+
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/fault"
+	"halognn/src/nn"
+	"halognn/src/task"
+	"halognn/src/trace"
+)
+
+// stepQueue is for steps of which the host reads the result when it has queued the next one, so that
+// the device never waits for the host (docs/design/33-one-wait.md). Two results take turns.
+//
+//	host     queue i │ queue i+1 │ settle i │ queue i+2 │ settle i+1
+//	device           step i ──────── step i+1 ─────────── step i+2
+type stepQueue struct {
+	device  compute.Accelerator
+	headers []float32 // pinned, of both
+	results [2]Queued
+	next    int
+}
+
+// Queued is a step that the device has been given and may not have run.
+type Queued struct {
+	strategy *Strategy
+	header   []float32 // pinned: of the gradients' sums, when arrived has passed
+	arrived  compute.Event
+}
+
+// openStepQueue returns nil where the host has something to do within every step: it computes the loss,
+// carries rows between layers, adds gradients, or trains rows of vertices. Collective.
+func openStepQueue(s *Strategy) (*stepQueue, error) {
+	device := compute.CapabilitiesOf(s.o.Device).Accelerator
+	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
+		s.between.forward != nil || s.between.weigh != nil || s.between.backward != nil {
+		return nil, nil // as on all ranks
+	}
+	queues, err := s.o.Model.QueuesLoss()
+	var q *stepQueue
+	if queues {
+		q = &stepQueue{device: device}
+		err = q.make(s)
+	}
+	// A rank that lacks the memory would leave the others waiting for it.
+	if err = comm.Agree(s.o.Comm, err); err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	return q, nil
+}
+
+// make makes the results. On failure the caller closes what there is.
+func (q *stepQueue) make(s *Strategy) (err error) {
+	if q.headers, err = q.device.AllocHost(2 * nn.HeaderLen); err != nil {
+		return err
+	}
+	for i := range q.results {
+		arrived, err := q.device.NewEvent()
+		if err != nil {
+			return err
+		}
+		q.results[i] = Queued{s, q.headers[i*nn.HeaderLen : (i+1)*nn.HeaderLen], arrived}
+	}
+	return nil
+}
+
+func (q *stepQueue) close() error {
+	if q == nil {
+		return nil
+	}
+	errs := []error{q.device.Sync()} // a result may be on its way
+	for i := range q.results {
+		if e := q.results[i].arrived; e != nil {
+			errs = append(errs, e.Free())
+		}
+	}
+	q.device.FreeHost(q.headers)
+	return errors.Join(errs...)
+}
+
+// Queues reports whether Queue can take the place of Step: the same on all ranks. A Probe wants the host
+// to wait for what it measures.
+func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
+
+// Queue is Step for a host that does not wait. The phases are those of giving the device its work. If
+// last, it returns the step, which is to be settled before another one after the next is queued.
+func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
+	if err := s.landing.receive(m); err != nil {
+		return nil, err
+	}
+	s.spoil(m)
+	phases.Begin(trace.Forward)
+	logits, err := s.forward(m, phases)
+	if err != nil {
+		return nil, err
+	}
+	grad := s.o.Model.QueueLoss(&m.Batch, logits)
+	phases.End(trace.Forward)
+	phases.Begin(trace.Backward)
+	if err := s.backward(m, grad, last, phases); err != nil {
+		return nil, err
+	}
+	phases.End(trace.Backward)
+	if !last {
+		return nil, nil
+	}
+	phases.Begin(trace.Sync)
+	err = fault.At(fault.Allreduce, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)
+	if err == nil {
+		err = s.o.Gradients.QueueWait()
+	}
+	if err != nil {
+		return nil, err
+	}
+	q := &s.queue.results[s.queue.next]
+	s.queue.next = 1 - s.queue.next
+	s.queue.device.QueueDownload(q.header, s.o.Model.Params.Grads[:nn.HeaderLen], q.arrived)
+	phases.End(trace.Sync)
+	return q, nil
+}
+
+// Settle waits until the device has run the step up to its sums, and returns the result of the step.
+func (q *Queued) Settle() (t Trained, err error) {
+	o := &q.strategy.o
+	if err := o.Gradients.WaitFor(q.arrived); err != nil {
+		return t, err
+	}
+	t.Stats = o.Model.Params.StatsOf(q.header)
+	if math.IsNaN(t.Stats.Loss) || math.IsInf(t.Stats.Loss, 0) {
+		if f, ok := o.Model.QueuedFault(); ok {
+			t.Fault = &f
+		}
+	}
+	return t, nil
+}
+
+// Finished is Settle for a run that has failed: it waits for nothing, and any goroutine may call it. ok
+// is false if the device has not run the step, or its loss is not finite.
+func (q *Queued) Finished() (stats task.Stats, ok bool) {
+	if !q.arrived.Passed() || q.strategy.o.Gradients.WaitFor(q.arrived) != nil {
+		return stats, false
+	}
+	stats = nn.StatsIn(q.header)
+	return stats, nn.Finite(q.header[:1])
+}

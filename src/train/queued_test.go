@@ -1,0 +1,474 @@
+//go:build cgo
+
+package train
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/checkpoint"
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/cuda"
+	"halognn/src/compute/ref"
+	"halognn/src/config"
+	"halognn/src/dataset"
+	"halognn/src/nn"
+	"halognn/src/record"
+	"halognn/src/residence"
+	"halognn/src/rundir"
+	"halognn/src/session"
+	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
+)
+
+// gpuRun is a run on a GPU for each rank, whose steps are queued or, if it waits, not: a Probe hears of
+// kernels.
+type gpuRun struct {
+	shards  *shard.Shards
+	library string
+	ranks   int
+	o       Options
+	rounds  compute.Precision // of the GPU; "" is float32
+	waits   bool
+	trace   string
+	wrap    func(rank int, d *cuda.Device) compute.Device // nil: the device itself
+	stop    chan struct{}                                 // nil: never
+	dir     string
+}
+
+// start returns rank 0's summary or, if the run ends early, its error.
+func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
+	t.Helper()
+	w := comm.NewWorld(g.ranks)
+	w.Copy = cuda.CopyNow
+	var first error
+	err = w.Run(func(c comm.Comm) error {
+		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 2 << 20, Library: g.library,
+			Precision: g.rounds})
+		if err != nil {
+			return err
+		}
+		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: g.shards, Device: d,
+			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}}, Dir: g.dir, Trace: g.trace}
+		if g.ranks > 1 {
+			env.Gradients = "nccl"
+		}
+		if g.wrap != nil {
+			env.Device = g.wrap(c.Rank(), d)
+		}
+		if g.waits {
+			d.Watch(&compute.Probe{OnStart: func(compute.Call) {}, OnDone: func() {}, OnSync: func() {}})
+		}
+		if c.Rank() == g.ranks-1 {
+			env.Stop = g.stop
+		}
+		if env.Resume, err = checkpoint.Open(c, g.dir); err != nil {
+			return errors.Join(err, d.Close())
+		}
+		s, err := Run(context.Background(), env, g.o)
+		if c.Rank() == 0 {
+			first = err
+		}
+		if err != nil {
+			return errors.Join(err, d.Close())
+		}
+		if c.Rank() == 0 {
+			sum = s
+		}
+		return d.Close()
+	})
+	if first != nil {
+		err = first
+	}
+	return sum, err
+}
+
+// steps returns the lines of metrics.jsonl about steps, without times.
+func (g *gpuRun) steps(t *testing.T) (all []string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(g.dir, rundir.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var line map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		if line["kind"] != "step" {
+			continue
+		}
+		delete(line, "time")
+		delete(line, "wait_seconds")
+		text, err := json.Marshal(line) // keys in order
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(text))
+	}
+	return all
+}
+
+// queueing returns a run of so many ranks, or skips the test.
+func queueing(t *testing.T, shards *shard.Shards, ranks int, o Options) *gpuRun {
+	t.Helper()
+	g := &gpuRun{shards: shards, library: cudaLibrary(t), ranks: ranks, o: o, dir: t.TempDir()}
+	if strings.Contains(g.library, "emulated") {
+		t.Setenv("HALOGNN_NCCL_LIB", g.library)
+	}
+	if n, err := cuda.Devices(); err != nil || n < ranks {
+		t.Skipf("%d GPUs are needed, this machine has %d, %v", ranks, n, err)
+	}
+	return g
+}
+
+// Queued steps give the digests, and line by line the metrics, of steps for which the host waits; the
+// emulated device counts that it waits less often.
+func TestQueuedStepsAreThoseThatWait(t *testing.T) {
+	shards := generated(t)
+	for i, c := range []struct {
+		name   string
+		ranks  int
+		rounds compute.Precision
+		set    func(*Options)
+	}{
+		{"one rank", 1, "", func(*Options) {}},
+		{"several minibatches a step, saves", 1, "", func(o *Options) {
+			o.StreamPerPart, o.Checkpoint = true, config.Saves{EverySteps: 3, Keep: 2}
+		}},
+		{"bf16, of even width, saves", 1, compute.PrecisionBF16, func(o *Options) {
+			o.Model.Hidden = 6
+			o.Checkpoint = config.Saves{EverySteps: 3, Keep: 2}
+		}},
+		{"two ranks, saves", 2, "", func(o *Options) {
+			o.Checkpoint = config.Saves{EverySteps: 2, Keep: 2}
+		}},
+		{"sgd, jumping, two ranks, several minibatches", 2, "", func(o *Options) {
+			o.Optimizer, o.Model.Jumping = nn.DefaultOptimizer("sgd"), nn.JumpMax
+			o.StreamPerPart = true
+		}},
+		{"gcn in bf16, two ranks", 2, compute.PrecisionBF16, func(o *Options) { o.Model.Kind = "gcn" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 1 && testing.Short() {
+				t.Skip("-short")
+			}
+			o := sageOptions()
+			c.set(&o)
+			run := func(waits bool) (*record.Summary, []string, int) {
+				g := queueing(t, shards, c.ranks, o)
+				g.waits, g.rounds = waits, c.rounds
+				cuda.Launches()
+				s, err := g.start(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s, g.steps(t), cuda.Launches()["wait for kernels"]
+			}
+			want, lines, often := run(true)
+			got, queued, seldom := run(false)
+			if fewer := often - seldom; often > 0 && fewer <= c.ranks*len(lines) {
+				t.Errorf("the host waits %d times less often in %d steps on %d ranks", fewer, len(lines),
+					c.ranks)
+			}
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				got.BlocksDigest != want.BlocksDigest || got.TrainLoss != want.TrainLoss {
+				t.Errorf("queued steps give %s, %s, %s; others %s, %s, %s", got.LossDigest,
+					got.WeightsDigest, got.BlocksDigest, want.LossDigest, want.WeightsDigest,
+					want.BlocksDigest)
+			}
+			if !slices.Equal(queued, lines) {
+				t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(queued, "\n"),
+					strings.Join(lines, "\n"))
+			}
+		})
+	}
+}
+
+// A minibatch's spans are in the trace under its number, that of the wait for its result too.
+func TestQueuedStepsAreTraced(t *testing.T) {
+	g := queueing(t, generated(t), 1, sageOptions())
+	g.trace = "trace"
+	sum, err := g.start(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir, g.trace, "rank-0000.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []struct {
+		Name, Cat string
+		Args      struct{ Epoch, Step int }
+	}
+	if err := json.Unmarshal(text, &events); err != nil {
+		t.Fatal(err)
+	}
+	spans := map[[2]int]int{}
+	for _, e := range events {
+		if e.Cat == "train" && e.Name == "backward" {
+			spans[[2]int{e.Args.Epoch, e.Args.Step}]++
+		}
+	}
+	for epoch := 1; epoch <= sum.Epochs; epoch++ {
+		for step := range sum.StepsPerEpoch {
+			want := 2 // to queue it, and to wait for it
+			if epoch == 1 && step == 0 {
+				want = 1
+			}
+			if got := spans[[2]int{epoch, step}]; got != want {
+				t.Errorf("epoch %d, step %d has %d spans of backward, want %d", epoch, step, got, want)
+			}
+		}
+	}
+}
+
+// spoiling is a device whose layers' output, or last gradient, has a NaN at some call.
+type spoiling struct {
+	*cuda.Device
+	calls    int
+	backward bool
+}
+
+func (s *spoiling) spoil(x compute.Matrix) {
+	if s.calls--; s.calls == 0 && x.Rows > 0 {
+		s.Device.Upload(x.Data[:1], []float32{float32(math.NaN())})
+	}
+}
+
+func (s *spoiling) Dense(y compute.Matrix, d compute.Dense) {
+	s.Device.Dense(y, d)
+	if !s.backward {
+		s.spoil(y)
+	}
+}
+
+func (s *spoiling) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, d compute.Dense) {
+	if s.backward {
+		s.spoil(dy)
+	}
+	s.Device.DenseBackward(g, dy, y, d)
+}
+
+// A run that diverges ends with the error of one whose host waits, and with its metrics: the loss too
+// large, not finite, by a layer's output on one rank, by a gradient in the step before; also where a
+// rank whose loss was finite finds another place in the step that was queued meanwhile.
+func TestQueuedDivergence(t *testing.T) {
+	shards := generated(t)
+	for i, c := range []struct {
+		name     string
+		ranks    int
+		lr       float64
+		calls    [2]int // of the first and the last rank
+		backward bool
+		says     string
+	}{
+		{"an output", 1, 0.01, [2]int{0, 3*5 + 2}, false, "output of layer 1, at vertex"},
+		{"a gradient", 1, 0.01, [2]int{0, 3*4 + 1}, true, "the gradient of layer"},
+		{"a loss", 1, 1e4, [2]int{}, false, "the loss is"},
+		{"an output of a rank, then of another", 2, 0.01, [2]int{3*2 + 1, 3*1 + 2}, false,
+			"output of layer 1, at vertex"},
+		{"an output of a rank", 2, 0.01, [2]int{0, 3*2 + 1}, false, "(rank 1)"},
+		{"a loss beyond the bound", 2, 1e5, [2]int{}, false, "the loss is"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 3 && testing.Short() {
+				t.Skip("-short")
+			}
+			o := sageOptions()
+			o.Optimizer, o.Schedule.Base = nn.DefaultOptimizer("sgd"), c.lr
+			o.Checkpoint = config.Saves{EverySteps: 4, Keep: 9}
+			run := func(waits bool) (string, []string) {
+				g := queueing(t, shards, c.ranks, o)
+				g.waits = waits
+				g.wrap = func(rank int, d *cuda.Device) compute.Device {
+					calls := c.calls[0]
+					if rank == c.ranks-1 {
+						calls = c.calls[1]
+					}
+					return &spoiling{Device: d, calls: calls, backward: c.backward}
+				}
+				_, err := g.start(t)
+				if !errors.Is(err, nn.ErrDiverged) {
+					t.Fatalf("the run ended with %v", err)
+				}
+				return strings.ReplaceAll(err.Error(), g.dir, "DIR"), g.steps(t)
+			}
+			want, lines := run(true)
+			got, queued := run(false)
+			if got != want || !strings.Contains(got, c.says) {
+				t.Errorf("the error is\n%s\nwant\n%s\nwith %q", got, want, c.says)
+			}
+			if !slices.Equal(queued, lines) {
+				t.Errorf("the metrics are %v, want %v", queued, lines)
+			}
+		})
+	}
+}
+
+// failing is a device that fails in some forward pass, when all earlier work is done.
+type failing struct {
+	*cuda.Device
+	calls int
+}
+
+func (f *failing) Dense(y compute.Matrix, d compute.Dense) {
+	if f.calls--; f.calls == 0 {
+		panic(errors.Join(errOutOfOrder, f.Sync()))
+	}
+	f.Device.Dense(y, d)
+}
+
+var errOutOfOrder = errors.New("out of order")
+
+// A step that is finished when the next one fails is in the metrics.
+func TestFinishedStepIsRecorded(t *testing.T) {
+	shards := generated(t)
+	run := func(waits bool) []string {
+		g := queueing(t, shards, 1, sageOptions())
+		g.waits = waits
+		g.wrap = func(_ int, d *cuda.Device) compute.Device { return &failing{d, 3*5 + 2} }
+		if _, err := g.start(t); !errors.Is(err, errOutOfOrder) {
+			t.Fatalf("the run ended with %v", err)
+		}
+		return g.steps(t)
+	}
+	want := run(true)
+	if got := run(false); len(want) != 5 || !slices.Equal(got, want) {
+		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// lacking is a device for which no memory can be pinned for the results of queued steps.
+type lacking struct{ *cuda.Device }
+
+func (l lacking) Capabilities() compute.Capabilities {
+	c := l.Device.Capabilities()
+	c.Accelerator = l
+	return c
+}
+
+func (l lacking) AllocHost(n int) ([]float32, error) {
+	if n == 2*nn.HeaderLen {
+		return nil, errOutOfOrder
+	}
+	return l.Device.AllocHost(n)
+}
+
+// A rank that lacks memory for queued steps ends the run on all ranks, in order.
+func TestQueuedStepsLackMemory(t *testing.T) {
+	g := queueing(t, generated(t), 2, sageOptions())
+	g.wrap = func(rank int, d *cuda.Device) compute.Device {
+		if rank == 0 {
+			return d
+		}
+		return lacking{d}
+	}
+	if _, err := g.start(t); !comm.IsAgreed(err) || !strings.Contains(err.Error(), errOutOfOrder.Error()) {
+		t.Errorf("rank 0 ends with %v", err)
+	}
+}
+
+// stopping is a device that closes a channel in some forward pass.
+type stopping struct {
+	*cuda.Device
+	calls int
+	stop  chan struct{}
+}
+
+func (s *stopping) Dense(y compute.Matrix, d compute.Dense) {
+	s.Device.Dense(y, d)
+	if s.calls--; s.calls == 0 {
+		close(s.stop)
+	}
+}
+
+// A run that is stopped among queued steps goes on to the digests of one that is not; one rank alone
+// stops where a host that waits does.
+func TestQueuedStops(t *testing.T) {
+	shards := generated(t)
+	o := sageOptions()
+	o.Checkpoint = config.Saves{EveryMinutes: 1e6, Keep: 2}
+	for _, ranks := range []int{1, 2} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			if ranks > 1 && testing.Short() {
+				t.Skip("-short")
+			}
+			whole := queueing(t, shards, ranks, o)
+			want, err := whole.start(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stopped := func(waits bool) (g *gpuRun, said string) {
+				g = queueing(t, shards, ranks, o)
+				g.waits, g.stop = waits, make(chan struct{})
+				g.wrap = func(rank int, d *cuda.Device) compute.Device {
+					if rank < ranks-1 {
+						return d
+					}
+					return &stopping{d, 3*2 + 1, g.stop}
+				}
+				_, err := g.start(t)
+				if !errors.Is(err, ErrStopped) {
+					t.Fatalf("the run ended with %v", err)
+				}
+				said, _, _ = strings.Cut(err.Error(), ";")
+				return g, said
+			}
+			g, said := stopped(false)
+			if _, waited := stopped(true); ranks == 1 && said != waited {
+				t.Errorf("%s; where the host waits: %s", said, waited)
+			}
+			g.wrap, g.stop = nil, nil
+			got, err := g.start(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				got.BlocksDigest != want.BlocksDigest {
+				t.Error("the run that was stopped has other digests")
+			}
+			if all, some := whole.steps(t), g.steps(t); !slices.Equal(all, some) {
+				t.Errorf("the metrics are %v, want %v", some, all)
+			}
+		})
+	}
+}
+
+// In a steady step the host waits once for kernels, and once, while it prepares a minibatch, for the
+// copy of an earlier one; nothing is allocated, nothing copied but the minibatch and the result. An
+// epoch reads the weights besides.
+func TestOneWaitAStep(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 600, Degree: 6, Features: 4,
+		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
+	o := sageOptions()
+	o.Model.Hidden, o.EvalEvery, o.Batch, o.Patience = 4, 0, 60, 0
+	before, steps := launchesOf(t, library, shards, o, 3)
+	after, _ := launchesOf(t, library, shards, o, 4)
+	if before == nil {
+		t.Skip("the library counts nothing: it is not emulated")
+	}
+	if steps < 4 {
+		t.Fatalf("%d steps an epoch", steps)
+	}
+	for name, want := range map[string]int{
+		"wait for kernels": steps + 1, "wait for copies": steps, "copy up": steps, "copy down": steps,
+		"pageable copy": 1, "spin": 1, "allocation": 0,
+	} {
+		if got := after[name] - before[name]; got != want {
+			t.Errorf("an epoch of %d steps has %d of %q, want %d", steps, got, name, want)
+		}
+	}
+}
