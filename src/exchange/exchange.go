@@ -198,7 +198,6 @@ type Exchange struct {
 	planning bool           // NewPlanning: tables have no rows
 
 	received, summed, numTables int // tables of a plan: see layTables
-	apart                       int // 1 where rows are of several kinds, else 0
 }
 
 // Parts returns the number of parts.
@@ -271,7 +270,7 @@ func open(c comm.Comm, o Options) *Exchange {
 // sums. References to rows of other kinds must not be followed.
 func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	rows, of := p.Rows, x.kinds[kind]
-	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.apart > 0
+	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.mixed()
 	if x.sums == nil {
 		return rows
 	}
@@ -296,25 +295,36 @@ func (x *Exchange) layTables() {
 	x.received = len(x.base) + len(x.kinds)
 	x.summed = x.received + 3
 	x.numTables = x.summed + 1
-	if len(x.kinds) == 1 {
+	if !x.mixed() {
 		return
 	}
-	x.apart, x.summed = 1, x.received+len(x.base)
+	x.summed = x.received + len(x.base)
 	if x.numTables = x.summed; x.sums != nil {
 		x.numTables += x.ranks * len(x.kinds)
 	}
 }
 
+// mixed reports whether rows are of several kinds.
+func (x *Exchange) mixed() bool { return len(x.kinds) > 1 }
+
 // tableOf returns the table of cached rows for a part, and landedIn that of received rows.
-func (x *Exchange) tableOf(part int) int  { return len(x.base) + int(x.partKind[part]) }
-func (x *Exchange) landedIn(part int) int { return x.received + part*x.apart }
+func (x *Exchange) tableOf(part int) int { return len(x.base) + int(x.partKind[part]) }
+func (x *Exchange) landedIn(part int) int {
+	if !x.mixed() {
+		return x.received
+	}
+	return x.received + part
+}
 
 // sumsIn returns the table of the sums of a rank and a kind.
 func (x *Exchange) sumsIn(rank, kind int) int {
-	if of, _ := x.sums.typeOf(x.kinds[kind].Type); x.apart == 0 && of == x.kinds[kind].Type {
+	if x.mixed() {
+		return x.summed + rank*len(x.kinds) + kind
+	}
+	if of, _ := x.sums.typeOf(x.kinds[kind].Type); of == x.kinds[kind].Type {
 		return x.received
 	}
-	return x.summed + (rank*len(x.kinds)+kind)*x.apart
+	return x.summed
 }
 
 func gcd(a, b int) int {

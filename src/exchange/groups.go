@@ -96,7 +96,7 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 		if x.sums.Own && int(i) < destinations {
 			g.alone[k] = 1
 		}
-		if x.apart > 0 {
+		if x.mixed() {
 			g.kind = append(mem.Grow(g.kind, k+1)[:k], x.partKind[p.Parts[i]])
 		}
 	}

@@ -180,8 +180,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	for kind := range x.kinds {
 		asked := x.countsOf(p.asked, r, kind)
 		asked[1], asked[2] = 0, 0
-		if x.apart > 0 {
-			p.cut[x.sumsIn(r, kind)-x.received] = [2]int{}
+		if x.mixed() {
+			p.spans[x.sumsIn(r, kind)-x.received] = [2]int{}
 		}
 	}
 	if c == nil {
@@ -201,8 +201,10 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 		asked, begin := x.countsOf(p.asked, r, kind), landing
 		landing += int(asked[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 		at := c.next[2*(r*len(x.kinds)+kind):]
-		if at[0], at[1] = next, begin; x.apart > 0 {
-			at[1], p.cut[x.sumsIn(r, kind)-x.received] = 0, [2]int{begin, landing}
+		at[0], at[1] = next, begin
+		if x.mixed() { // sums are counted from the first of their own table
+			at[1] = 0
+			p.spans[x.sumsIn(r, kind)-x.received] = [2]int{begin, landing}
 		}
 		numbers := int(asked[2])
 		if x.sums.Weighted {
@@ -241,7 +243,7 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 // places of those that are only in sums, and beyond the frontier if there are more.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c := p.choosing
-	if x.apart > 0 {
+	if x.mixed() {
 		p.Rows.Wide = x.summed // RowsOf says for which kinds
 	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
 		p.Rows.Tables[x.summed], p.Rows.Wide, p.Rows.WideType = p.received, x.summed, of

@@ -31,7 +31,9 @@ type TrialOptions struct {
 	Rank    int
 	Layer   int  // of an inference layer by layer; -1: all layers run
 	Serving bool // ranks that share minibatches find rows for each other
-	Apart   bool // rows are sparse; what is made of them depends on their entries, and the caller counts it
+	// Unmade leaves out what is made of the rows: of sparse ones it depends on their entries, and the
+	// caller counts it.
+	Unmade bool
 }
 
 // NewTrial makes a trial.
@@ -41,8 +43,8 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	if o.Layer >= 0 {
 		s = newStrategy(o.Options, o.layerNeeds(o.Layer), o.Layer, 1)
 	}
-	if o.Apart {
-		s.landing = apart{}
+	if o.Unmade {
+		s.landing = unmade{}
 	}
 	d := &splitDrawer{drawn: s.drawn(), o: s.drawerOptions(),
 		owners: sample.NewOwners(o.Rows, max(1, o.GroupSize)), serving: o.Serving}
@@ -206,7 +208,7 @@ func (idle) SliceRows(_, _ []byte, _ int, _ []int32) {}
 func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32, compute.Rows) {
 }
 
-// apart is a landing of inputs that others count.
-type apart struct{ onHostMemory }
+// unmade is a landing that makes nothing of the rows.
+type unmade struct{ onHostMemory }
 
-func (apart) land(*Minibatch, *nn.Hop, nn.Needs) error { return nil }
+func (unmade) land(*Minibatch, *nn.Hop, nn.Needs) error { return nil }

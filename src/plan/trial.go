@@ -58,7 +58,8 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	if of.layer >= 0 && j.Reads() {
 		spec = sample.Neighbours(sample.All)
 	}
-	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer, Apart: j.Sparse && of.layer <= 0 && j.GPU == nil,
+	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer,
+		Unmade: j.Sparse && of.layer <= 0 && j.GPU == nil,
 		Options: parallel.Options{Device: device, Model: model,
 			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec, Rows: j.Offsets()},
 			// a rank holds 1/K of the columns for K minibatches: as much as all columns of one
