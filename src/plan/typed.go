@@ -38,6 +38,10 @@ func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 
 // count adds the rows that a decision fetches of the remote vertices of a minibatch.
 func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
+	if len(k) == 1 {
+		k[0] += float64(d.Counters().Remote)
+		return
+	}
 	for _, v := range d.Early {
 		k[kinds.Of(v)]++
 	}
