@@ -284,29 +284,21 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 // the inputs of a chunk, and the growth of activations.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
 	err error) {
-	slot := r.slot()
-	for l := range p.job.Model.Layers {
-		in, _ := p.job.Model.Widths(l)
-		rowBytes := in * 4
-		if l == 0 {
-			rowBytes = p.widest()
+	slot, hops := r.slot(), make([]hopShape, p.job.Model.Layers)
+	for l := range hops {
+		c, err := p.largestChunk(r, l, p.chunks(r.rank, p.rowBytes(l)))
+		if err != nil {
+			return 0, 0, err
 		}
-		grows := int64(0)
-		for _, bounds := range p.chunks(r.rank, rowBytes).some {
-			c, err := p.chunk(r, l, bounds)
-			if err != nil {
-				return 0, 0, err
-			}
-			chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, &c, model.needs))
-			more, err := p.grownBytes(l, &c, slot.hops[l])
-			if err != nil {
-				return 0, 0, err
-			}
-			grows = max(grows, more)
-		}
-		grown += grows
+		hops[l] = c.hop
+		chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, c.hop, model.needs))
 	}
-	return chunk, grown, nil
+	trained, err := p.inferenceBytes(slot, nil, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	grown, err = p.inferenceBytes(slot, hops, 0)
+	return chunk, grown - trained, err
 }
 
 // onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.

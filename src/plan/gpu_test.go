@@ -243,6 +243,23 @@ func TestTypesAndColumnsOnGPUs(t *testing.T) {
 	}
 }
 
+// What is sent beside the rows of the input layer is counted array by array.
+func TestSenderCounts(t *testing.T) {
+	d := &sender{stored: compute.BF16s}
+	rows := compute.TypeRows{Rows: compute.Rows{Cols: 3, Of: make([]compute.RowRef, 7)}}
+	means := compute.TypeRows{Rows: compute.Rows{Cols: 5}, Averaged: true,
+		Means: compute.Segments{Indptr: make([]int64, 5)}}
+	err := d.NewStagingBuffer(nil, false).Send(&compute.Inputs{
+		Segments: []compute.Segments{{Indptr: make([]int64, 4), Indices: make([]int32, 6),
+			Edges: make([]int32, 5)}},
+		Weights: [][]float32{make([]float32, 6)}, Vertices: [][]int32{make([]int32, 2), make([]int32, 3)},
+		Types: []compute.TypeRows{rows, means}, Labels: make([]byte, 11)})
+	want := sent{blocks: 8*4 + 4*(6+5) + 4*6 + 4*(2+3) + 11, types: 2 * (7*3 + 4*5)}
+	if err != nil || d.sent != want {
+		t.Errorf("%+v are counted, %+v are sent (%v)", d.sent, want, err)
+	}
+}
+
 // offboard is an Accelerator in host memory, with the methods that measurements call.
 type offboard struct {
 	compute.Device

@@ -367,43 +367,39 @@ func (c *counter) Capabilities() compute.Capabilities {
 // judged. Rows in files are counted as they are read at once; by columns, chunks take less.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
-	most, kept := int64(0), int64(0) // kept: what the layers before have grown by
-	for l := range j.Model.Layers {
+	trained, err := p.inferenceBytes(slot, nil, 0)
+	if err != nil {
+		return 0, err
+	}
+	most, hops := int64(0), make([]hopShape, j.Model.Layers)
+	for l := range hops {
 		in, out := j.Model.Widths(l)
-		rowBytes := in * 4
-		if l == 0 {
-			rowBytes = p.widest()
-		}
-		layers := p.layerRows(rows, l)
-		chunks, grows := int64(0), int64(0)
-		of := p.chunks(r.rank, rowBytes)
-		held, err := p.chunksHeld(r, l, of)
+		of := p.chunks(r.rank, p.rowBytes(l))
+		chunks, err := p.chunksHeld(r, l, of)
 		if err != nil {
 			return 0, err
 		}
-		for _, bounds := range of.some {
-			c, err := p.chunk(r, l, bounds)
+		largest, err := p.largestChunk(r, l, of)
+		if err != nil {
+			return 0, err
+		}
+		hops[l] = largest.hop
+		if j.GPU == nil {
+			grown, err := p.inferenceBytes(slot, hops[:l+1], 0)
 			if err != nil {
 				return 0, err
 			}
-			grown := int64(0)
-			if j.GPU == nil {
-				if grown, err = p.grownBytes(l, &c, slot.hops[l]); err != nil {
-					return 0, err
-				}
-			}
-			grows = max(grows, grown)
-			chunk := held + int64(j.Workers)*c.sampler + kept + grown
-			if l == j.Model.Layers-1 && !j.Model.Jumps() {
-				chunk += 4 * int64(c.vertices*out)
-			}
-			if j.Scratch { // rows on their way to files and, between passes by columns, from them
-				to, from := 2*4*int64(c.vertices*out), 3*4*int64(c.vertices*in)
-				chunk = max(chunk, from) + to
-			}
-			chunks = max(chunks, chunk)
+			chunks += grown - trained
 		}
-		most, kept = max(most, layers+chunks), kept+grows
+		chunks += int64(j.Workers) * largest.sampler
+		if l == j.Model.Layers-1 && !j.Model.Jumps() {
+			chunks += 4 * int64(largest.vertices*out)
+		}
+		if j.Scratch { // rows on their way to files and, between passes by columns, from them
+			to, from := 2*4*int64(largest.vertices*out), 3*4*int64(largest.vertices*in)
+			chunks = max(chunks, from) + to
+		}
+		most = max(most, p.layerRows(rows, l)+chunks)
 	}
 	judged := 4 * p.judgedRows(r.rank) * int64(j.Model.Out)
 	if !j.Model.Jumps() {
@@ -419,11 +415,11 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
 	}
 	if j.GPU == nil {
-		grown, err := p.outputGrown(slot, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
+		grown, err := p.inferenceBytes(slot, hops, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
 		if err != nil {
 			return 0, err
 		}
-		output += kept + grown
+		output += grown - trained
 	}
 	return judged + max(most, output), nil
 }
@@ -480,12 +476,12 @@ type chunk struct {
 }
 
 // chunkRows returns the bytes of the input rows of layer l for a chunk.
-func (p *planner) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
+func (p *planner) chunkRows(l int, chunk hopShape, needs nn.Needs) int64 {
 	if l == 0 && p.multiplies() {
-		return p.sparseBytes(c.hop, needs)
+		return p.sparseBytes(chunk, needs)
 	}
 	in, _ := p.job.Model.Widths(l)
-	return c.hop.inputRows(needs) * int64(in*p.job.Stored.Size())
+	return chunk.inputRows(needs) * int64(in*p.job.Stored.Size())
 }
 
 // inputRows returns the number of input rows of a layer for a hop.
@@ -502,52 +498,62 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
-func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
-	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
-		dev := p.counter()
-		m, err := nn.NewModel(dev, p.job.Model, 0)
-		if err != nil {
-			return 0, err
-		}
-		defer m.Close()
-		before := dev.live
-		in := nn.Input{Hop: p.hop(h), Shares: shares}
-		if m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate.Cols = p.job.Model.In
-		}
-		err = p.reserve(m, l, &in)
-		return dev.live - before, err
-	}
-	chunk, err := bytes(c.hop, nil)
-	if err != nil {
-		return 0, err
-	}
-	var shares []compute.Matrix
-	if l == 0 && p.job.Mode.Columns {
-		shares = p.sums(minibatch.destinations)
-	}
-	there, err := bytes(minibatch, shares)
-	return max(0, chunk-there), err
-}
-
-// outputGrown is the memory by which the arrays of jumping knowledge grow for the logits of the
-// given number of rows, beyond their size for minibatches.
-func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
+// inferenceBytes returns what a model reserves that has inferred minibatches and, by its first layers,
+// chunks of the given sizes and, unless that is 0, an output of so many rows. Layers share arrays. Each is
+// reserved once, as large as it gets: one that grows takes a quarter more, which is never written.
+func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer m.Close()
-	for l, h := range minibatch.hops {
-		if err := p.reserve(m, l, &nn.Input{Hop: p.hop(h)}); err != nil {
+	before := dev.live
+	if output > 0 {
+		if err := m.ReserveOutput(output); err != nil {
 			return 0, err
 		}
 	}
-	before := dev.live
-	err = m.ReserveOutput(rows)
-	return dev.live - before, err
+	for l, h := range minibatch.hops {
+		in := nn.Input{Hop: p.hop(h)}
+		if l < len(chunks) {
+			h.atLeast(&chunks[l])
+			in.Hop = p.hop(h)
+		} else if l == 0 && p.job.Mode.Columns {
+			in.Shares = p.sums(h.destinations)
+		}
+		if m.Needs().Aggregate != compute.NoReduction {
+			in.Aggregate.Cols = p.job.Model.In
+		}
+		if err := p.reserve(m, l, &in); err != nil {
+			return 0, err
+		}
+	}
+	return dev.live - before, nil
+}
+
+// largestChunk returns the largest numbers of the chunks of a layer that the plan samples.
+func (p *planner) largestChunk(r *rankPlan, l int, of chunking) (largest chunk, err error) {
+	for _, bounds := range of.some {
+		c, err := p.chunk(r, l, bounds)
+		if err != nil {
+			return largest, err
+		}
+		largest.vertices = max(largest.vertices, c.vertices)
+		largest.sampler = max(largest.sampler, c.sampler)
+		largest.hop.atLeast(&c.hop)
+		largest.sent.atLeast(c.sent)
+	}
+	return largest, nil
+}
+
+// rowBytes returns the bytes of the rows of layer l by which full inference cuts chunks.
+func (p *planner) rowBytes(l int) int {
+	if l == 0 {
+		return p.widest()
+	}
+	in, _ := p.job.Model.Widths(l)
+	return 4 * in
 }
 
 // chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of one
@@ -571,7 +577,7 @@ func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
 	if !p.shards.HasTopology() || c.vertices == 0 {
-		p.sizedChunk(l, &c)
+		p.sizedChunk(r.rank, l, &c)
 		return c, nil
 	}
 	t, err := p.newTrial(trialOf{rank: r.rank, layer: l})
@@ -604,15 +610,16 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
 	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and pinned
-		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, &c, needs)
+		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)
 	}
 	return c, nil
 }
 
-// cut is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their in-edges.
-type cut struct {
+// chunking is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their
+// in-edges.
+type chunking struct {
 	some   [][2]int64 // those that the plan samples
 	rows   []int64    // of each of these
 	of     int        // all chunks
@@ -624,7 +631,7 @@ type cut struct {
 // largest that has passed it. A row takes as much as in the sampled chunks on average if few pass a slot,
 // and as in that where it takes most if many do. Chunks that are small beside the others say nothing of
 // a row: most of them is what a chunk takes however few rows it has.
-func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error) {
+func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
 	largest := int64(0)                         // rows of a sampled chunk that is no hub
 	for _, rows := range c.rows {
@@ -689,7 +696,7 @@ func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 }
 
 // chunks returns how a rank's vertices are cut into chunks for rows of the given size.
-func (p *planner) chunks(rank, rowBytes int) (c cut) {
+func (p *planner) chunks(rank, rowBytes int) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	if !p.shards.HasTopology() {
@@ -735,7 +742,11 @@ func (p *planner) edgeRowBytes(lo, hi int) int64 {
 		_, end := p.job.Vertices(hi - 1)
 		edges = rows[end] - rows[first]
 	default:
-		edges = p.sizedEdges(lo, hi)
+		ranks := p.job.RanksPerNode
+		if p.shares() {
+			ranks = 1
+		}
+		edges = p.sizedEdges(lo, ranks)
 	}
 	return edges * int64(4*p.job.Model.EdgeIn)
 }

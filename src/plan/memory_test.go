@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"halognn/src/access"
@@ -52,14 +53,8 @@ func testMemory(t *testing.T, j Job) {
 	graph := generatedOptions
 	graph.EdgeWeights = j.Model.EdgeWeights
 	s := shardtest.Open(t, graph, shardtest.Options{Parts: 4})
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
-	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	p := laidOut(t, s, &j)
+	l := p.job.Job
 	sampler, err := sample.New(s.Topology(),
 		sample.Options{Spec: j.Sample, MaxSeeds: l.Streams.MaxPiece(),
 			Weights: j.Model.EdgeWeights})
@@ -75,7 +70,6 @@ func testMemory(t *testing.T, j Job) {
 	}
 	r := l.Workload(0, 1)
 	size := shapeOf(&mb, r.Local)
-	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
 	needs := j.Model.Needs()
 
 	first := &mb.Blocks[0]
@@ -206,23 +200,8 @@ func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	// The largest minibatch of validation vertices, drawn by the reference sampler.
 	j := planJob()
 	j.Eval = sample.Neighbours(20, 20, 20)
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
-	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
-	r := &rankPlan{rank: 1, reader: p.job.Workload(1, 1)}
-	if r.trial, err = p.newTrial(trialOf{rank: 1, train: true, layer: -1}); err != nil {
-		t.Fatal(err)
-	}
-	defer r.trial.close()
-	if err := p.probe(r); err != nil {
-		t.Fatal(err)
-	}
+	p := laidOut(t, s, &j)
+	r := probed(t, p, 1)
 	valid, size, largest := s.Valid(1), p.job.Streams.MaxPiece(), 0
 	for at := 0; at < len(valid); at += size {
 		mb := sample.Reference(s.Topology(), j.Eval, valid[at:min(at+size, len(valid))],
@@ -331,7 +310,7 @@ func TestSlotsKeepTheLargestChunk(t *testing.T) {
 	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
 	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 1, bytes: 30000},
 		{0, 8, 1}: {vertices: 49, bytes: 900}, {0, 8, 50}: {vertices: 150, bytes: 1000}}}
-	c := cut{some: [][2]int64{{0, 1}, {1, 50}, {50, 200}}, rows: []int64{10000, 90, 50}, budget: 100}
+	c := chunking{some: [][2]int64{{0, 1}, {1, 50}, {50, 200}}, rows: []int64{10000, 90, 50}, budget: 100}
 	for _, of := range []struct {
 		slots []int64
 		want  int64
@@ -351,7 +330,8 @@ func TestSmallChunksSayNothingOfLargeOnes(t *testing.T) {
 	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
 	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 50, bytes: 1000},
 		{0, 8, 50}: {vertices: 2, bytes: 900}}}
-	c := cut{some: [][2]int64{{0, 50}, {50, 52}}, rows: []int64{100, 5}, budget: 100, of: 2, slots: []int64{100, 5}}
+	c := chunking{some: [][2]int64{{0, 50}, {50, 52}}, rows: []int64{100, 5}, budget: 100, of: 2,
+		slots: []int64{100, 5}}
 	if got, err := p.chunksHeld(r, 0, c); err != nil || got != 1050 {
 		t.Errorf("slots hold %d bytes, not 1050 (%v)", got, err)
 	}
@@ -393,39 +373,55 @@ func TestFilesHaveAllEdgeRows(t *testing.T) {
 func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 	s, j := generated(t, 4), planJob()
 	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden, j.Batch, j.Depth = "gat", 4, 0.2, 64, 4, 0
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
+	p := laidOut(t, s, &j)
+	r := probed(t, p, 0)
+	hops, last := make([]hopShape, j.Model.Layers), j.Model.Layers-1
+	for l := range hops {
+		c, err := p.largestChunk(r, l, p.chunks(0, p.rowBytes(l)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hops[l] = c.hop
 	}
-	l, err := job.New(s, j.Spec)
+	all, err := p.inferenceBytes(r.slot(), hops, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
-	r := &rankPlan{reader: p.job.Workload(0, 1)}
-	if r.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
+	trained, err := p.inferenceBytes(r.slot(), nil, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.trial.close()
-	if err := p.probe(r); err != nil {
+	c, err := p.chunk(r, last, p.chunks(0, p.rowBytes(last)).some[0])
+	if err != nil {
 		t.Fatal(err)
 	}
-	all, beside := int64(0), int64(0)
-	for l := range j.Model.Layers {
-		in, _ := j.Model.Widths(l)
-		c, err := p.chunk(r, l, p.chunks(0, 4*in).some[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		grown, err := p.grownBytes(l, &c, r.slot().hops[l])
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, beside = all+grown, c.bytes+p.layerRows(p.rows(0), l)
+	beside := c.bytes + p.layerRows(p.rows(0), last)
+	if got, err := p.evaluationBytes(r, nil); err != nil || got < all-trained+beside {
+		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d beside (%v)", got,
+			all-trained, beside, err)
 	}
-	if got, err := p.evaluationBytes(r, nil); err != nil || got < all+beside {
-		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d beside (%v)", got, all,
-			beside, err)
+}
+
+// Layers keep arrays of their own, each for its chunks, and share those that number edges, which grow
+// once.
+func TestLayersShareTheNumbersOfEdges(t *testing.T) {
+	j := planJob()
+	j.Model.In, j.Model.Out, j.Model.EdgeIn, j.Model.EdgeFeatures = j.Model.Hidden, j.Model.Hidden, 4, true
+	j.Model.Kind, j.Model.Task, j.Model.Norm = "gine", task.Multiclass, nn.NormNone
+	p := &planner{job: j.lay(&job.Job{Spec: j.Spec}), options: &Options{}}
+	minibatch := &shape{hops: slices.Repeat([]hopShape{{sources: 60, destinations: 30, edges: 200}}, 3)}
+	chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 300, edges: 2200}}, 3)
+	var takes [4]int64
+	for n := range takes {
+		var err error
+		if takes[n], err = p.inferenceBytes(minibatch, chunks[:n], 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each := takes[2] - takes[1]
+	if shared := takes[1] - takes[0] - each; shared != 2000*(8+8+4) || takes[3]-takes[2] != each {
+		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it grows by %d that it "+
+			"shares", takes, shared)
 	}
 }
 
@@ -469,15 +465,7 @@ func TestRowsOfEdgesAreCounted(t *testing.T) {
 func TestFewChunksAreAllSampled(t *testing.T) {
 	s := generated(t, 2)
 	j := planJob()
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
-	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p := &planner{job: j.lay(l), shards: s, options: &Options{}}
+	p := laidOut(t, s, &j)
 	rows := p.rows(0) + s.Topology().Graph.Indptr[p.rows(0)]
 	for n := range 3 {
 		c := p.chunks(0, int(job.ChunkBytes*int64(n+1)*10/(rows*12)))
@@ -503,23 +491,7 @@ func TestLearnedRowsComeLate(t *testing.T) {
 	waiting := func(depth int) int64 {
 		j := planJob()
 		j.Model.Learned, j.Depth, j.Batch, j.Cache.Policy = 8, depth, 16, policy.Lookahead
-		if err := j.fill(s); err != nil {
-			t.Fatal(err)
-		}
-		l, err := job.New(s, j.Spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		p := &planner{job: j.lay(l), shards: s, options: &Options{}}
-		r := &rankPlan{reader: p.job.Workload(0, 1)}
-		if r.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
-			t.Fatal(err)
-		}
-		defer r.trial.close()
-		if err := p.probe(r); err != nil {
-			t.Fatal(err)
-		}
+		r := probed(t, laidOut(t, s, &j), 0)
 		return r.held().Waiting
 	}
 	if none, some := waiting(0), waiting(4); some <= none {

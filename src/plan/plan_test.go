@@ -62,6 +62,35 @@ func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Prediction {
 	return p
 }
 
+// laidOut returns a planner of a job, whose defaults it sets, without its graph.
+func laidOut(t *testing.T, s *shard.Shards, j *Job) *planner {
+	t.Helper()
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return &planner{job: j.lay(l), options: &Options{}, shards: s}
+}
+
+// probed returns the minibatches of a rank that a planner samples.
+func probed(t *testing.T, p *planner, rank int) *rankPlan {
+	t.Helper()
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, 1)}
+	var err error
+	if r.trial, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.trial.close)
+	if err := p.probe(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // The predicted remote rows of a step are within 5 % of those in the minibatches of two epochs, for
 // ranks that own one part or several, alone on their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
@@ -118,20 +147,13 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 // predicted returns only the traffic of a plan.
 func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
 	t.Helper()
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
-	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	p := laidOut(t, s, &j)
 	m, err := access.New(&s.Topology().Graph, access.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Free()
-	p := &planner{job: j.lay(l), options: &Options{}, shards: s, graph: m}
+	p.graph = m
 	defer p.free()
 	if err := p.lookAtRanks(); err != nil {
 		t.Fatal(err)

@@ -108,11 +108,13 @@ func (s *shape) atLeast(o *shape) {
 			Others: max(most.Others, x.Others), Wanted: max(most.Wanted, x.Wanted)}
 	}
 	for l, h := range o.hops {
-		most := &s.hops[l]
-		*most = hopShape{max(most.sources, h.sources), max(most.destinations, h.destinations),
-			max(most.edges, h.edges), max(most.read, h.read), max(most.rows, h.rows),
-			max(most.pairs, h.pairs)}
+		s.hops[l].atLeast(&h)
 	}
+}
+
+func (h *hopShape) atLeast(o *hopShape) {
+	*h = hopShape{max(h.sources, o.sources), max(h.destinations, o.destinations), max(h.edges, o.edges),
+		max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs)}
 }
 
 func (r *rankPlan) free() {

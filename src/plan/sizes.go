@@ -264,8 +264,8 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 const usualWindow = 8
 
 // sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
-// one has no edges, and vertices as many as the budget.
-func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
+// each vertex may be a chunk, and one has as many vertices as the budget.
+func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
@@ -278,35 +278,37 @@ func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
 	} else {
 		n = (n + vertices - 1) / vertices
 	}
-	return cut{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
+	return chunking{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
 		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
-// sizedEdges returns the edges into the vertices of ranks lo to hi-1, expected or, as any node may be the
-// one that has most, at most and at least of as many ranks. Of a part that ranks have pieces of, each
-// may have all edges, and none.
-func (p *planner) sizedEdges(lo, hi int) int64 {
+// sizedEdges returns the edges into the vertices of a rank's group of so many ranks, expected or, as any
+// group may be the one that has most, at most and at least of a group. Of a part that ranks have pieces
+// of, each may have all edges, and none.
+func (p *planner) sizedEdges(rank, ranks int) int64 {
+	vertices := func(rank int) (first, end int64) {
+		first, _ = p.job.Vertices(rank)
+		_, end = p.job.Vertices(min(rank+ranks, p.job.Ranks) - 1)
+		return first, end
+	}
 	if p.options.Bound == Expected {
-		first, _ := p.job.Vertices(lo)
-		_, end := p.job.Vertices(hi - 1)
+		first, end := vertices(rank / ranks * ranks)
 		return int64(float64(p.shards.Edges) / float64(max(1, p.shards.Vertices)) * float64(end-first))
 	}
-	offsets, ranks := shard.EdgeOffsets(p.shards), p.job.RanksPerNode
-	if p.shares() {
-		ranks = 1
+	most, least, offsets := int64(0), p.shards.Edges, p.shards.Offsets
+	if len(p.shards.Report.Parts) != p.shards.Parts { // nothing is known of the parts
+		most, least = least, most
 	}
-	most, least := int64(0), p.shards.Edges
 	for rank := 0; rank < p.job.Ranks; rank += ranks {
-		first, _ := p.job.Vertices(rank)
-		_, end := p.job.Vertices(min(rank+ranks, p.job.Ranks) - 1)
+		first, end := vertices(rank)
 		touched, whole := int64(0), int64(0)
-		for k, edges := range offsets[1:] {
-			edges -= offsets[k]
-			from, to := p.shards.Offsets[k], p.shards.Offsets[k+1]
-			if from < end && to > first {
+		k, _ := slices.BinarySearch(offsets, first)
+		for k = max(0, k-1); k < len(p.shards.Report.Parts) && offsets[k] < end; k++ {
+			edges := p.shards.Report.Parts[k].Edges
+			if offsets[k+1] > first {
 				touched += edges
 			}
-			if from >= first && to <= end {
+			if offsets[k] >= first && offsets[k+1] <= end {
 				whole += edges
 			}
 		}
@@ -409,24 +411,20 @@ func (p *planner) sizedLearned(s *shape) int64 {
 }
 
 // sizedChunk stands for chunk.
-func (p *planner) sizedChunk(l int, c *chunk) {
+func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	if !p.job.Reads() || c.vertices == 0 {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
-		c.bytes = int64(c.vertices)*(4+4+8+2) + p.chunkRows(l, c, p.job.Model.Needs())
+		c.bytes = int64(c.vertices)*(4+4+8+2) + p.chunkRows(l, c.hop, p.job.Model.Needs())
 		return
 	}
-	edges := int(float64(c.vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
-	if p.options.Bound == Most {
-		edges = int(min(p.shards.Edges, mostNeighbours))
-	}
-	sources := min(int(p.shards.Vertices), c.vertices+edges)
-	c.hop = hopShape{sources: sources, destinations: c.vertices, edges: edges}
-	of := shape{seeds: c.vertices, hops: []hopShape{c.hop}}
+	c.hop = p.sizedHop(rank, c.vertices, 1)
+	passing := p.sizedHop(rank, c.vertices, int(min(int64(p.job.Depth+1), p.rows(rank))))
+	of := shape{seeds: passing.destinations, hops: []hopShape{passing}}
 	if p.job.Ranks > p.job.RanksPerNode {
-		of.remote = int(p.options.Cut * float64(sources))
+		of.remote = int(p.options.Cut * float64(passing.sources))
 	}
 	if p.options.Bound == Most && p.job.Ranks > 1 {
-		of.remote = sources
+		of.remote = passing.sources
 	}
 	moved, _ := p.job.Model.Widths(l)
 	if moved *= 4; l == 0 {
@@ -436,6 +434,21 @@ func (p *planner) sizedChunk(l int, c *chunk) {
 		}
 	}
 	c.bytes = p.sizedWaiting(&of, &Traffic{}) + 2*int64(of.remote)*int64(moved+exchange.IDBytes) +
-		p.chunkRows(l, c, p.job.Model.Needs())
-	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)
+		p.chunkRows(l, passing, p.job.Model.Needs())
+	drawn := p.sizedHop(rank, c.vertices, p.job.Workers)
+	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
+}
+
+// sizedHop returns the size of a chunk of so many vertices at most. At most, it is one of n that slots or
+// workers of a rank have room for at a time, of average size. No vertex is in two chunks: all of them
+// have no more vertices and edges than the rank, however these are shared out; and what chunks take
+// grows no faster than they do, so that together they take most where they are alike.
+func (p *planner) sizedHop(rank, vertices, n int) hopShape {
+	edges := int(float64(vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
+	if p.options.Bound == Most {
+		each := func(all int64) int64 { return (all + int64(n) - 1) / int64(n) }
+		vertices = int(min(int64(vertices), each(p.rows(rank))))
+		edges = int(min(each(p.sizedEdges(rank, 1)), mostNeighbours))
+	}
+	return hopShape{sources: min(int(p.shards.Vertices), vertices+edges), destinations: vertices, edges: edges}
 }

@@ -8,10 +8,12 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/partition"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
@@ -132,24 +134,48 @@ func TestSizedEdges(t *testing.T) {
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
 	j := planJob()
 	j.Ranks, j.RanksPerNode, j.Model.Learned = 4, 1, 4
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
-	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	p := laidOut(t, s, &j)
 	rows, most, least := s.Topology().Graph.Indptr, int64(0), s.Edges
 	for k := range s.Parts {
 		n := rows[s.Offsets[k+1]] - rows[s.Offsets[k]]
 		most, least = max(most, n), min(least, n)
 	}
 	for bound, want := range map[Bound]int64{Most: most, Least: least} {
-		p := &planner{job: j.lay(l), shards: s, options: &Options{Bound: bound}}
+		p.options.Bound = bound
 		if got := p.sizedEdges(0, 1); got != want {
 			t.Errorf("bound %d: %d edges, not %d", bound, got, want)
 		}
+	}
+}
+
+// A node of 1 TB has enough for 300 M edges, however chunks of the final test share them. The rank with the
+// most tells how much each needs.
+func TestChunksShareTheEdges(t *testing.T) {
+	const parts, vertices, edges = 8, 20_000_000, 300_000_000
+	m := shard.Meta{Format: shard.Format, Parts: parts, Vertices: vertices, Edges: edges, Classes: 16,
+		Features: 64, FeatureType: dataset.Float32, EdgeFeatures: 16, Task: task.Multiclass, Offsets: []int64{0}}
+	for k := range parts {
+		m.Offsets = append(m.Offsets, vertices*int64(k+1)/parts)
+		m.Splits = append(m.Splits, shard.SplitSizes{Train: 1000})
+		m.Report.Parts = append(m.Report.Parts, partition.PartReport{Edges: edges / parts})
+	}
+	j := planJob()
+	j.RanksPerNode, j.Depth, j.Model.Kind, j.Model.EdgeFeatures, j.Model.Hidden = parts, 4, "gine", true, 64
+	most := func() trace.Memory {
+		_, most, err := Bounds(shard.Sizes(&m, "parts"), j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return most
+	}
+	even := most()
+	// of an edge at least its features, as they come and as they are read, and messages
+	if got := Own(even).Node(parts); got < edges*(3*4*16+3*4*64) || got > 1e12 {
+		t.Errorf("8 ranks are said to need up to %d GB: %v", got/1e9, even)
+	}
+	m.Report.Parts[0].Edges, m.Report.Parts[1].Edges = edges/4, 0
+	if uneven := most(); uneven.Of(trace.MemEvaluation) <= even.Of(trace.MemEvaluation) {
+		t.Errorf("a rank with twice the edges needs up to %v, and with as many as others %v", uneven, even)
 	}
 }
 
