@@ -81,7 +81,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		mapped = s.Vertices * rowBytes
 	}
 	mapped += p.edgeRowBytes(lo, hi)
-	slots := int64(min(j.Depth+1, j.Streams.Steps()*j.Minibatches()))
+	slots, waits := p.filled(t.Window)
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped + p.columnBytes(r.rank),
@@ -90,11 +90,11 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
 			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy + r.reader.Near.Bytes() +
-				p.drawingBytes(slot, slots+int64(t.Window))},
+				p.drawingBytes(slot, slots+waits)},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
-		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
+		{Name: trace.MemWindow, Bytes: waits * waiting},
 		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
 		{Name: trace.MemParameters, Bytes: model.parameters + p.learnedBytes(r)},
 		{Name: trace.MemActivations, Bytes: model.activations + model.scratch},
@@ -115,6 +115,14 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 			int64(j.Depth+1+t.Window)*int64(slotBytes+hopBytes*j.Model.Layers)},
 		{Name: trace.MemRuntime, Bytes: runtimeBytes},
 	}...), nil
+}
+
+// filled returns how many of a pipeline's minibatches are ever prepared, and of a window how many more
+// wait for their decision: a run has no more in sum than it trains.
+func (p *planner) filled(window int) (slots, waits int64) {
+	all := p.job.Streams.Steps() * p.job.Minibatches() * p.job.Epochs
+	slots = int64(min(p.job.Depth+1, all))
+	return slots, min(int64(window), int64(all)-slots)
 }
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the

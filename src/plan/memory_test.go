@@ -246,6 +246,24 @@ func TestLayerRows(t *testing.T) {
 	}
 }
 
+// A run has no more minibatches in its pipeline than it trains.
+func TestPipelinesHoldWhatIsTrained(t *testing.T) {
+	j := planJob()
+	j.Batch, j.Epochs = 256, 1
+	p := laidOut(t, generated(t, 2), &j)
+	all := int64(p.job.Items())
+	for window, want := range map[int][2]int64{0: {3, 0}, 1: {3, 1}, 1 << 20: {3, all - 3}} {
+		if slots, waits := p.filled(window); slots != want[0] || waits != want[1] || all < 5 {
+			t.Errorf("of %d minibatches and a window of %d, %d are prepared and %d wait", all, window, slots,
+				waits)
+		}
+	}
+	p.job.Depth = 1 << 20
+	if slots, waits := p.filled(8); slots != all || waits != 0 {
+		t.Errorf("of %d minibatches %d are prepared and %d wait", all, slots, waits)
+	}
+}
+
 // The ranks of a node keep the rows of a shared cache together, each as many as in a cache of its own.
 func TestSharedCachesCountEveryRank(t *testing.T) {
 	s := generated(t, 4)
