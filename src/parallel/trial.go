@@ -21,8 +21,9 @@ type Trial struct {
 	shares   bool
 	cutter   sample.Cutter
 
-	m       Minibatch
-	sampled int64 // bytes of the blocks, which are the caller's
+	m        Minibatch
+	sampled  int64 // bytes of the blocks, which are the caller's
+	messages int64 // bytes of the messages, before the minibatch gives them back
 }
 
 // TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is of.
@@ -95,6 +96,7 @@ func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key s
 	if err := t.learn(m); err != nil {
 		return err
 	}
+	t.messages = m.Fetch.MessageBytes()
 	return t.strategy.Release(m)
 }
 
@@ -189,7 +191,7 @@ func (t *Trial) Bytes() TrialBytes {
 		own -= t.sampled
 	}
 	choices := t.strategy.o.Exchange.Bytes()
-	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(),
+	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.messages,
 		Strategy: shared - choices, Choices: choices}
 }
 

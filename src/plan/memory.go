@@ -48,16 +48,24 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// Share of remote vertices fetched: all with a dynamic cache, which evaluation bypasses.
+	// Share of remote vertices fetched: all with a cache that fills up while it trains.
 	share := 1.0
-	if mean := meanVectors(r); mean > 0 && !t.dynamic() {
+	if mean := meanVectors(r); mean > 0 && (t.Window > 0 || !t.dynamic()) {
 		share = min(1, fetched/mean)
 	}
-	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
-	// occupy them, and evaluation has its own slots, but no buffers of its own.
 	slot, held := r.slot(), p.held(r, t, model.needs)
-	waiting := held.Waiting
-	buffers := held.Lent - int64((1-share)*float64(held.Messages)) + p.sparseInputs(slot, model.needs)
+	messages := int64(share * float64(held.Messages))
+	waiting, rest := held.Waiting, held.Lent-held.Messages
+	buffers := rest + messages + p.sparseInputs(slot, model.needs)
+	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches occupy
+	// them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
+	evaluated := held.judged.Waiting + held.judged.Lent - held.judged.Messages - waiting - rest
+	if t.Window > 0 {
+		evaluated = max(0, held.judged.Lent-held.judged.Messages-rest) +
+			max(0, held.judged.Messages-messages)
+	} else {
+		evaluated += int64(share*float64(held.judged.Messages)) - messages
+	}
 	if p.shares() {
 		waiting += p.askingBytes(slot)
 	}
@@ -82,6 +90,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	mapped += p.edgeRowBytes(lo, hi)
 	slots, waits := p.filled(t.Window)
+	judged := p.judgedMinibatches()
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped + p.columnBytes(r.rank),
@@ -95,7 +104,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
 		{Name: trace.MemWindow, Bytes: waits * waiting},
-		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
+		{Name: trace.MemMinibatches, Bytes: slots*(waiting+buffers) +
+			min(slots, judged*int64(j.Evaluations))*evaluated},
 		{Name: trace.MemParameters, Bytes: model.parameters + p.learnedBytes(r)},
 		{Name: trace.MemActivations, Bytes: model.activations + model.scratch},
 	}
@@ -106,8 +116,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	if t.Window > 0 && r.evaluated.hops != nil {
-		evaluation = max(evaluation, int64(j.Depth+1)*held.evaluating)
+	if t.Window > 0 && j.Evaluations > 0 {
+		evaluation = max(evaluation, min(int64(j.Depth+1), judged)*held.judged.Waiting)
 	}
 	return append(m, trace.Memory{
 		{Name: trace.MemEvaluation, Bytes: evaluation},
@@ -123,6 +133,30 @@ func (p *planner) filled(window int) (slots, waits int64) {
 	all := p.job.Streams.Steps() * p.job.Minibatches() * p.job.Epochs
 	slots = int64(min(p.job.Depth+1, all))
 	return slots, min(int64(window), int64(all)-slots)
+}
+
+// judgedMinibatches returns the minibatches of a sampled evaluation, of the rank with the most: of parts
+// one after the other or, where ranks share minibatches, of all parts of the ranks that do. At most, every
+// slot has some.
+func (p *planner) judgedMinibatches() int64 {
+	if p.options.Bound == Most {
+		return int64(p.job.Depth + 1)
+	}
+	size, each, groups := p.job.MaxSeeds(), 1, 1
+	if p.shares() {
+		groups = p.job.Ranks / p.groupSize()
+	} else if p.job.Exact {
+		each = p.shards.Parts / p.job.Ranks
+	}
+	most, sum := 0, 0
+	for k := range p.shards.Parts {
+		n := len(p.shards.Valid(k))
+		most, sum = max(most, n), sum+n
+	}
+	if p.shares() {
+		most = (sum + groups - 1) / groups
+	}
+	return int64(each * ((most + size - 1) / size))
 }
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the

@@ -8,6 +8,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 )
@@ -24,9 +25,10 @@ type rankPlan struct {
 	most      shape     // the maximum of each number over the probes
 	evaluated shape     // the largest of evaluation, if that has fanouts of its own
 
-	trial     *trial // prepares the probes
-	evaluator *trial // and those of evaluated, where training leaves none of its slots
-	sampler   int64  // bytes of a sampler, without the minibatches
+	trial     *trial               // prepares the probes, and those of evaluation
+	trained   *parallel.TrialBytes // what it held before evaluation; nil if there is nothing else
+	evaluator *trial               // prepares these where training leaves none of its slots
+	sampler   int64                // bytes of a sampler, without the minibatches
 	chunks    map[[3]int64]chunk
 	edges     int           // sampled by the probes that were timed
 	took      time.Duration // the time of sampling them
@@ -135,7 +137,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	if r.trial, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
 		return nil, err
 	}
-	if kind := policy.Find(p.job.Cache.Policy); kind.Window != nil && p.job.Eval.Hops() > 0 {
+	if policy.Find(p.job.Cache.Policy).Window != nil {
 		if r.evaluator, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
 			return nil, err
 		}
@@ -263,9 +265,10 @@ func (p *planner) probe(r *rankPlan) error {
 }
 
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
-// evaluation has its own fanouts. A minibatch has vertices of one part, as in evaluation.
+// evaluation differs from training: by its fanouts, or as it bypasses a look-ahead cache. A minibatch has
+// vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
-	if p.job.Eval.Hops() == 0 {
+	if !r.evaluates(p) {
 		return nil
 	}
 	var chunks [][]graph.VertexID
@@ -285,22 +288,44 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := p.typed(mb, r, shapeOf(mb, r.reader.Local))
-		shape.asks = p.asks(r, mb, p.job.Eval, sample.Key{}, all)
+		shape.asks = p.asks(r, mb, p.evaluatedBy(), sample.Key{}, all)
 		edges += shape.numEdges()
-		if err := r.evaluating().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+		if err := r.evaluate(p, mb, key, &shape); err != nil {
 			return err
 		}
-		r.evaluated.atLeast(&shape)
 	}
 	return nil
 }
 
-// evaluating returns what prepares minibatches of evaluation.
-func (r *rankPlan) evaluating() *trial {
-	if r.evaluator != nil {
-		return r.evaluator
+// evaluates reports whether evaluation is to be looked at, and keeps what training alone holds.
+func (r *rankPlan) evaluates(p *planner) bool {
+	if r.evaluator == nil && p.job.Eval.Hops() == 0 {
+		return false
 	}
-	return r.trial
+	trained := r.trial.Bytes()
+	r.trained = &trained
+	return true
+}
+
+// evaluatedBy returns how minibatches of evaluation are drawn.
+func (p *planner) evaluatedBy() sample.Spec {
+	if p.job.Eval.Hops() > 0 {
+		return p.job.Eval
+	}
+	return p.job.Sample
+}
+
+// evaluate prepares a minibatch of evaluation. One that is drawn as those of training are is no larger.
+func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s *shape) error {
+	of := r.trial
+	if r.evaluator != nil {
+		of = r.evaluator
+	}
+	err := of.prepare(mb, mb.Seeds, key, false, s)
+	if p.job.Eval.Hops() > 0 {
+		r.evaluated.atLeast(s)
+	}
+	return err
 }
 
 // slot returns the shape to which a slot's buffers grow in training and evaluation.

@@ -334,13 +334,20 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if t.Window > 0 {
 		waits = &r.most
 	}
-	h.Waiting, h.evaluating = p.sizedWaiting(waits, t), p.sizedWaiting(&r.evaluated, t)
+	h.Waiting = p.sizedWaiting(waits, t)
 	if !p.job.Cache.FromFiles() { // ids and rows: asked for and, as others ask as much, sent
 		h.Messages = 2 * int64(slot.remote) * int64(p.shards.RowBytes()+exchange.IDBytes)
 	}
 	h.Lent = h.Messages + int64(slot.seeds)*int64(4+p.labelBytes())
 	if !p.job.Sparse {
 		h.Lent += p.inputRows(slot, needs)
+	}
+	h.judged = h.TrialBytes
+	if evaluated := &r.evaluated; t.Window > 0 {
+		if evaluated.hops == nil && p.options.Bound != Least { // as large as those that are trained
+			evaluated = &r.most
+		}
+		h.judged.Waiting = p.sizedWaiting(evaluated, t)
 	}
 	return h
 }

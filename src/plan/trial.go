@@ -188,21 +188,22 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 	}
 }
 
-// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of training and,
-// but for what waits, of evaluation.
+// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of slots that have
+// trained, and of slots that have also evaluated or, with a look-ahead cache, have alone.
 type heldBytes struct {
 	parallel.TrialBytes
-	evaluating int64 // Waiting, of evaluation
+	judged parallel.TrialBytes
 }
 
 // held returns what the trials of a rank hold.
 func (r *rankPlan) held() heldBytes {
-	h := heldBytes{TrialBytes: r.trial.Bytes()}
+	h := heldBytes{r.trial.Bytes(), r.trial.Bytes()}
 	if r.evaluator != nil {
-		of := r.evaluator.Bytes()
-		h.evaluating, h.Lent = of.Waiting, max(h.Lent, of.Lent)
-		h.Strategy, h.Choices = max(h.Strategy, of.Strategy), max(h.Choices, of.Choices)
+		h.judged = r.evaluator.Bytes()
+	} else if r.trained != nil {
+		h.TrialBytes = *r.trained
 	}
+	h.Strategy, h.Choices = max(h.Strategy, h.judged.Strategy), max(h.Choices, h.judged.Choices)
 	return h
 }
 

@@ -25,10 +25,11 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	o := trainOptions(c)
 	threads, workers := threads(c, max(1, int(cores)))
 	o.Ranks, o.RanksPerNode = ranks, perNode
+	evaluations := (o.Epochs-1)/cmp.Or(o.EvalEvery, o.Epochs) + 1
 	if o.EvalFull { // layer by layer
-		o.Eval = sample.Spec{}
+		o.Eval, evaluations = sample.Spec{}, -1
 	}
-	return plan.Job{Spec: o.Spec, Machine: plan.Machine{Workers: workers, Threads: threads,
+	return plan.Job{Spec: o.Spec, Evaluations: evaluations, Machine: plan.Machine{Workers: workers, Threads: threads,
 		Cores: cores, Scratch: c.Run.ScratchDir != "", Stored: c.Compute.Precision.Stored()}}
 }
 
