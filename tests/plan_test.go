@@ -101,7 +101,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		if slices.Contains(sets, "run.ranks_per_node=2") {
 			ranks = 4
 		}
-		takesWhatWasPlanned(t, c.name, c.parts, ranks, 0.05, sets)
+		t.Run(c.name, func(t *testing.T) { takesWhatWasPlanned(t, c.parts, ranks, 0.05, sets) })
 	}
 }
 
@@ -177,7 +177,9 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 			continue
 		}
 		jobs--
-		takesWhatWasPlanned(t, fmt.Sprintf("%s, %d ranks, %v", graph, ranks, sets), graphs[graph], ranks, within, sets)
+		t.Run(fmt.Sprintf("%s, %d ranks, %v", graph, ranks, sets), func(t *testing.T) {
+			takesWhatWasPlanned(t, graphs[graph], ranks, within, sets)
+		})
 	}
 	if jobs > 0 {
 		t.Errorf("%d jobs are not drawn", jobs)
@@ -186,7 +188,7 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 
 // takesWhatWasPlanned plans and trains a job, and holds the rows of the two together and, unless it is 0,
 // the memory within a share of it.
-func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, within float64, sets []string) {
+func takesWhatWasPlanned(t *testing.T, parts string, ranks int, within float64, sets []string) {
 	t.Helper()
 	args := []string{"--ranks", strconv.Itoa(ranks)}
 	for _, s := range sets {
@@ -207,10 +209,10 @@ func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, within flo
 	}
 	least := float64(plan.MemoryRank) / float64(summary.Peak)
 	most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
-	t.Logf("%s: planned / resident %.3f, planned / allocated %.3f", name, least, most)
+	t.Logf("planned / resident %.3f, planned / allocated %.3f", least, most)
 	if within > 0 && (least < 1-within || most > 1+within || least > 1.25*most) {
-		t.Errorf("%s: %d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
-			name, plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
+		t.Errorf("%d bytes are planned, %d resident, %d allocated; planned %v, counted %v", plan.MemoryRank,
+			summary.Peak, allocated, plan.Memory, summary.Memory)
 	}
 	steps := float64(run.StepsPerEpoch)
 	for _, of := range []struct {
@@ -222,12 +224,12 @@ func takesWhatWasPlanned(t *testing.T, name, parts string, ranks int, within flo
 		{"rows of edges", plan.Traffic.EdgeRows, float64(run.EdgeRows) / steps},
 	} {
 		if math.Abs(of.planned-of.fetched) > 0.05*of.fetched {
-			t.Errorf("%s: %.1f %s a step are planned, %.1f fetched", name, of.planned, of.what, of.fetched)
+			t.Errorf("%.1f %s a step are planned, %.1f fetched", of.planned, of.what, of.fetched)
 		}
 	}
 	for _, item := range plan.Memory {
 		if _, counted := summary.Memory[item.Name]; !counted {
-			t.Errorf("%s: %s is planned, and not counted by the run", name, item.Name)
+			t.Errorf("%s is planned, and not counted by the run", item.Name)
 		}
 	}
 }
