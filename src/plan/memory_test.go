@@ -248,6 +248,35 @@ func TestLayerRows(t *testing.T) {
 	}
 }
 
+// Minibatches that are not prepared, as there is room for them, change nothing of what is held.
+func TestMinibatchesThatHaveRoom(t *testing.T) {
+	s := generated(t, 4)
+	for _, kind := range []string{"sage", "gat"} {
+		j := planJob()
+		j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Batch = kind, 2, 0.2, 256
+		p := laidOut(t, s, &j)
+		some := probed(t, p, 0)
+		all := &rankPlan{reader: p.job.Workload(0, 1)}
+		var err error
+		if all.trial, err = p.newTrial(trialOf{train: true, layer: -1}); err != nil {
+			t.Fatal(err)
+		}
+		defer all.trial.close()
+		if all.trial.plain = false; !some.trial.plain {
+			t.Fatalf("%s is looked at minibatch by minibatch", kind)
+		}
+		if err := p.probe(all); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := some.held(), all.held(); got != want {
+			t.Errorf("%s: %+v are held, and %+v if all are prepared", kind, got, want)
+		}
+		if got, want := some.slot().hops, all.slot().hops; !slices.Equal(got, want) {
+			t.Errorf("%s: layers read %v, and %v if all are prepared", kind, got, want)
+		}
+	}
+}
+
 // A run has no more minibatches in its pipeline than it trains.
 func TestPipelinesHoldWhatIsTrained(t *testing.T) {
 	j := planJob()

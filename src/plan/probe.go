@@ -78,6 +78,21 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
+// numbers returns the numbers of vertices, edges and rows by which arrays are sized.
+func (s *shape) numbers() []int {
+	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted}
+	for _, h := range s.hops {
+		all = append(all, h.sources, h.destinations, h.edges)
+	}
+	for _, k := range s.kinds {
+		all = append(all, k.all, k.remote, k.foreign)
+	}
+	for _, x := range s.loads {
+		all = append(all, x.Destinations, x.Edges, x.Own, x.Others, x.Wanted)
+	}
+	return all
+}
+
 // atLeast raises each number of s to that of o, if o's is larger.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)

@@ -21,8 +21,10 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // of a job for GPUs
 	related bool    // layers tell relations apart
-	plain   bool    // of a minibatch only its size is asked for: the first few tell it
-	tried   int     // minibatches so far
+	plain   bool    // the numbers of a shape tell the sizes of a minibatch
+	self    bool    // layers read edges of vertices to themselves
+	// by whether minibatches are trained: the numbers for which those so far have made room
+	room    map[bool][]int
 	closers mem.Closers
 }
 
@@ -37,7 +39,7 @@ type trialOf struct {
 func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
 	needs := j.Model.Needs()
-	t = &trial{related: needs.Relations != nn.NoRelations}
+	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges, room: map[bool][]int{}}
 	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
 	defer func() {
 		if err != nil {
@@ -159,12 +161,18 @@ func (t *trial) close() {
 	_ = t.closers.Close()
 }
 
-// prepare prepares a sampled minibatch and completes its shape. Of plain ones a few tell the memory, and
-// a shape all else.
+// prepare prepares a sampled minibatch and completes its shape. A plain one for which there is room is not
+// prepared: no array would grow.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
-	if t.tried++; train && t.plain && t.tried > leastProbes {
+	if t.plain && t.hasRoom(s, train) {
 		s.vectors = s.remote
+		for l := range s.hops {
+			h := &s.hops[l]
+			if h.read = h.edges; t.self {
+				h.read += h.destinations
+			}
+		}
 		return nil
 	}
 	if err := t.Prepare(mb, seeds, key, train); err != nil {
@@ -179,6 +187,23 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 	s.vectors = t.Vectors()
 	s.edgeRows, s.edgeBytes = t.EdgeRows()
 	return nil
+}
+
+// hasRoom reports whether arrays have room for each number of a shape, and notes the room that they have
+// once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
+func (t *trial) hasRoom(s *shape, train bool) bool {
+	numbers, room := s.numbers(), t.room[train]
+	if room == nil {
+		room = make([]int, len(numbers))
+		t.room[train] = room
+	}
+	has := true
+	for i, n := range numbers {
+		if n > room[i] {
+			room[i], has = n+n/8, false
+		}
+	}
+	return has
 }
 
 // reads sets what a layer reads of a hop, by relation or not.
