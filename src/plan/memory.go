@@ -8,6 +8,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -48,9 +49,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// Share of remote vertices fetched: all with a cache that fills up while it trains.
-	share := 1.0
-	if mean := meanVectors(r); mean > 0 && (t.Window > 0 || !t.dynamic()) {
+	// Share of remote vertices fetched: all without a cache, where traffic does not count those of ranks
+	// that share minibatches, and with one that fills up while it trains.
+	share, cache := 1.0, policy.Find(t.Policy)
+	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
 	}
 	slot, held := r.slot(), p.held(r, t, model.needs)

@@ -248,6 +248,29 @@ func TestLayerRows(t *testing.T) {
 	}
 }
 
+// Rows of ranks that share minibatches are no traffic of a cache, and held all the same.
+func TestSharedMinibatchesHoldTheirRows(t *testing.T) {
+	j := planJob()
+	j.Mode.Name, j.Mode.Sharing = "split", sample.Together
+	p := lookedAt(t, generated(t, 4), &j)
+	traffic, err := p.traffic(&j.Cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range p.ranks {
+		m, err := p.rankMemory(r, &traffic, traffic.each(i, p.job.Minibatches()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := r.held()
+		if got, want := m.Of(trace.MemMinibatches), int64(j.Depth+1)*(held.Waiting+held.Lent); got < want ||
+			held.Messages < int64(2*r.most.remote*p.shards.RowBytes()) {
+			t.Errorf("rank %d: minibatches take %d bytes of %d, messages %d for %d rows", i, got, want,
+				held.Messages, r.most.remote)
+		}
+	}
+}
+
 // Minibatches that are not prepared, as there is room for them, change nothing of what is held.
 func TestMinibatchesThatHaveRoom(t *testing.T) {
 	s := generated(t, 4)

@@ -144,20 +144,26 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	}
 }
 
-// predicted returns only the traffic of a plan.
-func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
+// lookedAt returns a planner that has looked at ranks of a job.
+func lookedAt(t *testing.T, s *shard.Shards, j *Job) *planner {
 	t.Helper()
-	p := laidOut(t, s, &j)
-	m, err := access.New(&s.Topology().Graph, access.Options{})
-	if err != nil {
+	p := laidOut(t, s, j)
+	var err error
+	if p.graph, err = access.New(&s.Topology().Graph, access.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	defer m.Free()
-	p.graph = m
-	defer p.free()
+	t.Cleanup(p.graph.Free)
+	t.Cleanup(p.free)
 	if err := p.lookAtRanks(); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// predicted returns only the traffic of a plan.
+func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
+	t.Helper()
+	p := lookedAt(t, s, &j)
 	traffic, err := p.traffic(&j.Cache)
 	if err != nil {
 		t.Fatal(err)
