@@ -36,8 +36,8 @@ type edgesOf struct {
 	once  []graph.VertexID // each of them once, ascending: those of fetch
 	fetch exchange.Plan
 	of    []compute.RowRef // of ids
-	got   []float32        // [sampled edges, cols]
-	rows  []float32        // those of the edges as layers have them: got, or with those of self edges
+	got   []float32        // [sampled edges, cols], where layers have edges to themselves besides
+	rows  []float32        // [edges, cols] as layers have them
 	cols  int              // 0: the model reads none
 }
 
@@ -138,7 +138,11 @@ func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 func (w *withEdgeRows) gather(m *Minibatch) error {
 	s, e := &m.Sampled, &m.edgesOf
 	n := len(e.ids)
-	e.got, e.of = mem.Grow(e.got[:0], n*w.cols), mem.Grow(e.of[:0], n)
+	into := &e.rows
+	if w.needs.SelfEdges {
+		into = &e.got
+	}
+	*into, e.of = mem.Grow((*into)[:0], n*w.cols), mem.Grow(e.of[:0], n)
 	once := e.once[:len(e.fetch.Rows.Of)]
 	for i, id := range e.ids {
 		k, _ := slices.BinarySearch(once, id)
@@ -146,9 +150,8 @@ func (w *withEdgeRows) gather(m *Minibatch) error {
 	}
 	rows := e.fetch.Rows
 	rows.Of = e.of
-	w.host.GatherRows(compute.Matrix{Rows: n, Cols: w.cols, Data: e.got}, rows)
+	w.host.GatherRows(compute.Matrix{Rows: n, Cols: w.cols, Data: *into}, rows)
 	if !w.needs.SelfEdges {
-		e.rows, e.got = e.got, e.rows
 		return nil
 	}
 	for l := range s.Blocks {

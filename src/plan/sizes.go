@@ -397,7 +397,8 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 const fetchedBytes = 4*4 + 4 + 2 + 8
 
 // sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in the
-// order of the edges, and with a mean for each destination where the model has edges to itself.
+// order of the edges and, with a mean for each destination where the model has edges to itself, once
+// more.
 func (p *planner) sizedEdgeRows(s *shape) int64 {
 	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
 	if row == 0 {
@@ -406,7 +407,10 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	for _, h := range s.hops {
 		edges, all = edges+int64(h.edges), all+int64(p.layerEdges(h))
 	}
-	return edges*(fetchedBytes+2*row+8+row) + all*row
+	if p.job.Model.Needs().SelfEdges {
+		all += edges
+	}
+	return edges*(fetchedBytes+2*row+8) + all*row
 }
 
 // sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as they are
