@@ -49,11 +49,11 @@ func planned(t *testing.T, parts string, args ...string) *plannedJob {
 	return p
 }
 
-// On ranks that are nodes of their own, or two on a node, planned memory lies between what is resident
-// without huge pages and what is allocated, and remote rows of a step are as planned; both but for 5 %,
-// which MPI's buffers take or leave, and a few minibatches differ from all by. Arrays are allocated
-// with a quarter of slack, of which huge pages make as much resident as a kernel happens to give. The
-// graph is large enough for its data to outweigh the libraries.
+// On ranks that are nodes of their own, or two on a node, planned memory lies between what is
+// resident without huge pages and what is allocated, and remote rows of a step are as planned; both
+// but for 5 %, which MPI's buffers take or leave, and a few minibatches differ from all by. Arrays
+// are allocated with a quarter of slack, of which huge pages make as much resident as a kernel
+// happens to give. The graph is large enough for its data to outweigh the libraries.
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
@@ -114,8 +114,8 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 			more...)...)
 		return data
 	}
-	plain := of("plain", "--kind", "sbm", "--vertices", strconv.Itoa(60000/divisor), "--degree", "24", "--classes",
-		"10", "--split", "15/5/5")
+	plain := of("plain", "--kind", "sbm", "--vertices", strconv.Itoa(60000/divisor), "--degree", "24",
+		"--classes", "10", "--split", "15/5/5")
 	mag := of("mag", "--kind", "mag", "--vertices", strconv.Itoa(20000/divisor))
 	linked := filepath.Join(t.TempDir(), "edges-4")
 	withEdgeRows(t, linked, 30000/divisor, 12, 32)
@@ -127,8 +127,8 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 	}
 }
 
-// Jobs drawn from the settings, of which those that no run has are left out, take what is planned for
-// them: rows within 5 %, and memory within a tenth. With -short there are few, on small graphs.
+// Jobs drawn from the settings, of which those that no run has are left out, take what is planned
+// for them: rows within 5 %, and memory within a tenth. With -short there are few, on small graphs.
 func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	if raceDetector {
@@ -143,15 +143,19 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	for draws := 0; jobs > 0 && draws < 1000; draws++ {
 		graph := pick("plain", "plain", "typed", "learning", "edges")
-		kind := pick(map[string][]string{"plain": {"sage", "gcn", "gin", "gat"}, "typed": {"rgcn", "sage", "gat"},
-			"learning": {"rgcn", "sage"}, "edges": {"gatv2", "gine"}}[graph]...)
+		kind := pick(map[string][]string{"plain": {"sage", "gcn", "gin", "gat"},
+			"typed": {"rgcn", "sage", "gat"}, "learning": {"rgcn", "sage"},
+			"edges": {"gatv2", "gine"}}[graph]...)
 		layers := 2 + random.IntN(2)
 		sets := []string{"train.epochs=1", "compute.threads=1", "model.kind=" + kind,
-			"run.ranks_per_node=" + pick("1", "1", "2"), "parallel.mode=" + pick("data", "data", "split", "hybrid", "push-pull"),
-			"cache.policy=" + pick("none", "none", "vip", "degree", "lookahead", "sieve"), "cache.alpha=0.2",
-			"exchange.sums=" + pick("off", "off", "on"), "topology.kind=" + pick("replicated", "replicated", "partitioned"),
+			"run.ranks_per_node=" + pick("1", "1", "2"),
+			"parallel.mode=" + pick("data", "data", "split", "hybrid", "push-pull"),
+			"cache.policy=" + pick("none", "none", "vip", "degree", "lookahead", "sieve"),
+			"cache.alpha=0.2", "exchange.sums=" + pick("off", "off", "on"),
+			"topology.kind=" + pick("replicated", "replicated", "partitioned"),
 			"pipeline.workers=" + pick("1", "2"), "pipeline.depth=" + pick("0", "1", "2", "4"),
-			"model.layers=" + strconv.Itoa(layers), "model.hidden=" + pick("32", "64", "96"), "sample.batch=" + pick("256", "512"),
+			"model.layers=" + strconv.Itoa(layers), "model.hidden=" + pick("32", "64", "96"),
+			"sample.batch=" + pick("256", "512"),
 			"sample.fanouts=" + strings.Join([]string{"10", "8", "5"}[:layers], ",")}
 		if graph == "learning" {
 			sets = append(sets, "model.learned=32")
@@ -165,8 +169,8 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 			continue // the plan says that it predicts rows without sums
 		}
 		ranks := 2 + 2*random.IntN(2)
-		args := []string{"plan", "--parts", graphs[graph], "--config", baseFile.dir(t), "--rows", "1e6", "--flops", "1e9",
-			"--ranks", strconv.Itoa(ranks)}
+		args := []string{"plan", "--parts", graphs[graph], "--config", baseFile.dir(t), "--rows", "1e6",
+			"--flops", "1e9", "--ranks", strconv.Itoa(ranks)}
 		for _, set := range sets {
 			args = append(args, "--set", set)
 		}
@@ -186,8 +190,8 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	}
 }
 
-// takesWhatWasPlanned plans and trains a job, and holds the rows of the two together and, unless it is 0,
-// the memory within a share of it.
+// takesWhatWasPlanned plans and trains a job, and holds the rows of the two together and, unless it
+// is 0, the memory within a share of it.
 func takesWhatWasPlanned(t *testing.T, parts string, ranks int, within float64, sets []string) {
 	t.Helper()
 	args := []string{"--ranks", strconv.Itoa(ranks)}
@@ -246,8 +250,8 @@ func withoutHugePages(t *testing.T) {
 	t.Cleanup(func() { set(0) })
 }
 
-// What ranks do that share minibatches or hold columns is planned from minibatches of the run: where
-// the plan looks at each as often as at any other, it is what they count.
+// What ranks do that share minibatches or hold columns is planned from minibatches of the run:
+// where the plan looks at each as often as at any other, it is what they count.
 func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

@@ -98,24 +98,24 @@ type Options struct {
 	// are read from them, and counted as stored.
 	Stored bool
 
-	// Kinds are what rows are: part k has rows of kind k % len(Kinds), and every rank has parts of all
-	// kinds. Several are not for SharedCache.
+	// Kinds are what rows are: part k has rows of kind k % len(Kinds), and every rank has parts of
+	// all kinds. Several are not for SharedCache.
 	Kinds []Kind
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
-	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in Buffer:
-	// CutTable. Only read where there are several.
+	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in
+	// Buffer: CutTable. Only read where there are several.
 	Kept []int
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Sums lets owners add rows that are read for their sum alone; nil for none. All ranks must give
-	// the same.
+	// Sums lets owners add rows that are read for their sum alone; nil for none. All ranks must
+	// give the same.
 	Sums *Sums
 
-	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give the
-	// same; 0 is no limit.
+	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give
+	// the same; 0 is no limit.
 	Window int
 
 	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil for
@@ -266,8 +266,8 @@ func open(c comm.Comm, o Options) *Exchange {
 	return x
 }
 
-// RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of its
-// sums. References to rows of other kinds must not be followed.
+// RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of
+// its sums. References to rows of other kinds must not be followed.
 func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	rows, of := p.Rows, x.kinds[kind]
 	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.mixed()
@@ -334,8 +334,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or the
-// sums in that buffer, and what Collect takes out of the cache.
+// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or
+// the sums in that buffer, and what Collect takes out of the cache.
 const maxParts = 1<<16 - 5
 
 // check reports every error of the arguments of New.

@@ -36,8 +36,8 @@ type Plan struct {
 	early   []compute.RowRef // of early rows, which the frontier does not read
 	part    []int            // [P] vertices of each part, then the next position in askIDs
 
-	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members of
-	// sums, the first of each sum inverted; their weights, as bits. Answers: rows, then sums.
+	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members
+	// of sums, the first of each sum inverted; their weights, as bits. Answers: rows, then sums.
 	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
 	wanted   []int64 // [K*counts] received: what each rank requests from this one
 	askIDs   []int32 // sent: rows of the owners
@@ -178,8 +178,8 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for Request
-// need none.
+// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for
+// Request need none.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received

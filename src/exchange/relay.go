@@ -53,8 +53,8 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by ids,
-// whose rows other ranks of a group pass on. A vertex that the graph does not have is
+// Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by
+// ids, whose rows other ranks of a group pass on. A vertex that the graph does not have is
 // graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed

@@ -94,8 +94,8 @@ func (w *withEdgeRows) plan(m *Minibatch) (err error) {
 	return w.x.Plan(&e.fetch, slices.Compact(e.once))
 }
 
-// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in the
-// array of ids, which grows.
+// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in
+// the array of ids, which grows.
 func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
 	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
@@ -122,8 +122,8 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 	return ids, nil
 }
 
-// position returns where the edge u -> v lies in the topology. In-neighbours ascend by their original
-// ids.
+// position returns where the edge u -> v lies in the topology. In-neighbours ascend by their
+// original ids.
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)
 	if at < 0 {
@@ -133,8 +133,8 @@ func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	return at, nil
 }
 
-// gather makes the rows of the edges of all hops. The edge of a vertex to itself has the mean of the
-// rows of its sampled in-edges, and zeros if there are none.
+// gather makes the rows of the edges of all hops. The edge of a vertex to itself has the mean of
+// the rows of its sampled in-edges, and zeros if there are none.
 func (w *withEdgeRows) gather(m *Minibatch) error {
 	s, e := &m.Sampled, &m.edgesOf
 	n := len(e.ids)

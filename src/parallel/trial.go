@@ -10,10 +10,10 @@ import (
 	"halognn/src/sample"
 )
 
-// Trial prepares sampled minibatches for a prediction of memory, as one rank of a job: by the stages of a
-// strategy, but for those that draw, on exchanges that plan (exchange.NewPlanning) and with a host that
-// makes nothing. So what it holds has the sizes of a run's, and nobody derives these. Where ranks share
-// minibatches, it cuts the share of its rank out of the whole one.
+// Trial prepares sampled minibatches for a prediction of memory, as one rank of a job: by the
+// stages of a strategy, but for those that draw, on exchanges that plan (exchange.NewPlanning) and
+// with a host that makes nothing. So what it holds has the sizes of a run's, and nobody derives
+// these. Where ranks share minibatches, it cuts the share of its rank out of the whole one.
 type Trial struct {
 	strategy *Strategy
 	stages   []Stage
@@ -26,14 +26,15 @@ type Trial struct {
 	messages int64 // bytes of the messages, before the minibatch gives them back
 }
 
-// TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is of.
+// TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is
+// of.
 type TrialOptions struct {
 	Options
 	Rank    int
 	Layer   int  // of an inference layer by layer; -1: all layers run
 	Serving bool // ranks that share minibatches find rows for each other
-	// Unmade leaves out what is made of the rows: of sparse ones it depends on their entries, and the
-	// caller counts it.
+	// Unmade leaves out what is made of the rows: of sparse ones it depends on their entries, and
+	// the caller counts it.
 	Unmade bool
 }
 
@@ -65,7 +66,8 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	return t, nil
 }
 
-// Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it reorders.
+// Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it
+// reorders.
 func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool) error {
 	m := &t.m
 	m.Key, m.Train, m.tried = key, train, true
@@ -167,8 +169,8 @@ func (t *Trial) Hops() []nn.Hop { return t.m.Batch.Hops }
 // Vectors returns how many rows, and sums of rows, come for the last minibatch if no cache has any.
 func (t *Trial) Vectors() int { return int(t.m.Fetch.Remote + t.m.Fetch.Sums) }
 
-// EdgeRows returns the rows of edges that come for the last minibatch, and the bytes of ids and rows that
-// the rank sends for it.
+// EdgeRows returns the rows of edges that come for the last minibatch, and the bytes of ids and
+// rows that the rank sends for it.
 func (t *Trial) EdgeRows() (rows, bytes int64) {
 	c := &t.m.edgesOf.fetch.Counters
 	return c.Remote, c.RowBytes + c.IDBytes

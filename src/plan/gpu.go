@@ -97,8 +97,8 @@ func (p *planner) residentBytes(total int, parameters int64) int {
 	return min(max(bytes, 0), total)
 }
 
-// residentColumns is resident where a rank has columns of all rows: as many of each part are resident,
-// the first, and all ranks' minibatches read them.
+// residentColumns is resident where a rank has columns of all rows: as many of each part are
+// resident, the first, and all ranks' minibatches read them.
 func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	_, _, rowBytes := p.input(r.slot())
 	total := int(p.shards.Vertices) * rowBytes
@@ -114,8 +114,8 @@ func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, re
 	return rows, reads
 }
 
-// input returns the hop whose rows a rank aggregates for a minibatch: where it holds columns, of the
-// minibatches of all ranks; with the columns of the rows and their bytes as stored.
+// input returns the hop whose rows a rank aggregates for a minibatch: where it holds columns, of
+// the minibatches of all ranks; with the columns of the rows and their bytes as stored.
 func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 	if !p.job.Mode.Columns {
 		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
@@ -133,7 +133,8 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = t.held
 	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
+	// as residence.holdRows has it
+	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 {
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
@@ -240,8 +241,8 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of a
-// weight gradient, or weights and the wider matrix.
+// roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of
+// a weight gradient, or weights and the wider matrix.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	slot := r.slot()
 	for l, h := range slot.hops {
@@ -257,8 +258,8 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 }
 
 // partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
-// its sums of the gradients that are no product; and the second product of a layer that adds two, or,
-// for each chunk, two moments of a norm. Both grow by a quarter at a time.
+// its sums of the gradients that are no product; and the second product of a layer that adds two,
+// or, for each chunk, two moments of a norm. Both grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch := 0, 0
 	for l, h := range hops {

@@ -67,9 +67,9 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("bytes of rounded factors: %v", factors)
 	}
 
-	// Partial sums: of two chunks of rows those of the bias, of scale and shift of the norm and of its
-	// two moments, with a quarter for growth; where a layer adds two products, one of these. The
-	// gradients of weights have none.
+	// Partial sums: of two chunks of rows those of the bias, of scale and shift of the norm and of
+	// its two moments, with a quarter for growth; where a layer adds two products, one of these.
+	// The gradients of weights have none.
 	sage := d.Items.Of(PartialSums)
 	one := planJob()
 	one.GPU, one.Model.Kind = &GPU{Memory: 1e9}, "gcn"
@@ -209,8 +209,8 @@ func TestRatesOfAGPU(t *testing.T) {
 	}
 }
 
-// Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has rows of
-// the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
+// Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has
+// rows of the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
 func TestTypesAndColumnsOnGPUs(t *testing.T) {
 	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8, Classes: 4,
 		Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})

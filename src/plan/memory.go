@@ -49,8 +49,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// Share of remote vertices fetched: all without a cache, where traffic does not count those of ranks
-	// that share minibatches, and with one that fills up while it trains.
+	// Share of remote vertices fetched: all without a cache, where traffic does not count those of
+	// ranks that share minibatches, and with one that fills up while it trains.
 	share, cache := 1.0, policy.Find(t.Policy)
 	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
@@ -59,8 +59,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	messages := int64(share * float64(held.Messages))
 	waiting, rest := held.Waiting, held.Lent-held.Messages
 	buffers := rest + messages + p.sparseInputs(slot, model.needs)
-	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches occupy
-	// them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
+	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
+	// occupy them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
 	evaluated := held.judged.Waiting + held.judged.Lent - held.judged.Messages - waiting - rest
 	if t.Window > 0 {
 		evaluated = max(0, held.judged.Lent-held.judged.Messages-rest) +
@@ -129,17 +129,17 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}...), nil
 }
 
-// filled returns how many of a pipeline's minibatches are ever prepared, and of a window how many more
-// wait for their decision: a run has no more in sum than it trains.
+// filled returns how many of a pipeline's minibatches are ever prepared, and of a window how many
+// more wait for their decision: a run has no more in sum than it trains.
 func (p *planner) filled(window int) (slots, waits int64) {
 	all := p.job.Streams.Steps() * p.job.Minibatches() * p.job.Epochs
 	slots = int64(min(p.job.Depth+1, all))
 	return slots, min(int64(window), int64(all)-slots)
 }
 
-// judgedMinibatches returns the minibatches of a sampled evaluation, of the rank with the most: of parts
-// one after the other or, where ranks share minibatches, of all parts of the ranks that do. At most, every
-// slot has some.
+// judgedMinibatches returns the minibatches of a sampled evaluation, of the rank with the most: of
+// parts one after the other or, where ranks share minibatches, of all parts of the ranks that do.
+// At most, every slot has some.
 func (p *planner) judgedMinibatches() int64 {
 	if p.options.Bound == Most {
 		return int64(p.job.Depth + 1)
@@ -217,8 +217,8 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return h.inputRows(needs) * int64(cols*size)
 }
 
-// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the length of
-// each row, where each that is fetched begins, and the input.
+// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the
+// length of each row, where each that is fetched begins, and the input.
 func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
 	if !p.job.Sparse {
 		return 0
@@ -407,8 +407,8 @@ func (c *counter) Capabilities() compute.Capabilities {
 }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
-// the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that are
-// judged. Rows in files are counted as they are read at once; by columns, chunks take less.
+// the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that
+// are judged. Rows in files are counted as they are read at once; by columns, chunks take less.
 func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
 	j, rows, slot := p.job, p.rows(r.rank), r.slot()
 	trained, err := p.inferenceBytes(slot, nil, 0)
@@ -481,8 +481,8 @@ func (p *planner) judgedRows(rank int) int64 {
 	return int64(n)
 }
 
-// keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of which
-// links are rated. Logits are handed on chunk by chunk.
+// keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of
+// which links are rated. Logits are handed on chunk by chunk.
 func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
 // layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
@@ -542,9 +542,10 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// inferenceBytes returns what a model reserves that has inferred minibatches and, by its first layers,
-// chunks of the given sizes and, unless that is 0, an output of so many rows. Layers share arrays. Each is
-// reserved once, as large as it gets: one that grows takes a quarter more, which is never written.
+// inferenceBytes returns what a model reserves that has inferred minibatches and, by its first
+// layers, chunks of the given sizes and, unless that is 0, an output of so many rows. Layers share
+// arrays. Each is reserved once, as large as it gets: one that grows takes a quarter more, which is
+// never written.
 func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
@@ -600,8 +601,8 @@ func (p *planner) rowBytes(l int) int {
 	return 4 * in
 }
 
-// chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of one
-// width have the same chunks.
+// chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of
+// one width have the same chunks.
 func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	in, _ := p.job.Model.Widths(l)
 	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
@@ -671,10 +672,10 @@ type chunking struct {
 	slots  []int64    // rows of the largest chunk that passes each slot of the pipeline
 }
 
-// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room of the
-// largest that has passed it. A row takes as much as in the sampled chunks on average if few pass a slot,
-// and as in that where it takes most if many do. Chunks that are small beside the others say nothing of
-// a row: most of them is what a chunk takes however few rows it has.
+// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room
+// of the largest that has passed it. A row takes as much as in the sampled chunks on average if few
+// pass a slot, and as in that where it takes most if many do. Chunks that are small beside the
+// others say nothing of a row: most of them is what a chunk takes however few rows it has.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
 	largest := int64(0)                         // rows of a sampled chunk that is no hub
@@ -716,9 +717,9 @@ func chunkSize(g *graph.CSC, of [2]int64) int64 {
 	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
 }
 
-// sampled returns those of all chunks that the plan samples: the first, whose vertices have the most
-// neighbours if hot vertices come first, one in the middle, the one with the most vertices and, as a hub
-// may be anywhere, the one with the most rows, or all if they are few.
+// sampled returns those of all chunks that the plan samples: the first, whose vertices have the
+// most neighbours if hot vertices come first, one in the middle, the one with the most vertices
+// and, as a hub may be anywhere, the one with the most rows, or all if they are few.
 func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 	if len(all) <= 3 {
 		return all
@@ -772,8 +773,8 @@ func (p *planner) partEnd(v, end int64) int64 {
 	return end
 }
 
-// edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the model reads
-// them: of the edges into their vertices or, from files, of all.
+// edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the
+// model reads them: of the edges into their vertices or, from files, of all.
 func (p *planner) edgeRowBytes(lo, hi int) int64 {
 	edges := p.shards.Edges
 	switch {

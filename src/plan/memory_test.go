@@ -167,8 +167,8 @@ func TestNodeSharesWhatItCan(t *testing.T) {
 }
 
 // Evaluation with larger fanouts than training needs larger minibatches, as large as those of
-// validation vertices; with smaller fanouts it adds no memory, but that it fetches rows of a look-ahead
-// cache. Traffic and time are those of training.
+// validation vertices; with smaller fanouts it adds no memory, but that it fetches rows of a
+// look-ahead cache. Traffic and time are those of training.
 func TestMemoryOfEvaluationWithItsOwnFanouts(t *testing.T) {
 	s := generated(t, 4)
 	for _, name := range []string{policy.None, policy.Lookahead} {
@@ -342,7 +342,8 @@ func TestEvaluationTakesFewSlots(t *testing.T) {
 	}
 }
 
-// The ranks of a node keep the rows of a shared cache together, each as many as in a cache of its own.
+// The ranks of a node keep the rows of a shared cache together, each as many as in a cache of its
+// own.
 func TestSharedCachesCountEveryRank(t *testing.T) {
 	s := generated(t, 4)
 	rows := func(placement string) (bytes int64, shared bool) {
@@ -364,8 +365,8 @@ func TestSharedCachesCountEveryRank(t *testing.T) {
 	}
 }
 
-// Rows in files are read where they lie: chunks of the final test get none of other ranks, as where all
-// rows are in the memory of one node.
+// Rows in files are read where they lie: chunks of the final test get none of other ranks, as where
+// all rows are in the memory of one node.
 func TestChunksReadFiles(t *testing.T) {
 	s := generated(t, 4)
 	evaluation := func(change func(*Job)) int64 {
@@ -381,7 +382,8 @@ func TestChunksReadFiles(t *testing.T) {
 	}
 }
 
-// Each worker has what it chooses sums with, and no more of what the rank has by vertex for learned rows.
+// Each worker has what it chooses sums with, and no more of what the rank has by vertex for learned
+// rows.
 func TestWorkersChooseSums(t *testing.T) {
 	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8, Classes: 4,
 		Seed: 1}, shardtest.Options{Parts: 4})
@@ -400,7 +402,8 @@ func TestWorkersChooseSums(t *testing.T) {
 	}
 }
 
-// A slot keeps the room of the largest chunk that has passed it, of a vertex with very many neighbours too.
+// A slot keeps the room of the largest chunk that has passed it, of a vertex with very many
+// neighbours too.
 func TestSlotsKeepTheLargestChunk(t *testing.T) {
 	p := &planner{job: &laid{Job: new(job.Job)}}
 	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
@@ -498,8 +501,8 @@ func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 	}
 }
 
-// Layers keep arrays of their own, each for its chunks, and share those that number edges, which grow
-// once.
+// Layers keep arrays of their own, each for its chunks, and share those that number edges, which
+// grow once.
 func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 	j := planJob()
 	j.Model.In, j.Model.Out, j.Model.EdgeIn, j.Model.EdgeFeatures = j.Model.Hidden, j.Model.Hidden, 4, true
@@ -521,8 +524,8 @@ func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 	}
 }
 
-// What a model takes for features of edges is what a device that only counts is asked for, as far as the
-// arrays have no room to grow.
+// What a model takes for features of edges is what a device that only counts is asked for, as far
+// as the arrays have no room to grow.
 func TestRowsOfEdgesAreCounted(t *testing.T) {
 	const sources, destinations, edges = 500, 100, 3000
 	of := compute.Segments{Indptr: make([]int64, destinations+1), Indices: make([]int32, edges)}
@@ -580,7 +583,8 @@ func TestFewChunksAreAllSampled(t *testing.T) {
 	}
 }
 
-// Learned rows that a step under way changes come late, beside a look-ahead cache too, and take room for it.
+// Learned rows that a step under way changes come late, beside a look-ahead cache too, and take
+// room for it.
 func TestLearnedRowsComeLate(t *testing.T) {
 	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1},
 		shardtest.Options{Parts: 2})

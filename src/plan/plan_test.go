@@ -339,7 +339,8 @@ func TestMoreRanksThanParts(t *testing.T) {
 	}
 }
 
-// The memory of ranks that share parts is that of ranks with parts of their own, as far as these differ.
+// The memory of ranks that share parts is that of ranks with parts of their own, as far as these
+// differ.
 func TestMemoryOfMoreRanksThanParts(t *testing.T) {
 	typed := dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1}
 	for name, c := range map[string]struct {

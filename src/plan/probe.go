@@ -36,16 +36,17 @@ type rankPlan struct {
 
 // shape is the size of a minibatch.
 type shape struct {
-	seeds               int
-	hops                []hopShape     // layer 0 first
-	remote              int            // vertices of the input frontier outside the node, that the rank fetches
-	kinds               []kindShape    // its vertices by type; nil without types
-	sent                sent           // what a GPU gets of it
-	edgeRows, edgeBytes int64          // rows of edges that are fetched; bytes that the rank sends for them, and as many for others
-	loads               []sample.Load  // of a share of a minibatch, by layer; nil: all of it
-	rated               crossed        // embeddings of links, of a share of a minibatch
-	asks                []sample.Asked // of its hops, where the topology is partitioned
-	vectors             int            // rows and sums that it transfers without a cache
+	seeds     int
+	hops      []hopShape     // layer 0 first
+	remote    int            // vertices of the input frontier outside the node, that the rank fetches
+	kinds     []kindShape    // its vertices by type; nil without types
+	sent      sent           // what a GPU gets of it
+	edgeRows  int64          // rows of edges that are fetched
+	edgeBytes int64          // that the rank sends for them, and as many for others
+	loads     []sample.Load  // of a share of a minibatch, by layer; nil: all of it
+	rated     crossed        // embeddings of links, of a share of a minibatch
+	asks      []sample.Asked // of its hops, where the topology is partitioned
+	vectors   int            // rows and sums that it transfers without a cache
 }
 
 type hopShape struct {
@@ -280,8 +281,8 @@ func (p *planner) probe(r *rankPlan) error {
 }
 
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
-// evaluation differs from training: by its fanouts, or as it bypasses a look-ahead cache. A minibatch has
-// vertices of one part, as in evaluation.
+// evaluation differs from training: by its fanouts, or as it bypasses a look-ahead cache. A
+// minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
 	if !r.evaluates(p) {
 		return nil
@@ -330,7 +331,8 @@ func (p *planner) evaluatedBy() sample.Spec {
 	return p.job.Sample
 }
 
-// evaluate prepares a minibatch of evaluation. One that is drawn as those of training are is no larger.
+// evaluate prepares a minibatch of evaluation. One that is drawn as those of training are is no
+// larger.
 func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s *shape) error {
 	of := r.trial
 	if r.evaluator != nil {
@@ -351,8 +353,8 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent, and
-// none repeats before all have been taken.
+// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent,
+// and none repeats before all have been taken.
 func (p *planner) scattered(i int) int { return scatteredOver(p.job.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.

@@ -214,8 +214,8 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 	return s
 }
 
-// probeEvaluation is planner.probeEvaluation of ranks that share minibatches: of vertices of all parts of
-// the group, as in evaluation.
+// probeEvaluation is planner.probeEvaluation of ranks that share minibatches: of vertices of all
+// parts of the group, as in evaluation.
 func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	p, size := g.p, g.owners.Size
 	for _, r := range ranks {

@@ -216,8 +216,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	return s
 }
 
-// sizedTraffic is the traffic of one rank where there are sizes alone. What a cache finds depends on
-// the graph: it is taken to find nothing.
+// sizedTraffic is the traffic of one rank where there are sizes alone. What a cache finds depends
+// on the graph: it is taken to find nothing.
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
@@ -263,8 +263,8 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 // usualWindow is the window of a look-ahead cache that is not planned.
 const usualWindow = 8
 
-// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
-// each vertex may be a chunk, and one has as many vertices as the budget.
+// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At
+// most, each vertex may be a chunk, and one has as many vertices as the budget.
 func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
@@ -282,9 +282,9 @@ func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
-// sizedEdges returns the edges into the vertices of a rank's group of so many ranks, expected or, as any
-// group may be the one that has most, at most and at least of a group. Of a part that ranks have pieces
-// of, each may have all edges, and none.
+// sizedEdges returns the edges into the vertices of a rank's group of so many ranks, expected or,
+// as any group may be the one that has most, at most and at least of a group. Of a part that ranks
+// have pieces of, each may have all edges, and none.
 func (p *planner) sizedEdges(rank, ranks int) int64 {
 	vertices := func(rank int) (first, end int64) {
 		first, _ = p.job.Vertices(rank)
@@ -324,7 +324,8 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 // hubs are chunks of their own. None is known to have more.
 const mostNeighbours = 1 << 27
 
-// held returns what minibatches take: the trials of a rank say or, where there are sizes alone, these.
+// held returns what minibatches take: the trials of a rank say or, where there are sizes alone,
+// these.
 func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if r.trial != nil {
 		return r.held()
@@ -392,13 +393,13 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
 }
 
-// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in two
-// orders, its place, part and reference; and twice the row, sent and received.
+// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in
+// two orders, its place, part and reference; and twice the row, sent and received.
 const fetchedBytes = 4*4 + 4 + 2 + 8
 
-// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in the
-// order of the edges and, with a mean for each destination where the model has edges to itself, once
-// more.
+// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in
+// the order of the edges and, with a mean for each destination where the model has edges to itself,
+// once more.
 func (p *planner) sizedEdgeRows(s *shape) int64 {
 	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
 	if row == 0 {
@@ -413,8 +414,8 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	return edges*(fetchedBytes+2*row+8) + all*row
 }
 
-// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as they are
-// fetched, early and late, and of all in the order of the minibatch, with their gradients.
+// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as
+// they are fetched, early and late, and of all in the order of the minibatch, with their gradients.
 func (p *planner) sizedLearned(s *shape) int64 {
 	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
@@ -450,10 +451,10 @@ func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
 }
 
-// sizedHop returns the size of a chunk of so many vertices at most. At most, it is one of n that slots or
-// workers of a rank have room for at a time, of average size. No vertex is in two chunks: all of them
-// have no more vertices and edges than the rank, however these are shared out; and what chunks take
-// grows no faster than they do, so that together they take most where they are alike.
+// sizedHop returns the size of a chunk of so many vertices at most. At most, it is one of n that
+// slots or workers of a rank have room for at a time, of average size. No vertex is in two chunks:
+// all of them have no more vertices and edges than the rank, however these are shared out; and what
+// chunks take grows no faster than they do, so that together they take most where they are alike.
 func (p *planner) sizedHop(rank, vertices, n int) hopShape {
 	edges := int(float64(vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
 	if p.options.Bound == Most {
@@ -461,5 +462,6 @@ func (p *planner) sizedHop(rank, vertices, n int) hopShape {
 		vertices = int(min(int64(vertices), each(p.rows(rank))))
 		edges = int(min(each(p.sizedEdges(rank, 1)), mostNeighbours))
 	}
-	return hopShape{sources: min(int(p.shards.Vertices), vertices+edges), destinations: vertices, edges: edges}
+	return hopShape{sources: min(int(p.shards.Vertices), vertices+edges), destinations: vertices,
+		edges: edges}
 }

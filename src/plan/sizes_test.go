@@ -84,8 +84,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The bounds hold the final test too, of graphs whose vertices have most of their edges at a few, and
-// where parts differ in size.
+// The bounds hold the final test too, of graphs whose vertices have most of their edges at a few,
+// and where parts differ in size.
 func TestBoundsOfTheFinalTest(t *testing.T) {
 	for name, o := range map[string]dataset.GenerateOptions{
 		"many vertices without edges": {Vertices: 60000, Degree: 3, Features: 64, Classes: 4, Seed: 1},
@@ -148,8 +148,8 @@ func TestSizedEdges(t *testing.T) {
 	}
 }
 
-// A node of 1 TB has enough for 300 M edges, however chunks of the final test share them. The rank with the
-// most tells how much each needs.
+// A node of 1 TB has enough for 300 M edges, however chunks of the final test share them. The rank
+// with the most tells how much each needs.
 func TestChunksShareTheEdges(t *testing.T) {
 	const parts, vertices, edges = 8, 20_000_000, 300_000_000
 	m := shard.Meta{Format: shard.Format, Parts: parts, Vertices: vertices, Edges: edges, Classes: 16,

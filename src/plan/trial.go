@@ -39,7 +39,8 @@ type trialOf struct {
 func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
 	needs := j.Model.Needs()
-	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges, room: map[bool][]int{}}
+	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges,
+		room: map[bool][]int{}}
 	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
 	defer func() {
 		if err != nil {
@@ -144,8 +145,8 @@ func (p *planner) inMemory(of trialOf) []int {
 		return own
 	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // of the files, or of its columns
 		return all
-	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed(): // rows of the node's others are fetched
-		return own
+	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
+		return own // rows of the node's others are fetched
 	}
 	return j.Neighbours(of.rank)
 }
@@ -161,8 +162,8 @@ func (t *trial) close() {
 	_ = t.closers.Close()
 }
 
-// prepare prepares a sampled minibatch and completes its shape. A plain one for which there is room is not
-// prepared: no array would grow.
+// prepare prepares a sampled minibatch and completes its shape. A plain one for which there is room
+// is not prepared: no array would grow.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
 	if t.plain && t.hasRoom(s, train) {
@@ -189,8 +190,8 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 	return nil
 }
 
-// hasRoom reports whether arrays have room for each number of a shape, and notes the room that they have
-// once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
+// hasRoom reports whether arrays have room for each number of a shape, and notes the room that they
+// have once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
 func (t *trial) hasRoom(s *shape, train bool) bool {
 	numbers, room := s.numbers(), t.room[train]
 	if room == nil {
@@ -213,8 +214,8 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 	}
 }
 
-// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of slots that have
-// trained, and of slots that have also evaluated or, with a look-ahead cache, have alone.
+// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of slots
+// that have trained, and of slots that have also evaluated or, with a look-ahead cache, have alone.
 type heldBytes struct {
 	parallel.TrialBytes
 	judged parallel.TrialBytes

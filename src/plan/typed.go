@@ -140,8 +140,8 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 	return all, foreign
 }
 
-// widest returns the bytes of the widest row that the input layer of full inference reads, by which it
-// cuts chunks.
+// widest returns the bytes of the widest row that the input layer of full inference reads, by which
+// it cuts chunks.
 func (p *planner) widest() int {
 	m := &p.job.Model
 	widest := p.shards.RowBytes()
@@ -201,8 +201,8 @@ func (p *planner) projected(r *rankPlan) (bytes int64) {
 	return bytes
 }
 
-// learned counts the learned rows that come in a step, and their gradients, which go back; nil if none
-// are learned.
+// learned counts the learned rows that come in a step, and their gradients, which go back; nil if
+// none are learned.
 func (p *planner) learned() *Shuffles {
 	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
 	if !m.LearnsRows() {
