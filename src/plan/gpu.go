@@ -121,7 +121,7 @@ func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
 	}
 	first, end := p.job.Columns(0)
-	return p.joined(), end - first, (end - first) * p.shards.Type().Size()
+	return s.joined, end - first, (end - first) * p.shards.Type().Size()
 }
 
 // cached returns the bytes of the cached rows that a device holds, beside the parameters and the

@@ -55,31 +55,29 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
 	}
-	slot, held := r.slot(), p.held(r, t, model.needs)
-	messages := int64(share * float64(held.Messages))
-	waiting, rest := held.Waiting, held.Lent-held.Messages
-	buffers := rest + messages + p.sparseInputs(slot, model.needs)
-	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
-	// occupy them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
-	evaluated := held.judged.Waiting + held.judged.Lent - held.judged.Messages - waiting - rest
-	if t.Window > 0 {
-		evaluated = max(0, held.judged.Lent-held.judged.Messages-rest) +
-			max(0, held.judged.Messages-messages)
-	} else {
-		evaluated += int64(share*float64(held.judged.Messages)) - messages
-	}
-	if p.shares() {
-		waiting += p.askingBytes(slot)
-	}
-	if j.Mode.Columns {
-		waiting += p.joinedBytes(slot.hops[0])
-	}
-	if j.GPU != nil { // pinned memory holds the uploads
+	resident := 0.0
+	if j.GPU != nil {
 		rows, reads := p.resident(r, model.onDevice)
 		_, more := p.cached(r, t, fetched, model.onDevice, rows)
-		up := p.onDevice(slot, reads+more, model.needs)
-		buffers += int64(up.blocks + up.inputs)
+		resident = reads + more
 		model.parameters -= model.onDevice
+	}
+	slot, held := r.slot(), p.held(r, t, model.needs)
+	trained := p.untried(&r.most, resident, model.needs)
+	both := p.untried(slot, resident, model.needs)
+	messages := int64(share * float64(held.Messages))
+	rest := held.Lent - held.Messages
+	waiting, buffers := held.Waiting+trained.waiting, rest+messages+trained.buffers
+	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
+	// occupy them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
+	evaluated := max(0, both.buffers-trained.buffers)
+	if t.Window > 0 {
+		evaluated += max(0, held.judged.Lent-held.judged.Messages-rest) +
+			max(0, held.judged.Messages-messages)
+	} else {
+		evaluated += held.judged.Waiting - held.Waiting + held.judged.Lent - held.judged.Messages - rest +
+			int64(share*float64(held.judged.Messages)) - messages +
+			max(0, both.waiting-trained.waiting)
 	}
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
@@ -118,8 +116,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	if t.Window > 0 && j.Evaluations > 0 {
-		evaluation = max(evaluation, min(int64(j.Depth+1), judged)*held.judged.Waiting)
+	if t.Window > 0 && j.Evaluations > 0 && p.options.Bound != Least {
+		own := held.judged.Waiting + p.untried(r.judged(), resident, model.needs).waiting
+		evaluation = max(evaluation, min(int64(j.Depth+1), judged)*own)
 	}
 	return append(m, trace.Memory{
 		{Name: trace.MemEvaluation, Bytes: evaluation},
@@ -127,6 +126,28 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 			int64(j.Depth+1+t.Window)*int64(slotBytes+hopBytes*j.Model.Layers)},
 		{Name: trace.MemRuntime, Bytes: runtimeBytes},
 	}...), nil
+}
+
+// untried is what a minibatch takes that no trial prepares.
+type untried struct {
+	waiting int64 // once it is sampled
+	buffers int64 // of its rows, and pinned for what goes up to a GPU
+}
+
+// untried returns what a minibatch of shape s takes, of whose rows the given number are on devices.
+func (p *planner) untried(s *shape, resident float64, needs nn.Needs) (u untried) {
+	if p.shares() {
+		u.waiting = p.askingBytes(s)
+	}
+	if p.job.Mode.Columns {
+		u.waiting += p.joinedBytes(s)
+	}
+	u.buffers = p.sparseInputs(s, needs)
+	if p.job.GPU != nil {
+		up := p.onDevice(s, resident, needs)
+		u.buffers += int64(up.blocks + up.inputs)
+	}
+	return u
 }
 
 // filled returns how many of a pipeline's minibatches are ever prepared, and of a window how many
@@ -282,7 +303,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if l == 0 && j.Mode.Columns {
-			if columns, err = p.reserveColumns(m, r.rank, &in); err != nil {
+			if columns, err = p.reserveColumns(m, r, &in); err != nil {
 				return nil, err
 			}
 		}
@@ -295,7 +316,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	moving, pinned := p.shuffleBytes(r)
 	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or gradients, of all ranks
-		pinned = 4 * int64(width) * int64(p.joined().destinations+j.Ranks*r.most.hops[0].destinations)
+		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+j.Ranks*r.most.hops[0].destinations)
 	}
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
 	if j.GPU != nil && j.GPU.Direct {

@@ -342,6 +342,53 @@ func TestEvaluationTakesFewSlots(t *testing.T) {
 	}
 }
 
+// Where nothing is evaluated, larger fanouts of evaluation add nothing to minibatches and to those
+// that wait; a window has those that are trained alone in any case.
+func TestEvaluationIsApartFromTraining(t *testing.T) {
+	s, o := generated(t, 4), givenGPU
+	o.Analyse = 1 // the same rank
+	for name, change := range map[string]func(j *Job){
+		"data":      func(*Job) {},
+		"push-pull": func(j *Job) { j.Mode.Name, j.Mode.Columns = "push-pull", true },
+		"split":     func(j *Job) { j.Mode.Name, j.Mode.Sharing = "split", sample.Together },
+		"hybrid":    func(j *Job) { j.Mode.Name, j.Mode.Sharing = "hybrid", sample.InNodes },
+		"hybrid, partitioned": func(j *Job) {
+			j.Mode.Name, j.Mode.Sharing, j.Partitioned = "hybrid", sample.InNodes, true
+		},
+		"partitioned": func(j *Job) { j.Partitioned = true },
+		"gpu":         func(j *Job) { j.GPU = &GPU{Memory: 1e9} },
+	} {
+		for _, cache := range []string{policy.None, policy.Lookahead} {
+			j := planJob()
+			j.RanksPerNode, j.Depth, j.Epochs, j.Cache.Policy = 2, 4, 100, cache
+			if change(&j); j.Mode.Columns && cache != policy.None {
+				continue // it has no cache
+			}
+			memory := func(evaluations int) trace.Memory {
+				j.Evaluations = evaluations
+				return planned(t, s, j, o).Memory
+			}
+			j.Eval = sample.Spec{}
+			without := memory(-1)
+			j.Eval = sample.Neighbours(20, 20, 20)
+			none, often := memory(-1), memory(100)
+			for _, item := range []string{trace.MemMinibatches, trace.MemWindow} {
+				if got, want := none.Of(item), without.Of(item); got != want {
+					t.Errorf("%s, cache %s: %s take %d bytes instead of %d", name, cache, item, got, want)
+				}
+			}
+			if got, want := often.Of(trace.MemWindow), without.Of(trace.MemWindow); got != want {
+				t.Errorf("%s, cache %s: the window takes %d bytes instead of %d", name, cache, got, want)
+			}
+			got, least := often.Of(trace.MemMinibatches), none.Of(trace.MemMinibatches)
+			if got <= least {
+				t.Errorf("%s, cache %s: minibatches take %d bytes, and %d without evaluation", name, cache, got,
+					least)
+			}
+		}
+	}
+}
+
 // The ranks of a node keep the rows of a shared cache together, each as many as in a cache of its
 // own.
 func TestSharedCachesCountEveryRank(t *testing.T) {

@@ -322,6 +322,7 @@ func (p *planner) lookAtRanks() error {
 	if p.shares() {
 		return p.probeShares()
 	}
+	p.join()
 	if p.shuffles = p.learned(); p.job.Mode.Columns {
 		p.shuffles = p.pushed()
 	}

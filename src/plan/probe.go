@@ -38,6 +38,7 @@ type rankPlan struct {
 type shape struct {
 	seeds     int
 	hops      []hopShape     // layer 0 first
+	joined    hopShape       // where ranks hold columns: the input hops of all ranks as one
 	remote    int            // vertices of the input frontier outside the node, that the rank fetches
 	kinds     []kindShape    // its vertices by type; nil without types
 	sent      sent           // what a GPU gets of it
@@ -128,6 +129,7 @@ func (s *shape) atLeast(o *shape) {
 	for l, h := range o.hops {
 		s.hops[l].atLeast(&h)
 	}
+	s.joined.atLeast(&o.joined)
 }
 
 func (h *hopShape) atLeast(o *hopShape) {
@@ -343,6 +345,14 @@ func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s 
 		r.evaluated.atLeast(s)
 	}
 	return err
+}
+
+// judged returns the largest shape of evaluation. One that is drawn as in training is no larger.
+func (r *rankPlan) judged() *shape {
+	if r.evaluated.hops == nil {
+		return &r.most
+	}
+	return &r.evaluated
 }
 
 // slot returns the shape to which a slot's buffers grow in training and evaluation.

@@ -60,6 +60,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		}
 		r := p.sized(rank)
 		p.ranks = []*rankPlan{r}
+		p.join()
 		t, err := p.sizedTraffic(r)
 		if err != nil {
 			return nil, err
@@ -344,11 +345,8 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 		h.Lent += p.inputRows(slot, needs)
 	}
 	h.judged = h.TrialBytes
-	if evaluated := &r.evaluated; t.Window > 0 {
-		if evaluated.hops == nil && p.options.Bound != Least { // as large as those that are trained
-			evaluated = &r.most
-		}
-		h.judged.Waiting = p.sizedWaiting(evaluated, t)
+	if t.Window > 0 {
+		h.judged.Waiting = p.sizedWaiting(r.judged(), t)
 	}
 	return h
 }
