@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 
 	"halognn/src/compute"
@@ -158,28 +159,42 @@ func (p *planner) filled(window int) (slots, waits int64) {
 	return slots, min(int64(window), int64(all)-slots)
 }
 
-// judgedMinibatches returns the minibatches of a sampled evaluation, of the rank with the most: of
-// parts one after the other or, where ranks share minibatches, of all parts of the ranks that do.
-// At most, every slot has some.
+// judgedMinibatches returns the minibatches of a sampled evaluation, as many on every rank. Ranks
+// that share minibatches have those of all their parts, as many as the group with the most; others
+// have those of each of their parts, as many as the part with the most. At most, every slot has
+// some.
 func (p *planner) judgedMinibatches() int64 {
 	if p.options.Bound == Most {
 		return int64(p.job.Depth + 1)
 	}
-	size, each, groups := p.job.MaxSeeds(), 1, 1
-	if p.shares() {
-		groups = p.job.Ranks / p.groupSize()
-	} else if p.job.Exact {
-		each = p.shards.Parts / p.job.Ranks
+	valid := func(part int) int { return len(p.shards.Valid(part)) }
+	each, most := 1, 0.0
+	if group := p.groupSize(); group > 1 {
+		for rank := 0; rank < p.job.Ranks; rank += group {
+			first, _ := p.job.Vertices(rank)
+			_, last := p.job.Vertices(rank + group - 1)
+			most = max(most, p.owned(first, last, valid))
+		}
+	} else {
+		pieces := max(1, p.job.Ranks/p.shards.Parts)
+		each = max(1, p.shards.Parts/p.job.Ranks)
+		for k := range p.shards.Parts {
+			most = max(most, float64(valid(k))/float64(pieces))
+		}
 	}
-	most, sum := 0, 0
+	return int64(each) * int64(math.Ceil(most/float64(p.job.MaxSeeds())))
+}
+
+// owned returns how many of something vertices first to last-1 have, of which parts have the given
+// numbers: of parts that were cut into pieces, their share.
+func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
 	for k := range p.shards.Parts {
-		n := len(p.shards.Valid(k))
-		most, sum = max(most, n), sum+n
+		begin, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
+		if lo, hi := max(first, begin), min(last, end); lo < hi {
+			n += float64(of(k)) * float64(hi-lo) / float64(end-begin)
+		}
 	}
-	if p.shares() {
-		most = (sum + groups - 1) / groups
-	}
-	return int64(each * ((most + size - 1) / size))
+	return n
 }
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
@@ -492,14 +507,9 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 // judgedRows returns how many validation and test vertices a rank owns.
 func (p *planner) judgedRows(rank int) int64 {
 	first, last := p.job.Vertices(rank)
-	offsets, n := p.shards.Offsets, 0.0
-	for k, of := range p.shards.Splits {
-		lo, hi := max(first, offsets[k]), min(last, offsets[k+1])
-		if lo < hi { // of parts that were cut into pieces their share
-			n += float64(of.Valid+of.Test) * float64(hi-lo) / float64(offsets[k+1]-offsets[k])
-		}
-	}
-	return int64(n)
+	return int64(p.owned(first, last, func(k int) int {
+		return p.shards.Splits[k].Valid + p.shards.Splits[k].Test
+	}))
 }
 
 // keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of

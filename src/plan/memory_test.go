@@ -15,6 +15,7 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -339,6 +340,35 @@ func TestEvaluationTakesFewSlots(t *testing.T) {
 	if each := (often - none) / 5; n < 2 || n > 4 || each <= 0 || once != none+n*each {
 		t.Errorf("five slots take %d bytes, with %d minibatches of evaluation %d, with %d %d", none, n, once,
 			5*n, often)
+	}
+}
+
+// An evaluation has as many minibatches as the group of ranks, or the part, with the most validation
+// vertices.
+func TestMinibatchesOfEvaluation(t *testing.T) {
+	m := shard.Meta{Format: shard.Format, Parts: 4, Vertices: 4000, Edges: 8000, Classes: 4, Features: 8,
+		FeatureType: dataset.Float32, Task: task.Multiclass, Offsets: []int64{0, 1000, 2000, 3000, 4000}}
+	for _, valid := range []int{400, 400, 0, 0} {
+		m.Splits = append(m.Splits, shard.SplitSizes{Train: 800, Valid: valid})
+	}
+	for _, c := range []struct {
+		sharing        sample.Sharing
+		ranks, perNode int
+		want           int64
+	}{
+		{sample.Alone, 4, 1, 4}, {sample.Alone, 2, 1, 2 * 4}, {sample.Alone, 8, 1, 2},
+		{sample.Together, 4, 1, 800 / 400}, {sample.Together, 8, 1, 1},
+		{sample.InNodes, 4, 2, 800 / 200}, {sample.InNodes, 8, 4, 800 / 400},
+		{sample.InNodes, 8, 2, 400 / 200}, {sample.InNodes, 2, 1, 2 * 4},
+	} {
+		j := planJob()
+		j.Ranks, j.RanksPerNode, j.Batch, j.Mode.Sharing = c.ranks, c.perNode, 100, c.sharing
+		j.Mode.Name = []string{"data", "split", "hybrid"}[c.sharing]
+		p := laidOut(t, shard.Sizes(&m, "parts"), &j)
+		if got := p.judgedMinibatches(); got != c.want {
+			t.Errorf("%s, %d ranks, %d a node: %d minibatches of up to %d, not %d", j.Mode.Name, c.ranks, c.perNode,
+				got, p.job.MaxSeeds(), c.want)
+		}
 	}
 }
 
