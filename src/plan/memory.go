@@ -471,7 +471,7 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 			}
 			chunks += grown - trained
 		}
-		chunks += int64(j.Workers) * largest.sampler
+		chunks += p.chunkSamplers(int64(of.of)) * largest.sampler
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
@@ -503,6 +503,9 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 	}
 	return judged + max(most, output), nil
 }
+
+// chunkSamplers returns how many samplers draw some of the given number of chunks: they take turns.
+func (p *planner) chunkSamplers(chunks int64) int64 { return min(int64(p.job.Workers), chunks) }
 
 // judgedRows returns how many validation and test vertices a rank owns.
 func (p *planner) judgedRows(rank int) int64 {

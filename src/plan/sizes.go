@@ -445,7 +445,7 @@ func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	}
 	c.bytes = p.sizedWaiting(&of, &Traffic{}) + 2*int64(of.remote)*int64(moved+exchange.IDBytes) +
 		p.chunkRows(l, passing, p.job.Model.Needs())
-	drawn := p.sizedHop(rank, c.vertices, p.job.Workers)
+	drawn := p.sizedHop(rank, c.vertices, int(p.chunkSamplers(p.rows(rank))))
 	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
 }
 

@@ -49,6 +49,7 @@ func TestBounds(t *testing.T) {
 		"evaluation":  func(j *Job) { j.Eval = sample.Neighbours(20, 20, 20) },
 		"large":       func(j *Job) { j.Batch, j.Depth = sample.MaxBatch, 1<<16 },
 		"jumping":     func(j *Job) { j.Model.Jumping = "cat" },
+		"one slot":    func(j *Job) { j.Workers, j.Depth = 64, 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, parts := planJob(), all
