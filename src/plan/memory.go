@@ -578,8 +578,8 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 
 // inferenceBytes returns what a model reserves that has inferred minibatches and, by its first
 // layers, chunks of the given sizes and, unless that is 0, an output of so many rows. Layers share
-// arrays. Each is reserved once, as large as it gets: one that grows takes a quarter more, which is
-// never written.
+// arrays. Each is reserved once, as large as it gets, so the layer with the most edges comes first:
+// one that grows takes a quarter more, which is never written.
 func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
@@ -587,18 +587,28 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 		return 0, err
 	}
 	defer m.Close()
-	before := dev.live
+	before, hops := dev.live, slices.Clone(minibatch.hops)
+	order := make([]int, len(hops))
+	for l := range hops {
+		if order[l] = l; l < len(chunks) {
+			hops[l].atLeast(&chunks[l])
+		}
+		if output > 0 {
+			output = max(output, hops[l].destinations)
+		}
+	}
 	if output > 0 {
 		if err := m.ReserveOutput(output); err != nil {
 			return 0, err
 		}
 	}
-	for l, h := range minibatch.hops {
+	slices.SortStableFunc(order, func(a, b int) int {
+		return p.layerEdges(hops[b]) - p.layerEdges(hops[a])
+	})
+	for _, l := range order {
+		h := hops[l]
 		in := nn.Input{Hop: p.hop(h)}
-		if l < len(chunks) {
-			h.atLeast(&chunks[l])
-			in.Hop = p.hop(h)
-		} else if l == 0 && p.job.Mode.Columns {
+		if l >= len(chunks) && l == 0 && p.job.Mode.Columns {
 			in.Shares = p.sums(h.destinations)
 		}
 		if m.Needs().Aggregate != compute.NoReduction {

@@ -599,6 +599,25 @@ func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it grows by %d that it "+
 			"shares", takes, shared)
 	}
+	// whichever layer has the most edges, or the most destinations
+	for _, output := range []int{0, 200} {
+		var bytes [2]int64
+		if output > 0 {
+			p.job.Model.Jumping = nn.JumpCat
+		}
+		for i, largest := range []int{0, 2} {
+			chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 100, edges: 2200}}, 3)
+			chunks[largest].edges, chunks[largest].destinations = 4400, 300
+			var err error
+			if bytes[i], err = p.inferenceBytes(minibatch, chunks, output); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if bytes[0] != bytes[1] {
+			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest chunks, and %d if "+
+				"the last has", output, bytes[0], bytes[1])
+		}
+	}
 }
 
 // What a model takes for features of edges is what a device that only counts is asked for, as far
