@@ -298,6 +298,39 @@ func TestMinibatchesThatHaveRoom(t *testing.T) {
 		if got, want := some.slot().hops, all.slot().hops; !slices.Equal(got, want) {
 			t.Errorf("%s: layers read %v, and %v if all are prepared", kind, got, want)
 		}
+		again, left := &trial{room: map[bool][]int{}}, 0
+		for _, of := range some.probes {
+			if again.hasRoom(&of, true) {
+				left++
+			}
+		}
+		if n := len(some.probes); left < n/2 || left == n {
+			t.Errorf("%s: %d of %d minibatches have room", kind, left, n)
+		}
+	}
+}
+
+// Arrays of all layers, or of edges and vertices, have room for sums that have been, not for the
+// sum of the most of each.
+func TestSumsHaveRoom(t *testing.T) {
+	two := func(edges, destinations [2]int) *shape {
+		return &shape{hops: []hopShape{{destinations: destinations[0], edges: edges[0]},
+			{destinations: destinations[1], edges: edges[1]}}}
+	}
+	for name, of := range map[string][3]*shape{
+		"edges": {two([2]int{80, 0}, [2]int{}), two([2]int{0, 80}, [2]int{}), two([2]int{80, 80}, [2]int{})},
+		"edges of vertices to themselves": {two([2]int{80, 0}, [2]int{}), two([2]int{}, [2]int{80, 0}),
+			two([2]int{80, 0}, [2]int{80, 0})},
+	} {
+		a := &trial{room: map[bool][]int{}}
+		for i, s := range of {
+			if a.hasRoom(s, true) {
+				t.Errorf("%s: minibatch %d is said to have room", name, i)
+			}
+		}
+		if !a.hasRoom(of[2], true) || !a.hasRoom(of[0], true) {
+			t.Errorf("%s: minibatches have no room once they were prepared", name)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ type shape struct {
 	kinds     []kindShape    // its vertices by type; nil without types
 	sent      sent           // what a GPU gets of it
 	edgeRows  int64          // rows of edges that are fetched
-	edgeBytes int64          // that the rank sends for them, and as many for others
+	edgeBytes int64          // bytes that the rank sends for them; for others it sends as many
 	loads     []sample.Load  // of a share of a minibatch, by layer; nil: all of it
 	rated     crossed        // embeddings of links, of a share of a minibatch
 	asks      []sample.Asked // of its hops, where the topology is partitioned
@@ -80,12 +80,16 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
-// numbers returns the numbers of vertices, edges and rows by which arrays are sized.
+// numbers returns the numbers of vertices, edges and rows by which arrays are sized, and the sums of
+// them by which arrays of all layers are, or of edges with those of vertices to themselves.
 func (s *shape) numbers() []int {
-	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted}
+	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted, s.numEdges()}
+	own := 0
 	for _, h := range s.hops {
-		all = append(all, h.sources, h.destinations, h.edges)
+		all = append(all, h.sources, h.destinations, h.edges, h.edges+h.destinations)
+		own += h.destinations
 	}
+	all = append(all, s.numEdges()+own)
 	for _, k := range s.kinds {
 		all = append(all, k.all, k.remote, k.foreign)
 	}
