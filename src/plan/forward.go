@@ -74,7 +74,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	each := held.Waiting + held.Lent + p.sparseInputs(r.slot(), model.needs)
 	inferring := int64(0)
 	if full {
-		if inferring, err = p.evaluationBytes(r, model); err != nil {
+		if inferring, err = p.evaluationBytes(r); err != nil {
 			return nil, err
 		}
 	}

@@ -50,8 +50,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// Share of remote vertices fetched: all without a cache, where traffic does not count those of
-	// ranks that share minibatches, and with one that fills up while it trains.
+	// The share of its remote rows that a minibatch fetches: less than all if the cache is full from
+	// the first one on, or knows what comes. One that fills while the run trains spares the first
+	// minibatches nothing. Without a cache all are fetched, also where ranks share minibatches,
+	// whose rows are no traffic then.
 	share, cache := 1.0, policy.Find(t.Policy)
 	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
@@ -92,6 +94,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	mapped += p.edgeRowBytes(lo, hi)
 	slots, waits := p.filled(t.Window)
 	judged := p.judgedMinibatches()
+	// At most: an evaluation may take slots that one before it has had.
+	judging := min(slots, judged*int64(j.Evaluations))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped + p.columnBytes(r.rank),
@@ -105,15 +109,14 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
 		{Name: trace.MemWindow, Bytes: waits * waiting},
-		{Name: trace.MemMinibatches, Bytes: slots*(waiting+buffers) +
-			min(slots, judged*int64(j.Evaluations))*evaluated},
+		{Name: trace.MemMinibatches, Bytes: slots*(waiting+buffers) + judging*evaluated},
 		{Name: trace.MemParameters, Bytes: model.parameters + p.learnedBytes(r)},
 		{Name: trace.MemActivations, Bytes: model.activations + model.scratch},
 	}
 	if j.GPU != nil {
 		m[len(m)-1].Bytes = model.pinned
 	}
-	evaluation, err := p.evaluationBytes(r, model)
+	evaluation, err := p.evaluationBytes(r)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +334,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	moving, pinned := p.shuffleBytes(r)
 	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or gradients, of all ranks
-		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+j.Ranks*r.most.hops[0].destinations)
+		own := j.Ranks * r.most.hops[0].destinations
+		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+own)
 	}
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
 	if j.GPU != nil && j.GPU.Direct {
@@ -444,12 +448,14 @@ func (c *counter) Capabilities() compute.Capabilities {
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that
-// are judged. Rows in files are counted as they are read at once; by columns, chunks take less.
-func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
-	j, rows, slot := p.job, p.rows(r.rank), r.slot()
-	trained, err := p.inferenceBytes(slot, nil, 0)
-	if err != nil {
-		return 0, err
+// are judged. Rows in files are counted as they are read at once; by columns, chunks take less. What
+// a model on a GPU grows by is in the memory of the device.
+func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
+	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
+	if j.GPU == nil {
+		if trained, err = p.inferenceBytes(slot, nil, 0); err != nil {
+			return 0, err
+		}
 	}
 	most, hops := int64(0), make([]hopShape, j.Model.Layers)
 	for l := range hops {

@@ -605,7 +605,7 @@ func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	beside := c.bytes + p.layerRows(p.rows(0), last)
-	if got, err := p.evaluationBytes(r, nil); err != nil || got < all-trained+beside {
+	if got, err := p.evaluationBytes(r); err != nil || got < all-trained+beside {
 		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d beside (%v)", got,
 			all-trained, beside, err)
 	}
