@@ -448,8 +448,8 @@ func (c *counter) Capabilities() compute.Capabilities {
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that
-// are judged. Rows in files are counted as they are read at once; by columns, chunks take less. What
-// a model on a GPU grows by is in the memory of the device.
+// are judged. Rows in files are counted as they are read at once; by columns, chunks take less.
+// What a model on a GPU grows by is in the memory of the device.
 func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
 	if j.GPU == nil {

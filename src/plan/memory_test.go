@@ -74,7 +74,8 @@ func testMemory(t *testing.T, j Job) {
 	needs := j.Model.Needs()
 
 	first := &mb.Blocks[0]
-	want := int64(len(mb.Frontier))*(4+8+2+4) + 4*min(int64(first.NumDst+first.NumEdges()), s.Vertices) + 4
+	drawn := min(int64(first.NumDst+first.NumEdges()), s.Vertices)
+	want := int64(len(mb.Frontier))*(4+8+2+4) + 4*drawn + 4
 	for i := range mb.Blocks {
 		b, tr := &mb.Blocks[i], &mb.Transposes[i]
 		if needs.SelfEdges {
@@ -264,8 +265,8 @@ func TestSharedMinibatchesHoldTheirRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		held := r.held()
-		if got, want := m.Of(trace.MemMinibatches), int64(j.Depth+1)*(held.Waiting+held.Lent); got < want ||
-			held.Messages < int64(2*r.most.remote*p.shards.RowBytes()) {
+		got, want := m.Of(trace.MemMinibatches), int64(j.Depth+1)*(held.Waiting+held.Lent)
+		if got < want || held.Messages < int64(2*r.most.remote*p.shards.RowBytes()) {
 			t.Errorf("rank %d: minibatches take %d bytes of %d, messages %d for %d rows", i, got, want,
 				held.Messages, r.most.remote)
 		}
@@ -318,7 +319,8 @@ func TestSumsHaveRoom(t *testing.T) {
 			{destinations: destinations[1], edges: edges[1]}}}
 	}
 	for name, of := range map[string][3]*shape{
-		"edges": {two([2]int{80, 0}, [2]int{}), two([2]int{0, 80}, [2]int{}), two([2]int{80, 80}, [2]int{})},
+		"edges": {two([2]int{80, 0}, [2]int{}), two([2]int{0, 80}, [2]int{}),
+			two([2]int{80, 80}, [2]int{})},
 		"edges of vertices to themselves": {two([2]int{80, 0}, [2]int{}), two([2]int{}, [2]int{80, 0}),
 			two([2]int{80, 0}, [2]int{80, 0})},
 	} {
@@ -371,16 +373,17 @@ func TestEvaluationTakesFewSlots(t *testing.T) {
 	}
 	none, once, often := minibatches(-1), minibatches(1), minibatches(5)
 	if each := (often - none) / 5; n < 2 || n > 4 || each <= 0 || once != none+n*each {
-		t.Errorf("five slots take %d bytes, with %d minibatches of evaluation %d, with %d %d", none, n, once,
-			5*n, often)
+		t.Errorf("five slots take %d bytes, with %d minibatches of evaluation %d, with %d %d", none, n,
+			once, 5*n, often)
 	}
 }
 
-// An evaluation has as many minibatches as the group of ranks, or the part, with the most validation
-// vertices.
+// An evaluation has as many minibatches as the group of ranks, or the part, with the most
+// validation vertices.
 func TestMinibatchesOfEvaluation(t *testing.T) {
-	m := shard.Meta{Format: shard.Format, Parts: 4, Vertices: 4000, Edges: 8000, Classes: 4, Features: 8,
-		FeatureType: dataset.Float32, Task: task.Multiclass, Offsets: []int64{0, 1000, 2000, 3000, 4000}}
+	m := shard.Meta{Format: shard.Format, Parts: 4, Vertices: 4000, Edges: 8000, Classes: 4,
+		Features: 8, FeatureType: dataset.Float32, Task: task.Multiclass,
+		Offsets: []int64{0, 1000, 2000, 3000, 4000}}
 	for _, valid := range []int{400, 400, 0, 0} {
 		m.Splits = append(m.Splits, shard.SplitSizes{Train: 800, Valid: valid})
 	}
@@ -399,8 +402,8 @@ func TestMinibatchesOfEvaluation(t *testing.T) {
 		j.Mode.Name = []string{"data", "split", "hybrid"}[c.sharing]
 		p := laidOut(t, shard.Sizes(&m, "parts"), &j)
 		if got := p.judgedMinibatches(); got != c.want {
-			t.Errorf("%s, %d ranks, %d a node: %d minibatches of up to %d, not %d", j.Mode.Name, c.ranks, c.perNode,
-				got, p.job.MaxSeeds(), c.want)
+			t.Errorf("%s, %d ranks, %d a node: %d minibatches of up to %d, not %d", j.Mode.Name,
+				c.ranks, c.perNode, got, p.job.MaxSeeds(), c.want)
 		}
 	}
 }
@@ -470,8 +473,8 @@ func TestSharedCachesCountEveryRank(t *testing.T) {
 	own, apart := rows(policy.PlacementOwn)
 	both, together := rows(policy.PlacementGroup)
 	if own == 0 || both != 2*own || apart || !together {
-		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t", own, both, apart,
-			together)
+		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t", own,
+			both, apart, together)
 	}
 }
 
@@ -487,7 +490,8 @@ func TestChunksReadFiles(t *testing.T) {
 	}
 	fetched := evaluation(func(*Job) {})
 	near := evaluation(func(j *Job) { j.RanksPerNode = 4 })
-	if files := evaluation(func(j *Job) { j.Cache.Source = policy.SourceFiles }); files != near || files >= fetched {
+	files := evaluation(func(j *Job) { j.Cache.Source = policy.SourceFiles })
+	if files != near || files >= fetched {
 		t.Errorf("chunks take %d bytes of files, %d of one node, %d of several", files, near, fetched)
 	}
 }
@@ -495,8 +499,8 @@ func TestChunksReadFiles(t *testing.T) {
 // Each worker has what it chooses sums with, and no more of what the rank has by vertex for learned
 // rows.
 func TestWorkersChooseSums(t *testing.T) {
-	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8, Classes: 4,
-		Seed: 1}, shardtest.Options{Parts: 4})
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 4})
 	samplers := func(sums bool, workers int) int64 {
 		j := planJob()
 		j.Ranks, j.RanksPerNode, j.Workers, j.Sums = 4, 1, workers, sums
@@ -519,7 +523,8 @@ func TestSlotsKeepTheLargestChunk(t *testing.T) {
 	p.job.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 8, In: 8, Out: 8}
 	r := &rankPlan{chunks: map[[3]int64]chunk{{0, 8, 0}: {vertices: 1, bytes: 30000},
 		{0, 8, 1}: {vertices: 49, bytes: 900}, {0, 8, 50}: {vertices: 150, bytes: 1000}}}
-	c := chunking{some: [][2]int64{{0, 1}, {1, 50}, {50, 200}}, rows: []int64{10000, 90, 50}, budget: 100}
+	c := chunking{some: [][2]int64{{0, 1}, {1, 50}, {50, 200}}, rows: []int64{10000, 90, 50},
+		budget: 100}
 	for _, of := range []struct {
 		slots []int64
 		want  int64
@@ -570,7 +575,8 @@ func TestHubsAreSampled(t *testing.T) {
 
 // Files have the features of all edges.
 func TestFilesHaveAllEdgeRows(t *testing.T) {
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 4})
 	p := &planner{job: &laid{Job: &job.Job{}}, shards: s, options: &Options{}}
 	p.job.Model.EdgeIn, p.job.Cache.Source = s.EdgeFeatures, policy.SourceFiles
 	if got, want := p.edgeRowBytes(0, 1), s.Edges*int64(4*s.EdgeFeatures); got != want {
@@ -581,7 +587,8 @@ func TestFilesHaveAllEdgeRows(t *testing.T) {
 // What layers have grown by for the chunks of the final test they keep while those after them run.
 func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 	s, j := generated(t, 4), planJob()
-	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden, j.Batch, j.Depth = "gat", 4, 0.2, 64, 4, 0
+	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden = "gat", 4, 0.2, 64
+	j.Batch, j.Depth = 4, 0
 	p := laidOut(t, s, &j)
 	r := probed(t, p, 0)
 	hops, last := make([]hopShape, j.Model.Layers), j.Model.Layers-1
@@ -615,10 +622,12 @@ func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 // grow once.
 func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 	j := planJob()
-	j.Model.In, j.Model.Out, j.Model.EdgeIn, j.Model.EdgeFeatures = j.Model.Hidden, j.Model.Hidden, 4, true
+	j.Model.In, j.Model.Out = j.Model.Hidden, j.Model.Hidden
+	j.Model.EdgeIn, j.Model.EdgeFeatures = 4, true
 	j.Model.Kind, j.Model.Task, j.Model.Norm = "gine", task.Multiclass, nn.NormNone
 	p := &planner{job: j.lay(&job.Job{Spec: j.Spec}), options: &Options{}}
-	minibatch := &shape{hops: slices.Repeat([]hopShape{{sources: 60, destinations: 30, edges: 200}}, 3)}
+	minibatch := &shape{
+		hops: slices.Repeat([]hopShape{{sources: 60, destinations: 30, edges: 200}}, 3)}
 	chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 300, edges: 2200}}, 3)
 	var takes [4]int64
 	for n := range takes {
@@ -629,8 +638,8 @@ func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 	}
 	each := takes[2] - takes[1]
 	if shared := takes[1] - takes[0] - each; shared != 2000*(8+8+4) || takes[3]-takes[2] != each {
-		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it grows by %d that it "+
-			"shares", takes, shared)
+		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it grows by %d "+
+			"that it shares", takes, shared)
 	}
 	// whichever layer has the most edges, or the most destinations
 	for _, output := range []int{0, 200} {
@@ -647,8 +656,8 @@ func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 			}
 		}
 		if bytes[0] != bytes[1] {
-			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest chunks, and %d if "+
-				"the last has", output, bytes[0], bytes[1])
+			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest chunks, and "+
+				"%d if the last has", output, bytes[0], bytes[1])
 		}
 	}
 }
@@ -663,8 +672,9 @@ func TestRowsOfEdgesAreCounted(t *testing.T) {
 	}
 	for _, kind := range []string{"gine", "gatv2"} {
 		bytes := func(dev compute.Device, hop nn.Hop) int64 {
-			m, err := nn.NewModel(dev, nn.Config{Kind: kind, Layers: 2, Hidden: 8, In: 8, Out: 8, EdgeIn: 4, Heads: 2,
-				Slope: 0.2, Norm: "none", EdgeFeatures: true, Task: task.Multiclass}, 1)
+			m, err := nn.NewModel(dev, nn.Config{Kind: kind, Layers: 2, Hidden: 8, In: 8, Out: 8,
+				EdgeIn: 4, Heads: 2, Slope: 0.2, Norm: "none", EdgeFeatures: true,
+				Task: task.Multiclass}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -684,7 +694,8 @@ func TestRowsOfEdgesAreCounted(t *testing.T) {
 		}
 		none := bytes(new(counter), nn.Hop{Sources: sources, Destinations: destinations})
 		if each := int64(2*2*4*8 + 20 + 2*4); planned-none < edges*each { // messages, numbers of edges
-			t.Errorf("%s: an edge takes %d bytes at least, and %d are counted of %d", kind, each, planned-none, edges)
+			t.Errorf("%s: an edge takes %d bytes at least, and %d are counted of %d", kind, each,
+				planned-none, edges)
 		}
 	}
 }
@@ -706,8 +717,8 @@ func TestFewChunksAreAllSampled(t *testing.T) {
 			kept += rows
 		}
 		if c.of != n+1 || covered != p.rows(0) || kept != rows {
-			t.Errorf("of %d vertices in %d chunks %d are looked at, and of %d rows %d kept", p.rows(0), c.of, covered,
-				rows, kept)
+			t.Errorf("of %d vertices in %d chunks %d are looked at, and of %d rows %d kept", p.rows(0),
+				c.of, covered, rows, kept)
 		}
 	}
 }
@@ -715,8 +726,8 @@ func TestFewChunksAreAllSampled(t *testing.T) {
 // Learned rows that a step under way changes come late, beside a look-ahead cache too, and take
 // room for it.
 func TestLearnedRowsComeLate(t *testing.T) {
-	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1},
-		shardtest.Options{Parts: 2})
+	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 2})
 	waiting := func(depth int) int64 {
 		j := planJob()
 		j.Model.Learned, j.Depth, j.Batch, j.Cache.Policy = 8, depth, 16, policy.Lookahead

@@ -80,8 +80,8 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
-// numbers returns the numbers of vertices, edges and rows by which arrays are sized, and the sums of
-// them by which arrays of all layers are, or of edges with those of vertices to themselves.
+// numbers returns the numbers of vertices, edges and rows by which arrays are sized, and the sums by
+// which those of all layers are, or of edges together with those of vertices to themselves.
 func (s *shape) numbers() []int {
 	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted, s.numEdges()}
 	own := 0
@@ -137,8 +137,8 @@ func (s *shape) atLeast(o *shape) {
 }
 
 func (h *hopShape) atLeast(o *hopShape) {
-	*h = hopShape{max(h.sources, o.sources), max(h.destinations, o.destinations), max(h.edges, o.edges),
-		max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs)}
+	*h = hopShape{max(h.sources, o.sources), max(h.destinations, o.destinations),
+		max(h.edges, o.edges), max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs)}
 }
 
 func (r *rankPlan) free() {

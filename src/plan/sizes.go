@@ -279,8 +279,8 @@ func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	} else {
 		n = (n + vertices - 1) / vertices
 	}
-	return chunking{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
-		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
+	return chunking{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n),
+		budget: 1, slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
 // sizedEdges returns the edges into the vertices of a rank's group of so many ranks, expected or,

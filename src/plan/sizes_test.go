@@ -20,14 +20,16 @@ import (
 // What sizes alone tell brackets what a plan finds by sampling, of every way to train.
 func TestBounds(t *testing.T) {
 	all := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
-	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 4})
 	for name, change := range map[string]func(j *Job){
 		"learned rows": func(j *Job) { j.Model.Learned = 64 },
 		"features of edges": func(j *Job) {
 			j.Model.Kind, j.Model.EdgeFeatures, j.Model.Learned, j.Depth = "gine", true, 4, 4
 		},
 		"means of features of edges": func(j *Job) {
-			j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.EdgeFeatures, j.Model.Learned = "gatv2", 2, 0.2, true, 4
+			j.Model.Kind, j.Model.Heads, j.Model.Slope = "gatv2", 2, 0.2
+			j.Model.EdgeFeatures, j.Model.Learned = true, 4
 		},
 		"no cache": func(*Job) {}, "a cache": func(j *Job) { j.Cache.Policy = policy.Lookahead },
 		"a large cache": func(j *Job) { j.Cache.Policy, j.Cache.Alpha = policy.Lookahead, 1e9 },
@@ -77,7 +79,8 @@ func TestBounds(t *testing.T) {
 				}
 			}
 			for _, name := range []string{trace.MemFeatures, trace.MemTopology} {
-				if x := least.Of(name); x == 0 && (name == trace.MemTopology || parts == all) || x > got.Memory.Of(name)+1<<13 {
+				x, some := least.Of(name), name == trace.MemTopology || parts == all
+				if x == 0 && some || x > got.Memory.Of(name)+1<<13 {
 					t.Errorf("%s: %d bytes by sizes, %d by the files", name, x, got.Memory.Of(name))
 				}
 			}
@@ -90,7 +93,8 @@ func TestBounds(t *testing.T) {
 func TestBoundsOfTheFinalTest(t *testing.T) {
 	for name, o := range map[string]dataset.GenerateOptions{
 		"many vertices without edges": {Vertices: 60000, Degree: 3, Features: 64, Classes: 4, Seed: 1},
-		"hubs":                        {Kind: "rmat", Vertices: 20000, Degree: 20, Features: 64, Classes: 4, Seed: 1},
+		"hubs": {Kind: "rmat", Vertices: 20000, Degree: 20, Features: 64, Classes: 4,
+			Seed: 1},
 	} {
 		for _, perNode := range []int{1, 2} {
 			parts := shardtest.Open(t, o, shardtest.Options{Parts: 2})
@@ -112,8 +116,8 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 				}
 			}
 			if lo, x, hi := Own(least).Sum(), Own(got.Memory).Sum(), Own(most).Sum(); x < lo || x > hi {
-				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d", name, perNode, x,
-					lo, hi)
+				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d", name,
+					perNode, x, lo, hi)
 			}
 		}
 	}
@@ -125,14 +129,16 @@ func TestLeastOfLearnedRows(t *testing.T) {
 	p.job.Model.Learned = 256
 	p.job.Model.Learns = []bool{true}
 	own := p.sizedLearned(&shape{kinds: []kindShape{{all: 10}}})
-	if all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}}); own != 10*(2*1024+8) || all <= own {
+	all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}})
+	if own != 10*(2*1024+8) || all <= own {
 		t.Errorf("10 own rows take %d bytes, others %d", own, all)
 	}
 }
 
 // Rows of edges are counted of the node that has most of them, and least.
 func TestSizedEdges(t *testing.T) {
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 4})
 	j := planJob()
 	j.Ranks, j.RanksPerNode, j.Model.Learned = 4, 1, 4
 	p := laidOut(t, s, &j)
@@ -154,14 +160,16 @@ func TestSizedEdges(t *testing.T) {
 func TestChunksShareTheEdges(t *testing.T) {
 	const parts, vertices, edges = 8, 20_000_000, 300_000_000
 	m := shard.Meta{Format: shard.Format, Parts: parts, Vertices: vertices, Edges: edges, Classes: 16,
-		Features: 64, FeatureType: dataset.Float32, EdgeFeatures: 16, Task: task.Multiclass, Offsets: []int64{0}}
+		Features: 64, FeatureType: dataset.Float32, EdgeFeatures: 16, Task: task.Multiclass,
+		Offsets: []int64{0}}
 	for k := range parts {
 		m.Offsets = append(m.Offsets, vertices*int64(k+1)/parts)
 		m.Splits = append(m.Splits, shard.SplitSizes{Train: 1000})
 		m.Report.Parts = append(m.Report.Parts, partition.PartReport{Edges: edges / parts})
 	}
 	j := planJob()
-	j.RanksPerNode, j.Depth, j.Model.Kind, j.Model.EdgeFeatures, j.Model.Hidden = parts, 4, "gine", true, 64
+	j.RanksPerNode, j.Depth = parts, 4
+	j.Model.Kind, j.Model.EdgeFeatures, j.Model.Hidden = "gine", true, 64
 	most := func() trace.Memory {
 		_, most, err := Bounds(shard.Sizes(&m, "parts"), j)
 		if err != nil {
@@ -176,7 +184,8 @@ func TestChunksShareTheEdges(t *testing.T) {
 	}
 	m.Report.Parts[0].Edges, m.Report.Parts[1].Edges = edges/4, 0
 	if uneven := most(); uneven.Of(trace.MemEvaluation) <= even.Of(trace.MemEvaluation) {
-		t.Errorf("a rank with twice the edges needs up to %v, and with as many as others %v", uneven, even)
+		t.Errorf("a rank with twice the edges needs up to %v, and with as many as others %v", uneven,
+			even)
 	}
 }
 
@@ -238,8 +247,9 @@ func TestPlanOfSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, of := range map[string][2]float64{
-		"memory":       {float64(p.MemoryRank), float64(exact.MemoryRank)},
-		"minibatches":  {float64(p.Memory.Of(trace.MemMinibatches)), float64(exact.Memory.Of(trace.MemMinibatches))},
+		"memory": {float64(p.MemoryRank), float64(exact.MemoryRank)},
+		"minibatches": {float64(p.Memory.Of(trace.MemMinibatches)),
+			float64(exact.Memory.Of(trace.MemMinibatches))},
 		"remote reads": {p.Traffic.Reads, exact.Traffic.Reads},
 		"sync":         {p.Times.Sync, exact.Times.Sync},
 		"steps":        {float64(p.Steps), float64(exact.Steps)},
