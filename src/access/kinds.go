@@ -45,6 +45,9 @@ func (k *Kinds) Size(v graph.VertexID) int {
 
 // Sizes returns the bytes of the rows of vertices.
 func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
+	if len(k.Bytes) == 1 && k.Ends == nil {
+		return int64(len(vertices)) * int64(k.Bytes[0])
+	}
 	for _, v := range vertices {
 		bytes += int64(k.Size(v))
 	}

@@ -98,24 +98,24 @@ type Options struct {
 	// are read from them, and counted as stored.
 	Stored bool
 
-	// Kinds are what rows are: part k has rows of kind k % len(Kinds), and every rank has parts of all
-	// kinds. Several are not for SharedCache.
+	// Kinds are what rows are: part k has rows of kind k % len(Kinds), and every rank has parts of
+	// all kinds. Several are not for SharedCache.
 	Kinds []Kind
 	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
 	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
-	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in Buffer:
-	// CutTable. Only read where there are several.
+	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in
+	// Buffer: CutTable. Only read where there are several.
 	Kept []int
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Sums lets owners add rows that are read for their sum alone; nil for none. All ranks must give
-	// the same.
+	// Sums lets owners add rows that are read for their sum alone; nil for none. All ranks must
+	// give the same.
 	Sums *Sums
 
-	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give the
-	// same; 0 is no limit.
+	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give
+	// the same; 0 is no limit.
 	Window int
 
 	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil for
@@ -198,7 +198,6 @@ type Exchange struct {
 	planning bool           // NewPlanning: tables have no rows
 
 	received, summed, numTables int // tables of a plan: see layTables
-	apart                       int // 1 where rows are of several kinds, else 0
 }
 
 // Parts returns the number of parts.
@@ -267,11 +266,11 @@ func open(c comm.Comm, o Options) *Exchange {
 	return x
 }
 
-// RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of its
-// sums. References to rows of other kinds must not be followed.
+// RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of
+// its sums. References to rows of other kinds must not be followed.
 func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	rows, of := p.Rows, x.kinds[kind]
-	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.apart > 0
+	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.mixed()
 	if x.sums == nil {
 		return rows
 	}
@@ -296,25 +295,36 @@ func (x *Exchange) layTables() {
 	x.received = len(x.base) + len(x.kinds)
 	x.summed = x.received + 3
 	x.numTables = x.summed + 1
-	if len(x.kinds) == 1 {
+	if !x.mixed() {
 		return
 	}
-	x.apart, x.summed = 1, x.received+len(x.base)
+	x.summed = x.received + len(x.base)
 	if x.numTables = x.summed; x.sums != nil {
 		x.numTables += x.ranks * len(x.kinds)
 	}
 }
 
+// mixed reports whether rows are of several kinds.
+func (x *Exchange) mixed() bool { return len(x.kinds) > 1 }
+
 // tableOf returns the table of cached rows for a part, and landedIn that of received rows.
-func (x *Exchange) tableOf(part int) int  { return len(x.base) + int(x.partKind[part]) }
-func (x *Exchange) landedIn(part int) int { return x.received + part*x.apart }
+func (x *Exchange) tableOf(part int) int { return len(x.base) + int(x.partKind[part]) }
+func (x *Exchange) landedIn(part int) int {
+	if !x.mixed() {
+		return x.received
+	}
+	return x.received + part
+}
 
 // sumsIn returns the table of the sums of a rank and a kind.
 func (x *Exchange) sumsIn(rank, kind int) int {
-	if of, _ := x.sums.typeOf(x.kinds[kind].Type); x.apart == 0 && of == x.kinds[kind].Type {
+	if x.mixed() {
+		return x.summed + rank*len(x.kinds) + kind
+	}
+	if of, _ := x.sums.typeOf(x.kinds[kind].Type); of == x.kinds[kind].Type {
 		return x.received
 	}
-	return x.summed + (rank*len(x.kinds)+kind)*x.apart
+	return x.summed
 }
 
 func gcd(a, b int) int {
@@ -324,8 +334,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or the
-// sums in that buffer, and what Collect takes out of the cache.
+// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or
+// the sums in that buffer, and what Collect takes out of the cache.
 const maxParts = 1<<16 - 5
 
 // check reports every error of the arguments of New.

@@ -54,22 +54,22 @@ func (s *Sums) costs(k Kind) costs {
 		most: most}
 }
 
-// Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the place
-// of groups: the arrays become shorter, and Counts says how many rows each destination has. Where rows
-// are of several kinds a destination's are of one.
+// Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the
+// place of groups: the arrays become shorter, and Counts says how many rows each destination has.
+// Where rows are of several kinds a destination's are of one.
 type Edges struct {
 	Indptr  []int64
 	Indices []int32
 	Weights []float32 // nil without
 	Counts  []int32
-	// Whole are places in the frontier of rows that are read themselves, where these are not those of
-	// the destinations, in their order (Sums.Own)
+	// Whole are places in the frontier of rows that are read themselves, where these are not those
+	// of the destinations, in their order (Sums.Own)
 	Whole []int32
 }
 
 // Groups are the groups of a minibatch whose members are not read here, destination by destination
-// and part by part. They are all that the choice between rows and sums depends on. The zero value is
-// ready for List; the arrays are reused.
+// and part by part. They are all that the choice between rows and sums depends on. The zero value
+// is ready for List; the arrays are reused.
 type Groups struct {
 	begin  []int32  // [G+1] the members of group g are member[begin[g]:begin[g+1]]
 	member []int32  // [E] places in the list of remote vertices, or -1 for a cached one
@@ -96,7 +96,7 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 		if x.sums.Own && int(i) < destinations {
 			g.alone[k] = 1
 		}
-		if x.apart > 0 {
+		if x.mixed() {
 			g.kind = append(mem.Grow(g.kind, k+1)[:k], x.partKind[p.Parts[i]])
 		}
 	}
@@ -209,8 +209,8 @@ type Chooser struct {
 	vacant []int32 // and of those that are only in sums
 }
 
-// NewChooser makes the chooser of an exchange of rows of kinds. of says of which a vertex is: for Counts
-// of several.
+// NewChooser makes the chooser of an exchange of rows of kinds. of says of which a vertex is: for
+// Counts of several.
 func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
 	c := &Chooser{early: of}
 	for _, k := range kinds {
@@ -225,8 +225,8 @@ func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 }
 
 // choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
-// negative; without slots, none is. kept lists vertices that are not, counted among themselves, whose
-// rows are wanted.
+// negative; without slots, none is. kept lists vertices that are not, counted among themselves,
+// whose rows are wanted.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))

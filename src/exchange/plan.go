@@ -36,8 +36,8 @@ type Plan struct {
 	early   []compute.RowRef // of early rows, which the frontier does not read
 	part    []int            // [P] vertices of each part, then the next position in askIDs
 
-	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members of
-	// sums, the first of each sum inverted; their weights, as bits. Answers: rows, then sums.
+	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members
+	// of sums, the first of each sum inverted; their weights, as bits. Answers: rows, then sums.
 	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
 	wanted   []int64 // [K*counts] received: what each rank requests from this one
 	askIDs   []int32 // sent: rows of the owners
@@ -47,8 +47,9 @@ type Plan struct {
 	// [K] numbers of askIDs and wantIDs, and of rows in received and sent, a sum being one or two
 	askNumbers, wantNumbers, askRows, wantRows []int
 
-	counts []int32  // [D] Edges.Counts
-	cut    [][2]int // where rows differ, in units: what lands in each table from Exchange.received on
+	counts []int32 // [D] Edges.Counts
+	// of rows of several kinds: what of received each table from Exchange.received on has, in units
+	spans [][2]int
 	// [P] reference of the received row that the first place in askIDs asks for, as if in the part:
 	// add the place (wraps)
 	landing  []compute.RowRef
@@ -177,8 +178,8 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for Request
-// need none.
+// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for
+// Request need none.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
@@ -207,8 +208,8 @@ func (x *Exchange) size(p *Plan, n int) {
 		p.askNumbers, p.wantNumbers = make([]int, k), make([]int, k)
 		p.asked, p.wanted = mem.Grow(p.asked, k*x.counts()), mem.Grow(p.wanted, k*x.counts())
 		p.Rows.Tables = make([][]byte, x.numTables)
-		if x.apart > 0 {
-			p.cut = make([][2]int, x.numTables-x.received)
+		if x.mixed() {
+			p.spans = make([][2]int, x.numTables-x.received)
 		}
 	}
 	p.Rows.Cols, p.Rows.Type, p.Rows.Scale = x.kinds[0].Cols, x.kinds[0].Type, x.scale
@@ -282,8 +283,9 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		for part := r * x.perRank; part < (r+1)*x.perRank; part++ {
 			n, row, from := p.part[part]*int(x.remote[part]), landing, landing
 			x.countsOf(p.asked, r, int(x.partKind[part]))[0] += int64(n)
-			if landing += n * (x.rowBytesOf(part) / x.unit); x.apart > 0 {
-				row, p.cut[part] = 0, [2]int{from, landing}
+			landing += n * (x.rowBytesOf(part) / x.unit)
+			if x.mixed() {
+				row, p.spans[part] = 0, [2]int{from, landing}
 			}
 			p.landing[part] = compute.MakeRowRef(x.landedIn(part), 0) + compute.RowRef(row) -
 				compute.RowRef(next)
@@ -314,16 +316,16 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// cutReceived gives every part a table of its own in the receive buffer, where rows differ, and the
-// sums of every owner's kind.
+// cutReceived gives every part a table of its own in the receive buffer, where rows are of several
+// kinds, and the sums of every owner's kind.
 func (p *Plan) cutReceived(x *Exchange) {
-	if x.apart == 0 {
+	if !x.mixed() {
 		p.Rows.Tables[x.received] = p.received
 		return
 	}
 	p.AskedBytes = int64(len(p.received))
-	for i, c := range p.cut {
-		p.Rows.Tables[x.received+i] = p.received[c[0]*x.unit : c[1]*x.unit]
+	for i, s := range p.spans {
+		p.Rows.Tables[x.received+i] = p.received[s[0]*x.unit : s[1]*x.unit]
 	}
 }
 

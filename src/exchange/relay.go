@@ -53,8 +53,8 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by ids,
-// whose rows other ranks of a group pass on. A vertex that the graph does not have is
+// Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by
+// ids, whose rows other ranks of a group pass on. A vertex that the graph does not have is
 // graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed
@@ -92,12 +92,12 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 		}
 	}
 	r.sent = mem.Grow(r.sent[:0], rows*x.rowBytesOf(0))
-	own := x.received + 2
-	p.Rows.Tables[own] = r.sent
+	collected := x.received + 2 // see layTables
+	p.Rows.Tables[collected] = r.sent
 	for k, i := range at {
 		x.copyRow(p, k, r.found[i])
 		if x.changes && int(i) < r.own && r.found[i].Table() == buffer {
-			p.Rows.Of[i] = compute.MakeRowRef(own, k)
+			p.Rows.Of[i] = compute.MakeRowRef(collected, k)
 		}
 	}
 	if !x.changes {
@@ -107,7 +107,7 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 	for i, ref := range p.Rows.Of[:r.own] {
 		if ref.Table() == buffer {
 			x.copyRow(p, next, ref)
-			p.Rows.Of[i] = compute.MakeRowRef(own, next)
+			p.Rows.Of[i] = compute.MakeRowRef(collected, next)
 			next++
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Wants are what a plan asks for beside the misses of its frontier. The zero value asks for the rows
-// of all misses.
+// Wants are what a plan asks for beside the misses of its frontier. The zero value asks for the
+// rows of all misses.
 type Wants struct {
 	// Slot [remote vertices], after Locate: the row is read from this row of Options.Buffer or, if
 	// that is negative, missed. Empty: all are missed.
@@ -129,8 +129,8 @@ func (s *serving) free() {
 	mem.Free(s.sums)
 }
 
-// counts returns how many numbers ranks tell each other before ids: of each kind rows and, with sums,
-// these and their members.
+// counts returns how many numbers ranks tell each other before ids: of each kind rows and, with
+// sums, these and their members.
 func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
 
 func (x *Exchange) countsOf(counts []int64, rank, kind int) []int64 {
@@ -180,8 +180,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	for kind := range x.kinds {
 		asked := x.countsOf(p.asked, r, kind)
 		asked[1], asked[2] = 0, 0
-		if x.apart > 0 {
-			p.cut[x.sumsIn(r, kind)-x.received] = [2]int{}
+		if x.mixed() {
+			p.spans[x.sumsIn(r, kind)-x.received] = [2]int{}
 		}
 	}
 	if c == nil {
@@ -201,8 +201,10 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 		asked, begin := x.countsOf(p.asked, r, kind), landing
 		landing += int(asked[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 		at := c.next[2*(r*len(x.kinds)+kind):]
-		if at[0], at[1] = next, begin; x.apart > 0 {
-			at[1], p.cut[x.sumsIn(r, kind)-x.received] = 0, [2]int{begin, landing}
+		at[0], at[1] = next, begin
+		if x.mixed() { // sums are counted from the first of their own table
+			at[1] = 0
+			p.spans[x.sumsIn(r, kind)-x.received] = [2]int{begin, landing}
 		}
 		numbers := int(asked[2])
 		if x.sums.Weighted {
@@ -213,8 +215,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	return next, landing
 }
 
-// askSums lists the members of the sums to ask for, owner by owner and kind by kind, after the rows.
-// Those of one kind come in the order of their destinations.
+// askSums lists the members of the sums to ask for, owner by owner and kind by kind, after the
+// rows. Those of one kind come in the order of their destinations.
 func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 	c, ask := p.choosing, p.askIDs
 	g := &c.list
@@ -241,7 +243,7 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 // places of those that are only in sums, and beyond the frontier if there are more.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c := p.choosing
-	if x.apart > 0 {
+	if x.mixed() {
 		p.Rows.Wide = x.summed // RowsOf says for which kinds
 	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
 		p.Rows.Tables[x.summed], p.Rows.Wide, p.Rows.WideType = p.received, x.summed, of
@@ -407,7 +409,8 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 }
 
 // asFloats returns memory as float32 numbers. float16 rows of an odd width may put it at an odd
-// multiple of 2 bytes, from which the processors that this runs on read and write them all the same.
+// multiple of 2 bytes, from which the processors that this runs on read and write them all the
+// same.
 func asFloats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/floatBytes)
 }

@@ -36,8 +36,8 @@ type edgesOf struct {
 	once  []graph.VertexID // each of them once, ascending: those of fetch
 	fetch exchange.Plan
 	of    []compute.RowRef // of ids
-	got   []float32        // [sampled edges, cols]
-	rows  []float32        // those of the edges as layers have them: got, or with those of self edges
+	got   []float32        // [sampled edges, cols], where layers have edges to themselves besides
+	rows  []float32        // [edges, cols] as layers have them
 	cols  int              // 0: the model reads none
 }
 
@@ -94,8 +94,8 @@ func (w *withEdgeRows) plan(m *Minibatch) (err error) {
 	return w.x.Plan(&e.fetch, slices.Compact(e.once))
 }
 
-// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in the
-// array of ids, which grows.
+// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in
+// the array of ids, which grows.
 func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
 	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
@@ -122,8 +122,8 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 	return ids, nil
 }
 
-// position returns where the edge u -> v lies in the topology. In-neighbours ascend by their original
-// ids.
+// position returns where the edge u -> v lies in the topology. In-neighbours ascend by their
+// original ids.
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)
 	if at < 0 {
@@ -133,12 +133,16 @@ func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	return at, nil
 }
 
-// gather makes the rows of the edges of all hops. The edge of a vertex to itself has the mean of the
-// rows of its sampled in-edges, and zeros if there are none.
+// gather makes the rows of the edges of all hops. The edge of a vertex to itself has the mean of
+// the rows of its sampled in-edges, and zeros if there are none.
 func (w *withEdgeRows) gather(m *Minibatch) error {
 	s, e := &m.Sampled, &m.edgesOf
 	n := len(e.ids)
-	e.got, e.of = mem.Grow(e.got[:0], n*w.cols), mem.Grow(e.of[:0], n)
+	into := &e.rows
+	if w.needs.SelfEdges {
+		into = &e.got
+	}
+	*into, e.of = mem.Grow((*into)[:0], n*w.cols), mem.Grow(e.of[:0], n)
 	once := e.once[:len(e.fetch.Rows.Of)]
 	for i, id := range e.ids {
 		k, _ := slices.BinarySearch(once, id)
@@ -146,9 +150,8 @@ func (w *withEdgeRows) gather(m *Minibatch) error {
 	}
 	rows := e.fetch.Rows
 	rows.Of = e.of
-	w.host.GatherRows(compute.Matrix{Rows: n, Cols: w.cols, Data: e.got}, rows)
+	w.host.GatherRows(compute.Matrix{Rows: n, Cols: w.cols, Data: *into}, rows)
 	if !w.needs.SelfEdges {
-		e.rows, e.got = e.got, e.rows
 		return nil
 	}
 	for l := range s.Blocks {

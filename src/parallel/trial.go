@@ -10,10 +10,10 @@ import (
 	"halognn/src/sample"
 )
 
-// Trial prepares sampled minibatches for a prediction of memory, as one rank of a job: by the stages of a
-// strategy, but for those that draw, on exchanges that plan (exchange.NewPlanning) and with a host that
-// makes nothing. So what it holds has the sizes of a run's, and nobody derives these. Where ranks share
-// minibatches, it cuts the share of its rank out of the whole one.
+// Trial prepares sampled minibatches for a prediction of memory, as one rank of a job: by the
+// stages of a strategy, but for those that draw, on exchanges that plan (exchange.NewPlanning) and
+// with a host that makes nothing. So what it holds has the sizes of a run's, and nobody derives
+// these. Where ranks share minibatches, it cuts the share of its rank out of the whole one.
 type Trial struct {
 	strategy *Strategy
 	stages   []Stage
@@ -21,17 +21,21 @@ type Trial struct {
 	shares   bool
 	cutter   sample.Cutter
 
-	m       Minibatch
-	sampled int64 // bytes of the blocks, which are the caller's
+	m        Minibatch
+	sampled  int64 // bytes of the blocks, which are the caller's
+	messages int64 // bytes of the messages, before the minibatch gives them back
 }
 
-// TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is of.
+// TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is
+// of.
 type TrialOptions struct {
 	Options
 	Rank    int
 	Layer   int  // of an inference layer by layer; -1: all layers run
 	Serving bool // ranks that share minibatches find rows for each other
-	Apart   bool // rows are sparse; what is made of them depends on their entries, and the caller counts it
+	// Unmade leaves out what is made of the rows: of sparse ones it depends on their entries, and
+	// the caller counts it.
+	Unmade bool
 }
 
 // NewTrial makes a trial.
@@ -41,8 +45,8 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	if o.Layer >= 0 {
 		s = newStrategy(o.Options, o.layerNeeds(o.Layer), o.Layer, 1)
 	}
-	if o.Apart {
-		s.landing = apart{}
+	if o.Unmade {
+		s.landing = unmade{}
 	}
 	d := &splitDrawer{drawn: s.drawn(), o: s.drawerOptions(),
 		owners: sample.NewOwners(o.Rows, max(1, o.GroupSize)), serving: o.Serving}
@@ -62,7 +66,8 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	return t, nil
 }
 
-// Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it reorders.
+// Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it
+// reorders.
 func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool) error {
 	m := &t.m
 	m.Key, m.Train, m.tried = key, train, true
@@ -93,6 +98,7 @@ func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key s
 	if err := t.learn(m); err != nil {
 		return err
 	}
+	t.messages = m.Fetch.MessageBytes()
 	return t.strategy.Release(m)
 }
 
@@ -163,8 +169,8 @@ func (t *Trial) Hops() []nn.Hop { return t.m.Batch.Hops }
 // Vectors returns how many rows, and sums of rows, come for the last minibatch if no cache has any.
 func (t *Trial) Vectors() int { return int(t.m.Fetch.Remote + t.m.Fetch.Sums) }
 
-// EdgeRows returns the rows of edges that come for the last minibatch, and the bytes of ids and rows that
-// the rank sends for it.
+// EdgeRows returns the rows of edges that come for the last minibatch, and the bytes of ids and
+// rows that the rank sends for it.
 func (t *Trial) EdgeRows() (rows, bytes int64) {
 	c := &t.m.edgesOf.fetch.Counters
 	return c.Remote, c.RowBytes + c.IDBytes
@@ -187,7 +193,7 @@ func (t *Trial) Bytes() TrialBytes {
 		own -= t.sampled
 	}
 	choices := t.strategy.o.Exchange.Bytes()
-	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.m.Fetch.MessageBytes(),
+	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.messages,
 		Strategy: shared - choices, Choices: choices}
 }
 
@@ -206,7 +212,7 @@ func (idle) SliceRows(_, _ []byte, _ int, _ []int32) {}
 func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32, compute.Rows) {
 }
 
-// apart is a landing of inputs that others count.
-type apart struct{ onHostMemory }
+// unmade is a landing that makes nothing of the rows.
+type unmade struct{ onHostMemory }
 
-func (apart) land(*Minibatch, *nn.Hop, nn.Needs) error { return nil }
+func (unmade) land(*Minibatch, *nn.Hop, nn.Needs) error { return nil }

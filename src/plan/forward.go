@@ -74,7 +74,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	each := held.Waiting + held.Lent + p.sparseInputs(r.slot(), model.needs)
 	inferring := int64(0)
 	if full {
-		if inferring, err = p.evaluationBytes(r, model); err != nil {
+		if inferring, err = p.evaluationBytes(r); err != nil {
 			return nil, err
 		}
 	}
@@ -110,8 +110,8 @@ func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
 	return &planner{job: j.lay(l), options: new(Options), shards: s, forward: true}, nil
 }
 
-// probeForward samples minibatches of a rank's vertices: the first, which have the most neighbours if
-// hot vertices come first, and others scattered over them.
+// probeForward samples minibatches of a rank's vertices: the first, which have the most neighbours
+// if hot vertices come first, and others scattered over them.
 func (p *planner) probeForward(r *rankPlan) error {
 	first, end := p.job.Vertices(r.rank)
 	size := int64(p.job.MaxSeeds())

@@ -15,8 +15,8 @@ import (
 	"halognn/src/trace"
 )
 
-// What inference takes is at least what sizes tell, and for all neighbours as much as the final test
-// of a training.
+// What inference takes is at least what sizes tell, and for all neighbours as much as the final
+// test of a training.
 func TestForward(t *testing.T) {
 	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
 	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8,

@@ -97,8 +97,8 @@ func (p *planner) residentBytes(total int, parameters int64) int {
 	return min(max(bytes, 0), total)
 }
 
-// residentColumns is resident where a rank has columns of all rows: as many of each part are resident,
-// the first, and all ranks' minibatches read them.
+// residentColumns is resident where a rank has columns of all rows: as many of each part are
+// resident, the first, and all ranks' minibatches read them.
 func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	_, _, rowBytes := p.input(r.slot())
 	total := int(p.shards.Vertices) * rowBytes
@@ -114,14 +114,14 @@ func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, re
 	return rows, reads
 }
 
-// input returns the hop whose rows a rank aggregates for a minibatch: where it holds columns, of the
-// minibatches of all ranks; with the columns of the rows and their bytes as stored.
+// input returns the hop whose rows a rank aggregates for a minibatch: where it holds columns, of
+// the minibatches of all ranks; with the columns of the rows and their bytes as stored.
 func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 	if !p.job.Mode.Columns {
 		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
 	}
 	first, end := p.job.Columns(0)
-	return p.joined(), end - first, (end - first) * p.shards.Type().Size()
+	return s.joined, end - first, (end - first) * p.shards.Type().Size()
 }
 
 // cached returns the bytes of the cached rows that a device holds, beside the parameters and the
@@ -133,7 +133,8 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = t.held
 	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 { // as residence.holdRows has it
+	// as residence.holdRows has it
+	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 {
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
@@ -240,8 +241,8 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of a
-// weight gradient, or weights and the wider matrix.
+// roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of
+// a weight gradient, or weights and the wider matrix.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	slot := r.slot()
 	for l, h := range slot.hops {
@@ -257,8 +258,8 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 }
 
 // partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
-// its sums of the gradients that are no product; the second product of a layer that adds two; and, for
-// each chunk, two moments of a norm. They grow by a quarter at a time.
+// its sums of the gradients that are no product; the second product of a layer that adds two; and,
+// for each chunk, two moments of a norm. They grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch, second := 0, 0, 0
 	for l, h := range hops {
@@ -284,29 +285,21 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 // the inputs of a chunk, and the growth of activations.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
 	err error) {
-	slot := r.slot()
-	for l := range p.job.Model.Layers {
-		in, _ := p.job.Model.Widths(l)
-		rowBytes := in * 4
-		if l == 0 {
-			rowBytes = p.widest()
+	slot, hops := r.slot(), make([]hopShape, p.job.Model.Layers)
+	for l := range hops {
+		c, err := p.largestChunk(r, l, p.chunks(r.rank, p.rowBytes(l)))
+		if err != nil {
+			return 0, 0, err
 		}
-		grows := int64(0)
-		for _, bounds := range p.chunks(r.rank, rowBytes).some {
-			c, err := p.chunk(r, l, bounds)
-			if err != nil {
-				return 0, 0, err
-			}
-			chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, &c, model.needs))
-			more, err := p.grownBytes(l, &c, slot.hops[l])
-			if err != nil {
-				return 0, 0, err
-			}
-			grows = max(grows, more)
-		}
-		grown += grows
+		hops[l] = c.hop
+		chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, c.hop, model.needs))
 	}
-	return chunk, grown, nil
+	trained, err := p.inferenceBytes(slot, nil, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	grown, err = p.inferenceBytes(slot, hops, 0)
+	return chunk, grown - trained, err
 }
 
 // withRoom returns the bytes of a buffer for minibatches of so many, of which some are larger.

@@ -67,9 +67,9 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("bytes of rounded factors: %v", factors)
 	}
 
-	// Partial sums: of two chunks of rows those of the bias, of scale and shift of the norm and of its
-	// two moments, with a quarter for growth; where a layer adds two products, one of these. The
-	// gradients of weights have none.
+	// Partial sums: of two chunks of rows those of the bias, of scale and shift of the norm and of
+	// its two moments, with a quarter for growth; where a layer adds two products, one of these.
+	// The gradients of weights have none.
 	sage := d.Items.Of(PartialSums)
 	one := planJob()
 	one.GPU, one.Model.Kind = &GPU{Memory: 1e9}, "gcn"
@@ -209,23 +209,25 @@ func TestRatesOfAGPU(t *testing.T) {
 	}
 }
 
-// Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has rows of
-// the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
+// Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has
+// rows of the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
 func TestTypesAndColumnsOnGPUs(t *testing.T) {
 	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8, Classes: 4,
 		Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})
 	j := planJob()
 	j.Model.Kind, j.GPU = "rgcn", &GPU{Memory: 1e9}
 	p := planned(t, typed, j, givenGPU)
-	// Of each edge go up 4 bytes at least, and some 40 by relation, by pair, and turned.
-	holds := func(p *Prediction, rows float64) bool {
+	// Of each edge go up its source, 4 bytes, and to turn it a destination and a place, 8 more; and
+	// of segments 8 bytes each, in both directions. By relation segments are as many as half the edges,
+	// and each has a destination.
+	holds := func(p *Prediction, rows, each float64) bool {
 		m := p.Minibatch
 		edges := m.Edges[0] + m.Edges[1] + m.Edges[2]
 		got := float64(p.Device.Items.Of(trace.MemMinibatches)) / float64(j.Depth+1)
-		return got > rows+4*edges && got < 1.2*rows+48*edges
+		return got > rows+0.75*each*edges && got < 1.2*rows+1.25*each*edges
 	}
 	d := p.Device
-	if d.Resident != 0 || d.Items.Of(InputRows) != 0 || !holds(p, 4*8*p.Minibatch.Vertices[3]) {
+	if d.Resident != 0 || d.Items.Of(InputRows) != 0 || !holds(p, 4*8*p.Minibatch.Vertices[3], 32) {
 		t.Errorf("with vertex types a GPU has %+v of %+v", d, p.Minibatch)
 	}
 	s := generated(t, 4)
@@ -234,12 +236,29 @@ func TestTypesAndColumnsOnGPUs(t *testing.T) {
 	p = planned(t, s, j, givenGPU)
 	sums := 2 * 4 * float64(4*j.Model.Hidden) * p.Minibatch.Vertices[2] // of four ranks, sent and received
 	if x := float64(p.Memory.Of(trace.MemActivations)); p.Device.Resident != s.Vertices || x < sums || x > 1.25*sums ||
-		!holds(p, 0) {
+		!holds(p, 0, 22) {
 		t.Errorf("columns on a GPU: %+v, on its host %+v", p.Device, p.Memory)
 	}
 	j.GPU.Direct = true
 	if n := planned(t, s, j, givenGPU).Memory.Of(trace.MemActivations); n != 0 {
 		t.Errorf("%d bytes of sums that go from GPU to GPU are pinned", n)
+	}
+}
+
+// What is sent beside the rows of the input layer is counted array by array.
+func TestSenderCounts(t *testing.T) {
+	d := &sender{stored: compute.BF16s}
+	rows := compute.TypeRows{Rows: compute.Rows{Cols: 3, Of: make([]compute.RowRef, 7)}}
+	means := compute.TypeRows{Rows: compute.Rows{Cols: 5}, Averaged: true,
+		Means: compute.Segments{Indptr: make([]int64, 5)}}
+	err := d.NewStagingBuffer(nil, false).Send(&compute.Inputs{
+		Segments: []compute.Segments{{Indptr: make([]int64, 4), Indices: make([]int32, 6),
+			Edges: make([]int32, 5)}},
+		Weights: [][]float32{make([]float32, 6)}, Vertices: [][]int32{make([]int32, 2), make([]int32, 3)},
+		Types: []compute.TypeRows{rows, means}, Labels: make([]byte, 11)})
+	want := sent{blocks: 8*4 + 4*(6+5) + 4*6 + 4*(2+3) + 11, types: 2 * (7*3 + 4*5)}
+	if err != nil || d.sent != want {
+		t.Errorf("%+v are counted, %+v are sent (%v)", d.sent, want, err)
 	}
 }
 

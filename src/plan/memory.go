@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 
 	"halognn/src/compute"
@@ -8,6 +9,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
@@ -48,28 +50,37 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// Share of remote vertices fetched: all with a dynamic cache, which evaluation bypasses.
-	share := 1.0
-	if mean := meanVectors(r); mean > 0 && !t.dynamic() {
+	// The share of its remote rows that a minibatch fetches: less than all if the cache is full from
+	// the first one on, or knows what comes. One that fills while the run trains spares the first
+	// minibatches nothing. Without a cache all are fetched, also where ranks share minibatches,
+	// whose rows are no traffic then.
+	share, cache := 1.0, policy.Find(t.Policy)
+	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
 	}
-	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
-	// occupy them, and evaluation has its own slots, but no buffers of its own.
-	slot, held := r.slot(), p.held(r, t, model.needs)
-	waiting := held.Waiting
-	buffers := held.Lent - int64((1-share)*float64(held.Messages)) + p.sparseInputs(slot, model.needs)
-	if p.shares() {
-		waiting += p.askingBytes(slot)
-	}
-	if j.Mode.Columns {
-		waiting += p.joinedBytes(slot.hops[0])
-	}
-	if j.GPU != nil { // pinned memory holds the uploads
+	resident := 0.0
+	if j.GPU != nil {
 		rows, reads := p.resident(r, model.onDevice)
 		_, more := p.cached(r, t, fetched, model.onDevice, rows)
-		up := p.onDevice(slot, reads+more, model.needs)
-		buffers += withRoom(up.blocks + up.inputs)
+		resident = reads + more
 		model.parameters -= model.onDevice
+	}
+	slot, held := r.slot(), p.held(r, t, model.needs)
+	trained := p.untried(&r.most, resident, model.needs)
+	both := p.untried(slot, resident, model.needs)
+	messages := int64(share * float64(held.Messages))
+	rest := held.Lent - held.Messages
+	waiting, buffers := held.Waiting+trained.waiting, rest+messages+trained.buffers
+	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
+	// occupy them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
+	evaluated := max(0, both.buffers-trained.buffers)
+	if t.Window > 0 {
+		evaluated += max(0, held.judged.Lent-held.judged.Messages-rest) +
+			max(0, held.judged.Messages-messages)
+	} else {
+		evaluated += held.judged.Waiting - held.Waiting + held.judged.Lent - held.judged.Messages - rest +
+			int64(share*float64(held.judged.Messages)) - messages +
+			max(0, both.waiting-trained.waiting)
 	}
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
@@ -81,7 +92,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		mapped = s.Vertices * rowBytes
 	}
 	mapped += p.edgeRowBytes(lo, hi)
-	slots := int64(min(j.Depth+1, j.Streams.Steps()*j.Minibatches()))
+	slots, waits := p.filled(t.Window)
+	judged := p.judgedMinibatches()
+	// At most: an evaluation may take slots that one before it has had.
+	judging := min(slots, judged*int64(j.Evaluations))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
 		{Name: trace.MemFeatures, Bytes: mapped + p.columnBytes(r.rank),
@@ -90,24 +104,25 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
 			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy + r.reader.Near.Bytes() +
-				p.drawingBytes(slot, slots+int64(t.Window))},
+				p.drawingBytes(slot, slots+waits)},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
-		{Name: trace.MemWindow, Bytes: int64(t.Window) * waiting},
-		{Name: trace.MemMinibatches, Bytes: slots * (waiting + buffers)},
+		{Name: trace.MemWindow, Bytes: waits * waiting},
+		{Name: trace.MemMinibatches, Bytes: slots*(waiting+buffers) + judging*evaluated},
 		{Name: trace.MemParameters, Bytes: model.parameters + p.learnedBytes(r)},
 		{Name: trace.MemActivations, Bytes: model.activations + model.scratch},
 	}
 	if j.GPU != nil {
 		m[len(m)-1].Bytes = model.pinned
 	}
-	evaluation, err := p.evaluationBytes(r, model)
+	evaluation, err := p.evaluationBytes(r)
 	if err != nil {
 		return nil, err
 	}
-	if t.Window > 0 && r.evaluated.hops != nil {
-		evaluation = max(evaluation, int64(j.Depth+1)*held.evaluating)
+	if t.Window > 0 && j.Evaluations > 0 && p.options.Bound != Least {
+		own := held.judged.Waiting + p.untried(r.judged(), resident, model.needs).waiting
+		evaluation = max(evaluation, min(int64(j.Depth+1), judged)*own)
 	}
 	return append(m, trace.Memory{
 		{Name: trace.MemEvaluation, Bytes: evaluation},
@@ -115,6 +130,74 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 			int64(j.Depth+1+t.Window)*int64(slotBytes+hopBytes*j.Model.Layers)},
 		{Name: trace.MemRuntime, Bytes: runtimeBytes},
 	}...), nil
+}
+
+// untried is what a minibatch takes that no trial prepares.
+type untried struct {
+	waiting int64 // once it is sampled
+	buffers int64 // of its rows, and pinned for what goes up to a GPU
+}
+
+// untried returns what a minibatch of shape s takes, of whose rows the given number are on devices.
+func (p *planner) untried(s *shape, resident float64, needs nn.Needs) (u untried) {
+	if p.shares() {
+		u.waiting = p.askingBytes(s)
+	}
+	if p.job.Mode.Columns {
+		u.waiting += p.joinedBytes(s)
+	}
+	u.buffers = p.sparseInputs(s, needs)
+	if p.job.GPU != nil {
+		up := p.onDevice(s, resident, needs)
+		u.buffers += withRoom(up.blocks + up.inputs)
+	}
+	return u
+}
+
+// filled returns how many of a pipeline's minibatches are ever prepared, and of a window how many
+// more wait for their decision: a run has no more in sum than it trains.
+func (p *planner) filled(window int) (slots, waits int64) {
+	all := p.job.Streams.Steps() * p.job.Minibatches() * p.job.Epochs
+	slots = int64(min(p.job.Depth+1, all))
+	return slots, min(int64(window), int64(all)-slots)
+}
+
+// judgedMinibatches returns the minibatches of a sampled evaluation, as many on every rank. Ranks
+// that share minibatches have those of all their parts, as many as the group with the most; others
+// have those of each of their parts, as many as the part with the most. At most, every slot has
+// some.
+func (p *planner) judgedMinibatches() int64 {
+	if p.options.Bound == Most {
+		return int64(p.job.Depth + 1)
+	}
+	valid := func(part int) int { return len(p.shards.Valid(part)) }
+	each, most := 1, 0.0
+	if group := p.groupSize(); group > 1 {
+		for rank := 0; rank < p.job.Ranks; rank += group {
+			first, _ := p.job.Vertices(rank)
+			_, last := p.job.Vertices(rank + group - 1)
+			most = max(most, p.owned(first, last, valid))
+		}
+	} else {
+		pieces := max(1, p.job.Ranks/p.shards.Parts)
+		each = max(1, p.shards.Parts/p.job.Ranks)
+		for k := range p.shards.Parts {
+			most = max(most, float64(valid(k))/float64(pieces))
+		}
+	}
+	return int64(each) * int64(math.Ceil(most/float64(p.job.MaxSeeds())))
+}
+
+// owned returns how many of something vertices first to last-1 have, of which parts have the given
+// numbers: of parts that were cut into pieces, their share.
+func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
+	for k := range p.shards.Parts {
+		begin, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
+		if lo, hi := max(first, begin), min(last, end); lo < hi {
+			n += float64(of(k)) * float64(hi-lo) / float64(end-begin)
+		}
+	}
+	return n
 }
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
@@ -173,8 +256,8 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return h.inputRows(needs) * int64(cols*size)
 }
 
-// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the length of
-// each row, where each that is fetched begins, and the input.
+// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the
+// length of each row, where each that is fetched begins, and the input.
 func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
 	if !p.job.Sparse {
 		return 0
@@ -238,7 +321,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
 		if l == 0 && j.Mode.Columns {
-			if columns, err = p.reserveColumns(m, r.rank, &in); err != nil {
+			if columns, err = p.reserveColumns(m, r, &in); err != nil {
 				return nil, err
 			}
 		}
@@ -251,7 +334,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	moving, pinned := p.shuffleBytes(r)
 	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or gradients, of all ranks
-		pinned = 4 * int64(width) * int64(p.joined().destinations+j.Ranks*r.most.hops[0].destinations)
+		own := j.Ranks * r.most.hops[0].destinations
+		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+own)
 	}
 	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
 	if j.GPU != nil && j.GPU.Direct {
@@ -363,47 +447,45 @@ func (c *counter) Capabilities() compute.Capabilities {
 }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
-// the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that are
-// judged. Rows in files are counted as they are read at once; by columns, chunks take less.
-func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error) {
-	j, rows, slot := p.job, p.rows(r.rank), r.slot()
-	most, kept := int64(0), int64(0) // kept: what the layers before have grown by
-	for l := range j.Model.Layers {
-		in, out := j.Model.Widths(l)
-		rowBytes := in * 4
-		if l == 0 {
-			rowBytes = p.widest()
+// the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that
+// are judged. Rows in files are counted as they are read at once; by columns, chunks take less.
+// What a model on a GPU grows by is in the memory of the device.
+func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
+	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
+	if j.GPU == nil {
+		if trained, err = p.inferenceBytes(slot, nil, 0); err != nil {
+			return 0, err
 		}
-		layers := p.layerRows(rows, l)
-		chunks, grows := int64(0), int64(0)
-		of := p.chunks(r.rank, rowBytes)
-		held, err := p.chunksHeld(r, l, of)
+	}
+	most, hops := int64(0), make([]hopShape, j.Model.Layers)
+	for l := range hops {
+		in, out := j.Model.Widths(l)
+		of := p.chunks(r.rank, p.rowBytes(l))
+		chunks, err := p.chunksHeld(r, l, of)
 		if err != nil {
 			return 0, err
 		}
-		for _, bounds := range of.some {
-			c, err := p.chunk(r, l, bounds)
+		largest, err := p.largestChunk(r, l, of)
+		if err != nil {
+			return 0, err
+		}
+		hops[l] = largest.hop
+		if j.GPU == nil {
+			grown, err := p.inferenceBytes(slot, hops[:l+1], 0)
 			if err != nil {
 				return 0, err
 			}
-			grown := int64(0)
-			if j.GPU == nil {
-				if grown, err = p.grownBytes(l, &c, slot.hops[l]); err != nil {
-					return 0, err
-				}
-			}
-			grows = max(grows, grown)
-			chunk := held + int64(j.Workers)*c.sampler + kept + grown
-			if l == j.Model.Layers-1 && !j.Model.Jumps() {
-				chunk += 4 * int64(c.vertices*out)
-			}
-			if j.Scratch { // rows on their way to files and, between passes by columns, from them
-				to, from := 2*4*int64(c.vertices*out), 3*4*int64(c.vertices*in)
-				chunk = max(chunk, from) + to
-			}
-			chunks = max(chunks, chunk)
+			chunks += grown - trained
 		}
-		most, kept = max(most, layers+chunks), kept+grows
+		chunks += p.chunkSamplers(int64(of.of)) * largest.sampler
+		if l == j.Model.Layers-1 && !j.Model.Jumps() {
+			chunks += 4 * int64(largest.vertices*out)
+		}
+		if j.Scratch { // rows on their way to files and, between passes by columns, from them
+			to, from := 2*4*int64(largest.vertices*out), 3*4*int64(largest.vertices*in)
+			chunks = max(chunks, from) + to
+		}
+		most = max(most, p.layerRows(rows, l)+chunks)
 	}
 	judged := 4 * p.judgedRows(r.rank) * int64(j.Model.Out)
 	if !j.Model.Jumps() {
@@ -419,30 +501,28 @@ func (p *planner) evaluationBytes(r *rankPlan, model *modelBytes) (int64, error)
 		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
 	}
 	if j.GPU == nil {
-		grown, err := p.outputGrown(slot, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
+		grown, err := p.inferenceBytes(slot, hops, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
 		if err != nil {
 			return 0, err
 		}
-		output += kept + grown
+		output += grown - trained
 	}
 	return judged + max(most, output), nil
 }
 
+// chunkSamplers returns how many samplers draw some of the given number of chunks: they take turns.
+func (p *planner) chunkSamplers(chunks int64) int64 { return min(int64(p.job.Workers), chunks) }
+
 // judgedRows returns how many validation and test vertices a rank owns.
 func (p *planner) judgedRows(rank int) int64 {
 	first, last := p.job.Vertices(rank)
-	offsets, n := p.shards.Offsets, 0.0
-	for k, of := range p.shards.Splits {
-		lo, hi := max(first, offsets[k]), min(last, offsets[k+1])
-		if lo < hi { // of parts that were cut into pieces their share
-			n += float64(of.Valid+of.Test) * float64(hi-lo) / float64(offsets[k+1]-offsets[k])
-		}
-	}
-	return int64(n)
+	return int64(p.owned(first, last, func(k int) int {
+		return p.shards.Splits[k].Valid + p.shards.Splits[k].Test
+	}))
 }
 
-// keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of which
-// links are rated. Logits are handed on chunk by chunk.
+// keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of
+// which links are rated. Logits are handed on chunk by chunk.
 func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
 // layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
@@ -480,12 +560,12 @@ type chunk struct {
 }
 
 // chunkRows returns the bytes of the input rows of layer l for a chunk.
-func (p *planner) chunkRows(l int, c *chunk, needs nn.Needs) int64 {
+func (p *planner) chunkRows(l int, chunk hopShape, needs nn.Needs) int64 {
 	if l == 0 && p.multiplies() {
-		return p.sparseBytes(c.hop, needs)
+		return p.sparseBytes(chunk, needs)
 	}
 	in, _ := p.job.Model.Widths(l)
-	return c.hop.inputRows(needs) * int64(in*p.job.Stored.Size())
+	return chunk.inputRows(needs) * int64(in*p.job.Stored.Size())
 }
 
 // inputRows returns the number of input rows of a layer for a hop.
@@ -502,56 +582,77 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// grownBytes returns the bytes that layer l needs for a chunk beyond those for minibatches.
-func (p *planner) grownBytes(l int, c *chunk, minibatch hopShape) (int64, error) {
-	bytes := func(h hopShape, shares []compute.Matrix) (int64, error) {
-		dev := p.counter()
-		m, err := nn.NewModel(dev, p.job.Model, 0)
-		if err != nil {
-			return 0, err
-		}
-		defer m.Close()
-		before := dev.live
-		in := nn.Input{Hop: p.hop(h), Shares: shares}
-		if m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate.Cols = p.job.Model.In
-		}
-		err = p.reserve(m, l, &in)
-		return dev.live - before, err
-	}
-	chunk, err := bytes(c.hop, nil)
-	if err != nil {
-		return 0, err
-	}
-	var shares []compute.Matrix
-	if l == 0 && p.job.Mode.Columns {
-		shares = p.sums(minibatch.destinations)
-	}
-	there, err := bytes(minibatch, shares)
-	return max(0, chunk-there), err
-}
-
-// outputGrown is the memory by which the arrays of jumping knowledge grow for the logits of the
-// given number of rows, beyond their size for minibatches.
-func (p *planner) outputGrown(minibatch *shape, rows int) (int64, error) {
+// inferenceBytes returns what a model reserves that has inferred minibatches and, by its first
+// layers, chunks of the given sizes and, unless that is 0, an output of so many rows. Layers share
+// arrays. Each is reserved once, as large as it gets, so the layer with the most edges comes first:
+// one that grows takes a quarter more, which is never written.
+func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer m.Close()
-	for l, h := range minibatch.hops {
-		if err := p.reserve(m, l, &nn.Input{Hop: p.hop(h)}); err != nil {
+	before, hops := dev.live, slices.Clone(minibatch.hops)
+	order := make([]int, len(hops))
+	for l := range hops {
+		if order[l] = l; l < len(chunks) {
+			hops[l].atLeast(&chunks[l])
+		}
+		if output > 0 {
+			output = max(output, hops[l].destinations)
+		}
+	}
+	if output > 0 {
+		if err := m.ReserveOutput(output); err != nil {
 			return 0, err
 		}
 	}
-	before := dev.live
-	err = m.ReserveOutput(rows)
-	return dev.live - before, err
+	slices.SortStableFunc(order, func(a, b int) int {
+		return p.layerEdges(hops[b]) - p.layerEdges(hops[a])
+	})
+	for _, l := range order {
+		h := hops[l]
+		in := nn.Input{Hop: p.hop(h)}
+		if l >= len(chunks) && l == 0 && p.job.Mode.Columns {
+			in.Shares = p.sums(h.destinations)
+		}
+		if m.Needs().Aggregate != compute.NoReduction {
+			in.Aggregate.Cols = p.job.Model.In
+		}
+		if err := p.reserve(m, l, &in); err != nil {
+			return 0, err
+		}
+	}
+	return dev.live - before, nil
 }
 
-// chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of one
-// width have the same chunks.
+// largestChunk returns the largest numbers of the chunks of a layer that the plan samples.
+func (p *planner) largestChunk(r *rankPlan, l int, of chunking) (largest chunk, err error) {
+	for _, bounds := range of.some {
+		c, err := p.chunk(r, l, bounds)
+		if err != nil {
+			return largest, err
+		}
+		largest.vertices = max(largest.vertices, c.vertices)
+		largest.sampler = max(largest.sampler, c.sampler)
+		largest.hop.atLeast(&c.hop)
+		largest.sent.atLeast(c.sent)
+	}
+	return largest, nil
+}
+
+// rowBytes returns the bytes of the rows of layer l by which full inference cuts chunks.
+func (p *planner) rowBytes(l int) int {
+	if l == 0 {
+		return p.widest()
+	}
+	in, _ := p.job.Model.Widths(l)
+	return 4 * in
+}
+
+// chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of
+// one width have the same chunks.
 func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	in, _ := p.job.Model.Widths(l)
 	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
@@ -571,7 +672,7 @@ func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
 	if !p.shards.HasTopology() || c.vertices == 0 {
-		p.sizedChunk(l, &c)
+		p.sizedChunk(r.rank, l, &c)
 		return c, nil
 	}
 	t, err := p.newTrial(trialOf{rank: r.rank, layer: l})
@@ -604,15 +705,16 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
 	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and pinned
-		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, &c, needs)
+		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)
 	}
 	return c, nil
 }
 
-// cut is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their in-edges.
-type cut struct {
+// chunking is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their
+// in-edges.
+type chunking struct {
 	some   [][2]int64 // those that the plan samples
 	rows   []int64    // of each of these
 	of     int        // all chunks
@@ -620,11 +722,11 @@ type cut struct {
 	slots  []int64    // rows of the largest chunk that passes each slot of the pipeline
 }
 
-// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room of the
-// largest that has passed it. A row takes as much as in the sampled chunks on average if few pass a slot,
-// and as in that where it takes most if many do. Chunks that are small beside the others say nothing of
-// a row: most of them is what a chunk takes however few rows it has.
-func (p *planner) chunksHeld(r *rankPlan, l int, c cut) (bytes int64, err error) {
+// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room
+// of the largest that has passed it. A row takes as much as in the sampled chunks on average if few
+// pass a slot, and as in that where it takes most if many do. Chunks that are small beside the
+// others say nothing of a row: most of them is what a chunk takes however few rows it has.
+func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
 	largest := int64(0)                         // rows of a sampled chunk that is no hub
 	for _, rows := range c.rows {
@@ -665,9 +767,9 @@ func chunkSize(g *graph.CSC, of [2]int64) int64 {
 	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
 }
 
-// sampled returns those of all chunks that the plan samples: the first, whose vertices have the most
-// neighbours if hot vertices come first, one in the middle, the one with the most vertices and, as a hub
-// may be anywhere, the one with the most rows, or all if they are few.
+// sampled returns those of all chunks that the plan samples: the first, whose vertices have the
+// most neighbours if hot vertices come first, one in the middle, the one with the most vertices
+// and, as a hub may be anywhere, the one with the most rows, or all if they are few.
 func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 	if len(all) <= 3 {
 		return all
@@ -689,7 +791,7 @@ func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 }
 
 // chunks returns how a rank's vertices are cut into chunks for rows of the given size.
-func (p *planner) chunks(rank, rowBytes int) (c cut) {
+func (p *planner) chunks(rank, rowBytes int) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
 	if !p.shards.HasTopology() {
@@ -721,8 +823,8 @@ func (p *planner) partEnd(v, end int64) int64 {
 	return end
 }
 
-// edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the model reads
-// them: of the edges into their vertices or, from files, of all.
+// edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the
+// model reads them: of the edges into their vertices or, from files, of all.
 func (p *planner) edgeRowBytes(lo, hi int) int64 {
 	edges := p.shards.Edges
 	switch {
@@ -735,7 +837,11 @@ func (p *planner) edgeRowBytes(lo, hi int) int64 {
 		_, end := p.job.Vertices(hi - 1)
 		edges = rows[end] - rows[first]
 	default:
-		edges = p.sizedEdges(lo, hi)
+		ranks := p.job.RanksPerNode
+		if p.shares() {
+			ranks = 1
+		}
+		edges = p.sizedEdges(lo, ranks)
 	}
 	return edges * int64(4*p.job.Model.EdgeIn)
 }

@@ -37,6 +37,7 @@ type Job struct {
 	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
 	Machine
+	Evaluations int // of the run by sampled minibatches; 0: one an epoch; below 0: none
 
 	auto bool // cache.policy is auto
 }
@@ -55,11 +56,14 @@ type Machine struct {
 type laid struct {
 	*job.Job
 	Machine
-	auto bool // cache.policy is auto
+	Evaluations int  // 0 or more
+	auto        bool // cache.policy is auto
 }
 
 // lay returns the job on its parts, of which l is made.
-func (j *Job) lay(l *job.Job) *laid { return &laid{l, j.Machine, j.auto} }
+func (j *Job) lay(l *job.Job) *laid {
+	return &laid{l, j.Machine, max(0, cmp.Or(j.Evaluations, l.Epochs)), j.auto}
+}
 
 // Options are the settings of a plan.
 type Options struct {
@@ -318,6 +322,7 @@ func (p *planner) lookAtRanks() error {
 	if p.shares() {
 		return p.probeShares()
 	}
+	p.join()
 	if p.shuffles = p.learned(); p.job.Mode.Columns {
 		p.shuffles = p.pushed()
 	}

@@ -62,6 +62,35 @@ func planned(t *testing.T, s *shard.Shards, j Job, o Options) *Prediction {
 	return p
 }
 
+// laidOut returns a planner of a job, whose defaults it sets, without its graph.
+func laidOut(t *testing.T, s *shard.Shards, j *Job) *planner {
+	t.Helper()
+	if err := j.fill(s); err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return &planner{job: j.lay(l), options: &Options{}, shards: s}
+}
+
+// probed returns the minibatches of a rank that a planner samples.
+func probed(t *testing.T, p *planner, rank int) *rankPlan {
+	t.Helper()
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, 1)}
+	var err error
+	if r.trial, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.trial.close)
+	if err := p.probe(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // The predicted remote rows of a step are within 5 % of those in the minibatches of two epochs, for
 // ranks that own one part or several, alone on their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
@@ -115,27 +144,26 @@ func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	}
 }
 
-// predicted returns only the traffic of a plan.
-func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
+// lookedAt returns a planner that has looked at ranks of a job.
+func lookedAt(t *testing.T, s *shard.Shards, j *Job) *planner {
 	t.Helper()
-	if err := j.fill(s); err != nil {
+	p := laidOut(t, s, j)
+	var err error
+	if p.graph, err = access.New(&s.Topology().Graph, access.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	m, err := access.New(&s.Topology().Graph, access.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Free()
-	p := &planner{job: j.lay(l), options: &Options{}, shards: s, graph: m}
-	defer p.free()
+	t.Cleanup(p.graph.Free)
+	t.Cleanup(p.free)
 	if err := p.lookAtRanks(); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// predicted returns only the traffic of a plan.
+func predicted(t *testing.T, s *shard.Shards, j Job) Traffic {
+	t.Helper()
+	p := lookedAt(t, s, &j)
 	traffic, err := p.traffic(&j.Cache)
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +339,8 @@ func TestMoreRanksThanParts(t *testing.T) {
 	}
 }
 
-// The memory of ranks that share parts is that of ranks with parts of their own, as far as these differ.
+// The memory of ranks that share parts is that of ranks with parts of their own, as far as these
+// differ.
 func TestMemoryOfMoreRanksThanParts(t *testing.T) {
 	typed := dataset.GenerateOptions{Kind: "mag", Vertices: 600, Features: 8, Classes: 4, Seed: 1}
 	for name, c := range map[string]struct {

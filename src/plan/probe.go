@@ -8,6 +8,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 )
@@ -24,9 +25,10 @@ type rankPlan struct {
 	most      shape     // the maximum of each number over the probes
 	evaluated shape     // the largest of evaluation, if that has fanouts of its own
 
-	trial     *trial // prepares the probes
-	evaluator *trial // and those of evaluated, where training leaves none of its slots
-	sampler   int64  // bytes of a sampler, without the minibatches
+	trial     *trial               // prepares the probes, and those of evaluation
+	trained   *parallel.TrialBytes // what it held before evaluation; nil if there is nothing else
+	evaluator *trial               // prepares these where training leaves none of its slots
+	sampler   int64                // bytes of a sampler, without the minibatches
 	chunks    map[[3]int64]chunk
 	edges     int           // sampled by the probes that were timed
 	took      time.Duration // the time of sampling them
@@ -34,16 +36,18 @@ type rankPlan struct {
 
 // shape is the size of a minibatch.
 type shape struct {
-	seeds               int
-	hops                []hopShape     // layer 0 first
-	remote              int            // vertices of the input frontier outside the node, that the rank fetches
-	kinds               []kindShape    // its vertices by type; nil without types
-	sent                sent           // what a GPU gets of it
-	edgeRows, edgeBytes int64          // rows of edges that are fetched; bytes that the rank sends for them, and as many for others
-	loads               []sample.Load  // of a share of a minibatch, by layer; nil: all of it
-	rated               crossed        // embeddings of links, of a share of a minibatch
-	asks                []sample.Asked // of its hops, where the topology is partitioned
-	vectors             int            // rows and sums that it transfers without a cache
+	seeds     int
+	hops      []hopShape     // layer 0 first
+	joined    hopShape       // where ranks hold columns: the input hops of all ranks as one
+	remote    int            // vertices of the input frontier outside the node, that the rank fetches
+	kinds     []kindShape    // its vertices by type; nil without types
+	sent      sent           // what a GPU gets of it
+	edgeRows  int64          // rows of edges that are fetched
+	edgeBytes int64          // bytes that the rank sends for them; for others it sends as many
+	loads     []sample.Load  // of a share of a minibatch, by layer; nil: all of it
+	rated     crossed        // embeddings of links, of a share of a minibatch
+	asks      []sample.Asked // of its hops, where the topology is partitioned
+	vectors   int            // rows and sums that it transfers without a cache
 }
 
 type hopShape struct {
@@ -74,6 +78,25 @@ func (s *shape) numEdges() (n int) {
 		n += h.edges
 	}
 	return n
+}
+
+// numbers returns the numbers of vertices, edges and rows by which arrays are sized, and the sums by
+// which those of all layers are, or of edges together with those of vertices to themselves.
+func (s *shape) numbers() []int {
+	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted, s.numEdges()}
+	own := 0
+	for _, h := range s.hops {
+		all = append(all, h.sources, h.destinations, h.edges, h.edges+h.destinations)
+		own += h.destinations
+	}
+	all = append(all, s.numEdges()+own)
+	for _, k := range s.kinds {
+		all = append(all, k.all, k.remote, k.foreign)
+	}
+	for _, x := range s.loads {
+		all = append(all, x.Destinations, x.Edges, x.Own, x.Others, x.Wanted)
+	}
+	return all
 }
 
 // atLeast raises each number of s to that of o, if o's is larger.
@@ -108,11 +131,14 @@ func (s *shape) atLeast(o *shape) {
 			Others: max(most.Others, x.Others), Wanted: max(most.Wanted, x.Wanted)}
 	}
 	for l, h := range o.hops {
-		most := &s.hops[l]
-		*most = hopShape{max(most.sources, h.sources), max(most.destinations, h.destinations),
-			max(most.edges, h.edges), max(most.read, h.read), max(most.rows, h.rows),
-			max(most.pairs, h.pairs)}
+		s.hops[l].atLeast(&h)
 	}
+	s.joined.atLeast(&o.joined)
+}
+
+func (h *hopShape) atLeast(o *hopShape) {
+	*h = hopShape{max(h.sources, o.sources), max(h.destinations, o.destinations),
+		max(h.edges, o.edges), max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs)}
 }
 
 func (r *rankPlan) free() {
@@ -133,7 +159,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	if r.trial, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
 		return nil, err
 	}
-	if kind := policy.Find(p.job.Cache.Policy); kind.Window != nil && p.job.Eval.Hops() > 0 {
+	if policy.Find(p.job.Cache.Policy).Window != nil {
 		if r.evaluator, err = p.newTrial(trialOf{rank: rank, train: true, layer: -1}); err != nil {
 			return nil, err
 		}
@@ -261,9 +287,10 @@ func (p *planner) probe(r *rankPlan) error {
 }
 
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
-// evaluation has its own fanouts. A minibatch has vertices of one part, as in evaluation.
+// evaluation differs from training: by its fanouts, or as it bypasses a look-ahead cache. A
+// minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
-	if p.job.Eval.Hops() == 0 {
+	if !r.evaluates(p) {
 		return nil
 	}
 	var chunks [][]graph.VertexID
@@ -283,22 +310,53 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
 		shape := p.typed(mb, r, shapeOf(mb, r.reader.Local))
-		shape.asks = p.asks(r, mb, p.job.Eval, sample.Key{}, all)
+		shape.asks = p.asks(r, mb, p.evaluatedBy(), sample.Key{}, all)
 		edges += shape.numEdges()
-		if err := r.evaluating().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+		if err := r.evaluate(p, mb, key, &shape); err != nil {
 			return err
 		}
-		r.evaluated.atLeast(&shape)
 	}
 	return nil
 }
 
-// evaluating returns what prepares minibatches of evaluation.
-func (r *rankPlan) evaluating() *trial {
-	if r.evaluator != nil {
-		return r.evaluator
+// evaluates reports whether evaluation is to be looked at, and keeps what training alone holds.
+func (r *rankPlan) evaluates(p *planner) bool {
+	if r.evaluator == nil && p.job.Eval.Hops() == 0 {
+		return false
 	}
-	return r.trial
+	trained := r.trial.Bytes()
+	r.trained = &trained
+	return true
+}
+
+// evaluatedBy returns how minibatches of evaluation are drawn.
+func (p *planner) evaluatedBy() sample.Spec {
+	if p.job.Eval.Hops() > 0 {
+		return p.job.Eval
+	}
+	return p.job.Sample
+}
+
+// evaluate prepares a minibatch of evaluation. One that is drawn as those of training are is no
+// larger.
+func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s *shape) error {
+	of := r.trial
+	if r.evaluator != nil {
+		of = r.evaluator
+	}
+	err := of.prepare(mb, mb.Seeds, key, false, s)
+	if p.job.Eval.Hops() > 0 {
+		r.evaluated.atLeast(s)
+	}
+	return err
+}
+
+// judged returns the largest shape of evaluation. One that is drawn as in training is no larger.
+func (r *rankPlan) judged() *shape {
+	if r.evaluated.hops == nil {
+		return &r.most
+	}
+	return &r.evaluated
 }
 
 // slot returns the shape to which a slot's buffers grow in training and evaluation.
@@ -309,8 +367,8 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent, and
-// none repeats before all have been taken.
+// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent,
+// and none repeats before all have been taken.
 func (p *planner) scattered(i int) int { return scatteredOver(p.job.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.

@@ -36,19 +36,31 @@ func (p *planner) pushed() *Shuffles {
 	return s
 }
 
-// joined returns the input hops of all ranks' minibatches as one, of training or, if that draws
-// more, of evaluation.
-func (p *planner) joined() (all hopShape) {
-	ranks := float64(p.job.Ranks)
-	sum := func(of func(h hopShape) int) int {
-		trained, judged := 0.0, 0.0
-		for _, r := range p.ranks {
-			trained += r.mean(func(s *shape) float64 { return float64(of(s.hops[0])) })
-			if r.evaluated.hops != nil {
-				judged += float64(of(r.evaluated.hops[0]))
-			}
+// join sets the joined hops of the shapes of the analysed ranks, of training and of evaluation.
+func (p *planner) join() {
+	if !p.job.Mode.Columns {
+		return
+	}
+	trained := p.joined(func(r *rankPlan, of func(s *shape) float64) float64 { return r.mean(of) })
+	judged := p.joined(func(r *rankPlan, of func(s *shape) float64) float64 { return of(r.judged()) })
+	for _, r := range p.ranks {
+		for i := range r.probes {
+			r.probes[i].joined = trained
 		}
-		return int(max(trained, judged) * ranks / float64(len(p.ranks)))
+		if r.most.joined = trained; r.evaluated.hops != nil {
+			r.evaluated.joined = judged
+		}
+	}
+}
+
+// joined returns the input hops of all ranks' minibatches as one, each number that of a rank by of.
+func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float64) hopShape {
+	sum := func(number func(h hopShape) int) int {
+		all := 0.0
+		for _, r := range p.ranks {
+			all += of(r, func(s *shape) float64 { return float64(number(s.hops[0])) })
+		}
+		return int(all * float64(p.job.Ranks) / float64(len(p.ranks)))
 	}
 	return hopShape{sources: sum(func(h hopShape) int { return h.sources }),
 		destinations: sum(func(h hopShape) int { return h.destinations }),
@@ -57,8 +69,8 @@ func (p *planner) joined() (all hopShape) {
 
 // joinedBytes is what a minibatch takes for the hops of all ranks: messages, the joined hop, and
 // where its rows lie, in the place of those of the own frontier.
-func (p *planner) joinedBytes(own hopShape) int64 {
-	all := p.joined()
+func (p *planner) joinedBytes(s *shape) int64 {
+	own, all := s.hops[0], s.joined
 	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2+4) +
 		8*int64(all.destinations+1) + 4*int64(p.layerEdges(all))
 	if p.job.Model.Needs().Weights != nn.NoWeights {
@@ -85,13 +97,13 @@ func (p *planner) sums(destinations int) []compute.Matrix {
 
 // reserveColumns makes room in m for what a rank computes on its columns, and sets what the input
 // layer reads instead of rows. It returns the bytes of sums and gradients on their way.
-func (p *planner) reserveColumns(m *nn.Model, rank int, in *nn.Input) (moving int64, err error) {
-	columns, err := m.Columns(p.job.Columns(rank))
+func (p *planner) reserveColumns(m *nn.Model, r *rankPlan, in *nn.Input) (moving int64, err error) {
+	columns, err := m.Columns(p.job.Columns(r.rank))
 	if err != nil {
 		return 0, err
 	}
 	defer columns.Close()
-	all := p.joined()
+	all := r.slot().joined
 	err = columns.Reserve(&nn.Input{Hop: nn.Hop{Destinations: all.destinations}})
 	_, width := p.job.Model.Widths(0)
 	in.Shares = p.sums(in.Destinations)

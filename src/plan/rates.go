@@ -24,8 +24,8 @@ type Rates struct {
 	Flops   float64 `json:"flop_per_s"`          // of matrix products / time of a step
 	Network float64 `json:"network_bytes_per_s"` // of a node's link, each way
 
-	// Measured peak of the device's multiply-adds in the job's precision, on all its threads; 0: it is
-	// not known, or Flops was given.
+	// Measured peak of the device's multiply-adds in the job's precision, on all its threads; 0: it
+	// is not known, or Flops was given.
 	Peak float64 `json:"peak_flop_per_s,omitempty"`
 
 	// Of a GPU, where one trains.

@@ -214,12 +214,14 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 	return s
 }
 
-// probeEvaluation samples minibatches of validation vertices if evaluation has its own fanouts. A
-// minibatch has vertices of all parts of the group, as in evaluation.
+// probeEvaluation is planner.probeEvaluation of ranks that share minibatches: of vertices of all
+// parts of the group, as in evaluation.
 func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	p, size := g.p, g.owners.Size
-	if p.job.Eval.Hops() == 0 {
-		return nil
+	for _, r := range ranks {
+		if !r.evaluates(p) {
+			return nil // nor do the others
+		}
 	}
 	lo := ranks[0].rank / size * size
 	first, _ := p.job.Vertices(lo)
@@ -246,11 +248,10 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		}
 		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
 		for _, r := range ranks {
-			shape := g.shapeOf(r, p.job.Eval, sample.Key{})
-			if err := r.evaluating().prepare(mb, mb.Seeds, key, false, &shape); err != nil {
+			shape := g.shapeOf(r, p.evaluatedBy(), sample.Key{})
+			if err := r.evaluate(p, mb, key, &shape); err != nil {
 				return err
 			}
-			r.evaluated.atLeast(&shape)
 		}
 	}
 	return nil

@@ -25,8 +25,8 @@ type Shuffles struct {
 	learned bool // Hidden are learned rows
 }
 
-// shuffled counts one minibatch, by the loads of all ranks and, of layers that are drawn as a whole, by
-// what each has found for them (sample.Minibatch.Candidates).
+// shuffled counts one minibatch, by the loads of all ranks and, of layers that are drawn as a
+// whole, by what each has found for them (sample.Minibatch.Candidates).
 func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidates [][]int) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))

@@ -60,6 +60,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		}
 		r := p.sized(rank)
 		p.ranks = []*rankPlan{r}
+		p.join()
 		t, err := p.sizedTraffic(r)
 		if err != nil {
 			return nil, err
@@ -216,8 +217,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	return s
 }
 
-// sizedTraffic is the traffic of one rank where there are sizes alone. What a cache finds depends on
-// the graph: it is taken to find nothing.
+// sizedTraffic is the traffic of one rank where there are sizes alone. What a cache finds depends
+// on the graph: it is taken to find nothing.
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
@@ -263,9 +264,9 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 // usualWindow is the window of a look-ahead cache that is not planned.
 const usualWindow = 8
 
-// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At most,
-// one has no edges, and vertices as many as the budget.
-func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
+// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At
+// most, each vertex may be a chunk, and one has as many vertices as the budget.
+func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
 	if p.options.Bound == Least || first == end {
@@ -278,35 +279,37 @@ func (p *planner) sizedChunks(rank int, budget int64) (c cut) {
 	} else {
 		n = (n + vertices - 1) / vertices
 	}
-	return cut{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n), budget: 1,
-		slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
+	return chunking{some: [][2]int64{{first, first + vertices}}, rows: []int64{1}, of: int(n),
+		budget: 1, slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
-// sizedEdges returns the edges into the vertices of ranks lo to hi-1, expected or, as any node may be the
-// one that has most, at most and at least of as many ranks. Of a part that ranks have pieces of, each
-// may have all edges, and none.
-func (p *planner) sizedEdges(lo, hi int) int64 {
+// sizedEdges returns the edges into the vertices of a rank's group of so many ranks, expected or,
+// as any group may be the one that has most, at most and at least of a group. Of a part that ranks
+// have pieces of, each may have all edges, and none.
+func (p *planner) sizedEdges(rank, ranks int) int64 {
+	vertices := func(rank int) (first, end int64) {
+		first, _ = p.job.Vertices(rank)
+		_, end = p.job.Vertices(min(rank+ranks, p.job.Ranks) - 1)
+		return first, end
+	}
 	if p.options.Bound == Expected {
-		first, _ := p.job.Vertices(lo)
-		_, end := p.job.Vertices(hi - 1)
+		first, end := vertices(rank / ranks * ranks)
 		return int64(float64(p.shards.Edges) / float64(max(1, p.shards.Vertices)) * float64(end-first))
 	}
-	offsets, ranks := shard.EdgeOffsets(p.shards), p.job.RanksPerNode
-	if p.shares() {
-		ranks = 1
+	most, least, offsets := int64(0), p.shards.Edges, p.shards.Offsets
+	if len(p.shards.Report.Parts) != p.shards.Parts { // nothing is known of the parts
+		most, least = least, most
 	}
-	most, least := int64(0), p.shards.Edges
 	for rank := 0; rank < p.job.Ranks; rank += ranks {
-		first, _ := p.job.Vertices(rank)
-		_, end := p.job.Vertices(min(rank+ranks, p.job.Ranks) - 1)
+		first, end := vertices(rank)
 		touched, whole := int64(0), int64(0)
-		for k, edges := range offsets[1:] {
-			edges -= offsets[k]
-			from, to := p.shards.Offsets[k], p.shards.Offsets[k+1]
-			if from < end && to > first {
+		k, _ := slices.BinarySearch(offsets, first)
+		for k = max(0, k-1); k < len(p.shards.Report.Parts) && offsets[k] < end; k++ {
+			edges := p.shards.Report.Parts[k].Edges
+			if offsets[k+1] > first {
 				touched += edges
 			}
-			if from >= first && to <= end {
+			if offsets[k] >= first && offsets[k+1] <= end {
 				whole += edges
 			}
 		}
@@ -322,7 +325,8 @@ func (p *planner) sizedEdges(lo, hi int) int64 {
 // hubs are chunks of their own. None is known to have more.
 const mostNeighbours = 1 << 27
 
-// held returns what minibatches take: the trials of a rank say or, where there are sizes alone, these.
+// held returns what minibatches take: the trials of a rank say or, where there are sizes alone,
+// these.
 func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if r.trial != nil {
 		return r.held()
@@ -332,13 +336,17 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if t.Window > 0 {
 		waits = &r.most
 	}
-	h.Waiting, h.evaluating = p.sizedWaiting(waits, t), p.sizedWaiting(&r.evaluated, t)
+	h.Waiting = p.sizedWaiting(waits, t)
 	if !p.job.Cache.FromFiles() { // ids and rows: asked for and, as others ask as much, sent
 		h.Messages = 2 * int64(slot.remote) * int64(p.shards.RowBytes()+exchange.IDBytes)
 	}
 	h.Lent = h.Messages + int64(slot.seeds)*int64(4+p.labelBytes())
 	if !p.job.Sparse {
 		h.Lent += p.inputRows(slot, needs)
+	}
+	h.judged = h.TrialBytes
+	if t.Window > 0 {
+		h.judged.Waiting = p.sizedWaiting(r.judged(), t)
 	}
 	return h
 }
@@ -383,12 +391,13 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
 }
 
-// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in two
-// orders, its place, part and reference; and twice the row, sent and received.
+// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in
+// two orders, its place, part and reference; and twice the row, sent and received.
 const fetchedBytes = 4*4 + 4 + 2 + 8
 
-// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in the
-// order of the edges, and with a mean for each destination where the model has edges to itself.
+// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in
+// the order of the edges and, with a mean for each destination where the model has edges to itself,
+// once more.
 func (p *planner) sizedEdgeRows(s *shape) int64 {
 	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
 	if row == 0 {
@@ -397,11 +406,14 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	for _, h := range s.hops {
 		edges, all = edges+int64(h.edges), all+int64(p.layerEdges(h))
 	}
-	return edges*(fetchedBytes+2*row+8+row) + all*row
+	if p.job.Model.Needs().SelfEdges {
+		all += edges
+	}
+	return edges*(fetchedBytes+2*row+8) + all*row
 }
 
-// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as they are
-// fetched, early and late, and of all in the order of the minibatch, with their gradients.
+// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as
+// they are fetched, early and late, and of all in the order of the minibatch, with their gradients.
 func (p *planner) sizedLearned(s *shape) int64 {
 	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
@@ -409,24 +421,20 @@ func (p *planner) sizedLearned(s *shape) int64 {
 }
 
 // sizedChunk stands for chunk.
-func (p *planner) sizedChunk(l int, c *chunk) {
+func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	if !p.job.Reads() || c.vertices == 0 {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
-		c.bytes = int64(c.vertices)*(4+4+8+2) + p.chunkRows(l, c, p.job.Model.Needs())
+		c.bytes = int64(c.vertices)*(4+4+8+2) + p.chunkRows(l, c.hop, p.job.Model.Needs())
 		return
 	}
-	edges := int(float64(c.vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
-	if p.options.Bound == Most {
-		edges = int(min(p.shards.Edges, mostNeighbours))
-	}
-	sources := min(int(p.shards.Vertices), c.vertices+edges)
-	c.hop = hopShape{sources: sources, destinations: c.vertices, edges: edges}
-	of := shape{seeds: c.vertices, hops: []hopShape{c.hop}}
+	c.hop = p.sizedHop(rank, c.vertices, 1)
+	passing := p.sizedHop(rank, c.vertices, int(min(int64(p.job.Depth+1), p.rows(rank))))
+	of := shape{seeds: passing.destinations, hops: []hopShape{passing}}
 	if p.job.Ranks > p.job.RanksPerNode {
-		of.remote = int(p.options.Cut * float64(sources))
+		of.remote = int(p.options.Cut * float64(passing.sources))
 	}
 	if p.options.Bound == Most && p.job.Ranks > 1 {
-		of.remote = sources
+		of.remote = passing.sources
 	}
 	moved, _ := p.job.Model.Widths(l)
 	if moved *= 4; l == 0 {
@@ -436,6 +444,22 @@ func (p *planner) sizedChunk(l int, c *chunk) {
 		}
 	}
 	c.bytes = p.sizedWaiting(&of, &Traffic{}) + 2*int64(of.remote)*int64(moved+exchange.IDBytes) +
-		p.chunkRows(l, c, p.job.Model.Needs())
-	c.sampler = min(4*p.shards.Vertices, 16*int64(sources)) + 8*int64(edges)
+		p.chunkRows(l, passing, p.job.Model.Needs())
+	drawn := p.sizedHop(rank, c.vertices, int(p.chunkSamplers(p.rows(rank))))
+	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
+}
+
+// sizedHop returns the size of a chunk of so many vertices at most. At most, it is one of n that
+// slots or workers of a rank have room for at a time, of average size. No vertex is in two chunks:
+// all of them have no more vertices and edges than the rank, however these are shared out; and what
+// chunks take grows no faster than they do, so that together they take most where they are alike.
+func (p *planner) sizedHop(rank, vertices, n int) hopShape {
+	edges := int(float64(vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
+	if p.options.Bound == Most {
+		each := func(all int64) int64 { return (all + int64(n) - 1) / int64(n) }
+		vertices = int(min(int64(vertices), each(p.rows(rank))))
+		edges = int(min(each(p.sizedEdges(rank, 1)), mostNeighbours))
+	}
+	return hopShape{sources: min(int(p.shards.Vertices), vertices+edges), destinations: vertices,
+		edges: edges}
 }

@@ -8,24 +8,28 @@ import (
 	"halognn/src/dataset"
 	"halognn/src/job"
 	"halognn/src/mem"
+	"halognn/src/partition"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/task"
 	"halognn/src/trace"
 )
 
 // What sizes alone tell brackets what a plan finds by sampling, of every way to train.
 func TestBounds(t *testing.T) {
 	all := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
-	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 4})
 	for name, change := range map[string]func(j *Job){
 		"learned rows": func(j *Job) { j.Model.Learned = 64 },
 		"features of edges": func(j *Job) {
 			j.Model.Kind, j.Model.EdgeFeatures, j.Model.Learned, j.Depth = "gine", true, 4, 4
 		},
 		"means of features of edges": func(j *Job) {
-			j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.EdgeFeatures, j.Model.Learned = "gatv2", 2, 0.2, true, 4
+			j.Model.Kind, j.Model.Heads, j.Model.Slope = "gatv2", 2, 0.2
+			j.Model.EdgeFeatures, j.Model.Learned = true, 4
 		},
 		"no cache": func(*Job) {}, "a cache": func(j *Job) { j.Cache.Policy = policy.Lookahead },
 		"a large cache": func(j *Job) { j.Cache.Policy, j.Cache.Alpha = policy.Lookahead, 1e9 },
@@ -47,6 +51,7 @@ func TestBounds(t *testing.T) {
 		"evaluation":  func(j *Job) { j.Eval = sample.Neighbours(20, 20, 20) },
 		"large":       func(j *Job) { j.Batch, j.Depth = sample.MaxBatch, 1<<16 },
 		"jumping":     func(j *Job) { j.Model.Jumping = "cat" },
+		"one slot":    func(j *Job) { j.Workers, j.Depth = 64, 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, parts := planJob(), all
@@ -74,7 +79,8 @@ func TestBounds(t *testing.T) {
 				}
 			}
 			for _, name := range []string{trace.MemFeatures, trace.MemTopology} {
-				if x := least.Of(name); x == 0 && (name == trace.MemTopology || parts == all) || x > got.Memory.Of(name)+1<<13 {
+				x, some := least.Of(name), name == trace.MemTopology || parts == all
+				if x == 0 && some || x > got.Memory.Of(name)+1<<13 {
 					t.Errorf("%s: %d bytes by sizes, %d by the files", name, x, got.Memory.Of(name))
 				}
 			}
@@ -82,12 +88,13 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The bounds hold the final test too, of graphs whose vertices have most of their edges at a few, and
-// where parts differ in size.
+// The bounds hold the final test too, of graphs whose vertices have most of their edges at a few,
+// and where parts differ in size.
 func TestBoundsOfTheFinalTest(t *testing.T) {
 	for name, o := range map[string]dataset.GenerateOptions{
 		"many vertices without edges": {Vertices: 60000, Degree: 3, Features: 64, Classes: 4, Seed: 1},
-		"hubs":                        {Kind: "rmat", Vertices: 20000, Degree: 20, Features: 64, Classes: 4, Seed: 1},
+		"hubs": {Kind: "rmat", Vertices: 20000, Degree: 20, Features: 64, Classes: 4,
+			Seed: 1},
 	} {
 		for _, perNode := range []int{1, 2} {
 			parts := shardtest.Open(t, o, shardtest.Options{Parts: 2})
@@ -109,8 +116,8 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 				}
 			}
 			if lo, x, hi := Own(least).Sum(), Own(got.Memory).Sum(), Own(most).Sum(); x < lo || x > hi {
-				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d", name, perNode, x,
-					lo, hi)
+				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d", name,
+					perNode, x, lo, hi)
 			}
 		}
 	}
@@ -122,34 +129,63 @@ func TestLeastOfLearnedRows(t *testing.T) {
 	p.job.Model.Learned = 256
 	p.job.Model.Learns = []bool{true}
 	own := p.sizedLearned(&shape{kinds: []kindShape{{all: 10}}})
-	if all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}}); own != 10*(2*1024+8) || all <= own {
+	all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}})
+	if own != 10*(2*1024+8) || all <= own {
 		t.Errorf("10 own rows take %d bytes, others %d", own, all)
 	}
 }
 
 // Rows of edges are counted of the node that has most of them, and least.
 func TestSizedEdges(t *testing.T) {
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 4})
 	j := planJob()
 	j.Ranks, j.RanksPerNode, j.Model.Learned = 4, 1, 4
-	if err := j.fill(s); err != nil {
-		t.Fatal(err)
-	}
-	l, err := job.New(s, j.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	p := laidOut(t, s, &j)
 	rows, most, least := s.Topology().Graph.Indptr, int64(0), s.Edges
 	for k := range s.Parts {
 		n := rows[s.Offsets[k+1]] - rows[s.Offsets[k]]
 		most, least = max(most, n), min(least, n)
 	}
 	for bound, want := range map[Bound]int64{Most: most, Least: least} {
-		p := &planner{job: j.lay(l), shards: s, options: &Options{Bound: bound}}
+		p.options.Bound = bound
 		if got := p.sizedEdges(0, 1); got != want {
 			t.Errorf("bound %d: %d edges, not %d", bound, got, want)
 		}
+	}
+}
+
+// A node of 1 TB has enough for 300 M edges, however chunks of the final test share them. The rank
+// with the most tells how much each needs.
+func TestChunksShareTheEdges(t *testing.T) {
+	const parts, vertices, edges = 8, 20_000_000, 300_000_000
+	m := shard.Meta{Format: shard.Format, Parts: parts, Vertices: vertices, Edges: edges, Classes: 16,
+		Features: 64, FeatureType: dataset.Float32, EdgeFeatures: 16, Task: task.Multiclass,
+		Offsets: []int64{0}}
+	for k := range parts {
+		m.Offsets = append(m.Offsets, vertices*int64(k+1)/parts)
+		m.Splits = append(m.Splits, shard.SplitSizes{Train: 1000})
+		m.Report.Parts = append(m.Report.Parts, partition.PartReport{Edges: edges / parts})
+	}
+	j := planJob()
+	j.RanksPerNode, j.Depth = parts, 4
+	j.Model.Kind, j.Model.EdgeFeatures, j.Model.Hidden = "gine", true, 64
+	most := func() trace.Memory {
+		_, most, err := Bounds(shard.Sizes(&m, "parts"), j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return most
+	}
+	even := most()
+	// of an edge at least its features, as they come and as they are read, and messages
+	if got := Own(even).Node(parts); got < edges*(3*4*16+3*4*64) || got > 1e12 {
+		t.Errorf("8 ranks are said to need up to %d GB: %v", got/1e9, even)
+	}
+	m.Report.Parts[0].Edges, m.Report.Parts[1].Edges = edges/4, 0
+	if uneven := most(); uneven.Of(trace.MemEvaluation) <= even.Of(trace.MemEvaluation) {
+		t.Errorf("a rank with twice the edges needs up to %v, and with as many as others %v", uneven,
+			even)
 	}
 }
 
@@ -211,8 +247,9 @@ func TestPlanOfSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, of := range map[string][2]float64{
-		"memory":       {float64(p.MemoryRank), float64(exact.MemoryRank)},
-		"minibatches":  {float64(p.Memory.Of(trace.MemMinibatches)), float64(exact.Memory.Of(trace.MemMinibatches))},
+		"memory": {float64(p.MemoryRank), float64(exact.MemoryRank)},
+		"minibatches": {float64(p.Memory.Of(trace.MemMinibatches)),
+			float64(exact.Memory.Of(trace.MemMinibatches))},
 		"remote reads": {p.Traffic.Reads, exact.Traffic.Reads},
 		"sync":         {p.Times.Sync, exact.Times.Sync},
 		"steps":        {float64(p.Steps), float64(exact.Steps)},

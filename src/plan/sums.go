@@ -17,8 +17,8 @@ type summer struct {
 	plan exchange.Plan
 }
 
-// newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows alone
-// travel.
+// newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows
+// alone travel.
 func (p *planner) newSummer(rank, window int) (*summer, error) {
 	if p.job.OwnersSums() == nil || p.shares() {
 		return nil, nil

@@ -167,8 +167,8 @@ type Suggestion struct {
 var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15,
 	20, 30, 50, 70, 100}
 
-// sizes predicts caches from small to large, with the job's policy or, if that is none, with vip, or
-// sim without fanouts, and suggests one.
+// sizes predicts caches from small to large, with the job's policy or, if that is none, with vip,
+// or sim without fanouts, and suggests one.
 func (p *planner) sizes(out *Prediction) error {
 	if out.Traffic.Reads == 0 || p.job.FavoursNear() {
 		return nil

@@ -83,8 +83,8 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	return t[0], nil
 }
 
-// traffics predicts a step with caches of the policy of c, of several capacities each: with sums, or
-// as if rows alone travelled.
+// traffics predicts a step with caches of the policy of c, of several capacities each: with sums,
+// or as if rows alone travelled.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums bool) ([]Traffic, error) {
 	var all []Traffic

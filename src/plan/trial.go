@@ -21,8 +21,10 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // of a job for GPUs
 	related bool    // layers tell relations apart
-	plain   bool    // of a minibatch only its size is asked for: the first few tell it
-	tried   int     // minibatches so far
+	plain   bool    // the numbers of a shape tell the sizes of a minibatch
+	self    bool    // layers read edges of vertices to themselves
+	// by whether minibatches are trained: the numbers for which those so far have made room
+	room    map[bool][]int
 	closers mem.Closers
 }
 
@@ -37,7 +39,8 @@ type trialOf struct {
 func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
 	needs := j.Model.Needs()
-	t = &trial{related: needs.Relations != nn.NoRelations}
+	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges,
+		room: map[bool][]int{}}
 	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
 	defer func() {
 		if err != nil {
@@ -58,7 +61,8 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	if of.layer >= 0 && j.Reads() {
 		spec = sample.Neighbours(sample.All)
 	}
-	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer, Apart: j.Sparse && of.layer <= 0 && j.GPU == nil,
+	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer,
+		Unmade: j.Sparse && of.layer <= 0 && j.GPU == nil,
 		Options: parallel.Options{Device: device, Model: model,
 			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec, Rows: j.Offsets()},
 			// a rank holds 1/K of the columns for K minibatches: as much as all columns of one
@@ -141,8 +145,8 @@ func (p *planner) inMemory(of trialOf) []int {
 		return own
 	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // of the files, or of its columns
 		return all
-	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed(): // rows of the node's others are fetched
-		return own
+	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
+		return own // rows of the node's others are fetched
 	}
 	return j.Neighbours(of.rank)
 }
@@ -158,12 +162,18 @@ func (t *trial) close() {
 	_ = t.closers.Close()
 }
 
-// prepare prepares a sampled minibatch and completes its shape. Of plain ones a few tell the memory, and
-// a shape all else.
+// prepare prepares a sampled minibatch and completes its shape. A plain one for which there is room
+// is not prepared: no array would grow.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
-	if t.tried++; train && t.plain && t.tried > leastProbes {
+	if t.plain && t.hasRoom(s, train) {
 		s.vectors = s.remote
+		for l := range s.hops {
+			h := &s.hops[l]
+			if h.read = h.edges; t.self {
+				h.read += h.destinations
+			}
+		}
 		return nil
 	}
 	if err := t.Prepare(mb, seeds, key, train); err != nil {
@@ -180,6 +190,23 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 	return nil
 }
 
+// hasRoom reports whether arrays have room for each number of a shape, and notes the room that they
+// have once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
+func (t *trial) hasRoom(s *shape, train bool) bool {
+	numbers, room := s.numbers(), t.room[train]
+	if room == nil {
+		room = make([]int, len(numbers))
+		t.room[train] = room
+	}
+	has := true
+	for i, n := range numbers {
+		if n > room[i] {
+			room[i], has = n+n/8, false
+		}
+	}
+	return has
+}
+
 // reads sets what a layer reads of a hop, by relation or not.
 func (h *hopShape) reads(of *nn.Hop, related bool) {
 	if h.read = of.Edges; related {
@@ -187,21 +214,22 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 	}
 }
 
-// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of training and,
-// but for what waits, of evaluation.
+// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of slots
+// that have trained, and of slots that have also evaluated or, with a look-ahead cache, have alone.
 type heldBytes struct {
 	parallel.TrialBytes
-	evaluating int64 // Waiting, of evaluation
+	judged parallel.TrialBytes
 }
 
 // held returns what the trials of a rank hold.
 func (r *rankPlan) held() heldBytes {
-	h := heldBytes{TrialBytes: r.trial.Bytes()}
+	h := heldBytes{r.trial.Bytes(), r.trial.Bytes()}
 	if r.evaluator != nil {
-		of := r.evaluator.Bytes()
-		h.evaluating, h.Lent = of.Waiting, max(h.Lent, of.Lent)
-		h.Strategy, h.Choices = max(h.Strategy, of.Strategy), max(h.Choices, of.Choices)
+		h.judged = r.evaluator.Bytes()
+	} else if r.trained != nil {
+		h.TrialBytes = *r.trained
 	}
+	h.Strategy, h.Choices = max(h.Strategy, h.judged.Strategy), max(h.Choices, h.judged.Choices)
 	return h
 }
 

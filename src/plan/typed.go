@@ -38,6 +38,10 @@ func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 
 // count adds the rows that a decision fetches of the remote vertices of a minibatch.
 func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
+	if len(k) == 1 {
+		k[0] += float64(d.Counters().Remote)
+		return
+	}
 	for _, v := range d.Early {
 		k[kinds.Of(v)]++
 	}
@@ -136,8 +140,8 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 	return all, foreign
 }
 
-// widest returns the bytes of the widest row that the input layer of full inference reads, by which it
-// cuts chunks.
+// widest returns the bytes of the widest row that the input layer of full inference reads, by which
+// it cuts chunks.
 func (p *planner) widest() int {
 	m := &p.job.Model
 	widest := p.shards.RowBytes()
@@ -197,8 +201,8 @@ func (p *planner) projected(r *rankPlan) (bytes int64) {
 	return bytes
 }
 
-// learned counts the learned rows that come in a step, and their gradients, which go back; nil if none
-// are learned.
+// learned counts the learned rows that come in a step, and their gradients, which go back; nil if
+// none are learned.
 func (p *planner) learned() *Shuffles {
 	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
 	if !m.LearnsRows() {

@@ -114,12 +114,15 @@ func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
 // Fetched returns the bytes of the rows that a decision fetches or, where all have one size, their
 // number: what they would take of a capacity.
 func Fetched(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) (takes int64) {
+	if kinds == nil {
+		return d.Counters().Remote
+	}
 	for _, v := range d.Early {
-		takes += int64(kinds.Takes(v))
+		takes += int64(kinds.Size(v))
 	}
 	for i, slot := range d.Slot {
 		if slot < 0 {
-			takes += int64(kinds.Takes(remote[i]))
+			takes += int64(kinds.Size(remote[i]))
 		}
 	}
 	return takes

@@ -25,11 +25,22 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	o := trainOptions(c)
 	threads, workers := threads(c, max(1, int(cores)))
 	o.Ranks, o.RanksPerNode = ranks, perNode
+	sampled := evaluations(o.Epochs, o.EvalEvery)
 	if o.EvalFull { // layer by layer
-		o.Eval = sample.Spec{}
+		o.Eval, sampled = sample.Spec{}, -1
 	}
-	return plan.Job{Spec: o.Spec, Machine: plan.Machine{Workers: workers, Threads: threads,
-		Cores: cores, Scratch: c.Run.ScratchDir != "", Stored: c.Compute.Precision.Stored()}}
+	return plan.Job{Spec: o.Spec, Evaluations: sampled, Machine: plan.Machine{
+		Workers: workers, Threads: threads, Cores: cores, Scratch: c.Run.ScratchDir != "",
+		Stored: c.Compute.Precision.Stored()}}
+}
+
+// evaluations returns how many epochs are evaluated: the last, and each that train.eval_every
+// divides.
+func evaluations(epochs, every int) int {
+	if every < 1 { // the last alone
+		return 1
+	}
+	return (epochs-1)/every + 1
 }
 
 // planGPU describes the GPUs of a job. Each has the given gigabytes or, if none are given, the

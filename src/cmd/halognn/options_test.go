@@ -26,6 +26,23 @@ func TestCoresOfARank(t *testing.T) {
 	}
 }
 
+// The last epoch is evaluated, and each that train.eval_every divides; with 0 or less the last alone.
+func TestEvaluationsOfARun(t *testing.T) {
+	for _, every := range []int{-3, 0, 1, 2, 3, 10, 100} {
+		for _, epochs := range []int{1, 2, 9, 10} {
+			want := 0
+			for epoch := 1; epoch <= epochs; epoch++ { // as package train has it
+				if epoch == epochs || every > 0 && epoch%every == 0 {
+					want++
+				}
+			}
+			if got := evaluations(epochs, every); got != want {
+				t.Errorf("every %d of %d epochs: %d are evaluated, not %d", every, epochs, got, want)
+			}
+		}
+	}
+}
+
 // The kinds of models of the config are those that nn makes.
 func TestModelKindsOfTheConfig(t *testing.T) {
 	for _, kind := range config.Words("model.kind") {
