@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"halognn/src/graph"
@@ -123,6 +124,24 @@ func (a arraySource) first(keys ...string) string {
 		}
 	}
 	return ""
+}
+
+// begin returns the first numbers of an array of one dimension as texts, none of another one.
+func (a arraySource) begin(key string) (values []string) {
+	r, err := a.Reader(key)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	if len(r.Shape) != 1 || r.IsText() {
+		return nil
+	}
+	first := make([]float64, min(firstValues, r.Elems()))
+	n, _ := npy.Read(r, first)
+	for _, x := range first[:n] {
+		values = append(values, strconv.FormatFloat(x, 'f', -1, 64))
+	}
+	return values
 }
 
 // open opens an array that must have one of the given numbers of dimensions.

@@ -85,9 +85,15 @@ func onlyFile(path string) (string, error) {
 			files = append(files, e.Name())
 		}
 	}
-	if len(files) != 1 {
-		return "", fmt.Errorf("%s: the directory holds %d files; name the one to read", path,
-			len(files))
+	switch {
+	case len(entries) == 0:
+		return "", fmt.Errorf("%s: the directory is empty; name the file to read", path)
+	case len(files) == 0:
+		return "", fmt.Errorf("%s: the directory holds no file, but %s; name the file to read", path,
+			few(filesIn(path, "")))
+	case len(files) > 1:
+		return "", fmt.Errorf("%s: the directory holds %d files, %s; name the one to read, as %s", path, len(files),
+			few(files), filepath.Join(path, files[0]))
 	}
 	return filepath.Join(path, files[0]), nil
 }

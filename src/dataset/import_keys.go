@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -76,7 +77,10 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// timeOf says that a column is a time by its name, or seems to be one by its first values, or by
+// usedTime says what follows from a time that is read as something else.
+const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex reads edges from its future"
+
+// timeOf says whether a column "is" a time by its name, or "seems to be" one by its first values, or by
 // both: of travel_time, full time and works_at the values are no moments. "" is for others, and for
 // one without values.
 func timeOf(name string, values []string) string {
@@ -94,27 +98,62 @@ func timeOf(name string, values []string) string {
 	switch {
 	case len(values) == 0:
 	case isTime(name):
-		return "it is " + noTime
+		return "is"
 	case all(isMoment) || part && all(isYear):
-		return "it seems to be " + noTime
+		return "seems to be"
 	}
 	return ""
 }
 
-// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of
-// 1990 to 2040.
+// tellTime notes what is read as something else though it is, or seems to be, a time, and returns why it is told.
+func (in *importer) tellTime(what, as, is string) string {
+	if is == "" {
+		return ""
+	}
+	in.note("%s is read as %s, and %s %s", what, as, is, usedTime)
+	return "it " + is + " a time"
+}
+
+// tellTimes notes the array or file of weights or features of edges whose first values seem to be times, of which
+// rows have cols.
+func (e *edgeSource) tellTimes(array, as string, rows []float32, cols int) {
+	for c := range cols {
+		var values []string
+		for at := c; at < len(rows) && len(values) < firstValues; at += cols {
+			values = append(values, strconv.FormatFloat(float64(rows[at]), 'f', -1, 64))
+		}
+		if is := timeOf(array, values); is != "" {
+			e.tellTime(array+e.of(), as, is)
+			return
+		}
+	}
+}
+
+// firstValues are so many as show what an array holds.
+const firstValues = 50
+
+// isMoment reports whether a field is a date, or like the seconds, milli-, micro- or nanoseconds since
+// 1970 of 1990 to 2040.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
-	if is && x > 1e11 {
-		x /= 1000
+	for range 3 {
+		if x > 1e11 {
+			x /= 1000
+		}
 	}
 	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
-// isDate reports whether a field begins with a date, as 2012-01-31.
+// isDate reports whether a field begins with a date, as 2012-01-31, or is one of eight digits.
 func isDate(field string) bool {
-	_, err := time.Parse(time.DateOnly, strings.ReplaceAll(field[:min(len(field), 10)], "/", "-"))
-	return err == nil
+	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:min(len(field), 10)])
+	for _, form := range []string{time.DateOnly, "02-01-2006", "01-02-2006"} {
+		if _, err := time.Parse(form, day); err == nil {
+			return true
+		}
+	}
+	_, err := time.Parse("20060102", field)
+	return err == nil && (field[:2] == "19" || field[:2] == "20")
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
@@ -257,11 +296,20 @@ func (in *importer) noteUnread(a arraySource) error {
 			in.reads(a.path, name, asTime, "")
 			in.note("array %s is ignored: it is %s", name, noTime)
 			continue
+		case timeOf(name, a.begin(name)) != "":
+			in.reads(a.path, name, asTime, "as its numbers show")
+			in.note("array %s is ignored: it seems to be %s", name, noTime)
+			continue
 		}
 		in.reads(a.path, name, asIgnored, "")
-		if note := ignoredWeights(name); note != "" {
+		sure, _ := likeSplit(name)
+		switch note := ignoredWeights(name); {
+		case note != "":
 			in.notes = append(in.notes, note)
-		} else {
+		case sure:
+			in.note("array %s is not read; if it has 0, 1 and 2 of each vertex to train, validate and test, --split takes "+
+				"it as a .npy file", name)
+		default:
 			in.note("array %s is not read", name)
 		}
 	}

@@ -253,7 +253,7 @@ func readWeights(e *edgeSource, a arraySource) error {
 			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
 	}
 	at := 0
-	return eachChunk(r, r.Left(), func(part []float64) error {
+	err = eachChunk(r, r.Left(), func(part []float64) error {
 		for _, w := range part {
 			if err := e.addWeight(w); err != nil {
 				return fmt.Errorf("%s: edge %d: %w", a.name(key), at, err)
@@ -262,6 +262,8 @@ func readWeights(e *edgeSource, a arraySource) error {
 		}
 		return nil
 	})
+	e.tellTimes("array "+key, asWeight, e.weights, 1)
+	return err
 }
 
 // readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the

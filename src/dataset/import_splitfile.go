@@ -317,9 +317,9 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
 		Data: func(row []string) bool {
-			_, is := partNames[strings.ToLower(row[len(row)-1])]
+			_, _, is := partOf(row[len(row)-1])
 			return is
-		}})
+		}, Either: asData})
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (s *source) splitTable(p *splitSource) error {
 		if comments && strings.IndexAny(row[0], "#%") == 0 {
 			continue
 		}
-		k, is := partNames[strings.ToLower(row[part])]
+		k, _, is := partOf(row[part])
 		if !is {
 			return t.Errorf("%.60q: %w: want a vertex and train, valid or test", t.Row(), ErrValue)
 		}
@@ -355,6 +355,9 @@ func (s *source) splitTable(p *splitSource) error {
 		*p.Lists()[k] = append(*p.Lists()[k], v)
 	}
 }
+
+// asData takes a row that could be names as data.
+func asData([]string, [][]string) (named, known bool) { return false, true }
 
 // splitColumns finds the vertex and the part in a table of two columns: one by its name, and the
 // other is the other; else in this order.

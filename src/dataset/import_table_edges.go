@@ -40,6 +40,16 @@ func AreEnds(source, target string) bool {
 	})
 }
 
+// IDColumn returns the first column that is called as ids of vertices are, -1 if none is.
+func IDColumn(names []string) int {
+	for _, usual := range idNames {
+		if k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
+			return k
+		}
+	}
+	return -1
+}
+
 // edgeTable is a table of edges, and the columns that are read of it.
 type edgeTable struct {
 	*table.Named
@@ -147,9 +157,13 @@ func twoSpaces(source, target string) bool {
 // likeNames reports whether two columns are called alike as the ends of an edge are: as those of a scheme
 // with something before or after them (from_user, to_user), or but for 1 and 2 (drug1, drug2) or 0 and 1.
 func likeNames(source, target string) bool {
+	return alikeBut([][2]string{{"1", "2"}, {"0", "1"}}, source, target) || alikeBut(schemes, source, target)
+}
+
+// alikeBut reports whether two names are alike but for a word of a scheme in each.
+func alikeBut(schemes [][2]string, source, target string) bool {
 	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
-	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
-	return slices.ContainsFunc(ways, func(of [2]string) bool {
+	return slices.ContainsFunc(schemes, func(of [2]string) bool {
 		at := strings.LastIndex(source, of[0])
 		return at >= 0 && source[:at]+of[1]+source[at+len(of[0]):] == target
 	})
@@ -185,6 +199,23 @@ func (t *edgeTable) onlyPair() bool {
 		}
 	}
 	return true
+}
+
+// otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
+// table may name both vertices twice, by an id and a name. "" if there are none.
+func (t *edgeTable) otherPair(e *edgeSource) string {
+	free := func(k int) bool {
+		return k != t.from && k != t.to && k != t.weight && !isWhen(t.Header[k]) &&
+			!slices.Contains(slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels), t.Header[k])
+	}
+	for i, one := range t.Header {
+		for j, other := range t.Header {
+			if free(i) && free(j) && i != j && alikeBut(schemes, one, other) {
+				return one + " and " + other
+			}
+		}
+	}
+	return ""
 }
 
 // isWhen reports whether a column is called as times are, such as endTime, started_at or valid_from.
@@ -240,6 +271,9 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		t.from, t.to = pairs[0][0], pairs[0][1]
 		if len(ends[0]) > 1 || len(ends[1]) > 1 {
 			t.why = "its names are a pair"
+		}
+		if other := t.otherPair(e); other != "" && e.options.Table.Source == "" && e.options.Table.Target == "" {
+			t.why = "rather than " + other + ": --source and --target say which"
 		}
 	case len(pairs) > 1:
 		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by --source and "+
@@ -300,6 +334,11 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 // noteColumns says what the columns of the edges were taken as.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
+	file := filepath.Base(t.Path())
+	use := func(k int, as string) {
+		name := columnName(t.Header[k], k)
+		of[k] = columnUse{as, e.tellTime("column "+name+" of "+file, as, timeOf(t.Header[k], t.Sample(k)))}
+	}
 	for _, k := range t.features {
 		if k < 0 {
 			continue
@@ -308,25 +347,24 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 		if e.options.linkTask() != "" {
 			as = asLinkLabel
 		}
-		of[k] = columnUse{as, ""}
+		use(k, as)
 	}
 	if t.weight >= 0 {
-		of[t.weight] = columnUse{asWeight, ""}
+		use(t.weight, asWeight)
 	}
 	if t.direction >= 0 {
 		of[t.direction] = columnUse{asDirection, fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
 	}
-	file := filepath.Base(t.Path())
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
 		case read:
 		case isTime(name) && timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, ""}
-			e.note("column %s of %s is ignored: %s", name, file, timeOf(name, t.Sample(k)))
+			e.note("column %s of %s is ignored: it is %s", name, file, noTime)
 		case timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
-			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file,
-				t.Field(k), timeOf(name, t.Sample(k)))
+			e.note("column %s of %s, such as %.40q, is ignored: it seems to be %s", columnName(name, k), file,
+				t.Field(k), noTime)
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
 		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
@@ -366,13 +404,58 @@ func weighs(field string) bool {
 	return is && w >= 0
 }
 
+// openEdges opens an edge table. A node table knows the ids, and so whether a first row without usual names of ends
+// is an edge or names the columns.
+func (e *edgeSource) openEdges(path string) (*table.Named, error) {
+	o := &e.options.Table
+	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
+	if nodes := e.from.options.Table.Nodes; nodes != "" && e.from.places != nil && e.to.places != nil {
+		ends := [2]int{0, 1} // of a table without names
+		for i, name := range [2]string{o.Source, o.Target} {
+			if k, is := table.ParseInt([]byte(name)); is && k >= 0 {
+				ends[i] = int(k)
+			}
+		}
+		ids := func(row []string) (n int) {
+			for i, s := range [2]*source{e.from, e.to} {
+				if ends[i] < len(row) {
+					if _, is := s.places[row[ends[i]]]; is {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		file := filepath.Base(nodes)
+		names.Data = func(row []string) bool {
+			if len(row) < 2 || ids(row) < 2 || AreEnds(row[0], row[1]) {
+				return false
+			}
+			why = "both ends have a row in " + file
+			return true
+		}
+		names.Either = func(row []string, after [][]string) (named, known bool) {
+			if ids(row) > 0 || len(after) == 0 || slices.ContainsFunc(after, func(r []string) bool { return ids(r) < 2 }) {
+				return false, false
+			}
+			why = "it names no vertex of " + file + ", as the next rows do"
+			return true, true
+		}
+	}
+	t, err := table.OpenNamed(path, names)
+	if err == nil && !o.Header && !o.NoHeader {
+		t.Why = why
+	}
+	return t, err
+}
+
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
 // and its features. They are valid until it returns.
 func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := e.openTable(path, e.options.Table.NoHeader, e.options.ofEdges()...)
+	opened, err := e.openEdges(path)
 	if err != nil {
 		return nil, err
 	}

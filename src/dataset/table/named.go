@@ -15,6 +15,8 @@ type Names struct {
 	Yes   bool                    // it is the names
 	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
 	Data  func(row []string) bool // whether a row is data for sure; nil: none is
+	// Either says whether a row that could be both has the names, if that is known; nil: it never is
+	Either func(row []string, after [][]string) (named, known bool)
 	// Remark says that names may stand in a comment before the first row, of which one is known.
 	Remark bool
 }
@@ -25,6 +27,7 @@ type Named struct {
 	Header   []string   // of the columns; "" for one without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
 	Remark   string     // the comment that has them, instead of a row
+	Why      string     // why the first row is names or data, for a report; "" where its looks tell
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first of them
 	first    []string   // the first row, if it does not name the columns
@@ -87,8 +90,14 @@ func (t *Named) begin(names Names) error {
 	}):
 		return t.errColons()
 	default:
-		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil && names.Data == nil {
-			return err
+		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil {
+			known := false
+			if names.Either != nil {
+				t.HasNames, known = names.Either(row, t.after)
+			}
+			if !known {
+				return err
+			}
 		}
 	}
 	if !t.HasNames {
@@ -360,7 +369,7 @@ func crosses(row []string, after [][]string) bool {
 // Missing reports whether a field is a usual word for nothing.
 func Missing(f string) bool {
 	switch strings.ToLower(f) {
-	case "", "nan", "none", "null", "na", "n/a":
+	case "", "nan", "none", "null", "na", "n/a", "<na>", "#n/a":
 		return true
 	}
 	return false
