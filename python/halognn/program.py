@@ -15,7 +15,7 @@ from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 
-from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy, numpy_of
+from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy, numpy_of, split_of
 from .run import Run, read_run
 
 Path = Union[str, "os.PathLike[str]"]
@@ -172,6 +172,22 @@ def stored(graph):
         yield ["--format", "npz", "--in", arrays, *direction(graph)]
 
 
+def with_split(graph, split):
+    """The graph with another split: a dict of lists of rows or of masks, or these three in order."""
+    if isinstance(graph, TypedGraph):
+        raise ValueError("of a graph with types the split is one of the type with labels: its Graph takes it as masks")
+    if not isinstance(split, dict):
+        if len(split) != 3:
+            raise ValueError(f"a split of {len(split)} lists; want train, valid and test")
+        split = dict(zip(("train", "valid", "test"), split))
+    unknown = [name for name in split if not split_of(name)]
+    if unknown:
+        raise ValueError(f"the split has a list {unknown[0]!r}; want train, valid and test")
+    more = {name: array for name, array in graph.more.items() if not split_of(name)}
+    origin = {name: what for name, what in graph.origin.items() if name != "split"}
+    return dataclasses.replace(graph, masks=split, more=more, origin=origin)
+
+
 def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None,
                   overwrite: bool = False, **options: Any) -> str:
     """Write a graph as a DATASET directory and return the report of the import. What of the graph is
@@ -182,7 +198,8 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     overwrite: replace a dataset that is there
     undirected: add the reverse of every edge that lacks it; None: as the graph says. Of a graph with
         types, reverse=True adds the reverse of every relation
-    options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0 or "all", standardize=True,
+    options: flags of `halognn import`: split="60/20/20", or a dict of the lists train, valid and test, of rows or
+        as masks, seed=0, split_index=0 or "all", standardize=True,
         feature_type="float16", task="regression", or
         task="links" with split_links="85/5/10" and, of a graph with types, relation="author,writes,paper",
         of one without link_classes or link_numbers, an array with the label of each edge or its name,
@@ -194,6 +211,8 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
             raise ValueError("undirected is of graphs without types; reverse=True adds the reverse of "
                              "every relation")
         graph = dataclasses.replace(graph, undirected=undirected)
+    if isinstance(options.get("split"), (dict, list, tuple)):
+        graph = with_split(graph, options.pop("split"))
     for name in ("link_classes", "link_numbers"):
         if options.get(name) is not None and not isinstance(options[name], str):
             if isinstance(graph, TypedGraph):

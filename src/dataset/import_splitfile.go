@@ -216,6 +216,10 @@ func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
 	if err != nil {
 		return err
 	}
+	// a list that repeats 0 and 1 is a mask
+	if n := r.s.vertices; n > 2 && len(ids) == n && !slices.ContainsFunc(ids, func(x int64) bool { return x != 0 && x != 1 }) {
+		return r.mask(key, list)
+	}
 	for _, id := range ids {
 		v, err := r.s.vertexOf(id)
 		if err != nil {
