@@ -105,6 +105,14 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
+// dated is what an error about a number adds for a date.
+func dated(text string) string {
+	if !isDate(text) {
+		return ""
+	}
+	return ": it seems to be a time; make a number of it, as days since a first one, or leave it out"
+}
+
 // tellTime notes what is read as something else though it is, or seems to be, a time, and returns why it is told.
 func (in *importer) tellTime(what, as, is string) string {
 	if is == "" {

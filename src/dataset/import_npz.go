@@ -57,6 +57,10 @@ func readNPZ(e *edgeSource) error {
 		err = checkOrigin(s)
 	}
 	ids := s.find(a, "ids")
+	var of *labelError
+	if errors.As(err, &of) && ids != "" && readIDs(s, a, ids) == nil {
+		return fmt.Errorf("%w; its id is %.60q", err, idOf(s, graph.VertexID(of.vertex)))
+	}
 	if err == nil {
 		err = readWeights(e, a)
 	}

@@ -129,8 +129,7 @@ func (in *importer) usual(name string) bool {
 		o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
 		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
 	part, plain := maskPart(name)
-	return part >= 0 && (!plain || slices.Contains([]string{"train", "val", "valid", "test"}, strings.ToLower(name))) ||
-		isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
+	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool {
 			_, number := table.ParseInt([]byte(n)) // of a column without a name
 			return n != "" && !number && strings.EqualFold(n, name)

@@ -49,11 +49,15 @@ func maskPart(name string) (part int, plain bool) {
 		return -1, false
 	}
 	word := strings.TrimSuffix(words[0], "mask")
+	plain = n == 1 && word == words[0]
 	part, ok := wordOfPart(word)
+	if !ok && strings.Contains(strings.ToLower(name), "mask") { // tr_mask
+		part, ok, _ = partOf(word)
+	}
 	if !ok {
 		return -1, false
 	}
-	return part, n == 1 && word == words[0]
+	return part, plain
 }
 
 // isFold reports whether a column is called as those of cross-validation, or one of several splits: fold,
@@ -85,7 +89,7 @@ func likeSplit(name string) (sure, perhaps bool) {
 // mark reads a mark of a mask.
 func mark(text string) (is, ok bool) {
 	switch strings.ToLower(text) {
-	case "1", "true", "t", "yes", "y", "1.0":
+	case "1", "true", "t", "yes", "y", "x", "1.0":
 		return true, true
 	case "0", "false", "f", "no", "n", "0.0", "":
 		return false, true

@@ -112,7 +112,7 @@ func (s *source) idList(path string, comments bool, list *[]graph.VertexID) erro
 				len(row))
 		}
 		v, err := s.vertexNamed(row[0])
-		if err != nil && first && s.usual(row[0]) {
+		if _, part := wordOfPart(row[0]); err != nil && first && (part || s.usual(row[0])) {
 			continue
 		}
 		if err != nil {

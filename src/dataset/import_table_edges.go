@@ -201,6 +201,19 @@ func (t *edgeTable) onlyPair() bool {
 	return true
 }
 
+// knows reports whether the node tables have the ends of the first rows of a table of two columns.
+func (e *edgeSource) knows(t *edgeTable) bool {
+	if e.from.options.Table.Nodes == "" || e.from.places == nil || e.to.places == nil || len(t.Sample(0)) == 0 {
+		return false
+	}
+	for k, s := range [2]*source{e.from, e.to} {
+		if slices.ContainsFunc(t.Sample(k), func(id string) bool { _, is := s.places[id]; return !is }) {
+			return false
+		}
+	}
+	return true
+}
+
 // otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
 // table may name both vertices twice, by an id and a name. "" if there are none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
@@ -284,6 +297,8 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
 		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
 		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
+	case len(t.Header) == 2 && t.HasNames && e.knows(t):
+		t.from, t.to, t.why = 0, 1, "all its values have a row in "+filepath.Base(e.from.options.Table.Nodes)
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -656,7 +671,7 @@ func readEdgeTable(e *edgeSource, path string) error {
 			x, ok := table.ParseFloat([]byte(text))
 			if !ok || !finite(float32(x)) {
 				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
-					names[i], text, table.DecimalComma(text))
+					names[i], text, cmp.Or(table.DecimalComma(text), dated(text)))
 			}
 			e.rows.data = appended(e.rows.data, float32(x))
 		}
@@ -666,7 +681,7 @@ func readEdgeTable(e *edgeSource, path string) error {
 		w, ok := table.ParseFloat([]byte(weight))
 		if !ok {
 			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
-				table.DecimalComma(weight))
+				cmp.Or(table.DecimalComma(weight), dated(weight)))
 		}
 		if err := e.addWeight(w); err != nil {
 			return t.Errorf("%w", err)

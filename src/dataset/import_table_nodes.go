@@ -116,8 +116,12 @@ func readNodes(s *source, path string) error {
 				*p.Lists()[part] = append(*p.Lists()[part], v)
 				codes = codes || !word
 			case !noPart(row[c.split]):
-				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
-					ErrValue, t.Header[c.split], row[c.split])
+				marks := ""
+				if _, is := mark(row[c.split]); is {
+					marks = "; if it marks the vertices to train, call it train_mask"
+				}
+				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing%s", ErrValue, t.Header[c.split],
+					row[c.split], marks)
 			}
 		}
 		if err := c.masks.read(v, row); err != nil {
@@ -144,6 +148,10 @@ func readNodes(s *source, path string) error {
 			use = columnUse{asIgnored, splitGiven}
 		case codes:
 			use.why = "0 is train, 1 valid, 2 test"
+			if len(p.Test) == 0 {
+				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it marks the vertices to train, call it "+
+					"train_mask", t.Header[c.split], filepath.Base(path))
+			}
 		}
 		c.use[c.split] = use
 	}
@@ -577,6 +585,10 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		return t.Errorf("%w: column %s holds %.40q, which is not a number; if it is the split, write train, valid and test, "+
 			"or nothing for none, and say --split-column %[2]s; else leave it out with --ignore %[2]s", ErrValue,
 			inShell(words[0]), row[first])
+	}
+	if len(words) == 1 && isDate(row[first]) {
+		return t.Errorf("%w: column %s holds %.40q, which is not a number%s, with --ignore %s", ErrValue, words[0], row[first],
+			dated(row[first]), inShell(words[0]))
 	}
 	others, these, label := "", "this one", ""
 	if len(words) > 1 {

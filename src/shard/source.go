@@ -206,7 +206,7 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	}
 	var line, fields []string // the first row, as one field and as several
 	for sep, row := range map[table.Separator]*[]string{table.None: &line, table.Auto: &fields} {
-		err := source.eachRow(path, sep, func(_ *table.Reader, words []string) error {
+		err := source.eachRow(path, sep, false, func(_ *table.Reader, words []string) error {
 			*row = slices.Clone(words)
 			return io.EOF
 		})
@@ -223,17 +223,18 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 		if len(fields) > 1 {
 			sep = table.Auto
 		}
-	} else if !known && strings.ContainsAny(line[0], ",;\t|") && source.has(fields[0]) {
+	} else if !known && len(fields) > 1 && source.has(fields[0]) {
+		if !strings.ContainsAny(line[0], ",;\t|") || source.has(fields[1]) {
+			return nil, fmt.Errorf("%s: %w: %.60q, the first row; write an id a line or, if this is a table, name the column of "+
+				"ids id in a row before", path, ErrNoVertex, line[0])
+		}
 		sep, known = table.Auto, true
 	}
 	skip := heading
-	err = source.eachRow(path, sep, func(r *table.Reader, row []string) error {
+	err = source.eachRow(path, sep, false, func(_ *table.Reader, row []string) error {
 		if skip {
 			skip = false
 			return nil
-		}
-		if column >= len(row) {
-			return r.Errorf("%w: %d columns; the ids are in column %d", ErrMismatch, len(row), column+1)
 		}
 		ids = append(ids, strings.Clone(row[column]))
 		return nil
@@ -250,10 +251,11 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	return ids, nil
 }
 
-// eachRow calls visit with the rows of a file of words, which may differ in their number of fields, without
+// eachRow calls visit with the rows of a file of words, which if ragged may differ in their number of fields, without
 // comments. The words are valid until it returns.
-func (i *SourceIDs) eachRow(path string, sep table.Separator, visit func(r *table.Reader, words []string) error) error {
-	r, err := table.OpenWords(path, sep, true)
+func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
+	visit func(r *table.Reader, words []string) error) error {
+	r, err := table.OpenWords(path, sep, ragged)
 	if err != nil {
 		return err
 	}
@@ -310,7 +312,7 @@ func ReadLinks(path string, more int, source *SourceIDs, full func(end int, id s
 		return rows, err
 	}
 	first := true
-	err = source.eachRow(path, table.Auto, func(r *table.Reader, words []string) error {
+	err = source.eachRow(path, table.Auto, true, func(r *table.Reader, words []string) error {
 		heading := first && len(words) > 1 && dataset.AreEnds(words[0], words[1]) &&
 			!(source.has(full(0, words[0])) && source.has(full(1, words[1])))
 		first = false

@@ -1,12 +1,22 @@
 package shard
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(text))
+	_ = z.Close()
+	return b.String()
+}
 
 // named are vertices that are called so in the source.
 func named(names ...string) *SourceIDs {
@@ -46,7 +56,11 @@ func TestReadWords(t *testing.T) {
 			words, err := ReadIDs(path, named("Ann Lee", "#b", "c, d"))
 			return fmt.Sprintf("%q %v", words, err)
 		}
-		rows, err := ReadLinks(path, more, named("#d", "a"), plain)
+		known := named("a", "#d")
+		if more > 0 { // lines that begin with # are comments
+			known = named("a")
+		}
+		rows, err := ReadLinks(path, more, known, plain)
 		return fmt.Sprintf("%q %v", rows, err)
 	}
 	for _, text := range []string{"Ann Lee\n#b\n\"c, d\"\n", "Ann Lee\r#b\r\r\"c, d\"", "\xef\xbb\xbfAnn Lee\r\n#b\r\n\"c, d\"\r\n",
@@ -61,7 +75,8 @@ func TestReadWords(t *testing.T) {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
-	for _, text := range []string{"source,target\na b,c,d\ne,f,g,h i\n", "a b,c,d\ne,f,g,h i\n"} {
+	for _, text := range []string{"source,target\na b,c,d\ne,f,g,h i\n", "a b,c,d\ne,f,g,h i\n",
+		"\xef\xbb\xbf# mine\r\nhead,tail,no1,no2\r\na b,c,d\r\n% half\r\ne,f,g,h i\r\n", gzipped("from;to\n\"a b\";c;d\ne;f;g;h i\n")} {
 		if got, want := read(text, false, 1), `[["a b" "c" "d"] ["e" "f" "g" "h i"]] <nil>`; got != want {
 			t.Errorf("%q: %s", text, got)
 		}
@@ -79,6 +94,11 @@ func TestReadIDs(t *testing.T) {
 		{"name\tage\na\t7\nLee, B\t8\n", `["a" "Lee, B"] <nil>`},
 		{"age;vertex_id\n7;a\n8;Lee, B\n", `["a" "Lee, B"] <nil>`},
 		{"a,0.5\n\"Lee, B\",0.7\n", `["a" "Lee, B"] <nil>`},
+		{"% mine\nage|name\n7|a\n8|Lee, B\n", `["a" "Lee, B"] <nil>`},
+		{"a,a\n", `[] ` + path + `: no such vertex: "a,a", the first row; write an id a line or, if this is a table, name the ` +
+			`column of ids id in a row before`},
+		{"a 0.5\n", `[] ` + path + `: no such vertex: "a 0.5", the first row; write an id a line or, if this is a table, name ` +
+			`the column of ids id in a row before`},
 		{"Lee, B\na\n", `["Lee, B" "a"] <nil>`},
 		{"node\na\n", `["a"] <nil>`},
 		{"nosuch\na\n", `[] ` + path + `: no such vertex: "nosuch", the first row; ids are those of the source, such as ` +
