@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"halognn/src/dataset/table"
 	"halognn/src/graph"
@@ -81,7 +82,7 @@ func onlyFile(path string) (string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
 			files = append(files, e.Name())
 		}
 	}

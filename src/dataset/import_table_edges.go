@@ -201,6 +201,15 @@ func (t *edgeTable) onlyPair() bool {
 	return true
 }
 
+// nodeFiles names the node tables of the ends.
+func (e *edgeSource) nodeFiles() string {
+	from, to := filepath.Base(e.from.options.Table.Nodes), filepath.Base(e.to.options.Table.Nodes)
+	if from == to {
+		return from
+	}
+	return from + " and " + to
+}
+
 // knows reports whether the node tables have the ends of the first rows of a table of two columns.
 func (e *edgeSource) knows(t *edgeTable) bool {
 	if e.from.options.Table.Nodes == "" || e.from.places == nil || e.to.places == nil || len(t.Sample(0)) == 0 {
@@ -298,7 +307,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
 		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
 	case len(t.Header) == 2 && t.HasNames && e.knows(t):
-		t.from, t.to, t.why = 0, 1, "all its values have a row in "+filepath.Base(e.from.options.Table.Nodes)
+		t.from, t.to, t.why = 0, 1, "all its values have a row in "+e.nodeFiles()
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -424,7 +433,7 @@ func weighs(field string) bool {
 func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	o := &e.options.Table
 	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
-	if nodes := e.from.options.Table.Nodes; nodes != "" && e.from.places != nil && e.to.places != nil {
+	if e.from.options.Table.Nodes != "" && e.from.places != nil && e.to.places != nil {
 		ends := [2]int{0, 1} // of a table without names
 		for i, name := range [2]string{o.Source, o.Target} {
 			if k, is := table.ParseInt([]byte(name)); is && k >= 0 {
@@ -441,7 +450,7 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 			}
 			return n
 		}
-		file := filepath.Base(nodes)
+		file := e.nodeFiles()
 		names.Data = func(row []string) bool {
 			if len(row) < 2 || ids(row) < 2 || AreEnds(row[0], row[1]) {
 				return false

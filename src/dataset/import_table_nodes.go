@@ -421,6 +421,9 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		c.left = found
 		return nil
 	}
+	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) { // which findNodeColumns leaves out
+		found, names = found[1:], names[1:]
+	}
 	if len(found) > 0 {
 		c.labels = found[:1]
 		if place && strings.EqualFold(names[0], "y") {
@@ -564,6 +567,11 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 // words, so that one run tells them.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
+	if both := s.rivals; slices.Contains(both, t.Header[first]) {
+		return t.Errorf("%w: columns %s could all be the label, of which %s is taken, and %s holds %.40q, which is no number "+
+			"for a feature: name the label by --label, as --label %[4]s, and leave the others out by --ignore", ErrValue,
+			strings.Join(both, ", "), both[0], inShell(t.Header[first]), row[first])
+	}
 	if cureNumber(t.Header[first], row[first]) != "" {
 		return notANumber(t, first, row[first])
 	}
@@ -575,11 +583,6 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 				class = t.Header[k]
 			}
 		}
-	}
-	if both := s.rivals; slices.Contains(both, words[0]) {
-		return t.Errorf("%w: columns %s could all be the label, of which %s is taken, and %s holds %.40q, which is no number "+
-			"for a feature: name the label by --label, as --label %[4]s, and leave the others out by --ignore", ErrValue,
-			strings.Join(both, ", "), both[0], inShell(words[0]), row[first])
 	}
 	if slices.ContainsFunc(t.Sample(first), func(f string) bool { _, is := wordOfPart(f); return is }) {
 		return t.Errorf("%w: column %s holds %.40q, which is not a number; if it is the split, write train, valid and test, "+

@@ -62,7 +62,7 @@ func TestImportTellsOfArraysAndDirectories(t *testing.T) {
 		{"the id itself", arrays(map[string]any{"y": []float64{1, 0.5, 2}, "ids": []int64{70, 80, 90}}), `; its id is "80"`},
 		{"an id in two lists", arrays(map[string]any{"train": []int64{0, 1}, "test": []int64{1}, "ids": []int64{70, 80, 90}}),
 			`vertex "80" is listed twice, again in the test list`},
-		{"edge lists in a directory", in("edgelist", "a.txt", "b.txt"), "holds 2 files, a.txt, b.txt; name the one to read"},
+		{"edge lists in a directory", in("edgelist", "a.txt", ".hidden", "b.txt"), "holds 2 files, a.txt, b.txt; name the one to read"},
 		{"no edge list in a directory", in("edgelist"), "the directory is empty"},
 		{"no files of OGB", in("ogb", "data.bin"), "neither edge.csv.gz nor data.npz is there"},
 		{"the other files", in("ogb", "data.bin"), "; it has data.bin"},
