@@ -310,7 +310,8 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&o.Table.Features, "features", nil,
 		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
-		"csv: column with train, valid or test (default: split, or marks in train_mask, val_mask, test_mask)")
+		"csv: column with train, valid or test, or 0, 1 or 2 (default: split, marks in train_mask, val_mask, test_mask, "+
+			"or the one column with such words)")
 	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
 		"csv: of a vertex with several rows of the node table take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
