@@ -173,13 +173,20 @@ def stored(graph):
 
 
 def with_split(graph, split):
-    """The graph with another split: a dict of lists of rows or of masks, or these three in order."""
+    """The graph with another split: a dict of lists of rows or of masks, these three in order, or for each vertex 0, 1 or
+    2, or the word, of what it is for."""
     if isinstance(graph, TypedGraph):
         raise ValueError("of a graph with types the split is one of the type with labels: its Graph takes it as masks")
+    parts = ("train", "valid", "test")
     if not isinstance(split, dict):
-        if len(split) != 3:
-            raise ValueError(f"a split of {len(split)} lists; want train, valid and test")
-        split = dict(zip(("train", "valid", "test"), split))
+        if len(split) == 3 and all(np.ndim(part) == 1 or isinstance(part, (set, frozenset)) for part in split):
+            split = dict(zip(parts, split))
+        elif len(split) == graph.num_nodes and all(np.ndim(part) == 0 for part in split):
+            of = [parts.index(split_of(part)) if split_of(part) else part for part in split]
+            split = {part: np.array([code == k for code in of]) for k, part in enumerate(parts)}
+        else:
+            raise ValueError(f"a split of {len(split)} elements; want the lists train, valid and test, or for each of "
+                             f"{graph.num_nodes} vertices 0, 1 or 2")
     unknown = [name for name in split if not split_of(name)]
     if unknown:
         raise ValueError(f"the split has a list {unknown[0]!r}; want train, valid and test")
@@ -199,7 +206,7 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     undirected: add the reverse of every edge that lacks it; None: as the graph says. Of a graph with
         types, reverse=True adds the reverse of every relation
     options: flags of `halognn import`: split="60/20/20", or a dict of the lists train, valid and test, of rows or
-        as masks, seed=0, split_index=0 or "all", standardize=True,
+        as masks, or an array with 0, 1 or 2 for each vertex, seed=0, split_index=0 or "all", standardize=True,
         feature_type="float16", task="regression", or
         task="links" with split_links="85/5/10" and, of a graph with types, relation="author,writes,paper",
         of one without link_classes or link_numbers, an array with the label of each edge or its name,
@@ -211,7 +218,9 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
             raise ValueError("undirected is of graphs without types; reverse=True adds the reverse of "
                              "every relation")
         graph = dataclasses.replace(graph, undirected=undirected)
-    if isinstance(options.get("split"), (dict, list, tuple)):
+    if not isinstance(options.get("split"), (str, os.PathLike, type(None))):
+        if options.get("task") == "links":
+            raise ValueError("split is of vertices; links are split by split_links")
         graph = with_split(graph, options.pop("split"))
     for name in ("link_classes", "link_numbers"):
         if options.get(name) is not None and not isinstance(options[name], str):
@@ -227,7 +236,7 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
         report = call(["import", *arguments, "--out", directory, *flags(options)])
     for name in graph.left:
         warnings.warn(f"{name} is not read", stacklevel=2)
-    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored).*)$", report, re.MULTILINE):
+    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored| a time, which).*)$", report, re.MULTILINE):
         warnings.warn(note, stacklevel=2)
     return report
 

@@ -192,6 +192,10 @@ class LosesNothing(unittest.TestCase):
     def split(self):
         return [np.load(f"{self.out}/{part}.npy").tolist() for part in ("train", "valid", "test")]
 
+    def test_times_that_are_read(self):
+        graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 3, more={"edge_weight": np.array([1.6e9, 1.7e9])})
+        self.assertRegex(self.said(graph)[1][0], "edge_weight is read as weight, and seems to be a time")
+
     def test_splits(self):
         """A split of any spelling, as lists of vertices or as masks."""
         lists = [0, 1], [2], [3]
@@ -211,8 +215,13 @@ class LosesNothing(unittest.TestCase):
                 self.assertEqual(self.split(), list(lists), split)
         self.said(graph, split=lists)
         self.assertEqual(self.split(), list(lists))
-        for split, want in (({"train": [0], "hold": [1]}, "a list 'hold'"), ([[0], [1]], "a split of 2 lists"),
-                            ({"train": ["a"]}, "train is no list of vertices")):
+        for split in (np.array([0, 0, 1, 2]), ["train", "train", "val", "test"]):
+            self.said(graph, split=split)
+            self.assertEqual(self.split(), list(lists))
+        with self.assertRaisesRegex(ValueError, "split_links"):
+            self.said(graph, split={"train": [0]}, task="links", split_links="50/25/25")
+        for split, want in (({"train": [0], "hold": [1]}, "a list 'hold'"), ([[0], [1]], "a split of 2 elements"),
+                            (np.array([0, 1]), "each of 4 vertices"), ({"train": ["a"]}, "train is no list of vertices")):
             with self.assertRaisesRegex(ValueError, want):
                 self.said(graph, split=split)
         graph.masks = {"train_mask": marks[0], "train_idx": [1, 0], "test": [3]}
