@@ -140,14 +140,15 @@ func few(words []string) string {
 // labelError is an error about the label of a vertex, by its number: its row, where labels are an array. What
 // reads tables tells the line, the column and the id instead (atLine).
 type labelError struct {
-	vertex, column int // column: of several labels; one for the only one
+	vertex, column int // column: of several labels, else ofOne
 	error
 }
 
-const one = -1
+// ofOne is the column of the only label.
+const ofOne = -1
 
 func (e *labelError) Error() string {
-	if e.column == one {
+	if e.column == ofOne {
 		return fmt.Sprintf("vertex %d %v", e.vertex, e.error)
 	}
 	return fmt.Sprintf("vertex %d, column %d, %v", e.vertex, e.column, e.error)
@@ -172,7 +173,7 @@ func (s *source) atLine(err error, path string, lines []int, column func(i int) 
 
 // badClass is the error about a number that is no class and does not stand for none.
 func badClass(v int, y string) error {
-	return badLabel(v, one, "has label %s: %w: want a class number from 0 on, or -1, -100 or nan for none", y, ErrValue)
+	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or nan for none", y, ErrValue)
 }
 
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
@@ -236,7 +237,7 @@ func (c *numberedClasses) set(s *source, v int, y float64) error {
 		s.sawNone(strings.ToLower(strconv.FormatFloat(y, 'f', -1, 64)))
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
-		return badLabel(v, one, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
 	case y < 0 && s.options.NoLabel == nil || math.Abs(y) >= 1<<53:
 		return badClass(v, strconv.FormatFloat(y, 'g', -1, 64))
 	}
@@ -304,7 +305,7 @@ func (s *source) distinctLabels(
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return s.wholeNumbers(labels)
 		}
-		return nil, 0, false, badLabel(at, one, "has label %s: %w: want a class; "+cureNumbers, fraction, ErrValue)
+		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers, fraction, ErrValue)
 	}
 	delete(none, "")
 	if numbers && s.options.NoLabel == nil {
@@ -374,7 +375,7 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return badLabel(v, one, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", n[v],
+			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", n[v],
 				s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++

@@ -64,7 +64,7 @@ func isTime(name string) bool {
 func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name + "_" {
-		apart := strings.ContainsRune("_- .:", r)
+		apart := strings.ContainsRune("_- .:/", r)
 		if apart || i > 0 && unicode.IsUpper(r) && unicode.IsLower(rune(name[i-1])) {
 			if i > begin {
 				words = append(words, strings.ToLower(name[begin:i]))

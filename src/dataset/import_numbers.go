@@ -40,7 +40,7 @@ func makeTargets(s *source, outputs int, file string) error {
 func setTarget(s *source, v, c int, y float64) error {
 	if x := float32(y); math.IsInf(float64(x), 0) {
 		if s.classes == 1 {
-			c = one
+			c = ofOne
 		}
 		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers by their unit", y, ErrValue)
 	}

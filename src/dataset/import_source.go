@@ -267,10 +267,10 @@ func (s *source) setLabel(v int, y float64) error {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {
-		return badLabel(v, one, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
 	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
-		return badLabel(v, one, "has label %g: %w: want a class number, 0 to %d at most for %d vertices, or nan for none",
+		return badLabel(v, ofOne, "has label %g: %w: want a class number, 0 to %d at most for %d vertices, or nan for none",
 			y, ErrValue, most-1, s.vertices)
 	}
 	s.labels[v] = int32(y)

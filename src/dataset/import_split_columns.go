@@ -21,6 +21,9 @@ func partOf(text string) (part int, word, ok bool) {
 	if whole := wholeNumber(text); whole != "" {
 		text = whole
 	}
+	if of, set := strings.CutSuffix(text, "set"); set { // training set
+		text = strings.TrimRight(of, " _-")
+	}
 	part, ok = partNames[text]
 	return part, ok && !isCode(text), ok
 }
@@ -39,17 +42,20 @@ func wordOfPart(text string) (part int, ok bool) {
 }
 
 // maskPart returns which list of a split a column marks by its name: train_mask, isVal, mask_test; plain if the
-// name is that of the list alone, as train, which is a mask only if all its values are marks and another is
-// one, too; -1 for other names.
+// name is that of the list alone, as train or train_flag, which is a mask only if all its values are marks and
+// another is one, too; -1 for other names.
 func maskPart(name string) (part int, plain bool) {
-	words := wordsOf(name)
-	n := len(words)
-	words = slices.DeleteFunc(words, func(w string) bool { return w == "mask" || w == "masks" || w == "is" || w == "in" })
+	plain = true
+	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
+		mask := slices.Contains([]string{"mask", "masks", "is", "in"}, w)
+		plain = plain && !mask
+		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used", "for"}, w)
+	})
 	if len(words) != 1 {
 		return -1, false
 	}
 	word := strings.TrimSuffix(words[0], "mask")
-	plain = n == 1 && word == words[0]
+	plain = plain && word == words[0]
 	part, ok := wordOfPart(word)
 	if !ok && strings.Contains(strings.ToLower(name), "mask") { // tr_mask
 		part, ok, _ = partOf(word)
@@ -107,9 +113,12 @@ type maskReader struct {
 	given   bool    // another split is: masks are not judged
 }
 
+// noMasks are the columns of no mask.
+var noMasks = [3]int{-1, -1, -1}
+
 // findMasks finds the columns of marks among those that are not taken.
 func findMasks(s *source, t *table.Named, taken []int) maskReader {
-	m := maskReader{t: t, columns: [3]int{-1, -1, -1}, given: s.options.Split != ""}
+	m := maskReader{t: t, columns: noMasks, given: s.options.Split != ""}
 	for k, name := range t.Header {
 		part, plain := maskPart(name)
 		if part < 0 || slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name) {
@@ -231,6 +240,7 @@ type otherSplits struct {
 type otherSplit struct {
 	column int
 	called bool     // as splits are
+	trains bool     // the name has the word train
 	codes  []string // distinct numbers, if it is called so
 	parts  [3]bool  // lists of which it has the words
 	lists  graph.Split
@@ -245,7 +255,11 @@ func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
 	for k, name := range t.Header {
 		if !slices.Contains(taken, k) && !slices.Contains(s.options.Ignore, name) {
 			sure, perhaps := likeSplit(name)
-			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps})
+			trains := slices.ContainsFunc(wordsOf(name), func(w string) bool {
+				part, is := wordOfPart(w)
+				return is && part == 0
+			})
+			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps || trains, trains: trains})
 		}
 	}
 	return o
@@ -263,6 +277,9 @@ func (o *otherSplits) read(v graph.VertexID, row []string) {
 // see reads a field, and reports whether the column may still be of a split.
 func (c *otherSplit) see(v graph.VertexID, text string) bool {
 	part, word := wordOfPart(text)
+	if c.called {
+		part, word, _ = partOf(text)
+	}
 	switch {
 	case word && c.codes == nil:
 		c.parts[part] = true
@@ -277,7 +294,7 @@ func (c *otherSplit) see(v graph.VertexID, text string) bool {
 		text = whole
 	}
 	_, marks := mark(text)
-	if _, number := integer(text); !number && !marks {
+	if code, number := integer(text); !marks && (!number || code < -1 || code > mostCodes) {
 		return false
 	}
 	if !slices.Contains(c.codes, text) {
@@ -321,6 +338,8 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		case of.coded() && !given:
 			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and test, --split-column "+
 				"%s makes it the split", name, file, inShell(name))
+		case of.trains && of.marks() && !given:
+			s.note("column %s of %s is a feature; if it marks the vertices to train, call it train_mask", name, file)
 		}
 	}
 	for k, name := range o.t.Header {
@@ -355,6 +374,11 @@ func (c *otherSplit) coded() bool {
 	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes, func(x string) bool { return !isCode(x) })
 }
 
+// marks reports whether all values are marks.
+func (c *otherSplit) marks() bool {
+	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes, func(x string) bool { _, is := mark(x); return !is })
+}
+
 // cure says how to make a split of codes.
 func (c *otherSplit) cure(name string, given bool) string {
 	all := func(is func(string) bool) bool {
@@ -365,7 +389,7 @@ func (c *otherSplit) cure(name string, given bool) string {
 		return ", and another one is the split"
 	case all(isCode) && slices.Contains(c.codes, "2"):
 		return ": --split-column " + inShell(name) + " reads 0 as train, 1 as valid and 2 as test"
-	case all(func(x string) bool { _, marks := mark(x); return marks }):
+	case c.marks():
 		return ": call it train_mask if it marks the vertices to train"
 	}
 	return ": make a column of train, valid, test of it, for --split-column"

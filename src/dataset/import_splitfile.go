@@ -321,6 +321,11 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
 		Data: func(row []string) bool {
+			if k := IDColumn(row); k >= 0 {
+				if _, err := s.vertexNamed(row[k]); err != nil { // id,train,valid,test
+					return false
+				}
+			}
 			_, _, is := partOf(row[len(row)-1])
 			return is
 		}, Either: asData})
@@ -329,6 +334,21 @@ func (s *source) splitTable(p *splitSource) error {
 	}
 	defer t.Close()
 	id, part := s.splitColumns(t)
+	var masks *maskReader
+	if len(t.Header) > 2 && t.HasNames { // of a table with other columns, too
+		id, part = IDColumn(t.Header), -1
+		if m := findMasks(s, t, []int{id}); id >= 0 {
+			part, _ = s.column(t, "", "", splitNames...)
+			if part < 0 && m.columns != noMasks {
+				m.given, m.plain = false, [3]bool{} // what is no mark is an error
+				masks = &m
+			}
+		}
+		if id < 0 || part < 0 && masks == nil {
+			return t.Errorf("%w: %d columns, of which none is called as an id, or none as a split; want 2, a vertex and train, "+
+				"valid or test, or names, as id and split, or id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
+		}
+	}
 	if err := askProse(t, "", id == 0); err != nil {
 		return err
 	}
@@ -340,23 +360,36 @@ func (s *source) splitTable(p *splitSource) error {
 		}
 		if row == nil {
 			s.tellComments(t)
+			if masks != nil {
+				p.Split = masks.lists
+			}
 			return nil
 		}
-		if len(row) != 2 {
+		if len(row) != 2 && !t.HasNames {
 			return t.Errorf("%d columns, want 2: vertex and train, valid or test", len(row))
 		}
 		if comments && strings.IndexAny(row[0], "#%") == 0 {
 			continue
 		}
-		k, _, is := partOf(row[part])
-		if !is {
-			return t.Errorf("%.60q: %w: want a vertex and train, valid or test", t.Row(), ErrValue)
-		}
 		v, err := s.vertexNamed(row[id])
-		if err != nil {
-			return t.Errorf("%w", err)
+		if masks != nil && err == nil {
+			if err := masks.read(v, row); err != nil {
+				return err
+			}
+			continue
 		}
-		*p.Lists()[k] = append(*p.Lists()[k], v)
+		k, is := 0, false
+		if masks == nil {
+			k, _, is = partOf(row[part])
+		}
+		switch {
+		case masks == nil && !is && !noPart(row[part]):
+			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing", t.Row(), ErrValue)
+		case err != nil:
+			return t.Errorf("%w", err)
+		case is:
+			*p.Lists()[k] = append(*p.Lists()[k], v)
+		}
 	}
 }
 

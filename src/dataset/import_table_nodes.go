@@ -290,7 +290,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		}
 		c.named = c.features
 	}
-	if c.masks = (maskReader{columns: [3]int{-1, -1, -1}}); o.Split == "" {
+	if c.masks = (maskReader{columns: noMasks}); o.Split == "" {
 		c.masks = findMasks(s, t, append(taken, c.features...))
 	}
 	taken = append(taken, c.masks.columns[:]...)
