@@ -535,6 +535,8 @@ func TestImportKinds(t *testing.T) {
 			want{vertices: 2, edges: 1, says: []string{"edges.csv: the first row: names of the columns (it names no vertex of nodes.csv"}}},
 		{"edges whose first row has a vertex", []string{"edges.csv", "gene1,gene5\ngene5,gene7\n", "nodes.csv", "id,f\ngene5,1\ngene7,2\n"}, nil,
 			want{fault: []string{"gene1", "has no row"}}},
+		{"columns of edges that pandas numbered", []string{"edges.csv", "0,1,2,3\n1,2,5,6\n", "nodes.csv", "id,f\n0,1\n1,2\n2,3\n"}, nil,
+			want{fault: []string{"edges.csv: line 1", "--header", "--no-header"}}},
 		{"names of ends that are vertices, too", []string{"edges.csv", "from,to\nwe,from\nto,we\n", "nodes.csv", "id,f\nfrom,1\nto,2\nwe,3\n"}, nil,
 			want{vertices: 3, edges: 2}},
 		// no names of columns

@@ -47,9 +47,10 @@ func wordOfPart(text string) (part int, ok bool) {
 func maskPart(name string) (part int, plain bool) {
 	plain = true
 	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
-		mask := slices.Contains([]string{"mask", "masks", "is", "in"}, w)
+		mask := slices.Contains([]string{"mask", "masks", "is"}, w)
 		plain = plain && !mask
-		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used", "for"}, w)
+		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used", "for", "in"},
+			w)
 	})
 	if len(words) != 1 {
 		return -1, false

@@ -157,16 +157,21 @@ func twoSpaces(source, target string) bool {
 // likeNames reports whether two columns are called alike as the ends of an edge are: as those of a scheme
 // with something before or after them (from_user, to_user), or but for 1 and 2 (drug1, drug2) or 0 and 1.
 func likeNames(source, target string) bool {
-	return alikeBut([][2]string{{"1", "2"}, {"0", "1"}}, source, target) || alikeBut(schemes, source, target)
+	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
+	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
+	return slices.ContainsFunc(ways, func(of [2]string) bool {
+		other, is := swapped(source, of)
+		return is && other == target
+	})
 }
 
-// alikeBut reports whether two names are alike but for a word of a scheme in each.
-func alikeBut(schemes [][2]string, source, target string) bool {
-	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
-	return slices.ContainsFunc(schemes, func(of [2]string) bool {
-		at := strings.LastIndex(source, of[0])
-		return at >= 0 && source[:at]+of[1]+source[at+len(of[0]):] == target
-	})
+// swapped returns a name with the second word of a scheme for the first one.
+func swapped(name string, of [2]string) (other string, is bool) {
+	at := strings.LastIndex(name, of[0])
+	if at < 0 {
+		return "", false
+	}
+	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
 // lead is 1 if the first column has no name, as the numbers of the rows that tools write, else 0.
@@ -226,14 +231,23 @@ func (e *edgeSource) knows(t *edgeTable) bool {
 // otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
 // table may name both vertices twice, by an id and a name. "" if there are none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
-	free := func(k int) bool {
-		return k != t.from && k != t.to && k != t.weight && !isWhen(t.Header[k]) &&
-			!slices.Contains(slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels), t.Header[k])
+	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
+	at := map[string]int{} // columns by their names in small letters
+	for k, name := range t.Header {
+		if k != t.from && k != t.to && k != t.weight && !isWhen(name) && !slices.Contains(named, name) {
+			at[strings.ToLower(plainName(name))] = k
+		}
 	}
-	for i, one := range t.Header {
-		for j, other := range t.Header {
-			if free(i) && free(j) && i != j && alikeBut(schemes, one, other) {
-				return one + " and " + other
+	for k, name := range t.Header {
+		source := strings.ToLower(plainName(name))
+		if own, free := at[source]; !free || own != k {
+			continue
+		}
+		for _, of := range schemes {
+			if target, is := swapped(source, of); is {
+				if other, free := at[target]; free && other != k {
+					return name + " and " + t.Header[other]
+				}
 			}
 		}
 	}
@@ -452,7 +466,7 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 		}
 		file := e.nodeFiles()
 		names.Data = func(row []string) bool {
-			if len(row) < 2 || ids(row) < 2 || AreEnds(row[0], row[1]) {
+			if len(row) < 2 || ids(row) < 2 || AreEnds(row[0], row[1]) || table.Counting(row) {
 				return false
 			}
 			why = "both ends have a row in " + file

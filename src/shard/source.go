@@ -199,20 +199,25 @@ func (i *SourceIDs) marked() bool {
 }
 
 // ReadIDs reads ids of vertices: a line each, or of a table the column that is called as ids are, else the first
-// one; or a .npy of integers or words. A first row id is the name of the column, whatever vertices are called. Lines that begin with # or % are comments, unless ids of the source do.
+// one; or a .npy of integers or words. A first row id is the name of the column, whatever vertices are called.
+// Lines that begin with # or % are comments, unless ids of the source do.
 func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
 	}
 	var line, fields []string // the first row, as one field and as several
-	for sep, row := range map[table.Separator]*[]string{table.None: &line, table.Auto: &fields} {
-		err := source.eachRow(path, sep, false, func(_ *table.Reader, words []string) error {
+	first := func(row *[]string) func(*table.Reader, []string) error {
+		return func(_ *table.Reader, words []string) error {
 			*row = slices.Clone(words)
 			return io.EOF
-		})
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
 		}
+	}
+	err = source.eachRow(path, table.None, false, first(&line))
+	if err == nil || errors.Is(err, io.EOF) {
+		err = source.eachRow(path, table.Auto, false, first(&fields))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
 	if line == nil || fields == nil {
 		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)

@@ -300,7 +300,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	}
 	same := alike(row, after)
 	switch {
-	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !counting(row)):
+	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !Counting(row)):
 		return false, nil
 	case numbers == len(row): // asked about
 	case (numbers > 0 || same) && recurs(row, after):
@@ -319,8 +319,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		"names, and --no-header as data", ErrValue)
 }
 
-// counting reports whether a row is 0, 1, ..., as pandas names columns without names.
-func counting(row []string) bool {
+// Counting reports whether a row is 0, 1, ..., as pandas names columns without names.
+func Counting(row []string) bool {
 	for i, f := range row {
 		if f != strconv.Itoa(i) {
 			return false
