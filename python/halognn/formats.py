@@ -367,8 +367,11 @@ def mat(path):
         raise FormatError(f"{paths[0]}: no square matrix {', '.join(VARIABLES['network'])}; it holds {_content(f)}; "
                           "halognn.from_scipy(network, x, y) takes variables of scipy.io.loadmat(FILE) of other names")
     entries = weighed_entries(csr(network))
+    x, notes = f.get(used["x"]), []
     graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), network.shape[0],
-                  upright(f.get(used["x"]), network.shape[0]))
+                  upright(x, network.shape[0]), origin={"notes": notes})
+    if graph.x is not x:
+        notes.append(f"{used['x']} has a column for each vertex, and is read as rows")
     if np.any(entries.data != 1):
         graph.more["edge_weight"] = np.asarray(entries.data, np.float64)
     graph.left = [f"variable {name}" for name in f if name not in used.values()]
@@ -388,8 +391,8 @@ def mat(path):
                 label = np.where(label >= 0, label - 1, label)
                 last = int(np.max(label, initial=-1)) + 1
                 graph.origin["class_names"] = [str(c) for c in range(1, last + 1)]
-                graph.origin["notes"] = [f"classes 1 to {last} of the source are numbered 0 to {last - 1} here; "
-                                         "predictions have the source's numbers"]
+                notes.append(f"classes 1 to {last} of the source are numbered 0 to {last - 1} here; "
+                             "predictions have the source's numbers")
             graph.origin["classes"] = int(np.max(label[label >= 0], initial=-1)) + 1
         graph.y = label
     return graph

@@ -239,7 +239,8 @@ class LosesNothing(unittest.TestCase):
         for variables in ({"W": network, "fea": x, "gnd": [[1], [2], [1], [2], [2]]},
                           {"A": network, "Fea": sp.csc_matrix(x.T), "GND": [[1, 2, 1, 2, 2]]}):
             scipy.io.savemat(path, variables)
-            self.said(formats.read("mat", path))
+            report, _ = self.said(formats.read("mat", path))
+            self.assertEqual("Fea has a column for each vertex" in report, "Fea" in variables)
             self.assertEqual(np.load(f"{self.out}/labels.npy").tolist(), [0, 1, 0, 1, 1])
             self.assertEqual(np.load(f"{self.out}/features.npy").tolist(), x.tolist())
 
