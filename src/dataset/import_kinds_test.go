@@ -29,6 +29,8 @@ func TestImportKinds(t *testing.T) {
 		silent          []string // not in the report
 		fault           []string // in the error
 	}
+	const people = "id,f\nann,1\nbob,2\ncid,3\n"
+	endless := want{fault: []string{"edges.csv: line 1", "which columns are the ends of an edge?"}}
 	for _, c := range []struct {
 		name   string
 		files  []string
@@ -518,9 +520,29 @@ func TestImportKinds(t *testing.T) {
 		{"two columns of labels, one by a flag", []string{"edges.csv", path3, "nodes.csv", "id,label,class\n0,1,a\n1,2,b\n2,1,a\n"},
 			func(o *dataset.ImportOptions) { o.Table.Labels = []string{"class"} },
 			want{vertices: 3, edges: 2, classes: 2, labels: []int32{0, 1, 0}, names: []string{"label"}}},
-		{"ends of any names, of which a node table has the ids", []string{"edges.csv", "who,whom\nann,bob\nbob,cid\n", "nodes.csv",
-			"id,f\nann,1\nbob,2\ncid,3\n"}, nil,
-			want{vertices: 3, edges: 2, says: []string{"who: source (all its values have a row in nodes.csv)"}}},
+		{"ends of any names", []string{"edges.csv", "who,whom\nann,bob\nbob,cid\n", "nodes.csv", people}, nil, endless},
+		{"an edge of vertices that are missing", []string{"edges.csv", "u9,u8\nu1,u2\nu2,u3\n", "nodes.csv", "id,f\nu1,1\nu2,2\nu3,3\n"},
+			nil, want{fault: []string{"edges.csv: line 1", "--header", "--no-header"}}},
+		{"one end of any name, the other by a flag", []string{"edges.csv", "who,whom\nann,bob\nbob,cid\n", "nodes.csv", people},
+			func(o *dataset.ImportOptions) { o.Table.Target = "who" },
+			want{vertices: 3, edges: 2, says: []string{"who: target", "whom: source (of two columns"}}},
+		{"one end of any name, the other of a usual one", []string{"edges.csv", "target,who\nann,bob\nbob,cid\n", "nodes.csv", people}, nil,
+			want{vertices: 3, edges: 2, says: []string{"who: source (of two columns"}}},
+		{"a source beside numbers", []string{"edges.csv", "user,rating\n0,1\n1,2\n", "nodes.csv", "id,f\n0,1\n1,2\n2,3\n"},
+			func(o *dataset.ImportOptions) { o.Table.Source = "user" }, endless},
+		{"an end beside what --ignore leaves out", []string{"edges.csv", "source,who\nann,bob\nbob,cid\n", "nodes.csv", people},
+			func(o *dataset.ImportOptions) { o.Ignore = []string{"who"} }, endless},
+		{"an end beside a time, by its name", []string{"edges.csv", "source,day\nann,bob\nbob,cid\n", "nodes.csv", people}, nil, endless},
+		{"names that are vertices, too, and a weight", []string{"edges.csv", "0,1,weight\n1,2,5.5\n", "nodes.csv", "id,f\n0,1\n1,2\n2,3\n"}, nil,
+			want{vertices: 3, edges: 1, says: []string{"weight: weight"}}},
+		{"names that are vertices, too, and a word over numbers", []string{"edges.csv", "0,1,score\n1,2,5.5\n", "nodes.csv", "id,f\n0,1\n1,2\n2,3\n"},
+			nil, want{fault: []string{"edges.csv: line 1", "--header", "--no-header"}}},
+		{"names that are vertices, too, by --header", []string{"edges.csv", "ann,bob\nbob,cid\n", "nodes.csv", people},
+			func(o *dataset.ImportOptions) { o.Table.Header, o.Table.Source, o.Table.Target = true, "ann", "bob" },
+			want{vertices: 3, edges: 1, says: []string{"ann: source"}}},
+		{"names that are vertices, too, and columns that flags name", []string{"edges.csv", "ann,bob,x,z\n1,2,ann,bob\n", "nodes.csv", people},
+			func(o *dataset.ImportOptions) { o.Table.Source, o.Table.Target = "x", "z" },
+			want{vertices: 3, edges: 1, says: []string{"x: source"}}},
 		{"a date for a weight", []string{"edges.csv", "source,target,at\n1,2,2020-01-02\n"},
 			func(o *dataset.ImportOptions) { o.Table.Weight = "at" }, want{fault: []string{"line 2", "it seems to be a time"}}},
 		{"a date for a feature", []string{"edges.csv", path3, "nodes.csv", "id,born\n0,2020-01-02\n1,2021-01-02\n2,2020-05-02\n"}, nil,

@@ -320,7 +320,7 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 // may name the columns.
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
-		Data: func(row []string) bool {
+		Data: func(row []string, _ [][]string) bool {
 			if k := IDColumn(row); k >= 0 {
 				if _, err := s.vertexNamed(row[k]); err != nil { // id,train,valid,test
 					return false

@@ -142,7 +142,7 @@ func readLabelFile(s *source, path string) error {
 	given := o.Header || o.NoHeader
 	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
 		Remark: true,
-		Data: func(row []string) bool {
+		Data: func(row []string, _ [][]string) bool {
 			_, err := s.vertexNamed(row[0])
 			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
 		}, Either: asData})

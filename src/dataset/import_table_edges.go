@@ -215,17 +215,26 @@ func (e *edgeSource) nodeFiles() string {
 	return from + " and " + to
 }
 
-// knows reports whether the node tables have the ends of the first rows of a table of two columns.
-func (e *edgeSource) knows(t *edgeTable) bool {
-	if e.from.options.Table.Nodes == "" || e.from.places == nil || e.to.places == nil || len(t.Sample(0)) == 0 {
-		return false
+// other returns the column that is the other end of a table of two columns, of which one end is known: the node table
+// has its first values. It is -1 if it has not, if the name or a flag says that the column is something else, or
+// if both columns are integers, as amounts are, too.
+func (e *edgeSource) other(t *edgeTable, known, end int) int {
+	k, s := 1-known, [2]*source{e.from, e.to}[end]
+	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil || k == t.weight {
+		return -1
 	}
-	for k, s := range [2]*source{e.from, e.to} {
-		if slices.ContainsFunc(t.Sample(k), func(id string) bool { _, is := s.places[id]; return !is }) {
-			return false
+	name, values := t.Header[k], t.Sample(k)
+	for _, names := range [][]string{e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels} {
+		if slices.Contains(names, name) {
+			return -1
 		}
 	}
-	return true
+	if e.usual(plainName(name)) || isWhen(name) || len(values) == 0 ||
+		integersOf(values) != nil && integersOf(t.Sample(known)) != nil ||
+		slices.ContainsFunc(values, func(id string) bool { _, is := s.places[id]; return !is }) {
+		return -1
+	}
+	return k
 }
 
 // otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
@@ -272,6 +281,8 @@ func isWhen(name string) bool {
 }
 
 var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at", "on"}
+
+const theOther = "of two columns one is named as an end, and the node table has the values of the other"
 
 // chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
 // is taken. Without any, the first two columns may be called alike.
@@ -320,8 +331,10 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
 		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
 		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
-	case len(t.Header) == 2 && t.HasNames && e.knows(t):
-		t.from, t.to, t.why = 0, 1, "all its values have a row in "+e.nodeFiles()
+	case len(ends[0]) == 1 && len(ends[1]) == 0 && e.other(t, ends[0][0], 1) >= 0:
+		t.from, t.to, t.why = ends[0][0], e.other(t, ends[0][0], 1), theOther
+	case len(ends[1]) == 1 && len(ends[0]) == 0 && e.other(t, ends[1][0], 0) >= 0:
+		t.from, t.to, t.why = e.other(t, ends[1][0], 0), ends[1][0], theOther
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -442,8 +455,8 @@ func weighs(field string) bool {
 	return is && w >= 0
 }
 
-// openEdges opens an edge table. A node table knows the ids, and so whether a first row without usual names of ends
-// is an edge or names the columns.
+// openEdges opens an edge table. A node table knows the ids, and so whether a first row without usual names is an
+// edge or, where its first two fields are alike as names of ends are, names the columns.
 func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	o := &e.options.Table
 	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
@@ -465,15 +478,17 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 			return n
 		}
 		file := e.nodeFiles()
-		names.Data = func(row []string) bool {
-			if len(row) < 2 || ids(row) < 2 || AreEnds(row[0], row[1]) || table.Counting(row) {
+		names.Data = func(row []string, after [][]string) bool {
+			usual := slices.ContainsFunc(row, func(f string) bool { return f != "" && e.usual(f) })
+			if len(row) < 2 || ids(row) < 2 || usual || table.Counting(row) || table.OverNumbers(row, after) {
 				return false
 			}
 			why = "both ends have a row in " + file
 			return true
 		}
 		names.Either = func(row []string, after [][]string) (named, known bool) {
-			if ids(row) > 0 || len(after) == 0 || slices.ContainsFunc(after, func(r []string) bool { return ids(r) < 2 }) {
+			if len(row) < 2 || !likeNames(row[0], row[1]) || ids(row) > 0 || len(after) == 0 ||
+				slices.ContainsFunc(after, func(r []string) bool { return ids(r) < 2 }) {
 				return false, false
 			}
 			why = "it names no vertex of " + file + ", as the next rows do"

@@ -11,10 +11,11 @@ import (
 
 // Names says what is known of the first row of a table.
 type Names struct {
-	No    bool                    // it is data
-	Yes   bool                    // it is the names
-	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
-	Data  func(row []string) bool // whether a row is data for sure; nil: none is
+	No    bool                   // it is data
+	Yes   bool                   // it is the names
+	Known func(name string) bool // whether a column may be called so; nil: nothing is known
+	// Data says whether a row, before others, is data for sure; nil: none is
+	Data func(row []string, after [][]string) bool
 	// Either says whether a row that could be both has the names, if that is known; nil: it never is
 	Either func(row []string, after [][]string) (named, known bool)
 	// Remark says that names may stand in a comment before the first row, of which one is known.
@@ -81,9 +82,10 @@ func (t *Named) begin(names Names) error {
 		return t.unique()
 	}
 	switch {
-	case names.No || names.Data != nil && names.Data(row):
+	case names.No:
 	case names.Yes:
 		t.HasNames = true
+	case names.Data != nil && names.Data(row, t.after):
 	case len(row) == 1 && !slices.ContainsFunc(append(t.after, row), func(r []string) bool {
 		first, _, are := strings.Cut(r[0], "::")
 		return !are || !isNumber(first) // std::a is one word
@@ -127,7 +129,7 @@ func namesBelow(named, row []string, after [][]string, known func(string) bool) 
 		}
 		return n
 	}
-	return overNumbers(row, after) ||
+	return OverNumbers(row, after) ||
 		count(row) >= count(named) && !slices.ContainsFunc(row, isNumber) && !comesAgain(row, after)
 }
 
@@ -344,7 +346,7 @@ func recurs(row []string, after [][]string) bool {
 // comesAgain reports whether a word of a row comes again in its column, or both of the first two in
 // the other one, as ids do and names do not.
 func comesAgain(row []string, after [][]string) bool {
-	if overNumbers(row, after) {
+	if OverNumbers(row, after) {
 		return false
 	}
 	again := func(k, column int) bool {
@@ -358,7 +360,7 @@ func comesAgain(row []string, after [][]string) bool {
 
 // crosses reports whether one of the first two words of a row comes again in the other's column.
 func crosses(row []string, after [][]string) bool {
-	if len(row) < 2 || overNumbers(row, after) {
+	if len(row) < 2 || OverNumbers(row, after) {
 		return false
 	}
 	return slices.ContainsFunc(after, func(other []string) bool {
@@ -378,8 +380,8 @@ func Missing(f string) bool {
 // blank reports whether a field may stand for nothing, as in a column of numbers.
 func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
-// overNumbers reports whether a word stands over numbers alone: it names them.
-func overNumbers(row []string, after [][]string) bool {
+// OverNumbers reports whether a word stands over numbers alone: it names them.
+func OverNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
 		name := !blank(row[k]) && !isNumber(row[k])
 		return name && !slices.ContainsFunc(after, func(other []string) bool {
