@@ -29,6 +29,7 @@ func TestImportKinds(t *testing.T) {
 		silent          []string // not in the report
 		fault           []string // in the error
 	}
+	byTable := func(o *dataset.ImportOptions) { o.Split = filepath.Join(o.In, "s.csv") }
 	const people = "id,f\nann,1\nbob,2\ncid,3\n"
 	endless := want{fault: []string{"edges.csv: line 1", "which columns are the ends of an edge?"}}
 	for _, c := range []struct {
@@ -480,6 +481,16 @@ func TestImportKinds(t *testing.T) {
 			want{vertices: 3, edges: 2, features: []float32{.5, .25, .5}, says: []string{"2: split"}}},
 		{"masks of their own words, in capitals", []string{"edges.csv", path3, "nodes.csv", "id,y,trainMask,Mask_Val,is-test\n0,a,train,,\n1,b,,VAL,\n2,a,,,1\n"},
 			nil, want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0}, {1}, {2}}}},
+		{"--split id,train", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,b\n2,a\n", "s.csv", "id,train\n0,1\n1,0\n2,1\n"}, byTable,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0, 2}, nil, nil}}},
+		{"--split test,id", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,b\n2,a\n", "s.csv", "test,id\n1,0\n0,1\n0,2\n"}, byTable,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{nil, nil, {0}}}},
+		{"--split who,train_mask", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,b\n2,a\n", "s.csv", "who,train_mask\n0,1\n1,0\n2,1\n"}, byTable,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{0, 2}, nil, nil}}},
+		{"--split id,is_val", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,b\n2,a\n", "s.csv", "id,is_val\n0,1\n1,0\n2,1\n"}, byTable,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{nil, {0, 2}, nil}}},
+		{"--split id,part", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,a\n1,b\n2,a\n", "s.csv", "id,part\n0,1\n1,0\n2,1\n"}, byTable,
+			want{vertices: 3, edges: 2, classes: 2, split: [3][]graph.VertexID{{1}, {0, 2}, nil}}},
 		{"a feature called index", []string{"edges.csv", path3, "nodes.csv", "id,index\n0,5\n1,3\n2,4\n"}, nil,
 			want{vertices: 3, edges: 2, names: []string{"index"}}},
 		{"ids with leading zeros", []string{"edges.csv", "source,target\n01001,48201\n48201,01003\n"}, nil,
@@ -685,7 +696,7 @@ func TestImportKinds(t *testing.T) {
 			if c.weights != nil && !slices.Equal(d.Weights, c.weights) {
 				t.Errorf("weights %v", d.Weights)
 			}
-			if s := c.split; s[0] != nil && (!slices.Equal(d.Split.Train, s[0]) || !slices.Equal(d.Split.Valid, s[1]) ||
+			if s := c.split; (s[0] != nil || s[1] != nil || s[2] != nil) && (!slices.Equal(d.Split.Train, s[0]) || !slices.Equal(d.Split.Valid, s[1]) ||
 				!slices.Equal(d.Split.Test, s[2])) {
 				t.Errorf("split %v", d.Split)
 			}

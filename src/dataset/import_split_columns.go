@@ -112,6 +112,7 @@ type maskReader struct {
 	lists   graph.Split
 	none    [3]bool // the column does not hold marks alone
 	given   bool    // another split is: masks are not judged
+	alone   bool    // the table is that of --split
 }
 
 // noMasks are the columns of no mask.
@@ -132,6 +133,25 @@ func findMasks(s *source, t *table.Named, taken []int) maskReader {
 	return m
 }
 
+func (m *maskReader) count() (n int) {
+	for _, k := range m.columns {
+		if k >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// first returns the first column of a mask, -1 if there is none.
+func (m *maskReader) first() int {
+	for _, k := range m.columns {
+		if k >= 0 {
+			return k
+		}
+	}
+	return -1
+}
+
 func (m *maskReader) read(v graph.VertexID, row []string) error {
 	for i, k := range m.columns {
 		if k < 0 || m.none[i] {
@@ -146,8 +166,11 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 		case !ok && !m.plain[i] && !m.given:
 			split := ""
 			if named {
-				split = fmt.Sprintf("; if it holds the whole split, train, valid and test or 0, 1 and 2, --split-column %s reads it",
-					inShell(name))
+				cure := "--split-column " + inShell(name) + " reads it"
+				if m.alone {
+					cure = "call it split"
+				}
+				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " + cure
 			}
 			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; --ignore %s leaves "+
 				"it out", ErrValue, name, row[k], split, inShell(name))

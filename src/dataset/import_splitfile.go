@@ -334,15 +334,14 @@ func (s *source) splitTable(p *splitSource) error {
 	}
 	defer t.Close()
 	id, part := s.splitColumns(t)
-	var masks *maskReader
-	if len(t.Header) > 2 && t.HasNames { // of a table with other columns, too
-		id, part = IDColumn(t.Header), -1
-		if m := findMasks(s, t, []int{id}); id >= 0 {
-			part, _ = s.column(t, "", "", splitNames...)
-			if part < 0 && m.columns != noMasks {
-				m.given, m.plain = false, [3]bool{} // what is no mark is an error
-				masks = &m
-			}
+	masks := s.splitMasks(t)
+	switch {
+	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
+		id, part = 1-masks.first(), -1
+	case len(t.Header) > 2 && t.HasNames: // of a table with other columns, too
+		id = IDColumn(t.Header)
+		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
+			masks = nil
 		}
 		if id < 0 || part < 0 && masks == nil {
 			return t.Errorf("%w: %d columns, of which none is called as an id, or none as a split; want 2, a vertex and train, "+
@@ -391,6 +390,19 @@ func (s *source) splitTable(p *splitSource) error {
 			*p.Lists()[k] = append(*p.Lists()[k], v)
 		}
 	}
+}
+
+// splitMasks finds the masks of a table, nil if it has none.
+func (s *source) splitMasks(t *table.Named) *maskReader {
+	if !t.HasNames {
+		return nil
+	}
+	m := findMasks(s, t, []int{IDColumn(t.Header)})
+	if n := m.count(); n == 0 || n == len(t.Header) { // without ids
+		return nil
+	}
+	m.given, m.plain, m.alone = false, [3]bool{}, true // what is no mark is an error
+	return &m
 }
 
 // asData takes a row that could be names as data.
