@@ -156,7 +156,7 @@ def unmasked(array):
 # What the lists of a split are called, also with _mask, _idx, _index, _indices or _ids behind, or before with _ behind.
 SPLITS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "validation": "valid",
           "dev": "valid", "test": "test", "testing": "test"}
-KINDS = ("mask", "masks", "idx", "index", "indices", "ids")
+KINDS = ("is", "mask", "masks", "idx", "index", "indices", "ids")
 KNOWN = [f"{part}_{kind}" for part in ("train", "valid", "val", "test") for kind in ("mask", "idx")]  # to the program
 
 
@@ -172,7 +172,7 @@ def take_split(arrays, name, value):
     """Puts a list of vertices or a mask among the arrays under the name by which the program knows it."""
     if isinstance(value, np.ma.MaskedArray):
         value = value.filled(0) if "mask" in str(name) or value.dtype.kind == "b" else value.compressed()
-    array = numpy_of(sorted(value) if isinstance(value, (set, frozenset)) else value, name)
+    array = numpy_of(np.sort(list(value)) if isinstance(value, (set, frozenset)) else value, name)
     if array.size == 0 and array.dtype.kind == "f":  # an empty list
         array = array.astype(np.int64)
     if array.dtype.kind not in "biuf" or array.ndim == 0:
@@ -199,17 +199,21 @@ def take_other(more, left, name, value, where="", origin=None):
     """Puts what a library keeps under a name of its own among the arrays, or says that it is left out."""
     if isinstance(value, dict) and value and all(split_of(key) for key in value):
         parts = dict(more)
+        if any(isinstance(part, dict) for part in value.values()):  # of several types
+            left.append(where + name)
+            return
         try:
             for part, part_of in value.items():
-                take_split(parts, part, part_of)
-        except ValueError:
-            left.append(where + name)
-        else:
-            more.update(parts)
-            if origin is not None:
-                origin.setdefault("split", name)
+                if part_of is not None:
+                    take_split(parts, part, part_of)
+        except ValueError as error:
+            raise ValueError(f"{where}{name}: {error}; leave {name} out, or give the split by split=") from None
+        more.update(parts)
+        if origin is not None:
+            origin.setdefault("split", name)
         return
-    if split_of(name):
+    # ids may be those of a source, and of is_valid alone the program knows whether it is of a split
+    if split_of(name) and not str(name).lower().endswith("ids") and not str(name).lower().startswith("is"):
         try:
             take_split(more, name, value)
         except ValueError:

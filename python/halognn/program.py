@@ -172,27 +172,57 @@ def stored(graph):
         yield ["--format", "npz", "--in", arrays, *direction(graph)]
 
 
+PARTS = ("train", "valid", "test")
+
+
 def with_split(graph, split):
     """The graph with another split: a dict of lists of rows or of masks, these three in order, or for each vertex 0, 1 or
     2, or the word, of what it is for."""
     if isinstance(graph, TypedGraph):
         raise ValueError("of a graph with types the split is one of the type with labels: its Graph takes it as masks")
-    parts = ("train", "valid", "test")
-    if not isinstance(split, dict):
-        if len(split) == 3 and all(np.ndim(part) == 1 or isinstance(part, (set, frozenset)) for part in split):
-            split = dict(zip(parts, split))
-        elif len(split) == graph.num_nodes and all(np.ndim(part) == 0 for part in split):
-            of = [parts.index(split_of(part)) if split_of(part) else part for part in split]
-            split = {part: np.array([code == k for code in of]) for k, part in enumerate(parts)}
-        else:
-            raise ValueError(f"a split of {len(split)} elements; want the lists train, valid and test, or for each of "
-                             f"{graph.num_nodes} vertices 0, 1 or 2")
+    if isinstance(split, (list, tuple)) and len(split) == 3 and all(
+            isinstance(part, (set, frozenset)) or np.ndim(part) == 1 for part in split):
+        split = dict(zip(PARTS, split))
+    elif not isinstance(split, dict):
+        split = split_of_codes(split, graph.num_nodes)
     unknown = [name for name in split if not split_of(name)]
     if unknown:
         raise ValueError(f"the split has a list {unknown[0]!r}; want train, valid and test")
+    split = {name: part for name, part in split.items() if part is not None}
+    if not split:
+        raise ValueError("the split has no list; want train, valid and test")
     more = {name: array for name, array in graph.more.items() if not split_of(name)}
     origin = {name: what for name, what in graph.origin.items() if name != "split"}
     return dataclasses.replace(graph, masks=split, more=more, origin=origin)
+
+
+def split_of_codes(split, num_nodes):
+    """Masks of a code or a word for each vertex; -1, NaN and nothing are of no part."""
+    want = (f"give a dict of the lists train, valid and test, or of masks; or for each of {num_nodes} vertices 0, 1 or 2, or "
+            "train, valid or test, and -1 or nothing for none; shares are text, as \"60/20/20\"")
+    codes = numpy_of(list(split) if isinstance(split, (set, frozenset)) else split, "split")
+    if isinstance(split, (set, frozenset)) or codes.shape != (num_nodes,):
+        raise ValueError(f"split is {codes.shape or type(split).__name__}: {want}")
+    if codes.dtype.kind == "b":
+        raise ValueError(f"split is an array of bools, which say nothing of two parts: {want}")
+    if codes.dtype.kind in "SU":
+        words, of = np.unique(codes, return_inverse=True)
+        codes = np.array([code_of(str(word), want) for word in words.astype(str)])[of]
+    odd = codes[~(np.isnan(codes) | np.isin(codes, (-1, 0, 1, 2)))]
+    if odd.size:
+        raise ValueError(f"split holds {odd[0]}: {want}")
+    return {part: codes == k for k, part in enumerate(PARTS)}
+
+
+def code_of(word, want):
+    """The number of the part that a word names, -1 for none."""
+    word = word.strip().lower()
+    if word in ("", "nan", "none", "null", "na", "n/a", "<na>", "unused", "-1"):
+        return -1
+    part = split_of(word.removesuffix("set").rstrip(" _-"))
+    if not part and word not in ("0", "1", "2"):
+        raise ValueError(f"split holds {word!r}: {want}")
+    return PARTS.index(part) if part else int(word)
 
 
 def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None,

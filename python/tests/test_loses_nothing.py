@@ -11,7 +11,8 @@ import numpy as np
 import halognn
 
 from halognn import formats
-from halognn.graph import numpy_of
+from halognn.graph import numpy_of, take_other
+from halognn.program import with_split
 
 try:
     import networkx as nx
@@ -220,8 +221,21 @@ class LosesNothing(unittest.TestCase):
             self.assertEqual(self.split(), list(lists))
         with self.assertRaisesRegex(ValueError, "split_links"):
             self.said(graph, split={"train": [0]}, task="links", split_links="50/25/25")
-        for split, want in (({"train": [0], "hold": [1]}, "a list 'hold'"), ([[0], [1]], "a split of 2 elements"),
-                            (np.array([0, 1]), "each of 4 vertices"), ({"train": ["a"]}, "train is no list of vertices")):
+        with self.assertRaisesRegex(ValueError, "splits: train is no list of vertices"):
+            take_other({}, [], "splits", {"train": ["a"], "test": [0]})
+        more = {}
+        take_other(more, [], "split_idx", {"train": [0, 1], "valid": None, "test": [3]})
+        take_other(more, [], "test_ids", [70, 80])
+        self.assertEqual(sorted(more), ["test_ids", "test_idx", "train_idx"])
+        for split in ([0, 0, np.nan, 2], ["Train", "training set", "-1", "test"], np.array([0, 0, -1, 2], np.int8)):
+            masks = with_split(graph, split).masks
+            self.assertEqual([np.flatnonzero(mask).tolist() for mask in masks.values()], [[0, 1], [], [3]])
+        for split, want in (({"train": [0], "hold": [1]}, "a list 'hold'"), ([[0], [1]], r"split is \(2, 1\): give a dict"),
+                            (np.array([0, 1]), "each of 4 vertices"), ({"train": ["a"]}, "train is no list of vertices"),
+                            (np.array([True, True, False, False]), "an array of bools"), (0.6, "split is float"),
+                            ((0.6, 0.2, 0.2), "shares are text"), ({0, 1, 2, 3}, "give a dict"), ([0, 1, 2, 3], "split holds 3"),
+                            ([0.5, 0, 1, 2], "split holds 0.5"), (["train", "tset", "test", "test"], "split holds 'tset'"),
+                            (np.eye(4, 3), "give a dict"), ({}, "no list"), ({"train": {0, "a"}}, "train is no list")):
             with self.assertRaisesRegex(ValueError, want):
                 self.said(graph, split=split)
         graph.masks = {"train_mask": marks[0], "train_idx": [1, 0], "test": [3]}
