@@ -144,6 +144,28 @@ func (a arraySource) begin(key string) (values []string) {
 	return values
 }
 
+// hasCodes reports whether an array of one dimension holds 0, 1, 2 and -1 alone, with a 2.
+func (a arraySource) hasCodes(key string) bool {
+	r, err := a.Reader(key)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	two := false
+	if len(r.Shape) != 1 || r.IsText() {
+		return false
+	}
+	err = eachChunk(r, r.Left(), func(part []float64) error {
+		for _, x := range part {
+			if two = two || x == 2; x != 0 && x != 1 && x != 2 && x != -1 {
+				return ErrValue
+			}
+		}
+		return nil
+	})
+	return err == nil && two
+}
+
 // open opens an array that must have one of the given numbers of dimensions.
 func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
 	r, err := a.Reader(key)

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"halognn/src/dataset/table"
+	"halognn/src/graph"
 )
 
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
@@ -253,7 +254,30 @@ func (in *importer) find(a arraySource, meaning string) string {
 			return in.used(key, meaning)
 		}
 	}
+	if key := in.otherMask(a, meaning); key != "" {
+		return in.used(key, meaning)
+	}
 	return ""
+}
+
+// otherMask returns the array that is a mask by its name as columns are, such as is_train, beside one to train; "" if
+// there is none, or the meaning is none of a mask.
+func (in *importer) otherMask(a arraySource, meaning string) string {
+	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]), a.Has)
+	for _, name := range a.Names() {
+		part, plain := maskPart(name)
+		if part < 0 || plain || slices.Contains(in.options.Ignore, name) {
+			continue
+		}
+		trains = trains || part == 0
+		if key == "" && meaning == graph.SplitNames[part]+"_mask" {
+			key = name
+		}
+	}
+	if !trains {
+		return ""
+	}
+	return key
 }
 
 // used notes that an array was read with a meaning.
@@ -297,7 +321,7 @@ func (in *importer) noteUnread(a arraySource) error {
 		case as != "":
 			in.reads(a.path, name, as, in.rival(a, name))
 			continue
-		case in.isSplitKey(name):
+		case in.isSplitKey(a, name):
 			in.reads(a.path, name, asSplit, "")
 			continue
 		case isTime(name):
@@ -314,9 +338,11 @@ func (in *importer) noteUnread(a arraySource) error {
 		switch note := ignoredWeights(name); {
 		case note != "":
 			in.notes = append(in.notes, note)
-		case sure:
+		case sure && a.hasCodes(name):
 			in.note("array %s is not read; if it has 0, 1 and 2 of each vertex to train, validate and test, --split takes "+
 				"it as a .npy file", name)
+		case sure:
+			in.note("array %s is not read; if it marks the vertices to train, call it train_mask", name)
 		default:
 			in.note("array %s is not read", name)
 		}
@@ -373,9 +399,10 @@ func matrixPart(name string) string {
 var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
 
 // isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
-func (in *importer) isSplitKey(name string) bool {
+func (in *importer) isSplitKey(a arraySource, name string) bool {
 	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {
-		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name
+		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name ||
+			name == in.otherMask(a, meaning) && !slices.ContainsFunc(aliases[meaning], a.Has)
 	})
 }
 
