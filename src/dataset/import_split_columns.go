@@ -76,13 +76,12 @@ func isFold(name string) bool {
 	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) || numbered && stem == "split"
 }
 
-// likeSplit reports whether a column is surely, or perhaps, of a split by its name: mask, split_id, train_test;
-// phase, subset.
+// likeSplit reports whether a column is surely of a split by its whole name: mask, split_id, train_test, valid_split,
+// is_train; or perhaps by a word of it: phase, subset, split_count, wears_mask.
 func likeSplit(name string) (sure, perhaps bool) {
-	parts := 0
-	for _, w := range wordsOf(name) {
+	words, parts := wordsOf(name), 0
+	for _, w := range words {
 		w = strings.Trim(w, "0123456789")
-		sure = sure || strings.Contains(w, "split") || strings.HasSuffix(w, "mask") || w == "masks"
 		perhaps = perhaps || slices.Contains([]string{"partition", "subset", "phase", "usage", "stage", "role", "set",
 			"part", "dataset", "holdout"}, w)
 		if _, is := wordOfPart(w); is {
@@ -90,7 +89,16 @@ func likeSplit(name string) (sure, perhaps bool) {
 		}
 	}
 	part, plain := maskPart(name)
-	return sure || parts > 1 || part >= 0 && !plain, perhaps
+	sure = slices.Contains([]string{"mask", "split", "split_id"}, strings.Join(words, "_")) || part >= 0 && !plain ||
+		parts > 1 && parts == len(words) || parts > 0 && words[len(words)-1] == "split"
+	return sure, perhaps || marksByName(name)
+}
+
+// marksByName reports whether a name has a word as masks and splits do, and others: bitmask, splits.
+func marksByName(name string) bool {
+	return slices.ContainsFunc(wordsOf(name), func(w string) bool {
+		return strings.Contains(w, "split") || strings.HasSuffix(strings.Trim(w, "s0123456789"), "mask")
+	})
 }
 
 // mark reads a mark of a mask.
@@ -209,8 +217,8 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 			sure = sure || !m.plain[i]
 		}
 	}
-	// one column called test alone is a number like others
-	take := masks > 1 || masks > 0 && sure
+	// one column called test alone is a number like others, and so are valid_for and test_used without one to train
+	take := masks > 0 && sure || masks > 1 && m.columns[0] >= 0 && !m.none[0]
 	v, one, other, both := m.overlap(len(ids))
 	switch {
 	case !take || !both || m.given && sure:
@@ -334,11 +342,17 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	for _, of := range o.left {
 		name := o.t.Header[of.column]
 		switch {
-		case c.use[of.column].as == asSplit || of.words() < 2: // a mask, or none
+		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]: // a mask, or none
 		case s.options.Split != "":
 			c.leave(of.column, splitGiven)
 		case s.options.Table.Split != "":
 			c.leave(of.column, "--split-column names another")
+		case len(s.options.Table.Features) > 0:
+			c.leave(of.column, "")
+			s.note("column %s of %s is not read; its words are those of a split: --split-column %s makes it one", name, file,
+				inShell(name))
+		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 && s.fileOfLabels() == "":
+			c.leave(of.column, "its words are those of a split, and there are no labels")
 		case s.given != nil:
 			before := strings.TrimPrefix(strings.TrimPrefix(s.given.from, "columns "), "column ")
 			return twoSplits(o.t, strings.TrimSuffix(before, " of "+file), name)
@@ -362,7 +376,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		case of.coded() && !given:
 			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and test, --split-column "+
 				"%s makes it the split", name, file, inShell(name))
-		case of.trains && of.marks() && !given:
+		case (of.trains || marksByName(name)) && of.marks() && !given:
 			s.note("column %s of %s is a feature; if it marks the vertices to train, call it train_mask", name, file)
 		}
 	}
