@@ -162,7 +162,7 @@ func readNodes(s *source, path string) error {
 		return err
 	}
 	c.leaveEmpty(s, t, held)
-	c.leaveNames(s, t, ids, labels)
+	labels = c.leaveNames(s, t, ids, labels)
 	if err := setTableLabels(s, t, c, lines, labels); err != nil {
 		return err
 	}
@@ -199,23 +199,54 @@ func (c *nodeColumns) gephi(t *table.Named, column int) bool {
 }
 
 // leaveNames leaves out a column Label beside Id, as Gephi writes them, whose values name the vertices:
-// they differ for nearly all.
-func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) {
-	if c.asked || regression(s) || len(c.labels) != 1 || !c.gephi(t, c.labels[0]) {
-		return
+// they differ for nearly all. Another label beside it is then the label, if it has classes. It returns the values of
+// the labels that are left.
+func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) [][]string {
+	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) && len(c.labels) == 1 {
+		return labels
 	}
 	seen, same := map[string]bool{}, true
 	for v, y := range labels[0] {
 		seen[y] = true
 		same = same && y == ids[v]
 	}
-	if !same && 2*len(seen) <= len(ids) {
-		return
+	names, file := same || 2*len(seen) > len(ids) || regression(s), filepath.Base(t.Path())
+	other := -1
+	if len(c.labels) == 2 {
+		other = c.labels[1]
 	}
-	s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
-		"--label Label makes classes of them", filepath.Base(t.Path()), len(seen), len(ids))
-	c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
-	c.labels = nil
+	classes := other >= 0 && (regression(s) || !slices.ContainsFunc(labels[1], func(y string) bool {
+		x, is := table.ParseFloat([]byte(y))
+		return is && x != math.Trunc(x)
+	}))
+	if names {
+		s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
+			"--label Label makes classes of them", file, len(seen), len(ids))
+		c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
+	}
+	feature := func(k int) {
+		if len(s.options.Table.Features) == 0 {
+			c.features = append(c.features, k)
+			slices.Sort(c.features)
+		}
+	}
+	switch {
+	case names && classes:
+		c.labels, labels = c.labels[1:], labels[1:]
+	case names:
+		c.labels, labels = nil, nil
+		if other >= 0 {
+			feature(other)
+		}
+	case other >= 0:
+		s.note("columns Label, %s of %s could all be the label: Label is it, and the other is a feature; --label names "+
+			"another, --ignore leaves columns out", t.Header[other], file)
+		c.use[c.labels[0]] = columnUse{asLabel, "rather than " + t.Header[other]}
+		s.rivals = []string{"Label", t.Header[other]}
+		c.labels, labels = c.labels[:1], labels[:1]
+		feature(other)
+	}
+	return labels
 }
 
 // tell notes what the columns were taken as.
@@ -421,8 +452,10 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		c.left = found
 		return nil
 	}
-	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) { // which findNodeColumns leaves out
-		found, names = found[1:], names[1:]
+	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) &&
+		!(place && strings.EqualFold(names[1], "y")) { // one of them, which leaveNames chooses
+		c.labels = found[:2]
+		return nil
 	}
 	if len(found) > 0 {
 		c.labels = found[:1]
