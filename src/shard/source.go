@@ -188,6 +188,21 @@ func (i *SourceIDs) has(id string) bool {
 	return err == nil
 }
 
+// mayBe reports whether a word may be meant as an id: a vertex has it or, where ids are integers, it is one.
+func (i *SourceIDs) mayBe(id string) bool {
+	if i.names == nil {
+		_, err := strconv.ParseInt(id, 10, 64)
+		return err == nil
+	}
+	return i.has(id)
+}
+
+// noTable is the error about a first row that may be a list of ids as well as a row of a table.
+func (i *SourceIDs) noTable(path, line string) error {
+	return fmt.Errorf("%s: %w: %.60q, the first row; write an id a line or, if this is a table, name the column of ids id in "+
+		"a row before", path, ErrNoVertex, line)
+}
+
 // marked reports whether an id begins with # or %, perhaps after its type: lines that do so are then no comments.
 func (i *SourceIDs) marked() bool {
 	for _, at := range []string{"\n#", "\n%", "/#", "/%"} {
@@ -229,9 +244,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 			sep = table.Auto
 		}
 	} else if !known && len(fields) > 1 && source.has(fields[0]) {
-		if !strings.ContainsAny(line[0], ",;\t|") || source.has(fields[1]) {
-			return nil, fmt.Errorf("%s: %w: %.60q, the first row; write an id a line or, if this is a table, name the column of "+
-				"ids id in a row before", path, ErrNoVertex, line[0])
+		if !strings.ContainsAny(line[0], ",;\t|") || slices.ContainsFunc(fields[1:], source.mayBe) {
+			return nil, source.noTable(path, line[0])
 		}
 		sep, known = table.Auto, true
 	}
@@ -249,6 +263,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 		return nil, err
 	case len(ids) == 0:
 		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+	case len(ids) == 1 && sep != table.None && !heading: // which may be ids on one line
+		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
 		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: if it names the column, call "+
 			"it id, or remove it", path, ErrNoVertex, ids[0], source.example())

@@ -120,4 +120,14 @@ func TestReadIDs(t *testing.T) {
 	if got := fmt.Sprintf("%q %v", ids, err); got != `["name" "#b"] <nil>` {
 		t.Errorf("vertices that are called as columns and comments are: %s", got)
 	}
+	for text, want := range map[string]string{"5,9999\n": "the first row", "5,2024\n6,2024\n": "the first row",
+		"5,0.5\n": "the first row", "5,0.5\n4,0.7\n": `["5" "4"] <nil>`, "id,year\n5,2024\n": `["5"] <nil>`} {
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		ids, err := ReadIDs(path, &SourceIDs{vertices: 6})
+		if got := fmt.Sprintf("%q %v", ids, err); !strings.Contains(got, want) {
+			t.Errorf("%q, of vertices 0 to 5: %s", text, got)
+		}
+	}
 }

@@ -255,7 +255,7 @@ func importCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and write nothing")
 	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for none; '' "+
-		"makes classes of all (default: nan, none, null, na, n/a, -1 and -100, and nothing)")
+		"makes classes of all (default: nan, none, null, na, n/a, <NA>, #N/A, -1 and -100, and nothing)")
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
