@@ -148,7 +148,11 @@ func readNodes(s *source, path string) error {
 			use = columnUse{asIgnored, splitGiven}
 		case codes:
 			use.why = "0 is train, 1 valid, 2 test"
-			if len(p.Test) == 0 {
+			switch part, _ := maskPart(t.Header[c.split]); {
+			case len(p.Test) == 0 && part >= 0:
+				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, marks of one list by its name: call it "+
+					"%s_mask, and leave --split-column out", path, ErrValue, t.Header[c.split], graph.SplitNames[part])
+			case len(p.Test) == 0:
 				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it marks the vertices to train, call it "+
 					"train_mask", t.Header[c.split], filepath.Base(path))
 			}
@@ -617,14 +621,19 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 			}
 		}
 	}
-	if slices.ContainsFunc(t.Sample(first), func(f string) bool { _, is := wordOfPart(f); return is }) {
-		return t.Errorf("%w: column %s holds %.40q, which is not a number; if it is the split, write train, valid and test, "+
-			"or nothing for none, and say --split-column %[2]s; else leave it out with --ignore %[2]s", ErrValue,
-			inShell(words[0]), row[first])
+	row, line := slices.Clone(row), t.Line()
+	if parts, odd, at := oddPart(t, row, first); parts > 1 {
+		why := ""
+		if odd != "" {
+			why = fmt.Sprintf(" (line %d has %.40q, which is of none of them)", at, odd)
+		}
+		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number; if it is the split, write train, valid "+
+			"and test, or nothing for none%s, and say --split-column %[4]s; else leave it out with --ignore %[4]s", t.Path(), line,
+			ErrValue, inShell(words[0]), row[first], why)
 	}
 	if len(words) == 1 && isDate(row[first]) {
-		return t.Errorf("%w: column %s holds %.40q, which is not a number%s, with --ignore %s", ErrValue, words[0], row[first],
-			dated(row[first]), inShell(words[0]))
+		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s, with --ignore %s", t.Path(), line,
+			ErrValue, words[0], row[first], dated(row[first]), inShell(words[0]))
 	}
 	others, these, label := "", "this one", ""
 	if len(words) > 1 {
@@ -633,9 +642,31 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	if s.labels == nil && s.marks == nil && s.targets == nil {
 		label = "; the class is named by --label " + inShell(class)
 	}
-	return t.Errorf("%w: column %s holds %.40q, which is not a number%s; name the feature columns with --features, "+
-		"leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", ErrValue, words[0], row[first],
-		others, these, inShell(strings.Join(words, ",")), label)
+	return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s; name the feature columns with "+
+		"--features, leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", t.Path(), line, ErrValue,
+		words[0], row[first], others, these, inShell(strings.Join(words, ",")), label)
+}
+
+// oddPart reads on in a column of words from a row: how many lists of a split they name, if the first ones do, and the
+// first word, with its line, that names none.
+func oddPart(t *table.Named, row []string, column int) (parts int, odd string, line int) {
+	if !slices.ContainsFunc(t.Sample(column), func(f string) bool { _, is := wordOfPart(f); return is }) {
+		return 0, "", 0
+	}
+	var seen [3]bool
+	var err error
+	for err == nil && row != nil {
+		part, is := wordOfPart(row[column])
+		switch {
+		case is && !seen[part]:
+			seen[part] = true
+			parts++
+		case !is && odd == "" && !noPart(row[column]):
+			odd, line = strings.Clone(row[column]), t.Line()
+		}
+		row, err = t.Next()
+	}
+	return parts, odd, line
 }
 
 // inShell is a word as a shell takes it.
