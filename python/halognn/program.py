@@ -266,7 +266,7 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
         report = call(["import", *arguments, "--out", directory, *flags(options)])
     for name in graph.left:
         warnings.warn(f"{name} is not read", stacklevel=2)
-    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored| a time, which).*)$", report, re.MULTILINE):
+    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored| a time, (?:which|kept)).*)$", report, re.MULTILINE):
         warnings.warn(note, stacklevel=2)
     return report
 

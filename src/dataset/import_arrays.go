@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"halognn/src/graph"
@@ -126,22 +125,32 @@ func (a arraySource) first(keys ...string) string {
 	return ""
 }
 
-// begin returns the first numbers of an array of one dimension as texts, none of another one.
-func (a arraySource) begin(key string) (values []string) {
+// begin returns the first numbers of an array of one or two dimensions as texts, by columns: as they are stored, for
+// float32 has no 20200131. It has none of another array.
+func (a arraySource) begin(key string) [][]string {
 	r, err := a.Reader(key)
 	if err != nil {
 		return nil
 	}
 	defer r.Close()
-	if len(r.Shape) != 1 || r.IsText() {
+	if len(r.Shape) == 0 || len(r.Shape) > 2 || r.IsText() {
 		return nil
 	}
-	first := make([]float64, min(firstValues, r.Elems()))
-	n, _ := npy.Read(r, first)
-	for _, x := range first[:n] {
-		values = append(values, strconv.FormatFloat(x, 'f', -1, 64))
+	cols := 1
+	if len(r.Shape) == 2 {
+		cols = r.Shape[1]
 	}
-	return values
+	first := make([]float64, min(firstValues*cols, r.Elems()))
+	n, _ := npy.Read(r, first)
+	return beginOf(first[:n], cols)
+}
+
+// beginOfOne is begin of an array of one dimension, nothing of others.
+func (a arraySource) beginOfOne(key string) []string {
+	if columns := a.begin(key); len(columns) == 1 {
+		return columns[0]
+	}
+	return nil
 }
 
 // hasCodes reports whether an array of one dimension holds 0, 1, 2 and -1 alone, with a 2.
@@ -415,6 +424,9 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
+	}
+	if slices.ContainsFunc(a.begin(key), func(values []string) bool { return timeOf("", values) != "" }) {
+		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits", filepath.Base(a.name(key)))
 	}
 	stored := Float32
 	if strings.HasSuffix(h.DType, "f2") {

@@ -62,7 +62,7 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	if e.options.linkTask() != "" {
 		as = asLinkLabel
 	}
-	e.tellTimes("array "+key, as, e.rows.data, e.rows.cols)
+	e.tellTimes("array "+key, as, a.begin(key))
 	return nil
 }
 
@@ -93,7 +93,7 @@ func readEdgeRowTable(e *edgeSource, path string) error {
 		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again", path, ErrMismatch, n,
 			e.edges.NumEdges())
 	}
-	e.tellTimes(filepath.Base(path), asEdgeFeature, e.rows.data, max(1, e.rows.cols))
+	e.tellTimes(filepath.Base(path), asEdgeFeature, beginOf(e.rows.data, max(1, e.rows.cols)))
 	return err
 }
 

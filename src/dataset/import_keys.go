@@ -123,19 +123,23 @@ func (in *importer) tellTime(what, as, is string) string {
 	return "it " + is + " a time"
 }
 
-// tellTimes notes the array or file of weights or features of edges whose first values seem to be times, of which
-// rows have cols.
-func (e *edgeSource) tellTimes(array, as string, rows []float32, cols int) {
-	for c := range cols {
-		var values []string
-		for at := c; at < len(rows) && len(values) < firstValues; at += cols {
-			values = append(values, strconv.FormatFloat(float64(rows[at]), 'f', -1, 64))
-		}
+// tellTimes notes the array or file of weights or features of edges whose first values seem to be times, by columns.
+func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
+	for _, values := range columns {
 		if is := timeOf(array, values); is != "" {
 			e.tellTime(array+e.of(), as, is)
 			return
 		}
 	}
+}
+
+// beginOf returns the first values of numbers in rows of cols as texts, by columns.
+func beginOf[T float32 | float64](rows []T, cols int) [][]string {
+	columns := make([][]string, cols)
+	for at, x := range rows[:min(len(rows), firstValues*cols)] {
+		columns[at%cols] = append(columns[at%cols], strconv.FormatFloat(float64(x), 'f', -1, 64))
+	}
+	return columns
 }
 
 // firstValues are so many as show what an array holds.
@@ -153,9 +157,13 @@ func isMoment(field string) bool {
 	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
-// isDate reports whether a field begins with a date, as 2012-01-31, or is one of eight digits.
+// isDate reports whether a field is a date, as 2012-01-31, perhaps with a time after it, or one of eight digits.
 func isDate(field string) bool {
-	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:min(len(field), 10)])
+	end := min(len(field), 10)
+	if rest := field[end:]; rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' || rest[1] > '9') {
+		return false // 10.10.2020.1
+	}
+	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])
 	for _, form := range []string{time.DateOnly, "02-01-2006", "01-02-2006"} {
 		if _, err := time.Parse(form, day); err == nil {
 			return true
@@ -328,7 +336,7 @@ func (in *importer) noteUnread(a arraySource) error {
 			in.reads(a.path, name, asTime, "")
 			in.note("array %s is ignored: it is %s", name, noTime)
 			continue
-		case timeOf(name, a.begin(name)) != "":
+		case timeOf(name, a.beginOfOne(name)) != "":
 			in.reads(a.path, name, asTime, "as its numbers show")
 			in.note("array %s is ignored: it seems to be %s", name, noTime)
 			continue

@@ -266,7 +266,7 @@ func readWeights(e *edgeSource, a arraySource) error {
 		}
 		return nil
 	})
-	e.tellTimes("array "+key, asWeight, e.weights, 1)
+	e.tellTimes("array "+key, asWeight, a.begin(key))
 	return err
 }
 

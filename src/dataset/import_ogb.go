@@ -226,7 +226,7 @@ func readWeightTable(e *edgeSource, path string) error {
 		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again, or leave the weights out: "+
 			"--ignore edge_weight", path, ErrMismatch, n, e.edges.NumEdges())
 	}
-	e.tellTimes(filepath.Base(path), asWeight, e.weights, 1)
+	e.tellTimes(filepath.Base(path), asWeight, beginOf(e.weights, 1))
 	return err
 }
 

@@ -260,15 +260,23 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 			c.use[k] = columnUse{asLabel, ""}
 		}
 	}
+	var times []string
 	for _, k := range c.features {
 		is := timeOf(t.Header[k], t.Sample(k))
-		c.use[k] = columnUse{asFeature, s.tellTime("column "+t.Header[k]+" of "+filepath.Base(t.Path()), asFeature, is)}
+		c.use[k] = columnUse{asFeature, ""}
+		if is != "" {
+			c.use[k] = columnUse{asFeature, "it " + is + " a time"}
+			times = append(times, t.Header[k])
+		}
 		if name := t.Header[k]; len(s.options.Table.Features) == 0 && likeID(name) {
 			s.note("column %s of %s is a feature, and called as ids are: --ignore %s leaves it out", name,
 				filepath.Base(t.Path()), inShell(name))
 		}
 	}
 	file := filepath.Base(t.Path())
+	if len(times) > 0 {
+		s.note("features of %[2]s that seem to be a time, kept as a number of 7 digits: %[1]s", few(times), file)
+	}
 	for k, name := range t.Header {
 		switch use, ok := c.use[k]; {
 		case !ok && slices.Contains(s.options.Ignore, name):
