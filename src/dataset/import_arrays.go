@@ -140,6 +140,9 @@ func (a arraySource) begin(key string) [][]string {
 	if len(r.Shape) == 2 {
 		cols = r.Shape[1]
 	}
+	if cols > r.Elems() { // without rows it may have any number of columns
+		return nil
+	}
 	first := make([]float64, min(firstValues*cols, r.Elems()))
 	n, _ := npy.Read(r, first)
 	return beginOf(first[:n], cols)

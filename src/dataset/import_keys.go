@@ -135,7 +135,7 @@ func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 
 // beginOf returns the first values of numbers in rows of cols as texts, by columns.
 func beginOf[T float32 | float64](rows []T, cols int) [][]string {
-	columns := make([][]string, cols)
+	columns := make([][]string, min(cols, len(rows)))
 	for at, x := range rows[:min(len(rows), firstValues*cols)] {
 		columns[at%cols] = append(columns[at%cols], strconv.FormatFloat(float64(x), 'f', -1, 64))
 	}
