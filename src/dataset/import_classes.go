@@ -161,13 +161,13 @@ func badLabel(v, column int, format string, args ...any) error {
 	return &labelError{v, column, fmt.Errorf(format, args...)}
 }
 
-// atLine tells an error about a label by the line on which a table has the vertex, the column and the id.
-func (s *source) atLine(err error, path string, lines []int, column func(i int) string) error {
+// atLine tells an error about a label by the line on which a table has the vertex, as line finds it, the column and the id.
+func (s *source) atLine(err error, path string, line func(v int) int, column func(i int) string) error {
 	var of *labelError
 	if !errors.As(err, &of) {
 		return fmt.Errorf("%s: column %s: %w", path, column(0), err)
 	}
-	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, lines[of.vertex], column(max(0, of.column)),
+	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, line(of.vertex), column(max(0, of.column)),
 		idOf(s, graph.VertexID(of.vertex)), of.error)
 }
 

@@ -111,7 +111,7 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 }
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
-func setTableNumbers(s *source, t *table.Named, c nodeColumns, lines []int, columns [][]string) error {
+func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int, columns [][]string) error {
 	if len(c.labels) == 0 { // told by checkTargets: of several tables one has them
 		return nil
 	}
@@ -132,12 +132,12 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, lines []int, colu
 					table.DecimalComma(text))
 			}
 			if err = cmp.Or(err, setTarget(s, v, i, y)); err != nil {
-				return s.atLine(err, t.Path(), lines, name)
+				return s.atLine(err, t.Path(), line, name)
 			}
 		}
 	}
 	if err := checkWhole(s); err != nil {
-		return s.atLine(err, t.Path(), lines, name)
+		return s.atLine(err, t.Path(), line, name)
 	}
 	return nil
 }

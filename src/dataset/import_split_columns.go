@@ -166,9 +166,12 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 			continue
 		}
 		is, ok := mark(row[k])
-		part, _, named := partOf(row[k])
-		if !ok && named && part == i { // train in train_mask
-			is, ok = true, true
+		named := false // as a part
+		if !ok {
+			var part int
+			if part, _, named = partOf(row[k]); named && part == i { // train in train_mask
+				is, ok = true, true
+			}
 		}
 		switch name := m.t.Header[k]; {
 		case !ok && !m.plain[i] && !m.given:

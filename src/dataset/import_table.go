@@ -160,7 +160,7 @@ func readLabelFile(s *source, path string) error {
 		}
 		c := nodeColumns{labels: []int{0}, use: map[int]columnUse{0: {asLabel, ""}}}
 		s.readsColumns(t, c.use)
-		return setTableLabels(s, t, c, lines, [][]string{labels})
+		return setTableLabels(s, t, c, func(v int) int { return lines[v] }, [][]string{labels})
 	}
 	id := 0
 	if t.HasNames {
@@ -223,7 +223,7 @@ func readLabelFile(s *source, path string) error {
 		}
 	}
 	s.readsColumns(t, c.use)
-	return setTableLabels(s, t, c, lines, labels)
+	return setTableLabels(s, t, c, func(v int) int { return lines[v] }, labels)
 }
 
 const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? --header reads it as the " +

@@ -53,7 +53,6 @@ func readNodes(s *source, path string) error {
 		return err
 	}
 	var ids []string
-	var lines []int // of the rows, for errors about labels
 	labels := make([][]string, len(c.labels))
 	p := &splitSource{
 		from: "column " + t.Header[max(0, c.split)] + " of " + filepath.Base(path),
@@ -103,9 +102,6 @@ func readNodes(s *source, path string) error {
 		}
 		odd.see(id, t.Line())
 		ids = append(ids, id)
-		if len(c.labels) > 0 {
-			lines = append(lines, t.Line())
-		}
 		for i, k := range c.labels {
 			labels[i] = append(labels[i], strings.Clone(row[k]))
 		}
@@ -167,11 +163,30 @@ func readNodes(s *source, path string) error {
 	}
 	c.leaveEmpty(s, t, held)
 	labels = c.leaveNames(s, t, ids, labels)
-	if err := setTableLabels(s, t, c, lines, labels); err != nil {
+	line := func(v int) int { return lineOf(s, path, c.id, ids[v]) }
+	if err := setTableLabels(s, t, c, line, labels); err != nil {
 		return err
 	}
 	c.tell(s, t)
 	return setColumnFeatures(s, t, c.features)
+}
+
+// lineOf reads a node table again, up to the first row of an id, and returns its line; 0 if that fails.
+func lineOf(s *source, path string, column int, id string) int {
+	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
+	if err != nil {
+		return 0
+	}
+	defer t.Close()
+	for {
+		row, err := t.Next()
+		if err != nil || row == nil {
+			return 0
+		}
+		if row[column] == id {
+			return t.Line()
+		}
+	}
 }
 
 // leaveEmpty leaves out features, unless they are named, of which no row holds anything, such as timeset of
@@ -485,10 +500,10 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	return nil
 }
 
-// setTableLabels takes columns of a table as labels; lines are those of the vertices' rows.
-func setTableLabels(s *source, t *table.Named, c nodeColumns, lines []int, labels [][]string) error {
+// setTableLabels takes columns of a table as labels; line finds that of a vertex's row, for errors.
+func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) int, labels [][]string) error {
 	if regression(s) {
-		return setTableNumbers(s, t, c, lines, labels)
+		return setTableNumbers(s, t, c, line, labels)
 	}
 	name := func(i int) string { return t.Header[c.labels[i]] }
 	switch len(c.labels) {
@@ -496,7 +511,7 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, lines []int, label
 		return nil
 	case 1:
 		if err := s.nameClasses(labels[0]); err != nil {
-			err = s.atLine(err, t.Path(), lines, name)
+			err = s.atLine(err, t.Path(), line, name)
 			if t.Path() != s.options.Table.Nodes { // a file of labels
 				return err
 			}
@@ -523,12 +538,12 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, lines []int, label
 				err = badLabel(v, i, "is %.40q: %w: with several label columns each must be 0 or 1", text, ErrValue)
 			}
 			if err = cmp.Or(err, s.setMark(v, i, float64(y))); err != nil {
-				return s.atLine(err, t.Path(), lines, name)
+				return s.atLine(err, t.Path(), line, name)
 			}
 		}
 	}
 	if err := s.finishMarks(); err != nil {
-		return s.atLine(err, t.Path(), lines, func(int) string { return strings.Join(s.classNames, ", ") })
+		return s.atLine(err, t.Path(), line, func(int) string { return strings.Join(s.classNames, ", ") })
 	}
 	return nil
 }
