@@ -11,7 +11,7 @@ import numpy as np
 import halognn
 
 from halognn import formats
-from halognn.graph import numpy_of, take_other
+from halognn.graph import members, numpy_of, split_of, take_other
 from halognn.program import with_split
 
 try:
@@ -208,12 +208,15 @@ class LosesNothing(unittest.TestCase):
                 if names[0] == "mask_train" and len(parts[0]) < 4:
                     continue
                 split = dict(zip(names, parts))
-                for of in (halognn.Graph(graph.edge_index, 4, graph.x, graph.y, masks=split),
-                           halognn.Graph(graph.edge_index, 4, graph.x, graph.y, more={"splits": split})):
-                    self.assertEqual(self.said(of)[1], [])
-                    self.assertEqual(self.split(), list(lists), split)
-                self.said(graph, split=split)
-                self.assertEqual(self.split(), list(lists), split)
+                more = {}
+                take_other(more, [], "splits", split)
+                for arrays in (halognn.Graph(graph.edge_index, 4, masks=split).arrays(), more,
+                               with_split(graph, split).arrays()):
+                    rows = {split_of(key): members(key, arrays[key]).ravel().tolist() for key in arrays if split_of(key)}
+                    self.assertEqual(rows, dict(zip(("train", "valid", "test"), lists)), split)
+        graph.masks = split
+        self.assertEqual(self.said(graph)[1], [])
+        self.assertEqual(self.split(), list(lists))
         self.said(graph, split=lists)
         self.assertEqual(self.split(), list(lists))
         for split in (np.array([0, 0, 1, 2]), ["train", "train", "val", "test"]):
