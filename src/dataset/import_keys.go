@@ -160,7 +160,8 @@ func isMoment(field string) bool {
 // isDate reports whether a field is a date, as 2012-01-31, perhaps with a time after it, or one of eight digits.
 func isDate(field string) bool {
 	end := min(len(field), 10)
-	if rest := field[end:]; rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' || rest[1] > '9') {
+	rest := field[end:]
+	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' || rest[1] > '9') {
 		return false // 10.10.2020.1
 	}
 	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])

@@ -146,8 +146,8 @@ func readNodes(s *source, path string) error {
 			use.why = "0 is train, 1 valid, 2 test"
 			switch part, _ := maskPart(t.Header[c.split]); {
 			case len(p.Test) == 0 && part >= 0:
-				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, marks of one list by its name: call it "+
-					"%s_mask, and leave --split-column out", path, ErrValue, t.Header[c.split], graph.SplitNames[part])
+				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, marks of one list by its name: "+
+					"call it %s_mask, and leave --split-column out", path, ErrValue, t.Header[c.split], graph.SplitNames[part])
 			case len(p.Test) == 0:
 				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it marks the vertices to train, call it "+
 					"train_mask", t.Header[c.split], filepath.Base(path))
