@@ -367,7 +367,11 @@ def mat(path):
         raise FormatError(f"{paths[0]}: no square matrix {', '.join(VARIABLES['network'])}; it holds {_content(f)}; "
                           "halognn.from_scipy(network, x, y) takes variables of scipy.io.loadmat(FILE) of other names")
     entries = weighed_entries(csr(network))
-    graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), network.shape[0], f.get(used["x"]))
+    x, notes = f.get(used["x"]), []
+    graph = Graph(np.stack([entries.row, entries.col]).astype(np.int64), network.shape[0],
+                  upright(x, network.shape[0]), origin={"notes": notes})
+    if graph.x is not x:
+        notes.append(f"{used['x']} has a column for each vertex, and is read as rows")
     if np.any(entries.data != 1):
         graph.more["edge_weight"] = np.asarray(entries.data, np.float64)
     graph.left = [f"variable {name}" for name in f if name not in used.values()]
@@ -378,8 +382,7 @@ def mat(path):
         if label.dtype.kind in "OUS":  # cells of words
             graph.y = np.array([str(np.squeeze(word)) for word in label.flat])
             return graph
-        if label.shape[0] == 1 and graph.num_nodes > 1:
-            label = label.T
+        label = upright(label, graph.num_nodes)
         if label.shape[0] != graph.num_nodes:
             raise FormatError(f"{paths[0]}: labels {label.shape} for {graph.num_nodes} vertices")
         if label.shape[1] == 1:  # counted from 1, as in MATLAB, or from 0
@@ -388,8 +391,8 @@ def mat(path):
                 label = np.where(label >= 0, label - 1, label)
                 last = int(np.max(label, initial=-1)) + 1
                 graph.origin["class_names"] = [str(c) for c in range(1, last + 1)]
-                graph.origin["notes"] = [f"classes 1 to {last} of the source are numbered 0 to {last - 1} here; "
-                                         "predictions have the source's numbers"]
+                notes.append(f"classes 1 to {last} of the source are numbered 0 to {last - 1} here; "
+                             "predictions have the source's numbers")
             graph.origin["classes"] = int(np.max(label[label >= 0], initial=-1)) + 1
         graph.y = label
     return graph
@@ -398,9 +401,15 @@ def mat(path):
 # What people call the variables of attributed graphs, in the order in which they are taken.
 VARIABLES = {
     "network": ("Network", "A", "adj", "Adjacency", "adj_matrix", "W", "graph", "net", "PvsP"),
-    "x": ("Attributes", "X", "feature", "features", "feat", "attr", "attrb", "attribute"),
+    "x": ("Attributes", "X", "feature", "features", "feat", "fea", "feats", "attr", "attrb", "attribute"),
     "label": ("Label", "Class", "gnd", "group", "labels", "y", "gt", "truth", "classes"),
 }
+
+
+def upright(array, vertices):
+    """A matrix with a row for each vertex, of one that has a column for each instead."""
+    shape = getattr(array, "shape", ())
+    return array.T if len(shape) == 2 and shape[0] != vertices and shape[1] == vertices else array
 
 
 def _named(f, names):

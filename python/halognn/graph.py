@@ -16,7 +16,8 @@ class Graph:
     x: numbers [N, F], or a sparse matrix of SciPy, or None
     y: [N] of classes (numbers, -1 or -100 for none, or words) or [N, C] of 0 and 1, or with
         write_dataset(task="regression") [N] or [N, C] of numbers, NaN for none; or None
-    masks: {"train_mask": bool [N] or [N, splits], "val_mask": ..., "test_mask": ...}
+    masks: {"train_mask": bool [N] or [N, splits], "val_mask": ..., "test_mask": ...}, or lists of
+        vertices by the same names without _mask (SPLITS has all spellings)
     ids: [N] of integers or words, the ids of the vertices in the source, or None
     more: other arrays of the source, by name: `halognn import` says which it does not read, and
         refuses those without which the graph would be another, such as edge_type
@@ -46,15 +47,26 @@ class Graph:
 
     def arrays(self) -> Dict[str, np.ndarray]:
         """The arrays by the names that `halognn import --format npz` knows."""
-        arrays = dict(self.more, edge_index=self.edge_index, num_nodes=np.int64(self.num_nodes))
+        arrays = dict(edge_index=self.edge_index, num_nodes=np.int64(self.num_nodes))
+        for name, value in self.more.items():
+            if isinstance(value, dict):
+                left = []
+                take_other(arrays, left, name, value)
+                if left:
+                    raise ValueError(f"{left[0]} is a dict; want an array, or a dict of the lists train, valid and test")
+            else:
+                arrays[name] = value
         x = self.x
         if hasattr(x, "tocsr"):
             x, matrix = None, x.tocsr()
             arrays.update(attr_indptr=matrix.indptr, attr_indices=matrix.indices,
                           attr_data=matrix.data, attr_shape=np.array(matrix.shape))
-        for name, array in (("x", x), ("y", self.y), ("ids", self.ids), *self.masks.items()):
+        for name, array in (("x", x), ("y", self.y), ("ids", self.ids)):
             if array is not None:
                 arrays[name] = array
+        for name, array in self.masks.items():
+            if array is not None:
+                take_split(arrays, name, array)
         return arrays
 
 
@@ -131,37 +143,81 @@ def numpy_of(array, name="the array"):
 
 
 def unmasked(array):
-    """A masked array with what is masked as none: not a member, NaN, or an empty word."""
+    """A masked array with what is masked as none: NaN, or an empty word."""
     if not np.ma.is_masked(array):
         return array.data
-    if array.dtype.kind == "b":
-        return array.filled(False)
-    if array.dtype.kind in "iuf":
+    if array.dtype.kind in "biuf":
         return array.astype(np.float64).filled(np.nan)
-    return array.astype(object).filled(None)
+    words = array.data.astype(object)
+    words[np.ma.getmaskarray(array)] = None
+    return words
 
 
-SPLITS = {"train": "train_idx", "valid": "valid_idx", "val": "valid_idx", "test": "test_idx"}
+# What the lists of a split are called, also with _mask, _idx, _index, _indices or _ids behind, or before with _ behind.
+SPLITS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "validation": "valid",
+          "dev": "valid", "test": "test", "testing": "test"}
+KINDS = ("is", "mask", "masks", "idx", "index", "indices", "ids")
+KNOWN = [f"{part}_{kind}" for part in ("train", "valid", "val", "test") for kind in ("mask", "idx")]  # to the program
+
+
+def split_of(name):
+    """train, valid or test, for a name of such a list or mask, else None."""
+    words = str(name).lower().replace("-", "_").split("_")
+    if len(words) == 2:
+        words = [w for w in words if w not in KINDS]
+    return SPLITS.get(words[0]) if len(words) == 1 else None
+
+
+def take_split(arrays, name, value):
+    """Puts a list of vertices or a mask among the arrays under the name by which the program knows it."""
+    if isinstance(value, np.ma.MaskedArray):
+        value = value.filled(0) if "mask" in str(name) or value.dtype.kind == "b" else value.compressed()
+    array = numpy_of(np.sort(list(value)) if isinstance(value, (set, frozenset)) else value, name)
+    if array.size == 0 and array.dtype.kind == "f":  # an empty list
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "biuf" or array.ndim == 0:
+        raise ValueError(f"{name} is no list of vertices, nor a mask of them: give numbers of rows, or bools")
+    # a list that repeats 0 and 1 is a mask
+    marks = array.dtype.kind == "b" or "mask" in str(name).lower() or array.size > 2 and np.isin(array, (0, 1)).all()
+    part = split_of(name)
+    key = name
+    if part and not (name in KNOWN and name.endswith("mask") == bool(marks)):
+        key = f"{part}_{'mask' if marks else 'idx'}"
+    for other in KNOWN:
+        if other in arrays and split_of(other) == part and not np.array_equal(members(other, arrays[other]),
+                                                                              members(key, array)):
+            raise ValueError(f"{name} and {other} are two lists of one part of the split, and differ; leave one out")
+    arrays[key] = array
+
+
+def members(name, array):
+    """The vertices of a list or a mask of this name."""
+    return np.argwhere(array) if name.endswith("mask") else np.sort(array, axis=None).reshape(-1, 1)
 
 
 def take_other(more, left, name, value, where="", origin=None):
     """Puts what a library keeps under a name of its own among the arrays, or says that it is left out."""
-    if isinstance(value, dict) and value and set(value) <= set(SPLITS):
-        try:
-            parts = {part: numpy_of(ids, f"{name}[{part!r}]") for part, ids in value.items()}
-        except ValueError:
+    if isinstance(value, dict) and value and all(split_of(key) for key in value):
+        parts = dict(more)
+        if any(isinstance(part, dict) for part in value.values()):  # of several types
             left.append(where + name)
             return
+        try:
+            for part, part_of in value.items():
+                if part_of is not None:
+                    take_split(parts, part, part_of)
+        except ValueError as error:
+            raise ValueError(f"{where}{name}: {error}; leave {name} out, or give the split by split=") from None
+        more.update(parts)
         if origin is not None:
             origin.setdefault("split", name)
-        for part, part_of in parts.items():
-            key = SPLITS[part]
-            if part_of.dtype.kind == "b":
-                key = key.replace("_idx", "_mask")
-            if key in more:
-                left.append(f"{where}{name}[{part!r}]")
-            else:
-                more[key] = part_of
+        return
+    # ids may be those of a source, and of is_valid alone the program knows whether it is of a split
+    if split_of(name) and not str(name).lower().endswith("ids") and not str(name).lower().startswith("is"):
+        try:
+            take_split(more, name, value)
+        except ValueError:
+            left.append(where + name)
         return
     if isinstance(value, (list, tuple)) or hasattr(value, "detach") or isinstance(value, np.ndarray):
         try:
@@ -219,7 +275,7 @@ def _take_pyg(graph, items, where=""):
         elif name == "y":
             graph.y = numpy_of(value, name)
         elif name in MASKS:
-            graph.masks[name] = numpy_of(value, name)
+            graph.masks[name] = value
         else:
             take_other(graph.more, graph.left, name, value, where, graph.origin)
 
@@ -250,7 +306,7 @@ def _take_dgl(graph, name, value, features, labels):
     elif name == labels:
         graph.y = numpy_of(value, name)
     elif name in MASKS:
-        graph.masks[name] = numpy_of(value, name)
+        graph.masks[name] = value
     elif not name.startswith("_"):
         graph.more[name] = numpy_of(value, name)
 
@@ -304,7 +360,7 @@ def from_scipy(adjacency: Any, x: Any = None, y: Any = None, train_mask: Any = N
     graph.x = None if x is None else features_of(x)
     graph.y = None if y is None else numpy_of(y, "y")
     masks = zip(MASKS, (train_mask, val_mask, test_mask))
-    graph.masks = {name: numpy_of(mask, name) for name, mask in masks if mask is not None}
+    graph.masks = {name: mask for name, mask in masks if mask is not None}
     if np.any(entries.data != 1):
         graph.more["edge_weight"] = np.asarray(entries.data, dtype=np.float64)
     return graph

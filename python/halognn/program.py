@@ -15,7 +15,7 @@ from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 
-from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy, numpy_of
+from .graph import Graph, TypedGraph, from_dgl, from_networkx, from_pyg, from_scipy, numpy_of, split_of
 from .run import Run, read_run
 
 Path = Union[str, "os.PathLike[str]"]
@@ -172,6 +172,59 @@ def stored(graph):
         yield ["--format", "npz", "--in", arrays, *direction(graph)]
 
 
+PARTS = ("train", "valid", "test")
+
+
+def with_split(graph, split):
+    """The graph with another split: a dict of lists of rows or of masks, these three in order, or for each vertex 0, 1 or
+    2, or the word, of what it is for."""
+    if isinstance(graph, TypedGraph):
+        raise ValueError("of a graph with types the split is one of the type with labels: its Graph takes it as masks")
+    if isinstance(split, (list, tuple)) and len(split) == 3 and all(
+            isinstance(part, (set, frozenset)) or np.ndim(part) == 1 for part in split):
+        split = dict(zip(PARTS, split))
+    elif not isinstance(split, dict):
+        split = split_of_codes(split, graph.num_nodes)
+    unknown = [name for name in split if not split_of(name)]
+    if unknown:
+        raise ValueError(f"the split has a list {unknown[0]!r}; want train, valid and test")
+    split = {name: part for name, part in split.items() if part is not None}
+    if not split:
+        raise ValueError("the split has no list; want train, valid and test")
+    more = {name: array for name, array in graph.more.items() if not split_of(name)}
+    origin = {name: what for name, what in graph.origin.items() if name != "split"}
+    return dataclasses.replace(graph, masks=split, more=more, origin=origin)
+
+
+def split_of_codes(split, num_nodes):
+    """Masks of a code or a word for each vertex; -1, NaN and nothing are of no part."""
+    want = (f"give a dict of the lists train, valid and test, or of masks; or for each of {num_nodes} vertices 0, 1 or 2, or "
+            "train, valid or test, and -1 or nothing for none; shares are text, as \"60/20/20\"")
+    codes = numpy_of(list(split) if isinstance(split, (set, frozenset)) else split, "split")
+    if isinstance(split, (set, frozenset)) or codes.shape != (num_nodes,):
+        raise ValueError(f"split is {codes.shape or type(split).__name__}: {want}")
+    if codes.dtype.kind == "b":
+        raise ValueError(f"split is an array of bools, which say nothing of two parts: {want}")
+    if codes.dtype.kind in "SU":
+        words, of = np.unique(codes, return_inverse=True)
+        codes = np.array([code_of(str(word), want) for word in words.astype(str)])[of]
+    odd = codes[~(np.isnan(codes) | np.isin(codes, (-1, 0, 1, 2)))]
+    if odd.size:
+        raise ValueError(f"split holds {odd[0]}: {want}")
+    return {part: codes == k for k, part in enumerate(PARTS)}
+
+
+def code_of(word, want):
+    """The number of the part that a word names, -1 for none."""
+    word = word.strip().lower()
+    if word in ("", "nan", "none", "null", "na", "n/a", "<na>", "unused", "-1"):
+        return -1
+    part = split_of(word.removesuffix("set").rstrip(" _-"))
+    if not part and word not in ("0", "1", "2"):
+        raise ValueError(f"split holds {word!r}: {want}")
+    return PARTS.index(part) if part else int(word)
+
+
 def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None,
                   overwrite: bool = False, **options: Any) -> str:
     """Write a graph as a DATASET directory and return the report of the import. What of the graph is
@@ -182,7 +235,8 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
     overwrite: replace a dataset that is there
     undirected: add the reverse of every edge that lacks it; None: as the graph says. Of a graph with
         types, reverse=True adds the reverse of every relation
-    options: flags of `halognn import`: split="60/20/20", seed=0, split_index=0 or "all", standardize=True,
+    options: flags of `halognn import`: split="60/20/20", or a dict of the lists train, valid and test, of rows or
+        as masks, or an array with 0, 1 or 2 for each vertex, seed=0, split_index=0 or "all", standardize=True,
         feature_type="float16", task="regression", or
         task="links" with split_links="85/5/10" and, of a graph with types, relation="author,writes,paper",
         of one without link_classes or link_numbers, an array with the label of each edge or its name,
@@ -194,6 +248,10 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
             raise ValueError("undirected is of graphs without types; reverse=True adds the reverse of "
                              "every relation")
         graph = dataclasses.replace(graph, undirected=undirected)
+    if not isinstance(options.get("split"), (str, os.PathLike, type(None))):
+        if options.get("task") == "links":
+            raise ValueError("split is of vertices; links are split by split_links")
+        graph = with_split(graph, options.pop("split"))
     for name in ("link_classes", "link_numbers"):
         if options.get(name) is not None and not isinstance(options[name], str):
             if isinstance(graph, TypedGraph):
@@ -208,7 +266,7 @@ def write_dataset(directory: Path, graph: Any, undirected: Optional[bool] = None
         report = call(["import", *arguments, "--out", directory, *flags(options)])
     for name in graph.left:
         warnings.warn(f"{name} is not read", stacklevel=2)
-    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored).*)$", report, re.MULTILINE):
+    for note in re.findall(r"^ *note +(.*(?:is not read|is ignored| a time, (?:which|kept)).*)$", report, re.MULTILINE):
         warnings.warn(note, stacklevel=2)
     return report
 

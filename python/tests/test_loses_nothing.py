@@ -11,7 +11,8 @@ import numpy as np
 import halognn
 
 from halognn import formats
-from halognn.graph import numpy_of
+from halognn.graph import members, numpy_of, split_of, take_other
+from halognn.program import with_split
 
 try:
     import networkx as nx
@@ -175,11 +176,90 @@ class LosesNothing(unittest.TestCase):
     def test_masked_arrays(self):
         y = np.ma.array([0, 1, 0], mask=[False, False, True])
         graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 3, np.ones((3, 1)), y)
-        self.said(graph)
-        self.assertEqual(np.load(f"{self.out}/labels.npy").tolist(), [0, 1, -1])
+        for y in (y, np.ma.array(["a", "b", "a"], mask=y.mask), np.ma.array([False, True, False], mask=y.mask)):
+            graph.y = y
+            self.said(graph)
+            self.assertEqual(np.load(f"{self.out}/labels.npy").tolist(), [0, 1, -1])
+        for kind in bool, int:
+            graph.masks = {"train_mask": np.ma.array([1, 1, 0], kind, mask=y.mask), "test_mask": np.ma.array(
+                [0, 0, 1], kind, mask=[True, False, False])}
+            graph.y = np.array([0, 1, 0])
+            self.said(graph)
+            self.assertEqual(self.split(), [[0, 1], [], [2]])
         with self.assertRaisesRegex(halognn.HalognnError, "NaN"):
             graph.x = np.ma.array(np.ones((3, 1)), mask=[[0], [1], [0]])
             self.said(graph)
+
+    def split(self):
+        return [np.load(f"{self.out}/{part}.npy").tolist() for part in ("train", "valid", "test")]
+
+    def test_times_that_are_read(self):
+        graph = halognn.Graph(np.array([[0, 1], [1, 2]]), 3, more={"edge_weight": np.array([1.6e9, 1.7e9])})
+        self.assertRegex(self.said(graph)[1][0], "edge_weight is read as weight, and seems to be a time")
+
+    def test_splits(self):
+        """A split of any spelling, as lists of vertices or as masks."""
+        lists = [0, 1], [2], [3]
+        marks = [np.isin(np.arange(4), rows) for rows in lists]
+        graph = halognn.Graph(np.array([[0, 1, 2], [1, 2, 3]]), 4, np.ones((4, 1)), np.array([0, 1, 0, 1]))
+        for names in (("train", "val", "test"), ("Training", "validation", "testing"), ("train_idx", "dev_index", "test_ids"),
+                      ("mask_train", "mask_valid", "mask_test")):
+            for parts in (lists, marks, [m.astype(int) for m in marks], [set(rows) for rows in lists]):
+                if names[0] == "mask_train" and len(parts[0]) < 4:
+                    continue
+                split = dict(zip(names, parts))
+                more = {}
+                take_other(more, [], "splits", split)
+                for arrays in (halognn.Graph(graph.edge_index, 4, masks=split).arrays(), more,
+                               with_split(graph, split).arrays()):
+                    rows = {split_of(key): members(key, arrays[key]).ravel().tolist() for key in arrays if split_of(key)}
+                    self.assertEqual(rows, dict(zip(("train", "valid", "test"), lists)), split)
+        graph.masks = split
+        self.assertEqual(self.said(graph)[1], [])
+        self.assertEqual(self.split(), list(lists))
+        self.said(graph, split=lists)
+        self.assertEqual(self.split(), list(lists))
+        for split in (np.array([0, 0, 1, 2]), ["train", "train", "val", "test"]):
+            self.said(graph, split=split)
+            self.assertEqual(self.split(), list(lists))
+        with self.assertRaisesRegex(ValueError, "split_links"):
+            self.said(graph, split={"train": [0]}, task="links", split_links="50/25/25")
+        with self.assertRaisesRegex(ValueError, "splits: train is no list of vertices"):
+            take_other({}, [], "splits", {"train": ["a"], "test": [0]})
+        more = {}
+        take_other(more, [], "split_idx", {"train": [0, 1], "valid": None, "test": [3]})
+        take_other(more, [], "test_ids", [70, 80])
+        self.assertEqual(sorted(more), ["test_ids", "test_idx", "train_idx"])
+        for split in ([0, 0, np.nan, 2], ["Train", "training set", "-1", "test"], np.array([0, 0, -1, 2], np.int8)):
+            masks = with_split(graph, split).masks
+            self.assertEqual([np.flatnonzero(mask).tolist() for mask in masks.values()], [[0, 1], [], [3]])
+        for split, want in (({"train": [0], "hold": [1]}, "a list 'hold'"), ([[0], [1]], r"split is \(2, 1\): give a dict"),
+                            (np.array([0, 1]), "each of 4 vertices"), ({"train": ["a"]}, "train is no list of vertices"),
+                            (np.array([True, True, False, False]), "an array of bools"), (0.6, "split is float"),
+                            ((0.6, 0.2, 0.2), "shares are text"), ({0, 1, 2, 3}, "give a dict"), ([0, 1, 2, 3], "split holds 3"),
+                            ([0.5, 0, 1, 2], "split holds 0.5"), (["train", "tset", "test", "test"], "split holds 'tset'"),
+                            (np.eye(4, 3), "give a dict"), ({}, "no list"), ({"train": {0, "a"}}, "train is no list")):
+            with self.assertRaisesRegex(ValueError, want):
+                self.said(graph, split=split)
+        graph.masks = {"train_mask": marks[0], "train_idx": [1, 0], "test": [3]}
+        self.said(graph)
+        self.assertEqual(self.split(), [[0, 1], [], [3]])
+        graph.masks["train_idx"] = [2]
+        with self.assertRaisesRegex(ValueError, "train_idx and train_mask are two lists"):
+            self.said(graph)
+
+    @unittest.skipUnless(sp, "without SciPy")
+    def test_mat_by_columns(self):
+        """Matrices with a column for each vertex are read as those with a row."""
+        network, x = sp.csc_matrix(np.roll(np.eye(5), 1, 1)), np.arange(10.0).reshape(5, 2)
+        path = os.path.join(self.dir.name, "m.mat")
+        for variables in ({"W": network, "fea": x, "gnd": [[1], [2], [1], [2], [2]]},
+                          {"A": network, "Fea": sp.csc_matrix(x.T), "GND": [[1, 2, 1, 2, 2]]}):
+            scipy.io.savemat(path, variables)
+            report, _ = self.said(formats.read("mat", path))
+            self.assertEqual("Fea has a column for each vertex" in report, "Fea" in variables)
+            self.assertEqual(np.load(f"{self.out}/labels.npy").tolist(), [0, 1, 0, 1, 1])
+            self.assertEqual(np.load(f"{self.out}/features.npy").tolist(), x.tolist())
 
     def test_no_raw_error_of_numpy(self):
         for array, want in (([[1, 2], [3]], "x has rows of different lengths"), ([{}, {}], "x holds a dict"),

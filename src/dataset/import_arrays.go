@@ -125,6 +125,59 @@ func (a arraySource) first(keys ...string) string {
 	return ""
 }
 
+// begin returns the first numbers of an array of one or two dimensions as texts, by columns: as they are stored, for
+// float32 has no 20200131. It has none of another array.
+func (a arraySource) begin(key string) [][]string {
+	r, err := a.Reader(key)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	if len(r.Shape) == 0 || len(r.Shape) > 2 || r.IsText() {
+		return nil
+	}
+	cols := 1
+	if len(r.Shape) == 2 {
+		cols = r.Shape[1]
+	}
+	if cols > r.Elems() { // without rows it may have any number of columns
+		return nil
+	}
+	first := make([]float64, min(firstValues*cols, r.Elems()))
+	n, _ := npy.Read(r, first)
+	return beginOf(first[:n], cols)
+}
+
+// beginOfOne is begin of an array of one dimension, nothing of others.
+func (a arraySource) beginOfOne(key string) []string {
+	if columns := a.begin(key); len(columns) == 1 {
+		return columns[0]
+	}
+	return nil
+}
+
+// hasCodes reports whether an array of one dimension holds 0, 1, 2 and -1 alone, with a 2.
+func (a arraySource) hasCodes(key string) bool {
+	r, err := a.Reader(key)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	two := false
+	if len(r.Shape) != 1 || r.IsText() {
+		return false
+	}
+	err = eachChunk(r, r.Left(), func(part []float64) error {
+		for _, x := range part {
+			if two = two || x == 2; x != 0 && x != 1 && x != 2 && x != -1 {
+				return ErrValue
+			}
+		}
+		return nil
+	})
+	return err == nil && two
+}
+
 // open opens an array that must have one of the given numbers of dimensions.
 func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
 	r, err := a.Reader(key)
@@ -374,6 +427,9 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
+	}
+	if slices.ContainsFunc(a.begin(key), func(values []string) bool { return timeOf("", values) != "" }) {
+		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits", filepath.Base(a.name(key)))
 	}
 	stored := Float32
 	if strings.HasSuffix(h.DType, "f2") {

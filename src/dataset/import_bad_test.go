@@ -161,7 +161,7 @@ func TestImportBadInput(t *testing.T) {
 			o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
 			write(t, o.In, []byte("source,target,weight\na,b,3e38\nc,b,3e38\nb,c,1\n"))
-		}, []string{"edges.csv", "edges into vertex 1 add up to 6e+38", "--ignore"}, dataset.ErrValue},
+		}, []string{"edges.csv", "edges into vertex b add up to 6e+38", "--ignore"}, dataset.ErrValue},
 		{"no column left for ids", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
 				Ignore: []string{"id", "f"}}

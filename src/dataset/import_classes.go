@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"halognn/src/dataset/table"
+	"halognn/src/graph"
 )
 
 // nameClasses sets the class of every vertex from its label as text, which may stand for none (noLabel).
@@ -52,7 +54,7 @@ func (s *source) nameClasses(labels []string) error {
 }
 
 // doubtful are words that may be a class, or say that there is none.
-var doubtful = []string{"unknown", "?", "-", "\\n", "<na>", "#n/a", "n.a.", "missing", "unlabeled", "unlabelled", "undefined", "unclassified",
+var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled", "undefined", "unclassified",
 	"not available", "no label"}
 
 // tellDoubtful notes classes that may stand for none.
@@ -135,10 +137,43 @@ func few(words []string) string {
 	return strings.Join(words, ", ")
 }
 
+// labelError is an error about the label of a vertex, by its number: its row, where labels are an array. What
+// reads tables tells the line, the column and the id instead (atLine).
+type labelError struct {
+	vertex, column int // column: of several labels, else ofOne
+	error
+}
+
+// ofOne is the column of the only label.
+const ofOne = -1
+
+func (e *labelError) Error() string {
+	if e.column == ofOne {
+		return fmt.Sprintf("vertex %d %v", e.vertex, e.error)
+	}
+	return fmt.Sprintf("vertex %d, column %d, %v", e.vertex, e.column, e.error)
+}
+
+func (e *labelError) Unwrap() error { return e.error }
+
+// badLabel is the error about the label of a vertex, of a column.
+func badLabel(v, column int, format string, args ...any) error {
+	return &labelError{v, column, fmt.Errorf(format, args...)}
+}
+
+// atLine tells an error about a label by the line on which a table has the vertex, as line finds it, the column and the id.
+func (s *source) atLine(err error, path string, line func(v int) int, column func(i int) string) error {
+	var of *labelError
+	if !errors.As(err, &of) {
+		return fmt.Errorf("%s: column %s: %w", path, column(0), err)
+	}
+	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, line(of.vertex), column(max(0, of.column)),
+		idOf(s, graph.VertexID(of.vertex)), of.error)
+}
+
 // badClass is the error about a number that is no class and does not stand for none.
 func badClass(v int, y string) error {
-	return fmt.Errorf("vertex %d has label %s: %w: want a class number from 0 on, or -1, -100 or nan "+
-		"for none", v, y, ErrValue)
+	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or nan for none", y, ErrValue)
 }
 
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
@@ -202,7 +237,7 @@ func (c *numberedClasses) set(s *source, v int, y float64) error {
 		s.sawNone(strings.ToLower(strconv.FormatFloat(y, 'f', -1, 64)))
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number; "+cureNumbers, v, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
 	case y < 0 && s.options.NoLabel == nil || math.Abs(y) >= 1<<53:
 		return badClass(v, strconv.FormatFloat(y, 'g', -1, 64))
 	}
@@ -270,8 +305,7 @@ func (s *source) distinctLabels(
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return s.wholeNumbers(labels)
 		}
-		return nil, 0, false, fmt.Errorf("vertex %d has label %s: %w: want a class; "+cureNumbers, at,
-			fraction, ErrValue)
+		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers, fraction, ErrValue)
 	}
 	delete(none, "")
 	if numbers && s.options.NoLabel == nil {
@@ -341,8 +375,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return fmt.Errorf("vertex %d lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", v,
-				n[v], s.classes, ErrValue)
+			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", n[v],
+				s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"halognn/src/dataset/table"
 	"halognn/src/graph"
@@ -81,13 +82,19 @@ func onlyFile(path string) (string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
 			files = append(files, e.Name())
 		}
 	}
-	if len(files) != 1 {
-		return "", fmt.Errorf("%s: the directory holds %d files; name the one to read", path,
-			len(files))
+	switch {
+	case len(entries) == 0:
+		return "", fmt.Errorf("%s: the directory is empty; name the file to read", path)
+	case len(files) == 0:
+		return "", fmt.Errorf("%s: the directory holds no file, but %s; name the file to read", path,
+			few(filesIn(path, "")))
+	case len(files) > 1:
+		return "", fmt.Errorf("%s: the directory holds %d files, %s; name the one to read, as %s", path, len(files),
+			few(files), filepath.Join(path, files[0]))
 	}
 	return filepath.Join(path, files[0]), nil
 }

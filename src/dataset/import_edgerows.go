@@ -3,6 +3,7 @@ package dataset
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"halognn/src/dataset/table"
@@ -57,6 +58,11 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", a.name(key), err)
 	}
+	as := asEdgeFeature
+	if e.options.linkTask() != "" {
+		as = asLinkLabel
+	}
+	e.tellTimes("array "+key, as, a.begin(key))
 	return nil
 }
 
@@ -87,6 +93,7 @@ func readEdgeRowTable(e *edgeSource, path string) error {
 		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again", path, ErrMismatch, n,
 			e.edges.NumEdges())
 	}
+	e.tellTimes(filepath.Base(path), asEdgeFeature, beginOf(e.rows.data, max(1, e.rows.cols)))
 	return err
 }
 

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"halognn/src/dataset/table"
+	"halognn/src/graph"
 )
 
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
@@ -63,7 +65,7 @@ func isTime(name string) bool {
 func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name + "_" {
-		apart := strings.ContainsRune("_- .:", r)
+		apart := strings.ContainsRune("_- .:/", r)
 		if apart || i > 0 && unicode.IsUpper(r) && unicode.IsLower(rune(name[i-1])) {
 			if i > begin {
 				words = append(words, strings.ToLower(name[begin:i]))
@@ -76,7 +78,10 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// timeOf says that a column is a time by its name, or seems to be one by its first values, or by
+// usedTime says what follows from a time that is read as something else.
+const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex reads edges from its future"
+
+// timeOf says whether a column "is" a time by its name, or "seems to be" one by its first values, or by
 // both: of travel_time, full time and works_at the values are no moments. "" is for others, and for
 // one without values.
 func timeOf(name string, values []string) string {
@@ -94,27 +99,79 @@ func timeOf(name string, values []string) string {
 	switch {
 	case len(values) == 0:
 	case isTime(name):
-		return "it is " + noTime
+		return "is"
 	case all(isMoment) || part && all(isYear):
-		return "it seems to be " + noTime
+		return "seems to be"
 	}
 	return ""
 }
 
-// isMoment reports whether a field is a date, or like the seconds or milliseconds since 1970 of
-// 1990 to 2040.
+// dated is what an error about a number adds for a date.
+func dated(text string) string {
+	if !isDate(text) {
+		return ""
+	}
+	return ": it seems to be a time; make a number of it, as days since a first one, or leave it out"
+}
+
+// tellTime notes what is read as something else though it is, or seems to be, a time, and returns why it is told.
+func (in *importer) tellTime(what, as, is string) string {
+	if is == "" {
+		return ""
+	}
+	in.note("%s is read as %s, and %s %s", what, as, is, usedTime)
+	return "it " + is + " a time"
+}
+
+// tellTimes notes the array or file of weights or features of edges whose first values seem to be times, by columns.
+func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
+	for _, values := range columns {
+		if is := timeOf(array, values); is != "" {
+			e.tellTime(array+e.of(), as, is)
+			return
+		}
+	}
+}
+
+// beginOf returns the first values of numbers in rows of cols as texts, by columns.
+func beginOf[T float32 | float64](rows []T, cols int) [][]string {
+	columns := make([][]string, min(cols, len(rows)))
+	for at, x := range rows[:min(len(rows), firstValues*cols)] {
+		columns[at%cols] = append(columns[at%cols], strconv.FormatFloat(float64(x), 'f', -1, 64))
+	}
+	return columns
+}
+
+// firstValues are so many as show what an array holds.
+const firstValues = 50
+
+// isMoment reports whether a field is a date, or like the seconds, milli-, micro- or nanoseconds since
+// 1970 of 1990 to 2040.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
-	if is && x > 1e11 {
-		x /= 1000
+	for range 3 {
+		if x > 1e11 {
+			x /= 1000
+		}
 	}
 	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
-// isDate reports whether a field begins with a date, as 2012-01-31.
+// isDate reports whether a field is a date, as 2012-01-31, perhaps with a time after it, or one of eight digits.
 func isDate(field string) bool {
-	_, err := time.Parse(time.DateOnly, strings.ReplaceAll(field[:min(len(field), 10)], "/", "-"))
-	return err == nil
+	end := min(len(field), 10)
+	rest := field[end:]
+	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' || rest[1] > '9') {
+		return false // 10.10.2020.1
+	}
+	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])
+	for _, form := range []string{time.DateOnly, "02-01-2006", "01-02-2006"} {
+		if _, err := time.Parse(form, day); err == nil {
+			return true
+		}
+	}
+	_, err := time.Parse("20060102", field)
+	return err == nil && (field[:2] == "19" || field[:2] == "20")
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
@@ -206,7 +263,30 @@ func (in *importer) find(a arraySource, meaning string) string {
 			return in.used(key, meaning)
 		}
 	}
+	if key := in.otherMask(a, meaning); key != "" {
+		return in.used(key, meaning)
+	}
 	return ""
+}
+
+// otherMask returns the array that is a mask by its name as columns are, such as is_train, beside one to train; "" if
+// there is none, or the meaning is none of a mask.
+func (in *importer) otherMask(a arraySource, meaning string) string {
+	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]), a.Has)
+	for _, name := range a.Names() {
+		part, plain := maskPart(name)
+		if part < 0 || plain || slices.Contains(in.options.Ignore, name) {
+			continue
+		}
+		trains = trains || part == 0
+		if key == "" && meaning == graph.SplitNames[part]+"_mask" {
+			key = name
+		}
+	}
+	if !trains {
+		return ""
+	}
+	return key
 }
 
 // used notes that an array was read with a meaning.
@@ -250,18 +330,29 @@ func (in *importer) noteUnread(a arraySource) error {
 		case as != "":
 			in.reads(a.path, name, as, in.rival(a, name))
 			continue
-		case in.isSplitKey(name):
+		case in.isSplitKey(a, name):
 			in.reads(a.path, name, asSplit, "")
 			continue
 		case isTime(name):
 			in.reads(a.path, name, asTime, "")
 			in.note("array %s is ignored: it is %s", name, noTime)
 			continue
+		case timeOf(name, a.beginOfOne(name)) != "":
+			in.reads(a.path, name, asTime, "as its numbers show")
+			in.note("array %s is ignored: it seems to be %s", name, noTime)
+			continue
 		}
 		in.reads(a.path, name, asIgnored, "")
-		if note := ignoredWeights(name); note != "" {
+		sure, _ := likeSplit(name)
+		switch note := ignoredWeights(name); {
+		case note != "":
 			in.notes = append(in.notes, note)
-		} else {
+		case sure && a.hasCodes(name):
+			in.note("array %s is not read; if it has 0, 1 and 2 of each vertex to train, validate and test, --split takes "+
+				"it as a .npy file", name)
+		case sure:
+			in.note("array %s is not read; if it marks the vertices to train, call it train_mask", name)
+		default:
 			in.note("array %s is not read", name)
 		}
 	}
@@ -317,9 +408,10 @@ func matrixPart(name string) string {
 var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
 
 // isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
-func (in *importer) isSplitKey(name string) bool {
+func (in *importer) isSplitKey(a arraySource, name string) bool {
 	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {
-		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name
+		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name ||
+			name == in.otherMask(a, meaning) && !slices.ContainsFunc(aliases[meaning], a.Has)
 	})
 }
 

@@ -57,6 +57,10 @@ func readNPZ(e *edgeSource) error {
 		err = checkOrigin(s)
 	}
 	ids := s.find(a, "ids")
+	var of *labelError
+	if errors.As(err, &of) && ids != "" && readIDs(s, a, ids) == nil {
+		return fmt.Errorf("%w; its id is %.60q", err, idOf(s, graph.VertexID(of.vertex)))
+	}
 	if err == nil {
 		err = readWeights(e, a)
 	}
@@ -253,7 +257,7 @@ func readWeights(e *edgeSource, a arraySource) error {
 			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
 	}
 	at := 0
-	return eachChunk(r, r.Left(), func(part []float64) error {
+	err = eachChunk(r, r.Left(), func(part []float64) error {
 		for _, w := range part {
 			if err := e.addWeight(w); err != nil {
 				return fmt.Errorf("%s: edge %d: %w", a.name(key), at, err)
@@ -262,6 +266,8 @@ func readWeights(e *edgeSource, a arraySource) error {
 		}
 		return nil
 	})
+	e.tellTimes("array "+key, asWeight, a.begin(key))
+	return err
 }
 
 // readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the

@@ -1,8 +1,10 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"halognn/src/dataset/table"
 	"halognn/src/mem"
@@ -37,8 +39,10 @@ func makeTargets(s *source, outputs int, file string) error {
 // setTarget sets number c of vertex v; NaN is none.
 func setTarget(s *source, v, c int, y float64) error {
 	if x := float32(y); math.IsInf(float64(x), 0) {
-		return fmt.Errorf("vertex %d has %g to predict: %w: want a finite float32; scale the numbers "+
-			"by their unit", v, y, ErrValue)
+		if s.classes == 1 {
+			c = ofOne
+		}
+		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers by their unit", y, ErrValue)
 	}
 	s.targets[v*s.classes+c] = float32(y)
 	return nil
@@ -88,40 +92,69 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 		return err
 	}
 	i := 0
-	return eachChunk(r, r.Elems(), func(part []float64) error {
+	err := eachChunk(r, r.Elems(), func(part []float64) error {
 		for _, y := range part {
 			if err := setTarget(s, i/cols, i%cols, y); err != nil {
-				return fmt.Errorf("%s: %w", a.name(key), err)
+				return err
 			}
 			i++
 		}
 		return nil
 	})
+	if err == nil {
+		err = checkWhole(s)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.name(key), err)
+	}
+	return nil
 }
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
-func setTableNumbers(s *source, t *table.Named, c nodeColumns, columns [][]string) error {
+func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int, columns [][]string) error {
 	if len(c.labels) == 0 { // told by checkTargets: of several tables one has them
 		return nil
 	}
 	if err := makeTargets(s, len(columns), t.Path()); err != nil {
 		return err
 	}
+	name := func(i int) string { return t.Header[c.labels[i]] }
 	for i, column := range columns {
-		name := t.Header[c.labels[i]]
-		s.classNames = append(s.classNames, name)
+		s.classNames = append(s.classNames, name(i))
 		for v, text := range column {
 			y, ok := table.ParseFloat([]byte(text))
+			var err error
 			switch {
 			case table.Missing(text):
 				y = math.NaN()
 			case !ok:
-				return fmt.Errorf("%s: column %s: vertex %d is %.40q: %w: want a number, or nothing "+
-					"for none", t.Path(), name, v, text, ErrValue)
+				err = badLabel(v, i, "is %.40q: %w: want a number, or nothing for none%s", text, ErrValue,
+					table.DecimalComma(text))
 			}
-			if err := setTarget(s, v, i, y); err != nil {
-				return fmt.Errorf("%s: column %s: %w", t.Path(), name, err)
+			if err = cmp.Or(err, setTarget(s, v, i, y)); err != nil {
+				return s.atLine(err, t.Path(), line, name)
 			}
+		}
+	}
+	if err := checkWhole(s); err != nil {
+		return s.atLine(err, t.Path(), line, name)
+	}
+	return nil
+}
+
+// checkWhole returns an error about the first vertex that has some of its numbers.
+func checkWhole(s *source) error {
+	for v := range s.vertices {
+		row, known := s.targets[v*s.classes:][:s.classes], 0
+		for _, y := range row {
+			if y == y {
+				known++
+			}
+		}
+		if known > 0 && known < s.classes {
+			lacks := slices.IndexFunc(row, func(y float32) bool { return y != y })
+			return badLabel(v, lacks, "has no number to predict, and %d in other columns: %w; give it all, or none", known,
+				ErrValue)
 		}
 	}
 	return nil

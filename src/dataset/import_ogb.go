@@ -35,8 +35,12 @@ func readOGB(e *edgeSource) error {
 	case either(raw, "edge.csv") != "":
 		err = readOGBText(e, raw)
 	default:
-		inside := ""
-		for _, name := range filesIn(raw, "") {
+		names := filesIn(raw, "")
+		inside := "; it has " + few(names)
+		if len(names) == 0 {
+			inside = "; it is empty"
+		}
+		for _, name := range names {
 			if isDir(filepath.Join(raw, name, "raw")) {
 				inside = ", such as " + filepath.Join(raw, name)
 			}
@@ -222,6 +226,7 @@ func readWeightTable(e *edgeSource, path string) error {
 		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again, or leave the weights out: "+
 			"--ignore edge_weight", path, ErrMismatch, n, e.edges.NumEdges())
 	}
+	e.tellTimes(filepath.Base(path), asWeight, beginOf(e.weights, 1))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -72,8 +73,11 @@ type columnUse struct{ as, why string }
 
 // readsColumns notes what the columns of a table were taken as, in their order.
 func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
-	if !t.HasNames && !in.options.Table.NoHeader {
-		in.reads(t.Path(), "the first row", "data", "it is not like names of columns")
+	switch {
+	case t.HasNames && t.Why != "":
+		in.reads(t.Path(), "the first row", "names of the columns", t.Why)
+	case !t.HasNames && !in.options.Table.NoHeader:
+		in.reads(t.Path(), "the first row", "data", cmp.Or(t.Why, "it is not like names of columns"))
 	}
 	if t.Remark != "" {
 		in.reads(t.Path(), fmt.Sprintf("the comment %.60q", t.Remark), "names of the columns", "no row has them; "+
@@ -124,10 +128,8 @@ func (in *importer) usual(name string) bool {
 	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames, timeNames,
 		o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
 		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
-	for _, masks := range maskNames {
-		lists = append(lists, masks)
-	}
-	return isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
+	part, plain := maskPart(name)
+	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool {
 			_, number := table.ParseInt([]byte(n)) // of a column without a name
 			return n != "" && !number && strings.EqualFold(n, name)
@@ -138,12 +140,16 @@ func (in *importer) usual(name string) bool {
 // openTable opens a table and finds the names of its columns, of which flags name some: by numbers,
 // as those of tables without names are called, if a comment is not to name them.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
+	return table.OpenNamed(path, in.namesOf(noHeader, flags...))
+}
+
+// namesOf is what is known of the first row of a table.
+func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 	byNumber := slices.ContainsFunc(flags, func(n string) bool {
 		_, is := table.ParseInt([]byte(n))
 		return is
 	})
-	return table.OpenNamed(path, table.Names{No: noHeader, Yes: in.options.Table.Header,
-		Known: in.usual, Remark: !byNumber})
+	return table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual, Remark: !byNumber}
 }
 
 // ofNodes are the columns that flags name of a node table.

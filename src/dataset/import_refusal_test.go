@@ -234,7 +234,7 @@ func TestImportRefusals(t *testing.T) {
 		}))), []string{"number 0 is 7 for every vertex", "nothing to learn"}},
 		{"some of the numbers", regression(inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float64{1, 2, math.NaN(), 3, 4, 5}, 3, 2)
-		}))), []string{"vertex 1: 1 of 2 numbers are NaN"}},
+		}))), []string{"y: vertex 1, column 0, has no number to predict, and 1 in other columns"}},
 		{"a number beyond float32", regression(inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float64{1, 2, 1e300}, 3)
 		}))), []string{"vertex 2 has 1e+300", "finite float32"}},
@@ -523,12 +523,12 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"an infinite feature",
 			nodes("id,f\na,1\nb,inf\nc,3\n"),
-			[]string{"nodes.csv: line 3", "Inf"},
+			[]string{"nodes.csv: line 3", `column f holds "inf"`},
 		},
 		{"measurements for labels", nodes("id,label\na,0.5\nb,1.5\nc,2\n"),
 			[]string{"column label", "label 0.5", "regression", "pandas.qcut"}},
 		{"a word for a number", regression(nodes("id,label\na,0.5\nb,x\nc,2\n")),
-			[]string{"column label", `vertex 1 is "x"`, "want a number, or nothing"}},
+			[]string{`line 3: column label: vertex "b" is "x"`, "want a number, or nothing"}},
 		{"no column of numbers", regression(nodes("id,f\na,0.5\nb,1\nc,2\n")), []string{"--label"}},
 		{
 			"ids for labels",
@@ -553,12 +553,12 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"a mark of 2 in a table",
 			asked(func(o *dataset.ImportOptions) { o.Table.Labels = []string{"f", "label"} }),
-			[]string{"column f: vertex 1 has label 2 in column 0", "must be 0 or 1"},
+			[]string{`line 3: column f: vertex "b" has label 2:`, "must be 0 or 1"},
 		},
 		{"a mark that is a word", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			nodes("id,p,q\na,1,no\nb,0,1\nc,0,0\n")(t, dir, o)
 			o.Table.Labels = []string{"p", "q"}
-		}, []string{`column q: vertex 0 is "no"`, "0 or 1"}},
+		}, []string{`line 2: column q: vertex "a" is "no"`, "0 or 1"}},
 		{"a part of the split that is none", nodes("id,split\na,train\nb,holdout\nc,test\n"),
 			[]string{"nodes.csv: line 3", `column split holds "holdout"`, "train, valid, test"}},
 		{

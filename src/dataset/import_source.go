@@ -58,6 +58,7 @@ type source struct {
 	idColumn   string                    // of the node table
 	otherIDs   string                    // others that could be it
 	noID       string                    // what to do if there is none
+	rivals     []string                  // columns that could all be the label, the one that is first
 	header     []string                  // of the node table
 	unnamed    bool                      // its columns are called by their numbers
 	repeated   []int                     // rows of the node table that are left out, with FirstRows
@@ -266,11 +267,11 @@ func (s *source) setLabel(v int, y float64) error {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number; "+cureNumbers, v, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
 	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
-		return fmt.Errorf("vertex %d has label %g: %w: want a class number, 0 to %d at most for "+
-			"%d vertices, or nan for none", v, y, ErrValue, most-1, s.vertices)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number, 0 to %d at most for %d vertices, or nan for none",
+			y, ErrValue, most-1, s.vertices)
 	}
 	s.labels[v] = int32(y)
 	s.classes = max(s.classes, int(y)+1)
@@ -302,8 +303,8 @@ func (s *source) setMark(v, c int, y float64) error {
 		return nil
 	}
 	if y != 0 && y != 1 {
-		return fmt.Errorf("vertex %d has label %g in column %d: %w: with several label columns "+
-			"each must be 0 or 1; "+cureNumbers, v, y, c, ErrValue)
+		return badLabel(v, c, "has label %g: %w: with several label columns each must be 0 or 1; "+cureNumbers, y,
+			ErrValue)
 	}
 	s.marks[v*s.classes+c] = uint8(y)
 	return nil

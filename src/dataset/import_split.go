@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -67,7 +68,13 @@ func (s *source) chooseSplit() (*splitSource, error) {
 			ErrValue, p.from)
 	}
 	for k, one := range p.all() {
-		if err := one.Validate(s.vertices); err != nil {
+		err := one.Validate(s.vertices)
+		var twice *graph.ListedTwice
+		if errors.As(err, &twice) && (s.names != nil || s.originals != nil) {
+			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the splits must not overlap",
+				idOf(s, twice.Vertex), twice.List)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: split %d: %w", p.path, k, err)
 		}
 		p.unlabelled = max(p.unlabelled, s.dropUnlabelled(one))

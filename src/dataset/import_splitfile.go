@@ -112,7 +112,7 @@ func (s *source) idList(path string, comments bool, list *[]graph.VertexID) erro
 				len(row))
 		}
 		v, err := s.vertexNamed(row[0])
-		if err != nil && first && s.usual(row[0]) {
+		if _, part := wordOfPart(row[0]); err != nil && first && (part || s.usual(row[0])) {
 			continue
 		}
 		if err != nil {
@@ -216,6 +216,10 @@ func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
 	if err != nil {
 		return err
 	}
+	// a list that repeats 0 and 1 is a mask
+	if n := r.s.vertices; n > 2 && len(ids) == n && !slices.ContainsFunc(ids, func(x int64) bool { return x != 0 && x != 1 }) {
+		return r.mask(key, list)
+	}
 	for _, id := range ids {
 		v, err := r.s.vertexOf(id)
 		if err != nil {
@@ -316,15 +320,34 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 // may name the columns.
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
-		Data: func(row []string) bool {
-			_, is := partNames[strings.ToLower(row[len(row)-1])]
+		Data: func(row []string, _ [][]string) bool {
+			if k := IDColumn(row); k >= 0 {
+				if _, err := s.vertexNamed(row[k]); err != nil { // id,train,valid,test
+					return false
+				}
+			}
+			_, _, is := partOf(row[len(row)-1])
 			return is
-		}})
+		}, Either: asData})
 	if err != nil {
 		return err
 	}
 	defer t.Close()
 	id, part := s.splitColumns(t)
+	masks := s.splitMasks(t)
+	switch {
+	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
+		id, part = 1-masks.first(), -1
+	case len(t.Header) > 2 && t.HasNames: // of a table with other columns, too
+		id = IDColumn(t.Header)
+		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
+			masks = nil
+		}
+		if id < 0 || part < 0 && masks == nil {
+			return t.Errorf("%w: %d columns, of which none is called as an id, or none as a split; want 2, a vertex and train, "+
+				"valid or test, or names, as id and split, or id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
+		}
+	}
 	if err := askProse(t, "", id == 0); err != nil {
 		return err
 	}
@@ -336,25 +359,54 @@ func (s *source) splitTable(p *splitSource) error {
 		}
 		if row == nil {
 			s.tellComments(t)
+			if masks != nil {
+				p.Split = masks.lists
+			}
 			return nil
 		}
-		if len(row) != 2 {
+		if len(row) != 2 && !t.HasNames {
 			return t.Errorf("%d columns, want 2: vertex and train, valid or test", len(row))
 		}
 		if comments && strings.IndexAny(row[0], "#%") == 0 {
 			continue
 		}
-		k, is := partNames[strings.ToLower(row[part])]
-		if !is {
-			return t.Errorf("%.60q: %w: want a vertex and train, valid or test", t.Row(), ErrValue)
-		}
 		v, err := s.vertexNamed(row[id])
-		if err != nil {
-			return t.Errorf("%w", err)
+		if masks != nil && err == nil {
+			if err := masks.read(v, row); err != nil {
+				return err
+			}
+			continue
 		}
-		*p.Lists()[k] = append(*p.Lists()[k], v)
+		k, is := 0, false
+		if masks == nil {
+			k, _, is = partOf(row[part])
+		}
+		switch {
+		case masks == nil && !is && !noPart(row[part]):
+			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing", t.Row(), ErrValue)
+		case err != nil:
+			return t.Errorf("%w", err)
+		case is:
+			*p.Lists()[k] = append(*p.Lists()[k], v)
+		}
 	}
 }
+
+// splitMasks finds the masks of a table, nil if it has none.
+func (s *source) splitMasks(t *table.Named) *maskReader {
+	if !t.HasNames {
+		return nil
+	}
+	m := findMasks(s, t, []int{IDColumn(t.Header)})
+	if n := m.count(); n == 0 || n == len(t.Header) { // without ids
+		return nil
+	}
+	m.given, m.plain, m.alone = false, [3]bool{}, true // what is no mark is an error
+	return &m
+}
+
+// asData takes a row that could be names as data.
+func asData([]string, [][]string) (named, known bool) { return false, true }
 
 // splitColumns finds the vertex and the part in a table of two columns: one by its name, and the
 // other is the other; else in this order.

@@ -142,10 +142,10 @@ func readLabelFile(s *source, path string) error {
 	given := o.Header || o.NoHeader
 	t, err := table.OpenNamed(path, table.Names{No: o.NoHeader, Yes: o.Header, Known: s.usual,
 		Remark: true,
-		Data: func(row []string) bool {
+		Data: func(row []string, _ [][]string) bool {
 			_, err := s.vertexNamed(row[0])
 			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
-		}})
+		}, Either: asData})
 	if err != nil {
 		return err
 	}
@@ -154,13 +154,13 @@ func readLabelFile(s *source, path string) error {
 		if o.Nodes == "" && arrayFile(o.Features) == "" {
 			return t.Errorf("%w: one column; without a node table want two, the id of a vertex and its label", ErrValue)
 		}
-		labels, err := s.rowsOfLabels(t, given)
+		labels, lines, err := s.rowsOfLabels(t, given)
 		if err != nil {
 			return err
 		}
 		c := nodeColumns{labels: []int{0}, use: map[int]columnUse{0: {asLabel, ""}}}
 		s.readsColumns(t, c.use)
-		return setTableLabels(s, t, c, [][]string{labels})
+		return setTableLabels(s, t, c, func(v int) int { return lines[v] }, [][]string{labels})
 	}
 	id := 0
 	if t.HasNames {
@@ -192,7 +192,7 @@ func readLabelFile(s *source, path string) error {
 			c.use[k] = columnUse{asLabel, ""}
 		}
 	}
-	seen := make([]bool, s.vertices)
+	seen, lines := make([]bool, s.vertices), make([]int, s.vertices)
 	for n := 0; ; n++ {
 		row, err := t.Next()
 		if err != nil {
@@ -217,13 +217,13 @@ func readLabelFile(s *source, path string) error {
 			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several labels want the id as the "+
 				"first column, or called id%s", ErrValue, row[id], t.Header[id], several)
 		}
-		seen[v] = true
+		seen[v], lines[v] = true, t.Line()
 		for i, k := range c.labels {
 			labels[i][v] = strings.Clone(row[k])
 		}
 	}
 	s.readsColumns(t, c.use)
-	return setTableLabels(s, t, c, labels)
+	return setTableLabels(s, t, c, func(v int) int { return lines[v] }, labels)
 }
 
 const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? --header reads it as the " +
@@ -231,7 +231,7 @@ const askedNames = "%w: is this row the names of the columns, or of a vertex tha
 
 // rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether the first
 // row is a name, it is one if there is a row more than vertices, and it is like none of the others.
-func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err error) {
+func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int, err error) {
 	tooMany := func() error {
 		return t.Errorf("%w: more rows than the %d vertices; remove them, or say --header if the first row is a name",
 			ErrMismatch, s.vertices)
@@ -239,15 +239,15 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 	for {
 		row, err := t.Next()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if row == nil {
 			break
 		}
 		if len(labels) > s.vertices || len(labels) == s.vertices && given {
-			return nil, tooMany()
+			return nil, nil, tooMany()
 		}
-		labels = append(labels, strings.Clone(row[0]))
+		labels, lines = append(labels, strings.Clone(row[0])), append(lines, t.Line())
 	}
 	n := len(labels)
 	if n > 0 && !given {
@@ -257,13 +257,13 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 		switch {
 		case n == s.vertices+1 && own:
 			t.HasNames, t.Header[0] = true, first
-			labels, n = rest, n-1
+			labels, lines, n = rest, lines[1:], n-1
 		case n > s.vertices:
-			return nil, tooMany()
+			return nil, nil, tooMany()
 		case n == s.vertices && own && n > 1 && (s.usual(first) || !slices.ContainsFunc(rest, func(text string) bool {
 			return !isNumber(text)
 		})):
-			return nil, fmt.Errorf("%s: line 1: %w: %.60q may be a name or the label of the first of %d vertices: "+
+			return nil, nil, fmt.Errorf("%s: line 1: %w: %.60q may be a name or the label of the first of %d vertices: "+
 				"--header reads it as a name, and --no-header as a label", t.Path(), ErrMismatch, first, n)
 		}
 	}
@@ -272,11 +272,11 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, err 
 			filepath.Base(t.Path()), labels[0])
 	}
 	if n != s.vertices {
-		return nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
+		return nil, nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
 			"(--no-header if the first row is one, --header if it is a name), or rows of an id and a label", t.Path(),
 			ErrMismatch, n, s.vertices)
 	}
-	return labels, nil
+	return labels, lines, nil
 }
 
 // beside returns the directory of a .npy file as a set of arrays, and the name of the file's array.

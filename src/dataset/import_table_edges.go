@@ -40,6 +40,16 @@ func AreEnds(source, target string) bool {
 	})
 }
 
+// IDColumn returns the first column that is called as ids of vertices are, -1 if none is.
+func IDColumn(names []string) int {
+	for _, usual := range idNames {
+		if k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
+			return k
+		}
+	}
+	return -1
+}
+
 // edgeTable is a table of edges, and the columns that are read of it.
 type edgeTable struct {
 	*table.Named
@@ -150,9 +160,18 @@ func likeNames(source, target string) bool {
 	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
 	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
 	return slices.ContainsFunc(ways, func(of [2]string) bool {
-		at := strings.LastIndex(source, of[0])
-		return at >= 0 && source[:at]+of[1]+source[at+len(of[0]):] == target
+		other, is := swapped(source, of)
+		return is && other == target
 	})
+}
+
+// swapped returns a name with the second word of a scheme for the first one.
+func swapped(name string, of [2]string) (other string, is bool) {
+	at := strings.LastIndex(name, of[0])
+	if at < 0 {
+		return "", false
+	}
+	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
 // lead is 1 if the first column has no name, as the numbers of the rows that tools write, else 0.
@@ -187,6 +206,63 @@ func (t *edgeTable) onlyPair() bool {
 	return true
 }
 
+// nodeFiles names the node tables of the ends.
+func (e *edgeSource) nodeFiles() string {
+	from, to := filepath.Base(e.from.options.Table.Nodes), filepath.Base(e.to.options.Table.Nodes)
+	if from == to {
+		return from
+	}
+	return from + " and " + to
+}
+
+// other returns the column that is the other end of a table of two columns, of which one end is known: the node table
+// has its first values. It is -1 if it has not, if the name or a flag says that the column is something else, or
+// if both columns are integers, as amounts are, too.
+func (e *edgeSource) other(t *edgeTable, known, end int) int {
+	k, s := 1-known, [2]*source{e.from, e.to}[end]
+	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil || k == t.weight {
+		return -1
+	}
+	name, values := t.Header[k], t.Sample(k)
+	for _, names := range [][]string{e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels} {
+		if slices.Contains(names, name) {
+			return -1
+		}
+	}
+	if e.usual(plainName(name)) || isWhen(name) || len(values) == 0 ||
+		integersOf(values) != nil && integersOf(t.Sample(known)) != nil ||
+		slices.ContainsFunc(values, func(id string) bool { _, is := s.places[id]; return !is }) {
+		return -1
+	}
+	return k
+}
+
+// otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
+// table may name both vertices twice, by an id and a name. "" if there are none.
+func (t *edgeTable) otherPair(e *edgeSource) string {
+	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
+	at := map[string]int{} // columns by their names in small letters
+	for k, name := range t.Header {
+		if k != t.from && k != t.to && k != t.weight && !isWhen(name) && !slices.Contains(named, name) {
+			at[strings.ToLower(plainName(name))] = k
+		}
+	}
+	for k, name := range t.Header {
+		source := strings.ToLower(plainName(name))
+		if own, free := at[source]; !free || own != k {
+			continue
+		}
+		for _, of := range schemes {
+			if target, is := swapped(source, of); is {
+				if other, free := at[target]; free && other != k {
+					return name + " and " + t.Header[other]
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // isWhen reports whether a column is called as times are, such as endTime, started_at or valid_from.
 func isWhen(name string) bool {
 	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
@@ -205,6 +281,8 @@ func isWhen(name string) bool {
 }
 
 var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at", "on"}
+
+const theOther = "of two columns one is named as an end, and the node table has the values of the other"
 
 // chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
 // is taken. Without any, the first two columns may be called alike.
@@ -241,6 +319,9 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		if len(ends[0]) > 1 || len(ends[1]) > 1 {
 			t.why = "its names are a pair"
 		}
+		if other := t.otherPair(e); other != "" && e.options.Table.Source == "" && e.options.Table.Target == "" {
+			t.why = "rather than " + other + ": --source and --target say which"
+		}
 	case len(pairs) > 1:
 		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by --source and "+
 			"--target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]], t.Header[pairs[1][0]],
@@ -250,6 +331,10 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
 		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
 		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
+	case len(ends[0]) == 1 && len(ends[1]) == 0 && e.other(t, ends[0][0], 1) >= 0:
+		t.from, t.to, t.why = ends[0][0], e.other(t, ends[0][0], 1), theOther
+	case len(ends[1]) == 1 && len(ends[0]) == 0 && e.other(t, ends[1][0], 0) >= 0:
+		t.from, t.to, t.why = e.other(t, ends[1][0], 0), ends[1][0], theOther
 	case len(ends[0]) > 1 || len(ends[1]) > 1:
 		var names []string
 		for _, k := range slices.Concat(ends[0], ends[1]) {
@@ -300,6 +385,11 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 // noteColumns says what the columns of the edges were taken as.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
+	file := filepath.Base(t.Path())
+	use := func(k int, as string) {
+		name := columnName(t.Header[k], k)
+		of[k] = columnUse{as, e.tellTime("column "+name+" of "+file, as, timeOf(t.Header[k], t.Sample(k)))}
+	}
 	for _, k := range t.features {
 		if k < 0 {
 			continue
@@ -308,25 +398,24 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 		if e.options.linkTask() != "" {
 			as = asLinkLabel
 		}
-		of[k] = columnUse{as, ""}
+		use(k, as)
 	}
 	if t.weight >= 0 {
-		of[t.weight] = columnUse{asWeight, ""}
+		use(t.weight, asWeight)
 	}
 	if t.direction >= 0 {
 		of[t.direction] = columnUse{asDirection, fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
 	}
-	file := filepath.Base(t.Path())
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
 		case read:
 		case isTime(name) && timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, ""}
-			e.note("column %s of %s is ignored: %s", name, file, timeOf(name, t.Sample(k)))
+			e.note("column %s of %s is ignored: it is %s", name, file, noTime)
 		case timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
-			e.note("column %s of %s, such as %.40q, is ignored: %s", columnName(name, k), file,
-				t.Field(k), timeOf(name, t.Sample(k)))
+			e.note("column %s of %s, such as %.40q, is ignored: it seems to be %s", columnName(name, k), file,
+				t.Field(k), noTime)
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
 		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
@@ -366,13 +455,60 @@ func weighs(field string) bool {
 	return is && w >= 0
 }
 
+// openEdges opens an edge table. A node table knows the ids, and so whether a first row without usual names is an
+// edge or, where its first two fields are alike as names of ends are, names the columns.
+func (e *edgeSource) openEdges(path string) (*table.Named, error) {
+	o := &e.options.Table
+	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
+	if e.from.options.Table.Nodes != "" && e.from.places != nil && e.to.places != nil {
+		ends := [2]int{0, 1} // of a table without names
+		for i, name := range [2]string{o.Source, o.Target} {
+			if k, is := table.ParseInt([]byte(name)); is && k >= 0 {
+				ends[i] = int(k)
+			}
+		}
+		ids := func(row []string) (n int) {
+			for i, s := range [2]*source{e.from, e.to} {
+				if ends[i] < len(row) {
+					if _, is := s.places[row[ends[i]]]; is {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		file := e.nodeFiles()
+		names.Data = func(row []string, after [][]string) bool {
+			usual := slices.ContainsFunc(row, func(f string) bool { return f != "" && e.usual(f) })
+			if len(row) < 2 || ids(row) < 2 || usual || table.Counting(row) || table.OverNumbers(row, after) {
+				return false
+			}
+			why = "both ends have a row in " + file
+			return true
+		}
+		names.Either = func(row []string, after [][]string) (named, known bool) {
+			if len(row) < 2 || !likeNames(row[0], row[1]) || ids(row) > 0 || len(after) == 0 ||
+				slices.ContainsFunc(after, func(r []string) bool { return ids(r) < 2 }) {
+				return false, false
+			}
+			why = "it names no vertex of " + file + ", as the next rows do"
+			return true, true
+		}
+	}
+	t, err := table.OpenNamed(path, names)
+	if err == nil && !o.Header && !o.NoHeader {
+		t.Why = why
+	}
+	return t, err
+}
+
 // eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
 // and its features. They are valid until it returns.
 func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
 ) (*edgeTable, error) {
-	opened, err := e.openTable(path, e.options.Table.NoHeader, e.options.ofEdges()...)
+	opened, err := e.openEdges(path)
 	if err != nil {
 		return nil, err
 	}
@@ -573,7 +709,7 @@ func readEdgeTable(e *edgeSource, path string) error {
 			x, ok := table.ParseFloat([]byte(text))
 			if !ok || !finite(float32(x)) {
 				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
-					names[i], text, table.DecimalComma(text))
+					names[i], text, cmp.Or(table.DecimalComma(text), dated(text)))
 			}
 			e.rows.data = appended(e.rows.data, float32(x))
 		}
@@ -583,7 +719,7 @@ func readEdgeTable(e *edgeSource, path string) error {
 		w, ok := table.ParseFloat([]byte(weight))
 		if !ok {
 			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
-				table.DecimalComma(weight))
+				cmp.Or(table.DecimalComma(weight), dated(weight)))
 		}
 		if err := e.addWeight(w); err != nil {
 			return t.Errorf("%w", err)

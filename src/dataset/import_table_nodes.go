@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -18,16 +19,12 @@ import (
 type nodeColumns struct {
 	id, split        int
 	labels, features []int
-	masks            [3]int // columns of marks of a split; -1 for none
-	named            bool   // --label names the labels
-	left             []int  // columns of usual names, where --label names a file or labels of another type
+	masks            maskReader
+	named            []int // features that --features names
+	asked            bool  // --label names the labels
+	left             []int // columns of usual names, where --label names a file or labels of another type
 	use              map[int]columnUse
 }
-
-// maskNames are names of columns that mark the vertices of a list of the split. A column of the last two
-// names is one only if all its values are marks.
-var maskNames = [3][]string{{"train_mask", "is_train", "train"}, {"val_mask", "valid_mask", "is_val", "is_valid",
-	"val", "valid"}, {"test_mask", "is_test", "test"}}
 
 // indexNames are names of columns with the numbers of rows, which tools write unasked.
 var indexNames = []string{"", "index", "level_0", "rownames", "row_names"}
@@ -37,30 +34,10 @@ func isIndex(name string, column int) bool {
 	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
 }
 
-// isFold reports whether a column is called as those of cross-validation, or one of several splits: fold,
-// split_0.
-func isFold(name string) bool {
-	stem := strings.TrimRight(strings.ToLower(name), "0123456789")
-	numbered := stem != strings.ToLower(name)
-	stem = strings.ReplaceAll(strings.TrimSuffix(stem, "_"), "_", "")
-	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) || numbered && stem == "split"
-}
-
 // counts reports whether a column is an index: one without a name of its own, or one that counts the rows.
 func counts(t *table.Named, column int) bool {
 	name := t.Header[column]
 	return isIndex(name, 2) || isIndex(name, column) && t.Counts(column)
-}
-
-// mark reads a mark of a mask.
-func mark(text string) (is, ok bool) {
-	switch strings.ToLower(text) {
-	case "1", "true", "t", "yes", "y", "1.0":
-		return true, true
-	case "0", "false", "f", "no", "n", "0.0", "":
-		return false, true
-	}
-	return false, false
 }
 
 // readNodes reads ids, labels and split, and registers the features, which are read when they are
@@ -82,11 +59,11 @@ func readNodes(s *source, path string) error {
 		path: path,
 		read: true,
 	}
-	masks := maskReader{t: t, columns: c.masks, given: s.options.Split != ""}
+	others := watchSplits(s, t, slices.Concat([]int{c.id, c.split}, c.labels, c.left, c.named))
 	held := make([]bool, len(t.Header)) // columns with something in a row
 	var odd oddIDs
-	var first []uint64 // of each vertex, the hash of its row, with FirstRows
-	unequal := 0
+	var first []uint64         // of each vertex, the hash of its row, with FirstRows
+	unequal, codes := 0, false // codes: the split has numbers
 	s.places = make(map[string]graph.VertexID)
 	for n := 0; ; n++ {
 		row, err := t.Next()
@@ -129,19 +106,24 @@ func readNodes(s *source, path string) error {
 			labels[i] = append(labels[i], strings.Clone(row[k]))
 		}
 		if c.split >= 0 {
-			text := strings.ToLower(row[c.split])
-			part, ok := partNames[text]
+			part, word, ok := partOf(row[c.split])
 			switch {
 			case ok:
 				*p.Lists()[part] = append(*p.Lists()[part], v)
-			case !table.Missing(text) && text != "-1" && text != "unused":
-				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing",
-					ErrValue, t.Header[c.split], row[c.split])
+				codes = codes || !word
+			case !noPart(row[c.split]):
+				marks := ""
+				if _, is := mark(row[c.split]); is {
+					marks = "; if it marks the vertices to train, call it train_mask"
+				}
+				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing%s", ErrValue, t.Header[c.split],
+					row[c.split], marks)
 			}
 		}
-		if err := masks.read(v, row); err != nil {
+		if err := c.masks.read(v, row); err != nil {
 			return err
 		}
+		others.read(v, row)
 	}
 	if n := len(s.repeated); n > 0 {
 		s.note("%d rows of %s are of vertices that have a row before, and are left out: %d of them differ from it", n,
@@ -156,112 +138,55 @@ func readNodes(s *source, path string) error {
 	keepIDs(s, ids)
 	if c.split >= 0 {
 		s.given = p
-		c.use[c.split] = columnUse{asSplit, ""}
+		use := columnUse{asSplit, ""}
+		switch {
+		case s.options.Split != "":
+			use = columnUse{asIgnored, splitGiven}
+		case codes:
+			use.why = "0 is train, 1 valid, 2 test"
+			switch part, _ := maskPart(t.Header[c.split]); {
+			case len(p.Test) == 0 && part >= 0:
+				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, marks of one list by its name: "+
+					"call it %s_mask, and leave --split-column out", path, ErrValue, t.Header[c.split], graph.SplitNames[part])
+			case len(p.Test) == 0:
+				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it marks the vertices to train, call it "+
+					"train_mask", t.Header[c.split], filepath.Base(path))
+			}
+		}
+		c.use[c.split] = use
 	}
-	if err := c.takeMasks(s, &masks, ids); err != nil {
+	if err := c.takeMasks(s, &c.masks, ids); err != nil {
+		return err
+	}
+	if err := c.takeSplits(s, others); err != nil {
 		return err
 	}
 	c.leaveEmpty(s, t, held)
-	c.leaveNames(s, t, ids, labels)
-	if err := setTableLabels(s, t, c, labels); err != nil {
+	labels = c.leaveNames(s, t, ids, labels)
+	line := func(v int) int { return lineOf(s, path, c.id, ids[v]) }
+	if err := setTableLabels(s, t, c, line, labels); err != nil {
 		return err
 	}
 	c.tell(s, t)
 	return setColumnFeatures(s, t, c.features)
 }
 
-// maskReader reads columns of marks.
-type maskReader struct {
-	t       *table.Named
-	columns [3]int
-	lists   graph.Split
-	none    [3]bool // the column does not hold marks alone
-	given   bool    // another split is: masks are not judged
-}
-
-func (m *maskReader) read(v graph.VertexID, row []string) error {
-	for i, k := range m.columns {
-		if k < 0 || m.none[i] {
-			continue
+// lineOf reads a node table again, up to the first row of an id, and returns its line; 0 if that fails.
+func lineOf(s *source, path string, column int, id string) int {
+	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
+	if err != nil {
+		return 0
+	}
+	defer t.Close()
+	for {
+		row, err := t.Next()
+		if err != nil || row == nil {
+			return 0
 		}
-		is, ok := mark(row[k])
-		switch name := m.t.Header[k]; {
-		case !ok && strings.Contains(name, "_") && !m.given:
-			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true; --ignore %[2]s leaves "+
-				"it out", ErrValue, name, row[k])
-		case !ok:
-			m.none[i] = true
-		case is:
-			*m.lists.Lists()[i] = append(*m.lists.Lists()[i], v)
+		if row[column] == id {
+			return t.Line()
 		}
 	}
-	return nil
-}
-
-// overlap returns the first vertex that two masks mark, and their columns; ok is false if none is.
-func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
-	by := make([]int8, vertices) // the mask of each, from 1
-	for i, list := range m.lists.Lists() {
-		for _, v := range *list {
-			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {
-				return v, m.t.Header[m.columns[at-1]], m.t.Header[m.columns[i]], true
-			}
-			if !m.none[i] {
-				by[v] = int8(i + 1)
-			}
-		}
-	}
-	return 0, "", "", false
-}
-
-// takeMasks makes the split of the masks, or features of columns that turned out to be none, unless
-// features are named.
-func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
-	masks, wordy := 0, false
-	for i, k := range m.columns {
-		if k >= 0 && !m.none[i] {
-			masks++
-			wordy = wordy || strings.Contains(m.t.Header[k], "_")
-		}
-	}
-	// one column called test alone is a number like others
-	take := masks > 1 || masks > 0 && wordy
-	v, one, other, both := m.overlap(len(ids))
-	switch {
-	case !take || !both || m.given && wordy:
-	case wordy:
-		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, and each vertex is of one list; "+
-			"correct them, leave one out by --ignore, or give the split by --split", m.t.Path(), ErrValue, one,
-			other, ids[v])
-	default:
-		take = false
-		s.note("columns %s and %s of %s are no split, for both mark vertex %.60q", one, other,
-			filepath.Base(m.t.Path()), ids[v])
-	}
-	var names []string
-	for i, k := range m.columns {
-		switch {
-		case k < 0:
-		case m.given && strings.Contains(m.t.Header[k], "_"):
-			c.use[k] = columnUse{asIgnored, "--split gives the split"}
-		case take && !m.none[i]:
-			names = append(names, m.t.Header[k])
-			c.use[k] = columnUse{asSplit, "marks of 0 and 1"}
-		case len(s.options.Table.Features) == 0:
-			c.features = append(c.features, k)
-			slices.Sort(c.features)
-		}
-	}
-	if !take || m.given {
-		return nil
-	}
-	if c.split >= 0 {
-		return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore", m.t.Path(),
-			ErrValue, m.t.Header[c.split], strings.Join(names, ", "))
-	}
-	s.given = &splitSource{Split: m.lists, read: true, path: m.t.Path(),
-		from: "columns " + strings.Join(names, ", ") + " of " + filepath.Base(m.t.Path())}
-	return nil
 }
 
 // leaveEmpty leaves out features, unless they are named, of which no row holds anything, such as timeset of
@@ -293,23 +218,54 @@ func (c *nodeColumns) gephi(t *table.Named, column int) bool {
 }
 
 // leaveNames leaves out a column Label beside Id, as Gephi writes them, whose values name the vertices:
-// they differ for nearly all.
-func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) {
-	if c.named || regression(s) || len(c.labels) != 1 || !c.gephi(t, c.labels[0]) {
-		return
+// they differ for nearly all. Another label beside it is then the label, if it has classes. It returns the values of
+// the labels that are left.
+func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) [][]string {
+	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) && len(c.labels) == 1 {
+		return labels
 	}
 	seen, same := map[string]bool{}, true
 	for v, y := range labels[0] {
 		seen[y] = true
 		same = same && y == ids[v]
 	}
-	if !same && 2*len(seen) <= len(ids) {
-		return
+	names, file := same || 2*len(seen) > len(ids) || regression(s), filepath.Base(t.Path())
+	other := -1
+	if len(c.labels) == 2 {
+		other = c.labels[1]
 	}
-	s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
-		"--label Label makes classes of them", filepath.Base(t.Path()), len(seen), len(ids))
-	c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
-	c.labels = nil
+	classes := other >= 0 && (regression(s) || !slices.ContainsFunc(labels[1], func(y string) bool {
+		x, is := table.ParseFloat([]byte(y))
+		return is && x != math.Trunc(x)
+	}))
+	if names {
+		s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
+			"--label Label makes classes of them", file, len(seen), len(ids))
+		c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
+	}
+	feature := func(k int) {
+		if len(s.options.Table.Features) == 0 {
+			c.features = append(c.features, k)
+			slices.Sort(c.features)
+		}
+	}
+	switch {
+	case names && classes:
+		c.labels, labels = c.labels[1:], labels[1:]
+	case names:
+		c.labels, labels = nil, nil
+		if other >= 0 {
+			feature(other)
+		}
+	case other >= 0:
+		s.note("columns Label, %s of %s could all be the label: Label is it, and the other is a feature; --label names "+
+			"another, --ignore leaves columns out", t.Header[other], file)
+		c.use[c.labels[0]] = columnUse{asLabel, "rather than " + t.Header[other]}
+		s.rivals = []string{"Label", t.Header[other]}
+		c.labels, labels = c.labels[:1], labels[:1]
+		feature(other)
+	}
+	return labels
 }
 
 // tell notes what the columns were taken as.
@@ -319,14 +275,23 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 			c.use[k] = columnUse{asLabel, ""}
 		}
 	}
+	var times []string
 	for _, k := range c.features {
+		is := timeOf(t.Header[k], t.Sample(k))
 		c.use[k] = columnUse{asFeature, ""}
+		if is != "" {
+			c.use[k] = columnUse{asFeature, "it " + is + " a time"}
+			times = append(times, t.Header[k])
+		}
 		if name := t.Header[k]; len(s.options.Table.Features) == 0 && likeID(name) {
 			s.note("column %s of %s is a feature, and called as ids are: --ignore %s leaves it out", name,
 				filepath.Base(t.Path()), inShell(name))
 		}
 	}
 	file := filepath.Base(t.Path())
+	if len(times) > 0 {
+		s.note("features of %[2]s that seem to be a time, kept as a number of 7 digits: %[1]s", few(times), file)
+	}
 	for k, name := range t.Header {
 		switch use, ok := c.use[k]; {
 		case !ok && slices.Contains(s.options.Ignore, name):
@@ -345,7 +310,7 @@ const rowNumbers = "an index that tools write"
 // findNodeColumns finds the columns of a node table.
 func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
-	c.use, c.masks = map[int]columnUse{}, [3]int{-1, -1, -1}
+	c.use = map[int]columnUse{}
 	for _, name := range t.Header {
 		if err := s.refusal(t.Path()+": column "+name, name); err != nil {
 			return c, err
@@ -381,14 +346,12 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 			}
 			c.features = append(c.features, k)
 		}
+		c.named = c.features
 	}
-	for i, names := range maskNames {
-		if k, _ := s.column(t, "", "", names...); o.Split == "" && k >= 0 &&
-			!slices.Contains(append(taken, c.features...), k) {
-			c.masks[i] = k
-		}
+	if c.masks = (maskReader{columns: noMasks}); o.Split == "" {
+		c.masks = findMasks(s, t, append(taken, c.features...))
 	}
-	taken = append(taken, c.masks[:]...)
+	taken = append(taken, c.masks.columns[:]...)
 	if len(o.Features) > 0 {
 		return c, nil
 	}
@@ -404,9 +367,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
-			c.use[k] = columnUse{asIgnored, "of a split, it seems"}
-			s.note("column %s of %s is not read: it seems to be of a split; make a column of train, valid, "+
-				"test of it", name, filepath.Base(t.Path()))
+			c.use[k] = columnUse{asIgnored, ofSplit} // told by takeSplits
 		case c.gephi(t, k) && !t.Number(k): // beside another label
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
@@ -501,7 +462,7 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		}
 		c.labels = append(c.labels, k)
 	}
-	if c.named = len(of) > 0; c.named {
+	if c.asked = len(of) > 0; c.asked {
 		return nil
 	}
 	var found []int
@@ -518,6 +479,11 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		c.left = found
 		return nil
 	}
+	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) &&
+		!(place && strings.EqualFold(names[1], "y")) { // one of them, which leaveNames chooses
+		c.labels = found[:2]
+		return nil
+	}
 	if len(found) > 0 {
 		c.labels = found[:1]
 		if place && strings.EqualFold(names[0], "y") {
@@ -529,28 +495,31 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		s.note("columns %s of %s could all be the label: %s is it, and the others are features; --label names "+
 			"another, --ignore leaves columns out", strings.Join(names, ", "), filepath.Base(t.Path()), names[0])
 		c.use[found[0]] = columnUse{asLabel, "rather than " + strings.Join(names[1:], ", ")}
+		s.rivals = names
 	}
 	return nil
 }
 
-func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string) error {
+// setTableLabels takes columns of a table as labels; line finds that of a vertex's row, for errors.
+func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) int, labels [][]string) error {
 	if regression(s) {
-		return setTableNumbers(s, t, c, labels)
+		return setTableNumbers(s, t, c, line, labels)
 	}
-	name := func(i int) string { return t.Path() + ": column " + t.Header[c.labels[i]] }
+	name := func(i int) string { return t.Header[c.labels[i]] }
 	switch len(c.labels) {
 	case 0:
 		return nil
 	case 1:
 		if err := s.nameClasses(labels[0]); err != nil {
+			err = s.atLine(err, t.Path(), line, name)
 			if t.Path() != s.options.Table.Nodes { // a file of labels
-				return fmt.Errorf("%s: %w", name(0), err)
+				return err
 			}
 			label, both := t.Header[c.labels[0]], ""
-			if strings.EqualFold(label, "y") && !c.named {
+			if strings.EqualFold(label, "y") && !c.asked {
 				both = ", and --features x,y makes coordinates features"
 			}
-			return fmt.Errorf("%s: %w; --ignore %s leaves the column out%s", name(0), err, inShell(label), both)
+			return fmt.Errorf("%w; --ignore %s leaves the column out%s", err, inShell(label), both)
 		}
 		return nil
 	}
@@ -564,17 +533,17 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, labels [][]string)
 			if s.noLabel(text) {
 				y, ok = float32(math.NaN()), true
 			}
+			var err error
 			if !ok {
-				return fmt.Errorf("%s: vertex %d is %.40q: %w: with several label columns each "+
-					"must be 0 or 1", name(i), v, text, ErrValue)
+				err = badLabel(v, i, "is %.40q: %w: with several label columns each must be 0 or 1", text, ErrValue)
 			}
-			if err := s.setMark(v, i, float64(y)); err != nil {
-				return fmt.Errorf("%s: %w", name(i), err)
+			if err = cmp.Or(err, s.setMark(v, i, float64(y))); err != nil {
+				return s.atLine(err, t.Path(), line, name)
 			}
 		}
 	}
 	if err := s.finishMarks(); err != nil {
-		return fmt.Errorf("%s: %w", t.Path(), err)
+		return s.atLine(err, t.Path(), line, func(int) string { return strings.Join(s.classNames, ", ") })
 	}
 	return nil
 }
@@ -635,8 +604,12 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 			}
 			for i, k := range columns {
 				x, ok := number(row[k])
-				if !ok {
+				if !ok || x != x {
 					return notNumbers(s, t, row, columns[i:])
+				}
+				if !finite(x) {
+					return t.Errorf("%w: column %s holds %.40q, which is no finite number of 32 bits; repair it, or leave the "+
+						"column out: --ignore %s", ErrValue, t.Header[k], row[k], inShell(t.Header[k]))
 				}
 				values[i] = x
 			}
@@ -654,6 +627,11 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 // words, so that one run tells them.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
+	if both := s.rivals; slices.Contains(both, t.Header[first]) {
+		return t.Errorf("%w: columns %s could all be the label, of which %s is taken, and %s holds %.40q, which is no number "+
+			"for a feature: name the label by --label, as --label %[4]s, and leave the others out by --ignore", ErrValue,
+			strings.Join(both, ", "), both[0], inShell(t.Header[first]), row[first])
+	}
 	if cureNumber(t.Header[first], row[first]) != "" {
 		return notANumber(t, first, row[first])
 	}
@@ -666,6 +644,20 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 			}
 		}
 	}
+	row, line := slices.Clone(row), t.Line()
+	if parts, odd, at := oddPart(t, row, first); parts > 1 {
+		why := ""
+		if odd != "" {
+			why = fmt.Sprintf(" (line %d has %.40q, which is of none of them)", at, odd)
+		}
+		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number; if it is the split, write train, valid "+
+			"and test, or nothing for none%s, and say --split-column %[4]s; else leave it out with --ignore %[4]s", t.Path(), line,
+			ErrValue, inShell(words[0]), row[first], why)
+	}
+	if len(words) == 1 && isDate(row[first]) {
+		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s, with --ignore %s", t.Path(), line,
+			ErrValue, words[0], row[first], dated(row[first]), inShell(words[0]))
+	}
 	others, these, label := "", "this one", ""
 	if len(words) > 1 {
 		others, these = ", nor are those of "+strings.Join(words[1:], ", "), "these"
@@ -673,9 +665,31 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	if s.labels == nil && s.marks == nil && s.targets == nil {
 		label = "; the class is named by --label " + inShell(class)
 	}
-	return t.Errorf("%w: column %s holds %.40q, which is not a number%s; name the feature columns with --features, "+
-		"leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", ErrValue, words[0], row[first],
-		others, these, inShell(strings.Join(words, ",")), label)
+	return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s; name the feature columns with "+
+		"--features, leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", t.Path(), line, ErrValue,
+		words[0], row[first], others, these, inShell(strings.Join(words, ",")), label)
+}
+
+// oddPart reads on in a column of words from a row: how many lists of a split they name, if the first ones do, and the
+// first word, with its line, that names none.
+func oddPart(t *table.Named, row []string, column int) (parts int, odd string, line int) {
+	if !slices.ContainsFunc(t.Sample(column), func(f string) bool { _, is := wordOfPart(f); return is }) {
+		return 0, "", 0
+	}
+	var seen [3]bool
+	var err error
+	for err == nil && row != nil {
+		part, is := wordOfPart(row[column])
+		switch {
+		case is && !seen[part]:
+			seen[part] = true
+			parts++
+		case !is && odd == "" && !noPart(row[column]):
+			odd, line = strings.Clone(row[column]), t.Line()
+		}
+		row, err = t.Next()
+	}
+	return parts, odd, line
 }
 
 // inShell is a word as a shell takes it.
@@ -700,9 +714,9 @@ func cureNumber(name, text string) string {
 	_, signed := number(strings.Trim(text, "%$€£ "))
 	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + inShell(name)
 	switch {
-	case table.Missing(text):
+	case text == "":
 		return "is empty; " + fill
-	case text == "." || slices.Contains(doubtful, strings.ToLower(text)):
+	case table.Missing(text), text == ".", slices.Contains(doubtful, strings.ToLower(text)):
 		return fmt.Sprintf("holds %q, which seems to stand for nothing; %s", text, fill)
 	case comma != "" && len(list) == 2:
 		return fmt.Sprintf("holds %.40q, which is not a number%s; or, if it is a list, give each number a column", text,

@@ -11,6 +11,18 @@ type Split struct {
 // Lists returns the lists, in the order of SplitNames.
 func (s *Split) Lists() [3]*[]VertexID { return [3]*[]VertexID{&s.Train, &s.Valid, &s.Test} }
 
+// ListedTwice is the error about a vertex that is in two lists of a split, or twice in one.
+type ListedTwice struct {
+	List   string // where it is again
+	Entry  int
+	Vertex VertexID
+}
+
+func (e *ListedTwice) Error() string {
+	return fmt.Sprintf("%s split, entry %d: vertex %d is listed twice; the splits must not overlap", e.List, e.Entry,
+		e.Vertex)
+}
+
 // Validate reports the first vertex that does not exist among n or is listed twice. It takes n bits
 // of memory.
 func (s Split) Validate(n int) error {
@@ -23,8 +35,7 @@ func (s Split) Validate(n int) error {
 			}
 			bit := uint64(1) << (v % 64)
 			if seen[v/64]&bit != 0 {
-				return fmt.Errorf("%s split, entry %d: vertex %d is listed twice; the splits "+
-					"must not overlap", SplitNames[k], i, v)
+				return &ListedTwice{SplitNames[k], i, v}
 			}
 			seen[v/64] |= bit
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -127,19 +128,12 @@ func (e *linkEnd) id(word string) string {
 // readLinks reads a file of links, with more vertices after each link: see shard.ReadLinks.
 func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err error) {
 	ends := s.endsOf()
-	rows, err := shard.ReadLinks(path, more, func(source, target string) (bool, error) {
-		of, err := s.Shards.OpenSourceIDs()
-		if err != nil {
-			return false, err
-		}
-		defer of.Close()
-		for i, word := range [2]string{source, target} {
-			if _, err := of.Find([]string{ends[i].id(word)}); err != nil {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
+	source, err := s.Shards.OpenSourceIDs()
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	rows, err := shard.ReadLinks(path, more, source, func(end int, id string) string { return ends[end].id(id) })
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +155,13 @@ func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err 
 			link[i] = of[id]
 		}
 		links = append(links, link)
+	}
+	if errors.Is(err, shard.ErrNoVertex) {
+		_, noSource := source.Find(rows[0][:1])
+		if _, noTarget := source.Find(rows[0][1:2]); noSource != nil && noTarget != nil {
+			err = fmt.Errorf("%w; the first row has no vertex: if it names the columns, call them source and target, or "+
+				"remove it", err)
+		}
 	}
 	return links, err
 }

@@ -182,47 +182,113 @@ func (i *SourceIDs) example() string {
 	return "such as " + strings.Join(first, " and ")
 }
 
-// ReadIDs reads ids of vertices: a line each, of a table the first column, or a .npy of integers or words.
-// A table begins with the name of that column, id, as tables of predictions do.
-func ReadIDs(path string) ([]string, error) {
+// has reports whether a vertex has an id.
+func (i *SourceIDs) has(id string) bool {
+	_, err := i.Find([]string{id})
+	return err == nil
+}
+
+// mayBe reports whether a word may be meant as an id: a vertex has it or, where ids are integers, it is one.
+func (i *SourceIDs) mayBe(id string) bool {
+	if i.names == nil {
+		_, err := strconv.ParseInt(id, 10, 64)
+		return err == nil
+	}
+	return i.has(id)
+}
+
+// noTable is the error about a first row that may be a list of ids as well as a row of a table.
+func (i *SourceIDs) noTable(path, line string) error {
+	return fmt.Errorf("%s: %w: %.60q, the first row; write an id a line or, if this is a table, name the column of ids id in "+
+		"a row before", path, ErrNoVertex, line)
+}
+
+// marked reports whether an id begins with # or %, perhaps after its type: lines that do so are then no comments.
+func (i *SourceIDs) marked() bool {
+	for _, at := range []string{"\n#", "\n%", "/#", "/%"} {
+		if bytes.Contains(i.names, []byte(at)) {
+			return true
+		}
+	}
+	return len(i.names) > 0 && (i.names[0] == '#' || i.names[0] == '%')
+}
+
+// ReadIDs reads ids of vertices: a line each, or of a table the column that is called as ids are, else the first
+// one; or a .npy of integers or words. A first row id is the name of the column, whatever vertices are called.
+// Lines that begin with # or % are comments, unless ids of the source do.
+func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
 	}
-	sep := table.None
-	if err := eachWords(path, sep, func(_ *table.Reader, row []string) error {
-		if row[0] == "id" || strings.HasPrefix(row[0], "id,") {
-			sep = table.Auto
+	var line, fields []string // the first row, as one field and as several
+	first := func(row *[]string) func(*table.Reader, []string) error {
+		return func(_ *table.Reader, words []string) error {
+			*row = slices.Clone(words)
+			return io.EOF
 		}
-		return io.EOF
-	}); err != nil && !errors.Is(err, io.EOF) {
+	}
+	err = source.eachRow(path, table.None, false, first(&line))
+	if err == nil || errors.Is(err, io.EOF) {
+		err = source.eachRow(path, table.Auto, false, first(&fields))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	var ids []string
-	err := eachWords(path, sep, func(_ *table.Reader, row []string) error {
-		ids = append(ids, row[0])
+	if line == nil || fields == nil {
+		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+	}
+	sep, column, heading, known := table.None, 0, false, source.has(line[0])
+	if k := dataset.IDColumn(fields); k >= 0 && (!known || line[0] == "id") {
+		column, heading = k, true
+		if len(fields) > 1 {
+			sep = table.Auto
+		}
+	} else if !known && len(fields) > 1 && source.has(fields[0]) {
+		if !strings.ContainsAny(line[0], ",;\t|") || slices.ContainsFunc(fields[1:], source.mayBe) {
+			return nil, source.noTable(path, line[0])
+		}
+		sep, known = table.Auto, true
+	}
+	skip := heading
+	err = source.eachRow(path, sep, false, func(_ *table.Reader, row []string) error {
+		if skip {
+			skip = false
+			return nil
+		}
+		ids = append(ids, strings.Clone(row[column]))
 		return nil
 	})
-	if err == nil && sep == table.Auto {
-		ids = ids[1:]
+	switch {
+	case err != nil:
+		return nil, err
+	case len(ids) == 0:
+		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+	case len(ids) == 1 && sep != table.None && !heading: // which may be ids on one line
+		return nil, source.noTable(path, line[0])
+	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
+		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: if it names the column, call "+
+			"it id, or remove it", path, ErrNoVertex, ids[0], source.example())
 	}
-	if err == nil && len(ids) == 0 {
-		err = fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
-	}
-	return ids, err
+	return ids, nil
 }
 
-// eachWords calls visit with the rows of a file of words, which may differ in their number of fields.
-// The words are valid until it returns.
-func eachWords(path string, sep table.Separator, visit func(r *table.Reader, words []string) error) error {
-	r, err := table.OpenWords(path, sep, true)
+// eachRow calls visit with the rows of a file of words, which if ragged may differ in their number of fields, without
+// comments. The words are valid until it returns.
+func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
+	visit func(r *table.Reader, words []string) error) error {
+	r, err := table.OpenWords(path, sep, ragged)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	comments := !i.marked()
 	for {
 		ok, err := r.Next()
 		if err != nil || !ok {
 			return err
+		}
+		if comments && bytes.IndexAny(r.Row(), "#%") == 0 {
+			continue
 		}
 		words, err := r.Words()
 		if err == nil {
@@ -235,10 +301,11 @@ func eachWords(path string, sep table.Separator, visit func(r *table.Reader, wor
 }
 
 // ReadLinks reads links by ids, each a row of a source, a target and at least more further ids: a
-// row of a text table each, of which a first one "source,target..." is a heading unless areIDs says that
-// both are vertices; or a .npy of integers [n, 2+more]. Without more, what follows the target in a row, as
-// a score, is ignored.
-func ReadLinks(path string, more int, areIDs func(source, target string) (bool, error)) (rows [][]string, err error) {
+// row of a text table each, of which a first one "source,target..." is a heading unless both are vertices; or a .npy
+// of integers [n, 2+more]. Without more, what follows the target in a row, as a score, is ignored. Comments are
+// those of ReadIDs. full completes an id of an end of a link, 0 or 1, as source has it.
+func ReadLinks(path string, more int, source *SourceIDs, full func(end int, id string) string) (rows [][]string,
+	err error) {
 	want := "a source and a target"
 	if more > 0 {
 		want = "a source, a target and candidates"
@@ -266,15 +333,13 @@ func ReadLinks(path string, more int, areIDs func(source, target string) (bool, 
 		return rows, err
 	}
 	first := true
-	err = eachWords(path, table.Auto, func(r *table.Reader, words []string) error {
-		if first && len(words) > 1 && dataset.AreEnds(words[0], words[1]) {
-			first = false
-			if are, err := areIDs(words[0], words[1]); err != nil || !are {
-				return err
-			}
-		}
+	err = source.eachRow(path, table.Auto, true, func(r *table.Reader, words []string) error {
+		heading := first && len(words) > 1 && dataset.AreEnds(words[0], words[1]) &&
+			!(source.has(full(0, words[0])) && source.has(full(1, words[1])))
 		first = false
 		switch {
+		case heading:
+			return nil
 		case len(words) < 2+more:
 			return bad(fmt.Sprintf("line %d has %d columns, %.60q", r.Line(), len(words), r.Row()))
 		case more == 0:

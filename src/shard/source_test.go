@@ -38,12 +38,12 @@ func TestReadLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for more, want := range map[int]string{0: "[[1 2] [3 4]]", 1: "[[1 2 0.5] [3 4 -1e-3]]"} {
-		if rows, err := ReadLinks(path, more, noIDs); err != nil || fmt.Sprint(rows) != want {
+		if rows, err := ReadLinks(path, more, &SourceIDs{}, plain); err != nil || fmt.Sprint(rows) != want {
 			t.Errorf("%d more: %v, %v", more, rows, err)
 		}
 	}
 	const want = `line 2 has 3 columns, "1,2,0.5"; want a source, a target and candidates`
-	if rows, err := ReadLinks(path, 2, noIDs); !errors.Is(err, dataset.ErrValue) || !strings.Contains(err.Error(), want) {
+	if rows, err := ReadLinks(path, 2, &SourceIDs{}, plain); !errors.Is(err, dataset.ErrValue) || !strings.Contains(err.Error(), want) {
 		t.Errorf("2 more: %v, %v", rows, err)
 	}
 }

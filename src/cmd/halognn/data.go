@@ -255,7 +255,7 @@ func importCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and write nothing")
 	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for none; '' "+
-		"makes classes of all (default: nan, none, null, na, n/a, -1 and -100, and nothing)")
+		"makes classes of all (default: nan, none, null, na, n/a, <NA>, #N/A, -1 and -100, and nothing)")
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
@@ -310,7 +310,8 @@ func importCommand(p *process) *cobra.Command {
 	f.StringSliceVar(&o.Table.Features, "features", nil,
 		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
-		"csv: column with train, valid or test (default: split, or marks in train_mask, val_mask, test_mask)")
+		"csv: column with train, valid or test, or 0, 1 or 2 (default: split, marks in train_mask, val_mask, test_mask, "+
+			"or the one column with such words)")
 	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
 		"csv: of a vertex with several rows of the node table take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,

@@ -199,7 +199,7 @@ func inferRank(
 	defer func() { j.release(err) }()
 	model, err := o.model(c)
 	if err == nil {
-		err = o.read(c.Rank() == 0)
+		err = o.read(j.env.Shards, c.Rank() == 0)
 	}
 	if err := j.unbegun(comm.Agree(c, err)); err != nil {
 		return dataError(err)
@@ -277,9 +277,14 @@ func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 
 // read reads the ids of --vertices. On the rank that writes, it checks that the output files can be
 // made.
-func (o *inferFlags) read(writes bool) (err error) {
+func (o *inferFlags) read(parts *shard.Shards, writes bool) (err error) {
 	if o.vertices != "" {
-		if o.what.Vertices, err = shard.ReadIDs(o.vertices); err != nil {
+		source, err := parts.OpenSourceIDs()
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		if o.what.Vertices, err = shard.ReadIDs(o.vertices, source); err != nil {
 			return fmt.Errorf("--vertices: %w", err)
 		}
 	}

@@ -11,10 +11,13 @@ import (
 
 // Names says what is known of the first row of a table.
 type Names struct {
-	No    bool                    // it is data
-	Yes   bool                    // it is the names
-	Known func(name string) bool  // whether a column may be called so; nil: nothing is known
-	Data  func(row []string) bool // whether a row is data for sure; nil: none is
+	No    bool                   // it is data
+	Yes   bool                   // it is the names
+	Known func(name string) bool // whether a column may be called so; nil: nothing is known
+	// Data says whether a row, before others, is data for sure; nil: none is
+	Data func(row []string, after [][]string) bool
+	// Either says whether a row that could be both has the names, if that is known; nil: it never is
+	Either func(row []string, after [][]string) (named, known bool)
 	// Remark says that names may stand in a comment before the first row, of which one is known.
 	Remark bool
 }
@@ -25,6 +28,7 @@ type Named struct {
 	Header   []string   // of the columns; "" for one without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
 	Remark   string     // the comment that has them, instead of a row
+	Why      string     // why the first row is names or data, for a report; "" where its looks tell
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first of them
 	first    []string   // the first row, if it does not name the columns
@@ -78,17 +82,24 @@ func (t *Named) begin(names Names) error {
 		return t.unique()
 	}
 	switch {
-	case names.No || names.Data != nil && names.Data(row):
+	case names.No:
 	case names.Yes:
 		t.HasNames = true
+	case names.Data != nil && names.Data(row, t.after):
 	case len(row) == 1 && !slices.ContainsFunc(append(t.after, row), func(r []string) bool {
 		first, _, are := strings.Cut(r[0], "::")
 		return !are || !isNumber(first) // std::a is one word
 	}):
 		return t.errColons()
 	default:
-		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil && names.Data == nil {
-			return err
+		if t.HasNames, err = t.areNames(row, t.after, names.Known); err != nil {
+			known := false
+			if names.Either != nil {
+				t.HasNames, known = names.Either(row, t.after)
+			}
+			if !known {
+				return err
+			}
 		}
 	}
 	if !t.HasNames {
@@ -118,7 +129,7 @@ func namesBelow(named, row []string, after [][]string, known func(string) bool) 
 		}
 		return n
 	}
-	return overNumbers(row, after) ||
+	return OverNumbers(row, after) ||
 		count(row) >= count(named) && !slices.ContainsFunc(row, isNumber) && !comesAgain(row, after)
 }
 
@@ -291,7 +302,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	}
 	same := alike(row, after)
 	switch {
-	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !counting(row)):
+	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !Counting(row)):
 		return false, nil
 	case numbers == len(row): // asked about
 	case (numbers > 0 || same) && recurs(row, after):
@@ -310,8 +321,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		"names, and --no-header as data", ErrValue)
 }
 
-// counting reports whether a row is 0, 1, ..., as pandas names columns without names.
-func counting(row []string) bool {
+// Counting reports whether a row is 0, 1, ..., as pandas names columns without names.
+func Counting(row []string) bool {
 	for i, f := range row {
 		if f != strconv.Itoa(i) {
 			return false
@@ -335,7 +346,7 @@ func recurs(row []string, after [][]string) bool {
 // comesAgain reports whether a word of a row comes again in its column, or both of the first two in
 // the other one, as ids do and names do not.
 func comesAgain(row []string, after [][]string) bool {
-	if overNumbers(row, after) {
+	if OverNumbers(row, after) {
 		return false
 	}
 	again := func(k, column int) bool {
@@ -349,7 +360,7 @@ func comesAgain(row []string, after [][]string) bool {
 
 // crosses reports whether one of the first two words of a row comes again in the other's column.
 func crosses(row []string, after [][]string) bool {
-	if len(row) < 2 || overNumbers(row, after) {
+	if len(row) < 2 || OverNumbers(row, after) {
 		return false
 	}
 	return slices.ContainsFunc(after, func(other []string) bool {
@@ -360,7 +371,7 @@ func crosses(row []string, after [][]string) bool {
 // Missing reports whether a field is a usual word for nothing.
 func Missing(f string) bool {
 	switch strings.ToLower(f) {
-	case "", "nan", "none", "null", "na", "n/a":
+	case "", "nan", "none", "null", "na", "n/a", "<na>", "#n/a":
 		return true
 	}
 	return false
@@ -369,8 +380,8 @@ func Missing(f string) bool {
 // blank reports whether a field may stand for nothing, as in a column of numbers.
 func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
-// overNumbers reports whether a word stands over numbers alone: it names them.
-func overNumbers(row []string, after [][]string) bool {
+// OverNumbers reports whether a word stands over numbers alone: it names them.
+func OverNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
 		name := !blank(row[k]) && !isNumber(row[k])
 		return name && !slices.ContainsFunc(after, func(other []string) bool {
