@@ -132,13 +132,16 @@ func (g *Gradients) QueueWait() error {
 	return nil
 }
 
-// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it cannot.
+// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it
+// cannot. Passed reports whether it has, without waiting, from any goroutine.
 func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
+func (g *Gradients) Passed(e compute.Event) bool   { return g.reducer.(queuedReducer).passed(e) }
 
 // queuedReducer is a reducer whose sums kernels can wait for.
 type queuedReducer interface {
 	queueWait() error
 	waitFor(e compute.Event) error
+	passed(e compute.Event) bool
 }
 
 // Close frees buffers and communicators. Collective.

@@ -137,12 +137,11 @@ func (q *Queued) Settle() (t Trained, err error) {
 	return t, nil
 }
 
-// Finished is Settle for a run that has failed: it waits for nothing, and any goroutine may call it. ok
-// is false if the device has not run the step, or its loss is not finite.
+// Finished is Settle for a run that has failed: it waits for nothing, no lock either, and any goroutine
+// may call it. ok is false if the device has not run the step, or its loss is not finite.
 func (q *Queued) Finished() (stats task.Stats, ok bool) {
-	if !q.arrived.Passed() || q.strategy.o.Gradients.WaitFor(q.arrived) != nil {
+	if !q.strategy.o.Gradients.Passed(q.arrived) {
 		return stats, false
 	}
-	stats = nn.StatsIn(q.header)
-	return stats, nn.Finite(q.header[:1])
+	return nn.StatsIn(q.header), nn.Finite(q.header[:1])
 }
