@@ -12,9 +12,11 @@ import "C"
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,6 +108,21 @@ func Devices() (int, error) {
 	}
 	var n C.int
 	return int(n), failure("counting devices", C.gpu_count(&n))
+}
+
+// BLAS returns the path of the cuBLAS that a device would take, or why there is none.
+func BLAS() (string, error) {
+	if err := load(Find()); err != nil {
+		return "", err
+	}
+	runtime.LockOSThread() // the text is its
+	defer runtime.UnlockOSThread()
+	var found C.int
+	text := C.GoString(C.gpu_blas(&found))
+	if found == 0 {
+		return "", errors.New(text)
+	}
+	return text, nil
 }
 
 // Choose makes the device of a local rank the current one of the calling thread. Call it on the
