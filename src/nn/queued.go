@@ -13,7 +13,8 @@ type queuedLoss struct {
 }
 
 // QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss alone, and
-// nothing else of a minibatch is for the host. It makes room for the result.
+// nothing else of a minibatch is for the host, and finds faults in all layers, at most 18. It makes room
+// for the result.
 func (m *Model) QueuesLoss() (bool, error) {
 	device := compute.CapabilitiesOf(m.dev).Accelerator
 	if device == nil || m.queues == nil || m.MakesArrays() ||
