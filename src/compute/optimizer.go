@@ -39,7 +39,8 @@ type Bound struct {
 	Limit   float64
 }
 
-// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the host's.
+// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the
+// host's.
 func (b *Bound) Allows() bool {
 	if b.Loss == nil {
 		return true

@@ -112,14 +112,14 @@ func (g *Gradients) Wait() error {
 	return nil
 }
 
-// Queues reports whether kernels can wait for the sums in the host's place: those of one rank on its
-// device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
+// Queues reports whether kernels can wait for the sums in the host's place: those of one rank on
+// its device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
 func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }
 
-// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later errors
-// are those of WaitFor.
+// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later
+// errors are those of WaitFor.
 func (g *Gradients) QueueWait() error {
 	err := g.err
 	if err == nil {

@@ -257,8 +257,8 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 }
 
 // partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
-// its sums of the gradients that are no product; the second product of a layer that adds two; and, for
-// each chunk, two moments of a norm. They grow by a quarter at a time.
+// its sums of the gradients that are no product; the second product of a layer that adds two; and,
+// for each chunk, two moments of a norm. They grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch, second := 0, 0, 0
 	for l, h := range hops {

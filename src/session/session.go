@@ -63,8 +63,8 @@ type Session struct {
 	Watch   *watch.Watchdog // nil for none
 
 	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that
-	// has it, and maybe by several. It waits for nothing, no lock either, as peers wait for the abort.
-	// What it returns is called after that. nil for nothing, both.
+	// has it, and maybe by several. It waits for nothing, no lock either, as peers wait for the
+	// abort. What it returns is called after that. nil for nothing, both.
 	BeforeAbort func() (afterAbort func())
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs

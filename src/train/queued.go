@@ -22,8 +22,8 @@ type queuedStep struct {
 type queuedSteps struct {
 	// unsettled is the last one, if its result has not been read and no older one is being settled.
 	// Whoever takes it from here reads the result: the training goroutine or, where the run fails,
-	// the goroutine that has the error. That one leaves failed here, so that nothing follows the step
-	// which it has taken: no step, and no save without it.
+	// the goroutine that has the error. That one leaves failed here, so that nothing follows the
+	// step which it has taken: no step, and no save without it.
 	unsettled atomic.Pointer[queuedStep]
 	turns     [2]queuedStep // the memory of the unsettled step and of the next one
 	turn      int
@@ -39,9 +39,9 @@ var errFailed = errors.New("the run has failed")
 // first step of a run is not: its loss sets the bound that the device compares the others with.
 func (r *run) queues() bool { return r.bound.first != nil && r.s.Strategy.Queues() }
 
-// queue gives the device a minibatch and, after the last one of the step, the update; then it settles
-// the step before. The device makes no update from a loss that accept does not, so the weights
-// are those of the step before it, though one more step has been queued.
+// queue gives the device a minibatch and, after the last one of the step, the update; then it
+// settles the step before. The device makes no update from a loss that accept does not, so the
+// weights are those of the step before it, though one more step has been queued.
 func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	step := r.step.number
 	result, err := r.s.Strategy.Queue(m, last, stepPhases{r})
@@ -81,17 +81,17 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	return r.obey(step, votes.or(more))
 }
 
-// drains reports whether the result of a queued step is needed before the next one is queued, the same
-// on all ranks: at the end of an epoch, where the state is saved after so many steps, and where one
-// rank alone knows of a vote.
+// drains reports whether the result of a queued step is needed before the next one is queued, the
+// same on all ranks: at the end of an epoch, where the state is saved after so many steps, and
+// where one rank alone knows of a vote.
 func (r *run) drains(step int) bool {
 	every := r.saves.EverySteps
 	return step == r.steps()-1 || every > 0 && r.optimizer.Steps()%every == 0 ||
 		r.s.Comm.Size() == 1 && r.step.voted
 }
 
-// settle waits for the result of a queued step, nil for none, and records it. It returns the votes in
-// it. The wait counts as a part of that step's backward pass.
+// settle waits for the result of a queued step, nil for none, and records it. It returns the votes
+// in it. The wait counts as a part of that step's backward pass.
 func (r *run) settle(of *queuedStep) (ballot, error) {
 	switch of {
 	case nil:

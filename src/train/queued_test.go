@@ -31,8 +31,8 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// gpuRun is a run on a GPU for each rank, whose steps are queued or, if it waits, not: a Probe hears of
-// kernels.
+// gpuRun is a run on a GPU for each rank, whose steps are queued or, if it waits, not: a Probe
+// hears of kernels.
 type gpuRun struct {
 	shards  *shard.Shards
 	library string
@@ -48,8 +48,8 @@ type gpuRun struct {
 	dir     string
 }
 
-// start returns rank 0's summary or, if the run ends early, its error: that of the job, with the rank
-// that has failed, unless all ranks agree on it.
+// start returns rank 0's summary or, if the run ends early, its error: that of the job, with the
+// rank that has failed, unless all ranks agree on it.
 func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 	t.Helper()
 	w := comm.NewWorld(g.ranks)
@@ -146,8 +146,8 @@ func queueing(t *testing.T, shards *shard.Shards, ranks int, o Options) *gpuRun 
 	return g
 }
 
-// Queued steps give the digests, and line by line the metrics, of steps for which the host waits; the
-// emulated device counts that it waits less often.
+// Queued steps give the digests, and line by line the metrics, of steps for which the host waits;
+// the emulated device counts that it waits less often.
 func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 	shards := generated(t)
 	for i, c := range []struct {
@@ -274,9 +274,9 @@ func (s *spoiling) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix,
 	s.Device.DenseBackward(g, dy, y, d)
 }
 
-// A run that diverges ends with the error of one whose host waits, and with its metrics: the loss too
-// large, not finite, by a layer's output on one rank, by a gradient in the step before; also where a
-// rank whose loss was finite finds another place in the step that was queued meanwhile.
+// A run that diverges ends with the error of one whose host waits, and with its metrics: the loss
+// too large, not finite, by a layer's output on one rank, by a gradient in the step before; also
+// where a rank whose loss was finite finds another place in the step that was queued meanwhile.
 func TestQueuedDivergence(t *testing.T) {
 	shards := generated(t)
 	for i, c := range []struct {
@@ -494,8 +494,8 @@ func TestQueuedStepsLackMemory(t *testing.T) {
 	}
 }
 
-// A run that is stopped among queued steps goes on to the digests of one that is not; one rank alone
-// stops where a host that waits does.
+// A run that is stopped among queued steps goes on to the digests of one that is not; one rank
+// alone stops where a host that waits does.
 func TestQueuedStops(t *testing.T) {
 	shards := generated(t)
 	o := sageOptions()
@@ -546,9 +546,9 @@ func TestQueuedStops(t *testing.T) {
 	}
 }
 
-// In a steady step the host waits once for kernels, and once, while it prepares a minibatch, for the
-// copy of an earlier one; nothing is allocated, nothing copied but the minibatch and the result. An
-// epoch reads the weights besides.
+// In a steady step the host waits once for kernels, and once, while it prepares a minibatch, for
+// the copy of an earlier one; nothing is allocated, nothing copied but the minibatch and the
+// result. An epoch reads the weights besides.
 func TestOneWaitAStep(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 600, Degree: 6, Features: 4,

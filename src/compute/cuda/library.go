@@ -157,8 +157,9 @@ func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }
 
 // Launches returns what has been put on the streams of all emulated devices since the last call,
-// by name: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros; and the calls that the host
-// has waited in, and allocations; nil if the library is not emulated. Only one goroutine may call it. For tests.
+// by name: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros; and the calls that the
+// host has waited in, and allocations; nil if the library is not emulated. Only one goroutine may
+// call it. For tests.
 func Launches() map[string]int {
 	text := C.halognn_gpu_emulated_launches()
 	if text == nil {

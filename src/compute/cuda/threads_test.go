@@ -141,9 +141,9 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// A device takes the first cuBLAS that works. Where none does, it does not open, and the error says why
-// of each that was tried, and which variable names another. The emulated device has its own, whatever
-// that variable says.
+// A device takes the first cuBLAS that works. Where none does, it does not open, and the error says
+// why of each that was tried, and which variable names another. The emulated device has its own,
+// whatever that variable says.
 func TestNoCuBLAS(t *testing.T) {
 	if list := os.Getenv("HALOGNN_EMULATED_CUBLAS"); list != "" {
 		last := list[strings.LastIndexByte(list, ':')+1:]
