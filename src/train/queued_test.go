@@ -62,7 +62,8 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 			return err
 		}
 		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: g.shards, Device: d,
-			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}}, Dir: g.dir, Trace: g.trace}
+			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}},
+			Dir: g.dir, Trace: g.trace}
 		if g.ranks > 1 {
 			env.Gradients = "nccl"
 		}
@@ -416,7 +417,9 @@ func TestQueuedStepIsTaken(t *testing.T) {
 				}
 			}
 			g.opened = func(tr *Training) { run = tr.run }
-			g.wrap = func(_ int, d *cuda.Device) compute.Device { return &calling{d, c.dense, take} }
+			g.wrap = func(_ int, d *cuda.Device) compute.Device {
+				return &calling{d, c.dense, take}
+			}
 			g.told = &recording{steps: c.steps, f: take}
 			if _, err := g.start(t); !errors.Is(err, errFailed) {
 				t.Errorf("the run ended with %v", err)
