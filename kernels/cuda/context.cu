@@ -39,8 +39,7 @@ int open_parts(halognn_cuda *c) {
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
     constexpr size_t tables = sizeof(void *) * halognn::TABLES * 6;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->tables), tables)) return e;
-    if (int e = load_blas()) return e;
-    if (int e = blas_code(cublas.create(&c->blas))) return e;
+    if (int e = new_blas(&c->blas)) return e;
     if (int e = blas_code(cublas.set_stream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
     if (int e = blas_code(cublas.set_workspace(c->blas, c->workspace, WORKSPACE))) return e;
     return blas_code(cublas.set_math(c->blas, CUBLAS_PEDANTIC_MATH));

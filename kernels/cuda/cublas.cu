@@ -1,10 +1,12 @@
 // Loading cuBLAS.
 #include "cublas.cuh"
+#include "halognn_cuda.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,39 +16,50 @@ blas_functions cublas;
 
 namespace {
 
-std::mutex one;  // guards what follows
-bool loaded;
-std::string why; // it is not
+std::mutex one;   // guards what follows
+bool loaded;      // cublas is of a library that has made a handle
+std::string why;  // it is not
 
-// open_blas takes the library of that name or path, or adds to why.
-bool open_blas(const std::string &path) {
+// opened is a library that has all functions; library is NULL if there is none.
+struct opened {
+    void *library;
+    blas_functions functions;
+};
+
+// open_blas opens the library of that name or path, or adds to why.
+opened open_blas(const std::string &path) {
     const auto fail = [](const std::string &text) {
         why += (why.empty() ? "" : "; ") + text;
-        return false;
+        return opened{};
     };
-    void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return fail(dlerror());
-    blas_functions found{};
-#define LOAD(type, name, symbol, params)                                                  \
-    if ((*reinterpret_cast<void **>(&found.name) = dlsym(library, #symbol)) == nullptr) { \
-        dlclose(library);                                                                 \
-        return fail(path + " has no " #symbol);                                           \
+    opened o{dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), {}};
+    if (o.library == nullptr) return fail(dlerror());
+#define LOAD(type, name, symbol, params)                                    \
+    if ((*reinterpret_cast<void **>(&o.functions.name) =                    \
+             dlsym(o.library, #symbol)) == nullptr) {                       \
+        dlclose(o.library);                                                 \
+        return fail(path + " has no " #symbol);                             \
     }
     BLAS_FUNCTIONS(LOAD)
 #undef LOAD
-    cublas = found;
-    return true;
+    return o;
 }
 
 // names returns what to try, in order.
 std::vector<std::string> names() {
 #ifdef HALOGNN_EMULATED // the one in this library, whatever a GPU would take
-    if (const char *path = std::getenv("HALOGNN_EMULATED_CUBLAS")) return {path, "none-either"};
+    if (const char *list = std::getenv("HALOGNN_EMULATED_CUBLAS")) {
+        std::vector<std::string> all;
+        std::istringstream text(list);
+        for (std::string name; std::getline(text, name, ':');) all.push_back(name);
+        return all;
+    }
     Dl_info here;
     if (dladdr(reinterpret_cast<void *>(&names), &here)) return {here.dli_fname};
     return {};
 #else
-    if (const char *path = std::getenv("HALOGNN_CUBLAS_LIB")) return {path};
+    const char *path = std::getenv("HALOGNN_CUBLAS_LIB");
+    if (path != nullptr && *path != 0) return {path};
     // the one of the CUDA that this was compiled with, or else another
     constexpr int own = CUDART_VERSION / 1000;
     std::vector<std::string> all{"libcublas.so." + std::to_string(own)};
@@ -58,12 +71,23 @@ std::vector<std::string> names() {
 
 }  // namespace
 
-int load_blas() {
+int new_blas(cublasHandle_t *handle) {
     const std::lock_guard<std::mutex> hold(one);
-    if (loaded) return 0;
+    if (loaded) return blas_code(cublas.create(handle));
     why.clear();
-    for (const std::string &name : names())
-        if ((loaded = open_blas(name))) return 0;
+    for (const std::string &name : names()) {
+        const opened o = open_blas(name);
+        if (o.library == nullptr) continue;
+        const cublasStatus_t status = o.functions.create(handle);
+        // Memory would lack for another one too.
+        if (status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_ALLOC_FAILED) {
+            cublas = o.functions;
+            loaded = true;
+            return blas_code(status);
+        }
+        // It stays open: it may have begun something.
+        why += (why.empty() ? "" : "; ") + name + ": " + o.functions.text(status);
+    }
     return NO_BLAS;
 }
 
@@ -76,3 +100,23 @@ const char *blas_error(int code) {
 }
 
 }  // namespace halognn
+
+extern "C" const char *halognn_cuda_blas(int *found) {
+    using namespace halognn;
+    static thread_local std::string text;
+    const std::lock_guard<std::mutex> hold(one);
+    *found = 0;
+    why.clear();
+    for (const std::string &name : names()) {
+        const opened o = open_blas(name);
+        if (o.library == nullptr) continue;
+        Dl_info file;
+        const bool known = dladdr(reinterpret_cast<void *>(o.functions.create), &file) != 0;
+        text = known ? file.dli_fname : name;
+        dlclose(o.library);
+        *found = 1;
+        return text.c_str();
+    }
+    text = why;
+    return text.c_str();
+}

@@ -46,8 +46,8 @@ extern blas_functions cublas;
 constexpr int BLAS_CODE = 100000;            // codes from here on are cuBLAS's
 constexpr int NO_BLAS = BLAS_CODE + 99;      // but this one: it is not loaded
 
-// load_blas loads cuBLAS once, and returns 0 or NO_BLAS.
-int load_blas();
+// new_blas makes a handle. The first time, it loads the first cuBLAS that can make one.
+int new_blas(cublasHandle_t *handle);
 // blas_error returns the text of one of these codes.
 const char *blas_error(int code);
 

@@ -7,9 +7,9 @@ package compute
 //	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
 //	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
 //
-// A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the open
-// StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies them at
-// once, and waits for the copy.
+// A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the
+// open StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies
+// them at once, and waits for the copy.
 type Accelerator interface {
 	Device
 
@@ -61,8 +61,8 @@ type Accelerator interface {
 	// not change until the next Sync.
 	StartUpload(dst, src []float32)
 
-	// QueueSoftmaxCrossEntropy and QueueSigmoidBCE are the losses of LossKernels for a host that does
-	// not wait for them: the results stay in device memory.
+	// QueueSoftmaxCrossEntropy and QueueSigmoidBCE are the losses of LossKernels for a host that
+	// does not wait for them: the results stay in device memory.
 	QueueSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32, to *QueuedLoss)
 	QueueSigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32, to *QueuedLoss)
 	// QueueDownload copies src to pinned memory after the kernels called so far and before those
@@ -100,8 +100,8 @@ type Inputs struct {
 	Vertices [][]int32   // and where groups end
 	Labels   []byte
 
-	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and waited
-	// for.
+	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and
+	// waited for.
 	MadeInStep bool
 }
 

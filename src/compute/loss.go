@@ -18,32 +18,32 @@ type LossKernels interface {
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
 }
 
-// QueuedLoss says where a loss that the host does not wait for puts its result in device memory and, if
-// that is not finite, the places of the first numbers that are not.
+// QueuedLoss says where a loss that the host does not wait for puts its result in device memory
+// and, if that is not finite, the places of the first numbers that are not.
 type QueuedLoss struct {
-	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy those
-	// of rows: right, wrong, wrong; and Extras, from the host.
+	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy
+	// those of rows: right, wrong, wrong; and Extras, from the host.
 	Head, Extras []float32
 
 	// Suspects are searched if the loss is not finite: at most MostSuspects, as they are when the
-	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it. Nothing is
-	// searched where Skipped [1], that of the updates' Bound, is not 0: the loss of an earlier step, here
-	// or on another rank, was the first.
+	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it.
+	// Nothing is searched where Skipped [1], that of the updates' Bound, is not 0: the loss of an
+	// earlier step, here or on another rank, was the first.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32
 }
 
-// MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host stand
-// beside it, and PlacesLen the size of QueuedLoss.Places.
+// MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host
+// stand beside it, and PlacesLen the size of QueuedLoss.Places.
 const (
 	MostSuspects = 24
 	LossExtras   = 12
 	PlacesLen    = 1 + 2*MostSuspects
 )
 
-// Suspect is a matrix in device memory whose numbers may have stopped being finite. Vertices, a host
-// array, names those of its first rows.
+// Suspect is a matrix in device memory whose numbers may have stopped being finite. Vertices, a
+// host array, names those of its first rows.
 type Suspect struct {
 	X        Matrix
 	Vertices []int32

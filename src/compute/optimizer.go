@@ -30,15 +30,17 @@ type SGDOptions struct {
 	Within Bound
 }
 
-// Bound is for updates along gradients whose loss the host has not read: they are made as long as the
-// loss of every step was finite and at most Limit. The zero Bound allows all.
+// Bound is for updates along gradients whose loss the host has not read: they are made as long as
+// the loss of every step was finite and at most Limit. The zero Bound allows all. Steps are queued
+// on accelerators alone; other devices obey it because computetest compares all.
 type Bound struct {
 	Loss    []float32 // [1] of the step; nil: no bound
 	Skipped []float32 // [1] not 0 after an update that was not made, and then none is
 	Limit   float64
 }
 
-// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the host's.
+// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the
+// host's.
 func (b *Bound) Allows() bool {
 	if b.Loss == nil {
 		return true

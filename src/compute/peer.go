@@ -67,6 +67,9 @@ type Links interface {
 	// Wait returns when e passes, which RecordComm recorded after the calls above, or returns the
 	// reason why the queued work was cut short.
 	Wait(e Event) error
+	// Passed reports whether e has passed after all of the work that it follows. It waits for
+	// nothing, no lock either, and may be called from any goroutine.
+	Passed(e Event) bool
 	// Close closes the links in order: every rank calls it. Cut ends them on this rank alone, and
 	// its work under way.
 	Close() error

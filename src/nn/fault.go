@@ -139,8 +139,8 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	return to
 }
 
-// faultIn returns the fault that is not of weights. find returns the first row of a suspect that is not
-// finite and the vertex of the row, each -1 for none.
+// faultIn returns the fault that is not of weights. find returns the first row of a suspect that is
+// not finite and the vertex of the row, each -1 for none.
 func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	name := func(row, vertex int) string {
 		if vertex >= 0 {

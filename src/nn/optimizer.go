@@ -104,8 +104,8 @@ func (o *Optimizer) Update(lr float64) {
 }
 
 // UpdateWithin is Update along gradients whose header the host has not read, of a model that
-// QueuesLoss: the device makes it only if the loss there is finite and at most limit, and none after one that it did
-// not make. Steps counts it either way.
+// QueuesLoss: the device makes it only if the loss there is finite and at most limit, and none
+// after one that it did not make. Steps counts it either way.
 func (o *Optimizer) UpdateWithin(lr, limit float64) {
 	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
 }

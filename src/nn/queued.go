@@ -12,8 +12,9 @@ type queuedLoss struct {
 	device compute.Accelerator
 }
 
-// QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss alone, and
-// nothing else of a minibatch is for the host. It makes room for the result.
+// QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss
+// alone, and nothing else of a minibatch is for the host, and finds faults in all layers, at most
+// 18. It makes room for the result.
 func (m *Model) QueuesLoss() (bool, error) {
 	device := compute.CapabilitiesOf(m.dev).Accelerator
 	if device == nil || m.queues == nil || m.MakesArrays() ||
@@ -33,9 +34,9 @@ func (m *Model) QueuesLoss() (bool, error) {
 	return true, nil
 }
 
-// QueueLoss is Loss in training for a host that does not wait: this rank's share of the loss and of the
-// counts goes into the header of Params.Grads on the device, the place of a fault where QueuedFault
-// finds it.
+// QueueLoss is Loss in training for a host that does not wait: this rank's share of the loss and of
+// the counts goes into the header of Params.Grads on the device, the place of a fault where
+// QueuedFault finds it.
 func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matrix) {
 	dlogits = m.dlogits(logits)
 	m.queued.Suspects = m.suspects(m.queued.Suspects[:0])
@@ -43,8 +44,8 @@ func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matr
 	return dlogits
 }
 
-// QueuedFault is FirstFault of the first minibatch whose queued loss was not finite; ok is false if there
-// was none before the first update that was skipped. Waits for the device.
+// QueuedFault is FirstFault of the first minibatch whose queued loss was not finite; ok is false if
+// there was none before the first update that was skipped. Waits for the device.
 func (m *Model) QueuedFault() (f Fault, ok bool) {
 	places := m.Params.host(m.queued.Places)
 	if !compute.AnyPlace(places) {

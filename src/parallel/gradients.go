@@ -112,14 +112,14 @@ func (g *Gradients) Wait() error {
 	return nil
 }
 
-// Queues reports whether kernels can wait for the sums in the host's place: those of one rank on its
-// device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
+// Queues reports whether kernels can wait for the sums in the host's place: those of one rank on
+// its device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
 func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }
 
-// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later errors
-// are those of WaitFor.
+// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later
+// errors are those of WaitFor.
 func (g *Gradients) QueueWait() error {
 	err := g.err
 	if err == nil {
@@ -132,13 +132,16 @@ func (g *Gradients) QueueWait() error {
 	return nil
 }
 
-// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it cannot.
+// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it
+// cannot. Passed reports whether it has, without waiting, from any goroutine.
 func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
+func (g *Gradients) Passed(e compute.Event) bool   { return g.reducer.(queuedReducer).passed(e) }
 
 // queuedReducer is a reducer whose sums kernels can wait for.
 type queuedReducer interface {
 	queueWait() error
 	waitFor(e compute.Event) error
+	passed(e compute.Event) bool
 }
 
 // Close frees buffers and communicators. Collective.

@@ -161,6 +161,7 @@ func (s *linked) queueWait() error {
 }
 
 func (s *linked) waitFor(e compute.Event) error { return s.queue.over.Wait(e) }
+func (s *linked) passed(e compute.Event) bool   { return s.queue.over.Passed(e) }
 
 func (s *linked) reproducible() bool { return s.sum == nil }
 
@@ -234,6 +235,9 @@ func (m *messages) Exchange(send, recv [][]float32) error {
 
 // Wait implements sliceTransport.
 func (m *messages) Wait(a compute.Event) error { return a.Wait() }
+
+// Passed implements sliceTransport.
+func (m *messages) Passed(e compute.Event) bool { return e.Passed() }
 
 // Close implements sliceTransport.
 func (m *messages) Close() error { return errors.Join(m.before.Free(), m.comm.Free()) }

@@ -30,6 +30,7 @@ type errand struct {
 type sliceTransport interface {
 	Exchange(send, recv [][]float32) error
 	Wait(a compute.Event) error
+	Passed(a compute.Event) bool
 	Close() error // called by every rank
 	Cut()         // called by one rank alone
 }

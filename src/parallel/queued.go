@@ -12,8 +12,8 @@ import (
 	"halognn/src/trace"
 )
 
-// stepQueue is for steps of which the host reads the result when it has queued the next one, so that
-// the device never waits for the host (docs/design/33-one-wait.md). Two results take turns.
+// stepQueue is for steps of which the host reads the result when it has queued the next one, so
+// that the device never waits for the host (docs/design/33-one-wait.md). Two results take turns.
 //
 //	host     queue i │ queue i+1 │ settle i │ queue i+2 │ settle i+1
 //	device           step i ──────── step i+1 ─────────── step i+2
@@ -31,8 +31,8 @@ type Queued struct {
 	arrived  compute.Event
 }
 
-// openStepQueue returns nil where the host has something to do within every step: it computes the loss,
-// carries rows between layers, adds gradients, or trains rows of vertices. Collective.
+// openStepQueue returns nil where the host has something to do within every step: it computes the
+// loss, carries rows between layers, adds gradients, or trains rows of vertices. Collective.
 func openStepQueue(s *Strategy) (*stepQueue, error) {
 	device := compute.CapabilitiesOf(s.o.Device).Accelerator
 	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
@@ -81,12 +81,12 @@ func (q *stepQueue) close() error {
 	return errors.Join(errs...)
 }
 
-// Queues reports whether Queue can take the place of Step: the same on all ranks. A Probe wants the host
-// to wait for what it measures.
+// Queues reports whether Queue can take the place of Step: the same on all ranks. A Probe wants the
+// host to wait for what it measures.
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
-// Queue is Step for a host that does not wait. The phases are those of giving the device its work. If
-// last, it returns the step, which is to be settled before another one after the next is queued.
+// Queue is Step for a host that does not wait. The phases are those of giving the device its work.
+// If last, it returns the step, which is to be settled before another one after the next is queued.
 func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
 	if err := s.landing.receive(m); err != nil {
 		return nil, err
@@ -122,7 +122,8 @@ func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error
 	return q, nil
 }
 
-// Settle waits until the device has run the step up to its sums, and returns the result of the step.
+// Settle waits until the device has run the step up to its sums, and returns the result of the
+// step.
 func (q *Queued) Settle() (t Trained, err error) {
 	o := &q.strategy.o
 	if err := o.Gradients.WaitFor(q.arrived); err != nil {
@@ -137,12 +138,11 @@ func (q *Queued) Settle() (t Trained, err error) {
 	return t, nil
 }
 
-// Finished is Settle for a run that has failed: it waits for nothing, and any goroutine may call it. ok
-// is false if the device has not run the step, or its loss is not finite.
+// Finished is Settle for a run that has failed: it waits for nothing, no lock either, and any
+// goroutine may call it. ok is false if the device has not run the step, or its loss is not finite.
 func (q *Queued) Finished() (stats task.Stats, ok bool) {
-	if !q.arrived.Passed() || q.strategy.o.Gradients.WaitFor(q.arrived) != nil {
+	if !q.strategy.o.Gradients.Passed(q.arrived) {
 		return stats, false
 	}
-	stats = nn.StatsIn(q.header)
-	return stats, nn.Finite(q.header[:1])
+	return nn.StatsIn(q.header), nn.Finite(q.header[:1])
 }

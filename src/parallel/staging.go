@@ -175,8 +175,8 @@ type stagingPool struct {
 	idle, all []compute.StagingBuffer
 }
 
-// begin makes as many buffers as are in use at a time, when the first minibatch shows what they hold:
-// before it is trained.
+// begin makes as many buffers as are in use at a time, when the first minibatch shows what they
+// hold: before it is trained.
 func (p *stagingPool) begin(in *compute.Inputs) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

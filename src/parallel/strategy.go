@@ -275,8 +275,8 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	return t, err
 }
 
-// backward runs the layers backward, from the gradient with respect to the logits, and starts the sums
-// of their gradients or, unless last, holds these.
+// backward runs the layers backward, from the gradient with respect to the logits, and starts the
+// sums of their gradients or, unless last, holds these.
 func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool, phases Phases) (err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if grad, err = s.giveBack(m, s.layers, grad, phases); err != nil {

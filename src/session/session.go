@@ -62,9 +62,10 @@ type Session struct {
 	Spans   *trace.Recorder // nil without --trace
 	Watch   *watch.Watchdog // nil for none
 
-	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that has
-	// it, and maybe by several. It must wait for nothing. nil for nothing.
-	BeforeAbort func()
+	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that
+	// has it, and maybe by several. It waits for nothing, no lock either, as peers wait for the
+	// abort. What it returns is called after that. nil for nothing, both.
+	BeforeAbort func() (afterAbort func())
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
@@ -329,10 +330,14 @@ func (s *Session) abort(err error) error {
 		}
 		err = told
 	}
-	if s.BeforeAbort != nil {
-		_ = mem.Contain(func() error { s.BeforeAbort(); return nil }) // the original error matters more
+	var after func()
+	if s.BeforeAbort != nil { // the original error matters more than one of these
+		_ = mem.Contain(func() error { after = s.BeforeAbort(); return nil })
 	}
 	s.Comm.Abort(err)
+	if after != nil {
+		_ = mem.Contain(func() error { after(); return nil })
+	}
 	if s.Log != nil {
 		s.Log.Flush()
 	}

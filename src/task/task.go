@@ -227,7 +227,8 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		usual.Name)
 }
 
-// QueuedLossWith returns the loss with an objective for a host that does not wait; nil: it computes it.
+// QueuedLossWith returns the loss with an objective for a host that does not wait; nil: it computes
+// it.
 func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	if o.plain() && !t.Embeds {
 		return t.Queued

@@ -31,8 +31,8 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// gpuRun is a run on a GPU for each rank, whose steps are queued or, if it waits, not: a Probe hears of
-// kernels.
+// gpuRun is a run on a GPU for each rank, whose steps are queued or, if it waits, not: a Probe
+// hears of kernels.
 type gpuRun struct {
 	shards  *shard.Shards
 	library string
@@ -43,10 +43,13 @@ type gpuRun struct {
 	trace   string
 	wrap    func(rank int, d *cuda.Device) compute.Device // nil: the device itself
 	stop    chan struct{}                                 // nil: never
+	opened  func(*Training)                               // on rank 0; may be nil
+	told    Progress                                      // on rank 0; may be nil
 	dir     string
 }
 
-// start returns rank 0's summary or, if the run ends early, its error.
+// start returns rank 0's summary or, if the run ends early, its error: that of the job, with the
+// rank that has failed, unless all ranks agree on it.
 func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 	t.Helper()
 	w := comm.NewWorld(g.ranks)
@@ -59,7 +62,8 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 			return err
 		}
 		env := Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: g.shards, Device: d,
-			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}}, Dir: g.dir, Trace: g.trace}
+			Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Reads: residence.ReadsCopy}},
+			Dir: g.dir, Trace: g.trace}
 		if g.ranks > 1 {
 			env.Gradients = "nccl"
 		}
@@ -75,7 +79,17 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 		if env.Resume, err = checkpoint.Open(c, g.dir); err != nil {
 			return errors.Join(err, d.Close())
 		}
-		s, err := Run(context.Background(), env, g.o)
+		if c.Rank() == 0 {
+			env.Progress = g.told
+		}
+		tr, err := Open(env, g.o)
+		var s *record.Summary
+		if err == nil {
+			if c.Rank() == 0 && g.opened != nil {
+				g.opened(tr)
+			}
+			s, err = tr.Run(context.Background(), nil)
+		}
 		if c.Rank() == 0 {
 			first = err
 		}
@@ -87,7 +101,7 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 		}
 		return d.Close()
 	})
-	if first != nil {
+	if comm.IsAgreed(first) {
 		err = first
 	}
 	return sum, err
@@ -133,8 +147,8 @@ func queueing(t *testing.T, shards *shard.Shards, ranks int, o Options) *gpuRun 
 	return g
 }
 
-// Queued steps give the digests, and line by line the metrics, of steps for which the host waits; the
-// emulated device counts that it waits less often.
+// Queued steps give the digests, and line by line the metrics, of steps for which the host waits;
+// the emulated device counts that it waits less often.
 func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 	shards := generated(t)
 	for i, c := range []struct {
@@ -261,9 +275,9 @@ func (s *spoiling) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix,
 	s.Device.DenseBackward(g, dy, y, d)
 }
 
-// A run that diverges ends with the error of one whose host waits, and with its metrics: the loss too
-// large, not finite, by a layer's output on one rank, by a gradient in the step before; also where a
-// rank whose loss was finite finds another place in the step that was queued meanwhile.
+// A run that diverges ends with the error of one whose host waits, and with its metrics: the loss
+// too large, not finite, by a layer's output on one rank, by a gradient in the step before; also
+// where a rank whose loss was finite finds another place in the step that was queued meanwhile.
 func TestQueuedDivergence(t *testing.T) {
 	shards := generated(t)
 	for i, c := range []struct {
@@ -317,18 +331,24 @@ func TestQueuedDivergence(t *testing.T) {
 	}
 }
 
-// failing is a device that fails in some forward pass, when all earlier work is done.
-type failing struct {
+// calling is a device that calls a function in some forward pass, when all earlier work is done.
+type calling struct {
 	*cuda.Device
 	calls int
+	f     func()
 }
 
-func (f *failing) Dense(y compute.Matrix, d compute.Dense) {
-	if f.calls--; f.calls == 0 {
-		panic(errors.Join(errOutOfOrder, f.Sync()))
+func (c *calling) Dense(y compute.Matrix, d compute.Dense) {
+	if c.calls--; c.calls == 0 {
+		if err := c.Sync(); err != nil {
+			panic(err)
+		}
+		c.f()
 	}
-	f.Device.Dense(y, d)
+	c.Device.Dense(y, d)
 }
+
+func fail() { panic(errOutOfOrder) }
 
 var errOutOfOrder = errors.New("out of order")
 
@@ -338,7 +358,7 @@ func TestFinishedStepIsRecorded(t *testing.T) {
 	run := func(waits bool) []string {
 		g := queueing(t, shards, 1, sageOptions())
 		g.waits = waits
-		g.wrap = func(_ int, d *cuda.Device) compute.Device { return &failing{d, 3*5 + 2} }
+		g.wrap = func(_ int, d *cuda.Device) compute.Device { return &calling{d, 3*5 + 2, fail} }
 		if _, err := g.start(t); !errors.Is(err, errOutOfOrder) {
 			t.Fatalf("the run ended with %v", err)
 		}
@@ -346,6 +366,103 @@ func TestFinishedStepIsRecorded(t *testing.T) {
 	}
 	want := run(true)
 	if got := run(false); len(want) != 5 || !slices.Equal(got, want) {
+		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// recording is a Progress that calls a function when some step is recorded.
+type recording struct {
+	heard
+	steps int
+	f     func()
+}
+
+func (r *recording) Step(float64) {
+	if r.steps--; r.steps == 0 {
+		r.f()
+	}
+}
+
+// Where another goroutine's failure takes the step that is unsettled, or none as the one before is
+// being settled, the run ends before it saves a state without that step, and lines stay in order.
+func TestQueuedStepIsTaken(t *testing.T) {
+	shards := generated(t)
+	o := sageOptions()
+	o.Checkpoint = config.Saves{EverySteps: 4, Keep: 9}
+	whole := queueing(t, shards, 1, o)
+	want, err := whole.start(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name         string
+		dense, steps int // the call of Dense, or the step that is recorded, where it fails
+		lines        int
+	}{
+		{"in the queue, before a save", 3*3 + 2, 0, 3},
+		{"in the queue, after a save", 3*5 + 2, 0, 5},
+		{"being settled", 0, 2, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := queueing(t, shards, 1, o)
+			var run *run
+			take := func() {
+				if err := run.s.Device.Sync(); err != nil {
+					t.Error(err)
+				}
+				for range 2 { // several goroutines may fail
+					if write := run.s.BeforeAbort(); write != nil {
+						write()
+					}
+				}
+			}
+			g.opened = func(tr *Training) { run = tr.run }
+			g.wrap = func(_ int, d *cuda.Device) compute.Device {
+				return &calling{d, c.dense, take}
+			}
+			g.told = &recording{steps: c.steps, f: take}
+			if _, err := g.start(t); !errors.Is(err, errFailed) {
+				t.Errorf("the run ended with %v", err)
+			}
+			if got, all := g.steps(t), whole.steps(t); !slices.Equal(got, all[:c.lines]) {
+				t.Errorf("the metrics are\n%s", strings.Join(got, "\n"))
+			}
+			g.opened, g.wrap, g.told = nil, nil, nil
+			got, err := g.start(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
+				t.Error("the run that has failed has other digests")
+			}
+		})
+	}
+}
+
+// A rank that fails frees a peer that has queued steps which need it; the steps that both have done
+// are in the metrics, as where the hosts wait, and the error names the rank.
+func TestPeerOfQueuedStepsFails(t *testing.T) {
+	shards := generated(t)
+	run := func(waits bool) []string {
+		g := queueing(t, shards, 2, sageOptions())
+		g.waits = waits
+		recorded := make(chan struct{})
+		g.told = &recording{steps: 3, f: func() { close(recorded) }}
+		g.wrap = func(rank int, d *cuda.Device) compute.Device {
+			if rank == 0 {
+				return d
+			}
+			return &calling{d, 3*3 + 2, func() { <-recorded; fail() }}
+		}
+		_, err := g.start(t)
+		if err == nil || !strings.Contains(err.Error(), errOutOfOrder.Error()) ||
+			!strings.Contains(err.Error(), "rank 1") {
+			t.Errorf("rank 0 ended with %v", err)
+		}
+		return g.steps(t)
+	}
+	want := run(true)
+	if got := run(false); len(want) != 3 || !slices.Equal(got, want) {
 		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -380,22 +497,8 @@ func TestQueuedStepsLackMemory(t *testing.T) {
 	}
 }
 
-// stopping is a device that closes a channel in some forward pass.
-type stopping struct {
-	*cuda.Device
-	calls int
-	stop  chan struct{}
-}
-
-func (s *stopping) Dense(y compute.Matrix, d compute.Dense) {
-	s.Device.Dense(y, d)
-	if s.calls--; s.calls == 0 {
-		close(s.stop)
-	}
-}
-
-// A run that is stopped among queued steps goes on to the digests of one that is not; one rank alone
-// stops where a host that waits does.
+// A run that is stopped among queued steps goes on to the digests of one that is not; one rank
+// alone stops where a host that waits does.
 func TestQueuedStops(t *testing.T) {
 	shards := generated(t)
 	o := sageOptions()
@@ -417,7 +520,7 @@ func TestQueuedStops(t *testing.T) {
 					if rank < ranks-1 {
 						return d
 					}
-					return &stopping{d, 3*2 + 1, g.stop}
+					return &calling{d, 3*2 + 1, func() { close(g.stop) }}
 				}
 				_, err := g.start(t)
 				if !errors.Is(err, ErrStopped) {
@@ -446,9 +549,9 @@ func TestQueuedStops(t *testing.T) {
 	}
 }
 
-// In a steady step the host waits once for kernels, and once, while it prepares a minibatch, for the
-// copy of an earlier one; nothing is allocated, nothing copied but the minibatch and the result. An
-// epoch reads the weights besides.
+// In a steady step the host waits once for kernels, and once, while it prepares a minibatch, for
+// the copy of an earlier one; nothing is allocated, nothing copied but the minibatch and the
+// result. An epoch reads the weights besides.
 func TestOneWaitAStep(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 600, Degree: 6, Features: 4,

@@ -143,8 +143,8 @@ func (r *run) update(stats task.Stats) error {
 	return r.obey(step, r.votes())
 }
 
-// accept ends the run at a step whose loss is not finite or too large. Every rank sees the same sum, so
-// all stop at this step and can agree on the error.
+// accept ends the run at a step whose loss is not finite or too large. Every rank sees the same
+// sum, so all stop at this step and can agree on the error.
 func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss, nn.ErrDiverged)

@@ -7,8 +7,8 @@ import (
 	"halognn/src/trace"
 )
 
-// secondStep records the duration of the first step when the second one begins. Checkpoints do not
-// count.
+// secondStep records the duration of the first step when the second one begins: of a queued one,
+// that of queueing it. Checkpoints do not count.
 func (r *run) secondStep() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving

@@ -132,7 +132,7 @@ func Open(env Env, o Options) (*Training, error) {
 	}
 	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
 		digests: digests{losses: xxhash.New()}}
-	r.s.BeforeAbort = r.recordFinished
+	r.s.BeforeAbort = r.takeFinished
 	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
 	}

@@ -146,7 +146,7 @@ func cudaDriver(path string) string {
 	return "driver: " + strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
 }
 
-// cudaLibrary names the CUDA library, and counts the devices that it sees.
+// cudaLibrary names the CUDA library and its cuBLAS, and counts the devices that it sees.
 func cudaLibrary() string {
 	devices, err := cuda.Devices()
 	switch {
@@ -156,8 +156,12 @@ func cudaLibrary() string {
 		return "library: " + strings.TrimPrefix(err.Error(), "compute/cuda: ") +
 			loaded("libhalognn_cuda", "libhalognn_cuda_emulated")
 	}
-	return fmt.Sprintf("library%s, devices: %d", loaded("libhalognn_cuda", "libhalognn_cuda_emulated"),
-		devices)
+	blas, err := cuda.BLAS()
+	if err != nil {
+		blas = "none: " + err.Error()
+	}
+	return fmt.Sprintf("library%s, devices: %d, cuBLAS: %s",
+		loaded("libhalognn_cuda", "libhalognn_cuda_emulated"), devices, blas)
 }
 
 // buildNote names the settings that make this build slow, or nothing.

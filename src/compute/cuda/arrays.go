@@ -32,7 +32,8 @@ type sent struct {
 // complete reports whether kernels find all their arrays in the open staging buffer.
 func (b *stagingBuffer) complete() bool { return b != nil && !b.madeInStep }
 
-// arrays makes room for the host arrays of one kernel call that the open staging buffer need not have.
+// arrays makes room for the host arrays of one kernel call that the open staging buffer need not
+// have.
 func (d *Device) arrays(bytes int) {
 	if d.open.complete() {
 		return
@@ -44,9 +45,9 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns the device address of a host array: in the open staging buffer, where it must be if
-// that is complete. Else, or without one, as in tests, it is that of a copy made now, which is complete
-// when onDevice returns.
+// onDevice returns the device address of a host array: in the open staging buffer, where it must be
+// if that is complete. Else, or without one, as in tests, it is that of a copy made now, which is
+// complete when onDevice returns.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil

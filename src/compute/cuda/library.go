@@ -12,9 +12,11 @@ import "C"
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,6 +110,21 @@ func Devices() (int, error) {
 	return int(n), failure("counting devices", C.gpu_count(&n))
 }
 
+// BLAS returns the path of the cuBLAS that a device would take, or why there is none.
+func BLAS() (string, error) {
+	if err := load(Find()); err != nil {
+		return "", err
+	}
+	runtime.LockOSThread() // the text is its
+	defer runtime.UnlockOSThread()
+	var found C.int
+	text := C.GoString(C.gpu_blas(&found))
+	if found == 0 {
+		return "", errors.New(text)
+	}
+	return text, nil
+}
+
 // Choose makes the device of a local rank the current one of the calling thread. Call it on the
 // thread that starts MPI, before starting MPI: a CUDA-aware MPI uses the current device.
 func Choose(localRank int) (*Choice, error) {
@@ -140,8 +157,9 @@ func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }
 
 // Launches returns what has been put on the streams of all emulated devices since the last call,
-// by name: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros; and the calls that the host
-// has waited in, and allocations; nil if the library is not emulated. Only one goroutine may call it. For tests.
+// by name: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros; and the calls that the
+// host has waited in, and allocations; nil if the library is not emulated. Only one goroutine may
+// call it. For tests.
 func Launches() map[string]int {
 	text := C.halognn_gpu_emulated_launches()
 	if text == nil {

@@ -80,8 +80,8 @@ func suspectBytes(to *compute.QueuedLoss) (bytes int) {
 	return bytes
 }
 
-// told returns a queued loss as kernels take it; nil for none. It is read before the call of the kernel
-// returns.
+// told returns a queued loss as kernels take it; nil for none. It is read before the call of the
+// kernel returns.
 func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
 	if to == nil {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -122,6 +123,7 @@ type links struct {
 	mu    sync.Mutex
 	n     *C.halognn_nccl // nil after abort or close
 	fault error           // why it was aborted
+	cut   atomic.Bool     // set before an abort begins, which may let events pass
 
 	to, from   []unsafe.Pointer // [ranks] arguments of Exchange
 	sends      []C.int64_t
@@ -207,6 +209,7 @@ func (l *links) abort(cause error) {
 	if l.n == nil {
 		return
 	}
+	l.cut.Store(true)
 	l.fault = errors.Join(cause, failure("aborting NCCL", C.gpu_nccl_abort(l.n)))
 	l.n = nil
 }
@@ -282,6 +285,9 @@ func (l *links) Wait(e compute.Event) error {
 	defer l.mu.Unlock()
 	return errors.Join(l.fault, err)
 }
+
+// Passed implements compute.Links.
+func (l *links) Passed(e compute.Event) bool { return e.Passed() && !l.cut.Load() }
 
 // Close implements compute.Links.
 func (l *links) Close() error {

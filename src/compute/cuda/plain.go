@@ -17,6 +17,9 @@ func Open(Options) (*Device, error) { return nil, errPlain() }
 // Devices fails likewise.
 func Devices() (int, error) { return 0, errPlain() }
 
+// BLAS fails likewise.
+func BLAS() (string, error) { return "", errPlain() }
+
 // Choose fails likewise.
 func Choose(int) (*Choice, error) { return nil, errPlain() }
 

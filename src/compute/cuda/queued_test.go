@@ -27,7 +27,8 @@ func queuedLoss(t *testing.T, d *Device) *compute.QueuedLoss {
 	return to
 }
 
-// A queued loss is the loss that the host gets, in every bit, with counts and extras; also one over no rows. Its gradient is the same.
+// A queued loss is the loss that the host gets, in every bit, with counts and extras; also one over
+// no rows. Its gradient is the same.
 func TestQueuedLosses(t *testing.T) {
 	d, random := open(t), rand.New(rand.NewPCG(3, 4))
 	to := queuedLoss(t, d)
@@ -69,9 +70,9 @@ func TestQueuedLosses(t *testing.T) {
 	leaksNothing(t)
 }
 
-// A queued loss that is not finite finds the first row of each suspect with a number that is not finite,
-// and its vertex. Later losses do not change what it found, and none searches after an update that was
-// skipped: then another rank's loss was the first.
+// A queued loss that is not finite finds the first row of each suspect with a number that is not
+// finite, and its vertex. Later losses do not change what it found, and none searches after an
+// update that was skipped: then another rank's loss was the first.
 func TestPlacesOfFaults(t *testing.T) {
 	d := open(t)
 	to := queuedLoss(t, d)

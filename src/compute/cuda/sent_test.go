@@ -65,8 +65,8 @@ func TestArraysMustBeSent(t *testing.T) {
 	leaksNothing(t)
 }
 
-// After a product of rounded factors cuBLAS multiplies float32 in its own arithmetic again, which the
-// emulated one checks.
+// After a product of rounded factors cuBLAS multiplies float32 in its own arithmetic again, which
+// the emulated one checks.
 func TestArithmeticIsRestored(t *testing.T) {
 	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
 		d := openRounding(t, p, false)
