@@ -41,9 +41,12 @@ const (
 	wordFails  = 'f' // and eight digits, its rank: that of another mate if the first rank passes it on
 )
 
-// hear is how long a rank that fails waits for the word of others: the socket is on its node. Tests wait
-// for the word itself.
-var hear = func(*Mates) { time.Sleep(100 * time.Millisecond) }
+// hear is how long a rank that fails waits for the word of others: the socket is on its node. Tests
+// wait for the word itself, and in begin, before a rank gives its own, for all that fail at once.
+var (
+	hear  = func(*Mates) { time.Sleep(100 * time.Millisecond) }
+	begin = func() {}
+)
 
 // WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
 // first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.
@@ -193,6 +196,7 @@ func (m *Mates) Speaks() bool {
 	if late || alone {
 		return !late
 	}
+	begin()
 	m.fails(m.rank, nil)
 	hear(m)
 	m.mu.Lock()
