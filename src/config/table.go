@@ -535,7 +535,8 @@ func (c *Config) table() []section {
 			), SameEpoch,
 				"`cpu`: the library of matrix products",
 				"With `auto`, and `simd` at AVX-512, factors of bf16 need none on a processor with " +
-					"AVX512-BF16: kernels of the program multiply them, unless oneDNN has AMX. Results differ in the last bits between libraries; `device` in `summary.json` names the " +
+					"AVX512-BF16: kernels of the program multiply them, unless oneDNN has AMX. Results " +
+					"differ in the last bits between libraries; `device` in `summary.json` names the " +
 					"one that was used."},
 			{"precision", oneOf(&c.Compute.Precision, "float32",
 				word{"float32", ""},
