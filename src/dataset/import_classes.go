@@ -161,7 +161,8 @@ func badLabel(v, column int, format string, args ...any) error {
 	return &labelError{v, column, fmt.Errorf(format, args...)}
 }
 
-// atLine tells an error about a label by the line on which a table has the vertex, as line finds it, the column and the id.
+// atLine tells an error about a label by the line on which a table has the vertex, as line finds
+// it, the column and the id.
 func (s *source) atLine(err error, path string, line func(v int) int, column func(i int) string) error {
 	var of *labelError
 	if !errors.As(err, &of) {

@@ -79,7 +79,8 @@ func wordsOf(name string) (words []string) {
 }
 
 // usedTime says what follows from a time that is read as something else.
-const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex reads edges from its future"
+const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex " +
+	"reads edges from its future"
 
 // timeOf says whether a column "is" a time by its name, or "seems to be" one by its first values, or by
 // both: of travel_time, full time and works_at the values are no moments. "" is for others, and for

@@ -217,7 +217,8 @@ func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
 		return err
 	}
 	// a list that repeats 0 and 1 is a mask
-	if n := r.s.vertices; n > 2 && len(ids) == n && !slices.ContainsFunc(ids, func(x int64) bool { return x != 0 && x != 1 }) {
+	other := func(x int64) bool { return x != 0 && x != 1 }
+	if n := r.s.vertices; n > 2 && len(ids) == n && !slices.ContainsFunc(ids, other) {
 		return r.mask(key, list)
 	}
 	for _, id := range ids {
