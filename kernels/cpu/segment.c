@@ -21,6 +21,7 @@
 typedef enum { MATRIX, BF16_MATRIX, TABLES, HALF_TABLES, BYTE_TABLES } source;
 typedef enum { MEAN, SUM, WEIGHTED, GRADIENT } reduction;
 
+#define NOINLINE __attribute__((noinline))
 #define HAS_WEIGHTS(how) ((how) > SUM)
 #define HAS_GROUPS(from) ((from) > BF16_MATRIX)
 
@@ -144,7 +145,7 @@ ALWAYS_INLINE void put_one(row out, int64_t j, float x) {
         out.wide[j] = x;
 }
 
-/* own_vector returns elements [j, j+LANES) of row d of the rows that are added, times the factor. */
+/* own_vector returns elements [j, j+LANES) of row d of the added rows, times the factor. */
 ALWAYS_INLINE vec own_vector(const edges *g, int64_t d, int64_t j) {
     const int64_t at = d * g->cols + j;
     const vec x = g->own.bf16 ? load_bf16((const uint16_t *)g->own.at + at)
@@ -257,7 +258,8 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
 #define ABREAST 5
 
 ALWAYS_INLINE int in_shorts(source from, reduction how, const edges *g, int64_t rows, row out) {
-    return (!out.bf16 || g->cols <= PANEL) && from == BYTE_TABLES && how <= SUM && rows <= SHORTEST && g->cols >= BYTE_LANES &&
+    return (!out.bf16 || g->cols <= PANEL) && from == BYTE_TABLES && how <= SUM &&
+           rows <= SHORTEST && g->cols >= BYTE_LANES &&
            (g->as.wide == HALOGNN_NO_WIDE || g->as.wide_bytes == 2);
 }
 
@@ -360,21 +362,18 @@ TARGET static void segment_in_shorts(reduction how, const edges *g, int64_t d, i
     }
 }
 
-/* A STRIPS is a switch over the numbers of vectors of a strip. */
-#define STRIPS_OF_8(S) S(1) S(2) S(3) S(4) S(5) S(6) S(7) S(8)
-#if MAX_ACCUMULATORS > 8
-#define STRIPS(S) STRIPS_OF_8(S) S(9) S(10) S(11) S(12) S(13) S(14) S(15) S(16)
-#else
-#define STRIPS STRIPS_OF_8
-#endif
-
 /* narrow_row stores numbers as bfloat16. */
 ALWAYS_INLINE void narrow_row(uint16_t *out, const float *x, int64_t cols) {
     INDEPENDENT for (int64_t j = 0; j < cols; j++) out[j] = halognn_bf16(x[j]);
 }
 
-ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d, int64_t lo,
-                           int64_t hi, row out) {
+/* A function of its own for each source, reduction and number of vectors of a strip: in one
+ * function they take the compiler four times as long. */
+typedef void stripper(const edges *g, int64_t d, int64_t lo, int64_t hi, int64_t j, row out);
+typedef void reducer(const edges *g, halognn_result out, int64_t segments, const int64_t *indptr);
+
+ALWAYS_INLINE void segment(source from, reduction how, stripper *const *strips, const edges *g,
+                           int64_t d, int64_t lo, int64_t hi, row out) {
     if (in_shorts(from, how, g, hi - lo, out)) {
         float wide[PANEL];
         segment_in_shorts(how, g, d, lo, hi, out.bf16 ? wide : out.wide);
@@ -389,24 +388,66 @@ ALWAYS_INLINE void segment(source from, reduction how, const edges *g, int64_t d
     for (int64_t j = 0; j < g->cols;) {
         const int64_t left = (g->cols - j + LANES - 1) / LANES,
                       n = left < MAX_ACCUMULATORS ? left : MAX_ACCUMULATORS;
-        switch (n) {
-#define STRIP(n)                                   \
-    case n:                                        \
-        strip(from, how, n, g, d, lo, hi, j, out); \
-        break;
-            STRIPS(STRIP)
-#undef STRIP
-        }
+        strips[n](g, d, lo, hi, j, out);
         j += n * LANES;
     }
 }
 
-ALWAYS_INLINE void reduce(source from, reduction how, edges g, halognn_result out, int64_t segments,
-                          const int64_t *indptr) {
+/* EACH repeats DO for each number of vectors of a strip. */
+#define EACH_TO_8(DO, from, how)                                                              \
+    DO(from, how, 1)                                                                          \
+    DO(from, how, 2)                                                                          \
+    DO(from, how, 3)                                                                          \
+    DO(from, how, 4) DO(from, how, 5) DO(from, how, 6) DO(from, how, 7) DO(from, how, 8)
+#if MAX_ACCUMULATORS > 8
+#define EACH(DO, from, how)                                                                   \
+    EACH_TO_8(DO, from, how)                                                                  \
+    DO(from, how, 9)                                                                          \
+    DO(from, how, 10)                                                                         \
+    DO(from, how, 11)                                                                         \
+    DO(from, how, 12) DO(from, how, 13) DO(from, how, 14) DO(from, how, 15) DO(from, how, 16)
+#else
+#define EACH EACH_TO_8
+#endif
+
+#define STRIP(from, how, n)                                                                   \
+    TARGET static NOINLINE void strip_##from##_##how##_##n(                                   \
+        const edges *g, int64_t d, int64_t lo, int64_t hi, int64_t j, row out) {              \
+        strip(from, how, n, g, d, lo, hi, j, out);                                            \
+    }
+#define NAMED(from, how, n) [n] = strip_##from##_##how##_##n,
+#define REDUCER(from, how)                                                                    \
+    EACH(STRIP, from, how)                                                                    \
+    TARGET static NOINLINE void reduce_##from##_##how(                                        \
+        const edges *g, halognn_result out, int64_t segments, const int64_t *indptr) {        \
+        static stripper *const strips[] = {EACH(NAMED, from, how)};                           \
+        for (int64_t d = 0; d < segments; d++)                                                \
+            segment(from, how, strips, g, d, indptr[d], indptr[d + 1],                        \
+                    row_at(out, d * g->cols));                                                \
+    }
+#define REDUCERS(from) REDUCER(from, MEAN) REDUCER(from, SUM) REDUCER(from, WEIGHTED)
+REDUCERS(MATRIX)
+REDUCER(MATRIX, GRADIENT)
+REDUCERS(BF16_MATRIX)
+REDUCERS(TABLES)
+REDUCERS(HALF_TABLES)
+REDUCERS(BYTE_TABLES)
+
+#define REDUCERS_OF(from)                                                                     \
+    {[MEAN] = reduce_##from##_MEAN,                                                           \
+     [SUM] = reduce_##from##_SUM,                                                             \
+     [WEIGHTED] = reduce_##from##_WEIGHTED}
+static reducer *const reducers[][WEIGHTED + 1] = {[MATRIX] = REDUCERS_OF(MATRIX),
+                                                  [BF16_MATRIX] = REDUCERS_OF(BF16_MATRIX),
+                                                  [TABLES] = REDUCERS_OF(TABLES),
+                                                  [HALF_TABLES] = REDUCERS_OF(HALF_TABLES),
+                                                  [BYTE_TABLES] = REDUCERS_OF(BYTE_TABLES)};
+
+/* aimed returns g with what prefetching wants to know of the tile. */
+TARGET static edges aimed(edges g, int64_t segments, const int64_t *indptr) {
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);
-    for (int64_t d = 0; d < segments; d++)
-        segment(from, how, &g, d, indptr[d], indptr[d + 1], row_at(out, d * g.cols));
+    return g;
 }
 
 /* most_of finds the maxima of columns [c, end) of segment d and, if at is not NULL, the rows that
@@ -450,8 +491,7 @@ ALWAYS_INLINE void most_of(source from, const edges *g, int64_t c, int64_t end, 
 ALWAYS_INLINE void largest(source from, edges g, halognn_result out, int32_t *arg,
                            int64_t segments, const int64_t *indptr) {
     float wide[PANEL];
-    g.last = indptr[segments] - 1;
-    g.ahead = rows_ahead(g.row_bytes);
+    g = aimed(g, segments, indptr);
     for (int64_t d = 0; d < segments; d++) {
         for (int64_t c = 0; c < g.cols; c += PANEL) {
             const int64_t end = g.cols - c < PANEL ? g.cols : c + PANEL;
@@ -465,14 +505,12 @@ ALWAYS_INLINE void largest(source from, edges g, halognn_result out, int32_t *ar
 }
 
 /* reduce_matrix reduces rows of a matrix of either type. */
-ALWAYS_INLINE void reduce_matrix(reduction how, edges g, halognn_matrix h, halognn_result out,
+TARGET static void reduce_matrix(reduction how, edges g, halognn_matrix h, halognn_result out,
                                  int64_t segments, const int64_t *indptr) {
     g.h = h.at;
     g.row_bytes = g.cols * (h.bf16 ? 2 : 4);
-    if (h.bf16)
-        reduce(BF16_MATRIX, how, g, out, segments, indptr);
-    else
-        reduce(MATRIX, how, g, out, segments, indptr);
+    g = aimed(g, segments, indptr);
+    reducers[h.bf16 ? BF16_MATRIX : MATRIX][how](&g, out, segments, indptr);
 }
 
 void LEVEL(segment_mean)(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
@@ -504,14 +542,13 @@ void LEVEL(segment_max)(halognn_result out, int32_t *arg, int64_t segments, int6
 
 ALWAYS_INLINE void reduce_rows(source from, edges g, int how, halognn_result out, int64_t segments,
                                const int64_t *indptr) {
-    if (how == HALOGNN_MAX)
+    if (how == HALOGNN_MAX) {
         largest(from, g, out, NULL, segments, indptr);
-    else if (how == HALOGNN_MEAN)
-        reduce(from, MEAN, g, out, segments, indptr);
-    else if (g.weights)
-        reduce(from, WEIGHTED, g, out, segments, indptr);
-    else
-        reduce(from, SUM, g, out, segments, indptr);
+        return;
+    }
+    g = aimed(g, segments, indptr);
+    const reduction with = how == HALOGNN_MEAN ? MEAN : g.weights ? WEIGHTED : SUM;
+    reducers[from][with](&g, out, segments, indptr);
 }
 
 void LEVEL(segment_rows)(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
@@ -541,13 +578,14 @@ void LEVEL(segment_rows)(halognn_result out, int64_t segments, int64_t cols, con
 void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols,
                                   const int64_t *t_indptr, const int32_t *t_indices,
                                   const int64_t *indptr, const float *dout, int add) {
-    const edges g = {.cols = cols,
-                     .row_bytes = cols * 4,
-                     .indices = t_indices,
-                     .h = dout,
-                     .degrees = indptr,
-                     .add = add};
-    reduce(MATRIX, GRADIENT, g, (halognn_result){.at = dh}, segments, t_indptr);
+    const edges g = aimed((edges){.cols = cols,
+                                  .row_bytes = cols * 4,
+                                  .indices = t_indices,
+                                  .h = dout,
+                                  .degrees = indptr,
+                                  .add = add},
+                          segments, t_indptr);
+    reduce_MATRIX_GRADIENT(&g, (halognn_result){.at = dh}, segments, t_indptr);
 }
 
 void LEVEL(segment_max_backward)(float *dh, int64_t segments, int64_t cols, int64_t first,
