@@ -89,7 +89,7 @@ type underWay struct {
 	earlier int64          // remote rows of this rank before the restart
 	begun   time.Time      // start of the epoch, less its time before a restart
 
-	firstStep float64 // seconds until the second step began
+	firstStep float64 // seconds until the second step began, or the result of the first had come
 }
 
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
