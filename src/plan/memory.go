@@ -149,7 +149,7 @@ func (p *planner) untried(s *shape, resident float64, needs nn.Needs) (u untried
 	u.buffers = p.sparseInputs(s, needs)
 	if p.job.GPU != nil {
 		up := p.onDevice(s, resident, needs)
-		u.buffers += withRoom(up.blocks + up.inputs)
+		u.buffers += max(withRoom(up.blocks+up.inputs), int64(s.sent.pinned))
 	}
 	return u
 }

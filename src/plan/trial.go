@@ -49,7 +49,7 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	}()
 	var device compute.Device = p.counter()
 	if j.GPU != nil {
-		t.device = &sender{stored: j.Stored}
+		t.device = &sender{stored: j.Stored, mapped: j.GPU.Mapped}
 		device = t.device
 	}
 	model, err := nn.NewModel(p.counter(), j.Model, j.Seed)
@@ -70,6 +70,9 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	if of.train {
 		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
 		o.GroupSize, o.Serving = p.groupSize(), p.relays()
+		if o.GroupSize <= 1 && !j.Mode.Columns {
+			o.MaxSeeds = j.MaxSeeds()
+		}
 	}
 	if kind := policy.Find(j.Cache.Policy); of.train && !kind.Static() {
 		o.Policy = missing{}
@@ -251,15 +254,20 @@ func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
 type sent struct {
 	blocks int // edges, vertices, labels
 	types  int // rows of vertex types, which the host makes
+	pinned int // bytes that have room for all of it, and the rows; 0: not known
 }
 
-func (s *sent) atLeast(o sent) { s.blocks, s.types = max(s.blocks, o.blocks), max(s.types, o.types) }
+func (s *sent) atLeast(o sent) {
+	s.blocks, s.types, s.pinned = max(s.blocks, o.blocks), max(s.types, o.types), max(s.pinned, o.pinned)
+}
 
 // sender is a device with its own memory to which minibatches are sent, but only counted.
 type sender struct {
 	compute.Accelerator
 	stored compute.Elements
+	mapped bool // it always reads other rows in host memory
 	sent   sent
+	pinned int
 }
 
 func (d *sender) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: d} }
@@ -289,12 +297,17 @@ func (b staging) Send(in *compute.Inputs) error {
 	for i := range in.Types {
 		types += in.Types[i].Len() * in.Types[i].Cols * b.device.stored.Size()
 	}
-	b.device.sent = sent{blocks: n, types: types}
+	b.device.sent = sent{blocks: n, types: types, pinned: b.device.pinned}
 	return nil
 }
 
 // Reserve implements compute.StagingBuffer.
-func (staging) Reserve(*compute.Inputs) error { return nil }
+func (b staging) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
+	if room := in.PinnedRoom(g, b.device.stored, b.device.mapped); room <= most {
+		b.device.pinned = room
+	}
+	return nil
+}
 
 func (staging) Close() error       { return nil }
 func (staging) Free() error        { return nil }
