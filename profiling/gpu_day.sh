@@ -276,16 +276,17 @@ part_library() {
   fi
   echo "cuBLAS: ${cublas:-none was found}"
   "$pack/with" ldd "$HALOGNN_CUDA_LIB" || true
+  "$HALOGNN" version
   tests compute/cuda -test.run 'TestQueuedLosses|TestTwoProducts' -test.v
 }
 
 part_suite() { tests compute/cuda -test.v; }
 part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
 
-# Steps that are queued: their digests, what stays on the device, divergences, stops.
+# Steps that are queued: their digests, what stays on the device, divergences, stops, pinned memory.
 part_steps() {
   tests compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' || failed="$failed losses"
-  tests train -test.v -test.run 'Queued' || failed="$failed training"
+  tests train -test.v -test.run 'Queued|FirstStepIsSettled|Pinned' || failed="$failed training"
   ended
 }
 
@@ -364,7 +365,8 @@ summary = lambda run: json.loads((results / run / "summary.json").read_text())
 s = summary(name)
 print(f"figure: {name}: an epoch {s['epoch_seconds']:.3f} s, {s['steps_per_epoch']} steps of "
       f"{1e3 * s['epoch_seconds'] / s['steps_per_epoch']:.2f} ms, {s['wait_fraction']:.3f} of it "
-      f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}")
+      f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}, "
+      f"memory pinned {s.get('pinned_growths', 0)} times among steps")
 for d in s["device_rows"][:1]:
     print(f"figure: {name}: {d['resident_rows']} of {d['own_rows']} rows on the device, "
           f"the others: {d['reads']} ({d['why']})")
