@@ -8,11 +8,24 @@ const Alignment = 256
 
 // Growth says how many times as large as those of one minibatch the inputs of others may be: the rows
 // of the input layer's destinations and of its sources, and any array. The zero value says nothing.
-type Growth struct{ Destinations, Sources, Arrays float64 }
+// Alone: no rows come from other ranks.
+type Growth struct {
+	Destinations, Sources, Arrays float64
+	Alone                         bool
+}
+
+// RowsAt says where the rows of the input layer are to be read.
+type RowsAt int
+
+const (
+	RowsAnywhere RowsAt = iota // what takes less is sent: rows, or what the host makes of them
+	RowsInPlace                // the same, but the host makes nothing of rows that it has mapped
+	RowsOnDevice               // all of them
+)
 
 // PinnedRoom returns the bytes of pinned memory in which all inputs have room that are like these and
-// larger by g; 0 if g says nothing. inPlace says that the host makes no rows where it need not.
-func (in *Inputs) PinnedRoom(g Growth, stored Elements, inPlace bool) int {
+// larger by g; 0 if g says nothing.
+func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt) int {
 	if g.Arrays == 0 {
 		return 0
 	}
@@ -33,10 +46,13 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, inPlace bool) int {
 	add(len(in.Labels))
 	room := float64(bytes) * g.Arrays
 
-	// Whichever takes less: rows and means that the host makes, or what a device makes them of.
+	// made is by the host, apart what a device makes the same of.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations, sources := g.Destinations*float64(in.Destinations), g.Sources*float64(len(in.Rows.Of))
-	made, apart := 0.0, sources*float64(in.Rows.RowBytes()+16)+g.Sources*float64(4*len(in.Rows.Scale))
+	made, apart := 0.0, 16*sources+float64(4*len(in.Rows.Scale)) // references and addresses
+	if at != RowsOnDevice {
+		apart += sources * float64(in.Rows.RowBytes())
+	}
 	if in.Own {
 		made += destinations * width
 	}
@@ -48,8 +64,8 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, inPlace bool) int {
 		apart += g.Arrays * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
 			len(in.EdgeWeights)+len(in.Input.Counts)))
 	}
-	if inPlace {
-		made = max(made, apart)
+	if made = min(made, apart); at == RowsInPlace {
+		made = apart
 	}
 	const arrays = 8 // of rows, at most
 	return int(math.Ceil(room+made)) + (count+arrays)*Alignment

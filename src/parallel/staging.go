@@ -174,6 +174,7 @@ type stagingPool struct {
 	madeInStep bool               // kernels read arrays that are made in the step
 	depth      int                // minibatches that wait while one is trained
 	limits     *sample.Limits     // of the minibatches that are trained; nil: nothing is known
+	alone      bool               // no rows come from other ranks
 
 	mu        sync.Mutex
 	begun     bool
@@ -203,7 +204,7 @@ func limitsOf(o *Options) *sample.Limits {
 func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	if p.limits != nil && m.Train {
 		if d, s, a, ok := p.limits.Growth(&m.Sampled); ok {
-			g = compute.Growth{Destinations: d, Sources: s, Arrays: a}
+			g = compute.Growth{Destinations: d, Sources: s, Arrays: a, Alone: p.alone}
 		}
 	}
 	return g

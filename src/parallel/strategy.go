@@ -114,7 +114,7 @@ func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 // bound tells where inputs come to lie how large they may be.
 func (s *Strategy) bound() {
 	if p, ok := s.landing.(*stagingPool); ok {
-		p.limits = limitsOf(&s.o)
+		p.limits, p.alone = limitsOf(&s.o), s.o.Comm.Size() == 1
 	}
 }
 

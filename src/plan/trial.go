@@ -254,11 +254,19 @@ func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
 type sent struct {
 	blocks int // edges, vertices, labels
 	types  int // rows of vertex types, which the host makes
-	pinned int // bytes that have room for all of it, and the rows; 0: not known
+	room   room
+}
+
+// room is pinned memory for the largest of minibatches like one; 0: it is not known.
+type room struct{ all, onDevice int } // in all cases, and where all rows are on the device
+
+func (r *room) atLeast(o room) {
+	r.all, r.onDevice = max(r.all, o.all), max(r.onDevice, o.onDevice)
 }
 
 func (s *sent) atLeast(o sent) {
-	s.blocks, s.types, s.pinned = max(s.blocks, o.blocks), max(s.types, o.types), max(s.pinned, o.pinned)
+	s.blocks, s.types = max(s.blocks, o.blocks), max(s.types, o.types)
+	s.room.atLeast(o.room)
 }
 
 // sender is a device with its own memory to which minibatches are sent, but only counted.
@@ -267,7 +275,7 @@ type sender struct {
 	stored compute.Elements
 	mapped bool // it always reads other rows in host memory
 	sent   sent
-	pinned int
+	room   room
 }
 
 func (d *sender) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: d} }
@@ -297,15 +305,23 @@ func (b staging) Send(in *compute.Inputs) error {
 	for i := range in.Types {
 		types += in.Types[i].Len() * in.Types[i].Cols * b.device.stored.Size()
 	}
-	b.device.sent = sent{blocks: n, types: types, pinned: b.device.pinned}
+	b.device.sent = sent{blocks: n, types: types, room: b.device.room}
 	return nil
 }
 
 // Reserve implements compute.StagingBuffer.
 func (b staging) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
-	if room := in.PinnedRoom(g, b.device.stored, b.device.mapped); room <= most {
-		b.device.pinned = room
+	at := compute.RowsAnywhere
+	if b.device.mapped {
+		at = compute.RowsInPlace
 	}
+	of := func(at compute.RowsAt) int {
+		if n := in.PinnedRoom(g, b.device.stored, at); n <= most {
+			return n
+		}
+		return 0
+	}
+	b.device.room = room{of(at), of(compute.RowsOnDevice)}
 	return nil
 }
 

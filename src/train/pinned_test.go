@@ -30,11 +30,13 @@ func TestPinnedMemoryIsReserved(t *testing.T) {
 	}{
 		{"sage", residence.GPURows{}, residence.ReadsCopy, "", func(*Options) {}},
 		{"sage, rows on the host", nowhere, residence.ReadsCopy, "", func(*Options) {}},
+		{"sage, half of the rows on the host", residence.GPURows{Set: true, Fraction: 0.5},
+			residence.ReadsCopy, "", func(*Options) {}},
 		{"gcn in bf16, rows mapped", nowhere, residence.ReadsMapped, compute.PrecisionBF16,
 			func(o *Options) { o.Model.Kind = "gcn" }},
 		{"gat, rows on the host, labor", nowhere, residence.ReadsCopy, "", func(o *Options) {
 			o.Model.Kind, o.Model.Heads, o.Model.Slope, o.Model.Activation = "gat", 2, 0.2, nn.ELU
-			o.Model.Hidden, o.Sample.Kind = 6, sample.Labor
+			o.Model.Hidden, o.Sample = 6, sample.Spec{Kind: sample.Labor, Fanouts: []int{4, 4, 4}}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -251,8 +251,14 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 		return err
 	}
 	b.layout(in)
-	inPlace := b.apart || b.resident != nil && b.resident.always
-	room := in.PinnedRoom(g, b.d.stored(), inPlace)
+	at := compute.RowsAnywhere
+	switch {
+	case b.apart || b.resident != nil && b.resident.always:
+		at = compute.RowsInPlace
+	case g.Alone && !b.onHost && len(b.cold)+len(b.mapped) == 0 && b.resident.whole():
+		at = compute.RowsOnDevice
+	}
+	room := in.PinnedRoom(g, b.d.stored(), at)
 	if room > most {
 		room = 0
 	}
