@@ -60,8 +60,10 @@ func TestDoctorTellsCuBLAS(t *testing.T) {
 		{own, "cuBLAS: 1.2.3 (" + own + ")"},
 		{"/nowhere/libcublas.so", "cuBLAS: none: /nowhere/libcublas.so: cannot open shared object"},
 	} {
-		for _, args := range [][]string{{"version"}, {"doctor", "--ranks-in-process", "1", "--dir", dir}} {
-			r := start(t, append(env, "HALOGNN_EMULATED_CUBLAS="+c.list), halognn(t).path, args...).wait(t)
+		env := append(env, "HALOGNN_EMULATED_CUBLAS="+c.list)
+		for _, args := range [][]string{{"version"},
+			{"doctor", "--ranks-in-process", "1", "--dir", dir}} {
+			r := start(t, env, halognn(t).path, args...).wait(t)
 			if r.code != 0 || !strings.Contains(r.out, c.want) {
 				t.Errorf("want %q: %v", c.want, r)
 			}

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// onGPU returns the environment and the arguments of a run on one emulated GPU: its steps are queued
-// or, if it waits, not, as its kernels are timed.
+// onGPU returns the environment and the arguments of a run on one emulated GPU: its steps are
+// queued or, if it waits, not after the first epoch, as its kernels are timed.
 func onGPU(t *testing.T, dir string, waits bool, sets ...string) (env, args []string) {
 	t.Helper()
 	args = append(trainArgs(t, smallParts.dir(t), dir,
@@ -71,8 +71,8 @@ func TestQueuedKernelHangs(t *testing.T) {
 	}
 }
 
-// Ctrl-C among queued steps ends the run as among steps that wait, with its state saved, and it goes
-// on from there to the lines of a run without interruption.
+// Ctrl-C among queued steps ends the run as among steps that wait, with its state saved, and it
+// goes on from there to the lines of a run without interruption.
 func TestQueuedStepsAreInterrupted(t *testing.T) {
 	unlessShort(t)
 	when := regexp.MustCompile(`(epoch|after) \d+`)

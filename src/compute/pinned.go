@@ -2,13 +2,13 @@ package compute
 
 import "math"
 
-// Alignment is that of the arrays of a minibatch in pinned memory: enough for fast products and loads
-// of 16 bytes.
+// Alignment is that of the arrays of a minibatch in pinned memory: enough for fast products and
+// loads of 16 bytes.
 const Alignment = 256
 
-// Growth says how many times as large as those of one minibatch the inputs of others may be: the rows
-// of the input layer's destinations and of its sources, and any array. The zero value says nothing.
-// Alone: no rows come from other ranks.
+// Growth says how many times as large as those of one minibatch the inputs of others may be: the
+// rows of the input layer's destinations and of its sources, and any array. The zero value says
+// nothing. Alone: no rows come from other ranks.
 type Growth struct {
 	Destinations, Sources, Arrays float64
 	Alone                         bool
@@ -23,8 +23,8 @@ const (
 	RowsOnDevice               // all of them
 )
 
-// PinnedRoom returns the bytes of pinned memory in which all inputs have room that are like these and
-// larger by g; 0 if g says nothing.
+// PinnedRoom returns the bytes of pinned memory in which all inputs have room that are like these
+// and larger by g; 0 if g says nothing.
 func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt) int {
 	if g.Arrays == 0 {
 		return 0
@@ -48,7 +48,8 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt) int {
 
 	// made is by the host, apart what a device makes the same of.
 	width := float64(in.Rows.Cols * stored.Size())
-	destinations, sources := g.Destinations*float64(in.Destinations), g.Sources*float64(len(in.Rows.Of))
+	destinations := g.Destinations * float64(in.Destinations)
+	sources := g.Sources * float64(len(in.Rows.Of))
 	made, apart := 0.0, 16*sources+float64(4*len(in.Rows.Scale)) // references and addresses
 	if at != RowsOnDevice {
 		apart += sources * float64(in.Rows.RowBytes())

@@ -182,8 +182,8 @@ type stagingPool struct {
 	idle, all []compute.StagingBuffer
 }
 
-// mostPinned is how many bytes a rank pins at most for minibatches that may come and are larger than
-// the first.
+// mostPinned is how many bytes a rank pins at most for minibatches that may come and are larger
+// than the first.
 const mostPinned = 1 << 30
 
 // limitsOf returns those of minibatches whose inputs have no other sizes than these: rows of

@@ -6,8 +6,8 @@ type Limits struct {
 	Edges    []int // [hops] of each hop, that of the seeds first
 }
 
-// Limits returns those of a graph without relations of so many vertices and edges. ok is false for a
-// kind that may draw more neighbours of a vertex than its fanout, or says nothing of one vertex.
+// Limits returns those of a graph without relations of so many vertices and edges. ok is false for
+// a kind that may draw more neighbours of a vertex than its fanout, or says nothing of one vertex.
 func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	if s.kind() != Neighbour && s.kind() != Labor {
 		return l, false

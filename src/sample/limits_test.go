@@ -6,8 +6,8 @@ import (
 )
 
 // No minibatch exceeds the limits, in a graph with hubs and isolated vertices, nor is any number of
-// one larger than that of another by more than the growth of this; and a minibatch of all seeds whose
-// neighbours are all drawn has as many edges as there are.
+// one larger than that of another by more than the growth of this. Limits are no larger than the
+// graph.
 func TestLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, spec := range []Spec{Neighbours(3, 2, 4), Neighbours(All), Neighbours(5, All),
@@ -27,7 +27,8 @@ func TestLimits(t *testing.T) {
 		for step := range 30 {
 			mb := new(Minibatch)
 			defer mb.Free()
-			if err := s.Sample(mb, someSeeds(r, n, 1+r.IntN(seeds)), Key{Seed: 1, Step: step}); err != nil {
+			some := someSeeds(r, n, 1+r.IntN(seeds))
+			if err := s.Sample(mb, some, Key{Seed: 1, Step: step}); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, mb)
@@ -38,8 +39,8 @@ func TestLimits(t *testing.T) {
 				within := func(what string, n, first, limit int, growth float64) {
 					t.Helper()
 					if n > limit || known && float64(n) > growth*float64(first)*(1+1e-12) {
-						t.Errorf("%v: %d %s, at most %d, and %g times %d, are expected", spec, n, what, limit,
-							growth, first)
+						t.Errorf("%v: %d %s, at most %d, and %g times %d, are expected", spec, n,
+							what, limit, growth, first)
 					}
 				}
 				within("seeds", len(mb.Seeds), len(first.Seeds), l.Vertices[0], any)
@@ -50,8 +51,8 @@ func TestLimits(t *testing.T) {
 					within("sources", b.NumSrc, of.NumSrc, l.Vertices[h+1], any)
 					within("edges", b.NumEdges(), of.NumEdges(), l.Edges[h], any)
 				}
-				within("destinations of the input layer", mb.Blocks[0].NumDst, first.Blocks[0].NumDst, n,
-					destinations)
+				within("destinations of the input layer", mb.Blocks[0].NumDst,
+					first.Blocks[0].NumDst, n, destinations)
 				within("rows", len(mb.Frontier), len(first.Frontier), n, sources)
 			}
 		}
@@ -61,7 +62,8 @@ func TestLimits(t *testing.T) {
 	if l.Vertices[0] != 50 || l.Vertices[2] != 50 || int64(l.Edges[0]) != topology.AllEdges() {
 		t.Errorf("limits of a whole graph of %d edges: %+v", topology.AllEdges(), l)
 	}
-	for _, spec := range []Spec{{Kind: Poisson, Fanouts: []int{3}}, {Kind: LADIES, Vertices: []int{9}}} {
+	for _, spec := range []Spec{{Kind: Poisson, Fanouts: []int{3}},
+		{Kind: LADIES, Vertices: []int{9}}} {
 		if _, ok := spec.Limits(5, 50, 100); ok {
 			t.Errorf("%v has limits", spec)
 		}

@@ -78,7 +78,8 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
-// AllEdges returns the edges of the whole graph or, where they are not known, as many as there can be.
+// AllEdges returns the edges of the whole graph or, where they are not known, as many as there can
+// be.
 func (t *Topology) AllEdges() int64 {
 	n := len(t.Original)
 	switch {

@@ -18,8 +18,8 @@ import (
 // pinned for the first, wherever their rows lie.
 func TestPinnedMemoryIsReserved(t *testing.T) {
 	library := cudaLibrary(t)
-	shards := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.RMAT, Vertices: 1500, Degree: 6,
-		Features: 5, Classes: 3, Seed: 2, Split: "5/5/90"}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.RMAT, Vertices: 1500,
+		Degree: 6, Features: 5, Classes: 3, Seed: 2, Split: "5/5/90"}, shardtest.Options{Parts: 2})
 	nowhere := residence.GPURows{Set: true}
 	for i, c := range []struct {
 		name   string
@@ -48,11 +48,12 @@ func TestPinnedMemoryIsReserved(t *testing.T) {
 			o.Sample = sample.Neighbours(9, 9, 9)
 			c.set(&o)
 			sum := trainedOn(t, shards, 1, o, c.rows, c.reads, func(int) (compute.Device, error) {
-				return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library, Precision: c.rounds})
+				return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library,
+					Precision: c.rounds})
 			})
 			if sum.PinnedGrowths != 0 {
-				t.Errorf("memory was pinned %d times in %d steps after the first", sum.PinnedGrowths,
-					sum.Epochs*sum.StepsPerEpoch-1)
+				t.Errorf("memory was pinned %d times in %d steps after the first",
+					sum.PinnedGrowths, sum.Epochs*sum.StepsPerEpoch-1)
 			}
 		})
 	}

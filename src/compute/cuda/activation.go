@@ -62,8 +62,8 @@ func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Mat
 		sums = dy.Cols
 	}
 	d.lendSums(kernel, dy.Rows, sums, func(partial *C.float) C.int {
-		return C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data), then,
-			partial)
+		return C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
+			then, partial)
 	})
 }
 

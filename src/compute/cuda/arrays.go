@@ -112,7 +112,8 @@ type scratchOf struct {
 // would overwrite what the other has there.
 func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe.Pointer) C.int) {
 	if s.lent {
-		panic("compute/cuda: " + kernel + ": one launch borrows its scratch twice; this is a bug in halognn")
+		panic("compute/cuda: " + kernel + ": one launch borrows its scratch twice; this is a bug " +
+			"in halognn")
 	}
 	if err := d.reserve(&s.buffer, max(1, bytes), useScratch); err != nil {
 		panic(err)
@@ -126,7 +127,9 @@ func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe
 // lendSums lends room for a sum of n floats of each chunk of rows.
 func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.int) {
 	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
-	d.lend(kernel, &d.scratch, chunks*n*4, func(p unsafe.Pointer) C.int { return launch((*C.float)(p)) })
+	d.lend(kernel, &d.scratch, chunks*n*4, func(p unsafe.Pointer) C.int {
+		return launch((*C.float)(p))
+	})
 }
 
 // zero clears device memory.

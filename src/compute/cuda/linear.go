@@ -16,8 +16,8 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	r, f := size(x)
 	d.lendFactors("MatMul", [4]compute.Matrix{x, w}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f, C.int64_t(w.Rows),
-			cBool(add), rounded, d.dropped())
+		return C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
+			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
 	})
 }
 
@@ -94,7 +94,8 @@ func (d *Device) left(rows, n int) *C.float {
 }
 
 // lendFactors lends room for the rounded factors of products; nil if factors are not rounded.
-func (d *Device) lendFactors(kernel string, all [4]compute.Matrix, launch func(unsafe.Pointer) C.int) {
+func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
+	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()
 	if bytes == 0 {
 		must(kernel, launch(nil))

@@ -75,7 +75,8 @@ func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale 
 // loss lends room for a loss and those of rows. If answer, it waits for the loss and returns it.
 func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
 	launch func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int) *C.halognn_cuda_loss {
-	d.lend(kernel, &d.scratch, alignment+int(C.gpu_loss_scratch(rows)), func(p unsafe.Pointer) C.int {
+	bytes := alignment + int(C.gpu_loss_scratch(rows))
+	d.lend(kernel, &d.scratch, bytes, func(p unsafe.Pointer) C.int {
 		code := launch((*C.halognn_cuda_loss)(p), unsafe.Add(p, alignment))
 		if code != 0 || !answer {
 			return code

@@ -24,9 +24,9 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	rows, cols := size(x)
 	then := d.cEpilogue(epilogue)
 	d.lendSums("LayerNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {
-		return C.gpu_layer_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows, cols,
-			float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd), float(y.Data), then,
-			partial)
+		return C.gpu_layer_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows,
+			cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd),
+			float(y.Data), then, partial)
 	})
 }
 
@@ -35,7 +35,8 @@ func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckColumnMoments(mean, variance, x)).Done()
 	rows, cols := size(x)
 	d.lendSums("ColumnMoments", x.Rows, x.Cols, func(partial *C.float) C.int {
-		return C.gpu_column_moments(d.c, float(mean), float(variance), rows, cols, float(x.Data), partial)
+		return C.gpu_column_moments(d.c, float(mean), float(variance), rows, cols, float(x.Data),
+			partial)
 	})
 }
 
@@ -56,8 +57,8 @@ func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	rows, cols := size(x)
 	then := d.cEpilogue(epilogue)
 	d.lendSums("BatchNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {
-		return C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows, cols,
-			float(dy.Data), float(x.Data), float(gamma), float(mean), float(variance), C.float(eps),
-			float(y.Data), then, partial)
+		return C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows,
+			cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(variance),
+			C.float(eps), float(y.Data), then, partial)
 	})
 }

@@ -68,7 +68,8 @@ func TestArraysMustBeSent(t *testing.T) {
 // Scratch is of one launch: the next has it, and one that borrows it twice panics.
 func TestScratchIsOfOneLaunch(t *testing.T) {
 	d := open(t)
-	x, sum := placed(t, d, 3, 2, []float32{1, 2, 3, 4, 5, 6}), placed(t, d, 1, 2, []float32{0, 0}).Data
+	x := placed(t, d, 3, 2, []float32{1, 2, 3, 4, 5, 6})
+	sum := placed(t, d, 1, 2, []float32{0, 0}).Data
 	d.scratch.lent = true // as within a launch
 	func() {
 		defer func() {

@@ -266,9 +266,9 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 }
 
 // reserve makes room for the layout in pinned memory, of so many bytes at least, and on the device;
-// where it makes some, for a quarter more: minibatches of one kind differ by less, and to pin memory
-// takes milliseconds in which no kernel starts. Kernels that are still running may read the device
-// memory that it gets, so the copy waits for all of them.
+// where it makes some, for a quarter more: minibatches of one kind differ by less, and to pin
+// memory takes milliseconds in which no kernel starts. Kernels that are still running may read the
+// device memory that it gets, so the copy waits for all of them.
 func (b *stagingBuffer) reserve(least int) error {
 	if b.end > b.pinned.bytes {
 		bytes := max(b.end+b.end/4, least)
