@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"halognn/src/trace"
 )
 
 // onGPU returns the environment and the arguments of a run on one emulated GPU: its steps are
@@ -107,5 +109,38 @@ func TestQueuedStepsAreInterrupted(t *testing.T) {
 	}
 	if said[0] != said[1] {
 		t.Errorf("it says %q; where the host waits, %q", said[0], said[1])
+	}
+}
+
+// A plan counts the memory that a run on a GPU pins before its first step: for the largest
+// minibatch that fanouts allow, of rows on the device or on the host, on one rank or two.
+func TestQueuedRunsArePlanned(t *testing.T) {
+	unlessShort(t)
+	for _, ranks := range []string{"1", "2"} {
+		for _, rows := range []string{"1", "0"} {
+			dir, plan := newRunDir(t), filepath.Join(t.TempDir(), "plan")
+			sets := []string{"compute.device=cuda", "compute.gpu_rows=" + rows,
+				"train.eval_every=0"}
+			env, args := emulatedGPU(t), trainArgs(t, smallParts.dir(t), dir, sets...)
+			args = append(args, "--ranks-in-process", ranks)
+			sum := outcomeOf(t, dir, start(t, env, halognn(t).path, args...).wait(t))
+			args = []string{"plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t),
+				"--set", "cache.policy=none", "--ranks", ranks, "--ranks-per-node", ranks, "--gpu-memory",
+				"0.06", "--rows", "1e6", "--flops", "1e12", "--bus", "20", "--out", plan}
+			for _, s := range sets {
+				args = append(args, "--set", s)
+			}
+			if r := start(t, env, halognn(t).path, args...).wait(t); r.code != 0 {
+				t.Fatal(r)
+			}
+			var p struct{ Memory trace.Memory }
+			decode(t, read(t, filepath.Join(plan, "plan.json")), &p)
+			got := float64(sum.Memory[trace.MemMinibatches])
+			want := float64(p.Memory.Of(trace.MemMinibatches))
+			if got < 0.9*want || got > 1.1*want || sum.PinnedGrowths != 0 {
+				t.Errorf("%s ranks, gpu_rows %s: minibatches take %.0f bytes, %.0f are planned; "+
+					"memory was pinned %d times among steps", ranks, rows, got, want, sum.PinnedGrowths)
+			}
+		}
 	}
 }
