@@ -214,12 +214,13 @@ EOF
   # of a graph as large as ogbn-products, as published: 2.4 million vertices, 120 million edges
   scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=50 torch_device=cuda bench=100x count=1
   small=0.1 # of a preset, where kinds of rows are timed
+  epochs=3
   depth=$(nproc) # all cores prepare minibatches: by default three do
   if [ -n "${REHEARSE:-}" ]; then
     export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so
     export HALOGNN_EMULATED_DEVICES=1 HALOGNN_EMULATED_BYTES=$((256 << 20))
     scale=0.0003 hidden=8 fanouts=3,2,2 batch=32 steps=2 torch_device=cpu bench=1x
-    small=0.002
+    small=0.001 epochs=2
   fi
 }
 
@@ -276,16 +277,17 @@ part_library() {
   fi
   echo "cuBLAS: ${cublas:-none was found}"
   "$pack/with" ldd "$HALOGNN_CUDA_LIB" || true
+  "$HALOGNN" version
   tests compute/cuda -test.run 'TestQueuedLosses|TestTwoProducts' -test.v
 }
 
 part_suite() { tests compute/cuda -test.v; }
 part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
 
-# Steps that are queued: their digests, what stays on the device, divergences, stops.
+# Steps that are queued: their digests, what stays on the device, divergences, stops, pinned memory.
 part_steps() {
   tests compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' || failed="$failed losses"
-  tests train -test.v -test.run 'Queued' || failed="$failed training"
+  tests train -test.v -test.run 'Queued|FirstStepIsSettled|Pinned' || failed="$failed training"
   ended
 }
 
@@ -297,8 +299,10 @@ part_modes() {
 }
 
 # Every layer against goldens and finite differences, GATv2's too; attention's kernels by themselves.
+# What memory layers take is the same on every device.
 part_layers() {
-  tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$' || failed="$failed layers"
+  tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$' \
+    -test.skip 'OutOfMemory|GrowsWithSlack|AllocatesNothing' || failed="$failed layers"
   tests compute/cuda -test.v -test.run 'TestBackend/(attention|heads|pairs)' ||
     failed="$failed attention"
   ended
@@ -349,7 +353,7 @@ train() {
   rm -rf "${work:?}/$name"
   "$HALOGNN" train --config inputs/reference.yaml --set "data.parts=$from" \
     --set model.layers=3 --set "model.hidden=$hidden" --set "sample.fanouts=$fanouts" \
-    --set "sample.batch=$batch" --set "pipeline.depth=$depth" --set train.epochs=3 \
+    --set "sample.batch=$batch" --set "pipeline.depth=$depth" --set "train.epochs=$epochs" \
     --set train.eval_every=0 --set train.eval_mode=sampled --set compute.device=cuda \
     --set "run.dir=$work/$name" "${settings[@]}" ${KERNELS:+--kernels} \
     ${RANKS:+--ranks-in-process "$RANKS"} || {
@@ -364,7 +368,8 @@ summary = lambda run: json.loads((results / run / "summary.json").read_text())
 s = summary(name)
 print(f"figure: {name}: an epoch {s['epoch_seconds']:.3f} s, {s['steps_per_epoch']} steps of "
       f"{1e3 * s['epoch_seconds'] / s['steps_per_epoch']:.2f} ms, {s['wait_fraction']:.3f} of it "
-      f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}")
+      f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}, "
+      f"memory pinned {s.get('pinned_growths', 0)} times among steps")
 for d in s["device_rows"][:1]:
     print(f"figure: {name}: {d['resident_rows']} of {d['own_rows']} rows on the device, "
           f"the others: {d['reads']} ({d['why']})")

@@ -52,6 +52,25 @@ func TestDoctorAsJSON(t *testing.T) {
 	}
 }
 
+// doctor and version say which cuBLAS a device would take, or why there is none.
+func TestDoctorTellsCuBLAS(t *testing.T) {
+	env, dir := emulatedGPU(t), t.TempDir()
+	own := strings.TrimPrefix(env[0], "HALOGNN_CUDA_LIB=")
+	for _, c := range []struct{ list, want string }{
+		{own, "cuBLAS: 1.2.3 (" + own + ")"},
+		{"/nowhere/libcublas.so", "cuBLAS: none: /nowhere/libcublas.so: cannot open shared object"},
+	} {
+		env := append(env, "HALOGNN_EMULATED_CUBLAS="+c.list)
+		for _, args := range [][]string{{"version"},
+			{"doctor", "--ranks-in-process", "1", "--dir", dir}} {
+			r := start(t, env, halognn(t).path, args...).wait(t)
+			if r.code != 0 || !strings.Contains(r.out, c.want) {
+				t.Errorf("want %q: %v", c.want, r)
+			}
+		}
+	}
+}
+
 func TestVersionAsJSON(t *testing.T) {
 	var all map[string]string
 	decode(t, []byte(halognn(t).must(t, "version", "--json").out), &all)

@@ -77,6 +77,8 @@ var environment = []struct {
 		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise; without one, as in `make test`, its tests are left out. Of one, " +
 			"memory may be freed while work is queued, because ranks share it"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
+		{"HALOGNN_EMULATED_HANG", "name:N",
+			"FILE/KERNEL, whose Nth launch in the process never ends"},
 		{"HALOGNN_EMULATED_CUBLAS", "paths",
 			"with `:` between them: where cuBLAS is looked for, in the place of this library"},
 		{"HALOGNN_EMULATED_OPEN", "`1`", "leaves device memory open to the host, for an MPI that " +

@@ -69,6 +69,17 @@ std::vector<std::string> names() {
 #endif
 }
 
+// version_of returns the version of a library.
+std::string version_of(const blas_functions &of) {
+    std::string text;
+    for (libraryPropertyType part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
+        int number = 0;
+        if (of.property(part, &number) != CUBLAS_STATUS_SUCCESS) return "of an unknown version";
+        text += (text.empty() ? "" : ".") + std::to_string(number);
+    }
+    return text;
+}
+
 }  // namespace
 
 int new_blas(cublasHandle_t *handle) {
@@ -112,7 +123,7 @@ extern "C" const char *halognn_cuda_blas(int *found) {
         if (o.library == nullptr) continue;
         Dl_info file;
         const bool known = dladdr(reinterpret_cast<void *>(o.functions.create), &file) != 0;
-        text = known ? file.dli_fname : name;
+        text = version_of(o.functions) + " (" + (known ? file.dli_fname : name) + ")";
         dlclose(o.library);
         *found = 1;
         return text.c_str();

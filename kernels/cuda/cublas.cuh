@@ -14,6 +14,7 @@
       (cublasHandle_t h, void *p, size_t bytes))                                                  \
     F(cublasStatus_t, set_math, cublasSetMathMode, (cublasHandle_t h, cublasMath_t m))            \
     F(const char *, text, cublasGetStatusString, (cublasStatus_t s))                              \
+    F(cublasStatus_t, property, cublasGetProperty, (libraryPropertyType type, int *value))        \
     F(cublasStatus_t, sgemm, cublasSgemm_v2,                                                      \
       (cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,         \
        const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,   \

@@ -177,8 +177,9 @@ type StagingBuffer interface {
 	// Send writes the inputs to pinned memory and starts their copy. The arrays of in must not
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
-	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not.
-	Reserve(in *Inputs) error
+	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not; in
+	// pinned memory for all that are larger by g, unless they take more than most bytes.
+	Reserve(in *Inputs, g Growth, most int) error
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.

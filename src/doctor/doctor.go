@@ -30,6 +30,7 @@ type Options struct {
 	Same    [][2]string    // name and value of what must be equal on all ranks: versions, hashes
 	Slow    []string       // what makes this build slow
 	Network string         // the transport and its thread level, for the headline
+	CUDA    string         // what the rank's machine has of CUDA, likewise
 }
 
 // Rank holds the facts of one rank.
@@ -83,6 +84,7 @@ type Disk struct {
 type Report struct {
 	Network  string    `json:"network"`
 	Device   string    `json:"device"`
+	CUDA     string    `json:"cuda"`
 	Dir      string    `json:"dir"`
 	Ranks    []Rank    `json:"ranks"`
 	Traffic  Traffic   `json:"traffic"`
@@ -118,7 +120,7 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	if err := measureRank(c, node, o, &me); err != nil {
 		return nil, err
 	}
-	r := &Report{Network: o.Network, Device: o.Device.Name(), Dir: o.Dir}
+	r := &Report{Network: o.Network, Device: o.Device.Name(), CUDA: o.CUDA, Dir: o.Dir}
 	if r.Traffic, err = measureTraffic(c); err != nil {
 		return nil, err
 	}

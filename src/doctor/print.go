@@ -13,8 +13,8 @@ import (
 
 // Print writes the report: one table, then the findings, each with its cure.
 func (r *Report) Print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%d ranks on %d nodes, %s\nrank 0: %s\n\n", len(r.Ranks),
-		len(nodes(r.Ranks)), r.Network, r.Device); err != nil {
+	if _, err := fmt.Fprintf(w, "%d ranks on %d nodes, %s\nrank 0: %s\nCUDA %s\n\n", len(r.Ranks),
+		len(nodes(r.Ranks)), r.Network, r.Device, r.CUDA); err != nil {
 		return err
 	}
 	rows := [][]string{{"rank", "node", "CPUs", "NUMA", "threads", "GEMM GFLOP/s",

@@ -115,7 +115,7 @@ type Drawing struct {
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
 	Near     sample.Near // vertices that keys make likelier in training
-	MaxSeeds int         // of one minibatch
+	MaxSeeds int         // of one minibatch; 0: not known
 	Workers  int         // minibatches that are sampled at the same time
 
 	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
@@ -194,6 +194,7 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 // with the help of others, fetches the feature rows it lacks, and trains on them. Ranks meet in the
 // two collectives of a fetch and in the sum of the gradients.
 func composeData(s *Strategy) error {
+	s.bound()
 	s.rows = newFetched(s, frontier{s.o.Exchange})
 	if err := errors.Join(addEdgeRows(s), addLearned(s)); err != nil {
 		return err

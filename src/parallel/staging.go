@@ -9,6 +9,7 @@ import (
 	"halognn/src/exchange"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/sample"
 )
 
 // landing is where the inputs of a minibatch come to lie: in host memory, or that of a device.
@@ -21,8 +22,10 @@ type landing interface {
 	receive(*Minibatch) error
 	// release ends what receive began.
 	release(*Minibatch) error
-	// pinned returns the pinned memory of all buffers.
+	// pinned returns the pinned memory of all buffers, and growths how often it had to grow for
+	// minibatches that are trained, after the first.
 	pinned() int64
+	growths() int
 	close() error
 }
 
@@ -152,6 +155,7 @@ func rowsOfTypes(m *Minibatch, x *exchange.Exchange) iter.Seq2[int, compute.Type
 func (onHostMemory) receive(*Minibatch) error { return nil }
 func (onHostMemory) release(*Minibatch) error { return nil }
 func (onHostMemory) pinned() int64            { return 0 }
+func (onHostMemory) growths() int             { return 0 }
 func (onHostMemory) close() error             { return nil }
 
 // stagingPool sends minibatches to a device with its own memory during training:
@@ -169,15 +173,46 @@ type stagingPool struct {
 	steady     []compute.Segments // which kernels of every minibatch read
 	madeInStep bool               // kernels read arrays that are made in the step
 	depth      int                // minibatches that wait while one is trained
+	limits     *sample.Limits     // of the minibatches that are trained; nil: nothing is known
+	alone      bool               // no rows come from other ranks
 
 	mu        sync.Mutex
 	begun     bool
+	grown     int
 	idle, all []compute.StagingBuffer
+}
+
+// mostPinned is how many bytes a rank pins at most for minibatches that may come and are larger
+// than the first.
+const mostPinned = 1 << 30
+
+// limitsOf returns those of minibatches whose inputs have no other sizes than these: rows of
+// relations and entries of sparse rows have.
+func limitsOf(o *Options) *sample.Limits {
+	t := o.Topology
+	if o.MaxSeeds == 0 || t == nil || !t.Columns.Plain() || o.Exchange.Kinds()[0].Type.IsSparse() {
+		return nil
+	}
+	l, ok := o.Sample.Limits(o.MaxSeeds, len(t.Original), t.AllEdges())
+	if !ok {
+		return nil
+	}
+	return &l
+}
+
+// growth returns by how much, at most, inputs are larger than those of m.
+func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
+	if p.limits != nil && m.Train {
+		if d, s, a, ok := p.limits.Growth(&m.Sampled); ok {
+			g = compute.Growth{Destinations: d, Sources: s, Arrays: a, Alone: p.alone}
+		}
+	}
+	return g
 }
 
 // begin makes as many buffers as are in use at a time, when the first minibatch shows what they
 // hold: before it is trained.
-func (p *stagingPool) begin(in *compute.Inputs) error {
+func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.begun {
@@ -187,7 +222,7 @@ func (p *stagingPool) begin(in *compute.Inputs) error {
 	for range p.depth + 1 {
 		b := p.device.NewStagingBuffer(p.host, p.resident)
 		p.all, p.idle = append(p.all, b), append(p.idle, b)
-		if err := b.Reserve(in); err != nil {
+		if err := b.Reserve(in, g, mostPinned/(p.depth+1)); err != nil {
 			return err
 		}
 	}
@@ -220,6 +255,8 @@ func (p *stagingPool) pinned() int64 {
 	}
 	return bytes
 }
+
+func (p *stagingPool) growths() int { return p.grown }
 
 func (p *stagingPool) close() error {
 	var errs []error
@@ -286,13 +323,20 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		}
 	}
 	m.shared.send(in, m.Train)
-	if err := p.begin(in); err != nil {
+	if err := p.begin(in, p.growth(m)); err != nil {
 		return err
 	}
 	if m.staging == nil {
 		m.staging = p.take()
 	}
-	return m.staging.Send(in)
+	before := m.staging.PinnedBytes()
+	err = m.staging.Send(in)
+	if m.Train && m.staging.PinnedBytes() != before {
+		p.mu.Lock()
+		p.grown++
+		p.mu.Unlock()
+	}
+	return err
 }
 
 func (p *stagingPool) receive(m *Minibatch) error {

@@ -111,6 +111,13 @@ func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 		inputs: make([]nn.Input, layers), landing: newLanding(&o)}
 }
 
+// bound tells where inputs come to lie how large they may be.
+func (s *Strategy) bound() {
+	if p, ok := s.landing.(*stagingPool); ok {
+		p.limits, p.alone = limitsOf(&s.o), s.o.Comm.Size() == 1
+	}
+}
+
 // closeAfter frees what has been made of a strategy whose making has failed with err.
 func (s *Strategy) closeAfter(err error) error {
 	if s.draw != nil {
@@ -166,6 +173,10 @@ func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
 		{Name: trace.MemActivations, Bytes: pinnedMoving},
 	}
 }
+
+// PinnedGrowths returns how often memory was pinned for minibatches that are trained, after the
+// first. No stage may be running.
+func (s *Strategy) PinnedGrowths() int { return s.landing.growths() }
 
 // Counters returns this rank's rows and collectives for a minibatch, complete after Step. It
 // returns an error, which means a bug, if rows do not add up.

@@ -48,6 +48,7 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	if o.Unmade {
 		s.landing = unmade{}
 	}
+	s.bound()
 	d := &splitDrawer{drawn: s.drawn(), o: s.drawerOptions(),
 		owners: sample.NewOwners(o.Rows, max(1, o.GroupSize)), serving: o.Serving}
 	d.group = exchange.NewEcho(o.Rank%d.owners.Size, d.owners.Size)

@@ -58,16 +58,16 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
 	}
-	resident := 0.0
+	resident, whole := 0.0, false
 	if j.GPU != nil {
 		rows, reads := p.resident(r, model.onDevice)
 		_, more := p.cached(r, t, fetched, model.onDevice, rows)
-		resident = reads + more
+		resident, whole = reads+more, j.Ranks == 1 && rows == p.shards.Vertices && !j.GPU.Mapped
 		model.parameters -= model.onDevice
 	}
 	slot, held := r.slot(), p.held(r, t, model.needs)
-	trained := p.untried(&r.most, resident, model.needs)
-	both := p.untried(slot, resident, model.needs)
+	trained := p.untried(&r.most, resident, whole, model.needs)
+	both := p.untried(slot, resident, whole, model.needs)
 	messages := int64(share * float64(held.Messages))
 	rest := held.Lent - held.Messages
 	waiting, buffers := held.Waiting+trained.waiting, rest+messages+trained.buffers
@@ -121,7 +121,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		return nil, err
 	}
 	if t.Window > 0 && j.Evaluations > 0 && p.options.Bound != Least {
-		own := held.judged.Waiting + p.untried(r.judged(), resident, model.needs).waiting
+		own := held.judged.Waiting + p.untried(r.judged(), resident, whole, model.needs).waiting
 		evaluation = max(evaluation, min(int64(j.Depth+1), judged)*own)
 	}
 	return append(m, trace.Memory{
@@ -138,8 +138,9 @@ type untried struct {
 	buffers int64 // of its rows, and pinned for what goes up to a GPU
 }
 
-// untried returns what a minibatch of shape s takes, of whose rows the given number are on devices.
-func (p *planner) untried(s *shape, resident float64, needs nn.Needs) (u untried) {
+// untried returns what a minibatch of shape s takes, of whose rows the given number are on devices;
+// whole: of all minibatches all.
+func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs) (u untried) {
 	if p.shares() {
 		u.waiting = p.askingBytes(s)
 	}
@@ -149,7 +150,11 @@ func (p *planner) untried(s *shape, resident float64, needs nn.Needs) (u untried
 	u.buffers = p.sparseInputs(s, needs)
 	if p.job.GPU != nil {
 		up := p.onDevice(s, resident, needs)
-		u.buffers += withRoom(up.blocks + up.inputs)
+		room := s.sent.room.all
+		if whole {
+			room = s.sent.room.onDevice
+		}
+		u.buffers += max(withRoom(up.blocks+up.inputs), int64(room))
 	}
 	return u
 }

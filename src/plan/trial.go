@@ -49,7 +49,7 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	}()
 	var device compute.Device = p.counter()
 	if j.GPU != nil {
-		t.device = &sender{stored: j.Stored}
+		t.device = &sender{stored: j.Stored, mapped: j.GPU.Mapped}
 		device = t.device
 	}
 	model, err := nn.NewModel(p.counter(), j.Model, j.Seed)
@@ -70,6 +70,9 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	if of.train {
 		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
 		o.GroupSize, o.Serving = p.groupSize(), p.relays()
+		if o.GroupSize <= 1 && !j.Mode.Columns {
+			o.MaxSeeds = j.MaxSeeds()
+		}
 	}
 	if kind := policy.Find(j.Cache.Policy); of.train && !kind.Static() {
 		o.Policy = missing{}
@@ -251,15 +254,28 @@ func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
 type sent struct {
 	blocks int // edges, vertices, labels
 	types  int // rows of vertex types, which the host makes
+	room   room
 }
 
-func (s *sent) atLeast(o sent) { s.blocks, s.types = max(s.blocks, o.blocks), max(s.types, o.types) }
+// room is pinned memory for the largest of minibatches like one; 0: it is not known.
+type room struct{ all, onDevice int } // in all cases, and where all rows are on the device
+
+func (r *room) atLeast(o room) {
+	r.all, r.onDevice = max(r.all, o.all), max(r.onDevice, o.onDevice)
+}
+
+func (s *sent) atLeast(o sent) {
+	s.blocks, s.types = max(s.blocks, o.blocks), max(s.types, o.types)
+	s.room.atLeast(o.room)
+}
 
 // sender is a device with its own memory to which minibatches are sent, but only counted.
 type sender struct {
 	compute.Accelerator
 	stored compute.Elements
+	mapped bool // it always reads other rows in host memory
 	sent   sent
+	room   room
 }
 
 func (d *sender) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: d} }
@@ -289,12 +305,25 @@ func (b staging) Send(in *compute.Inputs) error {
 	for i := range in.Types {
 		types += in.Types[i].Len() * in.Types[i].Cols * b.device.stored.Size()
 	}
-	b.device.sent = sent{blocks: n, types: types}
+	b.device.sent = sent{blocks: n, types: types, room: b.device.room}
 	return nil
 }
 
 // Reserve implements compute.StagingBuffer.
-func (staging) Reserve(*compute.Inputs) error { return nil }
+func (b staging) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
+	at := compute.RowsAnywhere
+	if b.device.mapped {
+		at = compute.RowsInPlace
+	}
+	of := func(at compute.RowsAt) int {
+		if n := in.PinnedRoom(g, b.device.stored, at); n <= most {
+			return n
+		}
+		return 0
+	}
+	b.device.room = room{of(at), of(compute.RowsOnDevice)}
+	return nil
+}
 
 func (staging) Close() error       { return nil }
 func (staging) Free() error        { return nil }

@@ -59,7 +59,7 @@ type Epoch struct {
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	// as `owner_skew` of the summary
 	OwnerSkew float64 `json:"owner_skew,omitempty"`
-	// rank 0: until the second step begins, as in `first_step`
+	// rank 0: as `first_step`
 	FirstStep float64 `json:"first_step_seconds"`
 	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
 	Factor float64 `json:"locality_factor,omitempty"`

@@ -200,6 +200,9 @@ type Machine struct {
 
 	// with `compute.device: cuda`: where the device of each rank reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
+	// how often, over all ranks, memory was pinned in steps after the first, in which a device
+	// waits for it; absent: 0
+	PinnedGrowths uint64 `json:"pinned_growths,omitempty"`
 	// the build
 	Version string `json:"version"`
 	// when the summary was made, UTC

@@ -12,7 +12,7 @@ type TimeModel struct {
 	// (`steps_per_epoch` - 1); with one step an epoch, `first_step`
 	Step float64 `json:"step"`
 	// measured: from the beginning of an epoch until its second step begins, or its end, less what
-	// checkpoints took; a step that is queued on a GPU may run on
+	// checkpoints took; of a step that is queued on a GPU, until its result is there
 	FirstStep float64 `json:"first_step"`
 }
 

@@ -116,6 +116,10 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	if err != nil {
 		return nil, err
 	}
+	pinned, err := comm.AgreeSum(r.s.Comm, uint64(r.pinned+r.s.Strategy.PinnedGrowths()))
+	if err != nil {
+		return nil, err
+	}
 	majority, err := r.majority()
 	if err != nil {
 		return nil, err
@@ -157,7 +161,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 			Transport: r.env.Transport, Allreduce: r.allreduce(),
 			Gradients:  string(r.gradients.Transport()),
 			ShuffledBy: string(r.s.Strategy.Shuffling()),
-			DeviceRows: r.s.Store.DeviceRows, Version: r.env.Version,
+			DeviceRows: r.s.Store.DeviceRows, PinnedGrowths: pinned, Version: r.env.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: record.GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,

@@ -61,9 +61,13 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	*this = queuedStep{r.step, result, r.optimizer.Steps()}
 	r.optimizer.UpdateWithin(r.step.lr, r.bound.most())
 	r.mark(trace.Update, r.step.item, begin)
-	votes, err := r.settle(r.unsettled.Swap(nil))
+	before := r.unsettled.Swap(nil)
+	votes, err := r.settle(before)
 	if err != nil {
 		return err
+	}
+	if before != nil && step == 1 {
+		r.firstStepEnds()
 	}
 	// A vote of another rank is known now, when all have queued one more step: they act after it.
 	if votes == (ballot{}) && !r.drains(step) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"halognn/src/checkpoint"
 	"halognn/src/comm"
@@ -494,6 +495,70 @@ func TestQueuedStepsLackMemory(t *testing.T) {
 	}
 	if _, err := g.start(t); !comm.IsAgreed(err) || !strings.Contains(err.Error(), errOutOfOrder.Error()) {
 		t.Errorf("rank 0 ends with %v", err)
+	}
+}
+
+// late is a device whose host learns of the end of queued steps some time after it waits for it.
+type late struct {
+	*cuda.Device
+	by time.Duration
+}
+
+type lateEvent struct {
+	compute.Event
+	by time.Duration
+}
+
+func (l late) Capabilities() compute.Capabilities {
+	c := l.Device.Capabilities()
+	c.Accelerator = l
+	return c
+}
+
+func (l late) NewEvent() (compute.Event, error) {
+	e, err := l.Device.NewEvent()
+	return lateEvent{e, l.by}, err
+}
+
+func (l late) QueueDownload(dst, src []float32, e compute.Event) {
+	l.Device.QueueDownload(dst, src, e.(lateEvent).Event)
+}
+
+func (e lateEvent) Wait() error {
+	time.Sleep(e.by)
+	return e.Event.Wait()
+}
+
+// The first step of an epoch ends when its result is there, not when it has been queued.
+func TestFirstStepIsSettled(t *testing.T) {
+	const by = 100 * time.Millisecond
+	o := sageOptions()
+	o.Epochs, o.EvalEvery = 3, 0
+	g := queueing(t, generated(t), 1, o)
+	g.wrap = func(_ int, d *cuda.Device) compute.Device { return late{d, by} }
+	if _, err := g.start(t); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir, rundir.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := 0
+	for line := range strings.Lines(string(text)) {
+		var r record.Epoch
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind != "epoch" {
+			continue
+		}
+		epochs++
+		if r.FirstStep >= r.Seconds || r.Epoch > 1 && r.FirstStep < by.Seconds() {
+			t.Errorf("epoch %d takes %g s, its first step %g s", r.Epoch, r.Seconds, r.FirstStep)
+		}
+	}
+	if epochs != o.Epochs {
+		t.Errorf("%d epochs are recorded, want %d", epochs, o.Epochs)
 	}
 }
 

@@ -31,8 +31,8 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	last := stream == r.mine.Count-1
 	if stream == 0 {
 		r.step = stepUnderWay{queues: r.queues(), seeds: m.GlobalSeeds}
-		if step == 1 {
-			r.secondStep()
+		if step == 1 && r.unsettled.Load() == nil { // else when the first step is settled
+			r.firstStepEnds()
 		}
 	}
 	r.waiting += r.s.Pipe.Waited()

@@ -7,14 +7,14 @@ import (
 	"halognn/src/trace"
 )
 
-// secondStep records the duration of the first step when the second one begins: of a queued one,
-// that of queueing it. Checkpoints do not count.
-func (r *run) secondStep() {
+// firstStepEnds records the duration of the first step when the second one begins or, of a queued
+// one, when its result has come. Checkpoints do not count.
+func (r *run) firstStepEnds() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving
 }
 
-// onlyStep is secondStep for an epoch of one step, after its end.
+// onlyStep is firstStepEnds for an epoch of one step, after its end.
 func (r *run) onlyStep(rec *record.Epoch) {
 	if r.steps() == 1 {
 		rec.FirstStep = rec.Seconds - rec.PhaseSeconds[trace.Save.String()]

@@ -64,7 +64,8 @@ type run struct {
 	busy      []float64 // of every epoch that this process trained, mean over ranks
 
 	underWay
-	step stepUnderWay
+	step   stepUnderWay
+	pinned int // growths of pinned memory in strategies that are closed
 	queuedSteps
 	divergence
 }
@@ -89,7 +90,7 @@ type underWay struct {
 	earlier int64          // remote rows of this rank before the restart
 	begun   time.Time      // start of the epoch, less its time before a restart
 
-	firstStep float64 // seconds until the second step began
+	firstStep float64 // seconds until the second step began, or the result of the first had come
 }
 
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
@@ -378,6 +379,7 @@ func (r *run) chooseCache(epoch int) error {
 	part := r.env.Resume != nil && r.env.Resume.State.Epoch == epoch && r.env.Resume.State.Step > 0
 	if settings, another := r.auto.Begin(part); another {
 		r.s.Watch.At(epoch, 0, watch.CacheSwitch)
+		r.pinned += r.s.Strategy.PinnedGrowths()
 		if err := r.s.CloseRows(); err != nil {
 			return err
 		}

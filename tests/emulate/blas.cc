@@ -14,6 +14,10 @@ struct emulated_blas {
 extern "C" const char *cublasGetStatusString(cublasStatus_t) {
     return "emulated cuBLAS: an argument is not valid";
 }
+extern "C" cublasStatus_t cublasGetProperty(libraryPropertyType part, int *value) {
+    *value = 1 + part;
+    return CUBLAS_STATUS_SUCCESS;
+}
 extern "C" cublasStatus_t cublasCreate_v2(cublasHandle_t *h) {
     *h = new emulated_blas{};
     return CUBLAS_STATUS_SUCCESS;

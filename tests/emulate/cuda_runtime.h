@@ -25,6 +25,7 @@
 //     (cudaDeviceEnablePeerAccess). HALOGNN_EMULATED_IPC=1 puts device memory where other processes
 //     can open it; else it cannot be shared with them. HALOGNN_EMULATED_ISLANDS=1: no device can
 //     reach another.
+//   - HALOGNN_EMULATED_HANG=FILE/KERNEL:N: the Nth launch of that kernel in the process never ends.
 //   - cuBLAS is that of this library; HALOGNN_EMULATED_CUBLAS lists others instead, with : between.
 //   - The blocks of a grid run in order or, if at random, beginning at any of them.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,

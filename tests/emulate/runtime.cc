@@ -38,6 +38,7 @@ struct op {
     int64_t ticket = 0;
     const void *from = nullptr, *to = nullptr; // of a copy
     std::shared_ptr<emulated::meeting> meeting = nullptr;
+    bool hangs = false; // for ever
 };
 
 struct allocation {
@@ -86,6 +87,18 @@ size_t changes; // of memory
 int refusals;   // the number of next calls that fail to pin
 int others; // objects to be freed that are counted elsewhere
 std::map<std::string, int64_t> launched; // how often, by name
+
+// hanging is a kernel that never ends at one of its launches, which are counted down to it.
+struct {
+    std::string name;
+    int64_t left = 0;
+} hanging = [] {
+    decltype(hanging) h;
+    const char *s = std::getenv("HALOGNN_EMULATED_HANG"), *at = s ? std::strrchr(s, ':') : nullptr;
+    if (at) h.name.assign(s, at), h.left = std::atoll(at + 1);
+    return h;
+}();
+thread_local bool hangs; // the launch that the thread makes
 int running = [] { // nesting depth of running work; device memory is open if > 0
     const char *s = std::getenv("HALOGNN_EMULATED_OPEN");
     return s ? std::atoi(s) : 0;
@@ -125,6 +138,7 @@ struct opened { // device memory, for as long as it lives
 bool runnable(const emulated_stream *s) {
     if (s->queue.empty()) return false;
     const op &o = s->queue.front();
+    if (o.hangs) return false;
     if (o.meeting) return o.meeting->ready();
     return o.event == nullptr || o.event->fired >= o.ticket;
 }
@@ -150,6 +164,7 @@ bool advance(emulated_stream *s) {
     for (size_t hops = 0; !runnable(s); hops++) { // first run the stream that it waits for
         if (s->queue.empty() || hops > streams.size()) return false;
         const op &o = s->queue.front();
+        if (o.hangs) return false;
         s = o.meeting ? o.meeting->behind() : o.event->on;
         if (s == nullptr) return false;
     }
@@ -319,7 +334,9 @@ cudaError_t push(emulated_stream *s, op o) {
 cudaError_t emulated::enqueue(cudaStream_t s, std::function<void()> work) {
     const std::lock_guard<std::recursive_mutex> hold(lock);
     if (streams.count(s) > 0) s->computes = true;
-    return push(s, op{std::move(work), nullptr, 0, nullptr, nullptr});
+    op o{std::move(work), nullptr, 0, nullptr, nullptr};
+    o.hangs = std::exchange(hangs, false);
+    return push(s, std::move(o));
 }
 cudaError_t emulated::enqueue(cudaStream_t s, std::shared_ptr<meeting> m) {
     return push(s, op{nullptr, nullptr, 0, nullptr, nullptr, std::move(m)});
@@ -352,7 +369,10 @@ void emulated::count(const char *file, const char *kernel) {
     name.erase(name.rfind('.'));
     if (what[0] == '(') what.erase(0, 1);
     what.erase(std::min(what.size(), what.find('<')));
-    count((name + "/" + what).c_str());
+    name += "/" + what;
+    count(name.c_str());
+    const std::lock_guard<std::recursive_mutex> hold(lock);
+    hangs = name == hanging.name && --hanging.left == 0;
 }
 
 // emulated_launches returns a line for each kernel, copy and so on that was put on a stream since

@@ -39,7 +39,7 @@ func doctorCommand(p *process) *cobra.Command {
 
 // doctorRank examines one rank, set up as train would set it up.
 func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
-	o := doctor.Options{Dir: dir, Network: p.transport()}
+	o := doctor.Options{Dir: dir, Network: p.transport(), CUDA: cudaFound()}
 	if p.byMPI() {
 		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
 	}

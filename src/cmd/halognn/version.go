@@ -109,7 +109,7 @@ func versions() [][2]string {
 		{"BLAS", cpu.BLAS() + loaded("libopenblas", "libblas", "libmkl_rt")},
 		{"METIS", strings.TrimPrefix(metis.Library(), "METIS ") + loaded("libmetis")},
 		{"SIMD", simd},
-		{"CUDA", cudaDriver("/proc/driver/nvidia/version") + "; " + cudaLibrary()},
+		{"CUDA", cudaFound()},
 	}
 }
 
@@ -134,6 +134,9 @@ func loaded(names ...string) string {
 	}
 	return ""
 }
+
+// cudaFound says what this machine has of CUDA.
+func cudaFound() string { return cudaDriver("/proc/driver/nvidia/version") + "; " + cudaLibrary() }
 
 // cudaDriver returns the version of the CUDA driver of this machine, from the file in which the
 // driver tells it.

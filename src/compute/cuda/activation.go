@@ -53,16 +53,18 @@ func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float3
 // epilogueBackward is the gradient: of dy in place and, unless it is nil, of the bias.
 func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
 	e compute.Epilogue) {
-	var partial *C.float
-	if db != nil {
-		partial = d.partial(dy.Rows, dy.Cols)
-	}
 	if e.Activation == compute.ActivateReLU {
 		e.Vertices = nil // which its gradient does not read
 	}
 	rows, cols := size(dy)
-	must(kernel, C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
-		d.cEpilogue(e), partial))
+	then, sums := d.cEpilogue(e), 0
+	if db != nil {
+		sums = dy.Cols
+	}
+	d.lendSums(kernel, dy.Rows, sums, func(partial *C.float) C.int {
+		return C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
+			then, partial)
+	})
 }
 
 // cEpilogue returns an epilogue as kernels take it.

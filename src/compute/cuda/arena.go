@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"halognn/src/compute"
 )
 
-// alignment is the alignment of every block: enough for fast cuBLAS and 16-byte loads, and more
-// than any row needs.
-const alignment = 256
+// alignment is the alignment of every block: more than any row needs.
+const alignment = compute.Alignment
 
 // arena allocates ranges of [0,size), lowest first, and frees them. O(free ranges) a call; a run
 // has a few dozen.

@@ -100,13 +100,36 @@ func bounds(x []int32) (lowest, above int32) {
 	return lowest, above
 }
 
-// partial returns room for a sum of n floats of each chunk of rows.
-func (d *Device) partial(rows, n int) *C.float {
-	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
-	if err := d.reserve(&d.scratch, max(1, chunks*n)*4, useScratch); err != nil {
+// scratchOf is device memory of one launch at a time: lend gives it to the launch that a function
+// makes, and takes it back. Launches run in the order in which they are made, so the next may have
+// it; memory that a larger one has replaced is used again by later work alone.
+type scratchOf struct {
+	buffer
+	lent bool
+}
+
+// lend calls launch with memory of that many bytes. It panics if launch borrows it again, as each
+// would overwrite what the other has there.
+func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe.Pointer) C.int) {
+	if s.lent {
+		panic("compute/cuda: " + kernel + ": one launch borrows its scratch twice; this is a bug " +
+			"in halognn")
+	}
+	if err := d.reserve(&s.buffer, max(1, bytes), useScratch); err != nil {
 		panic(err)
 	}
-	return (*C.float)(d.scratch.p)
+	s.lent = true
+	code := launch(s.p)
+	s.lent = false
+	must(kernel, code)
+}
+
+// lendSums lends room for a sum of n floats of each chunk of rows.
+func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.int) {
+	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+	d.lend(kernel, &d.scratch, chunks*n*4, func(p unsafe.Pointer) C.int {
+		return launch((*C.float)(p))
+	})
 }
 
 // zero clears device memory.

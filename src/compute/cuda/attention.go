@@ -27,9 +27,11 @@ func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
 	defer d.probe.Start(compute.CheckHeadDotsBackward(dz, dasrc, dadst, dsrc, ddst, z, asrc,
 		adst)).Done()
 	n, width := heads(dsrc, z)
-	must("HeadDotsBackward", C.gpu_head_dots_backward(d.c, float(dz.Data), float(dasrc), float(dadst),
-		C.int64_t(z.Rows), C.int64_t(ddst.Rows), n, width, float(dsrc.Data), float(ddst.Data),
-		float(z.Data), float(asrc), float(adst), d.partial(z.Rows, 2*z.Cols)))
+	d.lendSums("HeadDotsBackward", z.Rows, 2*z.Cols, func(partial *C.float) C.int {
+		return C.gpu_head_dots_backward(d.c, float(dz.Data), float(dasrc), float(dadst),
+			C.int64_t(z.Rows), C.int64_t(ddst.Rows), n, width, float(dsrc.Data), float(ddst.Data),
+			float(z.Data), float(asrc), float(adst), partial)
+	})
 }
 
 // EdgeSoftmax implements compute.Device.
@@ -86,9 +88,11 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 	from, to := d.indptr(transposed.Indptr), d.indices(kernel, transposed, s.Len())
 	edges := d.edges(kernel, transposed)
 	n, width := heads(alpha, src)
-	must(kernel, C.gpu_edge_dot_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), float(da),
-		C.int64_t(s.Len()), n, width, indptr, indices, float(alpha.Data), float(src.Data),
-		float(dst.Data), float(a), C.float(slope), d.partial(s.Len(), src.Cols)))
+	d.lendSums(kernel, s.Len(), src.Cols, func(partial *C.float) C.int {
+		return C.gpu_edge_dot_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), float(da),
+			C.int64_t(s.Len()), n, width, indptr, indices, float(alpha.Data), float(src.Data),
+			float(dst.Data), float(a), C.float(slope), partial)
+	})
 	must(kernel, C.gpu_edge_dot_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, width,
 		from, to, edges, float(dalpha.Data), float(src.Data), float(dst.Data), float(a),
 		C.float(slope)))

@@ -29,18 +29,15 @@ type Device struct {
 	arena *arena
 	base  unsafe.Pointer // of the arena
 
-	// Each of these is taken in one place, once a kernel call, and kernels run in the order of the
-	// calls: so none is in use when it is taken again.
 	loose     buffer               // host arrays of one call that were not sent
-	scratch   buffer               // partial sums of one call
 	product   buffer               // the second product of a Dense
 	sums      buffer               // partial sums that Settle completes
 	leftBytes int                  // of sums that are in use
 	leftCalls int                  // that use them
-	rounded   buffer               // the factors of one product, unless they are float32
+	scratch   scratchOf            // partial sums, and a loss
+	rounded   scratchOf            // factors of a product, unless they are float32
 	precision compute.Precision    // of those
-	answer    buffer               // a loss, on the device
-	result    *C.halognn_cuda_loss // and on the host
+	result    *C.halognn_cuda_loss // a loss, on the host
 	// what kernels are told; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
 	queuedLoss        *C.halognn_cuda_queued_loss
@@ -132,9 +129,6 @@ func (d *Device) prepare(number int, o Options) error {
 		(*C.halognn_cuda_rows)(unsafe.Add(host, alignment)),
 		(*C.halognn_cuda_queued_loss)(unsafe.Add(host, 2*alignment))
 	if err := failure("an event", C.gpu_make_event(d.c, 0, &d.done)); err != nil {
-		return err
-	}
-	if err := d.reserve(&d.answer, int(unsafe.Sizeof(*d.result)), useScratch); err != nil {
 		return err
 	}
 	d.id = idOf(&p)

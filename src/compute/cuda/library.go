@@ -110,7 +110,8 @@ func Devices() (int, error) {
 	return int(n), failure("counting devices", C.gpu_count(&n))
 }
 
-// BLAS returns the path of the cuBLAS that a device would take, or why there is none.
+// BLAS returns the version and the path of the cuBLAS that a device would take, or why there is
+// none.
 func BLAS() (string, error) {
 	if err := load(Find()); err != nil {
 		return "", err

@@ -15,24 +15,30 @@ import (
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	r, f := size(x)
-	must("MatMul", C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
-		C.int64_t(w.Rows), cBool(add), d.factors(x, w), d.dropped()))
+	d.lendFactors("MatMul", [4]compute.Matrix{x, w}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
+			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
+	})
 }
 
 // matMulTwo sets y = x wᵀ and y2 = x2 w2ᵀ, products of one shape, in one launch.
 func (d *Device) matMulTwo(kernel string, y compute.Matrix, y2 []float32, x, x2,
 	w, w2 compute.Matrix) {
 	r, f := size(x)
-	must(kernel, C.gpu_matmul_two(d.c, float(y.Data), float(y2), float(x.Data), float(x2.Data),
-		float(w.Data), float(w2.Data), r, f, C.int64_t(w.Rows), d.factors(x, x2, w, w2), d.dropped()))
+	d.lendFactors(kernel, [4]compute.Matrix{x, x2, w, w2}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_two(d.c, float(y.Data), float(y2), float(x.Data), float(x2.Data),
+			float(w.Data), float(w2.Data), r, f, C.int64_t(w.Rows), rounded, d.dropped())
+	})
 }
 
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	r, f := size(dx)
-	must("MatMulInput", C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
-		C.int64_t(w.Rows), cBool(add), d.factors(dy, w), d.dropped()))
+	d.lendFactors("MatMulInput", [4]compute.Matrix{dy, w}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
+			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
+	})
 }
 
 // MatMulWeights implements compute.Device.
@@ -45,13 +51,15 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 // g.Bias, the sum of the rows of dy, to Settle.
 func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
 	r, f := size(x)
-	var scratch *C.float
+	var left *C.float
 	if len(g.Bias) > 0 {
-		scratch = d.left(x.Rows, len(g.Bias))
+		left = d.left(x.Rows, len(g.Bias))
 	}
-	must(kernel, C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
-		float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows), scratch,
-		d.factors(dy, x, x2), d.dropped()))
+	d.lendFactors(kernel, [4]compute.Matrix{dy, x, x2}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
+			float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows), left, rounded,
+			d.dropped())
+	})
 }
 
 // Settle implements compute.Device: one launch for all that was left to it.
@@ -64,7 +72,7 @@ func (d *Device) Settle() {
 	must("Settle", C.gpu_settle(d.c))
 }
 
-// left returns room like partial, until Settle.
+// left returns room for a sum of n floats of each chunk of rows, until Settle.
 func (d *Device) left(rows, n int) *C.float {
 	const most = 4 // calls whose sums are made in one launch
 	if d.leftCalls == most {
@@ -85,21 +93,20 @@ func (d *Device) left(rows, n int) *C.float {
 	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
-// factors returns room for the rounded factors of products, nil if factors are not rounded.
-func (d *Device) factors(all ...compute.Matrix) unsafe.Pointer {
+// lendFactors lends room for the rounded factors of products; nil if factors are not rounded.
+func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
+	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()
 	if bytes == 0 {
-		return nil
+		must(kernel, launch(nil))
+		return
 	}
 	const align = C.HALOGNN_FACTOR_ALIGN
 	n := 0
 	for _, m := range all {
 		n += (m.Rows*m.Cols + align - 1) / align * align
 	}
-	if err := d.reserve(&d.rounded, bytes*max(1, n), useScratch); err != nil {
-		panic(err)
-	}
-	return d.rounded.p
+	d.lend(kernel, &d.rounded, bytes*n, launch)
 }
 
 // dropped returns how many low bits of a factor rounding drops.
@@ -115,8 +122,9 @@ func (d *Device) AddBias(y compute.Matrix, b []float32) {
 func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 	defer d.probe.Start(compute.CheckColumnSum(db, dy)).Done()
 	rows, cols := size(dy)
-	must("ColumnSum", C.gpu_column_sum(d.c, float(db), rows, cols, float(dy.Data),
-		d.partial(dy.Rows, dy.Cols)))
+	d.lendSums("ColumnSum", dy.Rows, dy.Cols, func(partial *C.float) C.int {
+		return C.gpu_column_sum(d.c, float(db), rows, cols, float(dy.Data), partial)
+	})
 }
 
 // AddScaled implements compute.Device.

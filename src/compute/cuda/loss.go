@@ -20,8 +20,7 @@ var (
 // SoftmaxCrossEntropy implements compute.Device.
 func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
 	scale float32) (loss float64, correct int) {
-	d.softmax(dlogits, logits, labels, scale, nil)
-	sum := d.answered("SoftmaxCrossEntropy")
+	sum := d.softmax(dlogits, logits, labels, scale, nil)
 	return float64(sum.loss) * float64(scale), int(sum.counts[0])
 }
 
@@ -31,23 +30,24 @@ func (d *Device) QueueSoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels
 	d.softmax(dlogits, logits, labels, scale, to)
 }
 
-// softmax calls the kernel; to is nil for a loss that the host waits for.
+// softmax calls the kernel and, unless the loss is queued, waits for it.
 func (d *Device) softmax(dlogits, logits compute.Matrix, labels []int32, scale float32,
-	to *compute.QueuedLoss) {
+	to *compute.QueuedLoss) *C.halognn_cuda_loss {
 	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
 	d.arrays(len(labels)*4 + suspectBytes(to))
 	rows, cols := size(logits)
-	on := (*C.int32_t)(onDevice(d, labels))
-	must("SoftmaxCrossEntropy", C.gpu_softmax_ce(d.c, float(dlogits.Data), rows, cols,
-		float(logits.Data), on, C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows),
-		d.told(to)))
+	on, told := (*C.int32_t)(onDevice(d, labels)), d.told(to)
+	return d.loss("SoftmaxCrossEntropy", rows, to == nil,
+		func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int {
+			return C.gpu_softmax_ce(d.c, float(dlogits.Data), rows, cols, float(logits.Data), on,
+				C.float(scale), result, scratch, told)
+		})
 }
 
 // SigmoidBCE implements compute.Device.
 func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
 	scale float32) (loss float64, counts [3]int) {
-	d.sigmoid(dlogits, logits, targets, scale, nil)
-	sum := d.answered("SigmoidBCE")
+	sum := d.sigmoid(dlogits, logits, targets, scale, nil)
 	return float64(sum.loss) * float64(scale),
 		[3]int{int(sum.counts[0]), int(sum.counts[1]), int(sum.counts[2])}
 }
@@ -60,13 +60,34 @@ func (d *Device) QueueSigmoidBCE(dlogits, logits compute.Matrix, targets []uint8
 
 // sigmoid likewise.
 func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale float32,
-	to *compute.QueuedLoss) {
+	to *compute.QueuedLoss) *C.halognn_cuda_loss {
 	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
 	d.arrays(len(targets) + suspectBytes(to))
 	rows, cols := size(logits)
-	on := (*C.uint8_t)(onDevice(d, targets))
-	must("SigmoidBCE", C.gpu_sigmoid_bce(d.c, float(dlogits.Data), rows, cols, float(logits.Data), on,
-		C.float(scale), (*C.halognn_cuda_loss)(d.answer.p), d.losses(rows), d.told(to)))
+	on, told := (*C.uint8_t)(onDevice(d, targets)), d.told(to)
+	return d.loss("SigmoidBCE", rows, to == nil,
+		func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int {
+			return C.gpu_sigmoid_bce(d.c, float(dlogits.Data), rows, cols, float(logits.Data), on,
+				C.float(scale), result, scratch, told)
+		})
+}
+
+// loss lends room for a loss and those of rows. If answer, it waits for the loss and returns it.
+func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
+	launch func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int) *C.halognn_cuda_loss {
+	bytes := alignment + int(C.gpu_loss_scratch(rows))
+	d.lend(kernel, &d.scratch, bytes, func(p unsafe.Pointer) C.int {
+		code := launch((*C.halognn_cuda_loss)(p), unsafe.Add(p, alignment))
+		if code != 0 || !answer {
+			return code
+		}
+		return C.gpu_download(d.c, C.HALOGNN_COMPUTE, (*C.char)(unsafe.Pointer(d.result)), p,
+			C.int64_t(unsafe.Sizeof(*d.result)))
+	})
+	if answer {
+		must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	}
+	return d.result
 }
 
 // suspectBytes returns the room for the vertices of suspects.
@@ -103,14 +124,6 @@ func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
 	return told
 }
 
-// losses returns room for the losses of rows.
-func (d *Device) losses(rows C.int64_t) unsafe.Pointer {
-	if err := d.reserve(&d.scratch, max(1, int(C.gpu_loss_scratch(rows))), useScratch); err != nil {
-		panic(err)
-	}
-	return d.scratch.p
-}
-
 // QueueDownload implements compute.Accelerator.
 func (d *Device) QueueDownload(dst, src []float32, e compute.Event) {
 	compute.CheckLengths("QueueDownload", len(dst), len(src))
@@ -121,11 +134,3 @@ func (d *Device) QueueDownload(dst, src []float32, e compute.Event) {
 
 // HasProbe implements compute.Accelerator.
 func (d *Device) HasProbe() bool { return d.probe != nil }
-
-// answered waits for a loss and returns it.
-func (d *Device) answered(kernel string) *C.halognn_cuda_loss {
-	must(kernel, C.gpu_download(d.c, C.HALOGNN_COMPUTE, (*C.char)(unsafe.Pointer(d.result)),
-		d.answer.p, C.int64_t(unsafe.Sizeof(*d.result))))
-	must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
-	return d.result
-}

@@ -22,18 +22,22 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
 		epilogue)).Done()
 	rows, cols := size(x)
-	must("LayerNormBackward", C.gpu_layer_norm_backward(d.c, float(dx.Data), float(dgamma),
-		float(dbeta), rows, cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd),
-		float(y.Data), d.cEpilogue(epilogue),
-		d.partial(x.Rows, 2*x.Cols)))
+	then := d.cEpilogue(epilogue)
+	d.lendSums("LayerNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {
+		return C.gpu_layer_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows,
+			cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd),
+			float(y.Data), then, partial)
+	})
 }
 
 // ColumnMoments implements compute.Device.
 func (d *Device) ColumnMoments(mean, variance []float32, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckColumnMoments(mean, variance, x)).Done()
 	rows, cols := size(x)
-	must("ColumnMoments", C.gpu_column_moments(d.c, float(mean), float(variance), rows, cols,
-		float(x.Data), d.partial(x.Rows, x.Cols)))
+	d.lendSums("ColumnMoments", x.Rows, x.Cols, func(partial *C.float) C.int {
+		return C.gpu_column_moments(d.c, float(mean), float(variance), rows, cols, float(x.Data),
+			partial)
+	})
 }
 
 // BatchNorm implements compute.Device.
@@ -51,8 +55,10 @@ func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
 		variance, y, epilogue)).Done()
 	rows, cols := size(x)
-	must("BatchNormBackward", C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma),
-		float(dbeta), rows, cols, float(dy.Data), float(x.Data), float(gamma), float(mean),
-		float(variance), C.float(eps), float(y.Data), d.cEpilogue(epilogue),
-		d.partial(x.Rows, 2*x.Cols)))
+	then := d.cEpilogue(epilogue)
+	d.lendSums("BatchNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {
+		return C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows,
+			cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(variance),
+			C.float(eps), float(y.Data), then, partial)
+	})
 }

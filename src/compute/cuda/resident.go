@@ -44,6 +44,19 @@ func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
 	return r.first[t] + slot, uint(slot) < uint(r.count[t])
 }
 
+// whole reports whether all rows of the tables are on the device.
+func (r *residence) whole() bool {
+	if r == nil || len(r.tables) == 0 {
+		return false
+	}
+	for t, n := range r.count {
+		if n*r.rowBytes < len(r.tables[t]) {
+			return false
+		}
+	}
+	return true
+}
+
 // Resident implements compute.Accelerator. It is called once.
 func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error {
 	r := &d.resident

@@ -65,6 +65,31 @@ func TestArraysMustBeSent(t *testing.T) {
 	leaksNothing(t)
 }
 
+// Scratch is of one launch: the next has it, and one that borrows it twice panics.
+func TestScratchIsOfOneLaunch(t *testing.T) {
+	d := open(t)
+	x := placed(t, d, 3, 2, []float32{1, 2, 3, 4, 5, 6})
+	sum := placed(t, d, 1, 2, []float32{0, 0}).Data
+	d.scratch.lent = true // as within a launch
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "borrows its scratch twice") {
+				t.Errorf("scratch that is lent twice: %s", text)
+			}
+		}()
+		d.ColumnSum(sum, x)
+	}()
+	d.scratch.lent = false
+	d.ColumnSum(sum, x)
+	if got := d.read(sum); got[0] != 9 || got[1] != 12 || d.scratch.lent {
+		t.Errorf("the sums are %v, and scratch is lent: %t", got, d.scratch.lent)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
 // After a product of rounded factors cuBLAS multiplies float32 in its own arithmetic again, which
 // the emulated one checks.
 func TestArithmeticIsRestored(t *testing.T) {

@@ -70,7 +70,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 		return err
 	}
 	b.layout(in)
-	if err := b.reserve(); err != nil {
+	if err := b.reserve(0); err != nil {
 		return err
 	}
 	b.fill(in)
@@ -246,33 +246,47 @@ func boolInt(b bool) int {
 }
 
 // Reserve implements compute.StagingBuffer.
-func (b *stagingBuffer) Reserve(in *compute.Inputs) error {
+func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
 	if err := b.ready(); err != nil {
 		return err
 	}
 	b.layout(in)
-	return b.reserve()
+	at := compute.RowsAnywhere
+	switch {
+	case b.apart || b.resident != nil && b.resident.always:
+		at = compute.RowsInPlace
+	case g.Alone && !b.onHost && len(b.cold)+len(b.mapped) == 0 && b.resident.whole():
+		at = compute.RowsOnDevice
+	}
+	room := in.PinnedRoom(g, b.d.stored(), at)
+	if room > most {
+		room = 0
+	}
+	return b.reserve(room)
 }
 
-// reserve makes room for the layout in pinned memory and on the device, and a quarter more:
-// minibatches of one kind differ by less, and to pin memory takes milliseconds in which no kernel
-// starts. Kernels that are still running may read the device memory that it gets, so the copy waits
-// for all of them.
-func (b *stagingBuffer) reserve() error {
+// reserve makes room for the layout in pinned memory, of so many bytes at least, and on the device;
+// where it makes some, for a quarter more: minibatches of one kind differ by less, and to pin
+// memory takes milliseconds in which no kernel starts. Kernels that are still running may read the
+// device memory that it gets, so the copy waits for all of them.
+func (b *stagingBuffer) reserve(least int) error {
+	if b.end > b.pinned.bytes {
+		bytes := max(b.end+b.end/4, least)
+		if err := b.unpin(); err != nil {
+			return err
+		}
+		if err := pinning("a minibatch", bytes,
+			C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
+			return err
+		}
+		b.pinned.bytes = bytes
+	}
 	whole := max(b.rowsAt+(len(b.cold)+len(b.mapped))*b.rowBytes, b.end)
-	if b.end <= b.pinned.bytes && whole <= b.device.bytes {
+	if whole <= b.device.bytes {
 		return nil
 	}
-	bytes := b.end + b.end/4
 	whole += whole / 4
-	if err := b.empty(); err != nil {
-		return err
-	}
-	if err := pinning("a minibatch", bytes,
-		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
-		return err
-	}
-	b.pinned.bytes = bytes
+	b.release()
 	at, err := b.d.arena.alloc(whole, useInputs)
 	if err != nil {
 		return err
@@ -283,14 +297,19 @@ func (b *stagingBuffer) reserve() error {
 	return nil
 }
 
-// empty frees the memory after its copy is done.
-func (b *stagingBuffer) empty() error {
+// unpin frees the pinned memory after its copy is done.
+func (b *stagingBuffer) unpin() error {
+	err := failure("freeing pinned memory", C.gpu_free_host(b.d.c, b.pinned.p))
+	b.pinned = buffer{}
+	return err
+}
+
+// release frees the device memory.
+func (b *stagingBuffer) release() {
 	if b.device.p != nil {
 		b.d.arena.release(b.d.offset(b.device.p))
 	}
-	err := failure("freeing pinned memory", C.gpu_free_host(b.d.c, b.pinned.p))
-	b.pinned, b.device = buffer{}, buffer{}
-	return err
+	b.device = buffer{}
 }
 
 // pinnedAt returns n elements of pinned memory.
@@ -561,7 +580,8 @@ func (b *stagingBuffer) Free() error {
 	if b.taken {
 		errs = append(errs, failure("reading a minibatch", C.gpu_wait(b.d.c, b.read)))
 	}
-	errs = append(errs, b.empty(), failure("freeing an event", C.gpu_free_event(b.d.c, b.copied)),
+	b.release()
+	errs = append(errs, b.unpin(), failure("freeing an event", C.gpu_free_event(b.d.c, b.copied)),
 		failure("freeing an event", C.gpu_free_event(b.d.c, b.read)))
 	b.copied, b.read, b.filled, b.taken = nil, nil, false, false
 	return errors.Join(errs...)

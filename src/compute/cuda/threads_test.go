@@ -181,7 +181,7 @@ func TestNoCuBLAS(t *testing.T) {
 	fails := filepath.Join(t.TempDir(), "fails.so")
 	text := "const char *cublasGetStatusString(int s) { return \"not made\"; }\n"
 	for _, name := range []string{"Create_v2", "Destroy_v2", "SetStream_v2", "SetWorkspace_v2",
-		"SetMathMode", "Sgemm_v2", "SgemmBatched", "GemmEx", "GemmBatchedEx"} {
+		"SetMathMode", "GetProperty", "Sgemm_v2", "SgemmBatched", "GemmEx", "GemmBatchedEx"} {
 		text += "int cublas" + name + "(void *h) { return 1; }\n"
 	}
 	compiler := exec.Command("cc", "-shared", "-fPIC", "-x", "c", "-o", fails, "-")
