@@ -16,7 +16,7 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 	}
 	needs := s.Model.Needs()
 	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own, Weighted: needs.Weights != nn.NoWeights}
-	if needs.Averages != nil {
+	if needs.Averages {
 		sums.How = compute.ReduceMean
 	}
 	return sums

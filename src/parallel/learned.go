@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"errors"
+	"iter"
 
 	"halognn/src/compute"
 	"halognn/src/exchange"
@@ -44,13 +45,15 @@ type learnedOf struct {
 	own   []int32          // own vertices of them
 	plan  exchange.Plan
 	late  exchange.Late
-	waits bool      // some rank may have late rows
-	rows  []float32 // [ids, cols]
-	grads []float32 // [own, cols]
+	waits bool         // some rank may have late rows
+	means learnedMeans // of types that are averaged
+	rows  []float32    // what the input layer reads of each type
+	grads []float32    // [own, cols]
 }
 
 func (e *learnedOf) bytes() int64 {
-	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes()
+	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes() +
+		e.means.bytes()
 }
 
 // makeRoom makes room for the gradients of own rows.
@@ -63,6 +66,7 @@ func (e *learnedOf) free() {
 	mem.Free(e.grads)
 	e.plan.Free()
 	e.late.Free()
+	e.means.free()
 }
 
 // addLearned adds the fetching of learned rows to a strategy that trains a model with some.
@@ -77,7 +81,7 @@ func addLearned(s *Strategy) error {
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
 	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own)}
-	r := &learning{o, s.o.Model, s.o.Host, learns, rank, s.o.Comm.Size()}
+	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, learns, rank, s.o.Comm.Size()}
 	s.between = Between{forward: r.forward, weigh: r.weigh}
 	return nil
 }
@@ -101,11 +105,14 @@ func (w *withLearned) stages() []Stage {
 func (w *withLearned) plan(m *Minibatch) error {
 	e, vertices := &m.learned, m.edges.Sources(&m.Sampled)
 	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
+	first := make([]int, len(w.learns))
 	for t, learns := range w.learns {
 		if lo, hi := m.sources(t, len(w.learns)); learns {
+			first[t] = len(e.ids)
 			e.ids = append(e.ids, vertices[lo:hi]...)
 		}
 	}
+	e.means.list(&m.edges, w.learns, first)
 	return w.ask.Plan(&e.plan, e.ids)
 }
 
@@ -206,6 +213,7 @@ func (w *withLearned) close() error {
 type learning struct {
 	LearnedRows
 	model  *nn.Model
+	device compute.Device
 	host   compute.Host
 	learns []bool
 
@@ -235,39 +243,61 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	}
 	rows := p.Rows
 	rows.Cols, rows.Type = r.Rows.Cols, compute.Float32
-	x := matrixOf(&e.rows, compute.Float32s, len(e.ids), rows.Cols)
-	r.host.GatherRows(x, rows)
-	err := r.each(m, func(t, first, n, lo int) error {
-		if of := x.RowsAt(first, first+n); len(in.Types) > 0 {
-			in.Types[t] = of
+	all := 0
+	for _, of := range r.types(m) {
+		all += of.read
+	}
+	x, at := matrixOf(&e.rows, compute.Float32s, all, rows.Cols), 0
+	for t, of := range r.types(m) {
+		to := x.RowsAt(at, at+of.read)
+		at += of.read
+		r.read(to, m, t, of, rows)
+		if len(in.Types) > 0 {
+			in.Types[t] = to
 		} else {
-			in.X = of
+			in.X = to
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	in.Gradient = in.Train
 	r.count(m)
 	return nil
 }
 
-// each calls f for every type t whose rows are learned. Its n rows begin at first in ids, and at lo
-// among the rows that the input layer reads.
-func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
-	first := 0
-	for t, learns := range r.learns {
-		if !learns {
-			continue
-		}
-		lo, hi := m.sources(t, len(r.learns))
-		if err := f(t, first, hi-lo, m.edges.First(t)); err != nil {
-			return err
-		}
-		first += hi - lo
+// read sets x to what the input layer reads of a type: its rows, or their means.
+func (r *learning) read(x compute.Matrix, m *Minibatch, t int, of ofLearned, rows compute.Rows) {
+	a := &m.learned.means
+	if !a.types[t].averaged {
+		rows.Of = rows.Of[of.first : of.first+of.read]
+		r.host.GatherRows(x, rows)
+		return
 	}
-	return nil
+	means, own := a.types[t].means, a.types[t].own
+	r.host.SegmentRows(x.RowsAt(0, means.len()), compute.ReduceMean, a.segments(means), nil, rows)
+	r.host.SegmentRows(x.RowsAt(means.len(), x.Rows), compute.ReduceMean, a.segments(own), nil, rows)
+}
+
+// ofLearned says where the rows of a type lie: from first on in the list of vertices, and from lo on
+// among those that the input layer reads, which are as many as read.
+type ofLearned struct{ first, lo, read int }
+
+// types yields the types whose rows are learned.
+func (r *learning) types(m *Minibatch) iter.Seq2[int, ofLearned] {
+	return func(yield func(int, ofLearned) bool) {
+		first := 0
+		for t, learns := range r.learns {
+			if !learns {
+				continue
+			}
+			lo, hi := m.sources(t, len(r.learns))
+			of := ofLearned{first, m.edges.First(t), hi - lo}
+			if first += hi - lo; m.learned.means.types[t].averaged {
+				of.read = m.learned.means.types[t].rows()
+			}
+			if !yield(t, of) {
+				return
+			}
+		}
+	}
 }
 
 // count adds the rows received, the bytes of ids, late bits and rows, and in training the
@@ -298,19 +328,27 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	}
 	e, p, cols := &m.learned, &m.learned.plan, r.Rows.Cols
 	e.makeRoom(cols)
-	err := r.each(m, func(t, first, n, lo int) error {
-		g, err := r.model.RowGradient(t, grad.RowsAt(lo, lo+n))
-		for i := 0; i < n && err == nil; i++ {
-			if to := p.Landing(first + i); to != nil {
+	averaged, err := r.averaged(m, grad)
+	if err != nil {
+		return err
+	}
+	for t, of := range r.types(m) {
+		lo, hi := m.sources(t, len(r.learns))
+		var g compute.Matrix
+		if e.means.types[t].averaged {
+			g = averaged.RowsAt(of.first, of.first+hi-lo)
+		} else {
+			if g, err = r.model.RowGradient(t, grad.RowsAt(of.lo, of.lo+of.read)); err != nil {
+				return err
+			}
+		}
+		for i := range g.Rows {
+			if to := p.Landing(of.first + i); to != nil {
 				copy(to, mem.Bytes(g.Row(i)))
 				continue
 			}
 			e.grads = append(e.grads, g.Row(i)...)
 		}
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
@@ -327,4 +365,24 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 		r.Rows.Add(rank, own, grads)
 	}
 	return nil
+}
+
+// averaged returns the gradients of the rows of types that are averaged, at their places.
+func (r *learning) averaged(m *Minibatch, grad compute.Matrix) (rows compute.Matrix, err error) {
+	e := &m.learned
+	if e.means.count() == 0 {
+		return rows, nil
+	}
+	sums := e.means.gradients(r.Rows.Cols)
+	for t, of := range r.types(m) {
+		if !e.means.types[t].averaged {
+			continue
+		}
+		g, err := r.model.RowGradient(t, grad.RowsAt(of.lo, of.lo+of.read))
+		if err != nil {
+			return rows, err
+		}
+		e.means.back(sums, t, g)
+	}
+	return e.means.spread(r.device, len(e.ids), sums), nil
 }
