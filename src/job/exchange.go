@@ -22,6 +22,14 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 	return sums
 }
 
+// LearnedSums returns what owners add of learned rows that are trained; nil if rows alone travel.
+func (s *Spec) LearnedSums() *exchange.Sums {
+	if !s.Sums || !s.Model.LearnsRows() || !s.Model.Needs().Averages {
+		return nil
+	}
+	return &exchange.Sums{How: compute.ReduceMean, Back: true}
+}
+
 // NewChooser makes the chooser between rows and sums for the rows of a job.
 func NewChooser(j *Job) *exchange.Chooser {
 	return exchange.NewChooser(j.OwnersSums(), Rows(&j.Shards.Meta), j.Kinds().Of)

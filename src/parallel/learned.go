@@ -37,6 +37,7 @@ type withLearned struct {
 	learns []bool
 	ranks  int
 	under  underWay
+	sums   *learnedSums // of the step
 }
 
 // learnedOf are the learned rows that a minibatch reads.
@@ -80,8 +81,12 @@ func addLearned(s *Strategy) error {
 	}
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
-	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own)}
-	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, learns, rank, s.o.Comm.Size()}
+	sums := new(learnedSums)
+	if o.Ask.Adds() {
+		sums.at = mem.Make[int32](own)
+	}
+	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own), sums}
+	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, learns, rank, s.o.Comm.Size(), sums}
 	s.between = Between{forward: r.forward, weigh: r.weigh}
 	return nil
 }
@@ -113,13 +118,19 @@ func (w *withLearned) plan(m *Minibatch) error {
 		}
 	}
 	e.means.list(&m.edges, w.learns, first)
-	return w.ask.Plan(&e.plan, e.ids)
+	if err := w.ask.Find(&e.plan, e.ids); err != nil {
+		return err
+	}
+	w.ask.Request(&e.plan, e.ids, exchange.Wants{Edges: &e.means.Edges})
+	return nil
 }
 
 // part decides which rows are late. Minibatches come in order.
 func (w *withLearned) part(m *Minibatch) error {
 	e := &m.learned
-	e.late.Begin(&e.plan)
+	if err := e.late.Begin(&e.plan); err != nil {
+		return err
+	}
 	if e.waits = false; !m.Train {
 		return nil
 	}
@@ -127,6 +138,11 @@ func (w *withLearned) part(m *Minibatch) error {
 	e.waits = since < w.under.step
 	for rank := range w.ranks {
 		for place, own := range e.late.Asked(rank) {
+			if w.under.read(own) >= since {
+				e.late.Put(rank, place)
+			}
+		}
+		for place, own := range e.late.Members(rank) {
 			if w.under.read(own) >= since {
 				e.late.Put(rank, place)
 			}
@@ -200,11 +216,12 @@ func (m *Minibatch) sources(t, types int) (lo, hi int) {
 
 func (w *withLearned) bytes() (int64, int64) {
 	exchange, idle := w.Rows.bytes()
-	return exchange + w.ask.Bytes() + w.under.bytes(), idle
+	return exchange + w.ask.Bytes() + w.under.bytes() + w.sums.bytes(), idle
 }
 
 func (w *withLearned) close() error {
 	w.under.free()
+	w.sums.free()
 	return w.Rows.close()
 }
 
@@ -218,6 +235,7 @@ type learning struct {
 	learns []bool
 
 	rank, ranks int
+	sums        *learnedSums
 }
 
 func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
@@ -227,7 +245,7 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if err := m.point(fault.Shuffle, r.rank); err != nil {
 		return err
 	}
-	e, p := &m.learned, &m.learned.plan
+	e := &m.learned
 	if e.waits {
 		phases.End(trace.Forward)
 		phases.Begin(trace.Shuffle)
@@ -241,17 +259,15 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 		phases.End(trace.Shuffle)
 		phases.Begin(trace.Forward)
 	}
-	rows := p.Rows
-	rows.Cols, rows.Type = r.Rows.Cols, compute.Float32
 	all := 0
 	for _, of := range r.types(m) {
 		all += of.read
 	}
-	x, at := matrixOf(&e.rows, compute.Float32s, all, rows.Cols), 0
+	x, at := matrixOf(&e.rows, compute.Float32s, all, r.Rows.Cols), 0
 	for t, of := range r.types(m) {
 		to := x.RowsAt(at, at+of.read)
 		at += of.read
-		r.read(to, m, t, of, rows)
+		r.read(to, m, t, of)
 		if len(in.Types) > 0 {
 			in.Types[t] = to
 		} else {
@@ -264,8 +280,8 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 }
 
 // read sets x to what the input layer reads of a type: its rows, or their means.
-func (r *learning) read(x compute.Matrix, m *Minibatch, t int, of ofLearned, rows compute.Rows) {
-	a := &m.learned.means
+func (r *learning) read(x compute.Matrix, m *Minibatch, t int, of ofLearned) {
+	a, rows := &m.learned.means, r.Move.RowsOf(&m.learned.plan, t)
 	if !a.types[t].averaged {
 		rows.Of = rows.Of[of.first : of.first+of.read]
 		r.host.GatherRows(x, rows)
@@ -300,8 +316,8 @@ func (r *learning) types(m *Minibatch) iter.Seq2[int, ofLearned] {
 	}
 }
 
-// count adds the rows received, the bytes of ids, late bits and rows, and in training the
-// gradients.
+// count adds the rows and sums received, the bytes of ids, late bits, rows and sums, and in training
+// the gradients.
 func (r *learning) count(m *Minibatch) {
 	e, p, ways := &m.learned, &m.learned.plan, int64(1)
 	if m.Train {
@@ -309,9 +325,11 @@ func (r *learning) count(m *Minibatch) {
 	}
 	size := int64(4 * r.Rows.Cols)
 	sent, got := e.late.Bits()
-	m.moved.Rows += ways * p.Remote
-	m.moved.Bytes += p.IDBytes + int64(sent) + p.Served*size + (ways-1)*p.Remote*size
-	m.moved.Got += p.Served*exchange.IDBytes + int64(got) + p.Remote*size + (ways-1)*p.Served*size
+	served, read := p.Vectors()
+	m.moved.Rows += ways * read
+	m.moved.Sums += ways * p.Sums
+	m.moved.Bytes += p.IDBytes + int64(sent) + (served+(ways-1)*read)*size
+	m.moved.Got += p.ServedIDBytes() + int64(got) + (read+(ways-1)*served)*size
 	m.moved.Collectives += 1 + ways
 	if e.waits {
 		sent, got = e.late.Rows()
@@ -343,12 +361,11 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 			}
 		}
 		for i := range g.Rows {
-			if to := p.Landing(of.first + i); to != nil {
-				copy(to, mem.Bytes(g.Row(i)))
-				continue
-			}
-			e.grads = append(e.grads, g.Row(i)...)
+			e.give(of.first+i, g.Row(i), e.means.types[t].averaged)
 		}
+	}
+	for i := len(e.ids); i < averaged.Rows; i++ { // of sums
+		e.give(i, averaged.Row(i), true)
 	}
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
@@ -360,14 +377,27 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	for rank := range r.ranks {
 		own, grads := e.own, e.grads
 		if rank != r.rank {
-			own, grads = e.late.Asked(rank), npy.View[float32](p.Returned(rank))
+			own, grads = r.sums.spread(r.device, &e.late, rank, npy.View[float32](p.Returned(rank)), cols)
 		}
 		r.Rows.Add(rank, own, grads)
 	}
 	return nil
 }
 
-// averaged returns the gradients of the rows of types that are averaged, at their places.
+// give puts the gradient of the row, or the sum, at a place to where it goes.
+func (e *learnedOf) give(place int, grad []float32, averaged bool) {
+	if averaged && !e.means.read(place) {
+		return // a vertex that is in sums alone
+	}
+	if to := e.plan.Landing(place); to != nil {
+		copy(to, mem.Bytes(grad))
+	} else {
+		e.grads = append(e.grads, grad...)
+	}
+}
+
+// averaged returns the gradients of the rows of types that are averaged, at their places, and of
+// sums.
 func (r *learning) averaged(m *Minibatch, grad compute.Matrix) (rows compute.Matrix, err error) {
 	e := &m.learned
 	if e.means.count() == 0 {
@@ -384,5 +414,5 @@ func (r *learning) averaged(m *Minibatch, grad compute.Matrix) (rows compute.Mat
 		}
 		e.means.back(sums, t, g)
 	}
-	return e.means.spread(r.device, len(e.ids), sums), nil
+	return e.means.spread(r.device, len(e.plan.Rows.Of), sums), nil
 }

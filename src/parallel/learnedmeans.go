@@ -43,7 +43,7 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 		a.types = make([]meansOf, len(learns))
 	}
 	a.Indptr = append(mem.Grow(a.Indptr[:0], 1)[:0], 0)
-	a.Indices, a.Counts, a.Whole = a.Indices[:0], nil, a.Whole[:0]
+	a.Indices, a.Counts, a.Alone = a.Indices[:0], nil, 0
 	for t := range a.types {
 		a.types[t] = meansOf{}
 		if s, averaged := e.Means(t); averaged && learns[t] {
@@ -56,8 +56,11 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 		if s, _ := e.Means(t); a.types[t].averaged {
 			n := s.Len() - e.means.types[t].own
 			a.types[t].own = a.add(s, span{n, s.Len()}, first[t]-e.order.begin(t))
+			a.Alone += a.types[t].own.len()
 		}
 	}
+	own := a.Indices[a.Indptr[a.count()-a.Alone]:]
+	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
 // add appends some segments of s, whose indices are moved.
@@ -91,7 +94,12 @@ func (a *learnedMeans) segments(of span) compute.Segments {
 	return s
 }
 
-// gradients makes room for those of the sums.
+// read reports whether a segment reads the row at a place, after spread.
+func (a *learnedMeans) read(place int) bool {
+	return a.transpose.Indptr[place] < a.transpose.Indptr[place+1]
+}
+
+// gradients makes room for those of the segments.
 func (a *learnedMeans) gradients(cols int) compute.Matrix {
 	return matrixOf(&a.sums, compute.Float32s, a.count(), cols)
 }
@@ -115,8 +123,8 @@ func (a *learnedMeans) back(sums compute.Matrix, t int, means compute.Matrix) {
 	}
 }
 
-// spread returns the gradient of each place, from those of the sums. Afterwards these cannot be
-// made any more.
+// spread returns the gradient of each place, of rows and of sums that have come, from those of the
+// segments. Afterwards means cannot be made any more.
 func (a *learnedMeans) spread(k compute.SegmentKernels, places int, sums compute.Matrix) compute.Matrix {
 	for e, source := range a.Indices { // a block knows no groups
 		a.Indices[e] = compute.SourceOf(source)

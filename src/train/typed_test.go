@@ -83,6 +83,7 @@ func manyAuthors(t testing.TB) string {
 		{Relation: graph.Relation{Source: "venue", Name: "prints", Target: "paper"}},
 		{Relation: graph.Relation{Source: "paper", Name: "cites", Target: "paper"}},
 		{Relation: graph.Relation{Source: "paper", Name: "rev_writes", Target: "author"}},
+		{Relation: graph.Relation{Source: "paper", Name: "rev_prints", Target: "venue"}},
 	}
 	add := func(k int, u, v int32) {
 		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u), append(edges[k].Targets, v)
@@ -99,7 +100,9 @@ func manyAuthors(t testing.TB) string {
 				add(1, class[p]*100+r.Int32N(100), p)
 			}
 		}
-		add(2, r.Int32N(8), p)
+		v := r.Int32N(8)
+		add(2, v, p)
+		add(5, p, v)
 	}
 	writeTyped(t, dir, []int64{150, 300, 8}, []int{0, 0, 4}, edges, class, 20, r)
 	return dir
