@@ -48,6 +48,16 @@ func (l *Late) listSums() error {
 	return nil
 }
 
+// Members returns how many members the sums have that p asks of a rank.
+func (p *Plan) Members(rank int) (n int) {
+	for kind := range p.on.kinds {
+		if p.on.sums != nil {
+			n += int(p.on.countsOf(p.asked, rank, kind)[2])
+		}
+	}
+	return n
+}
+
 // sumsOf returns the first sum of a rank in l.sums, and how many it asks for.
 func (l *Late) sumsOf(rank int) (first, n int) {
 	for r := range rank {

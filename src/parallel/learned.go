@@ -108,21 +108,38 @@ func (w *withLearned) stages() []Stage {
 
 // plan finds who has the learned rows.
 func (w *withLearned) plan(m *Minibatch) error {
-	e, vertices := &m.learned, m.edges.Sources(&m.Sampled)
+	return m.learned.ask(w.ask, &m.edges, m.edges.Sources(&m.Sampled), w.learns)
+}
+
+// ask plans what is asked of the learned rows of a minibatch, of whose edges and vertices types learn
+// some.
+func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []graph.VertexID,
+	learns []bool) error {
 	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
-	first := make([]int, len(w.learns))
-	for t, learns := range w.learns {
-		if lo, hi := m.sources(t, len(w.learns)); learns {
+	first := make([]int, len(learns))
+	for t, is := range learns {
+		if lo, hi := edges.sources(t, len(learns), len(vertices)); is {
 			first[t] = len(e.ids)
 			e.ids = append(e.ids, vertices[lo:hi]...)
 		}
 	}
-	e.means.list(&m.edges, w.learns, first)
-	if err := w.ask.Find(&e.plan, e.ids); err != nil {
+	e.means.list(edges, learns, first)
+	if err := x.Find(&e.plan, e.ids); err != nil {
 		return err
 	}
-	w.ask.Request(&e.plan, e.ids, exchange.Wants{Edges: &e.means.Edges})
+	x.Request(&e.plan, e.ids, exchange.Wants{Edges: &e.means.Edges})
 	return nil
+}
+
+// asked counts the vertices of each rank whose rows are read, themselves or in sums.
+func (e *learnedOf) asked(x *exchange.Exchange) []int {
+	of := make([]int, x.Ranks())
+	for _, part := range e.plan.Parts {
+		if rank := x.OwnerOf(int(part)); rank != x.Rank() {
+			of[rank]++
+		}
+	}
+	return of
 }
 
 // part decides which rows are late. Minibatches come in order.
@@ -206,12 +223,12 @@ func (u *underWay) free() {
 }
 
 // sources returns where the sources of type t begin and end in the input layer, for a graph with
-// that many types.
-func (m *Minibatch) sources(t, types int) (lo, hi int) {
-	if types == 1 && !m.edges.sorted {
-		return 0, len(m.Sampled.Frontier)
+// that many types, of so many vertices.
+func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
+	if types == 1 && !e.sorted {
+		return 0, all
 	}
-	return m.edges.order.begin(t), m.edges.Types()[t]
+	return e.order.begin(t), e.Types()[t]
 }
 
 func (w *withLearned) bytes() (int64, int64) {
@@ -304,7 +321,7 @@ func (r *learning) types(m *Minibatch) iter.Seq2[int, ofLearned] {
 			if !learns {
 				continue
 			}
-			lo, hi := m.sources(t, len(r.learns))
+			lo, hi := m.edges.sources(t, len(r.learns), len(m.Sampled.Frontier))
 			of := ofLearned{first, m.edges.First(t), hi - lo}
 			if first += hi - lo; m.learned.means.types[t].averaged {
 				of.read = m.learned.means.types[t].rows()
@@ -351,7 +368,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 		return err
 	}
 	for t, of := range r.types(m) {
-		lo, hi := m.sources(t, len(r.learns))
+		lo, hi := m.edges.sources(t, len(r.learns), len(m.Sampled.Frontier))
 		var g compute.Matrix
 		if e.means.types[t].averaged {
 			g = averaged.RowsAt(of.first, of.first+hi-lo)

@@ -126,15 +126,20 @@ func (a *learnedMeans) back(sums compute.Matrix, t int, means compute.Matrix) {
 // spread returns the gradient of each place, of rows and of sums that have come, from those of the
 // segments. Afterwards means cannot be made any more.
 func (a *learnedMeans) spread(k compute.SegmentKernels, places int, sums compute.Matrix) compute.Matrix {
+	rows := a.turn(places, sums.Cols)
+	k.SegmentSum(rows, compute.Segments{Indptr: a.transpose.Indptr[:places+1],
+		Indices: a.transpose.Indices[:len(a.Indices)]}, nil, sums, false)
+	return rows
+}
+
+// turn lists for each place the segments that read it, and makes room for its gradient.
+func (a *learnedMeans) turn(places, cols int) compute.Matrix {
 	for e, source := range a.Indices { // a block knows no groups
 		a.Indices[e] = compute.SourceOf(source)
 	}
 	b := graph.Block{NumSrc: places, NumDst: a.count(), Indptr: a.Indptr, Indices: a.Indices}
 	b.Transpose(&a.transpose)
-	rows := matrixOf(&a.rows, compute.Float32s, places, sums.Cols)
-	k.SegmentSum(rows, compute.Segments{Indptr: a.transpose.Indptr[:places+1],
-		Indices: a.transpose.Indices[:len(a.Indices)]}, nil, sums, false)
-	return rows
+	return matrixOf(&a.rows, compute.Float32s, places, cols)
 }
 
 func (a *learnedMeans) bytes() int64 {

@@ -70,6 +70,13 @@ func (s *learnedSums) spread(k compute.SegmentKernels, l *exchange.Late, rank in
 	return s.own, g.Data
 }
 
+// makeRoom makes room for the gradients of so many rows, from so many members of sums.
+func (s *learnedSums) makeRoom(rows, members, cols int) {
+	s.own, s.indptr = mem.Grow(s.own[:0], rows+members), mem.Grow(s.indptr[:0], rows+members+1)
+	s.indices = mem.Grow(s.indices[:0], rows+members)
+	matrixOf(&s.grads, compute.Float32s, rows, cols)
+}
+
 func (s *learnedSums) bytes() int64 {
 	return 8*int64(cap(s.indptr)) + 4*int64(cap(s.at)+cap(s.own)+cap(s.indices)+cap(s.grads))
 }

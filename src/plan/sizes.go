@@ -421,7 +421,11 @@ func (p *planner) sizedLearned(s *shape) int64 {
 	row := int64(4 * p.job.Model.Learned)
 	bytes := foreign*2*(fetchedBytes+2*row) + rows*(2*row+8)
 	if rows > 0 && len(s.hops) > 0 && p.job.Model.Needs().Averages {
-		bytes += rows*(2*row+2*8) + int64(p.layerEdges(s.hops[0]))*3*4
+		edges := int64(p.layerEdges(s.hops[0]))
+		bytes += rows*(2*row+2*8) + edges*3*4
+		if p.job.LearnedSums() != nil && foreign > 0 { // members: asked for, and listed of others
+			bytes += edges * (3*4 + 8 + 2*4)
+		}
 	}
 	return bytes
 }

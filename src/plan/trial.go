@@ -122,7 +122,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	if of.train && j.Model.LearnsRows() {
 		o.Learned.Rows = &nn.Learned{Cols: j.Model.Learned}
 		for _, x := range []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move} {
-			if *x, err = open(j.ExchangeOf(of.rank, learned, []int{of.rank}, nil)); err != nil {
+			if *x, err = open(j.ExchangeOf(of.rank, learned, []int{of.rank}, j.LearnedSums())); err != nil {
 				return err
 			}
 		}
@@ -187,6 +187,9 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 	}
 	s.vectors = t.Vectors()
 	s.edgeRows, s.edgeBytes = t.EdgeRows()
+	if train {
+		s.learns.vectors, s.learns.sums, s.learns.ids = t.Learned()
+	}
 	return nil
 }
 

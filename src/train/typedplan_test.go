@@ -70,7 +70,21 @@ func TestTypedPlans(t *testing.T) {
 		}
 		holdPlan(t, c.name, typedPlan(t, s, c.ranks, o), typedRun(t, s, c.ranks, o, false), near)
 	}
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, manyAuthors(t), shardtest.Options{Parts: 4})
+	for _, kind := range []string{"rgcn", "sage"} { // learned rows that owners add, in all steps
+		o := typedOptions(kind)
+		o.Epochs, o.EvalEvery, o.Batch, o.Sample, o.Sums = 1, 1, 3, sample.Neighbours(5, 4), true
+		o.Model.Learned, o.Learned.LR = 4, 0.05
+		p, run := typedPlan(t, s, 4, o).Shuffles, typedRun(t, s, 4, o, false)
+		steps := float64(run.StepsPerEpoch)
+		near(kind, "learned rows and sums", 2*p.Hidden*steps, run.Shuffles.Rows, 1e-9)
+		near(kind, "learned sums", 2*p.Sums*steps, run.Shuffles.Sums, 1e-9)
+		near(kind, "bytes of them", p.Bytes*steps, run.Shuffles.Bytes, 0.02) // without late bits
+		if run.Shuffles.Sums == 0 {
+			t.Errorf("%s: no learned sums travel", kind)
+		}
+	}
+	s = shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
 	o := typedOptions("sage")
 	o.Epochs, o.EvalEvery, o.Model.Learned, o.Learned.LR = 2, 2, 8, 0.05
 	holdPlan(t, "learned alone", typedPlan(t, s, 4, o), typedRun(t, s, 4, o, false), near)
