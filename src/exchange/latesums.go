@@ -58,6 +58,14 @@ func (p *Plan) Members(rank int) (n int) {
 	return n
 }
 
+// AskBytes returns the bytes with which p asks for rows and sums, and is told which are late.
+func (p *Plan) AskBytes() (bytes int64) {
+	for r, numbers := range p.askNumbers {
+		bytes += int64(numbers*IDBytes + (p.askRows[r]+7)/8)
+	}
+	return bytes
+}
+
 // sumsOf returns the first sum of a rank in l.sums, and how many it asks for.
 func (l *Late) sumsOf(rank int) (first, n int) {
 	for r := range rank {

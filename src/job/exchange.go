@@ -105,3 +105,19 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 		[]exchange.Kind{{Cols: j.Shards.EdgeFeatures, Type: compute.Float32}},
 		func(part int) bool { return j.Cache.FromFiles() || slices.Contains(here, part) }, nil)
 }
+
+// LearnedKinds returns what the learned rows of each vertex type are; of no columns where it has none.
+func (j *Job) LearnedKinds() []exchange.Kind {
+	kinds := make([]exchange.Kind, j.Shards.Schema.NumTypes())
+	for t, learns := range j.Model.Learns {
+		if learns {
+			kinds[t] = exchange.Kind{Cols: j.Model.Learned, Type: compute.Float32}
+		}
+	}
+	return kinds
+}
+
+// LearnedExchange is Exchange for the learned rows of training, which their owners alone have.
+func (j *Job) LearnedExchange(rank int) (*exchange.Exchange, error) {
+	return j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, j.LearnedSums())
+}

@@ -175,10 +175,10 @@ func (t *Trial) learn(m *Minibatch) error {
 }
 
 // Learned returns the learned rows and sums of these that come for the last minibatch, the sums among
-// them, and the bytes of ids.
+// them, and the bytes of ids and late bits.
 func (t *Trial) Learned() (vectors, sums, ids int64) {
 	p := &t.m.learned.plan
-	return p.Remote + p.Sums, p.Sums, p.IDBytes
+	return p.Remote + p.Sums, p.Sums, p.AskBytes()
 }
 
 // Hops returns what the layers read of the last minibatch, until the next.

@@ -52,7 +52,7 @@ type shape struct {
 }
 
 // learns are the learned rows and sums of these that come for a minibatch, the sums among them, and
-// the bytes of ids with which they are asked for.
+// the bytes of ids with which they are asked for, and of late bits.
 type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
