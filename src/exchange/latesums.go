@@ -49,10 +49,10 @@ func (l *Late) listSums() error {
 }
 
 // Members returns how many members the sums have that p asks of a rank.
-func (p *Plan) Members(rank int) (n int) {
-	for kind := range p.on.kinds {
-		if p.on.sums != nil {
-			n += int(p.on.countsOf(p.asked, rank, kind)[2])
+func (x *Exchange) Members(p *Plan, rank int) (n int) {
+	for kind := range x.kinds {
+		if x.sums != nil {
+			n += int(x.countsOf(p.asked, rank, kind)[2])
 		}
 	}
 	return n

@@ -27,12 +27,14 @@ type LearnedCounts struct {
 	Rows, Sums int64
 	Bytes      int64 // of both, of ids and late bits, and of gradients, which go back
 	RowBytes   int64 // if rows alone travelled
+	Members    int64 // rows that owners add
 }
 
 // Add adds o.
 func (c *LearnedCounts) Add(o LearnedCounts) {
 	c.Rows, c.Sums = c.Rows+o.Rows, c.Sums+o.Sums
 	c.Bytes, c.RowBytes = c.Bytes+o.Bytes, c.RowBytes+o.RowBytes
+	c.Members += o.Members
 }
 
 // Count counts what comes for a minibatch, in training.
@@ -54,6 +56,9 @@ func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error)
 	n.Rows, n.Sums = p.Remote, p.Sums
 	both := int64(2 * 4 * c.model.Learned)
 	n.Bytes = p.AskBytes() + (n.Rows+n.Sums)*both
+	for rank := range c.x.Ranks() {
+		n.Members += int64(c.x.Members(p, rank))
+	}
 	n.RowBytes = (n.Rows + p.Summed) * (both + exchange.IDBytes)
 	return n, nil
 }

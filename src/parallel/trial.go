@@ -168,7 +168,7 @@ func (t *Trial) learn(m *Minibatch) error {
 	e.means.turn(len(e.plan.Rows.Of), cols)
 	if e.plan.Sums > 0 { // others ask of this rank what it asks of them
 		for rank, rows := range e.asked(s.o.Learned.Ask) {
-			s.rows.(*withLearned).sums.makeRoom(rows, e.plan.Members(rank), cols)
+			s.rows.(*withLearned).sums.makeRoom(rows, s.o.Learned.Ask.Members(&e.plan, rank), cols)
 		}
 	}
 	return nil

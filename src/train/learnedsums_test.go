@@ -87,7 +87,16 @@ func TestSumsOfLearnedRowsEverywhere(t *testing.T) {
 	if digests(o, ref.Host{}, onRef) != digests(with, ref.Host{}, onRef) {
 		t.Error("on a partitioned topology sums change numbers")
 	}
-	o.Partitioned, o.Epochs, o.Checkpoint.EverySteps = false, 4, 2
+	o.Partitioned, o.EvalFull = false, true
+	auto := o
+	auto.Sums, auto.TrySums = true, true
+	off, plain := learnedState(t, s, 4, o)
+	chosen, tried := learnedState(t, s, 4, auto)
+	if c := chosen.SumsChoice; c == nil || c.SumBytes <= 0 || tried != plain || off.SumsChoice != nil ||
+		(c.Sums == "on") != (chosen.Shuffles.Sums > 0) {
+		t.Errorf("auto: %+v", c)
+	}
+	o.Epochs, o.Checkpoint.EverySteps = 4, 2
 	whole := journey{shards: s, ranks: 4, dir: t.TempDir()}
 	want := whole.finished(t, o)
 	j := journey{shards: s, ranks: 4, dir: t.TempDir()}
