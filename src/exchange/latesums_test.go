@@ -69,12 +69,12 @@ func TestLateSums(t *testing.T) {
 		ranks, perRank, kinds, vertices, cols int
 		fewer                                 bool // sums are fewer than rows
 	}{
-		{3, 2, 1, 300, 8, true}, {4, 1, 1, 300, 5, true}, {2, 4, 2, 400, 6, true}, {3, 2, 2, 300, 8, true},
-		{3, 2, 2, 300, 8, false}, {1, 2, 1, 50, 4, true}, {4, 1, 1, 6, 3, true},
+		{3, 2, 1, 300, 8, true}, {4, 1, 1, 300, 5, true}, {2, 4, 2, 400, 6, true},
+		{3, 2, 2, 300, 8, true}, {3, 2, 2, 300, 8, false}, {1, 2, 1, 50, 4, true}, {4, 1, 1, 6, 3, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", is), func(t *testing.T) {
-			w := lateWorld{newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, 1, is.vertices, is.cols,
-				compute.Float32), is.kinds}
+			w := lateWorld{newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, 1, is.vertices,
+				is.cols, compute.Float32), is.kinds}
 			sums := make([]int64, is.ranks)
 			err := comm.RunWorld(is.ranks, func(c comm.Comm) error {
 				o := w.options(c.Rank())
@@ -161,7 +161,8 @@ func (w lateWorld) edges(rng *rand.Rand, fewer bool) (ids []graph.VertexID, e *E
 }
 
 // pass fetches rows and sums, early and late, and gives gradients back.
-func (w lateWorld) pass(x *Exchange, p *Plan, l *Late, rng *rand.Rand, tables [][]byte, fewer bool) error {
+func (w lateWorld) pass(x *Exchange, p *Plan, l *Late, rng *rand.Rand, tables [][]byte,
+	fewer bool) error {
 	ids, e := w.edges(rng, fewer)
 	segments := compute.Segments{Indptr: append([]int64(nil), e.Indptr...),
 		Indices: append([]int32(nil), e.Indices...)}
@@ -185,7 +186,8 @@ func (w lateWorld) pass(x *Exchange, p *Plan, l *Late, rng *rand.Rand, tables []
 		}
 		for place, own := range l.Members(rank) {
 			if place < before || place < len(l.Asked(rank)) {
-				return fmt.Errorf("place %d of a sum comes after %d, behind %d rows", place, before, len(l.Asked(rank)))
+				return fmt.Errorf("place %d of a sum comes after %d, behind %d rows", place, before,
+					len(l.Asked(rank)))
 			}
 			if before = place; w.isLate(x.first + graph.VertexID(own)) {
 				l.Put(rank, place)
@@ -217,18 +219,22 @@ func (w lateWorld) pass(x *Exchange, p *Plan, l *Late, rng *rand.Rand, tables []
 }
 
 // compare holds the means of what has come to those of rows as they are after the change.
-func (w lateWorld) compare(x *Exchange, p *Plan, ids []graph.VertexID, e *Edges, s compute.Segments) error {
+func (w lateWorld) compare(x *Exchange, p *Plan, ids []graph.VertexID, e *Edges,
+	s compute.Segments) error {
 	n := s.Len()
 	got, want := make([]float32, n*w.cols), make([]float32, n*w.cols)
-	now := compute.Segments{Indptr: e.Indptr, Indices: e.Indices, Counts: e.Counts}
-	ref.Host{}.SegmentRows(compute.Matrix{Rows: n, Cols: w.cols, Data: got}, compute.ReduceMean, now, nil,
+	means := func(to []float32, s compute.Segments, rows compute.Rows) {
+		ref.Host{}.SegmentRows(compute.Matrix{Rows: n, Cols: w.cols, Data: to}, compute.ReduceMean, s, nil,
+			rows)
+	}
+	means(got, compute.Segments{Indptr: e.Indptr, Indices: e.Indices, Counts: e.Counts},
 		x.RowsOf(p, w.kinds-1))
 	rows := compute.Rows{Cols: w.cols, Type: compute.Float32, Tables: [][]byte{nil}}
 	for i, v := range ids {
 		rows.Tables[0] = append(rows.Tables[0], mem.Bytes(w.rowAt(v, true))...)
 		rows.Of = append(rows.Of, compute.MakeRowRef(0, i))
 	}
-	ref.Host{}.SegmentRows(compute.Matrix{Rows: n, Cols: w.cols, Data: want}, compute.ReduceMean, s, nil, rows)
+	means(want, s, rows)
 	for i := range want {
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
 			return fmt.Errorf("segment %d, column %d: %v, want %v", i/w.cols, i%w.cols, got[i], want[i])
@@ -254,7 +260,8 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 			first := ids[compute.SourceOf(s.Indices[at])]
 			g := gradient(x.rank, first)
 			at++
-			if p.Sums > 0 && d < s.Len()-e.Alone && w.owner(first) != x.rank { // so are all groups of others
+			// if a group is a sum, all those of others are
+			if p.Sums > 0 && d < s.Len()-e.Alone && w.owner(first) != x.rank {
 				for ; at < s.Indptr[d+1] && s.Indices[at] >= 0; at++ {
 					g += gradient(x.rank, ids[s.Indices[at]])
 				}
@@ -282,7 +289,8 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 		}
 		for i, g := range back {
 			if g != want[i/w.cols] {
-				return fmt.Errorf("rank %d gives %v back at place %d, want %v", rank, g, i/w.cols, want[i/w.cols])
+				return fmt.Errorf("rank %d gives %v back at place %d, want %v", rank, g, i/w.cols,
+					want[i/w.cols])
 			}
 		}
 	}

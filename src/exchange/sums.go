@@ -422,8 +422,8 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 			of = part
 		}
 		if part != of || int(x.partKind[part]) != kind {
-			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row %d, "+
-				"which is of part %d; %s", r, of, x.rank, id, part, cure)
+			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row "+
+				"%d, which is of part %d; %s", r, of, x.rank, id, part, cure)
 		}
 		s.of[at+k] = x.base[part] + compute.RowRef(v)
 		s.indices[at+k] = int32(at + k)

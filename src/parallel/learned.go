@@ -394,7 +394,8 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	for rank := range r.ranks {
 		own, grads := e.own, e.grads
 		if rank != r.rank {
-			own, grads = r.sums.spread(r.device, &e.late, rank, npy.View[float32](p.Returned(rank)), cols)
+			back := npy.View[float32](p.Returned(rank))
+			own, grads = r.sums.spread(r.device, &e.late, rank, back, cols)
 		}
 		r.Rows.Add(rank, own, grads)
 	}

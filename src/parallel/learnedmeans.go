@@ -7,8 +7,8 @@ import (
 	"halognn/src/mem"
 )
 
-// learnedMeans are the means of learned rows that the input layer reads in the place of rows (averaged):
-// of each type the means of its rows by relation, and the destinations' own rows.
+// learnedMeans are the means of learned rows that the input layer reads in the place of rows
+// (averaged): of each type the means of its rows by relation, and the destinations' own rows.
 //
 //	segments   means of type 0 │ of type 1 │ ... │ own rows of type 0 │ of type 1 │ ...
 //	x          [means, own rows] of each type, before its map
@@ -125,7 +125,8 @@ func (a *learnedMeans) back(sums compute.Matrix, t int, means compute.Matrix) {
 
 // spread returns the gradient of each place, of rows and of sums that have come, from those of the
 // segments. Afterwards means cannot be made any more.
-func (a *learnedMeans) spread(k compute.SegmentKernels, places int, sums compute.Matrix) compute.Matrix {
+func (a *learnedMeans) spread(k compute.SegmentKernels, places int,
+	sums compute.Matrix) compute.Matrix {
 	rows := a.turn(places, sums.Cols)
 	k.SegmentSum(rows, compute.Segments{Indptr: a.transpose.Indptr[:places+1],
 		Indices: a.transpose.Indices[:len(a.Indices)]}, nil, sums, false)

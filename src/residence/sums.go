@@ -147,7 +147,8 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		}
 		c.RowBytes += float64(of.RowBytes) / all
 		c.SumBytes += float64(got.RowBytes+got.IDBytes+of.Bytes) / all
-		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) / float64(j.OwnersSums().MemberBytes()) / all
+		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) /
+			float64(j.OwnersSums().MemberBytes()) / all
 		learnedAdded += float64(of.Members) / all
 		i++
 	}

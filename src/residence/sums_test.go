@@ -58,13 +58,13 @@ func TestRanksChooseSumsAlike(t *testing.T) {
 	}
 }
 
-// Learned rows are among the bytes by which ranks choose, of ranks of one node too, whose features lie in
-// memory.
+// Learned rows are among the bytes by which ranks choose, of ranks of one node too, whose features
+// lie in memory.
 func TestLearnedRowsChooseSums(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 3000, Features: 4, Classes: 4,
-		Seed: 1}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 3000, Features: 4,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 2})
 	spec := sage()
-	spec.Model.Kind, spec.Model.Layers, spec.Model.Learned, spec.Sample = "rgcn", 1, 32, sample.Neighbours(10)
+	spec.Model.Kind, spec.Model.Layers, spec.Sample = "rgcn", 1, sample.Neighbours(10)
 	spec.Sums, spec.TrySums = true, true
 	for _, perNode := range []int{1, 2} {
 		for _, learned := range []int{4, 32} {

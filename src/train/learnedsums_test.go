@@ -51,8 +51,8 @@ func TestSumsOfLearnedRowsChangeNoNumber(t *testing.T) {
 				}
 				if sums.Shuffles.Sums == 0 || rows.Shuffles.Sums != 0 ||
 					!(sums.Shuffles.Bytes < rows.Shuffles.Bytes) || (sums.Late > 0) != (o.Depth > 0) {
-					t.Errorf("%s, %d ranks, depth %d: %+v with sums, %+v without", c.kind, ranks, o.Depth,
-						sums.Shuffles, rows.Shuffles)
+					t.Errorf("%s, %d ranks, depth %d: %+v with sums, %+v without", c.kind, ranks,
+						o.Depth, sums.Shuffles, rows.Shuffles)
 				}
 			}
 		}
@@ -111,7 +111,8 @@ func TestSumsOfLearnedRowsEverywhere(t *testing.T) {
 // learnedState trains, and returns the summary and the bits of losses, weights, rows and moments.
 func learnedState(t *testing.T, s *shard.Shards, ranks int, o Options) (*record.Summary, string) {
 	t.Helper()
-	return learnedStateOn(t, s, ranks, o, ref.Host{}, func() (compute.Device, error) { return ref.New(), nil })
+	open := func() (compute.Device, error) { return ref.New(), nil }
+	return learnedStateOn(t, s, ranks, o, ref.Host{}, open)
 }
 
 func learnedStateOn(t *testing.T, s *shard.Shards, ranks int, o Options, host compute.Host,

@@ -87,7 +87,8 @@ func relationalLoss(s *shard.Shards, weights map[string]nn.Tensor, rows [][]floa
 	}
 	project := make([][2][]float64, s.Schema.NumTypes())
 	for t, name := range s.Schema.Types {
-		project[t] = [2][]float64{wide("project." + name + ".weight"), wide("project." + name + ".bias")}
+		name = "project." + name
+		project[t] = [2][]float64{wide(name + ".weight"), wide(name + ".bias")}
 	}
 	mapped := func(v graph.VertexID) []float64 {
 		kind, _, _ := topology.Columns.Of(v)

@@ -70,9 +70,9 @@ func typedData(t testing.TB, bare ...int) string {
 	return dir
 }
 
-// manyAuthors makes a graph of which few papers are trained, that cite others and have many authors, two
-// of whom also review: of all but venues the layer before the last reads more rows than means. Venues
-// alone have features.
+// manyAuthors makes a graph of which few papers are trained, that cite others and have many authors;
+// two more review each. So of papers and authors there are more rows than means. Venues alone have
+// features.
 func manyAuthors(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "authors")
