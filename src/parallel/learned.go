@@ -404,13 +404,12 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 
 // give puts the gradient of the row, or the sum, at a place to where it goes.
 func (e *learnedOf) give(place int, grad []float32, averaged bool) {
-	if averaged && !e.means.read(place) {
-		return // a vertex that is in sums alone
-	}
-	if to := e.plan.Landing(place); to != nil {
-		copy(to, mem.Bytes(grad))
-	} else {
+	to := e.plan.Landing(place)
+	switch {
+	case to == nil:
 		e.grads = append(e.grads, grad...)
+	case !averaged || e.means.read(place): // else it is of a vertex that is in sums alone
+		copy(to, mem.Bytes(grad))
 	}
 }
 
