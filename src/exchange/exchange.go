@@ -203,6 +203,10 @@ type Exchange struct {
 // Parts returns the number of parts.
 func (x *Exchange) Parts() int { return len(x.base) }
 
+// Ranks returns the number of ranks, and OwnerOf which of them has a part.
+func (x *Exchange) Ranks() int           { return x.ranks }
+func (x *Exchange) OwnerOf(part int) int { return part / x.perRank }
+
 // Rank returns this rank, and First the first of its vertices.
 func (x *Exchange) Rank() int             { return x.rank }
 func (x *Exchange) First() graph.VertexID { return x.first }

@@ -23,6 +23,9 @@ type Sums struct {
 	How      compute.Reduction // a mean is a sum that the asker divides
 	Own      bool              // the rows of destinations are read themselves
 	Weighted bool              // edges have weights, which travel
+	// Back: a gradient goes back for each row and each sum (Late). Then of a kind all groups travel as
+	// sums, or all as rows, so that the gradient of a row is added in one place
+	Back bool
 }
 
 const floatBytes = 4
@@ -65,6 +68,7 @@ type Edges struct {
 	// Whole are places in the frontier of rows that are read themselves, where these are not those
 	// of the destinations, in their order (Sums.Own)
 	Whole []int32
+	Alone int // the last segments, so many, are one such row each, and no groups
 }
 
 // Groups are the groups of a minibatch whose members are not read here, destination by destination
@@ -116,7 +120,7 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	}
 	g.member, g.edge, g.part = g.member[:0], g.edge[:0], g.part[:0]
 	g.begin = append(mem.Grow(g.begin[:0], 1)[:0], 0)
-	for d := range destinations {
+	for d := range destinations - e.Alone {
 		for lo, hi := e.Indptr[d], e.Indptr[d+1]; lo < hi; {
 			end := lo + 1
 			for end < hi && e.Indices[end] >= 0 {

@@ -7,7 +7,8 @@ import (
 
 // Learned rows have one size, and change with training. Rows that a step under way changes are sent
 // late, after that step, all others early, so that each row travels once. For each row its reader
-// sends something back to the owner, such as a gradient.
+// sends something back to the owner, such as a gradient. So it is with sums (latesums.go), which are
+// as long as a row, and late if one of their rows is.
 //
 //	           owner                                                reader
 //	early      a bit for each row, and those whose bit is 0 ─────> in received, then where they belong
@@ -25,26 +26,40 @@ func (x *Exchange) StartBack(p *Plan) comm.Request {
 // Returned returns the bytes that StartBack has brought of a rank's readers, by place.
 func (p *Plan) Returned(rank int) []byte {
 	from := 0
-	for _, n := range p.wantNumbers[:rank] {
+	for _, n := range p.wantRows[:rank] {
 		from += n
 	}
-	return p.sent[from*p.on.unit : (from+p.wantNumbers[rank])*p.on.unit]
+	return p.sent[from*p.on.unit : (from+p.wantRows[rank])*p.on.unit]
 }
 
-// Landing returns the bytes that the row of the i-th vertex was received in; nil if the rank has it.
+// Landing returns the bytes that the row of the i-th vertex, or the sum in its place, was received in;
+// nil if the rank has it. All rows have one size.
 func (p *Plan) Landing(i int) []byte {
-	ref := p.Rows.Of[i]
+	ref, size := p.Rows.Of[i], p.on.unit
 	if ref.Table() < len(p.on.base) {
 		return nil
 	}
-	size := p.on.rowBytesOf(int(p.Parts[i]))
 	return p.Rows.Tables[ref.Table()][ref.Row()*size:][:size]
 }
+
+// Vectors returns how many rows and sums this rank sends, and how many it gets.
+func (p *Plan) Vectors() (sent, got int64) {
+	for r := range p.wantRows {
+		sent, got = sent+int64(p.wantRows[r]), got+int64(p.askRows[r])
+	}
+	return sent, got
+}
+
+// ServedIDBytes returns the bytes of ids in which others have asked this rank.
+func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
 // Late says which rows of a plan are sent late. The zero value is ready for Begin.
 type Late struct {
 	asked       []int32 // rows of this rank that others ask for, counted from its first vertex
-	ids         []int32 // of them, those of a rank that are sent now
+	rows        []int   // [K] of each rank; its sums follow, and the members of these in asked
+	sums        serving // that others ask for
+	ids         []int32 // of the rows, those of a rank that are sent now
+	some        serving // and of its sums
 	serve, read halves  // what others ask of this rank, and it of them
 
 	on   *Plan
@@ -52,7 +67,7 @@ type Late struct {
 }
 
 // halves are the early and the late rows that ranks ask of each other. A row's place is its number
-// among the rows that one rank asks of another.
+// among the rows that one rank asks of another, after which come its sums.
 type halves struct {
 	bits        []byte // of each place: 1 if the row is late; of each rank whole bytes
 	bytes       []int  // [K] of bits
@@ -85,34 +100,37 @@ func (h *halves) ofRank(rank int) []byte {
 func isLate(bits []byte, place int) bool { return bits[place/8]>>(place%8)&1 != 0 }
 
 // Begin begins with the rows that others ask for, when the request of StartAsk is complete: none is late.
-func (l *Late) Begin(p *Plan) {
+func (l *Late) Begin(p *Plan) error {
 	l.on = p
 	l.asked = mem.Grow(l.asked[:0], len(p.wantIDs))
 	copy(l.asked, p.wantIDs)
-	l.serve.begin(p.wantNumbers)
-	l.read.begin(p.askNumbers)
+	l.serve.begin(p.wantRows)
+	l.read.begin(p.askRows)
+	return l.listSums()
 }
 
-// Asked returns the rows that a rank asks for, counted from this rank's first vertex, by place.
+// Asked returns the rows that a rank asks for itself, counted from this rank's first vertex, by place.
 func (l *Late) Asked(rank int) []int32 {
-	from, to := 0, 0
-	for r, n := range l.on.wantNumbers[:rank+1] {
-		if from, to = to, to+n; r == rank {
-			break
-		}
+	from := 0
+	for _, n := range l.on.wantNumbers[:rank] {
+		from += n
 	}
-	return l.asked[from:to]
+	return l.asked[from : from+l.rows[rank]]
 }
 
-// Put marks the row that a rank asks for at the given place as late. Call it once for each such
-// row.
+// Put marks the row, or the sum, that a rank asks for at the given place as late.
 func (l *Late) Put(rank, place int) {
-	l.serve.ofRank(rank)[place/8] |= 1 << (place % 8)
+	bits := l.serve.ofRank(rank)
+	if isLate(bits, place) {
+		return
+	}
+	bits[place/8] |= 1 << (place % 8)
 	l.serve.early[rank]--
 	l.serve.late[rank]++
 }
 
-// Slice copies the early rows that others ask for, or the late ones, so that they can be sent.
+// Slice copies the early rows that others ask for, or the late ones, and makes such sums, so that they
+// can be sent.
 func (l *Late) Slice(x *Exchange, late bool) error {
 	to := l.on.sent
 	for r := range x.ranks {
@@ -128,6 +146,7 @@ func (l *Late) Slice(x *Exchange, late bool) error {
 			return err
 		}
 		to = to[n*x.unit:]
+		to = to[l.addSums(x, to, r, late)*x.unit:]
 	}
 	return nil
 }
@@ -142,7 +161,7 @@ func (l *Late) StartEarly(x *Exchange) comm.Request {
 
 // Expect implements comm.Expecter.
 func (l *Late) Expect() (recv []byte, rows []int, err error) {
-	for r, n := range l.on.askNumbers {
+	for r, n := range l.on.askRows {
 		bits := l.read.ofRank(r)
 		for place := range n {
 			if isLate(bits, place) {
@@ -158,12 +177,12 @@ func (l *Late) Expect() (recv []byte, rows []int, err error) {
 // the last one, because no place lies before the position at which its row was received.
 func (l *Late) Spread(x *Exchange) {
 	from, to, size := 0, 0, x.unit
-	for r, n := range l.on.askNumbers {
+	for r, n := range l.on.askRows {
 		from, to = from+l.read.early[r], to+n
 	}
 	for r := x.ranks - 1; r >= 0; r-- {
 		bits := l.read.ofRank(r)
-		for place := l.on.askNumbers[r] - 1; place >= 0; place-- {
+		for place := l.on.askRows[r] - 1; place >= 0; place-- {
 			if to--; !isLate(bits, place) {
 				from--
 				copy(l.on.received[to*size:][:size], l.on.received[from*size:])
@@ -184,7 +203,7 @@ func (l *Late) StartLate(x *Exchange) comm.Request {
 // Land moves the late rows to their places.
 func (l *Late) Land(x *Exchange) {
 	from, to, size := l.late, 0, x.unit
-	for r, n := range l.on.askNumbers {
+	for r, n := range l.on.askRows {
 		bits := l.read.ofRank(r)
 		for place := range n {
 			if isLate(bits, place) {
@@ -209,7 +228,8 @@ func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bit
 
 // Bytes returns the memory.
 func (l *Late) Bytes() int64 {
-	return 4*int64(cap(l.asked)+cap(l.ids)) + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
+	return 4*int64(cap(l.asked)+cap(l.ids)) + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits)) +
+		l.sums.bytes() + l.some.bytes()
 }
 
 // Free frees it.
@@ -219,5 +239,7 @@ func (l *Late) Free() {
 	mem.Free(l.late)
 	mem.Free(l.serve.bits)
 	mem.Free(l.read.bits)
+	l.sums.free()
+	l.some.free()
 	*l = Late{}
 }

@@ -37,7 +37,11 @@ func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 	}
 	c := x.borrow()
 	x.List(p, w.Edges, &c.list)
-	c.choose(&c.list, nil, w.Kept)
+	if x.sums.Back {
+		c.chooseKinds(&c.list)
+	} else {
+		c.choose(&c.list, nil, w.Kept)
+	}
 	p.choosing = c
 	x.divide(p)
 	x.ask(p, w.Early)
@@ -48,6 +52,9 @@ func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 	p.choosing, p.rows = nil, nil
 	x.giveBack(c)
 }
+
+// Adds reports whether owners add rows.
+func (x *Exchange) Adds() bool { return x.sums != nil }
 
 // Value sets p.Worth, the vectors that caching each row would save, for caches that use it. Without
 // sums it does nothing. Call it after Locate; several plans may be valued at once.
@@ -116,6 +123,10 @@ type serving struct {
 	ptr     []int64
 	indices []int32
 	sums    []float32 // that travel in another type
+}
+
+func (s *serving) clear() {
+	s.of, s.indices, s.ptr = s.of[:0], s.indices[:0], append(mem.Grow(s.ptr[:0], 1)[:0], 0)
 }
 
 func (s *serving) bytes() int64 {
@@ -341,8 +352,10 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 		return nil
 	}
 	s := &p.serving
-	s.of, s.indices = mem.Grow(s.of[:0], members), mem.Grow(s.indices[:0], members)
-	s.ptr = mem.Grow(s.ptr[:0], sums+1)
+	s.clear()
+	if err := x.listSums(s, r, kind, ids[:members], sums); err != nil {
+		return err
+	}
 	as, _ := x.sums.typeOf(is.Type)
 	if as != compute.Float32 {
 		s.sums = mem.Grow(s.sums[:0], sums*is.Cols)
@@ -350,36 +363,6 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 	if x.planning {
 		return nil
 	}
-	groups, of := 0, 0 // sums so far, and the part of the last
-	for k, id := range ids[:members] {
-		first := id < 0
-		if first {
-			if groups < sums {
-				s.ptr[groups] = int64(k)
-			}
-			groups++
-			id = ^id
-		}
-		if uint32(id) >= uint32(x.rows) {
-			return x.outside(fmt.Sprintf("rank %d wants a sum with row %d", r, id))
-		}
-		v := uint32(x.first) + uint32(id)
-		part := x.parts.Find(v)
-		if first || k == 0 {
-			of = part
-		}
-		if part != of || int(x.partKind[part]) != kind {
-			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row %d, "+
-				"which is of part %d; %s", r, of, x.rank, id, part, cure)
-		}
-		s.of[k] = x.base[part] + compute.RowRef(v)
-		s.indices[k] = int32(k)
-	}
-	if groups != sums || members > 0 && ids[0] >= 0 {
-		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; %s", r,
-			sums, x.rank, groups, cure)
-	}
-	s.ptr[sums] = int64(members)
 	how := x.sums.How
 	if how == compute.ReduceMean {
 		how = compute.ReduceSum
@@ -405,6 +388,51 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 		}
 	}
 	p.ServedSums += int64(sums)
+	return nil
+}
+
+// listSums appends sums of a kind that rank r wants. ids are their members.
+func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) error {
+	at, before := len(s.of), len(s.ptr)-1
+	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
+	s.ptr = mem.Grow(s.ptr, before+sums+1)
+	if x.planning { // ids are of nothing
+		for k := range sums {
+			s.ptr[before+k+1] = s.ptr[before]
+		}
+		s.of, s.indices = s.of[:at], s.indices[:at]
+		return nil
+	}
+	groups, of := 0, 0 // sums so far, and the part of the last
+	for k, id := range ids {
+		first := id < 0
+		if first {
+			if groups < sums {
+				s.ptr[before+groups] = int64(at + k)
+			}
+			groups++
+			id = ^id
+		}
+		if uint32(id) >= uint32(x.rows) {
+			return x.outside(fmt.Sprintf("rank %d wants a sum with row %d", r, id))
+		}
+		v := uint32(x.first) + uint32(id)
+		part := x.parts.Find(v)
+		if first || k == 0 {
+			of = part
+		}
+		if part != of || int(x.partKind[part]) != kind {
+			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row "+
+				"%d, which is of part %d; %s", r, of, x.rank, id, part, cure)
+		}
+		s.of[at+k] = x.base[part] + compute.RowRef(v)
+		s.indices[at+k] = int32(at + k)
+	}
+	if groups != sums || len(ids) > 0 && ids[0] >= 0 {
+		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; %s", r,
+			sums, x.rank, groups, cure)
+	}
+	s.ptr[before+sums] = int64(at + len(ids))
 	return nil
 }
 

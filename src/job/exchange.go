@@ -16,10 +16,18 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 	}
 	needs := s.Model.Needs()
 	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own, Weighted: needs.Weights != nn.NoWeights}
-	if needs.Averages != nil {
+	if needs.Averages {
 		sums.How = compute.ReduceMean
 	}
 	return sums
+}
+
+// LearnedSums returns what owners add of learned rows that are trained; nil if rows alone travel.
+func (s *Spec) LearnedSums() *exchange.Sums {
+	if !s.Sums || !s.Model.LearnsRows() || !s.Model.Needs().Averages {
+		return nil
+	}
+	return &exchange.Sums{How: compute.ReduceMean, Back: true}
 }
 
 // NewChooser makes the chooser between rows and sums for the rows of a job.
@@ -96,4 +104,20 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	return exchange.NewPlanning(rank, j.Ranks, offsets,
 		[]exchange.Kind{{Cols: j.Shards.EdgeFeatures, Type: compute.Float32}},
 		func(part int) bool { return j.Cache.FromFiles() || slices.Contains(here, part) }, nil)
+}
+
+// LearnedKinds returns what the learned rows of each vertex type are; of no columns where it has none.
+func (j *Job) LearnedKinds() []exchange.Kind {
+	kinds := make([]exchange.Kind, j.Shards.Schema.NumTypes())
+	for t, learns := range j.Model.Learns {
+		if learns {
+			kinds[t] = exchange.Kind{Cols: j.Model.Learned, Type: compute.Float32}
+		}
+	}
+	return kinds
+}
+
+// LearnedExchange is Exchange for the learned rows of training, which their owners alone have.
+func (j *Job) LearnedExchange(rank int) (*exchange.Exchange, error) {
+	return j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, j.LearnedSums())
 }

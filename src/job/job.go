@@ -60,9 +60,6 @@ func (s *Spec) Fit(of *shard.Shards) {
 	} else {
 		m.TypeFeatures = nil
 	}
-	if m.Schema.Typed() || m.LearnsRows() || nn.FindKind(m.Kind) != nil && !m.Adds() {
-		s.Sums = s.Sums && !s.TrySums
-	}
 	m.EdgeWeights = m.EdgeWeights && of.Weighted && m.ReadsNeighbours()
 	m.EdgeIn = 0
 	if k := nn.FindKind(m.Kind); k != nil && k.ReadsEdges && m.EdgeFeatures {
@@ -70,6 +67,9 @@ func (s *Spec) Fit(of *shard.Shards) {
 	}
 	m.Estimates = s.Sample.Estimates() && m.ReadsNeighbours()
 	s.Sample.Weighted = m.EdgeWeights && m.Estimates && !s.Sample.HasFanouts()
+	if m.LearnsRows() && !m.Schema.Typed() || nn.FindKind(m.Kind) != nil && !m.Adds() {
+		s.Sums = s.Sums && !s.TrySums
+	}
 }
 
 // Trainable returns an error for parts that no model is trained on: they have no labels, or no features

@@ -16,9 +16,8 @@ type Needs struct {
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
 	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
-	// [T] types whose rows may come averaged by relation, because layers only apply a linear map to
-	// them
-	Averages []bool
+	// rows of a type may come averaged by relation, because layers only apply a linear map to them
+	Averages bool
 
 	// Of the hops of all layers:
 	SelfEdges  bool      // each destination's segment begins with an edge from itself

@@ -222,9 +222,7 @@ func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
 	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // of weighted sums rows are read
-		for t := range c.Schema.NumTypes() {
-			n.Averages = append(n.Averages, !c.LearnsRows() || !c.Learns[t])
-		}
+		n.Averages = true
 	}
 	if c.LearnsRows() && !n.Types { // read in the step, and a gradient goes back to them
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
@@ -244,7 +242,7 @@ func (c Config) Adds() bool {
 		return true
 	}
 	n := c.Needs()
-	return n.OnlySums() || n.Averages != nil
+	return n.OnlySums() || n.Averages
 }
 
 // LearnsRows reports whether the model is trained with rows of vertices without features.

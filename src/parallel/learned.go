@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"errors"
+	"iter"
 
 	"halognn/src/compute"
 	"halognn/src/exchange"
@@ -36,6 +37,7 @@ type withLearned struct {
 	learns []bool
 	ranks  int
 	under  underWay
+	sums   *learnedSums // of the step
 }
 
 // learnedOf are the learned rows that a minibatch reads.
@@ -44,13 +46,15 @@ type learnedOf struct {
 	own   []int32          // own vertices of them
 	plan  exchange.Plan
 	late  exchange.Late
-	waits bool      // some rank may have late rows
-	rows  []float32 // [ids, cols]
-	grads []float32 // [own, cols]
+	waits bool         // some rank may have late rows
+	means learnedMeans // of types that are averaged
+	rows  []float32    // what the input layer reads of each type
+	grads []float32    // [own, cols]
 }
 
 func (e *learnedOf) bytes() int64 {
-	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes()
+	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes() +
+		e.means.bytes()
 }
 
 // makeRoom makes room for the gradients of own rows.
@@ -63,6 +67,7 @@ func (e *learnedOf) free() {
 	mem.Free(e.grads)
 	e.plan.Free()
 	e.late.Free()
+	e.means.free()
 }
 
 // addLearned adds the fetching of learned rows to a strategy that trains a model with some.
@@ -76,8 +81,12 @@ func addLearned(s *Strategy) error {
 	}
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
-	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own)}
-	r := &learning{o, s.o.Model, s.o.Host, learns, rank, s.o.Comm.Size()}
+	sums := new(learnedSums)
+	if o.Ask.Adds() {
+		sums.at = mem.Make[int32](own)
+	}
+	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own), sums}
+	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, learns, rank, s.o.Comm.Size(), sums}
 	s.between = Between{forward: r.forward, weigh: r.weigh}
 	return nil
 }
@@ -99,20 +108,46 @@ func (w *withLearned) stages() []Stage {
 
 // plan finds who has the learned rows.
 func (w *withLearned) plan(m *Minibatch) error {
-	e, vertices := &m.learned, m.edges.Sources(&m.Sampled)
+	return m.learned.ask(w.ask, &m.edges, m.edges.Sources(&m.Sampled), w.learns)
+}
+
+// ask plans what is asked of the learned rows of a minibatch, of whose edges and vertices types learn
+// some.
+func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []graph.VertexID,
+	learns []bool) error {
 	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
-	for t, learns := range w.learns {
-		if lo, hi := m.sources(t, len(w.learns)); learns {
+	first := make([]int, len(learns))
+	for t, is := range learns {
+		if lo, hi := edges.sources(t, len(learns), len(vertices)); is {
+			first[t] = len(e.ids)
 			e.ids = append(e.ids, vertices[lo:hi]...)
 		}
 	}
-	return w.ask.Plan(&e.plan, e.ids)
+	e.means.list(edges, learns, first)
+	if err := x.Find(&e.plan, e.ids); err != nil {
+		return err
+	}
+	x.Request(&e.plan, e.ids, exchange.Wants{Edges: &e.means.Edges})
+	return nil
+}
+
+// asked counts the vertices of each rank whose rows are read, themselves or in sums.
+func (e *learnedOf) asked(x *exchange.Exchange) []int {
+	of := make([]int, x.Ranks())
+	for _, part := range e.plan.Parts {
+		if rank := x.OwnerOf(int(part)); rank != x.Rank() {
+			of[rank]++
+		}
+	}
+	return of
 }
 
 // part decides which rows are late. Minibatches come in order.
 func (w *withLearned) part(m *Minibatch) error {
 	e := &m.learned
-	e.late.Begin(&e.plan)
+	if err := e.late.Begin(&e.plan); err != nil {
+		return err
+	}
 	if e.waits = false; !m.Train {
 		return nil
 	}
@@ -120,6 +155,11 @@ func (w *withLearned) part(m *Minibatch) error {
 	e.waits = since < w.under.step
 	for rank := range w.ranks {
 		for place, own := range e.late.Asked(rank) {
+			if w.under.read(own) >= since {
+				e.late.Put(rank, place)
+			}
+		}
+		for place, own := range e.late.Members(rank) {
 			if w.under.read(own) >= since {
 				e.late.Put(rank, place)
 			}
@@ -183,21 +223,22 @@ func (u *underWay) free() {
 }
 
 // sources returns where the sources of type t begin and end in the input layer, for a graph with
-// that many types.
-func (m *Minibatch) sources(t, types int) (lo, hi int) {
-	if types == 1 && !m.edges.sorted {
-		return 0, len(m.Sampled.Frontier)
+// that many types, of so many vertices.
+func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
+	if types == 1 && !e.sorted {
+		return 0, all
 	}
-	return m.edges.order.begin(t), m.edges.Types()[t]
+	return e.order.begin(t), e.Types()[t]
 }
 
 func (w *withLearned) bytes() (int64, int64) {
 	exchange, idle := w.Rows.bytes()
-	return exchange + w.ask.Bytes() + w.under.bytes(), idle
+	return exchange + w.ask.Bytes() + w.under.bytes() + w.sums.bytes(), idle
 }
 
 func (w *withLearned) close() error {
 	w.under.free()
+	w.sums.free()
 	return w.Rows.close()
 }
 
@@ -206,10 +247,12 @@ func (w *withLearned) close() error {
 type learning struct {
 	LearnedRows
 	model  *nn.Model
+	device compute.Device
 	host   compute.Host
 	learns []bool
 
 	rank, ranks int
+	sums        *learnedSums
 }
 
 func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
@@ -219,7 +262,7 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if err := m.point(fault.Shuffle, r.rank); err != nil {
 		return err
 	}
-	e, p := &m.learned, &m.learned.plan
+	e := &m.learned
 	if e.waits {
 		phases.End(trace.Forward)
 		phases.Begin(trace.Shuffle)
@@ -233,45 +276,65 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 		phases.End(trace.Shuffle)
 		phases.Begin(trace.Forward)
 	}
-	rows := p.Rows
-	rows.Cols, rows.Type = r.Rows.Cols, compute.Float32
-	x := matrixOf(&e.rows, compute.Float32s, len(e.ids), rows.Cols)
-	r.host.GatherRows(x, rows)
-	err := r.each(m, func(t, first, n, lo int) error {
-		if of := x.RowsAt(first, first+n); len(in.Types) > 0 {
-			in.Types[t] = of
+	all := 0
+	for _, of := range r.types(m) {
+		all += of.read
+	}
+	x, at := matrixOf(&e.rows, compute.Float32s, all, r.Rows.Cols), 0
+	for t, of := range r.types(m) {
+		to := x.RowsAt(at, at+of.read)
+		at += of.read
+		r.read(to, m, t, of)
+		if len(in.Types) > 0 {
+			in.Types[t] = to
 		} else {
-			in.X = of
+			in.X = to
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	in.Gradient = in.Train
 	r.count(m)
 	return nil
 }
 
-// each calls f for every type t whose rows are learned. Its n rows begin at first in ids, and at lo
-// among the rows that the input layer reads.
-func (r *learning) each(m *Minibatch, f func(t, first, n, lo int) error) error {
-	first := 0
-	for t, learns := range r.learns {
-		if !learns {
-			continue
-		}
-		lo, hi := m.sources(t, len(r.learns))
-		if err := f(t, first, hi-lo, m.edges.First(t)); err != nil {
-			return err
-		}
-		first += hi - lo
+// read sets x to what the input layer reads of a type: its rows, or their means.
+func (r *learning) read(x compute.Matrix, m *Minibatch, t int, of ofLearned) {
+	a, rows := &m.learned.means, r.Move.RowsOf(&m.learned.plan, t)
+	if !a.types[t].averaged {
+		rows.Of = rows.Of[of.first : of.first+of.read]
+		r.host.GatherRows(x, rows)
+		return
 	}
-	return nil
+	means, own := a.types[t].means, a.types[t].own
+	r.host.SegmentRows(x.RowsAt(0, means.len()), compute.ReduceMean, a.segments(means), nil, rows)
+	r.host.SegmentRows(x.RowsAt(means.len(), x.Rows), compute.ReduceMean, a.segments(own), nil, rows)
 }
 
-// count adds the rows received, the bytes of ids, late bits and rows, and in training the
-// gradients.
+// ofLearned says where the rows of a type lie: from first on in the list of vertices, and from lo on
+// among those that the input layer reads, which are as many as read.
+type ofLearned struct{ first, lo, read int }
+
+// types yields the types whose rows are learned.
+func (r *learning) types(m *Minibatch) iter.Seq2[int, ofLearned] {
+	return func(yield func(int, ofLearned) bool) {
+		first := 0
+		for t, learns := range r.learns {
+			if !learns {
+				continue
+			}
+			lo, hi := m.edges.sources(t, len(r.learns), len(m.Sampled.Frontier))
+			of := ofLearned{first, m.edges.First(t), hi - lo}
+			if first += hi - lo; m.learned.means.types[t].averaged {
+				of.read = m.learned.means.types[t].rows()
+			}
+			if !yield(t, of) {
+				return
+			}
+		}
+	}
+}
+
+// count adds the rows and sums received, the bytes of ids, late bits, rows and sums, and in training
+// the gradients.
 func (r *learning) count(m *Minibatch) {
 	e, p, ways := &m.learned, &m.learned.plan, int64(1)
 	if m.Train {
@@ -279,9 +342,11 @@ func (r *learning) count(m *Minibatch) {
 	}
 	size := int64(4 * r.Rows.Cols)
 	sent, got := e.late.Bits()
-	m.moved.Rows += ways * p.Remote
-	m.moved.Bytes += p.IDBytes + int64(sent) + p.Served*size + (ways-1)*p.Remote*size
-	m.moved.Got += p.Served*exchange.IDBytes + int64(got) + p.Remote*size + (ways-1)*p.Served*size
+	served, read := p.Vectors()
+	m.moved.Rows += ways * read
+	m.moved.Sums += ways * p.Sums
+	m.moved.Bytes += p.IDBytes + int64(sent) + (served+(ways-1)*read)*size
+	m.moved.Got += p.ServedIDBytes() + int64(got) + (read+(ways-1)*served)*size
 	m.moved.Collectives += 1 + ways
 	if e.waits {
 		sent, got = e.late.Rows()
@@ -298,19 +363,26 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	}
 	e, p, cols := &m.learned, &m.learned.plan, r.Rows.Cols
 	e.makeRoom(cols)
-	err := r.each(m, func(t, first, n, lo int) error {
-		g, err := r.model.RowGradient(t, grad.RowsAt(lo, lo+n))
-		for i := 0; i < n && err == nil; i++ {
-			if to := p.Landing(first + i); to != nil {
-				copy(to, mem.Bytes(g.Row(i)))
-				continue
-			}
-			e.grads = append(e.grads, g.Row(i)...)
-		}
-		return err
-	})
+	averaged, err := r.averaged(m, grad)
 	if err != nil {
 		return err
+	}
+	for t, of := range r.types(m) {
+		lo, hi := m.edges.sources(t, len(r.learns), len(m.Sampled.Frontier))
+		var g compute.Matrix
+		if e.means.types[t].averaged {
+			g = averaged.RowsAt(of.first, of.first+hi-lo)
+		} else {
+			if g, err = r.model.RowGradient(t, grad.RowsAt(of.lo, of.lo+of.read)); err != nil {
+				return err
+			}
+		}
+		for i := range g.Rows {
+			e.give(of.first+i, g.Row(i), e.means.types[t].averaged)
+		}
+	}
+	for i := len(e.ids); i < averaged.Rows; i++ { // of sums
+		e.give(i, averaged.Row(i), true)
 	}
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
@@ -322,9 +394,42 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	for rank := range r.ranks {
 		own, grads := e.own, e.grads
 		if rank != r.rank {
-			own, grads = e.late.Asked(rank), npy.View[float32](p.Returned(rank))
+			back := npy.View[float32](p.Returned(rank))
+			own, grads = r.sums.spread(r.device, &e.late, rank, back, cols)
 		}
 		r.Rows.Add(rank, own, grads)
 	}
 	return nil
+}
+
+// give puts the gradient of the row, or the sum, at a place to where it goes.
+func (e *learnedOf) give(place int, grad []float32, averaged bool) {
+	to := e.plan.Landing(place)
+	switch {
+	case to == nil:
+		e.grads = append(e.grads, grad...)
+	case !averaged || e.means.read(place): // else it is of a vertex that is in sums alone
+		copy(to, mem.Bytes(grad))
+	}
+}
+
+// averaged returns the gradients of the rows of types that are averaged, at their places, and of
+// sums.
+func (r *learning) averaged(m *Minibatch, grad compute.Matrix) (rows compute.Matrix, err error) {
+	e := &m.learned
+	if e.means.count() == 0 {
+		return rows, nil
+	}
+	sums := e.means.gradients(r.Rows.Cols)
+	for t, of := range r.types(m) {
+		if !e.means.types[t].averaged {
+			continue
+		}
+		g, err := r.model.RowGradient(t, grad.RowsAt(of.lo, of.lo+of.read))
+		if err != nil {
+			return rows, err
+		}
+		e.means.back(sums, t, g)
+	}
+	return e.means.spread(r.device, len(e.plan.Rows.Of), sums), nil
 }

@@ -162,7 +162,7 @@ func (o *Options) needs() nn.Needs {
 func (o *Options) layerNeeds(l int) nn.Needs {
 	needs := o.needs()
 	if l > 0 { // hidden rows have one width
-		needs.Types, needs.Averages = false, nil
+		needs.Types, needs.Averages = false, false
 	}
 	return needs
 }

@@ -199,8 +199,8 @@ func learnedRefuses(s *job.Spec) []clash {
 	return append(all, []clash{
 		{s.Cache.Policy != policy.None && s.Cache.Policy != "", "cache.policy " + s.Cache.Policy, changes, noCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, changes, owners},
-		{s.Sums && !s.TrySums, "exchange.sums on", "owners send rows that are trained, and add none",
-			"exchange.sums=off"},
+		{s.Sums && !s.TrySums, "exchange.sums on",
+			"without vertex types layers read learned rows themselves", "exchange.sums=off"},
 	}...)
 }
 

@@ -65,7 +65,7 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 		e.related = append(e.related, related{})
 	}
 	e.sorted = needs.Types && len(s.Blocks) > 0
-	if e.sorted || needs.Averages != nil && len(s.Blocks) > 0 {
+	if e.sorted || needs.Averages && len(s.Blocks) > 0 {
 		e.order.sort(&t.Columns, s.Frontier)
 	}
 	for l := range s.Blocks {
@@ -76,8 +76,8 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 		} else {
 			r.make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns)
 		}
-		if l == 0 && needs.Averages != nil {
-			e.average(&s.Blocks[0], s.Frontier, needs.Averages, &t.Columns)
+		if l == 0 && needs.Averages {
+			e.average(&s.Blocks[0], s.Frontier, &t.Columns)
 		} else if l == 0 && e.sorted {
 			for k, source := range sources.Indices {
 				sources.Indices[k] = e.order.place[source]
@@ -285,7 +285,7 @@ type ofType struct {
 }
 
 // average rewrites the edges of the input layer, which relate made from b, to read means.
-func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, may []bool, c *graph.Columns) {
+func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends
 	kindOf := func(source int32) int { kind, _, _ := c.Of(frontier[source]); return kind }
 	place := func(source int32) int32 {
@@ -294,7 +294,7 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, may []bo
 		}
 		return source
 	}
-	a.count(b, frontier, ends, may, &e.order, c)
+	a.count(b, frontier, ends, &e.order, c)
 	row, to, edges := 0, 0, len(b.Indices)
 	read := func(kind int, sources []int32) { // the next row of into
 		if of := &a.types[kind]; a.of[kind] {
@@ -331,9 +331,9 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, may []bo
 }
 
 // count decides which types are averaged, and makes room for their rows.
-func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32, may []bool, o *byType,
+func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32, o *byType,
 	c *graph.Columns) {
-	n := len(may)
+	n := len(o.ends)
 	a.of, a.from = append(a.of[:0], make([]bool, n)...), mem.Grow(a.from[:0], len(ends))
 	a.types = append(a.types[:0], make([]ofType, n)...)
 	row := 0
@@ -355,7 +355,7 @@ func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32
 	for t := range a.types {
 		of, sources := &a.types[t], o.ends[t]-o.begin(t)
 		of.x, of.row, of.first, of.edge = x, rows, rows, edges
-		if a.of[t] = may[t] && of.means+of.own <= sources; a.of[t] {
+		if a.of[t] = of.means+of.own <= sources; a.of[t] {
 			sources = of.means + of.own
 			rows, edges = rows+sources, edges+of.edges+of.own
 		}

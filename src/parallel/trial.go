@@ -160,8 +160,26 @@ func (t *Trial) learn(m *Minibatch) error {
 	if err := s.between.forward(m, 0, &in, unheard{}); err != nil {
 		return err
 	}
-	m.learned.makeRoom(s.o.Learned.Rows.Cols)
+	e, cols := &m.learned, s.o.Learned.Rows.Cols
+	e.makeRoom(cols)
+	if e.means.count() == 0 {
+		return nil
+	}
+	e.means.gradients(cols)
+	e.means.turn(len(e.plan.Rows.Of), cols)
+	if e.plan.Sums > 0 { // others ask of this rank what it asks of them
+		for rank, rows := range e.asked(s.o.Learned.Ask) {
+			s.rows.(*withLearned).sums.makeRoom(rows, s.o.Learned.Ask.Members(&e.plan, rank), cols)
+		}
+	}
 	return nil
+}
+
+// Learned returns the learned rows and sums of these that come for the last minibatch, the sums among
+// them, and the bytes of ids and late bits.
+func (t *Trial) Learned() (vectors, sums, ids int64) {
+	p := &t.m.learned.plan
+	return p.Remote + p.Sums, p.Sums, p.AskBytes()
 }
 
 // Hops returns what the layers read of the last minibatch, until the next.
@@ -194,6 +212,9 @@ func (t *Trial) Bytes() TrialBytes {
 		own -= t.sampled
 	}
 	choices := t.strategy.o.Exchange.Bytes()
+	if x := t.strategy.o.Learned.Ask; x != nil {
+		choices += x.Bytes()
+	}
 	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.messages,
 		Strategy: shared - choices, Choices: choices}
 }

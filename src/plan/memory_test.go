@@ -501,18 +501,27 @@ func TestChunksReadFiles(t *testing.T) {
 func TestWorkersChooseSums(t *testing.T) {
 	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8,
 		Classes: 4, Seed: 1}, shardtest.Options{Parts: 4})
-	samplers := func(sums bool, workers int) int64 {
+	of := func(sums bool, workers int) Job {
 		j := planJob()
 		j.Ranks, j.RanksPerNode, j.Workers, j.Sums = 4, 1, workers, sums
 		j.Model.Learned, j.Batch = 8, 4
+		return j
+	}
+	samplers := func(sums bool, workers int) int64 {
 		o := given
 		o.Analyse = 1 // the same rank
-		return planned(t, s, j, o).Memory.Of(trace.MemSamplers)
+		return planned(t, s, of(sums, workers), o).Memory.Of(trace.MemSamplers)
 	}
+	held := func(sums bool) heldBytes {
+		j := of(sums, 1)
+		return probed(t, laidOut(t, s, &j), 2).held() // that rank
+	}
+	once := held(true).Strategy - held(false).Strategy // of gradients of sums
 	one := samplers(true, 1) - samplers(false, 1)
 	more := (samplers(true, 9) - samplers(false, 9) - one) / 8
-	if one == 0 || more != one {
-		t.Errorf("a worker takes %d bytes for sums, the first one %d", more, one)
+	if more == 0 || more != held(true).Choices || one != more+once {
+		t.Errorf("a worker takes %d bytes for sums, the first one %d, of which %d are for all", more, one,
+			once)
 	}
 }
 

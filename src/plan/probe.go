@@ -48,7 +48,12 @@ type shape struct {
 	rated     crossed        // embeddings of links, of a share of a minibatch
 	asks      []sample.Asked // of its hops, where the topology is partitioned
 	vectors   int            // rows and sums that it transfers without a cache
+	learns    learns         // what it receives of learned rows
 }
+
+// learns are the learned rows and sums of these that come for a minibatch, the sums among them, and
+// the bytes of ids with which they are asked for, and of late bits.
+type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
 	sources, destinations, edges int

@@ -264,7 +264,7 @@ func (c *calibration) flops() (float64, error) {
 	}
 	defer optimizer.Close()
 	d, needs := c.destinations(), m.Needs()
-	needs.Averages = nil // means are no more than the rows that they are made of
+	needs.Averages = false // means are no more than the rows that they are made of
 	rows := d
 	if needs.Sources {
 		rows = len(c.mb.Frontier)

@@ -156,7 +156,7 @@ func (p *Prediction) trafficTable() [][]string {
 	}
 	if s := p.Shuffles; s != nil && s.learned {
 		rows = append(rows, [][]string{
-			{"learned rows", fmt.Sprintf("%.0f", s.Hidden)},
+			{"learned rows and sums", fmt.Sprintf("%.0f and %.0f", s.Hidden-s.Sums, s.Sums)},
 			{"MB of them, gradients too", fmt.Sprintf("%.2f", s.Bytes/1e6)},
 		}...)
 	} else if s != nil {

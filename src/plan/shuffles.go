@@ -15,6 +15,7 @@ type Shuffles struct {
 	Loaded   float64 `json:"loaded_rows"`
 	Features float64 `json:"feature_rows"` // received
 	Hidden   float64 `json:"hidden_rows"`  // received
+	Sums     float64 `json:"learned_sums"` // of them, sums of learned rows
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
@@ -77,7 +78,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 // add adds an n-th of what another minibatch takes.
 func (s *Shuffles) add(o *Shuffles, n float64) {
 	for _, pair := range [][2]*float64{{&s.Edges, &o.Edges}, {&s.Loaded, &o.Loaded},
-		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Bytes, &o.Bytes},
+		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Sums, &o.Sums}, {&s.Bytes, &o.Bytes},
 		{&s.Sampling, &o.Sampling}, {&s.found, &o.found}, {&s.features, &o.features},
 		{&s.between, &o.between}} {
 		*pair[0] += *pair[1] / n

@@ -414,10 +414,20 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 
 // sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as
 // they are fetched, early and late, and of all in the order of the minibatch, with their gradients.
+// Where they are averaged, also the edges of means, in both directions, and gradients of means, of
+// which there are no more than rows.
 func (p *planner) sizedLearned(s *shape) int64 {
 	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
-	return foreign*2*(fetchedBytes+2*row) + rows*(2*row+8)
+	bytes := foreign*2*(fetchedBytes+2*row) + rows*(2*row+8)
+	if rows > 0 && len(s.hops) > 0 && p.job.Model.Needs().Averages {
+		edges := int64(p.layerEdges(s.hops[0]))
+		bytes += rows*(2*row+2*8) + edges*3*4
+		if p.job.LearnedSums() != nil && foreign > 0 { // members: asked for, and listed of others
+			bytes += edges * (3*4 + 8 + 2*4)
+		}
+	}
+	return bytes
 }
 
 // sizedChunk stands for chunk.

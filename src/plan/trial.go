@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 
 	"halognn/src/cache"
 	"halognn/src/compute"
@@ -87,14 +86,9 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err error) {
 	j, needs := p.job, p.job.Model.Needs()
 	kinds, here, sums := j.ReadRows(), p.inMemory(of), j.OwnersSums()
-	learned := slices.Clone(kinds)
-	for k := range learned {
-		learned[k] = exchange.Kind{}
-		if j.Model.LearnsRows() && j.Model.Learns[k] {
-			learned[k] = exchange.Kind{Cols: j.Model.Learned, Type: compute.Float32}
-			if !of.train {
-				kinds[k] = learned[k]
-			}
+	for k, learned := range j.LearnedKinds() {
+		if learned.Cols > 0 && !of.train { // as any others
+			kinds[k] = learned
 		}
 	}
 	if of.layer > 0 {
@@ -125,7 +119,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	if of.train && j.Model.LearnsRows() {
 		o.Learned.Rows = &nn.Learned{Cols: j.Model.Learned}
 		for _, x := range []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move} {
-			if *x, err = open(j.ExchangeOf(of.rank, learned, []int{of.rank}, nil)); err != nil {
+			if *x, err = open(j.LearnedExchange(of.rank)); err != nil {
 				return err
 			}
 		}
@@ -190,6 +184,9 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 	}
 	s.vectors = t.Vectors()
 	s.edgeRows, s.edgeBytes = t.EdgeRows()
+	if train {
+		s.learns.vectors, s.learns.sums, s.learns.ids = t.Learned()
+	}
 	return nil
 }
 

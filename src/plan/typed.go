@@ -6,6 +6,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/cache"
 	"halognn/src/compute"
+	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/parallel"
@@ -110,6 +111,8 @@ func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
 			k.foreign++
 		}
 	}
+	_, foreign := s.learned(p.job.Model.Learns)
+	s.learns = learns{vectors: foreign, ids: exchange.IDBytes * foreign}
 	return s
 }
 
@@ -201,8 +204,8 @@ func (p *planner) projected(r *rankPlan) (bytes int64) {
 	return bytes
 }
 
-// learned counts the learned rows that come in a step, and their gradients, which go back; nil if
-// none are learned.
+// learned counts the learned rows, and sums of them, that come in a step, and their gradients, which
+// go back; nil if none are learned.
 func (p *planner) learned() *Shuffles {
 	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
 	if !m.LearnsRows() {
@@ -211,15 +214,14 @@ func (p *planner) learned() *Shuffles {
 	scale := minibatches * float64(p.job.Ranks) / float64(len(p.ranks))
 	s := &Shuffles{learned: true}
 	for _, r := range p.ranks {
-		rows := r.mean(func(s *shape) float64 {
-			_, foreign := s.learned(m.Learns)
-			return float64(foreign)
-		})
-		bytes := rows * (parallel.BetweenBytes(m.Learned) + 4)
+		rows := r.mean(func(s *shape) float64 { return float64(s.learns.vectors) })
+		sums := r.mean(func(s *shape) float64 { return float64(s.learns.sums) })
+		bytes := rows*parallel.BetweenBytes(m.Learned) +
+			r.mean(func(s *shape) float64 { return float64(s.learns.ids) })
 		s.add(&Shuffles{
 			Edges:  r.mean(func(s *shape) float64 { return float64(s.numEdges()) }),
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
-			Hidden: rows, Bytes: bytes,
+			Hidden: rows, Sums: sums, Bytes: bytes,
 		}, 1/scale)
 		fetched := 0.0 // while the minibatch is prepared, but for those that a step under way changes
 		if p.job.Depth > 0 {

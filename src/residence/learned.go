@@ -10,7 +10,7 @@ import (
 // OpenLearned makes an exchange of learned rows alone. Collective.
 func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
 	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window,
-		Kinds: make([]exchange.Kind, s.shards().Schema.NumTypes())}
+		Kinds: make([]exchange.Kind, s.shards().Schema.NumTypes()), Sums: s.Job.LearnedSums()}
 	s.addLearned(&o)
 	return exchange.Open(s.Comm, o)
 }

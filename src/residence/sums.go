@@ -3,10 +3,12 @@ package residence
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"halognn/src/cache"
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/graph"
 	"halognn/src/job"
@@ -72,7 +74,7 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	j := s.Job
 	n := min(triedSums, (j.Epochs-at.Epoch+1)*j.Items()-at.Item)
 	switch {
-	case j.AllInMemory() || !j.Reads():
+	case j.AllInMemory() && j.LearnedSums() == nil || !j.Reads():
 		return sumsOff("every rank reads all rows in memory"), nil
 	case j.OwnersSums() == nil:
 		return sumsOff("it is not tried with this graph and model"), nil
@@ -86,8 +88,7 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
-	each := s.shards().RowBytes() + exchange.IDBytes
-	far, err := s.timeFar(max(1, min(measuredRows, measuredBytes/each)))
+	far, err := s.timeByte()
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +98,14 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 			return nil, err
 		}
 	}
-	own.compare(far / float64(each))
+	own.compare(far)
 	return &own, nil
 }
 
 // countSums sets the mean bytes of this rank's next n minibatches, by rows alone and with sums, and
 // the seconds that choosing and adding sums would take.
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
-	j, rank, shards := s.Job, s.Comm.Rank(), s.shards()
+	j, rank := s.Job, s.Comm.Rank()
 	topology := s.workload().Topology
 	x, err := j.Exchange(rank)
 	if err != nil {
@@ -115,8 +116,14 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	defer counter.Free()
 	var p exchange.Plan
 	defer p.Free()
-	added := 0.0 // rows that other ranks add
-	i := 0
+	learned, err := s.learnedCounter(topology)
+	if err != nil {
+		return err
+	}
+	defer learned.Free()
+	added, learnedAdded := 0.0, 0.0 // rows that other ranks add
+	size := s.sizes()
+	i, all := 0, float64(n)
 	var fault error
 	for _, mb := range j.Reader(rank).Minibatches(topology, sample.Options{Spec: j.Sample,
 		ForwardOnly: true}, at.Epoch, at.Item, n, &fault) {
@@ -126,34 +133,135 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		begin := time.Now()
 		counter.Add(mb, x, &p)
 		got := counter.Count(i, new(cache.Decision))
+		var of parallel.LearnedCounts
+		if learned != nil {
+			if of, err = learned.Count(mb); err != nil {
+				return err
+			}
+		}
 		if n == 1 || i > 0 { // in the first, arrays grow
 			c.Cost += time.Since(begin).Seconds() / float64(max(1, n-1))
 		}
-		c.RowBytes += float64(len(p.RemoteIDs)*(shards.RowBytes()+exchange.IDBytes)) / float64(n)
-		c.SumBytes += float64(got.RowBytes+got.IDBytes) / float64(n)
-		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) / float64(j.OwnersSums().MemberBytes()) /
-			float64(n)
+		for _, v := range p.RemoteIDs {
+			c.RowBytes += float64(size(v)+exchange.IDBytes) / all
+		}
+		c.RowBytes += float64(of.RowBytes) / all
+		c.SumBytes += float64(got.RowBytes+got.IDBytes+of.Bytes) / all
+		added += float64(got.IDBytes-got.Remote*exchange.IDBytes) /
+			float64(j.OwnersSums().MemberBytes()) / all
+		learnedAdded += float64(of.Members) / all
 		i++
 	}
-	c.Cost += added * s.timeOwn()
+	rows, of := s.longest()
+	c.Cost += added * s.timeRow(rows, of)
+	if learned != nil && learnedAdded > 0 {
+		rows, of = s.longestLearned()
+		c.Cost += 2 * learnedAdded * s.timeRow(rows, of) // gradients are given to each, too
+	}
 	return fault
 }
 
-// timeOwn returns the seconds to read a row of this rank's parts; 0 without rows.
-func (s *Store) timeOwn() float64 {
-	first, end := s.Job.Vertices(s.Comm.Rank())
-	if first == end {
+// learnedCounter makes the counter of the rank's learned rows; nil if owners add none.
+func (s *Store) learnedCounter(t *sample.Topology) (*parallel.LearnedCounter, error) {
+	if s.Job.LearnedSums() == nil {
+		return nil, nil
+	}
+	x, err := s.Job.LearnedExchange(s.Comm.Rank())
+	if err != nil {
+		return nil, err
+	}
+	return parallel.NewLearnedCounter(s.Job.Model, t, x), nil
+}
+
+// sizes returns the function that returns the bytes of a vertex's row.
+func (s *Store) sizes() func(graph.VertexID) int {
+	if kinds := s.Job.Kinds(); kinds != nil {
+		return kinds.Size
+	}
+	bytes := s.shards().RowBytes()
+	return func(graph.VertexID) int { return bytes }
+}
+
+// longest returns the longest table of rows of this rank's parts, and what its rows are.
+func (s *Store) longest() (rows []byte, of exchange.Kind) {
+	types := len(s.kinds)
+	for k := s.first * types; k < s.last*types; k++ {
+		if len(s.Tables[k]) > len(rows) {
+			rows, of = s.Tables[k], s.kinds[k%types]
+		}
+	}
+	return rows, of
+}
+
+// longestLearned is longest for learned rows.
+func (s *Store) longestLearned() (rows []byte, of exchange.Kind) {
+	for k := range s.Learned.Ranges {
+		if table := s.Learned.Table(k); len(table) > len(rows) {
+			rows, of = table, exchange.Kind{Cols: s.Learned.Cols, Type: compute.Float32}
+		}
+	}
+	return rows, of
+}
+
+// timeRow returns the seconds to read a row of a table; 0 without rows.
+func (s *Store) timeRow(table []byte, of exchange.Kind) float64 {
+	if len(table) == 0 {
 		return 0
 	}
-	ids := make([]graph.VertexID, min(measuredRows, max(1, measuredBytes/s.shards().RowBytes())))
-	for i := range ids {
-		ids[i] = graph.VertexID(first) + graph.VertexID(s.scattered(i, int(end-first)))
-	}
-	refs := s.inMemory(ids)
+	rows, seconds := len(table)/of.RowBytes(), math.Inf(1)
+	refs := mem.Make[compute.RowRef](min(measuredRows, max(1, measuredBytes/of.RowBytes())))
 	defer mem.Free(refs)
+	for i := range refs {
+		refs[i] = compute.MakeRowRef(0, s.scattered(i, rows))
+	}
+	dst := compute.Matrix{Rows: len(refs), Cols: of.Cols, Data: mem.Make[float32](len(refs) * of.Cols)}
+	defer mem.Free(dst.Data)
+	from := compute.Rows{Cols: of.Cols, Type: of.Type, Tables: [][]byte{table}, Of: refs}
+	if of.Type == compute.Int8 {
+		from.Scale = s.shards().Rows().Scale
+	}
+	for range measuredTimes {
+		begin := time.Now()
+		s.Host.GatherRows(dst, from)
+		seconds = min(seconds, time.Since(begin).Seconds())
+	}
+	return seconds / float64(len(refs))
+}
+
+// timeByte returns the seconds that the network takes for a byte of rows. Collective.
+func (s *Store) timeByte() (float64, error) {
+	if s.shards().Schema.Typed() {
+		return s.timeSending()
+	}
+	each := s.shards().RowBytes() + exchange.IDBytes
+	far, err := s.timeFar(max(1, min(measuredRows, measuredBytes/each)))
+	return far / float64(each), err
+}
+
+// timeSending is timeByte for rows of several kinds, by bytes of none. All ranks send at once to those
+// from whom rows come: of other nodes or, of learned rows, all others.
+func (s *Store) timeSending() (float64, error) {
+	rank, size := s.Comm.Rank(), s.Comm.Size()
+	near := s.Job.Neighbours(rank)
+	to, all := make([]int, size), 0
+	for r := range to {
+		if r != rank && (s.Job.LearnedSums() != nil || !slices.Contains(near, r)) {
+			to[r] = measuredBytes / size
+			all += to[r]
+		}
+	}
+	send, got := mem.Make[byte](all), mem.Make[byte](all)
+	defer func() { mem.Free(send); mem.Free(got) }()
 	seconds := math.Inf(1)
 	for range measuredTimes {
-		seconds = min(seconds, s.timeGather(s.Tables, refs))
+		if err := s.Comm.StartBarrier().Wait(); err != nil {
+			return 0, err
+		}
+		begin := time.Now()
+		if err := s.Comm.StartAlltoallv(send, got, to, to, 1).Wait(); err != nil {
+			return 0, err
+		}
+		seconds = min(seconds, time.Since(begin).Seconds())
 	}
-	return seconds / float64(len(ids))
+	return seconds / float64(max(1, all)), nil
 }

@@ -6,6 +6,8 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/dataset"
+	"halognn/src/nn"
+	"halognn/src/sample"
 	"halognn/src/shard/shardtest"
 )
 
@@ -52,6 +54,35 @@ func TestRanksChooseSumsAlike(t *testing.T) {
 		if at.Epoch < 3 && (c.SumBytes <= 0 || c.SumBytes >= c.RowBytes ||
 			c.Cost <= 0 || c.Saved <= 0) || at.Epoch == 3 && *c != *sumsOff("no minibatch is left") {
 			t.Errorf("%+v: %+v", at, c)
+		}
+	}
+}
+
+// Learned rows are among the bytes by which ranks choose, of ranks of one node too, whose features
+// lie in memory.
+func TestLearnedRowsChooseSums(t *testing.T) {
+	shards := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 3000, Features: 4,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 2})
+	spec := sage()
+	spec.Model.Kind, spec.Model.Layers, spec.Sample = "rgcn", 1, sample.Neighbours(10)
+	spec.Sums, spec.TrySums = true, true
+	for _, perNode := range []int{1, 2} {
+		for _, learned := range []int{4, 32} {
+			spec.Model.Learned = learned
+			chosen := make([]*SumsChoice, 2)
+			err := onRanks(comm.NewWorld(2), perNode, shards, spec, func(s *Store) (err error) {
+				s.Learned = new(nn.Learned)
+				chosen[s.Comm.Rank()], err = s.ChooseSums(Position{Epoch: 1}, "")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := chosen[0]
+			if t.Logf("%d a node, %d columns: %+v", perNode, learned, c); *c != *chosen[1] ||
+				c.SumBytes <= 0 || c.SumBytes >= c.RowBytes || c.Saved <= 0 || c.Cost <= 0 {
+				t.Errorf("%d a node, %d columns: %+v", perNode, learned, c)
+			}
 		}
 	}
 }

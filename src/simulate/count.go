@@ -24,6 +24,8 @@ type counter struct {
 	asked    Asked    // what they would ask
 	edgeRows int64    // rows of edges that they fetch, if the model reads some
 	edges    []graph.VertexID
+	learns   *parallel.LearnedCounter // nil: the model learns no rows
+	learned  parallel.LearnedCounts
 	playing  []*player // caches that decide step by step
 
 	kinds  *access.Kinds        // of rows; nil where they have one size
@@ -39,6 +41,7 @@ func (c *counter) free() {
 		c.recent.Free()
 	}
 	c.sums.Free()
+	c.learns.Free()
 	for _, p := range c.playing {
 		p.Free()
 	}
@@ -90,7 +93,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	m := minibatch{x: x, sampled: &replay.Minibatch}
 	defer m.plan.Free()
 	defer func() { // before they are freed
-		c.used.sampler = max(c.used.sampler, replay.Bytes()+m.plan.Bytes())
+		c.used.sampler = max(c.used.sampler, replay.Bytes()+m.plan.Bytes()+c.learns.Bytes())
 	}()
 	steps, items := c.job.Steps(), reader.Items()
 	n := items * (d.last - d.first + 1)
@@ -139,6 +142,13 @@ func (c *counter) add(m *minibatch) error {
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
+	if c.learns != nil {
+		n, err := c.learns.Count(m.sampled)
+		if err != nil {
+			return err
+		}
+		c.learned.Add(n)
+	}
 	if c.job.Model.EdgeIn > 0 {
 		return c.countEdges(m.sampled)
 	}

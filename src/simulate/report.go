@@ -41,6 +41,20 @@ func (r *Result) edgeRows() [][]string {
 		[]string{"edge_bytes", fmt.Sprintf("%.0f", each*float64(4*r.edgeIn+exchange.IDBytes))})
 }
 
+// learned is what learned rows cost: a table of an epoch, without lines if the model learns none.
+func (r *Result) learned() [][]string {
+	rows := [][]string{{"learned rows, all ranks", "per epoch"}}
+	if r.Learned.Bytes == 0 {
+		return rows
+	}
+	each := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/float64(r.Options.Epochs)) }
+	return append(rows, [][]string{
+		{"learned_rows", each(r.Learned.Rows)},
+		{"learned_sums", each(r.Learned.Sums)},
+		{"learned_bytes, gradients too", each(r.Learned.Bytes)},
+	}...)
+}
+
 // Print writes the result as tables: rows an epoch, their ratio to no cache, predicted rows an
 // epoch, the hit rate of prefetch over its rounds, the rows of the first fill, and what sampling a
 // partitioned topology would cost.
@@ -117,7 +131,7 @@ func (r *Result) Print(w io.Writer) error {
 			}
 			return fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n)
 		}),
-		r.rounds(header), r.partitioned(), r.edgeRows(),
+		r.rounds(header), r.partitioned(), r.edgeRows(), r.learned(),
 	}
 	for p, name := range r.Options.Policies {
 		if r.Options.Policy(name).Window == nil {

@@ -105,6 +105,7 @@ func (r *Result) add(o *Result) {
 	r.Remote += o.Remote
 	r.Asked.add(o.Asked)
 	r.EdgeRows += o.EdgeRows
+	r.Learned.Add(o.Learned)
 	for i, n := range o.Each {
 		r.Each[i] += n
 	}
@@ -136,6 +137,13 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	c := &counter{Simulation: s, rank: rank, kinds: s.job.Kinds(),
 		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64, s.job.Epochs*s.job.Steps())}
 	defer c.free()
+	if s.job.Model.LearnsRows() {
+		x, err := s.job.LearnedExchange(rank)
+		if err != nil {
+			return nil, err
+		}
+		c.learns = parallel.NewLearnedCounter(s.job.Model, s.shards.Topology(), x)
+	}
 	if s.job.Sums {
 		err = c.countSums(m, reader, capacity, workers)
 	} else {
@@ -184,6 +192,7 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
 		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked, EdgeRows: c.edgeRows,
+		Learned:    c.learned,
 		AskingHops: sample.AskingHops(s.job.Sample.Hops(), s.job.Ranks, s.job.SeedsElsewhere()),
 		Capacity:   capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
 		kinds: s.job.Kinds(),

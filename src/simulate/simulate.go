@@ -275,7 +275,9 @@ type Result struct {
 	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
 	AskingHops  int     // of a minibatch: of these hops
 	EdgeRows    int64   // rows of edges that are fetched in all epochs, if the model reads some
-	Bytes       int64   // the largest resident set, as predicted
+	// learned rows that are fetched in all epochs, if the model learns some, and their gradients
+	Learned parallel.LearnedCounts
+	Bytes   int64 // the largest resident set, as predicted
 
 	Capacity []int     // [sizes] rows of a rank's cache, or bytes of several kinds; of the largest
 	Windows  [][]int   // [policies][sizes] minibatches known in advance

@@ -125,10 +125,12 @@ type Shuffles struct {
 	// hidden rows, and gradients of these; with `push-pull`: rows of partial sums of the first layer,
 	// and of their gradients; with `model.learned`: learned rows, and their gradients
 	Rows int64 `json:"shuffled_rows"`
+	// with `exchange.sums`: those of them that are sums of learned rows, or gradients of sums
+	Sums int64 `json:"shuffled_sums"`
 	// bytes of those rows as handed to the transport; of learned ones also ids, and a bit for each row
 	Bytes int64 `json:"shuffle_bytes"`
-	// learned rows among `shuffled_rows` that training waited for: a step under way when the other
-	// rows were fetched changed them (`pipeline.depth`)
+	// learned rows and sums among `shuffled_rows` that training waited for: a step under way when the
+	// others were fetched changed them (`pipeline.depth`)
 	Late int64 `json:"late_rows"`
 	// bytes of those rows
 	LateBytes int64 `json:"late_bytes"`

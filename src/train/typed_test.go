@@ -66,6 +66,53 @@ func typedData(t testing.TB, bare ...int) string {
 			add(4, r.Int32N(240), p)
 		}
 	}
+	writeTyped(t, dir, counts, widths, edges, class, 140, r)
+	return dir
+}
+
+// manyAuthors makes a graph of which few papers are trained, that cite others and have many authors;
+// two more review each. So of papers and authors there are more rows than means. Venues alone have
+// features.
+func manyAuthors(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "authors")
+	r := rand.New(rand.NewPCG(5, 6))
+	edges := []dataset.TypedEdges{
+		{Relation: graph.Relation{Source: "author", Name: "writes", Target: "paper"}},
+		{Relation: graph.Relation{Source: "author", Name: "reviews", Target: "paper"}},
+		{Relation: graph.Relation{Source: "venue", Name: "prints", Target: "paper"}},
+		{Relation: graph.Relation{Source: "paper", Name: "cites", Target: "paper"}},
+		{Relation: graph.Relation{Source: "paper", Name: "rev_writes", Target: "author"}},
+		{Relation: graph.Relation{Source: "paper", Name: "rev_prints", Target: "venue"}},
+	}
+	add := func(k int, u, v int32) {
+		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u), append(edges[k].Targets, v)
+	}
+	class := make([]int32, 150)
+	for p := range int32(len(class)) {
+		class[p] = r.Int32N(3)
+		for k := range 5 {
+			a := class[p]*100 + r.Int32N(100)
+			add(0, a, p)
+			add(4, p, a)
+			add(3, r.Int32N(150), p)
+			if k < 2 {
+				add(1, class[p]*100+r.Int32N(100), p)
+			}
+		}
+		v := r.Int32N(8)
+		add(2, v, p)
+		add(5, p, v)
+	}
+	writeTyped(t, dir, []int64{150, 300, 8}, []int{0, 0, 4}, edges, class, 20, r)
+	return dir
+}
+
+// writeTyped writes a graph of papers, authors and venues; class is of papers, of which so many are for
+// training.
+func writeTyped(t testing.TB, dir string, counts []int64, widths []int, edges []dataset.TypedEdges,
+	class []int32, train int, r *rand.Rand) {
+	t.Helper()
 	w, err := dataset.Create(dir, dataset.Meta{Name: "typed", Task: task.Multiclass, Classes: 3,
 		LabelType: "paper", Schema: graph.Schema{Types: []string{"paper", "author", "venue"}}})
 	check := func(err error) {
@@ -104,9 +151,8 @@ func typedData(t testing.TB, bare ...int) string {
 		}
 	}
 	check(w.Labels(mem.Bytes(labels)))
-	check(w.Splits(graph.Split{Train: ids[:140], Valid: ids[140:180], Test: ids[180:]}))
+	check(w.Splits(graph.Split{Train: ids[:train], Valid: ids[train : train+40], Test: ids[train+40:]}))
 	check(w.Close())
-	return dir
 }
 
 func typedOptions(kind string) Options {

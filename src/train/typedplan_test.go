@@ -13,6 +13,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/simulate"
 	"halognn/src/trace"
 )
 
@@ -70,10 +71,53 @@ func TestTypedPlans(t *testing.T) {
 		}
 		holdPlan(t, c.name, typedPlan(t, s, c.ranks, o), typedRun(t, s, c.ranks, o, false), near)
 	}
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, manyAuthors(t), shardtest.Options{Parts: 4})
+	for _, kind := range []string{"rgcn", "sage"} { // learned rows that owners add, in all steps
+		o := typedOptions(kind)
+		o.Epochs, o.EvalEvery, o.Batch, o.Sample, o.Sums = 1, 1, 3, sample.Neighbours(5, 4), true
+		o.Model.Learned, o.Learned.LR = 4, 0.05
+		p, run := typedPlan(t, s, 4, o).Shuffles, typedRun(t, s, 4, o, false)
+		steps := float64(run.StepsPerEpoch)
+		near(kind, "learned rows and sums", 2*p.Hidden*steps, run.Shuffles.Rows, 1e-9)
+		near(kind, "learned sums", 2*p.Sums*steps, run.Shuffles.Sums, 1e-9)
+		near(kind, "bytes of them", p.Bytes*steps, run.Shuffles.Bytes, 1e-9)
+		if run.Shuffles.Sums == 0 {
+			t.Errorf("%s: no learned sums travel", kind)
+		}
+		counted := simulated(t, s, 4, o).Learned
+		if 2*(counted.Rows+counted.Sums) != run.Shuffles.Rows || 2*counted.Sums != run.Shuffles.Sums ||
+			counted.Bytes != run.Shuffles.Bytes || counted.RowBytes <= counted.Bytes {
+			t.Errorf("%s: %+v are simulated, %+v counted", kind, counted, run.Shuffles)
+		}
+	}
+	s = shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
 	o := typedOptions("sage")
 	o.Epochs, o.EvalEvery, o.Model.Learned, o.Learned.LR = 2, 2, 8, 0.05
-	holdPlan(t, "learned alone", typedPlan(t, s, 4, o), typedRun(t, s, 4, o, false), near)
+	run := typedRun(t, s, 4, o, false)
+	holdPlan(t, "learned alone", typedPlan(t, s, 4, o), run, near)
+	epochs := int64(o.Epochs)
+	if n := simulated(t, s, 4, o).Learned; 2*n.Rows != epochs*run.Shuffles.Rows || n.Sums != 0 ||
+		n.Bytes != epochs*run.Shuffles.Bytes {
+		t.Errorf("learned alone: %+v are simulated, %+v counted", n, run.Shuffles)
+	}
+}
+
+// simulated counts what typedRun trains, without a cache.
+func simulated(t *testing.T, s *shard.Shards, ranks int, o Options) *simulate.Result {
+	t.Helper()
+	spec := o.Spec
+	spec.Ranks, spec.RanksPerNode = ranks, 1
+	sim, err := simulate.New(s, simulate.Options{Spec: spec, Workers: 2, Alphas: []float64{0},
+		Policies: []string{policy.None}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	r, err := sim.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func holdPlan(t *testing.T, name string, p *plan.Prediction, run *record.Summary,

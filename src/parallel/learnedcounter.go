@@ -1,0 +1,83 @@
+package parallel
+
+import (
+	"halognn/src/exchange"
+	"halognn/src/nn"
+	"halognn/src/sample"
+)
+
+// LearnedCounter counts, for predictions, what comes of learned rows for sampled minibatches: what
+// withLearned asks for.
+type LearnedCounter struct {
+	x        *exchange.Exchange
+	model    nn.Config
+	topology *sample.Topology
+	edges    LayerEdges
+	places   exchange.Plan // of the input layer's sources
+	of       learnedOf
+}
+
+// NewLearnedCounter counts for a rank whose exchange of learned rows x is, which it frees.
+func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange) *LearnedCounter {
+	return &LearnedCounter{x: x, model: model, topology: t}
+}
+
+// LearnedCounts are what comes for minibatches.
+type LearnedCounts struct {
+	Rows, Sums int64
+	Bytes      int64 // of both, of ids and late bits, and of gradients, which go back
+	RowBytes   int64 // if rows alone travelled
+	Members    int64 // rows that owners add
+}
+
+// Add adds o.
+func (c *LearnedCounts) Add(o LearnedCounts) {
+	c.Rows, c.Sums = c.Rows+o.Rows, c.Sums+o.Sums
+	c.Bytes, c.RowBytes = c.Bytes+o.Bytes, c.RowBytes+o.RowBytes
+	c.Members += o.Members
+}
+
+// Count counts what comes for a minibatch, in training.
+func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error) {
+	needs := c.model.Needs()
+	needs.Weights = nn.NoWeights // on whose values nothing here depends
+	c.edges.Build(m, needs, false, c.topology)
+	vertices := c.edges.Sources(m)
+	if needs.Averages {
+		if err := c.x.Find(&c.places, vertices); err != nil {
+			return n, err
+		}
+		c.edges.Group(m, needs, c.places.Parts, c.x.Parts())
+	}
+	if err := c.of.ask(c.x, &c.edges, vertices, c.model.Learns); err != nil {
+		return n, err
+	}
+	p := &c.of.plan
+	n.Rows, n.Sums = p.Remote, p.Sums
+	both := int64(2 * 4 * c.model.Learned)
+	n.Bytes = p.AskBytes() + (n.Rows+n.Sums)*both
+	for rank := range c.x.Ranks() {
+		n.Members += int64(c.x.Members(p, rank))
+	}
+	n.RowBytes = (n.Rows + p.Summed) * (both + exchange.IDBytes)
+	return n, nil
+}
+
+// Bytes returns the memory; 0 for a nil counter.
+func (c *LearnedCounter) Bytes() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.edges.Bytes() + c.places.Bytes() + c.of.bytes() + c.x.Bytes()
+}
+
+// Free frees the memory; nil is allowed.
+func (c *LearnedCounter) Free() {
+	if c == nil {
+		return
+	}
+	c.edges.Free()
+	c.places.Free()
+	c.of.free()
+	c.x.Free()
+}
