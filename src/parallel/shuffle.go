@@ -63,7 +63,7 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if s.comm.Size() == 1 {
 		return nil
 	}
-	s.minibatch, s.phases, in.Gather = m, phases, s.gather
+	s.minibatch, s.phases, in.Gather, in.Partial = m, phases, s.gather, true
 	c, index := s.between(m, l)
 	if c == nil {
 		return nil
