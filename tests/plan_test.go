@@ -90,6 +90,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 		{"bf16, wide gin, norms", parts, []string{bf16, "cache.policy=none", "model.hidden=256",
 			"model.kind=gin", "model.norm=layer", "model.residual=true"}},
 		{"bf16, split", parts, []string{bf16, "parallel.mode=split", "model.hidden=256"}},
+		{"bf16, types", papers, append(typed, bf16, "cache.policy=none", "model.hidden=128")},
 		{"evaluation with more neighbours", parts,
 			[]string{"cache.policy=none", "sample.batch=256", "sample.eval_fanouts=20,20,20"}},
 		{"that beside a look-ahead", parts,

@@ -28,6 +28,14 @@ const (
 	BF16s
 )
 
+// String returns the name of the type.
+func (e Elements) String() string {
+	if e == BF16s {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
 // Stored returns the type in which rows that a layer reads are stored, once they are complete.
 func (p Precision) Stored() Elements {
 	if p == PrecisionBF16 {

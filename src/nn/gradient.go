@@ -57,13 +57,16 @@ func (m *Model) completes(l int, in *Input) bool {
 	if _, scales := m.stages[l].Layer.(scalesOwn); scales && m.jump != nil {
 		return false
 	}
-	return m.rounds && in.Gradient && !in.Partial && l > 0
+	if l == 0 { // to these rows no rank adds
+		return m.rounds && in.Gradient && m.project != nil
+	}
+	return m.rounds && in.Gradient && !in.Partial
 }
 
 // ownRows returns the size of the rows of terms that layer l needs to complete a gradient.
 func (m *Model) ownRows(l int, in *Input) int {
 	s := &m.stages[l]
-	if _, adds := s.Layer.(addsOwn); m.completes(l, in) && (adds || s.residual || m.jump != nil) {
+	if _, adds := s.Layer.(addsOwn); m.completes(l, in) && (adds || s.residual || m.jump != nil && l > 0) {
 		return in.Destinations * s.in
 	}
 	return 0
@@ -71,10 +74,13 @@ func (m *Model) ownRows(l int, in *Input) int {
 
 // gradientIn returns in what the gradient of the rows that layer l has read lies.
 func (m *Model) gradientIn(l int, in *Input) compute.Elements {
-	if m.completes(l, in) {
-		return m.Config.Stored(l-1, m.stores)
+	switch {
+	case !m.completes(l, in):
+		return compute.Float32s
+	case l == 0:
+		return m.Config.Projected(m.stores)
 	}
-	return compute.Float32s
+	return m.Config.Stored(l-1, m.stores)
 }
 
 // gradient makes that of the rows that layer l has read, with the terms that its activation's gives.
@@ -88,7 +94,9 @@ func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix, epilogue comput
 	if !m.completes(l, in) {
 		return g
 	}
-	g.rounded, g.jump, g.layer = true, m.jump, l-1
+	if g.rounded = true; l > 0 {
+		g.jump, g.layer = m.jump, l-1
+	}
 	if n := m.ownRows(l, in); n > 0 {
 		g.own = m.own.matrix(in.Destinations, s.in)
 	}

@@ -175,3 +175,57 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 		}
 	}
 }
+
+// With bf16 the rows that the maps of vertex types give are rounded, and their gradients, on every device,
+// and are stored so where the device stores rows so; devices agree on the gradients of the maps.
+func TestProjectedRowsAreRounded(t *testing.T) {
+	const p = compute.PrecisionBF16
+	for _, kind := range []string{"rgcn", "sage", "gat"} {
+		c := Config{Kind: kind, Layers: 2, In: 8, Hidden: 6, Heads: 2, Out: 4, Norm: NormNone, Residual: true,
+			Schema: typed, TypeFeatures: []int{5, 3}, Task: task.Multiclass}
+		var want []float64
+		for _, b := range rounding() {
+			t.Run(kind+"/"+b.name, func(t *testing.T) {
+				dev, err := b.open(t)
+				if err != nil {
+					t.Skip(err)
+				}
+				t.Cleanup(func() {
+					if err := dev.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				m, rng := newModel(t, dev, c, 1), rand.New(rand.NewPCG(5, 0))
+				batch, _ := randomBatch(t, dev, rng, c, 6)
+				n := batch.Hops[0].Sources
+				first := n / 3
+				batch.X = compute.Matrix{}
+				batch.Types = []compute.Matrix{upload(t, dev, first, 5, randomRows(rng, first*5)),
+					upload(t, dev, n-first, 3, randomRows(rng, (n-first)*3))}
+				_, dlogits := m.Loss(batch, forward(t, m, batch))
+				x, dx := m.inputs[0].X, m.Backward(dlogits, nil)
+				var scratch []float32
+				defer func() { mem.Free(scratch) }()
+				for what, of := range map[string]compute.Matrix{"rows": x, "gradients": dx} {
+					if of.Elements() != dev.Capabilities().Stores || of.Rows != n {
+						t.Errorf("%s are %v", what, of)
+					}
+					rows := make([]float32, of.Rows*of.Cols)
+					compute.Load(dev, rows, of, &scratch)
+					for i, v := range rows {
+						if p.Round(v) != v {
+							t.Fatalf("element %d of the %s is %v, which is not rounded", i, what, v)
+						}
+					}
+				}
+				grads := download(dev, m.Params.Grads)
+				if want == nil {
+					want = widen(grads)
+				}
+				if d := deviation(grads, want); !(d <= 0x1p-7) {
+					t.Errorf("gradients deviate by %g from those of the first device", d)
+				}
+			})
+		}
+	}
+}
