@@ -97,6 +97,12 @@ func (m Matrix) Memory() []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m.BF16))), n)
 }
 
+// Clear sets the elements of a matrix of host memory to zero.
+func (m Matrix) Clear() {
+	clear(m.Data)
+	clear(m.BF16)
+}
+
 // Widen sets dst to the elements of a matrix of host memory, and Narrow those of a matrix to src,
 // rounded to its type.
 func (m Matrix) Widen(dst []float32) {

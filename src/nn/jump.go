@@ -167,10 +167,12 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 }
 
 // lastGradient returns in what the gradient of the last layer's rows lies, which jumping knowledge
-// alone gives.
+// alone gives. It is float32 where BackwardLayer adds it to that of the rows below after the edges: then
+// it goes back through the activation where it lies.
 func (m *Model) lastGradient(in *Input) compute.Elements {
-	if !m.rounds || in.Partial {
+	l := len(m.stages) - 1
+	if !m.rounds || in.Partial || m.stages[l].residual && !m.completes(l, in) {
 		return compute.Float32s
 	}
-	return m.Config.Stored(len(m.stages)-1, m.stores)
+	return m.Config.Stored(l, m.stores)
 }

@@ -335,6 +335,9 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	grad := &m.dx
 	*grad = m.gradient(l, in, dy, y, epilogue)
 	sum, later := dy, s.residual && in.Gradient && !grad.rounded
+	if later && sum.BF16 != nil {
+		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in place")
+	}
 	switch normed := s.norm != nil || s.batch != nil; { // sum: with respect to the activation's input
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)

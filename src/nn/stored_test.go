@@ -176,6 +176,71 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 	}
 }
 
+// Where the CPU stores rows in bfloat16, and where it is made to keep rounded numbers in float32, there is
+// one definition: gradients are equal, bit by bit.
+func TestStoredGradientsAreTheRounded(t *testing.T) {
+	kinds := []Config{
+		{Kind: "gin"}, {Kind: "gine", EdgeIn: 2}, {Kind: "sage"}, {Kind: "sage", Aggregation: AggregateMax},
+		{Kind: "gcn"}, {Kind: "mlp"}, {Kind: "gat", Heads: 2}, {Kind: "gatv2", Heads: 2},
+		{Kind: "rgcn", Schema: typed, TypeFeatures: []int{5, 3}},
+		{Kind: "sage", Schema: typed, TypeFeatures: []int{5, 3}},
+		{Kind: "gat", Heads: 2, Schema: typed, TypeFeatures: []int{5, 3}},
+	}
+	norms := []string{NormNone, NormLayer, NormBatch}
+	for _, c := range kinds {
+		for i := range 3 * 2 * 3 * 2 {
+			c := c
+			c.Norm, c.Residual = norms[i%3], i/3%2 > 0
+			c.Jumping = []string{JumpNone, JumpCat, JumpMax}[i/6%3]
+			c.Activation, c.Dropout = ReLU, 0.4
+			if i/18 > 0 {
+				c.Activation = ELU
+			}
+			c.Layers, c.In, c.Hidden, c.Out, c.Task = 3, 8, 6, 4, task.Multiclass
+			if c.Check() != nil {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s%s/%s/%s/%s/%t", c.Kind, c.Aggregation, c.Norm, c.Jumping, c.Activation,
+				c.Residual), func(t *testing.T) {
+				var want []float32
+				for _, stores := range []compute.Elements{compute.Float32s, compute.BF16s} {
+					dev, err := cpu.New(cpu.Options{Threads: 2, Precision: compute.PrecisionBF16})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() {
+						if err := dev.Close(); err != nil {
+							t.Error(err)
+						}
+					})
+					as := storing{dev, stores}
+					m := newModel(t, as, c, 1)
+					batch, _ := randomBatch(t, as, rand.New(rand.NewPCG(5, 0)), c, 6)
+					_, grads := pass(t, as, m, batch)
+					if want == nil {
+						want = grads
+					} else if !slices.Equal(grads, want) {
+						t.Errorf("gradients deviate by %g from those of rows in float32",
+							deviation(grads, widen(want)))
+					}
+				}
+			})
+		}
+	}
+}
+
+// storing is a device that is said to store rows so.
+type storing struct {
+	compute.Device
+	stores compute.Elements
+}
+
+func (s storing) Capabilities() compute.Capabilities {
+	c := s.Device.Capabilities()
+	c.Stores = s.stores
+	return c
+}
+
 // With bf16 the rows that the maps of vertex types give are rounded, and their gradients, on every device,
 // and are stored so where the device stores rows so; devices agree on the gradients of the maps.
 func TestProjectedRowsAreRounded(t *testing.T) {

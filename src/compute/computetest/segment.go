@@ -155,7 +155,7 @@ func transpose(s compute.Segments, sources int) compute.Segments {
 }
 
 func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []result {
-	const spare = 2 // rows of dh that no edge refers to
+	const spare = 3 // rows of dh that no edge refers to
 	h, dout, dh0 := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal((sources+spare)*cols)
 	out := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
 	dh := b.matrix(sources+spare, cols, nans((sources+spare)*cols))
@@ -255,7 +255,7 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 // segmentMaxima are of few different numbers, so that most columns have several largest ones, and
 // of a NaN. Gradients go to the row of the first edge that has one.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
-	const spare = 2 // rows of dh that no edge can refer to
+	const spare = 3 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
 	for i := range h {
 		h[i] = float32(math.Round(float64(h[i])))

@@ -54,7 +54,7 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 	run(d, referred, segmentRows,
 		segmentMeanBackward{dh.RowsAt(0, referred), forward, transposed, dout, c})
 	d.panicIfBad("SegmentMeanBackward", transposed, dout.Rows)
-	clear(dh.RowsAt(referred, dh.Rows).Memory())
+	dh.RowsAt(referred, dh.Rows).Clear()
 }
 
 func (a *segmentMeanBackward) tile(d *Device, lo, hi int) {
@@ -150,7 +150,7 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 	referred := transposed.Len()
 	run(d, referred, segmentRows, segmentMaxBackward{dh.RowsAt(0, referred), transposed, arg, dout, c})
 	d.panicIfBad("SegmentMaxBackward", transposed, dout.Rows)
-	clear(dh.RowsAt(referred, dh.Rows).Memory())
+	dh.RowsAt(referred, dh.Rows).Clear()
 }
 
 func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {
