@@ -37,7 +37,7 @@ typedef struct {
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
     int add;
-    halognn_matrix own; /* of SUM and WEIGHTED: rows that are added to the first `rows` sums */
+    halognn_matrix own; /* but of MEAN: rows that are added to the first `rows` sums */
     int64_t rows;
     float factor; /* times this */
 } edges;
@@ -523,7 +523,7 @@ void LEVEL(segment_sum)(halognn_result out, int64_t segments, int64_t cols, cons
                         const int32_t *indices, const float *weights, halognn_matrix h,
                         halognn_matrix own, int64_t rows, const float *scale, int add) {
     const edges g = {.cols = cols, .indices = indices, .weights = weights, .add = add, .own = own,
-                     .rows = rows, .factor = rows > 0 ? 1 + *scale : 0};
+                     .rows = rows, .factor = scale != NULL ? 1 + *scale : 1};
     if (weights)
         reduce_matrix(WEIGHTED, g, h, out, segments, indptr);
     else
@@ -575,17 +575,20 @@ void LEVEL(segment_rows)(halognn_result out, int64_t segments, int64_t cols, con
     }
 }
 
-void LEVEL(segment_mean_backward)(float *dh, int64_t segments, int64_t cols,
+void LEVEL(segment_mean_backward)(halognn_result dh, int64_t segments, int64_t cols,
                                   const int64_t *t_indptr, const int32_t *t_indices,
-                                  const int64_t *indptr, const float *dout, int add) {
+                                  const int64_t *indptr, const float *dout, halognn_matrix own,
+                                  int64_t rows) {
     const edges g = aimed((edges){.cols = cols,
                                   .row_bytes = cols * 4,
                                   .indices = t_indices,
                                   .h = dout,
                                   .degrees = indptr,
-                                  .add = add},
+                                  .own = own,
+                                  .rows = rows,
+                                  .factor = 1},
                           segments, t_indptr);
-    reduce_MATRIX_GRADIENT(&g, (halognn_result){.at = dh}, segments, t_indptr);
+    reduce_MATRIX_GRADIENT(&g, dh, segments, t_indptr);
 }
 
 void LEVEL(segment_max_backward)(float *dh, int64_t segments, int64_t cols, int64_t first,

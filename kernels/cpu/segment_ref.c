@@ -102,23 +102,26 @@ void segment_sum_ref(halognn_result out, int64_t segments, int64_t cols, const i
             if (add)
                 sum = ((float *)out.at)[d * cols + j] + sum;
             if (d < rows)
-                sum += (1 + *scale) * halognn_get(own, d * cols + j);
+                sum += (scale != NULL ? 1 + *scale : 1) * halognn_get(own, d * cols + j);
             halognn_put(out, d * cols + j, sum);
         }
     }
 }
 
-void segment_mean_backward_ref(float *dh, int64_t segments, int64_t cols, const int64_t *t_indptr,
-                               const int32_t *t_indices, const int64_t *indptr, const float *dout,
-                               int add) {
-    for (int64_t s = 0; s < segments; s++, dh += cols) {
+void segment_mean_backward_ref(halognn_result dh, int64_t segments, int64_t cols,
+                               const int64_t *t_indptr, const int32_t *t_indices,
+                               const int64_t *indptr, const float *dout, halognn_matrix own,
+                               int64_t rows) {
+    for (int64_t s = 0; s < segments; s++) {
         for (int64_t j = 0; j < cols; j++) {
             float sum = 0;
             for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
                 const int32_t t = t_indices[e];
                 sum += dout[t * cols + j] * (1.0f / (float)(indptr[t + 1] - indptr[t]));
             }
-            dh[j] = add ? dh[j] + sum : sum;
+            if (s < rows)
+                sum += halognn_get(own, s * cols + j);
+            halognn_put(dh, s * cols + j, sum);
         }
     }
 }

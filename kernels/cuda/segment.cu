@@ -289,17 +289,19 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
     store<float, N>(dh + p.row * cols + p.col, sum);
 }
 
-// scaled are rows [rows,cols] that are added, times 1 + *scale.
-struct scaled {
+// ending is what completes sums: rows [rows,cols] are added, times 1 + *scale unless that is null,
+// and all are rounded.
+struct ending {
     const float *own, *scale;
     int64_t rows; // 0: none
+    int dropped;  // low bits; 0: they are not rounded
 };
 
 // weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are
-// the transposed ones. The first segments get a row of own more.
+// the transposed ones.
 template <int N, typename Weight>
 __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
-                      const int32_t *indices, Weight weight, matrix h, scaled own, bool add) {
+                      const int32_t *indices, Weight weight, matrix h, ending end, bool add) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
     pack<float, N> sum =
@@ -310,11 +312,18 @@ __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, con
 #pragma unroll
         for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
     }
-    if (p.row < own.rows) {
-        const pack<float, N> row = load<float, N>(own.own + p.row * cols + p.col);
-        const float factor = 1 + *own.scale;
+    if (p.row < end.rows) {
+        const pack<float, N> row = load<float, N>(end.own + p.row * cols + p.col);
+        const float factor = end.scale ? 1 + *end.scale : 1;
 #pragma unroll
         for (int i = 0; i < N; i++) sum.at[i] += factor * row.at[i];
+    }
+    if (end.dropped > 0) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const uint32_t bits = rounded(sum.at[i], end.dropped);
+            memcpy(&sum.at[i], &bits, sizeof bits);
+        }
     }
     store<float, N>(to, sum);
 }
@@ -360,23 +369,23 @@ int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64
 
 template <int N, typename Weight>
 int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-            const int32_t *indices, const Weight &weight, matrix h, scaled own, bool add) {
+            const int32_t *indices, const Weight &weight, matrix h, ending end, bool add) {
     return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N), out, segments, cols,
-                  lanes(cols, N), indptr, indices, weight, h, own, add);
+                  lanes(cols, N), indptr, indices, weight, h, end, add);
 }
 
 template <typename Weight>
 int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-              const int32_t *indices, const Weight &weight, const float *h, scaled own, bool add) {
+              const int32_t *indices, const Weight &weight, const float *h, ending end, bool add) {
     if (segments == 0 || cols == 0) return 0;
     const matrix s{h, cols};
     const auto all = [&](int n) {
         return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n) &&
-               fits(own.own, cols, sizeof(float), n);
+               fits(end.own, cols, sizeof(float), n);
     };
-    if (all(4)) return weigh_n<4>(c, out, segments, cols, indptr, indices, weight, s, own, add);
-    if (all(2)) return weigh_n<2>(c, out, segments, cols, indptr, indices, weight, s, own, add);
-    return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, own, add);
+    if (all(4)) return weigh_n<4>(c, out, segments, cols, indptr, indices, weight, s, end, add);
+    if (all(2)) return weigh_n<2>(c, out, segments, cols, indptr, indices, weight, s, end, add);
+    return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, end, add);
 }
 
 // fits_all reports whether packs of n fit the output, the scale and every table of rows.
@@ -486,19 +495,20 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
 int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols,
                              const int64_t *indptr, const int32_t *indices, const float *weights,
                              const float *h, const float *own, int64_t rows, const float *scale,
-                             int add) {
-    const scaled more{own, scale, rows};
+                             int add, int dropped) {
+    const ending end{own, scale, rows, dropped};
     if (weights)
-        return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, h, more,
+        return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, h, end,
                          add != 0);
-    return weigh_any(c, out, segments, cols, indptr, indices, plain{}, h, more, add != 0);
+    return weigh_any(c, out, segments, cols, indptr, indices, plain{}, h, end, add != 0);
 }
 
 int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
                                        const int64_t *t_indptr, const int32_t *t_indices,
-                                       const int64_t *indptr, const float *dout, int add) {
-    return weigh_any(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout, scaled{},
-                     add != 0);
+                                       const int64_t *indptr, const float *dout,
+                                       const float *own, int64_t rows, int dropped) {
+    return weigh_any(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout,
+                     ending{own, nullptr, rows, dropped}, false);
 }
 
 }  // extern "C"

@@ -15,8 +15,13 @@ type DenseKernels interface {
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
 	// through the epilogue in place, and sets the gradients of weights and bias (see
-	// Device.Settle).
+	// Device.Settle). A dy of bfloat16 becomes rounded, as a factor is, after its rows are summed.
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
+	// DenseInput sets dx = dy w, and completes it:  dx [R,F], dy [R,O], of either type, w [O,F].
+	DenseInput(dx, dy, w Matrix, c Completion)
+	// Round sets y = x, rounded to what the device's Precision stores rows in: y of either type, x of
+	// float32. y may be x.
+	Round(y, x Matrix)
 	// Finish sets y = epilogue(x + b):  y, x [R,O], b [O]. y may be x.
 	Finish(y, x Matrix, b []float32, epilogue Epilogue)
 	// FinishBackward backpropagates dy, the gradient with respect to the output y of Finish,
@@ -48,6 +53,47 @@ type Epilogue struct {
 	Key        DropoutKey
 	Vertices   []int32
 	Rounded    bool // and then y is rounded to what the device's Precision stores rows in
+}
+
+// Completion is what makes complete rows of the sums of a kernel: y = round(y + own), in one pass. The
+// zero value leaves y as it is.
+type Completion struct {
+	Own     Matrix    // [O,C], of either type, O <= R: added to the first rows; without columns: none
+	Scale   []float32 // [1] of SegmentSumCompleted alone: times 1+Scale[0]; nil: times 1
+	Rounded bool      // and then all rows are rounded, as an Epilogue's
+}
+
+// Apply completes y, of float32, a kernel for each step.
+func (c Completion) Apply(k Kernels, y Matrix) {
+	first := y.RowsAt(0, c.Own.Rows)
+	switch {
+	case c.Own.Cols == 0:
+	case c.Scale != nil:
+		k.AddScaled(first, first, c.Own, c.Scale)
+	default:
+		k.CopyColumns(first, 0, c.Own, 0, y.Cols, true)
+	}
+	if c.Rounded {
+		k.Round(y, y)
+	}
+}
+
+// check panics unless c fits the first rows of y, and returns the bytes of what is added.
+func (c *Completion) check(kernel string, y Matrix) (bytes int) {
+	if y.BF16 != nil && !c.Rounded {
+		panic(fmt.Sprintf("compute: %s: %v, and nothing rounds it", kernel, y))
+	}
+	if c.Own.Cols == 0 {
+		return 0
+	}
+	if c.Own.Rows > y.Rows {
+		panic(fmt.Sprintf("compute: %s: rows %v for the first of %v", kernel, c.Own, y))
+	}
+	checkStored(kernel, y.RowsAt(0, c.Own.Rows), c.Own)
+	if c.Scale != nil && (len(c.Scale) != 1 || kernel != "SegmentSumCompleted") {
+		panic(fmt.Sprintf("compute: %s: rows times %d scales", kernel, len(c.Scale)))
+	}
+	return c.Own.bytes()
 }
 
 // Activation is one of the activations, or none.
@@ -185,10 +231,24 @@ func CheckDense(y Matrix, d Dense) Call {
 		Bytes: bytes + d.Epilogue.check("Dense", y) + y.bytes()}
 }
 
+// CheckDenseInput checks the arguments of DenseInput.
+func CheckDenseInput(dx, dy, w Matrix, c Completion) Call {
+	const kernel = "DenseInput"
+	checkProduct(kernel, Matrix{}, dy, dx, w)
+	return Call{Kernel: kernel, Bytes: dy.bytes() + w.bytes() + c.check(kernel, dx) + dx.bytes(),
+		Flops: productFlops(dy, dx)}
+}
+
+// CheckRound checks the arguments of Round.
+func CheckRound(y, x Matrix) Call {
+	checkStored("Round", y, x)
+	checkColumns("Round", x)
+	return Call{Kernel: "Round", Bytes: x.bytes() + y.bytes()}
+}
+
 // CheckDenseBackward checks the arguments of DenseBackward.
 func CheckDenseBackward(g DenseGradients, dy, y Matrix, d Dense) Call {
 	const kernel = "DenseBackward"
-	checkColumns(kernel, dy, dy.Cols)
 	bytes, flops := d.check(kernel, dy)
 	checkSame(kernel, g.W, d.W)
 	if d.Bias != nil {

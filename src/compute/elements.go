@@ -28,6 +28,14 @@ const (
 	BF16s
 )
 
+// String returns the name of the type.
+func (e Elements) String() string {
+	if e == BF16s {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
 // Stored returns the type in which rows that a layer reads are stored, once they are complete.
 func (p Precision) Stored() Elements {
 	if p == PrecisionBF16 {
@@ -87,6 +95,12 @@ func (m Matrix) Memory() []float32 {
 	}
 	n := BF16s.Floats(len(m.BF16))
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m.BF16))), n)
+}
+
+// Clear sets the elements of a matrix of host memory to zero.
+func (m Matrix) Clear() {
+	clear(m.Data)
+	clear(m.BF16)
 }
 
 // Widen sets dst to the elements of a matrix of host memory, and Narrow those of a matrix to src,

@@ -8,7 +8,7 @@ type NormKernels interface {
 	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, epilogue Epilogue)
 	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
 	// place, and from the result sets dx, dgamma and dbeta; the latter two are summed over rows in
-	// chunks. dx may be dy.
+	// chunks. dx may be dy, or x. A dy of bfloat16 stays as it is.
 	LayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, rstd []float32,
 		y Matrix, epilogue Epilogue)
 
@@ -19,7 +19,7 @@ type NormKernels interface {
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, epilogue Epilogue)
 	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
 	// place, and from the result sets dx, dgamma and dbeta, where mean and variance are those of x;
-	// the latter two are summed over rows in chunks. dx may be dy.
+	// the latter two are summed over rows in chunks. dx may be dy, or x. A dy of bfloat16 stays.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
 		variance []float32, eps float32, y Matrix, epilogue Epilogue)
 }
@@ -42,11 +42,11 @@ func CheckBatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, epilogue
 func CheckBatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 	gamma, mean, variance []float32, y Matrix, epilogue Epilogue) Call {
 	const kernel = "BatchNormBackward"
-	checkSame(kernel, dx, dy)
+	checkStored(kernel, dx, dy)
 	checkSame(kernel, dx, x)
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta), len(mean), len(variance))
 	return Call{Kernel: kernel,
-		Bytes: epilogue.checkBackward(kernel, dy, y) + 5*x.bytes() + 5*floatBytes*x.Cols}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*dy.bytes() + 5*floatBytes*x.Cols}
 }
 
 // CheckLayerNorm checks the arguments of LayerNorm.
@@ -62,10 +62,10 @@ func CheckLayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, epilogue Epi
 func CheckLayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 	gamma, mean, rstd []float32, y Matrix, epilogue Epilogue) Call {
 	const kernel = "LayerNormBackward"
-	checkSame(kernel, dx, dy)
+	checkStored(kernel, dx, dy)
 	checkSame(kernel, dx, x)
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta))
 	checkRows(kernel, x, len(mean), len(rstd))
 	return Call{Kernel: kernel,
-		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*floatBytes*x.Rows}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 2*x.bytes() + dy.bytes() + 2*floatBytes*x.Rows}
 }

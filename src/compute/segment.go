@@ -35,28 +35,27 @@ type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
 	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment
-	// s of dout[t] / degree(t), or += if add. The division is a multiplication by the float32
-	// reciprocal, and the sum is complete before it is added to dh. transposed is the transpose of
-	// the forward segments, degree(t) = forward.Indptr[t+1]-forward.Indptr[t]. If dh has more rows
-	// than transposed has segments, the rest become zero, or stay if add.
-	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool)
+	// s of dout[t] / degree(t), completed. The division is a multiplication by the float32 reciprocal.
+	// transposed is the transpose of the forward segments, degree(t) =
+	// forward.Indptr[t+1]-forward.Indptr[t]. If dh, of either type, has more rows than transposed has
+	// segments, the rest become zero.
+	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion)
 	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e],
-	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. Its gradient is
-	// SegmentSum over the transposed segments, with the weights in their order. The sum is complete
+	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. The sum is complete
 	// before it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
-	// SegmentSumScaled is SegmentSum and then AddScaled of own [O,C] to the first rows of out
-	// (SegmentSumScaledInParts):  out [D,C], O <= D, scale [1].
-	SegmentSumScaled(out Matrix, s Segments, weights []float32, h, own Matrix, scale []float32)
+	// SegmentSumCompleted is SegmentSum, completed. The gradient of SegmentSum is this over the transposed
+	// segments, with the weights in their order.
+	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
 	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment. A
 	// NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i that it was
 	// found in: of equal ones, that of the segment's first edge; -1 for an empty segment. arg is the
 	// zero Matrix where no backward follows.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
 	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed
-	// segment s with arg[t,j] == s of dout[t,j], each once though two edges join them. dh may have
-	// more rows than are referred to, which become zero.
-	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix)
+	// segment s with arg[t,j] == s of dout[t,j], each once though two edges join them, completed. dh, of
+	// either type, may have more rows than are referred to, which become zero.
+	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 
 // CheckSegmentMean checks the arguments of SegmentMean.
@@ -67,10 +66,10 @@ func CheckSegmentMean(out Matrix, s Segments, h Matrix) Call {
 }
 
 // CheckSegmentMeanBackward checks the arguments of SegmentMeanBackward.
-func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, add bool) Call {
+func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion) Call {
 	const kernel = "SegmentMeanBackward"
 	checkSegments(kernel, transposed)
-	if !dh.holds() || !dout.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows ||
+	if !dh.stored() || !dout.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows ||
 		forward.Len() != dout.Rows {
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v of %d segments",
 			kernel,
@@ -78,7 +77,7 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 	}
 	const degree = 16 // bytes of Indptr read for the degree of an edge's destination
 	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) + degree*len(transposed.Indices) +
-		dh.bytesWritten(add)}
+		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }
 
 // CheckSegmentSum checks the arguments of SegmentSum.
@@ -96,25 +95,18 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 		out.bytesWritten(add)}
 }
 
-// SegmentSumScaledInParts is the definition of SegmentSumScaled: a kernel for each step.
-func SegmentSumScaledInParts(k Kernels, out Matrix, s Segments, weights []float32, h, own Matrix,
-	scale []float32) {
+// SegmentSumCompletedInParts is the definition of SegmentSumCompleted, of float32: a kernel for each step.
+func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []float32, h Matrix,
+	c Completion) {
 	k.SegmentSum(out, s, weights, h, false)
-	first := out.RowsAt(0, own.Rows)
-	k.AddScaled(first, first, own, scale)
+	c.Apply(k, out)
 }
 
-// CheckSegmentSumScaled checks the arguments of SegmentSumScaled.
-func CheckSegmentSumScaled(out Matrix, s Segments, weights []float32, h, own Matrix,
-	scale []float32) Call {
-	const kernel = "SegmentSumScaled"
-	c := CheckSegmentSum(out, s, weights, h, false)
-	if own.Rows > out.Rows {
-		panic(fmt.Sprintf("compute: %s: rows %v for the first of %v", kernel, own, out))
-	}
-	checkStored(kernel, out.RowsAt(0, own.Rows), own)
-	CheckLengths(kernel, 1, len(scale))
-	return Call{Kernel: kernel, Bytes: c.Bytes + own.bytes()}
+// CheckSegmentSumCompleted checks the arguments of SegmentSumCompleted.
+func CheckSegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion) Call {
+	const kernel = "SegmentSumCompleted"
+	sum := CheckSegmentSum(out, s, weights, h, false)
+	return Call{Kernel: kernel, Bytes: sum.Bytes + c.check(kernel, out)}
 }
 
 // CheckSegmentMax checks the arguments of SegmentMax.
@@ -131,16 +123,17 @@ func CheckSegmentMax(out, arg Matrix, s Segments, h Matrix) Call {
 }
 
 // CheckSegmentMaxBackward checks the arguments of SegmentMaxBackward.
-func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix) Call {
+func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion) Call {
 	const kernel = "SegmentMaxBackward"
 	checkSegments(kernel, transposed)
 	checkSame(kernel, arg, dout)
-	if !dh.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows {
+	if !dh.stored() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows {
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
 			transposed.Len(), dout))
 	}
 	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols // of arg and of dout
-	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() + dh.bytes()}
+	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() +
+		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }
 
 // gatherBytes returns what reading a row like h's for each edge moves.

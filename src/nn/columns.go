@@ -174,10 +174,10 @@ func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	dev.Finish(y, sum, bias, epilogue)
 }
 
-// sharesBackward is the backward of addShares: it backpropagates dy through the epilogue in place,
-// sets the gradient of the bias, and copies dy to dsum.
+// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the epilogue,
+// and the gradient of the bias.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	epilogue compute.Epilogue) {
-	dev.FinishBackward(dbias, dy, sum, epilogue)
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)
+	dev.FinishBackward(dbias, dsum, sum, epilogue)
 }

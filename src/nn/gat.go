@@ -144,7 +144,7 @@ func (g *gat) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	g.finish(y, sums, g.bias, epilogue)
 }
 
-func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *gat) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
@@ -154,6 +154,6 @@ func (g *gat) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epi
 	g.dev.HeadDotsBackward(dz, g.dasrc, g.dadst, dsrc, ddst, z, g.asrc, g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)
 	if in.Gradient {
-		g.dev.MatMulInput(dx, dz, g.w, false)
+		g.dev.DenseInput(dx.Matrix, dz, g.w, dx.completion(g.dev, dz, compute.Matrix{}))
 	}
 }

@@ -116,7 +116,7 @@ func (g *gatv2) ofDestinations(in *Input) compute.Dense {
 	return compute.Dense{X: in.X.RowsAt(0, in.Destinations), W: g.wr, Bias: g.br}
 }
 
-func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *gatv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	dz, dr := g.dleft.matrix(s, g.cols()), g.dright.matrix(d, g.cols())
@@ -139,7 +139,12 @@ func (g *gatv2) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.E
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dwr, Bias: g.dbr}, dr, compute.Matrix{},
 		g.ofDestinations(in))
 	if in.Gradient {
-		g.dev.MatMulInput(dx, dz, g.wl, false)
-		g.dev.MatMulInput(dx.RowsAt(0, d), dr, g.wr, true)
+		end := dx.completion(g.dev, dr, g.wr)
+		g.dev.DenseInput(dx.Matrix, dz, g.wl, end)
+		if !end.Rounded {
+			g.dev.MatMulInput(dx.RowsAt(0, d), dr, g.wr, true)
+		}
 	}
 }
+
+func (g *gatv2) addsOwn() {}

@@ -101,20 +101,20 @@ func (g *gcn) dense(epilogue compute.Epilogue) compute.Dense {
 	return compute.Dense{X: g.agg, W: g.w, Bias: g.bias, Epilogue: epilogue}
 }
 
-func (g *gcn) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *gcn) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		sharesBackward(g.dev, dx, dy, y, g.dbias, epilogue)
+		sharesBackward(g.dev, dx.Matrix, dy, y, g.dbias, epilogue)
 		return
 	}
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw, Bias: g.dbias}, dy, y, g.dense(epilogue))
 	if !in.Gradient {
 		return
 	}
-	dmean := g.dmean.matrix(in.Destinations, g.in)
+	dmean, end := g.dmean.matrix(in.Destinations, g.in), dx.completion(g.dev, dy, compute.Matrix{})
 	g.dev.MatMulInput(dmean, dy, g.w, false)
 	if g.weights != NoWeights {
-		g.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dmean, false)
+		g.dev.SegmentSumCompleted(dx.Matrix, in.Transposed, in.TransposedWeights, dmean, end)
 	} else {
-		g.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dmean, false)
+		g.dev.SegmentMeanBackward(dx.Matrix, in.Hop.Forward, in.Transposed, dmean, end)
 	}
 }

@@ -30,7 +30,7 @@ func newGIN(s *store, c Config, l int) Layer {
 	}
 	return &gin{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, mid: mid, out: out,
 		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
-		aggregate: s.rows(), dagg: s.buffer(), hidden: s.hidden(mid), dinner: s.buffer()}
+		aggregate: s.rows(), dagg: s.buffer(), hidden: s.hidden(mid), dinner: s.hidden(mid)}
 }
 
 func (g *gin) Params() []Param {
@@ -95,11 +95,30 @@ func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if in.Aggregate.Cols > 0 {
 		g.dev.AddScaled(agg, in.Aggregate, in.own(), g.eps)
 	} else {
-		g.dev.SegmentSumScaled(agg, in.Hop.Forward, in.Weights, in.X, in.own(), g.eps)
+		g.dev.SegmentSumCompleted(agg, in.Hop.Forward, in.Weights, in.X, g.ownTerm(in.own()))
 	}
 	g.dev.Dense(hidden, g.inner(agg))
 	g.dev.Dense(y, g.outer(hidden, epilogue))
 }
+
+// ownTerm is the term of own rows: it completes the sum of neighbours' rows, and that of gradients.
+func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
+	return compute.Completion{Own: own, Scale: g.eps, Rounded: true}
+}
+
+// back is the completion of a gradient, to which dagg is own rows' more.
+func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
+	end := dx.completion(g.dev, dy, compute.Matrix{})
+	if end.Own.Rows == 0 {
+		end = g.ownTerm(dagg)
+		end.Rounded = dx.rounded
+		return end
+	}
+	g.dev.AddScaled(end.Own, end.Own, dagg, g.eps)
+	return end
+}
+
+func (g *gin) scalesOwn() {}
 
 // inner and outer are the two linear maps.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {
@@ -115,13 +134,13 @@ func (g *gin) outer(hidden compute.Matrix, epilogue compute.Epilogue) compute.De
 	return compute.Dense{X: hidden, W: g.w2, Bias: g.b2, Epilogue: epilogue}
 }
 
-func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *gin) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid), g.dinner.matrix(in.Destinations, g.mid)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y,
 		g.outer(hidden, epilogue))
-	g.dev.MatMulInput(dinner, dy, g.w2, false)
+	g.dev.DenseInput(dinner, dy, g.w2, compute.Completion{Rounded: true})
 	if len(in.Shares) > 0 {
-		sharesBackward(g.dev, dx, dinner, hidden, g.db1, innerEpilogue())
+		sharesBackward(g.dev, dx.Matrix, dinner, hidden, g.db1, innerEpilogue())
 		return
 	}
 	agg, dagg := g.aggregate.matrix(in.Destinations, g.in), g.dagg.matrix(in.Destinations, g.in)
@@ -131,6 +150,6 @@ func (g *gin) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epi
 	if !in.Gradient {
 		return
 	}
-	g.dev.SegmentSumScaled(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights,
-		dagg, dagg, g.eps)
+	g.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights,
+		dagg, g.back(dx, dy, dagg))
 }

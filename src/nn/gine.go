@@ -66,18 +66,18 @@ func (g *gine) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	g.gin.dev.MatMul(messages, in.edgeRows(g.edgeIn), g.w, true)
 	g.gin.dev.AddBias(messages, g.b)
 	g.gin.dev.ReLU(messages, 0, compute.DropoutKey{}, nil)
-	g.gin.dev.SegmentSumScaled(agg, g.into(&in.Hop), nil, messages, in.own(), g.gin.eps)
+	g.gin.dev.SegmentSumCompleted(agg, g.into(&in.Hop), nil, messages, g.gin.ownTerm(in.own()))
 	g.gin.dev.Dense(hidden, g.gin.inner(agg))
 	g.gin.dev.Dense(y, g.gin.outer(hidden, epilogue))
 }
 
-func (g *gine) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *gine) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	hidden, dinner := g.gin.hidden.matrix(in.Destinations, g.gin.mid), g.gin.dinner.matrix(in.Destinations, g.gin.mid)
 	agg, dagg := g.gin.aggregate.matrix(in.Destinations, g.gin.in), g.gin.dagg.matrix(in.Destinations, g.gin.in)
 	messages, dmessages := g.messages.matrix(in.edges(), g.gin.in), g.dmessages.matrix(in.edges(), g.gin.in)
 	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw2, Bias: g.gin.db2}, dy, y,
 		g.gin.outer(hidden, epilogue))
-	g.gin.dev.MatMulInput(dinner, dy, g.gin.w2, false)
+	g.gin.dev.DenseInput(dinner, dy, g.gin.w2, compute.Completion{Rounded: true})
 	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw1, Bias: g.gin.db1}, dinner, hidden, g.gin.inner(agg))
 	g.gin.dev.MatMulInput(dagg, dinner, g.gin.w1, false)
 	g.gin.dev.Dot(g.gin.deps, dagg, in.own())
@@ -86,7 +86,9 @@ func (g *gine) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Ep
 	g.gin.dev.MatMulWeights(g.dw, dmessages, in.edgeRows(g.edgeIn))
 	g.gin.dev.ColumnSum(g.db, dmessages)
 	if in.Gradient {
-		g.gin.dev.SegmentSumScaled(dx.RowsAt(0, in.Transposed.Len()), g.outOf(&in.Hop), nil, dmessages, dagg,
-			g.gin.eps)
+		g.gin.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), g.outOf(&in.Hop), nil, dmessages,
+			g.gin.back(dx, dy, dagg))
 	}
 }
+
+func (g *gine) scalesOwn() {}

@@ -192,7 +192,7 @@ func goldenRelations(t *testing.T, dev compute.Device, c Config) {
 		g.compare(dev, name, upload(t, dev, got.Rows, got.Cols, rows).Data, tolerance)
 	}
 	compare("Y", y, targets, layerForward)
-	layer.Backward(dx, upload(t, dev, 20, c.Out, order(dy, targets, c.Out, false)), y, in,
+	layer.Backward(&Gradient{Matrix: dx}, upload(t, dev, 20, c.Out, order(dy, targets, c.Out, false)), y, in,
 		compute.Epilogue{})
 	dev.Settle()
 	compare("dX", dx, sources, gatBackward)
@@ -257,7 +257,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	case *gat:
 		g.compareEdges(dev, in, "alpha", l.alpha.data, l.heads)
 	}
-	layer.Backward(dx, g.rows(dev, "dY"), out, in, compute.Epilogue{})
+	layer.Backward(&Gradient{Matrix: dx}, g.rows(dev, "dY"), out, in, compute.Epilogue{})
 	dev.Settle()
 	g.compare(dev, "dX", dx.Data, backward)
 	for _, p := range m.Params.List {

@@ -154,7 +154,25 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 	}
 	m.jump.backward(dlogits)
 	l := len(m.stages) - 1
-	dy := m.grad[l%2].matrix(dlogits.Rows, m.stages[l].out)
-	m.jump.take(dy, l, false)
+	dy := m.lastGradient(&m.inputs[l]).In(m.grad[l%2].data, dlogits.Rows, m.stages[l].out)
+	wide := dy
+	if dy.BF16 != nil {
+		wide = m.own.matrix(dy.Rows, dy.Cols)
+	}
+	m.jump.take(wide, l, false)
+	if m.rounds {
+		m.dev.Round(dy, wide)
+	}
 	return dy
+}
+
+// lastGradient returns in what the gradient of the last layer's rows lies, which jumping knowledge
+// alone gives. It is float32 where BackwardLayer adds it to that of the rows below after the edges: then
+// it goes back through the activation where it lies.
+func (m *Model) lastGradient(in *Input) compute.Elements {
+	l := len(m.stages) - 1
+	if !m.rounds || in.Partial || m.stages[l].residual && !m.completes(l, in) {
+		return compute.Float32s
+	}
+	return m.Config.Stored(l, m.stores)
 }

@@ -126,6 +126,7 @@ type Input struct {
 	Gather   Gather
 	Train    bool // drop activations and make room for backward
 	Gradient bool // backward also returns the gradient of X
+	Partial  bool // to which other ranks add, so that it is not complete yet
 }
 
 // Gather returns len(own) numbers of every rank that has rows of a minibatch, in rank order, those of
@@ -172,9 +173,9 @@ type Layer interface {
 	Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue)
 	// Backward backpropagates dy [Destinations, out], the gradient with respect to y, through the
 	// epilogue in place. From the result it sets the gradients of the parameters, which
-	// Device.Settle completes, and, if in.Gradient, dx [Sources, in]. Forward ran before, on the
-	// same input, and gave y.
-	Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
+	// Device.Settle completes, and, if in.Gradient, dx, as its completion says. Forward ran before, on
+	// the same input, and gave y.
+	Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 
 // makesArrays is a layer that makes host arrays for its kernels in every step.

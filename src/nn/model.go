@@ -35,7 +35,11 @@ type Model struct {
 
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
-	grad [2]*buffer
+	grad   [2]*buffer
+	dx     Gradient         // that BackwardLayer makes
+	own    *buffer          // its terms
+	rounds bool             // gradients of hidden rows
+	stores compute.Elements // in which the device stores rows
 }
 
 // stage is a layer with the normalisation, activation and dropout that follow it.
@@ -69,7 +73,9 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers),
 		task: task.Find(c.Task)}
 	m.loss, m.queues = m.task.Minibatch, m.task.Queued
-	m.grad = [2]*buffer{m.store.buffer(), m.store.buffer()}
+	m.grad, m.own = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
+	device := compute.CapabilitiesOf(dev)
+	m.rounds, m.stores = device.Precision.Stored() == compute.BF16s, device.Stores
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {
@@ -208,7 +214,7 @@ func (m *Model) Reserve(l int, in *Input) error {
 	if s.batch != nil {
 		err = errors.Join(err, s.batch.reserve(rows, s.out))
 	}
-	if s.residual && (s.norm != nil || s.batch != nil) && in.Train {
+	if s.residual && (s.norm != nil || s.batch != nil) && in.Train && !m.completes(l, in) {
 		err = errors.Join(err, s.dsum.reserve(rows*s.out))
 	}
 	last := l == len(m.stages)-1
@@ -218,9 +224,13 @@ func (m *Model) Reserve(l int, in *Input) error {
 	if last && in.Train {
 		err = errors.Join(err, m.grad[l%2].reserve((rows+in.Others)*s.out))
 	}
+	if last && in.Train && m.jump != nil && m.lastGradient(in) == compute.BF16s {
+		err = errors.Join(err, m.own.reserve(rows*s.out))
+	}
 	if in.Gradient {
 		n, width := in.gradient(s.in)
-		err = errors.Join(err, m.grad[(l+1)%2].reserve(n*width))
+		err = errors.Join(err, m.grad[(l+1)%2].reserve(m.gradientIn(l, in).Floats(n*width)),
+			m.own.reserve(m.ownRows(l, in)))
 	}
 	if err != nil {
 		return fmt.Errorf("layer %d, %d sources, %d destinations: %w", l, in.Sources, rows, err)
@@ -288,6 +298,14 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
+// below returns the input of the norm, of which the gradient takes the place once it is made.
+func (s *stage) below() *buffer {
+	if s.batch != nil {
+		return s.batch.x
+	}
+	return s.norm.x
+}
+
 // dropped returns the probability of dropping an activation.
 func (m *Model) dropped(in *Input) float32 {
 	if in.Train {
@@ -305,13 +323,26 @@ func (m *Model) dropped(in *Input) float32 {
 // before, on the same input with in.Train. Errors are those of in.Gather.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
-	if m.jump != nil && l < len(m.stages)-1 {
-		m.jump.take(dy, l, true)
+	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {
+		if m.jump != nil {
+			m.jump.take(dy, l, true)
+		}
+		if m.rounds {
+			m.dev.Round(dy, dy)
+		}
 	}
 	y, epilogue := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
-	sum := dy // becomes the gradient with respect to the activation's input
-	if s.residual && (s.norm != nil || s.batch != nil) {
+	grad := &m.dx
+	*grad = m.gradient(l, in, dy, y, epilogue)
+	sum, later := dy, s.residual && in.Gradient && !grad.rounded
+	if later && sum.BF16 != nil {
+		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in place")
+	}
+	switch normed := s.norm != nil || s.batch != nil; { // sum: with respect to the activation's input
+	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)
+	case normed && dy.BF16 != nil: // which stays: what is below a norm is float32
+		dy = s.below().matrix(dy.Rows, s.out)
 	}
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)
@@ -326,11 +357,9 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		}
 		epilogue = compute.Epilogue{}
 	}
-	if in.Gradient {
-		dx = m.grad[(l+1)%2].matrix(in.gradient(s.in))
-	}
-	s.Layer.Backward(dx, dy, y, in, epilogue)
-	if s.residual && in.Gradient {
+	s.Layer.Backward(grad, dy, y, in, epilogue)
+	dx = grad.Matrix
+	if later {
 		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
 	}
 	if l == 0 && len(in.Types) > 0 {

@@ -176,7 +176,19 @@ func (c Config) stores(l int) bool {
 
 // Stored returns the type in which the rows of layer l are stored on a device that stores rows so.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
-	if _, out := c.Widths(l); out%2 != 0 || !c.stores(l) {
+	if !c.stores(l) {
+		return compute.Float32s
+	}
+	_, out := c.Widths(l)
+	return evenly(out, of)
+}
+
+// Projected returns the type in which rows that the maps of vertex types give are stored, likewise.
+func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
+
+// evenly returns the type of rows of a width, which are whole float32 on their way to other ranks.
+func evenly(width int, of compute.Elements) compute.Elements {
+	if width%2 != 0 {
 		return compute.Float32s
 	}
 	return of

@@ -6,7 +6,8 @@ import (
 	"halognn/src/compute"
 )
 
-// projection brings the rows of all vertex types to one width, by a linear map for each type.
+// projection brings the rows of all vertex types to one width, by a linear map for each type. They are
+// stored as hidden rows, and so is their gradient.
 //
 //	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
 type projection struct {
@@ -30,7 +31,7 @@ func newProjection(s *store, c Config) *projection {
 	if !c.Schema.Typed() {
 		return nil
 	}
-	p := &projection{dev: s.dev, width: c.In, x: s.buffer(), drows: s.buffer()}
+	p := &projection{dev: s.dev, width: c.In, x: s.hidden(c.In), drows: s.buffer()}
 	for t, name := range c.Schema.Types {
 		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name), features: c.TypeFeatures[t]})
 	}
@@ -71,7 +72,7 @@ func (p *projection) forward(in *Input) (compute.Matrix, error) {
 	}
 	x := p.x.matrix(in.Sources, p.width)
 	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
-		p.dev.Dense(x, compute.Dense{X: rows, W: m.w, Bias: m.bias})
+		p.dev.Dense(x, m.dense(rows))
 	})
 	return x, nil
 }
@@ -79,9 +80,12 @@ func (p *projection) forward(in *Input) (compute.Matrix, error) {
 // backward sets the gradients of the maps from that with respect to x.
 func (p *projection) backward(dx compute.Matrix, in *Input) {
 	p.each(in.Types, dx, func(m *typeMap, rows, dx compute.Matrix) {
-		p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx,
-			compute.Dense{X: rows, W: m.w, Bias: m.bias})
+		p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx, m.dense(rows))
 	})
+}
+
+func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
+	return compute.Dense{X: rows, W: m.w, Bias: m.bias, Epilogue: compute.Epilogue{Rounded: true}}
 }
 
 // RowGradient returns the gradient with respect to the rows of vertex type t [n, TypeFeatures] from dx

@@ -130,7 +130,7 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue) // z has the biases
 }
 
-func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
 	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, epilogue)
@@ -154,10 +154,11 @@ func (r *relational) Backward(dx, dy, y compute.Matrix, in *Input, epilogue comp
 		dagg := r.dagg.matrix(n, r.in)
 		back(dagg.RowsAt(0, relations), dzOf[0], w, g)
 		back(dagg.RowsAt(relations, n), dzOf[1], wOwn, own)
+		end := dx.completion(r.dev, dy, compute.Matrix{})
 		if r.weighs {
-			r.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dagg, false)
+			r.dev.SegmentSumCompleted(dx.Matrix, in.Transposed, in.TransposedWeights, dagg, end)
 		} else {
-			r.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
+			r.dev.SegmentMeanBackward(dx.Matrix, in.Hop.Forward, in.Transposed, dagg, end)
 		}
 	}
 }

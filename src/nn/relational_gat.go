@@ -109,13 +109,14 @@ func (g *relationHeads) transform(in *Input) (z compute.Matrix) {
 }
 
 // transformBackward sets the gradients of the weights, and dx, from dz.
-func (g *relationHeads) transformBackward(dx, dz compute.Matrix, in *Input) {
+func (g *relationHeads) transformBackward(dx *Gradient, dz compute.Matrix, in *Input) {
 	n, groups := in.Pairs.Len(), g.groups(&in.Hop, g.cols()*g.in)
 	g.dev.GroupMatMulWeights(g.dw.Data, dz, g.x.matrix(n, g.in), groups)
 	if in.Gradient {
 		gathered := g.dx.matrix(n, g.in)
 		g.dev.GroupMatMulInput(gathered, dz, g.w.Data, groups)
-		g.dev.SegmentSum(dx, in.PairsOf, nil, gathered, false)
+		g.dev.SegmentSumCompleted(dx.Matrix, in.PairsOf, nil, gathered,
+			dx.completion(g.dev, dz, compute.Matrix{}))
 	}
 }
 
@@ -224,7 +225,7 @@ func (g *relationGAT) Forward(y compute.Matrix, in *Input, epilogue compute.Epil
 	g.finish(y, in, epilogue)
 }
 
-func (g *relationGAT) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	n := pairs + rows
 	z, scores, ds := g.z.matrix(n, g.cols()), g.scores.matrix(n, g.heads), g.ds.matrix(n, g.heads)
@@ -338,7 +339,7 @@ func (g *relationGATv2) edgesOf(in *Input, row, end int) compute.Segments {
 	return compute.Segments{Indptr: in.Hop.Forward.Indptr[row : end+1], Indices: g.source}
 }
 
-func (g *relationGATv2) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *relationGATv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	n := pairs + rows
 	z, dz, dalpha := g.z.matrix(n, g.cols()), g.dz.matrix(n, g.cols()), g.rows(g.dalpha, in.edges())

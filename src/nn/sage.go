@@ -126,9 +126,9 @@ func (s *sage) found(in *Input) compute.Matrix {
 	return s.arg.matrix(in.Destinations, s.in)
 }
 
-func (s *sage) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
-		sharesBackward(s.dev, dx, dy, y, s.dbias, epilogue)
+		sharesBackward(s.dev, dx.Matrix, dy, y, s.dbias, epilogue)
 		return
 	}
 	s.dev.DenseBackward(compute.DenseGradients{W: s.dneigh, Bias: s.dbias, W2: s.dself}, dy, y,
@@ -138,15 +138,19 @@ func (s *sage) Backward(dx, dy, y compute.Matrix, in *Input, epilogue compute.Ep
 	}
 	// The segment kernel writes every row of dx, those without edges as zeros; the destinations'
 	// own rows come on top.
-	dagg := s.dagg.matrix(in.Destinations, s.in)
+	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {
 	case s.weighted:
-		s.dev.SegmentSum(dx, in.Transposed, in.TransposedWeights, dagg, false)
+		s.dev.SegmentSumCompleted(dx.Matrix, in.Transposed, in.TransposedWeights, dagg, end)
 	case s.how == compute.ReduceMax:
-		s.dev.SegmentMaxBackward(dx, in.Transposed, s.found(in), dagg)
+		s.dev.SegmentMaxBackward(dx.Matrix, in.Transposed, s.found(in), dagg, end)
 	default:
-		s.dev.SegmentMeanBackward(dx, in.Hop.Forward, in.Transposed, dagg, false)
+		s.dev.SegmentMeanBackward(dx.Matrix, in.Hop.Forward, in.Transposed, dagg, end)
 	}
-	s.dev.MatMulInput(dx.RowsAt(0, in.Destinations), dy, s.self, true)
+	if !end.Rounded {
+		s.dev.MatMulInput(dx.RowsAt(0, in.Destinations), dy, s.self, true)
+	}
 }
+
+func (s *sage) addsOwn() {}

@@ -35,12 +35,11 @@ func (s *store) rows() *buffer {
 }
 
 // hidden returns a buffer of hidden rows that one kernel makes of others: in the type in which the
-// device stores rows. Rows of bfloat16 take whole float32 on their way to other ranks.
+// device stores rows, if their width is even.
 func (s *store) hidden(width int) *buffer {
-	if width%2 != 0 {
-		return s.buffer()
-	}
-	return s.rows()
+	b := s.rows()
+	b.stores = evenly(width, b.stores)
+	return b
 }
 
 // reserve makes room for n elements. The first size is allocated exactly (a caller may know the

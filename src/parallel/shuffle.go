@@ -1,6 +1,9 @@
 package parallel
 
 import (
+	"fmt"
+
+	"halognn/src/comm"
 	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/nn"
@@ -34,9 +37,29 @@ type shuffler struct {
 
 // newShuffler makes the communicator of the drawer's group. Collective.
 func newShuffler(o *Options, drawer *splitDrawer, layers int) (*shuffler, error) {
+	if err := storesAlike(o); err != nil {
+		return nil, err
+	}
 	made, err := newMover(o, drawer.group, drawer.rank-drawer.group.Rank())
 	return &shuffler{mover: made, drawer: drawer, layers: layers,
 		counts: make([]int, drawer.ranks())}, err
+}
+
+// storesAlike returns an error, the same on every rank, unless all store hidden rows alike: rows travel
+// as they are stored. Collective.
+func storesAlike(o *Options) error {
+	all, err := comm.Allgather(o.Comm, int32(compute.CapabilitiesOf(o.Device).Stores))
+	if err != nil {
+		return err
+	}
+	for r, of := range all {
+		if of != all[0] {
+			return comm.AgreedOn(o.Comm, fmt.Errorf("rank %d stores hidden rows in %v, rank 0 in %v, and ranks "+
+				"that share minibatches send each other such rows: choose one compute.device for all ranks, or "+
+				"parallel.mode=data", r, compute.Elements(of), compute.Elements(all[0])))
+		}
+	}
+	return nil
 }
 
 // close frees memory and communicator.
@@ -63,7 +86,7 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if s.comm.Size() == 1 {
 		return nil
 	}
-	s.minibatch, s.phases, in.Gather = m, phases, s.gather
+	s.minibatch, s.phases, in.Gather, in.Partial = m, phases, s.gather, true
 	c, index := s.between(m, l)
 	if c == nil {
 		return nil

@@ -321,7 +321,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	for l, h := range r.most.hops {
 		in := nn.Input{Hop: p.hop(h), Train: true,
 			Gradient: l > 0 || out.needs.Types || j.Model.LearnsRows()}
-		in.Others = r.most.others(l)
+		in.Others, in.Partial = r.most.others(l), p.shares() && p.groupSize() > 1
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
 		}
@@ -412,12 +412,18 @@ func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 // counter is a device that computes nothing: its arrays are addresses without memory.
 type counter struct {
 	compute.Device
-	stores compute.Elements
-	live   int64
+	is   compute.Capabilities
+	live int64
 }
 
-// counter returns one that stores rows as the job's devices do.
-func (p *planner) counter() *counter { return &counter{stores: p.stores()} }
+// counter returns one that rounds and stores rows as the job's devices do.
+func (p *planner) counter() *counter {
+	c := &counter{is: compute.Capabilities{Stores: p.stores()}}
+	if p.job.Stored == compute.BF16s {
+		c.is.Precision = compute.PrecisionBF16
+	}
+	return c
+}
 
 // stores returns the type in which the job's devices store rows: GPUs in float32, whose numbers are
 // rounded.
@@ -445,11 +451,9 @@ func (c *counter) Free(x []float32) {
 	mem.Unreserve(x)
 }
 
-func (c *counter) Upload(dst, src []float32) {}
-func (c *counter) Sync() error               { return nil }
-func (c *counter) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Stores: c.stores}
-}
+func (c *counter) Upload(dst, src []float32)          {}
+func (c *counter) Sync() error                        { return nil }
+func (c *counter) Capabilities() compute.Capabilities { return c.is }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that

@@ -197,7 +197,7 @@ func (p *planner) projected(r *rankPlan) (bytes int64) {
 	if !m.Schema.Typed() || len(r.most.hops) == 0 {
 		return 0
 	}
-	bytes = 4 * int64(r.most.frontier()) * int64(m.In)
+	bytes = int64(m.Projected(p.stores()).Size()) * int64(r.most.frontier()) * int64(m.In)
 	if all, _ := r.most.learned(m.Learns); all > 0 {
 		bytes += 4 * all * int64(m.Learned)
 	}

@@ -429,7 +429,7 @@ func TestLearnedRefusals(t *testing.T) {
 }
 
 // Products of layers with weights of relations are as rounded as all others: the kernels train to the
-// loss of the reference, which is not that of float32.
+// losses of the reference, which are not those of float32. The loss of one run may be, by chance.
 func TestRelationsInBF16(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 1})
 	for _, kind := range []string{"rgcn", "sage", "gat", "gatv2"} {
@@ -453,14 +453,18 @@ func TestRelationsInBF16(t *testing.T) {
 			}
 			return loss
 		}
-		want := loss(func() (compute.Device, error) { return ref.WithPrecision(compute.PrecisionBF16), nil })
-		exact := loss(func() (compute.Device, error) { return ref.New(), nil })
-		got := loss(func() (compute.Device, error) {
-			return cpu.New(cpu.Options{Threads: 2, Precision: compute.PrecisionBF16})
-		})
-		rounded, off := math.Abs(want-exact), math.Abs(got-want)
-		if t.Logf("%s: loss %v, reference %v, in float32 %v", kind, got, want, exact); !(off < rounded/2) {
-			t.Errorf("%s: loss %v, want %v; rounding changes it by %v", kind, got, want, rounded)
+		rounded, off := 0.0, 0.0
+		for o.Seed = range uint64(4) {
+			want := loss(func() (compute.Device, error) { return ref.WithPrecision(compute.PrecisionBF16), nil })
+			exact := loss(func() (compute.Device, error) { return ref.New(), nil })
+			got := loss(func() (compute.Device, error) {
+				return cpu.New(cpu.Options{Threads: 2, Precision: compute.PrecisionBF16})
+			})
+			t.Logf("%s: loss %v, reference %v, in float32 %v", kind, got, want, exact)
+			rounded, off = rounded+math.Abs(want-exact), off+math.Abs(got-want)
+		}
+		if !(off < rounded/2) {
+			t.Errorf("%s: losses differ by %v from the reference's; rounding changes these by %v", kind, off, rounded)
 		}
 	}
 }

@@ -145,21 +145,36 @@ static outputs sum_own_to_bf16(const halognn_cpu *k, const input *in) {
                         in->gamma, 0);
     return o;
 }
+static outputs sum_own_unscaled(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->cells, in->x);
+    halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
+                        in->weights, of_floats(in->h), of_floats(in->dy), in->s->segments / 2, NULL,
+                        0);
+    return o;
+}
 static outputs sum_set(const halognn_cpu *k, const input *in) { return sum(k, in, 0, 0); }
 static outputs sum_weighted(const halognn_cpu *k, const input *in) { return sum(k, in, 1, 0); }
 static outputs sum_weighted_add(const halognn_cpu *k, const input *in) { return sum(k, in, 1, 1); }
 
-static outputs mean_backward(const halognn_cpu *k, const input *in, int add) {
+static outputs mean_backward(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->s->sources * in->s->cols, in->h);
-    halognn_segment_mean_backward(k, o.at[0], in->s->sources, in->s->cols, in->t_indptr,
-                                  in->t_indices, in->indptr, in->dy, add);
+    halognn_segment_mean_backward(k, wide(o.at[0]), in->s->sources, in->s->cols, in->t_indptr,
+                                  in->t_indices, in->indptr, in->dy, of_floats(NULL), 0);
     return o;
 }
-static outputs mean_backward_set(const halognn_cpu *k, const input *in) {
-    return mean_backward(k, in, 0);
+static outputs mean_backward_own(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->sources * in->s->cols, in->h);
+    halognn_segment_mean_backward(k, wide(o.at[0]), in->s->sources, in->s->cols, in->t_indptr,
+                                  in->t_indices, in->indptr, in->dy, of_floats(in->h),
+                                  in->s->sources / 2);
+    return o;
 }
-static outputs mean_backward_add(const halognn_cpu *k, const input *in) {
-    return mean_backward(k, in, 1);
+static outputs mean_backward_own_to_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->s->sources * in->s->cols + 1) / 2, NULL);
+    halognn_segment_mean_backward(k, narrow(o.at[0]), in->s->sources, in->s->cols, in->t_indptr,
+                                  in->t_indices, in->indptr, in->dy, of_floats(in->h),
+                                  in->s->sources / 2);
+    return o;
 }
 
 const test segment_tests[] = {
@@ -190,7 +205,9 @@ const test segment_tests[] = {
     {"segment_sum weighted add", sum_weighted_add, 0},
     {"segment_sum, own rows", sum_own, 0},
     {"segment_sum, own rows, to bfloat16", sum_own_to_bf16, 0},
-    {"segment_mean_backward", mean_backward_set, 0},
-    {"segment_mean_backward add", mean_backward_add, 0},
+    {"segment_sum, own rows without a scale", sum_own_unscaled, 0},
+    {"segment_mean_backward", mean_backward, 0},
+    {"segment_mean_backward, own rows", mean_backward_own, 0},
+    {"segment_mean_backward, own rows, to bfloat16", mean_backward_own_to_bf16, 0},
     {0},
 };

@@ -48,7 +48,8 @@ var segmentTests = family{
 				b.dev.SegmentSum(b.zeros(2, 4), segments, make([]float32, 2), b.zeros(4, 4), false)
 			}},
 			{"index beyond the gradient", func() {
-				b.dev.SegmentMeanBackward(b.zeros(2, 4), segments, segments, b.zeros(2, 4), false)
+				b.dev.SegmentMeanBackward(b.zeros(2, 4), segments, segments, b.zeros(2, 4),
+					compute.Completion{})
 			}},
 			{"index beyond the rows whose largest is sought", func() {
 				b.dev.SegmentMax(b.zeros(2, 4), b.zeros(2, 4), segments, b.zeros(3, 4))
@@ -57,16 +58,17 @@ var segmentTests = family{
 				b.dev.SegmentMax(b.zeros(2, 4), b.zeros(2, 3), segments, b.zeros(4, 4))
 			}},
 			{"index beyond the gradient of maxima", func() {
-				b.dev.SegmentMaxBackward(b.zeros(2, 4), segments, b.zeros(2, 4), b.zeros(2, 4))
+				b.dev.SegmentMaxBackward(b.zeros(2, 4), segments, b.zeros(2, 4), b.zeros(2, 4),
+					compute.Completion{})
 			}},
 			{"more rows to add than there are sums", func() {
 				good := compute.Segments{Indptr: segments.Indptr, Indices: []int32{0, 2, 1}}
-				b.dev.SegmentSumScaled(b.zeros(2, 4), good, nil, b.zeros(3, 4), b.zeros(3, 4),
-					b.zeros(1, 1).Data)
+				b.dev.SegmentSumCompleted(b.zeros(2, 4), good, nil, b.zeros(3, 4),
+					compute.Completion{Own: b.zeros(3, 4)})
 			}},
 			{"index beyond the rows that are summed, and others added", func() {
-				b.dev.SegmentSumScaled(b.zeros(2, 4), segments, nil, b.zeros(3, 4), b.zeros(1, 4),
-					b.zeros(1, 1).Data)
+				b.dev.SegmentSumCompleted(b.zeros(2, 4), segments, nil, b.zeros(3, 4),
+					compute.Completion{Own: b.zeros(1, 4), Scale: b.zeros(1, 1).Data})
 			}},
 			{"falling indptr", func() { b.dev.SegmentMean(b.zeros(2, 4), falling, b.zeros(3, 4)) }},
 			{"segments and rows differ", func() {
@@ -83,18 +85,20 @@ var segmentTests = family{
 			{"SegmentMean", func() { l.dev.SegmentMean(out, l.Forward, h) },
 				4*(edges*l.In+in) + forward, 0},
 			{"SegmentMeanBackward", func() {
-				l.dev.SegmentMeanBackward(dh, l.Forward, l.Transposed, out, false)
-			}, 4*(edges*l.In+l.Sources*l.In) + transposed + 2*8*edges, 0},
+				l.dev.SegmentMeanBackward(dh, l.Forward, l.Transposed, out, compute.Completion{Own: arg})
+			}, 4*(edges*l.In+l.Sources*l.In+in) + transposed + 2*8*edges, 0},
 			{"SegmentMax", func() { l.dev.SegmentMax(out, arg, l.Forward, h) },
 				4*(edges*l.In+2*in) + forward, 0},
 			{"SegmentMax alone", func() { l.dev.SegmentMax(out, compute.Matrix{}, l.Forward, h) },
 				4*(edges*l.In+in) + forward, 0},
-			{"SegmentMaxBackward", func() { l.dev.SegmentMaxBackward(dh, l.Transposed, arg, out) },
-				4*(2*edges*l.In+l.Sources*l.In) + transposed, 0},
+			{"SegmentMaxBackward", func() {
+				l.dev.SegmentMaxBackward(dh, l.Transposed, arg, out, compute.Completion{})
+			}, 4*(2*edges*l.In+l.Sources*l.In) + transposed, 0},
 			{"SegmentSum", func() { l.dev.SegmentSum(out, l.Forward, nil, h, false) },
 				4*(edges*l.In+in) + forward, 0},
-			{"SegmentSumScaled", func() {
-				l.dev.SegmentSumScaled(out, l.Forward, l.Weights, h, arg, h.Data[:1])
+			{"SegmentSumCompleted", func() {
+				l.dev.SegmentSumCompleted(out, l.Forward, l.Weights, h,
+					compute.Completion{Own: arg, Scale: h.Data[:1]})
 			}, 4*(edges*l.In+2*in+edges) + forward, 0},
 			{"SegmentSum weighted, added", func() {
 				l.dev.SegmentSum(out, l.Forward, l.Weights, h, true)
@@ -151,13 +155,18 @@ func transpose(s compute.Segments, sources int) compute.Segments {
 }
 
 func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []result {
-	const spare = 2 // rows of dh that no edge refers to
+	const spare = 3 // rows of dh that no edge refers to
 	h, dout, dh0 := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal((sources+spare)*cols)
 	out := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
-	dh := b.matrix(sources+spare, cols, dh0)
-	t := transpose(s, sources)
+	dh := b.matrix(sources+spare, cols, nans((sources+spare)*cols))
+	t, own := transpose(s, sources), 0
+	var c compute.Completion
+	if add {
+		own = (sources + 1) / 2
+		c.Own = b.matrix(own, cols, dh0[:own*cols])
+	}
 	b.dev.SegmentMean(out, s, b.matrix(sources, cols, h))
-	b.dev.SegmentMeanBackward(dh, s, t, b.matrix(s.Len(), cols, dout), add)
+	b.dev.SegmentMeanBackward(dh, s, t, b.matrix(s.Len(), cols, dout), c)
 	longest := 1
 	for d := range s.Len() {
 		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
@@ -170,8 +179,8 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 			}
 			return mean
 		}),
-		grid("SegmentMeanBackward", b.get(dh.Data), sources+spare, cols, s.Len(), func(i, j int) (g sum) {
-			if add {
+		grid("SegmentMeanBackward", b.get(dh.Data), sources+spare, cols, s.Len()+1, func(i, j int) (g sum) {
+			if i < own {
 				g.add(float64(dh0[i*cols+j]))
 			}
 			if i < sources {
@@ -206,8 +215,9 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	b.dev.SegmentSum(dh, t, transposed, b.matrix(s.Len(), cols, dout), add)
 	own, scale := b.matrix(s.Len()/2, cols, b.normal(s.Len()/2*cols)), b.array(b.normal(1))
 	scaled, parts := b.matrix(s.Len(), cols, before), b.matrix(s.Len(), cols, before)
-	b.dev.SegmentSumScaled(scaled, s, weights, b.matrix(sources, cols, h), own, scale)
-	compute.SegmentSumScaledInParts(b.dev, parts, s, weights, b.matrix(sources, cols, h), own, scale)
+	c := compute.Completion{Own: own, Scale: scale}
+	b.dev.SegmentSumCompleted(scaled, s, weights, b.matrix(sources, cols, h), c)
+	compute.SegmentSumCompletedInParts(b.dev, parts, s, weights, b.matrix(sources, cols, h), c)
 	longest := 1
 	for d := range s.Len() {
 		longest = max(longest, int(s.Indptr[d+1]-s.Indptr[d]))
@@ -228,7 +238,7 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 			of(func(int64) float64 { return 1 })),
 		grid("SegmentSum, weighted", b.get(weighted.Data), s.Len(), cols, longest+1,
 			of(func(e int64) float64 { return float64(weights[e]) })),
-		same("SegmentSumScaled and its parts", b.get(scaled.Data), b.get(parts.Data)),
+		same("SegmentSumCompleted and its parts", b.get(scaled.Data), b.get(parts.Data)),
 		grid("SegmentSum of the transpose", b.get(dh.Data), sources, cols, len(s.Indices)+1,
 			func(i, j int) (g sum) {
 				if add {
@@ -245,7 +255,7 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 // segmentMaxima are of few different numbers, so that most columns have several largest ones, and
 // of a NaN. Gradients go to the row of the first edge that has one.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
-	const spare = 2 // rows of dh that no edge can refer to
+	const spare = 3 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
 	for i := range h {
 		h[i] = float32(math.Round(float64(h[i])))
@@ -260,7 +270,7 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	dh := compute.Matrix{Rows: sources + spare, Cols: cols, Data: b.dirty((sources + spare) * cols)}
 	b.dev.SegmentMax(out, arg, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMax(alone, compute.Matrix{}, s, b.matrix(sources, cols, h))
-	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout))
+	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout), compute.Completion{})
 	// The row of the first edge with the largest number, -1 of a segment without edges; and the sums
 	// that these get.
 	first := make([]int32, s.Len()*cols)

@@ -138,10 +138,16 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		b.dev.SegmentSum(y, s, weights, x, true)
 		return b.get(y.Data)
 	})
-	same("SegmentSumScaled", func(x, x2 compute.Matrix) []float32 {
+	same("SegmentSumCompleted", func(x, x2 compute.Matrix) []float32 {
 		y := of(s.Len(), cols)
-		b.dev.SegmentSumScaled(y, s, weights, x, x2, scale)
+		b.dev.SegmentSumCompleted(y, s, weights, x, compute.Completion{Own: x2, Scale: scale})
 		return b.get(y.Data)
+	})
+	same("DenseInput", func(x, x2 compute.Matrix) []float32 {
+		y, back := of(rows, out), of(rows, cols)
+		b.dev.DenseInput(y, x, turned, compute.Completion{})
+		b.dev.DenseInput(back, y, w, compute.Completion{Own: x2.RowsAt(0, rows/2)})
+		return slices.Concat(b.get(y.Data), b.get(back.Data))
 	})
 	same("SegmentMax", func(x, _ compute.Matrix) []float32 {
 		y, arg := of(s.Len(), cols), of(s.Len(), cols)
@@ -187,8 +193,9 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 	rounded("SegmentSum", s.Len(), func(y compute.Matrix) {
 		b.dev.SegmentSum(y, s, weights, narrow, false)
 	})
-	rounded("SegmentSumScaled", s.Len(), func(y compute.Matrix) {
-		b.dev.SegmentSumScaled(y, s, nil, x, narrow2, scale)
+	rounded("SegmentSumCompleted", s.Len(), func(y compute.Matrix) {
+		b.dev.SegmentSumCompleted(y, s, nil, x,
+			compute.Completion{Own: narrow2, Scale: scale, Rounded: true})
 	})
 	rounded("SegmentMax", s.Len(), func(y compute.Matrix) {
 		b.dev.SegmentMax(y, of(s.Len(), cols), s, b.matrix(rows, cols, numbers))

@@ -79,17 +79,22 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 }
 
 func (a *activationBackward) tile(d *Device, lo, hi int) {
+	a.rows(d, a.dy.RowsAt(lo, hi), lo, hi)
+}
+
+// rows changes dy, rows [lo,hi) of the gradient in float32.
+func (a *activationBackward) rows(d *Device, dy compute.Matrix, lo, hi int) {
 	if a.kind == compute.NoActivation {
 		return
 	}
-	dy, y := a.dy.RowsAt(lo, hi).Data, a.y.RowsAt(lo, hi)
+	y := a.y.RowsAt(lo, hi)
 	rows, cols := size(y)
 	if a.kind == compute.ActivateReLU {
-		C.halognn_relu_backward(d.level, floats(dy), C.int64_t(len(dy)), read(y),
+		C.halognn_relu_backward(d.level, floats(dy.Data), C.int64_t(len(dy.Data)), read(y),
 			C.float(a.scale))
 		return
 	}
-	C.halognn_elu_backward(d.level, floats(dy), rows, cols, read(y), C.uint32_t(a.threshold),
+	C.halognn_elu_backward(d.level, floats(dy.Data), rows, cols, read(y), C.uint32_t(a.threshold),
 		C.float(a.scale), keyOf(a.key), a.verticesAt(lo, hi))
 }
 

@@ -128,14 +128,18 @@ func (a *chunkSums) tile(d *Device, i, _ int) {
 
 // prepare makes the gradient of a chunk and sums its columns.
 func (a *chunkSums) prepare(d *Device, chunk int) {
-	lo, hi, partial := a.bounds(d, chunk)
-	a.behind.tile(d, lo, hi)
-	if a.bias != nil {
-		dy := a.dy.RowsAt(lo, hi)
-		rows, cols := size(dy)
-		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
-			floats(dy.Data))
+	if a.bias == nil && a.behind.kind == compute.NoActivation {
+		return
 	}
+	lo, hi, partial := a.bounds(d, chunk)
+	r := d.widen(a.dy.RowsAt(lo, hi))
+	a.behind.rows(d, r.wide, lo, hi)
+	if a.bias != nil {
+		rows, cols := size(r.wide)
+		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
+			floats(r.wide.Data))
+	}
+	d.end(r, false)
 }
 
 // chunkRows prepares the chunks of a wave whose products are cut by columns.

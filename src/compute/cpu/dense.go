@@ -94,14 +94,89 @@ func (d *Device) begin(y compute.Matrix) result {
 
 // end stores complete rows, rounded if they are to be.
 func (d *Device) end(r result, rounded bool) {
-	n := C.int64_t(r.y.Rows * r.y.Cols)
 	if r.scratch != nil {
-		C.halognn_to_bf16(d.level, halves(r.y.BF16), n, 1, n, floats(r.wide.Data), n)
+		d.narrow(r.y, r.wide)
 		r.scratch.release()
-	} else if rounded && d.precision.Stored() == compute.BF16s {
-		C.halognn_round_factors(d.level, floats(r.y.Data), n, 1, n, floats(r.y.Data), n,
-			C.int(d.precision.Dropped()))
 	}
+	d.roundWide(r.y, rounded)
+}
+
+// narrow sets y, of bfloat16, to x.
+func (d *Device) narrow(y, x compute.Matrix) {
+	n := C.int64_t(y.Rows * y.Cols)
+	C.halognn_to_bf16(d.level, halves(y.BF16), n, 1, n, floats(x.Data), n)
+}
+
+// roundWide rounds complete rows of float32, if they are to be.
+func (d *Device) roundWide(y compute.Matrix, rounded bool) {
+	if y.BF16 != nil || !rounded || d.precision.Stored() != compute.BF16s {
+		return
+	}
+	n := C.int64_t(y.Rows * y.Cols)
+	C.halognn_round_factors(d.level, floats(y.Data), n, 1, n, floats(y.Data), n,
+		C.int(d.precision.Dropped()))
+}
+
+// complete is end of the rows [lo,hi) that c completes.
+func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
+	if own := ownAt(c, lo, hi); own.Rows > 0 {
+		(&copyColumns{r.wide.RowsAt(0, own.Rows), own, 0, 0, own.Cols, true}).tile(d, 0, own.Rows)
+	}
+	d.end(r, c.Rounded)
+}
+
+// widen is begin of rows that a kernel also reads. What is made of them is stored by end, or
+// forgotten by forget.
+func (d *Device) widen(y compute.Matrix) result {
+	r := d.begin(y)
+	if r.scratch != nil {
+		C.halognn_from_bf16(d.level, floats(r.wide.Data), C.int64_t(y.Rows*y.Cols), halves(y.BF16))
+	}
+	return r
+}
+
+func (r *result) forget() {
+	if r.scratch != nil {
+		r.scratch.release()
+	}
+}
+
+// denseInput is a product whose rows are completed.
+type denseInput struct {
+	of product
+	c  compute.Completion
+}
+
+// DenseInput implements compute.Device.
+func (d *Device) DenseInput(dx, dy, w compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckDenseInput(dx, dy, w, c)).Done()
+	run(d, dx.Rows, d.productRows(dx.Rows), denseInput{d.input(dx, dy, w, false), c})
+}
+
+func (a *denseInput) tile(d *Device, lo, hi int) {
+	r := d.begin(a.of.out.RowsAt(lo, hi))
+	a.of.into(d, r.wide, a.of.in.RowsAt(lo, hi))
+	d.complete(r, &a.c, lo, hi)
+}
+
+type round struct{ y, x compute.Matrix }
+
+// Round implements compute.Device.
+func (d *Device) Round(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckRound(y, x)).Done()
+	run(d, y.Rows, streamRows(y.Cols), round{y, x})
+}
+
+func (a *round) tile(d *Device, lo, hi int) {
+	y, x := a.y.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	switch {
+	case y.BF16 != nil:
+		d.narrow(y, x)
+		return
+	case unsafe.SliceData(y.Data) != unsafe.SliceData(x.Data):
+		copy(y.Data, x.Data)
+	}
+	d.roundWide(y, true)
 }
 
 // DenseBackward implements compute.Device.

@@ -60,7 +60,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// Rows that are stored in bfloat16 give the numbers that they give in float32, at every level.
+// Rows and gradients that are stored in bfloat16 give the numbers that they give in float32, at every
+// level.
 func TestStored(t *testing.T) {
 	names := []string{GEMMGo}
 	if !raceDetector {
@@ -68,17 +69,21 @@ func TestStored(t *testing.T) {
 	}
 	for _, level := range levels(t) {
 		t.Run(level, func(t *testing.T) {
-			computetest.Stored(t, func() compute.Device {
+			of := func() compute.Device {
 				return open(t, Options{Threads: 2, GEMM: names[0], SIMD: level,
 					Precision: compute.PrecisionBF16})
-			})
+			}
+			computetest.Stored(t, of)
+			computetest.Completed(t, of)
 		})
 	}
 	for _, name := range names[1:] {
 		t.Run(name, func(t *testing.T) {
-			computetest.Stored(t, func() compute.Device {
+			of := func() compute.Device {
 				return open(t, Options{Threads: 2, GEMM: name, Precision: compute.PrecisionBF16})
-			})
+			}
+			computetest.Stored(t, of)
+			computetest.Completed(t, of)
 		})
 	}
 }

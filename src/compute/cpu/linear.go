@@ -103,12 +103,16 @@ func turn(d *Device, dst, src []float32, rows, cols int) {
 // MatMulInput implements compute.Device.
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
-	p := product{dx, dy, w.Data, blas.NoTrans, w.Cols, 0, add}
+	run(d, dx.Rows, d.productRows(dx.Rows), d.input(dx, dy, w, add))
+}
+
+// input prepares dx = dy w.
+func (d *Device) input(dx, dy, w compute.Matrix, add bool) product {
 	d.multiplies(dy)
 	if d.rounding != nil {
 		d.rounding.keep(0, whole(w, blas.NoTrans))
 	}
-	run(d, dx.Rows, d.productRows(dx.Rows), p)
+	return product{dx, dy, w.Data, blas.NoTrans, w.Cols, 0, add}
 }
 
 // MatMulWeights implements compute.Device.

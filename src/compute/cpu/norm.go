@@ -31,8 +31,26 @@ func (a *layerNorm) tile(d *Device, lo, hi int) {
 }
 
 type layerNormBackward struct {
-	dx, dy, x         compute.Matrix
+	behind            activationBackward
+	dx, x             compute.Matrix
 	gamma, mean, rstd []float32
+}
+
+// behind takes dy, of float32, back through an epilogue, and returns what is left to do: that of a dy of
+// bfloat16, which stays as it is, in each tile that reads it.
+func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBackward {
+	if dy.BF16 == nil {
+		e.Backward(d, dy, y)
+		return activationBackward{dy: dy}
+	}
+	return activationBackward{activationOf(y, e), dy}
+}
+
+// widened returns rows [lo,hi) of the gradient, of which forget makes an end.
+func (a *activationBackward) widened(d *Device, lo, hi int) result {
+	r := d.widen(a.dy.RowsAt(lo, hi))
+	a.rows(d, r.wide, lo, hi)
+	return r
 }
 
 // LayerNormBackward implements compute.Device.
@@ -40,21 +58,23 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
 		epilogue)).Done()
-	epilogue.Backward(d, dy, y)
+	behind := d.behind(dy, y, epilogue)
 	chunks := chunkCount(x.Rows)
 	d.reservePartials(chunks, 2*x.Cols)
-	run(d, x.Rows, compute.ChunkRows, layerNormBackward{dx, dy, x, gamma, mean, rstd})
+	run(d, x.Rows, compute.ChunkRows, layerNormBackward{behind, dx, x, gamma, mean, rstd})
 	d.addPartials(dgamma, chunks, 2*x.Cols, 0)
 	d.addPartials(dbeta, chunks, 2*x.Cols, x.Cols)
 }
 
 func (a *layerNormBackward) tile(d *Device, lo, hi int) {
-	dx, dy, x := a.dx.RowsAt(lo, hi), a.dy.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	dx, x := a.dx.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	dy := a.behind.widened(d, lo, hi)
 	sums := d.partials(lo, 2*x.Cols) // of gamma's gradient, then of beta's
 	rows, cols := size(x)
 	C.halognn_layer_norm_backward(d.level, floats(dx.Data), floats(sums[:x.Cols]),
-		floats(sums[x.Cols:]), rows, cols, floats(dy.Data), floats(x.Data), floats(a.gamma),
+		floats(sums[x.Cols:]), rows, cols, floats(dy.wide.Data), floats(x.Data), floats(a.gamma),
 		floats(a.mean[lo:hi]), floats(a.rstd[lo:hi]))
+	dy.forget()
 }
 
 type columnSquares struct {
@@ -112,21 +132,24 @@ func (a *batchNorm) tile(d *Device, lo, hi int) {
 }
 
 type batchNormSums struct {
-	dy, x          compute.Matrix
+	behind         activationBackward
+	x              compute.Matrix
 	mean, variance []float32
 	eps            float32
 }
 
 func (a *batchNormSums) tile(d *Device, lo, hi int) {
-	dy, x := a.dy.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	dy, x := a.behind.widened(d, lo, hi), a.x.RowsAt(lo, hi)
 	sums := d.partials(lo, 2*x.Cols) // of gamma's gradient, then of beta's
 	rows, cols := size(x)
 	C.halognn_batch_norm_sums(d.level, floats(sums[:x.Cols]), floats(sums[x.Cols:]), rows, cols,
-		floats(dy.Data), floats(x.Data), floats(a.mean), floats(a.variance), C.float(a.eps))
+		floats(dy.wide.Data), floats(x.Data), floats(a.mean), floats(a.variance), C.float(a.eps))
+	dy.forget()
 }
 
 type batchNormBackward struct {
-	dx, dy, x                            compute.Matrix
+	behind                               activationBackward
+	dx, x                                compute.Matrix
 	dgamma, dbeta, gamma, mean, variance []float32
 	eps                                  float32
 }
@@ -136,20 +159,22 @@ func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	gamma, mean, variance []float32, eps float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
 		variance, y, epilogue)).Done()
-	epilogue.Backward(d, dy, y)
+	behind := d.behind(dy, y, epilogue)
 	chunks := chunkCount(x.Rows)
 	d.reservePartials(chunks, 2*x.Cols)
-	run(d, x.Rows, compute.ChunkRows, batchNormSums{dy, x, mean, variance, eps})
+	run(d, x.Rows, compute.ChunkRows, batchNormSums{behind, x, mean, variance, eps})
 	d.addPartials(dgamma, chunks, 2*x.Cols, 0)
 	d.addPartials(dbeta, chunks, 2*x.Cols, x.Cols)
 	run(d, x.Rows, streamRows(x.Cols),
-		batchNormBackward{dx, dy, x, dgamma, dbeta, gamma, mean, variance, eps})
+		batchNormBackward{behind, dx, x, dgamma, dbeta, gamma, mean, variance, eps})
 }
 
 func (a *batchNormBackward) tile(d *Device, lo, hi int) {
-	dx, dy, x := a.dx.RowsAt(lo, hi), a.dy.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	dx, x := a.dx.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
+	dy := a.behind.widened(d, lo, hi)
 	rows, cols := size(x)
-	C.halognn_batch_norm_backward(d.level, floats(dx.Data), rows, cols, floats(dy.Data),
+	C.halognn_batch_norm_backward(d.level, floats(dx.Data), rows, cols, floats(dy.wide.Data),
 		floats(x.Data), floats(a.gamma), floats(a.mean), floats(a.variance), floats(a.dgamma),
 		floats(a.dbeta), C.float(a.eps), C.int64_t(a.x.Rows))
+	dy.forget()
 }

@@ -43,29 +43,35 @@ type segmentMeanBackward struct {
 	dh                  compute.Matrix // the rows that transposed describes
 	forward, transposed compute.Segments
 	dout                compute.Matrix
-	add                 bool
+	c                   compute.Completion
 }
 
 // SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments,
-	dout compute.Matrix, add bool) {
-	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, add)).Done()
+	dout compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, c)).Done()
 	referred := transposed.Len()
 	run(d, referred, segmentRows,
-		segmentMeanBackward{dh.RowsAt(0, referred), forward, transposed, dout, add})
+		segmentMeanBackward{dh.RowsAt(0, referred), forward, transposed, dout, c})
 	d.panicIfBad("SegmentMeanBackward", transposed, dout.Rows)
-	if !add {
-		clear(dh.RowsAt(referred, dh.Rows).Data)
-	}
+	dh.RowsAt(referred, dh.Rows).Clear()
 }
 
 func (a *segmentMeanBackward) tile(d *Device, lo, hi int) {
 	if s := part(a.transposed, lo, hi); d.inRange(s, a.dout.Rows) {
 		dh := a.dh.RowsAt(lo, hi)
 		rows, cols := size(dh)
-		C.halognn_segment_mean_backward(d.level, floats(dh.Data), rows, cols, int64s(s.Indptr),
-			int32s(s.Indices), int64s(a.forward.Indptr), floats(a.dout.Data), cBool(a.add))
+		own := ownAt(&a.c, lo, hi)
+		C.halognn_segment_mean_backward(d.level, written(dh), rows, cols, int64s(s.Indptr),
+			int32s(s.Indices), int64s(a.forward.Indptr), floats(a.dout.Data), read(own),
+			C.int64_t(own.Rows))
+		d.roundWide(dh, a.c.Rounded)
 	}
+}
+
+// ownAt returns what completes rows [lo,hi).
+func ownAt(c *compute.Completion, lo, hi int) compute.Matrix {
+	return c.Own.RowsAt(min(lo, c.Own.Rows), min(hi, c.Own.Rows))
 }
 
 type segmentSum struct {
@@ -73,8 +79,7 @@ type segmentSum struct {
 	s       compute.Segments
 	weights []float32
 	h       compute.Matrix
-	own     compute.Matrix // added to the first rows, times 1 + scale[0]
-	scale   []float32
+	c       compute.Completion
 	add     bool
 }
 
@@ -90,19 +95,20 @@ func (a *segmentSum) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.h.Rows) {
 		out := a.out.RowsAt(lo, hi)
 		rows, cols := size(out)
-		own := a.own.RowsAt(min(lo, a.own.Rows), min(hi, a.own.Rows))
+		own := ownAt(&a.c, lo, hi)
 		C.halognn_segment_sum(d.level, written(out), rows, cols, int64s(s.Indptr),
 			int32s(s.Indices), floats(a.weights), read(a.h), read(own), C.int64_t(own.Rows),
-			floats(a.scale), cBool(a.add))
+			floats(a.c.Scale), cBool(a.add))
+		d.roundWide(out, a.c.Rounded)
 	}
 }
 
-// SegmentSumScaled implements compute.Device.
-func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
-	h, own compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
-	run(d, out.Rows, segmentRows, segmentSum{out, s, weights, h, own, scale, false})
-	d.panicIfBad("SegmentSumScaled", s, h.Rows)
+// SegmentSumCompleted implements compute.Device.
+func (d *Device) SegmentSumCompleted(out compute.Matrix, s compute.Segments, weights []float32,
+	h compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentSumCompleted(out, s, weights, h, c)).Done()
+	run(d, out.Rows, segmentRows, segmentSum{out, s, weights, h, c, false})
+	d.panicIfBad("SegmentSumCompleted", s, h.Rows)
 }
 
 type segmentMax struct {
@@ -134,24 +140,26 @@ type segmentMaxBackward struct {
 	dh         compute.Matrix // the rows that transposed describes
 	transposed compute.Segments
 	arg, dout  compute.Matrix
+	c          compute.Completion
 }
 
 // SegmentMaxBackward implements compute.Device.
 func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
-	arg, dout compute.Matrix) {
-	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout)).Done()
+	arg, dout compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout, c)).Done()
 	referred := transposed.Len()
-	run(d, referred, segmentRows, segmentMaxBackward{dh.RowsAt(0, referred), transposed, arg, dout})
+	run(d, referred, segmentRows, segmentMaxBackward{dh.RowsAt(0, referred), transposed, arg, dout, c})
 	d.panicIfBad("SegmentMaxBackward", transposed, dout.Rows)
-	clear(dh.RowsAt(referred, dh.Rows).Data)
+	dh.RowsAt(referred, dh.Rows).Clear()
 }
 
 func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {
 	if s := part(a.transposed, lo, hi); d.inRange(s, a.dout.Rows) {
-		dh := a.dh.RowsAt(lo, hi)
-		rows, cols := size(dh)
-		C.halognn_segment_max_backward(d.level, floats(dh.Data), rows, cols, C.int64_t(lo),
+		r := d.begin(a.dh.RowsAt(lo, hi))
+		rows, cols := size(r.wide)
+		C.halognn_segment_max_backward(d.level, floats(r.wide.Data), rows, cols, C.int64_t(lo),
 			int64s(s.Indptr), int32s(s.Indices), bits(a.arg.Data), floats(a.dout.Data))
+		d.complete(r, &a.c, lo, hi)
 	}
 }
 

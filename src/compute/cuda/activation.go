@@ -67,15 +67,32 @@ func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Mat
 	})
 }
 
+// rounds returns how many low bits complete rows lose, if they are rounded.
+func (d *Device) rounds(rounded bool) C.int {
+	if !rounded || d.stored() != compute.BF16s {
+		return 0
+	}
+	return d.dropped()
+}
+
+// complete completes rows, in launches of their own.
+func (d *Device) complete(kernel string, y compute.Matrix, c compute.Completion) {
+	first, of := y.RowsAt(0, c.Own.Rows), compute.Epilogue{Rounded: c.Rounded}
+	if first.Rows > 0 {
+		d.epilogue(kernel, first, nil, c.Own.Data, of)
+	}
+	if d.rounds(c.Rounded) > 0 {
+		d.epilogue(kernel, y.RowsAt(first.Rows, y.Rows), nil, nil, of)
+	}
+}
+
 // cEpilogue returns an epilogue as kernels take it.
 func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
 	to := C.halognn_cuda_then{scale: 1}
 	if e.Add.Cols > 0 {
 		to.add = float(e.Add.Data)
 	}
-	if e.Rounded && d.stored() == compute.BF16s {
-		to.dropped = d.dropped()
-	}
+	to.dropped = d.rounds(e.Rounded)
 	if e.Activation == compute.NoActivation {
 		return to
 	}

@@ -65,6 +65,22 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	}
 }
 
+// DenseInput implements compute.Device.
+func (d *Device) DenseInput(dx, dy, w compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckDenseInput(dx, dy, w, c)).Done()
+	d.MatMulInput(dx, dy, w, false)
+	d.complete("DenseInput", dx, c)
+}
+
+// Round implements compute.Device.
+func (d *Device) Round(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckRound(y, x)).Done()
+	if unsafe.SliceData(y.Data) != unsafe.SliceData(x.Data) {
+		d.CopyColumns(y, 0, x, 0, x.Cols, false)
+	}
+	d.complete("Round", y, compute.Completion{Rounded: true})
+}
+
 // Finish implements compute.Device.
 func (d *Device) Finish(y, x compute.Matrix, b []float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckFinish(y, x, b, epilogue)).Done()

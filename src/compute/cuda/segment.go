@@ -23,17 +23,16 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 
 // SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments,
-	dout compute.Matrix, add bool) {
-	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, add)).Done()
+	dout compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, c)).Done()
 	d.arrays(len(forward.Indptr)*8 + len(transposed.Indptr)*8 + len(transposed.Indices)*4)
 	degrees, indptr := d.indptr(forward.Indptr), d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMeanBackward", transposed, dout.Rows)
 	rows, cols := size(dh.RowsAt(0, transposed.Len()))
 	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, float(dh.Data), rows, cols, indptr,
-		indices, degrees, float(dout.Data), cBool(add)))
-	if !add {
-		d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
-	}
+		indices, degrees, float(dout.Data), float(c.Own.Data), C.int64_t(c.Own.Rows),
+		d.rounds(c.Rounded)))
+	d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
 }
 
 // SegmentMax implements compute.Device.
@@ -48,14 +47,16 @@ func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compu
 
 // SegmentMaxBackward implements compute.Device.
 func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
-	arg, dout compute.Matrix) {
-	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout)).Done()
+	arg, dout compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout, c)).Done()
 	d.arrays(len(transposed.Indptr)*8 + len(transposed.Indices)*4)
 	indptr := d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMaxBackward", transposed, dout.Rows)
-	rows, cols := size(dh.RowsAt(0, transposed.Len()))
+	first := dh.RowsAt(0, transposed.Len())
+	rows, cols := size(first)
 	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(dh.Data), rows, cols, 0, indptr,
 		indices, bits(arg.Data), float(dout.Data)))
+	d.complete("SegmentMaxBackward", first, c)
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
 }
 
@@ -66,22 +67,23 @@ func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.Sl
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
-	d.segmentSum("SegmentSum", out, s, weights, h, compute.Matrix{}, nil, add)
+	d.segmentSum("SegmentSum", out, s, weights, h, compute.Completion{}, add)
 }
 
-// SegmentSumScaled implements compute.Device, in one launch.
-func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
-	h, own compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
-	d.segmentSum("SegmentSumScaled", out, s, weights, h, own, scale, false)
+// SegmentSumCompleted implements compute.Device, in one launch.
+func (d *Device) SegmentSumCompleted(out compute.Matrix, s compute.Segments, weights []float32,
+	h compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentSumCompleted(out, s, weights, h, c)).Done()
+	d.segmentSum("SegmentSumCompleted", out, s, weights, h, c, false)
 }
 
 func (d *Device) segmentSum(kernel string, out compute.Matrix, s compute.Segments,
-	weights []float32, h, own compute.Matrix, scale []float32, add bool) {
+	weights []float32, h compute.Matrix, c compute.Completion, add bool) {
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(weights)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, h.Rows)
 	edges := (*C.float)(onDevice(d, weights))
 	rows, cols := size(out)
 	must(kernel, C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges,
-		float(h.Data), float(own.Data), C.int64_t(own.Rows), float(scale), cBool(add)))
+		float(h.Data), float(c.Own.Data), C.int64_t(c.Own.Rows), float(c.Scale), cBool(add),
+		d.rounds(c.Rounded)))
 }

@@ -10,7 +10,7 @@ import (
 func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float32, eps float32,
 	epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, epilogue)).Done()
-	d.into(y, epilogue, func(y compute.Matrix) {
+	d.into(y, epilogue.Rounded, func(y compute.Matrix) {
 		for r := range x.Rows {
 			row, out := x.Row(r), y.Row(r)
 			var sum, squares float32
@@ -37,6 +37,7 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
 		epilogue)).Done()
+	dy = d.gradient(dy)
 	epilogue.Backward(d, dy, y)
 	clear(dgamma)
 	clear(dbeta)
@@ -97,7 +98,7 @@ func root(variance, eps float32) float32 {
 func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []float32,
 	eps float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, epilogue)).Done()
-	d.into(y, epilogue, func(y compute.Matrix) {
+	d.into(y, epilogue.Rounded, func(y compute.Matrix) {
 		for r := range x.Rows {
 			for j, v := range x.Row(r) {
 				y.Row(r)[j] = (v-mean[j])*root(variance[j], eps)*gamma[j] + beta[j]
@@ -114,6 +115,7 @@ func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	gamma, mean, variance []float32, eps float32, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean,
 		variance, y, epilogue)).Done()
+	dy = d.gradient(dy)
 	epilogue.Backward(d, dy, y)
 	clear(dgamma)
 	clear(dbeta)

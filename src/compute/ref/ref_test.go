@@ -20,7 +20,9 @@ func TestRoundedFactors(t *testing.T) {
 }
 
 func TestStored(t *testing.T) {
-	computetest.Stored(t, func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) })
+	of := func() compute.Device { return ref.WithPrecision(compute.PrecisionBF16) }
+	computetest.Stored(t, of)
+	computetest.Completed(t, of)
 }
 
 // Two runs on one machine give equal bits.

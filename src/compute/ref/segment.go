@@ -52,35 +52,36 @@ func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compu
 
 // SegmentMaxBackward implements compute.Device.
 func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
-	arg, dout compute.Matrix) {
-	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout)).Done()
-	clear(dh.Data[:dh.Rows*dh.Cols])
-	for s := range transposed.Len() {
-		before := int32(-1)
-		for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
-			for j, at := range arg.Row(int(t)) {
-				if t != before && math.Float32bits(at) == uint32(s) {
-					dh.Row(s)[j] += dout.Row(int(t))[j]
+	arg, dout compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout, c)).Done()
+	d.into(dh, c.Rounded, func(dh compute.Matrix) {
+		clear(dh.Data[:dh.Rows*dh.Cols])
+		for s := range transposed.Len() {
+			before := int32(-1)
+			for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
+				for j, at := range arg.Row(int(t)) {
+					if t != before && math.Float32bits(at) == uint32(s) {
+						dh.Row(s)[j] += dout.Row(int(t))[j]
+					}
 				}
+				before = t
 			}
-			before = t
 		}
-	}
+		d.addOwn(dh, c)
+	})
 }
 
 // SegmentSum implements compute.Device.
 func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckSegmentSum(out, s, weights, h, add)).Done()
-	d.sumRows(out, s, weights, h, add, compute.Matrix{}, 0)
+	d.sumRows(out, s, weights, h, add)
 }
 
-// sumRows sets out to sums over segments, or adds them, and adds to the first of them rows times a
-// factor. What is complete is stored.
+// sumRows sets out to sums over segments, or adds them. What is complete is stored.
 func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix,
-	add bool, own compute.Matrix, factor float32) {
+	add bool) {
 	h = d.wide(0, h)
-	own = d.wide(1, own)
 	sum := d.scratch(out.Cols)
 	for t := range out.Rows {
 		clear(sum)
@@ -96,18 +97,18 @@ func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float
 		if add {
 			addInto(sum, out.Row(t))
 		}
-		for j := 0; t < own.Rows && j < own.Cols; j++ {
-			sum[j] += factor * own.Row(t)[j]
-		}
 		out.RowsAt(t, t+1).Narrow(sum)
 	}
 }
 
-// SegmentSumScaled implements compute.Device.
-func (d *Device) SegmentSumScaled(out compute.Matrix, s compute.Segments, weights []float32,
-	h, own compute.Matrix, scale []float32) {
-	defer d.probe.Start(compute.CheckSegmentSumScaled(out, s, weights, h, own, scale)).Done()
-	d.sumRows(out, s, weights, h, false, own, 1+scale[0])
+// SegmentSumCompleted implements compute.Device.
+func (d *Device) SegmentSumCompleted(out compute.Matrix, s compute.Segments, weights []float32,
+	h compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentSumCompleted(out, s, weights, h, c)).Done()
+	d.into(out, c.Rounded, func(out compute.Matrix) {
+		d.sumRows(out, s, weights, h, false)
+		d.addOwn(out, c)
+	})
 }
 
 func divide(row []float32, count int) {
@@ -121,24 +122,19 @@ func divide(row []float32, count int) {
 
 // SegmentMeanBackward implements compute.Device.
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments,
-	dout compute.Matrix, add bool) {
-	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, add)).Done()
-	sum := d.scratch(dh.Cols)
-	for s := range transposed.Len() {
-		clear(sum)
-		for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
-			weight := 1 / float32(forward.Indptr[t+1]-forward.Indptr[t])
-			for j, g := range dout.Row(int(t)) {
-				sum[j] += g * weight
+	dout compute.Matrix, c compute.Completion) {
+	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, c)).Done()
+	d.into(dh, c.Rounded, func(dh compute.Matrix) {
+		clear(dh.Data[:dh.Rows*dh.Cols])
+		for s := range transposed.Len() {
+			sum := dh.Row(s)
+			for _, t := range transposed.Indices[transposed.Indptr[s]:transposed.Indptr[s+1]] {
+				weight := 1 / float32(forward.Indptr[t+1]-forward.Indptr[t])
+				for j, g := range dout.Row(int(t)) {
+					sum[j] += g * weight
+				}
 			}
 		}
-		if add {
-			addInto(dh.Row(s), sum)
-		} else {
-			copy(dh.Row(s), sum)
-		}
-	}
-	if !add {
-		clear(dh.RowsAt(transposed.Len(), dh.Rows).Data)
-	}
+		d.addOwn(dh, c)
+	})
 }
