@@ -431,11 +431,13 @@ void LEVEL(edge_collect)(float *dsrc, int64_t segments, int64_t heads, const int
         }
 }
 
-/* The inputs of sums over edges. edges is NULL if the number of each edge is its position. */
+/* The inputs of sums over edges. edges is NULL if the number of each edge is its position. Rows of
+ * bfloat16 are in halves, in the place of rows. */
 typedef struct {
     int64_t heads, width, cols, last, ahead;
     const int32_t *indices, *edges;
     const float *alpha, *rows;
+    const uint16_t *halves;
 } weighted;
 
 ALWAYS_INLINE const float *alpha_of(const weighted *g, int64_t e) {
@@ -444,7 +446,11 @@ ALWAYS_INLINE const float *alpha_of(const weighted *g, int64_t e) {
 
 ALWAYS_INLINE void prefetch_edge(const weighted *g, int64_t e) {
     e += g->ahead;
-    prefetch_row(g->rows + g->indices[e < g->last ? e : g->last] * g->cols, g->cols * 4);
+    const int64_t at = g->indices[e < g->last ? e : g->last] * g->cols;
+    if (g->halves)
+        prefetch_row(g->halves + at, g->cols * 2);
+    else
+        prefetch_row(g->rows + at, g->cols * 4);
 }
 
 /* The first column of a vector of a row, and the heads of its lanes: lane i belongs to head first +
@@ -490,16 +496,18 @@ ALWAYS_INLINE void put(float *p, vec v, int64_t first) {
 
 /* strip sums n vectors of the rows of the edges [lo,hi); columns below j do not belong to the last
  * vector. If uniform, all lanes of a vector belong to one head. */
-ALWAYS_INLINE void strip(int uniform, const int n, const weighted *g, const lanes_of *v, int64_t lo,
-                         int64_t hi, int64_t j, float *out) {
+ALWAYS_INLINE void strip(int bf16, int uniform, const int n, const weighted *g, const lanes_of *v,
+                         int64_t lo, int64_t hi, int64_t j, float *out) {
     vec sum[MAX_ACCUMULATORS];
     UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
     for (int64_t e = lo; e < hi; e++) {
         if (j == 0)
             prefetch_edge(g, e);
-        const float *row = g->rows + g->indices[e] * g->cols, *alpha = alpha_of(g, e);
+        const int64_t row = g->indices[e] * g->cols;
+        const float *alpha = alpha_of(g, e);
         UNROLL for (int k = 0; k < n; k++) {
-            const vec x = load(row + v[k].at);
+            const vec x = bf16 ? load_bf16(g->halves + row + v[k].at)
+                               : load(g->rows + row + v[k].at);
             if (uniform)
                 sum[k] += x * alpha[v[k].first];
             else
@@ -515,23 +523,26 @@ ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out)
     float sum[LANES] = {0};
     for (int64_t e = lo; e < hi; e++) {
         prefetch_edge(g, e);
-        const float *row = g->rows + g->indices[e] * g->cols, *alpha = alpha_of(g, e);
+        const int64_t row = g->indices[e] * g->cols;
+        const float *alpha = alpha_of(g, e);
         for (int64_t h = 0, j = 0; h < g->heads; h++)
-            for (int64_t k = 0; k < g->width; k++, j++)
-                sum[j] += row[j] * alpha[h];
+            for (int64_t k = 0; k < g->width; k++, j++) {
+                const float x = g->halves ? halognn_widened(g->halves[row + j]) : g->rows[row + j];
+                sum[j] += x * alpha[h];
+            }
     }
     memcpy(out, sum, (size_t)g->cols * sizeof *out);
 }
 
 /* strips sums the columns of the vectors, the first of which is column j. */
-ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int vecs, int64_t j,
-                          int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void strips(int bf16, int uniform, const weighted *g, const lanes_of *v, int vecs,
+                          int64_t j, int64_t lo, int64_t hi, float *out) {
     for (int first = 0; first < vecs; first += MAX_ACCUMULATORS) {
         const int n = vecs - first < MAX_ACCUMULATORS ? vecs - first : MAX_ACCUMULATORS;
         switch (n) {
-#define STRIP(n)                                                                     \
-    case n:                                                                          \
-        strip(uniform, n, g, v + first, lo, hi, j + (int64_t)first * LANES, out);    \
+#define STRIP(n)                                                                           \
+    case n:                                                                                \
+        strip(bf16, uniform, n, g, v + first, lo, hi, j + (int64_t)first * LANES, out);    \
         break;
             STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
 #if MAX_ACCUMULATORS > 8
@@ -543,7 +554,7 @@ ALWAYS_INLINE void strips(int uniform, const weighted *g, const lanes_of *v, int
 }
 
 /* sum_segments sums over the edges of each segment. */
-ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments,
+ALWAYS_INLINE void sum_segments(int bf16, const weighted *g, float *out, int64_t segments,
                                 const int64_t *indptr) {
     if (g->cols < LANES) {
         for (int64_t d = 0; d < segments; d++)
@@ -556,20 +567,24 @@ ALWAYS_INLINE void sum_segments(const weighted *g, float *out, int64_t segments,
         const int vecs = place_vectors(v, g, j);
         for (int64_t d = 0; d < segments; d++) {
             if (uniform)
-                strips(1, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+                strips(bf16, 1, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
             else
-                strips(0, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+                strips(bf16, 0, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
         }
     }
 }
 
 void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width,
                      const int64_t *indptr, const int32_t *indices, const float *alpha,
-                     const float *z) {
+                     halognn_matrix z) {
     const int64_t cols = heads * width;
-    const weighted g = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4),
-                        indices, NULL, alpha, z};
-    sum_segments(&g, y, segments, indptr);
+    const weighted g = {heads, width, cols, indptr[segments] - 1,
+                        rows_ahead(cols * (z.bf16 ? 2 : 4)), indices, NULL, alpha,
+                        z.bf16 ? NULL : z.at, z.bf16 ? z.at : NULL};
+    if (z.bf16)
+        sum_segments(1, &g, y, segments, indptr);
+    else
+        sum_segments(0, &g, y, segments, indptr);
 }
 
 /* The rows of dy for the edges of a few sources are read twice, the second time from the caches. By
@@ -581,13 +596,13 @@ void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_
     enum { FEW = 8 };
     const int64_t cols = heads * width;
     const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4),
-                        t_indices, t_edges, alpha, dy};
+                        t_indices, t_edges, alpha, dy, NULL};
     const factors f = {0};
     groups near;
     set_groups(&near, width);
     for (int64_t first = 0; first < segments; first += FEW) {
         const int64_t n = segments - first < FEW ? segments - first : FEW;
-        sum_segments(&g, dz + first * cols, n, t_indptr + first);
+        sum_segments(0, &g, dz + first * cols, n, t_indptr + first);
         for (int64_t s = first; s < first + n; s++)
             for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) {
                 const int64_t ahead = ahead_of(t_edges, e, g.last) * heads;
@@ -604,7 +619,7 @@ void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int6
                              const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
     const weighted w = {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4),
-                        indices, NULL, alpha, src};
+                        indices, NULL, alpha, src, NULL};
     const factors f = {1, a, slope};
     cycle c;
     groups g;
@@ -745,7 +760,8 @@ void LEVEL(edge_dot_softmax_backward)(float *de, float *ddst, float *da, int64_t
                                       const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
     const scored s = {
-        {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, de, src},
+        {heads, width, cols, indptr[segments] - 1, rows_ahead(cols * 4), indices, NULL, de, src,
+         NULL},
         a,
         slope};
     memset(da, 0, (size_t)cols * sizeof *da);
@@ -764,7 +780,7 @@ void LEVEL(edge_dot_collect)(float *dsrc, int64_t segments, int64_t heads, int64
                              const float *dst, const float *a, float slope) {
     const int64_t cols = heads * width;
     const scored s = {{heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4), t_indices,
-                       t_edges, de, dst},
+                       t_edges, de, dst, NULL},
                       a,
                       slope};
     score_segments(0, &s, segments, t_indptr, src, dsrc, NULL);

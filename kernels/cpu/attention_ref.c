@@ -2,6 +2,7 @@
 
 #include "exp.h"
 #include "kernels.h"
+#include "rounding.h"
 
 /* Sums along the columns of a head are made in WAYS interleaved partial sums, as in layer_norm. */
 enum { WAYS = 16 };
@@ -157,13 +158,13 @@ void edge_dot_collect_ref(float *dsrc, int64_t segments, int64_t heads, int64_t 
 }
 
 void edge_sum_ref(float *y, int64_t segments, int64_t heads, int64_t width, const int64_t *indptr,
-                  const int32_t *indices, const float *alpha, const float *z) {
+                  const int32_t *indices, const float *alpha, halognn_matrix z) {
     const int64_t cols = heads * width;
     for (int64_t d = 0; d < segments; d++)
         for (int64_t j = 0; j < cols; j++) {
             float sum = 0;
             for (int64_t e = indptr[d]; e < indptr[d + 1]; e++)
-                sum += z[indices[e] * cols + j] * alpha[e * heads + j / width];
+                sum += halognn_get(z, indices[e] * cols + j) * alpha[e * heads + j / width];
             y[d * cols + j] = sum;
         }
 }

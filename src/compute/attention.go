@@ -10,8 +10,8 @@ import "fmt"
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// Attend is the last two. In GATv2 EdgeDotSoftmax makes alpha of src [S,H*C] and dst [D,H*C], and src
-// takes the place of z.
+// z may be of either type. Attend is the last two. In GATv2 EdgeDotSoftmax makes alpha of src
+// [S,H*C] and dst [D,H*C], and src takes the place of z.
 //
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
@@ -69,7 +69,7 @@ type AttentionKernels interface {
 // CheckHeadDots checks the arguments of HeadDots.
 func CheckHeadDots(src, dst, z Matrix, asrc, adst []float32) Call {
 	checkBothEnds("HeadDots", src, dst, z)
-	checkColumns("HeadDots", z, len(asrc), len(adst))
+	checkStoredColumns("HeadDots", z, len(asrc), len(adst))
 	return Call{Kernel: "HeadDots",
 		Bytes: z.bytes() + src.bytes() + dst.bytes() + 2*floatBytes*len(asrc)}
 }
@@ -79,10 +79,10 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 	asrc, adst []float32) Call {
 	const kernel = "HeadDotsBackward"
 	checkBothEnds(kernel, dsrc, ddst, z)
-	checkSame(kernel, dz, z)
-	checkColumns(kernel, z, len(asrc), len(dasrc), len(adst), len(dadst))
+	checkStored(kernel, dz, z)
+	checkColumns(kernel, dz, len(asrc), len(dasrc), len(adst), len(dadst))
 	return Call{Kernel: kernel,
-		Bytes: 3*z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
+		Bytes: 2*dz.bytes() + z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
 }
 
 // checkBothEnds checks arrays by head of all rows of z and of its first ones.
@@ -145,22 +145,23 @@ func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
 func CheckEdgeSum(y Matrix, s Segments, alpha, z Matrix) Call {
 	const kernel = "EdgeSum"
 	checkReduction(kernel, y, s)
-	checkColumns(kernel, z, y.Cols)
+	checkStoredColumns(kernel, z, y.Cols)
 	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: y.Cols})
 	checkRows(kernel, alpha, len(s.Indices))
-	return Call{Kernel: kernel, Bytes: s.gatherBytes(y) + alpha.bytes() + y.bytes()}
+	return Call{Kernel: kernel, Bytes: s.gatherBytes(z) + alpha.bytes() + y.bytes()}
 }
 
 // CheckEdgeSumBackward checks the arguments of EdgeSumBackward.
 func CheckEdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix) Call {
 	const kernel = "EdgeSumBackward"
-	checkSame(kernel, dz, z)
+	checkStored(kernel, dz, z)
 	checkSame(kernel, dalpha, alpha)
+	checkColumns(kernel, dz, dy.Cols)
 	checkColumns(kernel, dy, dz.Cols)
 	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: dz.Cols})
 	checkTransposed(kernel, transposed, dalpha, dz)
 	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dz) + 4*len(transposed.Edges) +
-		2*alpha.bytes() + 2*dz.bytes()}
+		2*alpha.bytes() + dz.bytes() + z.bytes()}
 }
 
 // AttendInParts is the definition of Attend: a kernel for each step.
@@ -180,7 +181,7 @@ func AttendBackwardInParts(k Kernels, dz, dsrc, ddst, dalpha Matrix, s, transpos
 func CheckAttend(y, alpha Matrix, s Segments, src, dst, z Matrix) Call {
 	const kernel = "Attend"
 	checkScores(kernel, alpha, s, src, dst)
-	checkRows(kernel, z, src.Rows)
+	checkStoredRows(kernel, z, src.Rows)
 	// A score is read for each edge, besides what EdgeSum moves.
 	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() + dst.bytes()}
 }
@@ -192,7 +193,7 @@ func CheckAttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	scores := CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src, dst)
 	rows := CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
 	checkRows(kernel, dy, s.Len())
-	checkRows(kernel, z, src.Rows)
+	checkStoredRows(kernel, z, src.Rows)
 	// Of both, the transpose is read once, and dalpha is neither written nor read in between.
 	return Call{Kernel: kernel, Bytes: rows.Bytes + scores.Bytes - 2*alpha.bytes() -
 		8*len(transposed.Indptr) - 4*len(transposed.Edges)}

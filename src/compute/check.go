@@ -64,7 +64,15 @@ func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 
 // checkRows checks that vectors, given by their lengths, have an element for each row of m.
 func checkRows(kernel string, m Matrix, vectors ...int) {
-	if !m.holds() || !allAre(m.Rows, vectors) {
+	checkStoredRows(kernel, m, vectors...)
+	if !m.holds() {
+		panic(fmt.Sprintf("compute: %s: matrix %v is not of float32", kernel, m))
+	}
+}
+
+// checkStoredRows is checkRows of a matrix of either type.
+func checkStoredRows(kernel string, m Matrix, vectors ...int) {
+	if !m.stored() || !allAre(m.Rows, vectors) {
 		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its rows", kernel, m,
 			slices.Clone(vectors)))
 	}

@@ -86,6 +86,8 @@ func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *In
 //	a_ij  = softmax over the in-neighbours j of i of LeakyReLU(asrc·z_j + adst·z_i)   a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
+// Rows z are read again and again, and stored as hidden rows.
+//
 // It transforms before it aggregates, so the gradient of W runs over the sources: the layer reads
 // the transpose of its hop also when it is the input layer.
 type gat struct {
@@ -99,7 +101,8 @@ type gat struct {
 
 func newGAT(s *store, c Config, l int) Layer {
 	g := &gat{attention: newAttention(s, c, l)}
-	for _, b := range []**buffer{&g.z, &g.src, &g.dst, &g.dz, &g.dsrc, &g.ddst} {
+	g.z = s.hidden(g.cols())
+	for _, b := range []**buffer{&g.src, &g.dst, &g.dz, &g.dsrc, &g.ddst} {
 		*b = s.buffer()
 	}
 	return g
@@ -137,7 +140,7 @@ func (g *gat) Flops(h *Hop, gradient bool) int {
 func (g *gat) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	s, d := in.Sources, in.Destinations
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
-	g.dev.MatMul(z, in.X, g.w, false)
+	g.dev.Dense(z, compute.Dense{X: in.X, W: g.w, Epilogue: compute.Epilogue{Rounded: true}})
 	g.dev.HeadDots(src, dst, z, g.asrc, g.adst)
 	sums := g.sums(y, in)
 	g.dev.Attend(sums, g.weights(in), in.Hop.Forward, src, dst, z, g.slope)

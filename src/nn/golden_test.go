@@ -192,8 +192,8 @@ func goldenRelations(t *testing.T, dev compute.Device, c Config) {
 		g.compare(dev, name, upload(t, dev, got.Rows, got.Cols, rows).Data, tolerance)
 	}
 	compare("Y", y, targets, layerForward)
-	layer.Backward(&Gradient{Matrix: dx}, upload(t, dev, 20, c.Out, order(dy, targets, c.Out, false)), y, in,
-		compute.Epilogue{})
+	layer.Backward(&Gradient{Matrix: dx},
+		upload(t, dev, 20, c.Out, order(dy, targets, c.Out, false)), y, in, compute.Epilogue{})
 	dev.Settle()
 	compare("dX", dx, sources, gatBackward)
 	for _, p := range m.Params.List {

@@ -115,7 +115,8 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 				continue // features of edges are for CPUs alone
 			}
 			for _, partial := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s%s/%s/%t", c.Kind, c.Norm, c.Jumping, b.name, partial), func(t *testing.T) {
+				name := fmt.Sprintf("%s/%s%s/%s/%t", c.Kind, c.Norm, c.Jumping, b.name, partial)
+				t.Run(name, func(t *testing.T) {
 					dev, err := b.open(t)
 					if err != nil {
 						t.Skip(err)
@@ -147,13 +148,13 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 							continue
 						}
 						if want := m.Config.Stored(l-1, dev.Capabilities().Stores); dy.Elements() != want {
-							t.Errorf("gradients of layer %d have elements of type %d, want %d", l-1, dy.Elements(), want)
+							t.Errorf("gradients of layer %d are in %v, want %v", l-1, dy.Elements(), want)
 						}
 						rows := make([]float32, dy.Rows*dy.Cols)
 						compute.Load(dev, rows, dy, &scratch)
 						for i, v := range rows {
 							if p.Round(v) != v {
-								t.Fatalf("element %d of the gradient of layer %d is %v, which is not rounded", i, l-1, v)
+								t.Fatalf("element %d of the gradient of layer %d is %v, not rounded", i, l-1, v)
 							}
 						}
 					}
@@ -166,7 +167,7 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 					}
 					if !partial {
 						complete = grads
-					} else if one := c.Kind == "gcn" || c.Kind == "gin" || c.Kind == "mlp"; one && !c.Residual &&
+					} else if slices.Contains([]string{"gcn", "gin", "mlp"}, c.Kind) && !c.Residual &&
 						!c.Jumps() && !slices.Equal(grads, complete) { // with one term there is one order
 						t.Error("gradients depend on whether they are complete at once")
 					}
@@ -246,8 +247,8 @@ func (s storing) Capabilities() compute.Capabilities {
 func TestProjectedRowsAreRounded(t *testing.T) {
 	const p = compute.PrecisionBF16
 	for _, kind := range []string{"rgcn", "sage", "gat"} {
-		c := Config{Kind: kind, Layers: 2, In: 8, Hidden: 6, Heads: 2, Out: 4, Norm: NormNone, Residual: true,
-			Schema: typed, TypeFeatures: []int{5, 3}, Task: task.Multiclass}
+		c := Config{Kind: kind, Layers: 2, In: 8, Hidden: 6, Heads: 2, Out: 4, Norm: NormNone,
+			Residual: true, Schema: typed, TypeFeatures: []int{5, 3}, Task: task.Multiclass}
 		var want []float64
 		for _, b := range rounding() {
 			t.Run(kind+"/"+b.name, func(t *testing.T) {

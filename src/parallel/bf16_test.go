@@ -41,7 +41,9 @@ func TestModesAgreeInBF16(t *testing.T) {
 	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "gin",
 		"norm, residual, jumping", "batch norm, residual, jumping"} {
 		config := sharedModels()[name]
-		for _, g := range []grouping{{ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeHybrid, 2, 2}, {ModePushPull, 2, 1}} {
+		for _, g := range []grouping{
+			{ModeSplit, 1, 2}, {ModeSplit, 1, 4}, {ModeHybrid, 2, 2}, {ModePushPull, 2, 1},
+		} {
 			if g.mode == ModePushPull && !config.Linear() {
 				continue
 			}
@@ -59,7 +61,8 @@ func TestModesAgreeInBF16(t *testing.T) {
 				}
 				most, off := 0.0, 0.0
 				for k, v := range of.grads {
-					most, off = max(most, math.Abs(float64(v))), max(off, math.Abs(float64(v-got[0][i].grads[k])))
+					most = max(most, math.Abs(float64(v)))
+					off = max(off, math.Abs(float64(v-got[0][i].grads[k])))
 				}
 				if !(off <= bound*most) {
 					t.Errorf("%s, %v, step %d: gradients differ by %g of %g", name, g, i, off, most)

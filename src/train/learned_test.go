@@ -455,7 +455,9 @@ func TestRelationsInBF16(t *testing.T) {
 		}
 		rounded, off := 0.0, 0.0
 		for o.Seed = range uint64(4) {
-			want := loss(func() (compute.Device, error) { return ref.WithPrecision(compute.PrecisionBF16), nil })
+			want := loss(func() (compute.Device, error) {
+				return ref.WithPrecision(compute.PrecisionBF16), nil
+			})
 			exact := loss(func() (compute.Device, error) { return ref.New(), nil })
 			got := loss(func() (compute.Device, error) {
 				return cpu.New(cpu.Options{Threads: 2, Precision: compute.PrecisionBF16})
@@ -464,7 +466,8 @@ func TestRelationsInBF16(t *testing.T) {
 			rounded, off = rounded+math.Abs(want-exact), off+math.Abs(got-want)
 		}
 		if !(off < rounded/2) {
-			t.Errorf("%s: losses differ by %v from the reference's; rounding changes these by %v", kind, off, rounded)
+			t.Errorf("%s: losses differ by %v from the reference's; rounding changes these by %v", kind, off,
+				rounded)
 		}
 	}
 }

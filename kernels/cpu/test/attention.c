@@ -28,6 +28,7 @@ typedef enum {
     DOT_SOFTMAX_BACKWARD,
     DOT_COLLECT,
     SUM,
+    SUM_BF16,
     SUM_BACKWARD,
     MEAN,
     MEAN_BACKWARD,
@@ -92,7 +93,12 @@ static outputs attention(const halognn_cpu *k, const input *in, attention_kernel
     case SUM:
         o = one(in->cells, NULL);
         halognn_edge_sum(k, o.at[0], s->segments, heads, width, in->indptr, in->indices, alpha,
-                         in->h);
+                         of_floats(in->h));
+        break;
+    case SUM_BF16:
+        o = one(in->cells, NULL);
+        halognn_edge_sum(k, o.at[0], s->segments, heads, width, in->indptr, in->indices, alpha,
+                         of_bf16(in->half));
         break;
     case SUM_BACKWARD:
         o = (outputs){.at = {guarded(stored, NULL), guarded(numbers, NULL)},
@@ -146,6 +152,7 @@ ATTENTION(edge_dot_softmax, DOT_SOFTMAX)
 ATTENTION(edge_dot_softmax_backward, DOT_SOFTMAX_BACKWARD)
 ATTENTION(edge_dot_collect, DOT_COLLECT)
 ATTENTION(edge_sum, SUM)
+ATTENTION(edge_sum_bf16, SUM_BF16)
 ATTENTION(edge_sum_backward, SUM_BACKWARD)
 ATTENTION(head_mean, MEAN)
 ATTENTION(head_mean_backward, MEAN_BACKWARD)
@@ -169,6 +176,8 @@ const test attention_tests[] = {
     {"edge_dot_collect one head", edge_dot_collect_one, 0},
     {"edge_sum", edge_sum, 0},
     {"edge_sum one head", edge_sum_one, 0},
+    {"edge_sum of bfloat16", edge_sum_bf16, 0},
+    {"edge_sum of bfloat16, one head", edge_sum_bf16_one, 0},
     {"edge_sum_backward", edge_sum_backward, 0},
     {"edge_sum_backward one head", edge_sum_backward_one, 0},
     {"head_mean", head_mean, 0},

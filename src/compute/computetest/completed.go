@@ -21,7 +21,7 @@ func Completed(t *testing.T, open func() compute.Device) {
 				r.check(t)
 			}
 			if b.dev.Capabilities().Stores == compute.BF16s {
-				for _, r := range b.gradients(s.rows, s.cols, s.out) {
+				for _, r := range append(b.gradients(s.rows, s.cols, s.out), b.heads(s.rows, s.out)...) {
 					r.check(t)
 				}
 			}
@@ -34,7 +34,8 @@ func Completed(t *testing.T, open func() compute.Device) {
 		mustPanic(t, func() { b.dev.DenseInput(dx, dy, w, compute.Completion{Own: b.zeros(3, 4)}) })
 		mustPanic(t, func() { b.dev.DenseInput(dx, dy, w, compute.Completion{Own: b.zeros(2, 3)}) })
 		mustPanic(t, func() {
-			b.dev.DenseInput(dx, dy, w, compute.Completion{Own: b.zeros(1, 4), Scale: b.array(make([]float32, 1))})
+			b.dev.DenseInput(dx, dy, w,
+				compute.Completion{Own: b.zeros(1, 4), Scale: b.array(make([]float32, 1))})
 		})
 		_, narrow := b.both(2, 4)
 		mustPanic(t, func() { b.dev.DenseInput(narrow, dy, w, compute.Completion{}) })
@@ -97,7 +98,9 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 		rows int
 		call func(y compute.Matrix, c compute.Completion)
 	}{
-		{"DenseInput", rows, func(y compute.Matrix, c compute.Completion) { b.dev.DenseInput(y, dy, w, c) }},
+		{"DenseInput", rows, func(y compute.Matrix, c compute.Completion) {
+			b.dev.DenseInput(y, dy, w, c)
+		}},
 		{"SegmentMeanBackward", rows + spare, func(y compute.Matrix, c compute.Completion) {
 			b.dev.SegmentMeanBackward(y, s, t, dout, c)
 		}},
@@ -124,8 +127,9 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 				}
 				got := b.nothing(of, k.rows, cols)
 				k.call(got, c)
-				all = append(all, same(fmt.Sprintf("%s of %d own rows, scaled %t, rounded %t, elements %d", k.name,
-					c.Own.Rows, c.Scale != nil, c.Rounded, of), b.read(got), b.get(want.Data)))
+				name := fmt.Sprintf("%s of %d own rows, scaled %t, rounded %t, in %v", k.name, c.Own.Rows,
+					c.Scale != nil, c.Rounded, of)
+				all = append(all, same(name, b.read(got), b.get(want.Data)))
 			}
 		}
 	}
@@ -169,7 +173,8 @@ func (b *bench) gradients(rows, cols, out int) (all []result) {
 			}},
 			{"BatchNormBackward", func(dx, dy, x compute.Matrix, dgamma, dbeta []float32) {
 				b.dev.ColumnMoments(mean[:out], variance[:out], x)
-				b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean[:out], variance[:out], 1e-5, y, e)
+				b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean[:out], variance[:out], 1e-5,
+					y, e)
 			}},
 		} {
 			of := func(dx, dy, x compute.Matrix) []float32 {
@@ -184,6 +189,44 @@ func (b *bench) gradients(rows, cols, out int) (all []result) {
 			all = append(all, same(n.name+", "+f.name, of(inPlace, narrow, inPlace), want),
 				same("the gradient that is read, "+f.name, b.read(narrow), before))
 		}
+	}
+	return all
+}
+
+// heads runs attention over rows of both types, of one head and of several.
+func (b *bench) heads(rows, cols int) (all []result) {
+	s := compute.Segments{Indptr: []int64{0}}
+	if rows > 0 {
+		s = b.segments(rows/2+1, rows, 4)
+	}
+	t, n := transpose(s, rows), min(rows, s.Len())
+	for heads := range cols + 1 {
+		if heads == 0 || cols%heads != 0 || heads > 20 {
+			continue
+		}
+		asrc, adst, numbers := b.array(b.normal(cols)), b.array(b.normal(cols)), b.normal(rows*cols)
+		dy := b.matrix(s.Len(), cols, b.normal(s.Len()*cols))
+		wide, narrow := b.both(rows, cols)
+		of := func(z compute.Matrix) []float32 {
+			nothing := func(rows, cols int) compute.Matrix { return b.nothing(compute.Float32s, rows, cols) }
+			src, some, alpha, y := nothing(rows, heads), nothing(n, heads), nothing(len(s.Indices), heads),
+				nothing(s.Len(), cols)
+			b.dev.HeadDots(src, some, z, asrc, adst)
+			dst := b.matrix(s.Len(), heads, make([]float32, s.Len()*heads))
+			b.dev.Attend(y, alpha, s, src, dst, z, 0.2)
+			sum, dsum := nothing(s.Len(), cols), nothing(rows, cols)
+			dsumAlpha := nothing(len(s.Indices), heads)
+			b.dev.EdgeSum(sum, s, alpha, z)
+			b.dev.EdgeSumBackward(dsum, dsumAlpha, t, alpha, z, dy)
+			dz, dsrc, ddst := b.matrix(rows, cols, numbers), nothing(rows, heads), nothing(s.Len(), heads)
+			dalpha, dasrc, dadst := nothing(len(s.Indices), heads), b.dirty(cols), b.dirty(cols)
+			b.dev.AttendBackward(dz, dsrc, ddst, dalpha, s, t, alpha, src, dst, z, dy, 0.2)
+			b.dev.HeadDotsBackward(dz, dasrc, dadst, dsrc, dsrc.RowsAt(0, n), z, asrc, adst)
+			return slices.Concat(b.get(src.Data), b.get(some.Data), b.get(y.Data), b.get(sum.Data),
+				b.get(dsum.Data), b.get(dsumAlpha.Data), b.get(dz.Data), b.get(dsrc.Data), b.get(ddst.Data),
+				b.get(dasrc), b.get(dadst))
+		}
+		all = append(all, same(fmt.Sprintf("attention of %d heads", heads), of(narrow), of(wide)))
 	}
 	return all
 }

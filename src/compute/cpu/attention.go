@@ -31,8 +31,10 @@ func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
 
 func (a *headDot) tile(d *Device, lo, hi int) {
 	n, width := heads(a.s, a.z)
+	z := d.widen(a.z.RowsAt(lo, hi))
 	C.halognn_head_dot(d.level, floats(a.s.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n, width,
-		floats(a.z.RowsAt(lo, hi).Data), floats(a.a))
+		floats(z.wide.Data), floats(a.a))
+	z.forget()
 }
 
 type headDotBackward struct {
@@ -59,9 +61,11 @@ func (d *Device) headDotBackward(dz compute.Matrix, da []float32, ds, z compute.
 
 func (a *headDotBackward) tile(d *Device, lo, hi int) {
 	n, width := heads(a.ds, a.z)
+	z := d.widen(a.z.RowsAt(lo, hi))
 	C.halognn_head_dot_backward(d.level, floats(a.dz.RowsAt(lo, hi).Data),
 		floats(d.partials(lo, a.z.Cols)), C.int64_t(hi-lo), n, width, floats(a.ds.RowsAt(lo, hi).Data),
-		floats(a.z.RowsAt(lo, hi).Data), floats(a.a))
+		floats(z.wide.Data), floats(a.a))
+	z.forget()
 }
 
 type edgeSoftmax struct {
@@ -227,7 +231,7 @@ func (a *edgeSum) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.z.Rows) {
 		n, width := heads(a.alpha, a.z)
 		C.halognn_edge_sum(d.level, floats(a.y.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n, width,
-			int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), floats(a.z.Data))
+			int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), read(a.z))
 	}
 }
 
@@ -250,9 +254,11 @@ func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.S
 func (a *edgeSumBackward) tile(d *Device, lo, hi int) {
 	if s := part(a.transposed, lo, hi); d.inRange(s, a.dy.Rows) && d.edgesInRange(s) {
 		n, width := heads(a.alpha, a.z)
+		z := d.widen(a.z.RowsAt(lo, hi))
 		C.halognn_edge_sum_backward(d.level, floats(a.dz.RowsAt(lo, hi).Data),
 			floats(a.dalpha.Data), C.int64_t(hi-lo), n, width, int64s(s.Indptr), int32s(s.Indices),
-			int32s(s.Edges), floats(a.alpha.Data), floats(a.z.RowsAt(lo, hi).Data), floats(a.dy.Data))
+			int32s(s.Edges), floats(a.alpha.Data), floats(z.wide.Data), floats(a.dy.Data))
+		z.forget()
 	}
 }
 

@@ -27,7 +27,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 		}
 		d.MatMul(y, a.X2, a.W2, true)
 	}
-	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 || a.Epilogue.Rounded ||
+	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 || d.rounds(a.Epilogue.Rounded) > 0 ||
 		a.Epilogue.Activation != compute.NoActivation {
 		d.epilogue("Dense", y, bias, second, a.Epilogue)
 	}

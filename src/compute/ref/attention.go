@@ -9,6 +9,7 @@ import (
 // HeadDots implements compute.Device.
 func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
 	defer d.probe.Start(compute.CheckHeadDots(src, dst, z, asrc, adst)).Done()
+	z = d.wide(0, z)
 	headDot(src, z, asrc)
 	headDot(dst, z, adst)
 }
@@ -36,6 +37,7 @@ func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
 	dsrc, ddst, z compute.Matrix, asrc, adst []float32) {
 	defer d.probe.Start(compute.CheckHeadDotsBackward(dz, dasrc, dadst, dsrc, ddst, z, asrc,
 		adst)).Done()
+	z = d.wide(0, z)
 	d.headDotBackward(dz, dasrc, dsrc, z, asrc)
 	d.headDotBackward(dz, dadst, ddst, z, adst)
 }
@@ -211,6 +213,7 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 // EdgeSum implements compute.Device.
 func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.Matrix) {
 	defer d.probe.Start(compute.CheckEdgeSum(y, s, alpha, z)).Done()
+	z = d.wide(0, z)
 	width := z.Cols / alpha.Cols
 	for t := range s.Len() {
 		row := y.Row(t)
@@ -227,6 +230,7 @@ func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.
 func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.Segments,
 	alpha, z, dy compute.Matrix) {
 	defer d.probe.Start(compute.CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)).Done()
+	z = d.wide(0, z)
 	width := z.Cols / alpha.Cols
 	clear(dz.Data[:dz.Rows*dz.Cols])
 	for i := range transposed.Len() {
