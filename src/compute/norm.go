@@ -6,9 +6,9 @@ type NormKernels interface {
 	// LayerNorm sets y = epilogue((x-mean)/sqrt(var+eps)*gamma+beta) by rows, with the biased
 	// variance; mean and rstd [R] are kept for backward. y may be x only without a backward.
 	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, epilogue Epilogue)
-	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
-	// place, and from the result sets dx, dgamma and dbeta; the latter two are summed over rows in
-	// chunks. dx may be dy, or x. A dy of bfloat16 stays as it is.
+	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue, in
+	// place where it is of float32 (one of bfloat16 stays as it is), and from the result sets dx,
+	// dgamma and dbeta; the latter two are summed over rows in chunks. dx may be dy, or x.
 	LayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, rstd []float32,
 		y Matrix, epilogue Epilogue)
 
@@ -17,9 +17,10 @@ type NormKernels interface {
 	ColumnMoments(mean, variance []float32, x Matrix)
 	// BatchNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, epilogue Epilogue)
-	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue in
-	// place, and from the result sets dx, dgamma and dbeta, where mean and variance are those of x;
-	// the latter two are summed over rows in chunks. dx may be dy, or x. A dy of bfloat16 stays.
+	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue, in
+	// place where it is of float32 (one of bfloat16 stays as it is), and from the result sets dx,
+	// dgamma and dbeta, where mean and variance are those of x; the latter two are summed over rows
+	// in chunks. dx may be dy, or x.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
 		variance []float32, eps float32, y Matrix, epilogue Epilogue)
 }

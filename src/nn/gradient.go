@@ -8,6 +8,7 @@ import "halognn/src/compute"
 // first, in rows of their own, in this order:
 //
 //	own [Destinations, in]   residual  +  the layer's product of own rows  +  jumping knowledge
+//	                         +  (1 + eps) dagg of GIN
 //	dx  [Sources, in]        round(what edges give + own)
 //
 // Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by one.

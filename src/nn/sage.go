@@ -137,7 +137,7 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 		return
 	}
 	// The segment kernel writes every row of dx, those without edges as zeros; the destinations'
-	// own rows come on top.
+	// own rows are among the terms by which it completes them, or come on top.
 	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {

@@ -92,7 +92,7 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 	if b.dev.Capabilities().Stores == compute.BF16s {
 		types = append(types, compute.BF16s)
 	}
-	const spare = 2 // rows that no edge refers to
+	const spare = 3 // rows that no edge refers to
 	for _, k := range []struct {
 		name string
 		rows int
@@ -119,7 +119,11 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 		}
 		for _, c := range completions {
 			want := b.nothing(compute.Float32s, k.rows, cols)
-			k.call(want, compute.Completion{})
+			if k.name == "DenseInput" {
+				b.dev.MatMulInput(want, dy, w, false)
+			} else {
+				k.call(want, compute.Completion{})
+			}
 			c.Apply(b.dev, want)
 			for _, of := range types {
 				if of == compute.BF16s && !c.Rounded {

@@ -85,8 +85,8 @@ var segmentTests = family{
 			{"SegmentMean", func() { l.dev.SegmentMean(out, l.Forward, h) },
 				4*(edges*l.In+in) + forward, 0},
 			{"SegmentMeanBackward", func() {
-				l.dev.SegmentMeanBackward(dh, l.Forward, l.Transposed, out, compute.Completion{Own: arg})
-			}, 4*(edges*l.In+l.Sources*l.In+in) + transposed + 2*8*edges, 0},
+				l.dev.SegmentMeanBackward(dh, l.Forward, l.Transposed, out, compute.Completion{})
+			}, 4*(edges*l.In+l.Sources*l.In) + transposed + 2*8*edges, 0},
 			{"SegmentMax", func() { l.dev.SegmentMax(out, arg, l.Forward, h) },
 				4*(edges*l.In+2*in) + forward, 0},
 			{"SegmentMax alone", func() { l.dev.SegmentMax(out, compute.Matrix{}, l.Forward, h) },

@@ -139,6 +139,10 @@ func (a *chunkSums) prepare(d *Device, chunk int) {
 		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
 			floats(r.wide.Data))
 	}
+	if a.behind.kind == compute.NoActivation { // dy is what it was
+		r.forget()
+		return
+	}
 	d.end(r, false)
 }
 
