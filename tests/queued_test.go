@@ -52,7 +52,7 @@ func TestQueuedKernelHangs(t *testing.T) {
 	const steps = 19 // of an epoch
 	for _, waits := range []bool{false, true} {
 		dir := newRunDir(t)
-		env, args := onGPU(t, dir, waits, "run.stall_seconds=2")
+		env, args := onGPU(t, dir, waits, "run.stall_seconds=10")
 		r := start(t, append(env, "HALOGNN_EMULATED_HANG=loss/softmax_rows:"+strconv.Itoa(steps+5)),
 			halognn(t).path, args...).wait(t)
 		where := "at epoch 2, step 4, in stage backward"

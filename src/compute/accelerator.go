@@ -99,6 +99,9 @@ type Inputs struct {
 	Weights  [][]float32 // of edges
 	Vertices [][]int32   // and where groups end
 	Labels   []byte
+	// HopEnds [layers+1] are where the arrays of each hop end in Segments, Weights and Vertices. The
+	// first is where those end that all minibatches have.
+	HopEnds []HopEnd
 
 	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and
 	// waited for.
@@ -178,7 +181,8 @@ type StagingBuffer interface {
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
 	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not; in
-	// pinned memory for all that are larger by g, unless they take more than most bytes.
+	// pinned memory for all that are larger by g, up to most bytes, if there is as much. Send makes
+	// the same room where it finds too little.
 	Reserve(in *Inputs, g Growth, most int) error
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device

@@ -7,12 +7,16 @@ import "math"
 const Alignment = 256
 
 // Growth says how many times as large as those of one minibatch the inputs of others may be: the
-// rows of the input layer's destinations and of its sources, and any array. The zero value says
-// nothing. Alone: no rows come from other ranks.
+// rows of the input layer's destinations and of its sources, the labels, and the arrays of each hop.
+// The zero value says nothing. Alone: no rows come from other ranks.
 type Growth struct {
-	Destinations, Sources, Arrays float64
+	Destinations, Sources, Labels float64
+	Hops                          []float64
 	Alone                         bool
 }
+
+// HopEnd is where the arrays of a hop end in Inputs.
+type HopEnd struct{ Segments, Weights, Vertices int }
 
 // RowsAt says where the rows of the input layer are to be read.
 type RowsAt int
@@ -24,29 +28,33 @@ const (
 )
 
 // PinnedRoom returns the bytes of pinned memory in which all inputs have room that are like these
-// and larger by g; 0 if g says nothing.
-func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt) int {
-	if g.Arrays == 0 {
+// and larger by g, but no more than most; 0 if g says nothing.
+func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int {
+	if g.Labels == 0 {
 		return 0
 	}
-	bytes, count := 0, 0
-	add := func(n int) { bytes, count = bytes+n, count+1 }
-	for i := range in.Segments {
-		s := &in.Segments[i]
-		add(8 * len(s.Indptr))
-		add(4 * len(s.Indices))
-		add(4 * len(s.Edges))
+	room, arrays := float64(len(in.Labels))*g.Labels, 1
+	growth, from := 1.0, HopEnd{}
+	add := func(bytes int) { room, arrays = room+growth*float64(bytes), arrays+1 }
+	for l, end := range in.HopEnds {
+		if l > 0 {
+			growth = g.Hops[l-1]
+		}
+		for _, s := range in.Segments[from.Segments:end.Segments] {
+			add(8 * len(s.Indptr))
+			add(4 * len(s.Indices))
+			add(4 * len(s.Edges))
+		}
+		for _, w := range in.Weights[from.Weights:end.Weights] {
+			add(4 * len(w))
+		}
+		for _, v := range in.Vertices[from.Vertices:end.Vertices] {
+			add(4 * len(v))
+		}
+		from = end
 	}
-	for _, w := range in.Weights {
-		add(4 * len(w))
-	}
-	for _, v := range in.Vertices {
-		add(4 * len(v))
-	}
-	add(len(in.Labels))
-	room := float64(bytes) * g.Arrays
 
-	// made is by the host, apart what a device makes the same of.
+	// Of the rows, made is by the host, apart what a device makes the same of.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))
@@ -62,12 +70,16 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt) int {
 	}
 	if in.Reduce != NoReduction {
 		made += destinations * width
-		apart += g.Arrays * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
+		apart += g.Hops[0] * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
 			len(in.EdgeWeights)+len(in.Input.Counts)))
 	}
-	if made = min(made, apart); at == RowsInPlace {
-		made = apart
+	if at == RowsInPlace {
+		room += apart
+	} else {
+		room += min(made, apart)
 	}
-	const arrays = 8 // of rows, at most
-	return int(math.Ceil(room+made)) + (count+arrays)*Alignment
+	// Each array is aligned: of rows these are own, reduced and all ones, or references, addresses,
+	// pointers, indices, weights, counts, scales and the rows.
+	const ofRows = 8
+	return int(min(math.Ceil(room)+float64((arrays+ofRows)*Alignment), float64(most)))
 }

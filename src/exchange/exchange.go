@@ -287,6 +287,9 @@ func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 // Kinds returns what the rows of part k % len(Kinds) are.
 func (x *Exchange) Kinds() []Kind { return x.kinds }
 
+// MakesSums reports whether owners may send sums of rows.
+func (x *Exchange) MakesSums() bool { return x.sums != nil }
+
 func (x *Exchange) rowBytesOf(part int) int { return x.kinds[x.partKind[part]].RowBytes() }
 
 // layTables numbers the tables of a plan:

@@ -116,6 +116,7 @@ type Drawing struct {
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
 	Near     sample.Near // vertices that keys make likelier in training
 	MaxSeeds int         // of one minibatch; 0: not known
+	Edges    int64       // of the whole graph
 	Workers  int         // minibatches that are sampled at the same time
 
 	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
@@ -134,6 +135,7 @@ type Reading struct {
 	Cols     int                // columns of such a row, from FirstCol on
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
 	Resident bool               // rows come from the tables passed to Accelerator.Resident
+	Here     int                // ranks of this node, which pin its memory
 
 	// EdgeExchange is of the feature rows of edges, of EdgeCols columns, whose ids are positions in the
 	// topology; nil for models that read none

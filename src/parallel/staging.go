@@ -22,8 +22,8 @@ type landing interface {
 	receive(*Minibatch) error
 	// release ends what receive began.
 	release(*Minibatch) error
-	// pinned returns the pinned memory of all buffers, and growths how often it had to grow for
-	// minibatches that are trained, after the first.
+	// pinned returns the pinned memory of all buffers, and growths how often more than the first was
+	// pinned for minibatches that are trained.
 	pinned() int64
 	growths() int
 	close() error
@@ -176,24 +176,28 @@ type stagingPool struct {
 	limits     *sample.Limits     // of the minibatches that are trained; nil: nothing is known
 	alone      bool               // no rows come from other ranks
 
+	most int // bytes of pinned memory of a buffer for what may come
+
 	mu        sync.Mutex
-	begun     bool
+	begun     bool // buffers are made
+	bounded   bool // with room for the largest minibatch
 	grown     int
 	idle, all []compute.StagingBuffer
 }
 
-// mostPinned is how many bytes a rank pins at most for minibatches that may come and are larger
-// than the first.
+// mostPinned is how many bytes the ranks of a node pin at most for minibatches that may come and are
+// larger than the first.
 const mostPinned = 1 << 30
 
 // limitsOf returns those of minibatches whose inputs have no other sizes than these: rows of
-// relations and entries of sparse rows have.
+// relations, entries of sparse rows and sums that owners make have.
 func limitsOf(o *Options) *sample.Limits {
 	t := o.Topology
-	if o.MaxSeeds == 0 || t == nil || !t.Columns.Plain() || o.Exchange.Kinds()[0].Type.IsSparse() {
+	if o.MaxSeeds == 0 || t == nil || !t.Columns.Plain() || o.Exchange.MakesSums() ||
+		o.Exchange.Kinds()[0].Type.IsSparse() {
 		return nil
 	}
-	l, ok := o.Sample.Limits(o.MaxSeeds, len(t.Original), t.AllEdges())
+	l, ok := o.Sample.Limits(o.MaxSeeds, len(t.Original), o.Edges)
 	if !ok {
 		return nil
 	}
@@ -202,30 +206,47 @@ func limitsOf(o *Options) *sample.Limits {
 
 // growth returns by how much, at most, inputs are larger than those of m.
 func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
-	if p.limits != nil && m.Train {
-		if d, s, a, ok := p.limits.Growth(&m.Sampled); ok {
-			g = compute.Growth{Destinations: d, Sources: s, Arrays: a, Alone: p.alone}
+	if p.limits == nil || !m.Train {
+		return g
+	}
+	blocks, seeds, ok := p.limits.Growth(&m.Sampled)
+	if !ok || len(blocks) != len(m.Batch.Hops) {
+		return g
+	}
+	g = compute.Growth{Destinations: seeds, Sources: seeds, Labels: seeds, Alone: p.alone}
+	for l, b := range blocks {
+		g.Hops = append(g.Hops, b.Most())
+		if l == 0 {
+			g.Destinations, g.Sources = b.Destinations, b.Sources
 		}
 	}
 	return g
 }
 
 // begin makes as many buffers as are in use at a time, when the first minibatch shows what they
-// hold: before it is trained.
+// hold: before it is trained. Where that does not tell how large others may be, the next one that
+// does makes room in the buffers that are idle.
 func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun {
+	known := g.Labels > 0
+	if p.bounded || p.begun && !known {
 		return nil
 	}
-	p.begun = true
-	for range p.depth + 1 {
+	for len(p.all) < p.depth+1 {
 		b := p.device.NewStagingBuffer(p.host, p.resident)
 		p.all, p.idle = append(p.all, b), append(p.idle, b)
-		if err := b.Reserve(in, g, mostPinned/(p.depth+1)); err != nil {
+	}
+	for _, b := range p.idle {
+		before := b.PinnedBytes()
+		if err := b.Reserve(in, g, p.most); err != nil {
 			return err
 		}
+		if p.begun && b.PinnedBytes() != before {
+			p.grown++
+		}
 	}
+	p.begun, p.bounded = true, known
 	return nil
 }
 
@@ -279,7 +300,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Labels: b.Labels,
 		Types:    in.Types[:0],
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
-		Weights: in.Weights[:0], MadeInStep: p.madeInStep,
+		Weights: in.Weights[:0], HopEnds: in.HopEnds[:0], MadeInStep: p.madeInStep,
 	}
 	if needs.Types { // in the place of all sources
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
@@ -297,6 +318,11 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 			in.Weights = append(in.Weights, x.TransposedValues)
 		}
 	}
+	hopEnds := func() {
+		in.HopEnds = append(in.HopEnds,
+			compute.HopEnd{Segments: len(in.Segments), Weights: len(in.Weights), Vertices: len(in.Vertices)})
+	}
+	hopEnds()
 	for l := range b.Hops {
 		h := &b.Hops[l]
 		// The input layer's aggregates are among the inputs, and nobody else reads its segments.
@@ -321,15 +347,22 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		if m.Train {
 			in.Vertices = append(in.Vertices, h.Vertices)
 		}
+		hopEnds()
 	}
 	m.shared.send(in, m.Train)
-	if err := p.begin(in, p.growth(m)); err != nil {
+	growth := p.growth(m)
+	if err := p.begin(in, growth); err != nil {
 		return err
 	}
 	if m.staging == nil {
 		m.staging = p.take()
 	}
 	before := m.staging.PinnedBytes()
+	if before == 0 { // one more than are in use at a time otherwise
+		if err := m.staging.Reserve(in, growth, p.most); err != nil {
+			return err
+		}
+	}
 	err = m.staging.Send(in)
 	if m.Train && m.staging.PinnedBytes() != before {
 		p.mu.Lock()

@@ -115,6 +115,7 @@ func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 func (s *Strategy) bound() {
 	if p, ok := s.landing.(*stagingPool); ok {
 		p.limits, p.alone = limitsOf(&s.o), s.o.Comm.Size() == 1
+		p.most = mostPinned / max(1, s.o.Here) / (p.depth + 1)
 	}
 }
 
@@ -174,7 +175,7 @@ func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
 	}
 }
 
-// PinnedGrowths returns how often memory was pinned for minibatches that are trained, after the
+// PinnedGrowths returns how often more memory was pinned for minibatches that are trained than at
 // first. No stage may be running.
 func (s *Strategy) PinnedGrowths() int { return s.landing.growths() }
 

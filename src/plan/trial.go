@@ -69,8 +69,9 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	if of.train {
 		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
 		o.GroupSize, o.Serving = p.groupSize(), p.relays()
-		if o.GroupSize <= 1 && !j.Mode.Columns {
+		if !p.shares() && !j.Mode.Columns { // else a run bounds nothing
 			o.MaxSeeds = j.MaxSeeds()
+			o.Edges, o.Here = p.shards.Edges, len(j.Neighbours(of.rank))
 		}
 	}
 	if kind := policy.Find(j.Cache.Policy); of.train && !kind.Static() {
@@ -312,13 +313,9 @@ func (b staging) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
 	if b.device.mapped {
 		at = compute.RowsInPlace
 	}
-	of := func(at compute.RowsAt) int {
-		if n := in.PinnedRoom(g, b.device.stored, at); n <= most {
-			return n
-		}
-		return 0
-	}
-	b.device.room = room{of(at), of(compute.RowsOnDevice)}
+	stored := b.device.stored
+	b.device.room = room{in.PinnedRoom(g, stored, at, most),
+		in.PinnedRoom(g, stored, compute.RowsOnDevice, most)}
 	return nil
 }
 

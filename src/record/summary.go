@@ -200,8 +200,8 @@ type Machine struct {
 
 	// with `compute.device: cuda`: where the device of each rank reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
-	// how often, over all ranks, memory was pinned in steps after the first, in which a device
-	// waits for it; absent: 0
+	// how often, over all ranks, memory was pinned for minibatches that are trained, since the run began
+	// or was resumed, beyond what was pinned at first; a device waits for it; absent: 0
 	PinnedGrowths uint64 `json:"pinned_growths,omitempty"`
 	// the build
 	Version string `json:"version"`

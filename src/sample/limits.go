@@ -16,32 +16,35 @@ func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	l.Vertices = append(l.Vertices, frontier)
 	for _, f := range s.Fanouts {
 		most := edges // each edge has one destination
-		if f != All {
-			most = min(most, int64(frontier)*int64(f))
+		if f != All && int64(f) <= edges/int64(max(1, frontier)) {
+			most = int64(frontier) * int64(f)
 		}
-		frontier = int(min(int64(vertices), int64(frontier)+most))
+		frontier += int(min(int64(vertices-frontier), most))
 		l.Vertices, l.Edges = append(l.Vertices, frontier), append(l.Edges, int(most))
 	}
 	return l, true
 }
 
-// Growth returns by how much, at most, the numbers of a minibatch of l exceed those of m: of the
-// destinations and the sources of the input layer, and of any number. ok is false if m has none of
-// what others may have.
-func (l *Limits) Growth(m *Minibatch) (destinations, sources, any float64, ok bool) {
+// Growth says how many times as large as those of one block the numbers of others may be.
+type Growth struct{ Destinations, Sources, Edges float64 }
+
+// Most returns the largest of them.
+func (g Growth) Most() float64 { return max(g.Destinations, g.Sources, g.Edges) }
+
+// Growth returns by how much, at most, the blocks of a minibatch of l exceed those of m; and the same
+// of its seeds. ok is false if m has none of what others may have.
+func (l *Limits) Growth(m *Minibatch) (blocks []Growth, seeds float64, ok bool) {
 	if len(m.Seeds) == 0 || len(m.Blocks) != len(l.Edges) {
-		return 0, 0, 0, false
+		return nil, 0, false
 	}
-	any = float64(l.Vertices[0]) / float64(len(m.Seeds))
-	destinations, sources = any, any
-	for h := range l.Edges {
-		b := &m.Blocks[len(m.Blocks)-1-h]
+	for at := range m.Blocks {
+		b, h := &m.Blocks[at], len(m.Blocks)-1-at
 		if b.NumEdges() == 0 && l.Edges[h] > 0 {
-			return 0, 0, 0, false
+			return nil, 0, false
 		}
-		destinations = float64(l.Vertices[h]) / float64(b.NumDst)
-		sources = float64(l.Vertices[h+1]) / float64(b.NumSrc)
-		any = max(any, destinations, sources, float64(l.Edges[h])/float64(max(1, b.NumEdges())))
+		blocks = append(blocks, Growth{float64(l.Vertices[h]) / float64(b.NumDst),
+			float64(l.Vertices[h+1]) / float64(b.NumSrc),
+			float64(l.Edges[h]) / float64(max(1, b.NumEdges()))})
 	}
-	return destinations, sources, any, true
+	return blocks, float64(l.Vertices[0]) / float64(len(m.Seeds)), true
 }

@@ -1,7 +1,9 @@
 package sample
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -15,7 +17,7 @@ func TestLimits(t *testing.T) {
 		n := 40 + r.IntN(400)
 		topology := randomTopology(r, n)
 		const seeds = 12
-		l, ok := spec.Limits(seeds, n, topology.AllEdges())
+		l, ok := spec.Limits(seeds, n, int64(len(topology.Graph.Indices)))
 		if !ok || len(l.Edges) != spec.Hops() || len(l.Vertices) != spec.Hops()+1 {
 			t.Fatalf("%v: %+v, %t", spec, l, ok)
 		}
@@ -34,33 +36,46 @@ func TestLimits(t *testing.T) {
 			all = append(all, mb)
 		}
 		for _, first := range all {
-			destinations, sources, any, known := l.Growth(first)
+			blocks, ofSeeds, known := l.Growth(first)
 			for _, mb := range all {
 				within := func(what string, n, first, limit int, growth float64) {
 					t.Helper()
 					if n > limit || known && float64(n) > growth*float64(first)*(1+1e-12) {
-						t.Errorf("%v: %d %s, at most %d, and %g times %d, are expected", spec, n,
-							what, limit, growth, first)
+						t.Errorf("%v: %d %s, at most %d, and %g times %d, are expected", spec, n, what,
+							limit, growth, first)
 					}
 				}
-				within("seeds", len(mb.Seeds), len(first.Seeds), l.Vertices[0], any)
+				within("seeds", len(mb.Seeds), len(first.Seeds), l.Vertices[0], ofSeeds)
 				for h := range l.Edges {
 					at := len(mb.Blocks) - 1 - h
-					b, of := &mb.Blocks[at], &first.Blocks[at]
-					within("destinations", b.NumDst, of.NumDst, l.Vertices[h], any)
-					within("sources", b.NumSrc, of.NumSrc, l.Vertices[h+1], any)
-					within("edges", b.NumEdges(), of.NumEdges(), l.Edges[h], any)
+					b, of, growth := &mb.Blocks[at], &first.Blocks[at], Growth{}
+					if known {
+						growth = blocks[at]
+					}
+					within("destinations", b.NumDst, of.NumDst, l.Vertices[h], growth.Destinations)
+					within("sources", b.NumSrc, of.NumSrc, l.Vertices[h+1], growth.Sources)
+					within("edges", b.NumEdges(), of.NumEdges(), l.Edges[h], growth.Edges)
 				}
-				within("destinations of the input layer", mb.Blocks[0].NumDst,
-					first.Blocks[0].NumDst, n, destinations)
-				within("rows", len(mb.Frontier), len(first.Frontier), n, sources)
 			}
 		}
 	}
-	topology := randomTopology(r, 50)
-	l, _ := Neighbours(All, 3).Limits(99, 50, topology.AllEdges())
-	if l.Vertices[0] != 50 || l.Vertices[2] != 50 || int64(l.Edges[0]) != topology.AllEdges() {
-		t.Errorf("limits of a whole graph of %d edges: %+v", topology.AllEdges(), l)
+	const edges = 700
+	for _, c := range []struct {
+		spec     Spec
+		edges    int64
+		vertices []int
+		most     []int64
+	}{
+		{Neighbours(All, 3), edges, []int{50, 50, 50}, []int64{edges, 150}},
+		{Neighbours(All, 10), math.MaxInt64, []int{50, 50, 50}, []int64{math.MaxInt64, 500}},
+		{Neighbours(math.MaxInt, 2), edges, []int{50, 50, 50}, []int64{edges, 100}},
+	} {
+		l, _ := c.spec.Limits(99, 50, c.edges)
+		for h, most := range c.most {
+			if int64(l.Edges[h]) != most || !slices.Equal(l.Vertices, c.vertices) {
+				t.Errorf("limits of a whole graph of %d edges: %+v", c.edges, l)
+			}
+		}
 	}
 	for _, spec := range []Spec{{Kind: Poisson, Fanouts: []int{3}},
 		{Kind: LADIES, Vertices: []int{9}}} {

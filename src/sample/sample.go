@@ -23,8 +23,6 @@
 package sample
 
 import (
-	"math"
-
 	"halognn/src/graph"
 	"halognn/src/mem"
 )
@@ -76,19 +74,6 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	}
 	v -= t.First
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
-}
-
-// AllEdges returns the edges of the whole graph or, where they are not known, as many as there can
-// be.
-func (t *Topology) AllEdges() int64 {
-	n := len(t.Original)
-	switch {
-	case t.Rows != nil:
-		return t.Rows[n]
-	case len(t.Graph.Indptr) == n+1:
-		return t.Graph.Indptr[n]
-	}
-	return math.MaxInt64
 }
 
 // rows returns the row pointers of columns, and the first column that has one.

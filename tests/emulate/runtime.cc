@@ -500,7 +500,13 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
 
 cudaError_t cudaMalloc(void **p, size_t bytes) { return make(p, bytes, true); }
 cudaError_t cudaFree(void *p) { return release(p, true); }
-cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) { return make(p, bytes, false); }
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) {
+    {
+        const std::lock_guard<std::recursive_mutex> hold(lock);
+        if (refusals > 0) return refusals--, fail(cudaErrorMemoryAllocation);
+    }
+    return make(p, bytes, false);
+}
 cudaError_t cudaFreeHost(void *p) { return release(p, false); }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {

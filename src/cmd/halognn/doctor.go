@@ -39,7 +39,10 @@ func doctorCommand(p *process) *cobra.Command {
 
 // doctorRank examines one rank, set up as train would set it up.
 func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
-	o := doctor.Options{Dir: dir, Network: p.transport(), CUDA: cudaFound()}
+	o := doctor.Options{Dir: dir, Network: p.transport()}
+	if c.Rank() == 0 { // whose report is printed
+		o.CUDA = cudaFound()
+	}
 	if p.byMPI() {
 		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
 	}

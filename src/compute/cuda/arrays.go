@@ -119,9 +119,8 @@ func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe
 		panic(err)
 	}
 	s.lent = true
-	code := launch(s.p)
-	s.lent = false
-	must(kernel, code)
+	defer func() { s.lent = false }()
+	must(kernel, launch(s.p))
 }
 
 // lendSums lends room for a sum of n floats of each chunk of rows.

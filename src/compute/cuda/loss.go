@@ -11,6 +11,9 @@ import (
 	"halognn/src/compute"
 )
 
+// A result has room before the scratch.
+const _ = uint(alignment - C.sizeof_halognn_cuda_loss)
+
 // Go and the kernels count alike what is told of a queued loss.
 var (
 	_ [compute.MostSuspects]struct{} = [C.HALOGNN_SUSPECTS]struct{}{}
@@ -84,9 +87,10 @@ func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
 		return C.gpu_download(d.c, C.HALOGNN_COMPUTE, (*C.char)(unsafe.Pointer(d.result)), p,
 			C.int64_t(unsafe.Sizeof(*d.result)))
 	})
-	if answer {
-		must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
+	if !answer {
+		return nil
 	}
+	must(kernel, C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
 	return d.result
 }
 

@@ -29,6 +29,7 @@ type stagingBuffer struct {
 	apart    bool       // always sends rows, never matrices computed from them
 	copies   bool       // copies mapped rows too
 	pinned   buffer
+	room     int // that pinned is to have for all inputs that are expected; 0: not known
 	device   buffer
 	end      int // of the bytes that are copied
 	arrays   []sent
@@ -70,7 +71,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 		return err
 	}
 	b.layout(in)
-	if err := b.reserve(0); err != nil {
+	if err := b.reserve(false); err != nil {
 		return err
 	}
 	b.fill(in)
@@ -258,28 +259,28 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 	case g.Alone && !b.onHost && len(b.cold)+len(b.mapped) == 0 && b.resident.whole():
 		at = compute.RowsOnDevice
 	}
-	room := in.PinnedRoom(g, b.d.stored(), at)
-	if room > most {
-		room = 0
-	}
-	return b.reserve(room)
+	b.room = in.PinnedRoom(g, b.d.stored(), at, most)
+	return b.reserve(b.room > b.pinned.bytes)
 }
 
-// reserve makes room for the layout in pinned memory, of so many bytes at least, and on the device;
-// where it makes some, for a quarter more: minibatches of one kind differ by less, and to pin
-// memory takes milliseconds in which no kernel starts. Kernels that are still running may read the
-// device memory that it gets, so the copy waits for all of them.
-func (b *stagingBuffer) reserve(least int) error {
-	if b.end > b.pinned.bytes {
-		bytes := max(b.end+b.end/4, least)
+// reserve makes room for the layout in pinned memory and on the device; where it makes some, or is
+// to pin more, for all inputs that are expected, else for a quarter more: minibatches of one kind
+// differ by less, and to pin memory takes milliseconds in which no kernel starts. Kernels that are
+// still running may read the device memory that it gets, so the copy waits for all of them.
+func (b *stagingBuffer) reserve(more bool) error {
+	if more || b.end > b.pinned.bytes {
 		if err := b.unpin(); err != nil {
 			return err
 		}
-		if err := pinning("a minibatch", bytes,
-			C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p)); err != nil {
+		least := b.end + b.end/4
+		err := b.pin(max(least, b.room))
+		if err != nil && b.room > least { // what is expected may never come
+			b.room = 0
+			err = b.pin(least)
+		}
+		if err != nil {
 			return err
 		}
-		b.pinned.bytes = bytes
 	}
 	whole := max(b.rowsAt+(len(b.cold)+len(b.mapped))*b.rowBytes, b.end)
 	if whole <= b.device.bytes {
@@ -295,6 +296,16 @@ func (b *stagingBuffer) reserve(least int) error {
 	must("sending a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
 	b.taken = true
 	return nil
+}
+
+// pin allocates pinned memory.
+func (b *stagingBuffer) pin(bytes int) error {
+	err := pinning("a minibatch", bytes,
+		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p))
+	if err == nil {
+		b.pinned.bytes = bytes
+	}
+	return err
 }
 
 // unpin frees the pinned memory after its copy is done.
