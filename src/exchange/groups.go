@@ -211,6 +211,7 @@ type Chooser struct {
 	chosen []int32 // groups whose sums travel
 	rows   []int32 // places of the vertices whose rows travel
 	vacant []int32 // and of those that are only in sums
+	kinds  []int64 // [2*kinds] of chooseKinds: the bytes of rows, and of sums
 }
 
 // NewChooser makes the chooser of an exchange of rows of kinds. of says of which a vertex is: for

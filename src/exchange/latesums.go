@@ -120,7 +120,11 @@ func (l *Late) addSums(x *Exchange, to []byte, rank int, late bool) int {
 // chooseKinds chooses, for each kind, whether all groups travel as sums, by the bytes of both ways.
 func (c *Chooser) chooseKinds(g *Groups) {
 	kinds := len(c.costs)
-	rows, sums := make([]int64, kinds), make([]int64, kinds)
+	if len(c.kinds) != 2*kinds {
+		c.kinds = make([]int64, 2*kinds)
+	}
+	clear(c.kinds)
+	rows, sums := c.kinds[:kinds], c.kinds[kinds:]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone)) // 1 if in a group
 	clear(c.needed)
 	for i := range len(g.begin) - 1 {

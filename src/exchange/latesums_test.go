@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"halognn/src/comm"
@@ -358,5 +359,55 @@ func TestPlannedMemoryOfLateSums(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Of the rows of a kind all groups travel as sums if that takes fewer bytes than the rows that are not
+// read themselves, there and back.
+func TestChoiceOfLateSums(t *testing.T) {
+	// a row takes 16 bytes there, 16 back and 4 of its id; a sum 32, and 4 for each member
+	kinds := []Kind{{4, compute.Float32}, {4, compute.Float32}}
+	type group struct {
+		kind    uint16
+		members []int32
+	}
+	for _, c := range []struct {
+		name                 string
+		kind                 []uint16 // of each row
+		alone                []uint8
+		groups               []group
+		chosen, rows, vacant []int32
+	}{
+		{"sums of kind 0, of 44 bytes against 108; rows of kind 1, of 72 bytes against 120",
+			[]uint16{0, 0, 0, 1, 1}, []uint8{0, 0, 0, 0, 0},
+			[]group{{0, []int32{0, 1, 2}}, {1, []int32{3, 4}}, {1, []int32{4, 3}}, {1, []int32{3, 4}}},
+			[]int32{0}, []int32{3, 4}, []int32{0, 1, 2}},
+		{"sums of kind 1 alone", []uint16{0, 1, 1}, []uint8{0, 0, 0},
+			[]group{{0, []int32{0}}, {1, []int32{1, 2}}}, // 36 against 36, 40 against 72
+			[]int32{1}, []int32{0}, []int32{1, 2}},
+		{"a row that is read itself comes anyway: 40 against 36, and 44 against 72",
+			[]uint16{0, 0, 1, 1, 1}, []uint8{1, 0, 1, 0, 0},
+			[]group{{0, []int32{0, 1}}, {1, []int32{2, 3, 4}}},
+			[]int32{1}, []int32{0, 1, 2}, []int32{3, 4}},
+		{"a row of no group comes itself", []uint16{0, 0, 0, 1}, []uint8{0, 0, 0, 0},
+			[]group{{0, []int32{0, 2}}}, []int32{0}, []int32{1, 3}, []int32{0, 2}},
+	} {
+		g := Groups{begin: []int32{0}, alone: c.alone, kind: c.kind}
+		for i, of := range c.groups { // parts of two ranks, by kind
+			g.member = append(g.member, of.members...)
+			g.begin = append(g.begin, int32(len(g.member)))
+			g.part = append(g.part, uint16(2*(i%2))+of.kind)
+		}
+		chooser := NewChooser(&Sums{How: compute.ReduceMean, Back: true}, kinds, nil)
+		for range 2 { // its memory is used again
+			chooser.chooseKinds(&g)
+			for i, of := range [][2][]int32{{chooser.chosen, c.chosen}, {chooser.rows, c.rows},
+				{chooser.vacant, c.vacant}} {
+				if !slices.Equal(of[0], of[1]) {
+					t.Errorf("%s: list %d is %v, want %v", c.name, i, of[0], of[1])
+				}
+			}
+		}
+		chooser.Free()
 	}
 }
