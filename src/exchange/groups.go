@@ -23,8 +23,8 @@ type Sums struct {
 	How      compute.Reduction // a mean is a sum that the asker divides
 	Own      bool              // the rows of destinations are read themselves
 	Weighted bool              // edges have weights, which travel
-	// Back: a gradient goes back for each row and each sum (Late). Then of a kind all groups travel as
-	// sums, or all as rows, so that the gradient of a row is added in one place
+	// Back: a gradient goes back for each row and each sum (Late). Then of a kind all groups travel
+	// as sums, or all as rows, so that the gradient of a row is added in one place
 	Back bool
 }
 

@@ -311,7 +311,8 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 // as much as it asks of them.
 func TestPlannedMemoryOfLateSums(t *testing.T) {
 	for _, kinds := range []int{1, 2} {
-		w := lateWorld{newLayout(rand.New(rand.NewPCG(1, 2)), 4, kinds, 1, 3000, 16, compute.Float32), kinds}
+		rng := rand.New(rand.NewPCG(1, 2))
+		w := lateWorld{newLayout(rng, 4, kinds, 1, 3000, 16, compute.Float32), kinds}
 		for p := range w.offsets { // ranks that have as many rows
 			w.offsets[p] = int64(p) * int64(w.vertices()) / int64(len(w.tables))
 		}
@@ -352,7 +353,8 @@ func TestPlannedMemoryOfLateSums(t *testing.T) {
 				x.Free()
 			}
 			if run, plan := float64(bytes[0]), float64(bytes[1]); math.Abs(plan-run) > 0.1*run {
-				t.Errorf("%d kinds, rank %d: %v bytes are planned, %v taken", kinds, c.Rank(), plan, run)
+				t.Errorf("%d kinds, rank %d: %v bytes are planned, %v taken", kinds, c.Rank(), plan,
+					run)
 			}
 			return nil
 		})
