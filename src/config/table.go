@@ -351,7 +351,8 @@ func (c *Config) table() []section {
 			{"sums", oneOf(&c.Sums, SumsOff,
 				word{SumsOff, "rows alone travel"},
 				word{SumsOn, "the neighbours that a vertex has in one part travel as their sum, added " +
-					"by the owner, where fewer bytes do ([how](design/26-sums.md))"},
+					"by the owner, where fewer bytes do ([how](design/26-sums.md)); of learned rows those of " +
+					"graphs with vertex types, for `rgcn` and `sage`, whose gradients come back alike"},
 				word{SumsAuto, "`on` if that is possible, and if the bytes that it spares in some minibatches " +
 					"take longer on the network, as measured when the run begins, than choosing and adding " +
 					"sums; `summary.json` says which, and why"},

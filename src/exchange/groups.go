@@ -23,8 +23,8 @@ type Sums struct {
 	How      compute.Reduction // a mean is a sum that the asker divides
 	Own      bool              // the rows of destinations are read themselves
 	Weighted bool              // edges have weights, which travel
-	// Back: a gradient goes back for each row and each sum (Late). Then of a kind all groups travel as
-	// sums, or all as rows, so that the gradient of a row is added in one place
+	// Back: a gradient goes back for each row and each sum (Late). Then of a kind all groups travel
+	// as sums, or all as rows, so that the gradient of a row is added in one place
 	Back bool
 }
 
@@ -211,6 +211,7 @@ type Chooser struct {
 	chosen []int32 // groups whose sums travel
 	rows   []int32 // places of the vertices whose rows travel
 	vacant []int32 // and of those that are only in sums
+	kinds  []int64 // [2*kinds] of chooseKinds: the bytes of rows, and of sums
 }
 
 // NewChooser makes the chooser of an exchange of rows of kinds. of says of which a vertex is: for

@@ -7,8 +7,8 @@ import (
 
 // Learned rows have one size, and change with training. Rows that a step under way changes are sent
 // late, after that step, all others early, so that each row travels once. For each row its reader
-// sends something back to the owner, such as a gradient. So it is with sums (latesums.go), which are
-// as long as a row, and late if one of their rows is.
+// sends something back to the owner, such as a gradient. So it is with sums (latesums.go), which
+// are as long as a row, and late if one of their rows is.
 //
 //	           owner                                                reader
 //	early      a bit for each row, and those whose bit is 0 ─────> in received, then where they belong
@@ -32,8 +32,8 @@ func (p *Plan) Returned(rank int) []byte {
 	return p.sent[from*p.on.unit : (from+p.wantRows[rank])*p.on.unit]
 }
 
-// Landing returns the bytes that the row of the i-th vertex, or the sum in its place, was received in;
-// nil if the rank has it. All rows have one size.
+// Landing returns the bytes that the row of the i-th vertex, or the sum in its place, was received
+// in; nil if the rank has it. All rows have one size.
 func (p *Plan) Landing(i int) []byte {
 	ref, size := p.Rows.Of[i], p.on.unit
 	if ref.Table() < len(p.on.base) {
@@ -109,7 +109,8 @@ func (l *Late) Begin(p *Plan) error {
 	return l.listSums()
 }
 
-// Asked returns the rows that a rank asks for itself, counted from this rank's first vertex, by place.
+// Asked returns the rows that a rank asks for itself, counted from this rank's first vertex, by
+// place.
 func (l *Late) Asked(rank int) []int32 {
 	from := 0
 	for _, n := range l.on.wantNumbers[:rank] {
@@ -129,8 +130,8 @@ func (l *Late) Put(rank, place int) {
 	l.serve.late[rank]++
 }
 
-// Slice copies the early rows that others ask for, or the late ones, and makes such sums, so that they
-// can be sent.
+// Slice copies the early rows that others ask for, or the late ones, and makes such sums, so that
+// they can be sent.
 func (l *Late) Slice(x *Exchange, late bool) error {
 	to := l.on.sent
 	for r := range x.ranks {
@@ -228,8 +229,8 @@ func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bit
 
 // Bytes returns the memory.
 func (l *Late) Bytes() int64 {
-	return 4*int64(cap(l.asked)+cap(l.ids)) + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits)) +
-		l.sums.bytes() + l.some.bytes()
+	return 4*int64(cap(l.asked)+cap(l.ids)) + l.sums.bytes() + l.some.bytes() +
+		int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
 }
 
 // Free frees it.

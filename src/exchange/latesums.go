@@ -7,8 +7,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Sums of rows that change, of which gradients come back (Sums.Back). The gradient of a sum is that of
-// each of its rows, which the owner knows from what it was asked for:
+// Sums of rows that change, of which gradients come back (Sums.Back). The gradient of a sum is that
+// of each of its rows, which the owner knows from what it was asked for:
 //
 //	reader                                       owner
 //	ids of rows, members of sums ──────────────> which are late
@@ -16,8 +16,8 @@ import (
 //	a gradient for each          ──────────────> for a row: of its sums in their order, its own last
 //
 // The gradient of a row is added in that order where no sums travel, too. So of the rows of a kind
-// either all are added by their owners, and come as rows only where they are read themselves, or none
-// are.
+// either all are added by their owners, and come as rows only where they are read themselves, or
+// none are.
 
 // listSums lists the sums that others ask for, rank by rank and kind by kind.
 func (l *Late) listSums() error {
@@ -77,8 +77,8 @@ func (l *Late) sumsOf(rank int) (first, n int) {
 // Sums returns how many sums a rank asks for.
 func (l *Late) Sums(rank int) int { _, n := l.sumsOf(rank); return n }
 
-// Members yields the members of the sums that a rank asks for, counted from this rank's first vertex,
-// with the place of each, in the order of these.
+// Members yields the members of the sums that a rank asks for, counted from this rank's first
+// vertex, with the place of each, in the order of these.
 func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	return func(yield func(int, int32) bool) {
 		x := l.on.on
@@ -103,7 +103,8 @@ func (l *Late) addSums(x *Exchange, to []byte, rank int, late bool) int {
 	s.ptr = mem.Grow(s.ptr, n+1)[:1]
 	for k := range n {
 		if isLate(bits, l.rows[rank]+k) == late {
-			s.indices = append(s.indices, l.sums.indices[l.sums.ptr[first+k]:l.sums.ptr[first+k+1]]...)
+			lo, hi := l.sums.ptr[first+k], l.sums.ptr[first+k+1]
+			s.indices = append(s.indices, l.sums.indices[lo:hi]...)
 			s.ptr = append(s.ptr, int64(len(s.indices)))
 		}
 	}
@@ -120,7 +121,11 @@ func (l *Late) addSums(x *Exchange, to []byte, rank int, late bool) int {
 // chooseKinds chooses, for each kind, whether all groups travel as sums, by the bytes of both ways.
 func (c *Chooser) chooseKinds(g *Groups) {
 	kinds := len(c.costs)
-	rows, sums := make([]int64, kinds), make([]int64, kinds)
+	if len(c.kinds) != 2*kinds {
+		c.kinds = make([]int64, 2*kinds)
+	}
+	clear(c.kinds)
+	rows, sums := c.kinds[:kinds], c.kinds[kinds:]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone)) // 1 if in a group
 	clear(c.needed)
 	for i := range len(g.begin) - 1 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"halognn/src/comm"
@@ -166,6 +167,18 @@ func (w lateWorld) pass(x *Exchange, p *Plan, l *Late, rng *rand.Rand, tables []
 	ids, e := w.edges(rng, fewer)
 	segments := compute.Segments{Indptr: append([]int64(nil), e.Indptr...),
 		Indices: append([]int32(nil), e.Indices...)}
+	if err := w.cross(x, p, l, ids, e, tables); err != nil {
+		return err
+	}
+	if err := w.compare(x, p, ids, e, segments); err != nil {
+		return err
+	}
+	return w.giveBack(x, p, l, ids, e, segments)
+}
+
+// cross fetches the rows and sums of a minibatch, early and late.
+func (w lateWorld) cross(x *Exchange, p *Plan, l *Late, ids []graph.VertexID, e *Edges,
+	tables [][]byte) error {
 	if err := x.Find(p, ids); err != nil {
 		return err
 	}
@@ -212,10 +225,7 @@ func (w lateWorld) pass(x *Exchange, p *Plan, l *Late, rng *rand.Rand, tables []
 		return err
 	}
 	l.Land(x)
-	if err := w.compare(x, p, ids, e, segments); err != nil {
-		return err
-	}
-	return w.giveBack(x, p, l, ids, e, segments)
+	return nil
 }
 
 // compare holds the means of what has come to those of rows as they are after the change.
@@ -295,4 +305,111 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 		}
 	}
 	return nil
+}
+
+// A plan takes the memory of a run whose sums of rows are early and late: others ask of a rank about
+// as much as it asks of them.
+func TestPlannedMemoryOfLateSums(t *testing.T) {
+	for _, kinds := range []int{1, 2} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		w := lateWorld{newLayout(rng, 4, kinds, 1, 3000, 16, compute.Float32), kinds}
+		for p := range w.offsets { // ranks that have as many rows
+			w.offsets[p] = int64(p) * int64(w.vertices()) / int64(len(w.tables))
+		}
+		err := comm.RunWorld(4, func(c comm.Comm) error {
+			o := w.options(c.Rank())
+			o.Kinds = make([]Kind, kinds)
+			o.Kinds[kinds-1] = Kind{w.cols, compute.Float32}
+			o.Sums = &Sums{How: compute.ReduceMean, Back: true}
+			own := func(part int) bool { return part/w.perRank == c.Rank() }
+			for p := range o.Tables {
+				o.Tables[p] = nil
+				if own(p) && p%kinds == kinds-1 {
+					o.Tables[p] = make([]byte, int(w.offsets[p+1]-w.offsets[p])*4*w.cols)
+				}
+			}
+			x, err := New(c, o)
+			if err != nil {
+				return err
+			}
+			planning, err := NewPlanning(c.Rank(), 4, w.offsets, o.Kinds, own, o.Sums)
+			if err != nil {
+				return err
+			}
+			var bytes [2]int64
+			for i, x := range []*Exchange{x, planning} {
+				var p Plan
+				var l Late
+				ids, e := w.edges(rand.New(rand.NewPCG(3, uint64(c.Rank()))), true)
+				if err := w.cross(x, &p, &l, ids, e, nil); err != nil {
+					return err
+				}
+				if p.Sums == 0 {
+					return fmt.Errorf("no sums travel")
+				}
+				bytes[i] = l.Bytes()
+				l.Free()
+				p.Free()
+				x.Free()
+			}
+			if run, plan := float64(bytes[0]), float64(bytes[1]); math.Abs(plan-run) > 0.1*run {
+				t.Errorf("%d kinds, rank %d: %v bytes are planned, %v taken", kinds, c.Rank(), plan,
+					run)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Of the rows of a kind all groups travel as sums if that takes fewer bytes than the rows that are not
+// read themselves, there and back.
+func TestChoiceOfLateSums(t *testing.T) {
+	// a row takes 16 bytes there, 16 back and 4 of its id; a sum 32, and 4 for each member
+	kinds := []Kind{{4, compute.Float32}, {4, compute.Float32}}
+	type group struct {
+		kind    uint16
+		members []int32
+	}
+	for _, c := range []struct {
+		name                 string
+		kind                 []uint16 // of each row
+		alone                []uint8
+		groups               []group
+		chosen, rows, vacant []int32
+	}{
+		{"sums of kind 0, of 44 bytes against 108; rows of kind 1, of 72 bytes against 120",
+			[]uint16{0, 0, 0, 1, 1}, []uint8{0, 0, 0, 0, 0},
+			[]group{{0, []int32{0, 1, 2}}, {1, []int32{3, 4}}, {1, []int32{4, 3}}, {1, []int32{3, 4}}},
+			[]int32{0}, []int32{3, 4}, []int32{0, 1, 2}},
+		{"sums of kind 1 alone", []uint16{0, 1, 1}, []uint8{0, 0, 0},
+			[]group{{0, []int32{0}}, {1, []int32{1, 2}}}, // 36 against 36, 40 against 72
+			[]int32{1}, []int32{0}, []int32{1, 2}},
+		{"a row that is read itself comes anyway: 40 against 36, and 44 against 72",
+			[]uint16{0, 0, 1, 1, 1}, []uint8{1, 0, 1, 0, 0},
+			[]group{{0, []int32{0, 1}}, {1, []int32{2, 3, 4}}},
+			[]int32{1}, []int32{0, 1, 2}, []int32{3, 4}},
+		{"a row of no group comes itself", []uint16{0, 0, 0, 1}, []uint8{0, 0, 0, 0},
+			[]group{{0, []int32{0, 2}}}, []int32{0}, []int32{1, 3}, []int32{0, 2}},
+	} {
+		g := Groups{begin: []int32{0}, alone: c.alone, kind: c.kind}
+		for i, of := range c.groups { // parts of two ranks, by kind
+			g.member = append(g.member, of.members...)
+			g.begin = append(g.begin, int32(len(g.member)))
+			g.part = append(g.part, uint16(2*(i%2))+of.kind)
+		}
+		chooser := NewChooser(&Sums{How: compute.ReduceMean, Back: true}, kinds, nil)
+		for range 2 { // its memory is used again
+			chooser.chooseKinds(&g)
+			for i, of := range [][2][]int32{{chooser.chosen, c.chosen}, {chooser.rows, c.rows},
+				{chooser.vacant, c.vacant}} {
+				if !slices.Equal(of[0], of[1]) {
+					t.Errorf("%s: list %d is %v, want %v", c.name, i, of[0], of[1])
+				}
+			}
+		}
+		chooser.Free()
+	}
 }

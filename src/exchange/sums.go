@@ -396,11 +396,15 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 	at, before := len(s.of), len(s.ptr)-1
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
 	s.ptr = mem.Grow(s.ptr, before+sums+1)
-	if x.planning { // ids are of nothing
-		for k := range sums {
-			s.ptr[before+k+1] = s.ptr[before]
+	if x.planning { // ids are of rows of others: as many of this rank stand for them, shared evenly
+		for k, id := range ids {
+			v := uint32(x.first) + uint32(id)
+			s.of[at+k] = x.base[x.parts.Find(v)] + compute.RowRef(v)
+			s.indices[at+k] = int32(at + k)
 		}
-		s.of, s.indices = s.of[:at], s.indices[:at]
+		for k := range sums {
+			s.ptr[before+k+1] = int64(at + len(ids)*(k+1)/sums)
+		}
 		return nil
 	}
 	groups, of := 0, 0 // sums so far, and the part of the last
@@ -422,15 +426,15 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 			of = part
 		}
 		if part != of || int(x.partKind[part]) != kind {
-			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with row "+
-				"%d, which is of part %d; %s", r, of, x.rank, id, part, cure)
+			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with "+
+				"row %d, which is of part %d; %s", r, of, x.rank, id, part, cure)
 		}
 		s.of[at+k] = x.base[part] + compute.RowRef(v)
 		s.indices[at+k] = int32(at + k)
 	}
 	if groups != sums || len(ids) > 0 && ids[0] >= 0 {
-		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; %s", r,
-			sums, x.rank, groups, cure)
+		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; %s",
+			r, sums, x.rank, groups, cure)
 	}
 	s.ptr[before+sums] = int64(at + len(ids))
 	return nil

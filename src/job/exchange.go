@@ -106,7 +106,8 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 		func(part int) bool { return j.Cache.FromFiles() || slices.Contains(here, part) }, nil)
 }
 
-// LearnedKinds returns what the learned rows of each vertex type are; of no columns where it has none.
+// LearnedKinds returns what the learned rows of each vertex type are; of no columns where it has
+// none.
 func (j *Job) LearnedKinds() []exchange.Kind {
 	kinds := make([]exchange.Kind, j.Shards.Schema.NumTypes())
 	for t, learns := range j.Model.Learns {

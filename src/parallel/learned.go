@@ -43,6 +43,7 @@ type withLearned struct {
 // learnedOf are the learned rows that a minibatch reads.
 type learnedOf struct {
 	ids   []graph.VertexID // type by type
+	first []int            // [T] where those of a type begin
 	own   []int32          // own vertices of them
 	plan  exchange.Plan
 	late  exchange.Late
@@ -116,14 +117,16 @@ func (w *withLearned) plan(m *Minibatch) error {
 func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []graph.VertexID,
 	learns []bool) error {
 	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
-	first := make([]int, len(learns))
+	if len(e.first) != len(learns) {
+		e.first = make([]int, len(learns))
+	}
 	for t, is := range learns {
 		if lo, hi := edges.sources(t, len(learns), len(vertices)); is {
-			first[t] = len(e.ids)
+			e.first[t] = len(e.ids)
 			e.ids = append(e.ids, vertices[lo:hi]...)
 		}
 	}
-	e.means.list(edges, learns, first)
+	e.means.list(edges, learns, e.first)
 	if err := x.Find(&e.plan, e.ids); err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"halognn/src/mem"
 )
 
-// learnedSums turns what a rank gives back for rows and sums into gradients of rows, as the rank would
-// have made them: of each row the sum of those of its sums in their order, and its own last.
+// learnedSums turns what a rank gives back for rows and sums into gradients of rows, as the rank
+// would have made them: of each row the sum of those of its sums in their order, and its own last.
 //
 //	places     rows      │ sums
 //	members              │ u v w   u w   v
@@ -20,8 +20,8 @@ type learnedSums struct {
 	grads   []float32 // [own, cols]
 }
 
-// spread returns the rows of this rank that a rank has read, each once, and their gradients, where back
-// has what the rank gives back: valid until the next call. O(members).
+// spread returns the rows of this rank that a rank has read, each once, and their gradients, where
+// back has what the rank gives back: valid until the next call. O(members).
 func (s *learnedSums) spread(k compute.SegmentKernels, l *exchange.Late, rank int, back []float32,
 	cols int) (own []int32, grads []float32) {
 	rows, sums := l.Asked(rank), l.Sums(rank)

@@ -520,8 +520,8 @@ func TestWorkersChooseSums(t *testing.T) {
 	one := samplers(true, 1) - samplers(false, 1)
 	more := (samplers(true, 9) - samplers(false, 9) - one) / 8
 	if more == 0 || more != held(true).Choices || one != more+once {
-		t.Errorf("a worker takes %d bytes for sums, the first one %d, of which %d are for all", more, one,
-			once)
+		t.Errorf("a worker takes %d bytes for sums, the first one %d, of which %d are for all", more,
+			one, once)
 	}
 }
 

@@ -223,7 +223,9 @@ func (p *planner) learned() *Shuffles {
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
 			Hidden: rows, Sums: sums, Bytes: bytes,
 		}, 1/scale)
-		fetched := 0.0 // while the minibatch is prepared, but for those that a step under way changes
+		// With a pipeline half of the bytes, those of rows, are taken to come while the minibatch is
+		// prepared. Rows and sums that a step under way changes come later; how many is not computed.
+		fetched := 0.0
 		if p.job.Depth > 0 {
 			fetched = bytes / 2
 		}

@@ -3,14 +3,13 @@ package residence
 import (
 	"slices"
 
-	"halognn/src/compute"
 	"halognn/src/exchange"
 )
 
 // OpenLearned makes an exchange of learned rows alone. Collective.
 func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
 	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window,
-		Kinds: make([]exchange.Kind, s.shards().Schema.NumTypes()), Sums: s.Job.LearnedSums()}
+		Kinds: s.Job.LearnedKinds(), Sums: s.Job.LearnedSums()}
 	s.addLearned(&o)
 	return exchange.Open(s.Comm, o)
 }
@@ -22,11 +21,11 @@ func (s *Store) addLearned(o *exchange.Options) {
 	if o.Tables == nil {
 		o.Tables = make([][]byte, len(o.Offsets)-1)
 	}
-	for t, learns := range s.Job.Model.Learns {
-		if !learns {
+	for t, kind := range s.Job.LearnedKinds() {
+		if kind.Cols == 0 {
 			continue
 		}
-		o.Kinds[t] = exchange.Kind{Cols: s.Learned.Cols, Type: compute.Float32}
+		o.Kinds[t] = kind
 		for p := range s.shards().Parts {
 			o.Tables[p*types+t] = nil // of peers too, whose rows are in their own memory
 		}

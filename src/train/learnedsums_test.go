@@ -97,14 +97,27 @@ func TestSumsOfLearnedRowsEverywhere(t *testing.T) {
 		t.Errorf("auto: %+v", c)
 	}
 	o.Epochs, o.Checkpoint.EverySteps = 4, 2
-	whole := journey{shards: s, ranks: 4, dir: t.TempDir()}
-	want := whole.finished(t, o)
-	j := journey{shards: s, ranks: 4, dir: t.TempDir()}
-	j.stopped(t, o, 3)
-	o.Sums = true
-	got := j.finished(t, o)
-	if got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest {
-		t.Error("a run that goes on with sums comes to other numbers")
+	var want *record.Summary
+	for _, first := range []bool{false, true} { // whether sums travel before the stop, and not after
+		before, after := o, o
+		before.Sums, after.Sums = first, !first
+		whole := journey{shards: s, ranks: 4, dir: t.TempDir()}
+		ran := whole.finished(t, before)
+		if want == nil {
+			want = ran
+		}
+		j := journey{shards: s, ranks: 4, dir: t.TempDir()}
+		j.stopped(t, before, 3)
+		got := j.finished(t, after)
+		sameRun(t, got, want)
+		if got.LearnedDigest != want.LearnedDigest || learnedFiles(t, s, j.dir, o, got) !=
+			learnedFiles(t, s, whole.dir, o, ran) {
+			t.Errorf("sums before %v: a run that goes on comes to other rows or moments", first)
+		}
+		if sums := got.Shuffles.Sums; sums == 0 || first && sums >= ran.Shuffles.Sums {
+			t.Errorf("sums before %v: %d sums travel, %d in a whole run", first, sums,
+				ran.Shuffles.Sums)
+		}
 	}
 }
 
@@ -144,6 +157,13 @@ func learnedStateOn(t *testing.T, s *shard.Shards, ranks int, o Options, host co
 		t.Fatal(err)
 	}
 	bits = sum.LossDigest + sum.LearnedDigest + sum.WeightsDigest
+	return sum, bits + learnedFiles(t, s, dir, o, sum)
+}
+
+// learnedFiles returns the rows and moments of the last checkpoint of a run.
+func learnedFiles(t *testing.T, s *shard.Shards, dir string, o Options, sum *record.Summary) (
+	bits string) {
+	t.Helper()
 	for p := range s.Parts {
 		path := rundir.CheckpointPath(dir, o.Epochs*sum.StepsPerEpoch, true)
 		file, err := os.ReadFile(filepath.Join(path, rundir.LearnedFile(p)))
@@ -152,5 +172,5 @@ func learnedStateOn(t *testing.T, s *shard.Shards, ranks int, o Options, host co
 		}
 		bits += string(file)
 	}
-	return sum, bits
+	return bits
 }
