@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"halognn/src/compute"
+	"halognn/src/compute/computetest"
 	"halognn/src/graph"
 	"halognn/src/task"
 )
@@ -233,8 +234,8 @@ func TestStepAllocatesNothing(t *testing.T) {
 			large, _ := randomBatch(t, dev, rand.New(rand.NewPCG(2, 0)), a.Config, 9)
 			small, _ := randomBatch(t, dev, rand.New(rand.NewPCG(3, 0)), a.Config, 5)
 			ready := func(int) {}
-			// Runs once more, to warm up; the mean hides rare allocations of the runtime.
-			n := testing.AllocsPerRun(20, func() {
+			// Runs once more, to warm up.
+			n := computetest.Allocations(func() {
 				for _, b := range []*Batch{large, small} {
 					logits, _ := m.Forward(b)
 					_, dlogits := m.Loss(b, logits)

@@ -93,16 +93,16 @@ func (l *Layer) Calls() (all []Call) {
 // run, which grows scratch.
 func AllocateNothing(t *testing.T, l *Layer) {
 	for _, c := range l.Calls() {
-		if n := allocations(c.Run); n != 0 {
+		if n := Allocations(c.Run); n != 0 {
 			t.Errorf("%s allocates %v times a call", c.Name, n)
 		}
 	}
 }
 
-// allocations returns how often a call allocates on the heap. The count is of the whole process: in
+// Allocations returns how often a call allocates on the heap. The count is of the whole process: in
 // one series of calls the runtime may allocate too, for a thread that it starts on a busy machine,
 // but not in every one.
-func allocations(call func()) (n float64) {
+func Allocations(call func()) (n float64) {
 	for range 5 {
 		if n = testing.AllocsPerRun(20, call); n == 0 {
 			break

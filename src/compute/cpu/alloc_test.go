@@ -44,7 +44,7 @@ func TestHostAllocatesNothing(t *testing.T) {
 		{"SliceRows", func() { h.SliceRows(sliced, feature.Tables[0], 4*cols, ids) }},
 		{"AddInto", func() { h.AddInto(dst.Data, dst.Data) }},
 	} {
-		if n := testing.AllocsPerRun(20, c.call); n != 0 {
+		if n := computetest.Allocations(c.call); n != 0 {
 			t.Errorf("%s allocates %v times a call", c.name, n)
 		}
 	}

@@ -398,7 +398,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 	step()
 	free := d.FreeBytes()
-	if n := testing.AllocsPerRun(20, step); n != 0 || d.FreeBytes() != free {
+	if n := computetest.Allocations(step); n != 0 || d.FreeBytes() != free {
 		t.Errorf("a step allocates %v times on the heap and %d bytes of the device", n, free-d.FreeBytes())
 	}
 	if err := errors.Join(box.Free(), d.Close()); err != nil {
