@@ -83,9 +83,9 @@ faults() { # COUNT SEED
 }
 devices() { # what has an emulated device, which the unit tests of `make test` leave out
   go test -vet=off ./src/compute/cuda && go test -vet=off -run '/^cuda$' ./src/nn &&
-    go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile|TenSteps' \
+    go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile|TenSteps|Queued|OneWait|Pinned' \
       ./src/parallel ./src/train ./src/infer &&
-    go test -vet=off -run GPU ./tests
+    go test -vet=off -run 'GPU|Queued' ./tests
 }
 plain_build() ( # the packages that have other code without cgo, and what those that use it compute
   local of with

@@ -53,7 +53,7 @@ func TestDoctorAsJSON(t *testing.T) {
 }
 
 // doctor and version say which cuBLAS a device would take, or why there is none.
-func TestDoctorTellsCuBLAS(t *testing.T) {
+func TestCuBLASOfGPUsIsTold(t *testing.T) {
 	env, dir := emulatedGPU(t), t.TempDir()
 	own := strings.TrimPrefix(env[0], "HALOGNN_CUDA_LIB=")
 	for _, c := range []struct{ list, want string }{
