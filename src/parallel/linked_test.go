@@ -261,8 +261,13 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 					said[cm.Rank()], err = err.Error(), nil
 				}
 				m.Close()
-				// The emulated device that both share is closed when both are done with it.
-				return errors.Join(err, d.Sync(), cm.StartBarrier().Wait(), d.Close())
+				// The ranks close a device that both share in turn: the emulated one lets nobody free
+				// memory while the other waits for it.
+				err = errors.Join(err, d.Sync(), cm.StartBarrier().Wait())
+				if cm.Rank() == 1 {
+					return errors.Join(err, cm.StartBarrier().Wait(), d.Close())
+				}
+				return errors.Join(err, d.Close(), cm.StartBarrier().Wait())
 			})
 			if err != nil {
 				t.Fatal(err)
