@@ -60,7 +60,8 @@ SUMS = "exchange.sums=on"
 LASTING = [LABOR, "sample.dependency=64"]
 AHEAD = ["cache.policy=lookahead", "cache.alpha=0.2"]
 SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
-ALLOCATOR = next(glob.iglob("/usr/lib*/**/libtcmalloc_minimal.so.4", recursive=True), "")
+ALLOCATOR = next((path for folder in ("/usr/lib*", "/usr/lib*/*", "/usr/local/lib*")
+                  for path in glob.iglob(f"{folder}/libtcmalloc_minimal.so.4")), "")
 ALLOCATED = ("Peers other than DistDGL allocate by tcmalloc." if ALLOCATOR else
              "libtcmalloc_minimal.so.4 was not found (setup.sh installs it): peers allocate by glibc, "
              "and are up to twice as slow as they may be.")
