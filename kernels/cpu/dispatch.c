@@ -55,6 +55,15 @@ const halognn_products *halognn_products_open(int plain) {
     return NULL;
 }
 
+int halognn_products_pay(void) {
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    return has_avx512bf16() && !__builtin_cpu_is("intel");
+#else
+    return 0;
+#endif
+}
+
 const halognn_cpu *halognn_cpu_open(const char *level) {
     const int any = level == NULL || *level == '\0';
 #ifdef __x86_64__

@@ -82,6 +82,9 @@ typedef struct {
 /* The kernels by AVX512-BF16, NULL where the machine lacks it; or, if plain, the reference, which
  * keeps subnormal numbers. */
 const halognn_products *halognn_products_open(int plain);
+/* Whether they do more than multiply-adds of float32: AMD's processors take one of them a cycle,
+ * twice the flops of a multiply-add's, Intel's one in two cycles, half of its. */
+int halognn_products_pay(void);
 #define PRODUCT_KERNEL(name, params, args)                                              \
     static inline void halognn_##name(const halognn_products *by, HALOGNN_LIST params) { \
         by->name args;                                                                  \

@@ -535,10 +535,11 @@ func (c *Config) table() []section {
 				word{"go", "gonum's plain Go, to compare with"},
 			), SameEpoch,
 				"`cpu`: the library of matrix products",
-				"With `auto`, and `simd` at AVX-512, factors of bf16 need none on a processor with " +
-					"AVX512-BF16: kernels of the program multiply them, unless oneDNN has AMX. Results " +
-					"differ in the last bits between libraries; `device` in `summary.json` names the " +
-					"one that was used."},
+				"With `auto`, and `simd` at AVX-512, factors of bf16 need none on an AMD processor with " +
+					"AVX512-BF16: kernels of the program multiply them. Intel's processors take these " +
+					"instructions at half of the rate of float32: there oneDNN multiplies by AMX or, " +
+					"without it, in float32. Results differ in the last bits between libraries; " +
+					"`device` in `summary.json` names the one that was used."},
 			{"precision", oneOf(&c.Compute.Precision, "float32",
 				word{"float32", ""},
 				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even, and the rows " +
@@ -548,10 +549,11 @@ func (c *Config) table() []section {
 					"instead of 8"},
 			), SameEpoch,
 				"the precision of the factors of matrix products",
-				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, bf16 is faster on a " +
-					"processor with AVX512-BF16, or with AMX and oneDNN. " +
-					"Elsewhere float32 multiplies the rounded factors: the same definition, and slower than " +
-					"`float32`; `device` in `summary.json` says so."},
+				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, products of bf16 are faster " +
+					"on AMD's processors with AVX512-BF16, and with AMX and oneDNN. " +
+					"Elsewhere float32 multiplies the rounded factors, the same definition: no product " +
+					"is faster than with `float32`, though fewer bytes move; `device` in `summary.json` " +
+					"says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
 				word{"auto", "the best that the CPU has"},
 				word{"scalar", ""}, word{"avx2", ""}, word{"avx512", ""},

@@ -9,9 +9,9 @@
 //	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
-// With Options.Precision bf16 the factors of products are rounded. C kernels multiply them with
-// AVX512-BF16, oneDNN with AMX or where it is named. Without these instructions, and with tf32, for
-// which a CPU has none, the rounded factors are multiplied as float32.
+// With Options.Precision bf16 the factors of products are rounded. C kernels multiply them with the
+// AVX512-BF16 of AMD's processors, oneDNN with AMX or where it is named. Elsewhere, and with tf32, for
+// which a CPU has no instructions, the rounded factors are multiplied as float32.
 //
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
 // finds the cores that the launcher has assigned to this process (AllowedCPUs) and divides them

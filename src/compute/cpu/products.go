@@ -39,6 +39,10 @@ type pairScratch struct {
 	_           [64]byte // keeps threads on separate cache lines
 }
 
+func newPairs(of bf16Kernels, k level, threads int) rounding {
+	return &pairs{of: of, level: k, scratch: make([]pairScratch, threads)}
+}
+
 const columnPanel = C.HALOGNN_COLUMN_PANEL
 
 // upTo returns the smallest multiple of m from n on.

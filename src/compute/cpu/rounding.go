@@ -75,11 +75,14 @@ type rounding interface {
 }
 
 // bf16Products returns what multiplies factors of bfloat16 where the library is e, and the name of
-// these products: C kernels, if they may be used (mayUseOwn) and oneDNN has no AMX; else e, if it has
-// instructions for them; else neither.
+// these products: C kernels, if they may be used (mayUseOwn), oneDNN has no AMX, and they are faster
+// than float32 here; else e, if it has instructions for them; else neither.
 func bf16Products(e engine, mayUseOwn bool) (own bf16Kernels, fast bf16Engine, name string) {
 	fast, _ = e.(bf16Engine)
 	if own = openBF16Kernels(); own != nil && mayUseOwn && (fast == nil || !oneDNNHasAMX()) {
+		if C.halognn_products_pay() == 0 {
+			return nil, nil, "bf16 products in float32"
+		}
 		return own, nil, "bf16 products by " + C.GoString(own.isa)
 	}
 	if fast != nil && oneDNNHasBF16() {
@@ -99,15 +102,18 @@ func slowly(p compute.Precision) string { return string(p) + " products in float
 // newRounding returns the rounding of a precision, and the name of its products.
 func newRounding(e engine, p compute.Precision, k level, threads int, mayUseOwn bool) (rounding,
 	string) {
+	name := slowly(p)
 	if p == compute.PrecisionBF16 {
-		switch own, fast, name := bf16Products(e, mayUseOwn); {
+		var own bf16Kernels
+		var fast bf16Engine
+		switch own, fast, name = bf16Products(e, mayUseOwn); {
 		case own != nil:
-			return &pairs{of: own, level: k, scratch: make([]pairScratch, threads)}, name
+			return newPairs(own, k, threads), name
 		case fast != nil:
 			return roundingToBF16(fast, k, threads), name
 		}
 	}
-	return roundingToFloats(e, p, k, threads), slowly(p)
+	return roundingToFloats(e, p, k, threads), name
 }
 
 // roundingToBF16 returns a rounding for a library that multiplies bfloat16.
@@ -123,8 +129,8 @@ func roundingToBF16(e bf16Engine, k level, threads int) rounding {
 		gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
 }
 
-// roundingToFloats stores the rounded factors as float32: the products are as defined, but no
-// faster than float32 ones.
+// roundingToFloats stores the rounded factors as float32: the products are as defined, and as fast
+// as those of float32, but for the rounding.
 func roundingToFloats(e engine, p compute.Precision, k level, threads int) rounding {
 	dropped := C.int(p.Dropped())
 	return &roundingTo[float32]{
@@ -140,6 +146,12 @@ func roundingToFloats(e engine, p compute.Precision, k level, threads int) round
 			}
 			return *dst, width
 		},
+		turn: func(dst, w []float32, rows, cols int) {
+			size := C.int64_t(rows * cols)
+			C.halognn_transpose(k, floats(dst), C.int64_t(cols), C.int64_t(rows), floats(w),
+				C.int64_t(cols))
+			C.halognn_round_factors(k, floats(dst), size, 1, size, floats(dst), size, dropped)
+		},
 		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
 }
 
@@ -148,7 +160,10 @@ type roundingTo[T uint16 | float32] struct {
 	round func(dst []T, width, rows, cols int, x []float32, stride int)
 	// stored returns columns of a matrix of bfloat16, and the distance of its rows
 	stored func(dst *[]T, x compute.Matrix, first, width int) (columns []T, stride int)
-	gemm   func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
+	// turn sets dst to the rounded transpose of w [rows,cols], which a library multiplies faster than
+	// w transposed on the way; nil: not here
+	turn func(dst []T, w []float32, rows, cols int)
+	gemm func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
 	w       [2][]T
 	kept    [2]keptWeights
@@ -197,18 +212,26 @@ func fullWidth(cols int) int {
 // keep stores weights with as many columns of the factor as are computed; those that are added are
 // 0.
 func (r *roundingTo[T]) keep(which int, w weights) {
-	rows, width := w.rows, w.cols
-	if w.t == blas.Trans {
+	rows, width, t := w.rows, w.cols, w.t
+	turned := t == blas.Trans && r.turn != nil && fullWidth(rows) == rows
+	switch {
+	case turned:
+		rows, width, t = width, rows, blas.NoTrans
+	case t == blas.Trans:
 		rows = fullWidth(rows)
-	} else {
+	default:
 		width = fullWidth(width)
 	}
 	size := rows * width
 	to := mem.Grow(r.w[which], w.count()*size)
 	clear(to)
-	r.w[which], r.kept[which] = to, keptWeights{rows, width, w.t}
+	r.w[which], r.kept[which] = to, keptWeights{rows, width, t}
 	for g := range w.count() {
-		if from := w.at(g); len(from) > 0 {
+		switch from := w.at(g); {
+		case len(from) == 0:
+		case turned:
+			r.turn(to[g*size:], from, w.rows, w.cols)
+		default:
 			r.round(to[g*size:], width, w.rows, w.cols, from, w.cols)
 		}
 	}
