@@ -17,29 +17,41 @@ func heads(s, z compute.Matrix) (n, width C.int64_t) {
 	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
 }
 
-type headDot struct {
-	s, z compute.Matrix
-	a    []float32
+// headDots makes both dot products of a tile while its rows are in the cache: destinations are the
+// first of the sources.
+type headDots struct {
+	src, dst, z compute.Matrix
+	asrc, adst  []float32
 }
 
 // HeadDots implements compute.Device.
 func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
 	defer d.probe.Start(compute.CheckHeadDots(src, dst, z, asrc, adst)).Done()
-	run(d, src.Rows, streamRows(z.Cols), headDot{src, z, asrc})
-	run(d, dst.Rows, streamRows(z.Cols), headDot{dst, z, adst})
+	run(d, src.Rows, streamRows(z.Cols), headDots{src, dst, z, asrc, adst})
 }
 
-func (a *headDot) tile(d *Device, lo, hi int) {
-	n, width := heads(a.s, a.z)
+func (a *headDots) tile(d *Device, lo, hi int) {
 	z := d.widen(a.z.RowsAt(lo, hi))
-	C.halognn_head_dot(d.level, floats(a.s.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n, width,
-		floats(z.wide.Data), floats(a.a))
+	headDot(d, a.src, lo, hi, z.wide, a.asrc)
+	headDot(d, a.dst, lo, hi, z.wide, a.adst)
 	z.forget()
 }
 
-type headDotBackward struct {
-	dz, ds, z compute.Matrix
-	a         []float32
+// headDot sets those of the rows [lo,hi) that s has; they are in z.
+func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
+	if hi = min(hi, s.Rows); lo >= hi {
+		return
+	}
+	n, width := heads(s, z)
+	C.halognn_head_dot(d.level, floats(s.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n, width,
+		floats(z.Data), floats(a))
+}
+
+// headDotsBackward are the gradients of both, likewise.
+type headDotsBackward struct {
+	dz, dsrc, ddst, z compute.Matrix
+	asrc, adst        []float32
+	dst               int // where the partial sums of adst begin
 }
 
 // HeadDotsBackward implements compute.Device.
@@ -47,25 +59,31 @@ func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
 	dsrc, ddst, z compute.Matrix, asrc, adst []float32) {
 	defer d.probe.Start(compute.CheckHeadDotsBackward(dz, dasrc, dadst, dsrc, ddst, z, asrc,
 		adst)).Done()
-	d.headDotBackward(dz, dasrc, dsrc, z, asrc)
-	d.headDotBackward(dz, dadst, ddst, z, adst)
+	chunks, more := chunkCount(dsrc.Rows), chunkCount(ddst.Rows)
+	d.reservePartials(chunks+more, z.Cols)
+	run(d, dsrc.Rows, compute.ChunkRows,
+		headDotsBackward{dz, dsrc, ddst, z, asrc, adst, chunks * z.Cols})
+	d.addPartials(dasrc, chunks, z.Cols, 0)
+	d.addPartials(dadst, more, z.Cols, chunks*z.Cols)
 }
 
-func (d *Device) headDotBackward(dz compute.Matrix, da []float32, ds, z compute.Matrix,
-	a []float32) {
-	chunks := chunkCount(ds.Rows)
-	d.reservePartials(chunks, z.Cols)
-	run(d, ds.Rows, compute.ChunkRows, headDotBackward{dz, ds, z, a})
-	d.addPartials(da, chunks, z.Cols, 0)
-}
-
-func (a *headDotBackward) tile(d *Device, lo, hi int) {
-	n, width := heads(a.ds, a.z)
+func (a *headDotsBackward) tile(d *Device, lo, hi int) {
 	z := d.widen(a.z.RowsAt(lo, hi))
-	C.halognn_head_dot_backward(d.level, floats(a.dz.RowsAt(lo, hi).Data),
-		floats(d.partials(lo, a.z.Cols)), C.int64_t(hi-lo), n, width, floats(a.ds.RowsAt(lo, hi).Data),
-		floats(z.wide.Data), floats(a.a))
+	dz, at := a.dz.RowsAt(lo, hi), lo/compute.ChunkRows*a.z.Cols
+	headDotBackward(d, dz, d.partial[at:], a.dsrc, lo, hi, z.wide, a.asrc)
+	headDotBackward(d, dz, d.partial[a.dst+at:], a.ddst, lo, hi, z.wide, a.adst)
 	z.forget()
+}
+
+// headDotBackward is the backward pass of headDot; da is the sum of these rows.
+func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds compute.Matrix, lo, hi int,
+	z compute.Matrix, a []float32) {
+	if hi = min(hi, ds.Rows); lo >= hi {
+		return
+	}
+	n, width := heads(ds, z)
+	C.halognn_head_dot_backward(d.level, floats(dz.Data), floats(da), C.int64_t(hi-lo), n, width,
+		floats(ds.RowsAt(lo, hi).Data), floats(z.Data), floats(a))
 }
 
 type edgeSoftmax struct {

@@ -218,7 +218,19 @@ func (a *finish) tile(d *Device, lo, hi int) {
 // FinishBackward implements compute.Device.
 func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckFinishBackward(db, dy, y, epilogue)).Done()
-	compute.FinishBackwardInParts(d, db, dy, y, epilogue)
+	chunks := chunkCount(dy.Rows)
+	d.reservePartials(chunks, dy.Cols)
+	run(d, dy.Rows, compute.ChunkRows,
+		finishBackward{activationBackward{activationOf(y, epilogue), dy}})
+	d.addPartials(db, chunks, dy.Cols, 0)
+}
+
+// finishBackward sums the columns of a chunk while it is in the cache.
+type finishBackward struct{ behind activationBackward }
+
+func (a *finishBackward) tile(d *Device, lo, hi int) {
+	a.behind.tile(d, lo, hi)
+	(&columnSum{a.behind.dy}).tile(d, lo, hi)
 }
 
 // activationOf returns the activation of an epilogue, on y.
