@@ -72,6 +72,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	rec.OwnerSkew = all.ownerSkew()
 	r.busy = append(r.busy, rec.BusyFraction)
+	r.efficiency.add(&all)
 	r.onlyStep(&rec)
 	r.adapt(&rec)
 	r.sums.Add(&rec, total)
@@ -153,6 +154,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 		Times: record.Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   timing.Median(r.busy), // 0: this process completed no epoch
+			Efficiency:     r.efficiency.summary(r.noEfficiency()),
 			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
 		Machine: record.Machine{

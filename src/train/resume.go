@@ -97,6 +97,7 @@ func (r *run) beginEpoch(epoch int) (first int) {
 		return 0
 	}
 	s := r.env.Resume.State
+	r.efficiency.part = s.Step > 0
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.s.Comm.Rank() == 0 {
 		r.carried = r.named(s.Counters)

@@ -60,8 +60,9 @@ type run struct {
 	clock      trace.Clock
 	started    time.Time // of the first step
 
-	processor trace.Processor
-	busy      []float64 // of every epoch that this process trained, mean over ranks
+	processor  trace.Processor
+	busy       []float64 // of every epoch that this process trained, mean over ranks
+	efficiency efficiency
 
 	underWay
 	step   stepUnderWay
