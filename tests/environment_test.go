@@ -30,6 +30,8 @@ var environment = []struct {
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
 		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
 			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},
+		{"HALOGNN_POWERCAP", "directory", "the counters of joules; otherwise `/sys/class/powercap`"},
+		{"HALOGNN_NVML_LIB", "path", "the NVML library; otherwise `libnvidia-ml.so.1`"},
 		{"HALOGNN_MPI_CUDA", "`1`, `0`",
 			"whether MPI takes device memory, where the library says otherwise"},
 	}},

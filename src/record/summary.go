@@ -51,6 +51,8 @@ type Summary struct {
 	Memory map[string]int64 `json:"memory"`
 
 	Machine
+	// [below](#energy)
+	Energy Energy `json:"energy"`
 	// that prepare minibatches, of rank 0
 	Workers int `json:"-"`
 	// the nodes are run.ranks_per_node's

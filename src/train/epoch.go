@@ -72,6 +72,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	rec.OwnerSkew = all.ownerSkew()
 	r.busy = append(r.busy, rec.BusyFraction)
+	r.energy.add(all.each, r.seeds, r.efficiency.part)
 	r.efficiency.add(&all)
 	r.onlyStep(&rec)
 	r.adapt(&rec)
@@ -170,6 +171,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 				Classes: meta.Classes,
 			},
 		},
+		Energy:  r.energy.summary(),
 		Workers: r.s.Workers, Pretended: r.s.RanksPerNode > 0,
 	}
 	s.Explain()

@@ -92,6 +92,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.processor.Begin()
+	r.energy.beginEpoch()
 	r.clock.Take()
 	if r.env.Resume == nil || r.env.Resume.State.Epoch != epoch {
 		return 0
