@@ -31,6 +31,13 @@ func tablesOf(runs []*Run) []table {
 	}
 	tables = append(tables, scaling(runs), efficiencies(runs), phases(runs), overheads(runs), timeModel(runs),
 		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
+	for _, r := range runs {
+		t := kernels(r)
+		if len(runs) > 1 {
+			t.id, t.title = t.id+"-"+r.Name, t.title+" of "+r.Name
+		}
+		tables = append(tables, t)
+	}
 	for i := range tables {
 		tables[i].dropZeros()
 	}
