@@ -41,6 +41,8 @@ var environment = []struct {
 		{"HALOGNN_QUIET", "`1`", "`env.sh` says nothing of what it finds"},
 		{"HALOGNN_MPICC", "command",
 			"the MPI compiler; `mpicc` otherwise. Its `mpirun` is taken from beside it"},
+		{"HALOGNN_ABI_MPIRUN", "command", "the launcher where that compiler is `mpicc_abi`, whose programs " +
+			"run under several MPIs"},
 		{"HALOGNN_MODULES", "names", "environment modules that `env.sh` loads first"},
 		{"HALOGNN_CUDA", "`1`, `0`", "whether `make test-all` may install nvcc"},
 		{"HALOGNN_CUDA_SECONDS", "seconds", "how long that may take; 1200 otherwise"},
