@@ -18,6 +18,9 @@ GOFILES := go.mod go.sum src/cmd/halognn/VERSION \
 RELEASE := $(shell cat src/cmd/halognn/VERSION)
 COMMIT  := $(shell git describe --always --exclude '*' --dirty 2>/dev/null)
 VERSION := $(RELEASE)$(addprefix +,$(COMMIT))
+ifeq ($(MPI),abi) # one build for every MPI of the standard ABI
+export HALOGNN_MPICC := $(or $(HALOGNN_MPICC),mpicc_abi)
+endif
 LDFLAGS := -X main.commit=$(COMMIT)
 MAKE_KERNELS = $(MAKE) --silent --no-print-directory -j$(shell nproc) -C kernels BUILD=$(CURDIR)/build
 
@@ -56,6 +59,12 @@ CUDA_KERNELS := $(shell find kernels/cuda kernels/include tests/emulate -type f 
 emulated: build/libhalognn_cuda_emulated.so
 build/libhalognn_cuda_emulated.so: $(CUDA_KERNELS) kernels/Makefile
 	@echo "building the CUDA kernels for an emulated device"; $(QUIET); $(MAKE_KERNELS) emulated
+
+.PHONY: sbom
+sbom: build ## the Go modules in the program and their licences: dist/halognn.cdx.json
+	@$(QUIET); mkdir -p dist; GOFLAGS= go run \
+	  github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -licenses \
+	  -version $(RELEASE) -output dist/halognn.cdx.json bin/halognn
 
 .PHONY: bench-gpu
 bench-gpu: build cuda ## on a GPU: kernels beside its bandwidth and cuBLAS, a step beside PyG

@@ -48,6 +48,8 @@ if command -v "$halognn_mpicc" >/dev/null 2>&1 &&
   HALOGNN_MPI_CFLAGS="$(halognn_pick '-[ID]*' $halognn_show)"
   HALOGNN_MPI_LIBS="$(halognn_pick '-[Ll]*' $halognn_show)$(halognn_pick '-Wl,*' $halognn_show)"
   case $halognn_mpicc in
+    *mpicc_abi) # any MPI of the standard ABI launches it
+      HALOGNN_MPIRUN=${HALOGNN_ABI_MPIRUN:-${halognn_mpicc%mpicc_abi}mpirun} ;;
     *mpicc*) HALOGNN_MPIRUN=${halognn_mpicc%mpicc*}mpirun${halognn_mpicc##*mpicc} ;;
     *) HALOGNN_MPIRUN=${HALOGNN_MPIRUN:-mpirun} ;;
   esac

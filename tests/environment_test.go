@@ -30,6 +30,8 @@ var environment = []struct {
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
 		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
 			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},
+		{"HALOGNN_POWERCAP", "directory", "the counters of joules; otherwise `/sys/class/powercap`"},
+		{"HALOGNN_NVML_LIB", "path", "the NVML library; otherwise `libnvidia-ml.so.1`"},
 		{"HALOGNN_MPI_CUDA", "`1`, `0`",
 			"whether MPI takes device memory, where the library says otherwise"},
 	}},
@@ -39,6 +41,8 @@ var environment = []struct {
 		{"HALOGNN_QUIET", "`1`", "`env.sh` says nothing of what it finds"},
 		{"HALOGNN_MPICC", "command",
 			"the MPI compiler; `mpicc` otherwise. Its `mpirun` is taken from beside it"},
+		{"HALOGNN_ABI_MPIRUN", "command", "the launcher where that compiler is `mpicc_abi`, whose programs " +
+			"run under several MPIs"},
 		{"HALOGNN_MODULES", "names", "environment modules that `env.sh` loads first"},
 		{"HALOGNN_CUDA", "`1`, `0`", "whether `make test-all` may install nvcc"},
 		{"HALOGNN_CUDA_SECONDS", "seconds", "how long that may take; 1200 otherwise"},

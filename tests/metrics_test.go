@@ -31,6 +31,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}{
 		{"summary", "record.Summary", "", true},
 		{"time model", "record.TimeModel", "", false},
+		{"efficiency", "record.Efficiency", "", true},
+		{"energy", "record.Energy", "", true},
 		{"step", "record.Step", "record.Rows", false},
 		{"epoch", "record.Epoch", "record.Rows", true},
 		{"eval", "record.Eval", "", false},

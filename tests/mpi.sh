@@ -19,4 +19,5 @@ if [ "$(readlink -f "$(command -v "$HALOGNN_MPICC")")" != "$usual" ]; then
 else
   echo "whole runs of the program under $mpi: make test has them"
 fi
+tests/pmpi.sh "build/$mpi/halognn"
 tests/shrink.sh "$mpi" 20

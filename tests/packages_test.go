@@ -28,6 +28,7 @@ var packages = []struct {
 	{-2, "flock", "processes of a node take turns at a place"},
 	{-1, "random", "random words that are pure functions of a key"},
 	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads"},
+	{0, "energy", "joules of a node's processors, memory and GPUs, by their own counters"},
 	{-1, "npy", "NumPy files: map, stream, write"},
 	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose"},
 	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +
@@ -111,7 +112,7 @@ var floors = map[int]string{
 	3:  "the PARTS directory; how often each vertex will be read",
 	2:  "pure parts: seeds to blocks, layers, decisions about rows, parts, importers",
 	1:  "CSC, ranks, labels, stages, time, the run on disk",
-	0:  "devices; measured time",
+	0:  "devices; measured time and energy",
 	-1: "files, keyed bits",
 	-2: "arrays outside the heap, signals, turns",
 	-3: "what tests make go wrong",
@@ -142,7 +143,7 @@ var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
 // the C library.
 var usesC = []string{"mem", "interrupt", "comm/mpi", "compute/cpu", "compute/cuda",
-	"partition/metis"}
+	"energy", "partition/metis"}
 
 func TestImportsGoDown(t *testing.T) {
 	level := levels()

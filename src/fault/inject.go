@@ -5,6 +5,7 @@ package fault
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Enabled reports whether faults can happen.
@@ -23,7 +26,7 @@ type injection struct {
 	point, action     string
 	millis            int
 	rank, epoch, step int
-	done              atomic.Bool // each happens once, except slow
+	done              atomic.Bool // each happens once, except slow and burn
 }
 
 var armed = sync.OnceValue(func() []*injection {
@@ -75,7 +78,7 @@ func (p *injection) parse(text string) error {
 	return nil
 }
 
-var actions = []string{"kill", "stop", "fail", "full", "memory", "slow", "nan"}
+var actions = []string{"kill", "stop", "fail", "full", "memory", "slow", "burn", "nan"}
 
 func (p *injection) fits(point string, rank, epoch, step int) bool {
 	same := func(want, got int) bool { return want < 0 || got < 0 || want == got }
@@ -89,8 +92,12 @@ func At(point string, rank, epoch, step int) error {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {
 			continue
 		}
-		if p.action == "slow" {
+		switch p.action {
+		case "slow":
 			time.Sleep(time.Duration(p.millis) * time.Millisecond)
+			continue
+		case "burn":
+			burn(time.Duration(p.millis) * time.Millisecond)
 			continue
 		}
 		if p.done.Swap(true) {
@@ -112,6 +119,21 @@ func At(point string, rank, epoch, step int) error {
 		}
 	}
 	return nil
+}
+
+// burn takes so much processor time, however long that takes.
+func burn(d time.Duration) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	used := func() time.Duration {
+		var t unix.Timespec
+		if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+			return d
+		}
+		return time.Duration(t.Nano())
+	}
+	for begin := used(); used()-begin < d; {
+	}
 }
 
 // mark makes the file HALOGNN_FAULT_MARK, whose modification time is that of the fault.

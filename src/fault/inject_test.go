@@ -7,7 +7,7 @@ import "testing"
 // A fault that could never happen is refused, so that no test waits for it in vain.
 func TestParseRefusesWhatCannotHappen(t *testing.T) {
 	for _, text := range []string{"sample=kill@1:2:3", "forward=slow:150@-1:-1:-1",
-		"loss=nan@0:1:0"} {
+		"forward=burn:150@1:-1:-1", "loss=nan@0:1:0"} {
 		if err := new(injection).parse(text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -51,6 +51,8 @@ type Summary struct {
 	Memory map[string]int64 `json:"memory"`
 
 	Machine
+	// [below](#energy)
+	Energy Energy `json:"energy"`
 	// that prepare minibatches, of rank 0
 	Workers int `json:"-"`
 	// the nodes are run.ranks_per_node's
@@ -151,6 +153,8 @@ type Times struct {
 	// processor time in which a rank's CPUs worked for it / their time, mean over ranks, median of
 	// the epochs since the last start: neither idle, nor spinning, nor on the thread that polls MPI
 	BusyFraction float64 `json:"busy_fraction"`
+	// POP's metrics: [below](#efficiency)
+	Efficiency Efficiency `json:"efficiency"`
 	// by [phase](#phases), per epoch, mean over ranks
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	// MassiveGNN's model of a step beside the measured steps: [below](#time-model)
@@ -327,6 +331,13 @@ func (s *Summary) Print(w io.Writer) error {
 	rows = append(rows, [][]string{
 		{"epoch, median", fmt.Sprintf("%.3f", s.EpochSeconds)},
 		{"waited for minibatches", percent(s.WaitFraction)},
+	}...)
+	if e := &s.Efficiency; e.Parallel != nil && s.Ranks > 1 {
+		rows = append(rows, []string{"load balance", percent(*e.LoadBalance)},
+			[]string{"communication efficiency", percent(*e.Communication)},
+			[]string{"parallel efficiency, their product", percent(*e.Parallel)})
+	}
+	rows = append(rows, [][]string{
 		{"peak memory of a rank, MB", fmt.Sprintf("%.0f", float64(s.PeakRSSBytes)/1e6)},
 	}...)
 	nodes := Counted(s.Nodes, "node")

@@ -36,6 +36,9 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	all = append(all, scalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs),
 		hitRates(runs), transferred(runs), predicted(runs),
 		tierBars(runs), rankDots(runs), memoryBars(runs))
+	for i, r := range runs {
+		all = append(all, part(roofline(r), i, len(runs), r.Name))
+	}
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 

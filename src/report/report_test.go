@@ -79,6 +79,12 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"wide", "4", "1.562", "1.60", "80.00 %", "128"},
 		}},
 		{"no scaling", four, scaling, nil},
+		{"efficiency", []string{"wide", "vip", "base"}, efficiencies, [][]string{
+			{"wide", "4", "60.00 %", "75.00 %", "80.00 %", "–", "–", "10", "80.00 %"},
+			{"base", "2", "72.00 %", "90.00 %", "80.00 %", "–", "–", "8", "100.00 %"},
+		}},
+		{"efficiency without a study", []string{"base"}, efficiencies,
+			[][]string{{"base", "2", "72.00 %", "90.00 %", "80.00 %", "–", "–", "8", "–"}}},
 		{"differences", []string{"base", "vip", "old"}, differences, [][]string{
 			{"base", "0.1", "none", "2", "2.500", "1 000", "0.00 %", "70.00 %", "71.00 %"},
 			{"vip", "0.2", "vip", "2", "1.500", "600", "40.00 %", "70.00 %", "71.00 %"},

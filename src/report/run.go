@@ -22,6 +22,7 @@ type Run struct {
 	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary record         // nil for a run that has not finished
+	Kernels record         // of a metered run; nil for none
 	Epochs  []record
 	Evals   []record
 	Steps   columns // of rank 0, except loss, accuracy and seeds, which are global
@@ -68,15 +69,20 @@ func load(dir string) (*Run, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, rundir.ConfigFile), err)
 	}
 	flatten("", config, r.Config)
-	path := filepath.Join(dir, rundir.SummaryFile)
-	switch text, err := mem.ReadFile(path); {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
-		return nil, err
-	default:
-		if err := json.Unmarshal(text, &r.Summary); err != nil {
-			r.Summary = nil
-			r.damage("%s: %v", path, err)
+	for _, file := range []struct {
+		name string
+		to   *record
+	}{{rundir.SummaryFile, &r.Summary}, {rundir.KernelsFile, &r.Kernels}} {
+		path := filepath.Join(dir, file.name)
+		switch text, err := mem.ReadFile(path); {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return nil, err
+		default:
+			if err := json.Unmarshal(text, file.to); err != nil {
+				*file.to = nil
+				r.damage("%s: %v", path, err)
+			}
 		}
 	}
 	return r, r.readMetrics(filepath.Join(dir, rundir.MetricsFile))

@@ -29,8 +29,15 @@ func tablesOf(runs []*Run) []table {
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), phases(runs), overheads(runs), timeModel(runs),
+	tables = append(tables, scaling(runs), efficiencies(runs), phases(runs), overheads(runs), timeModel(runs),
 		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
+	for _, r := range runs {
+		t := kernels(r)
+		if len(runs) > 1 {
+			t.id, t.title = t.id+"-"+r.Name, t.title+" of "+r.Name
+		}
+		tables = append(tables, t)
+	}
 	for i := range tables {
 		tables[i].dropZeros()
 	}
@@ -322,7 +329,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // Print writes to a terminal the list of damaged records, and the most important tables.
 func Print(w io.Writer, runs []*Run) error {
-	ids := []string{"seeds", "runs", "differences", "scaling", "overheads", "model", "caches"}
+	ids := []string{"seeds", "runs", "differences", "scaling", "efficiency", "overheads", "model", "caches"}
 	return printTables(w, runs, slices.DeleteFunc(tablesOf(runs), func(t table) bool {
 		return !slices.Contains(ids, t.id)
 	}))

@@ -18,7 +18,7 @@ func verdict(runs []*Run) (sentences []string) {
 	case len(finished) == 0:
 		return []string{"No run has finished."}
 	case len(finished) == 1:
-		sentences = append(sentences, judged(finished[0]), paced(finished[0]))
+		sentences = append(sentences, judged(finished[0]), paced(finished[0]), slowest(finished[0]))
 	default:
 		all := byData(finished)
 		for _, g := range all {

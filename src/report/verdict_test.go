@@ -39,6 +39,8 @@ func TestVerdict(t *testing.T) {
 	}
 	neither, unjudged := untested("base", "vip"), fixture(t, "base", "vip")
 	neither[0].Summary["test_metric"], unjudged[1].Summary["valid_metric"] = nil, nil
+	const longest = "Rank 1 works longest, 80 % of its CPUs' time; of the 2.5 s of an epoch its training " +
+		"thread spends forward 60 %, sync 20 %."
 	for _, c := range []struct {
 		name string
 		runs []*Run
@@ -48,12 +50,14 @@ func TestVerdict(t *testing.T) {
 			"Test accuracy 71.00 % with the weights of epoch 2 of 2, 50.0 points above the majority class.",
 			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
 				"1 000 feature rows crossed between nodes.",
+			longest,
 		}},
 		{"one that learnt nothing", majority(0.75), []string{
 			"Test accuracy 71.00 % with the weights of epoch 2 of 2: no better than the " +
 				"majority class, 75.00 %.",
 			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
 				"1 000 feature rows crossed between nodes.",
+			longest,
 		}},
 		{"equal runs", fixture(t, "base", "vip"), []string{
 			"All runs have the same validation accuracy, 70.00 %; test 71.00 %.",
@@ -69,6 +73,7 @@ func TestVerdict(t *testing.T) {
 			"The test split gives no accuracy: no vertices.",
 			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
 				"1 000 feature rows crossed between nodes.",
+			longest,
 		}},
 		{"two runs, one without a test", untested("base", "vip"), []string{
 			"Best by validation: base, accuracy 70.00 %; test 71.00 %. The last of 2, vip, has " +

@@ -72,6 +72,8 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	rec.OwnerSkew = all.ownerSkew()
 	r.busy = append(r.busy, rec.BusyFraction)
+	r.energy.add(all.each, r.seeds, r.efficiency.part)
+	r.efficiency.add(&all)
 	r.onlyStep(&rec)
 	r.adapt(&rec)
 	r.sums.Add(&rec, total)
@@ -153,6 +155,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 		Times: record.Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   timing.Median(r.busy), // 0: this process completed no epoch
+			Efficiency:     r.efficiency.summary(r.noEfficiency()),
 			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
 		Machine: record.Machine{
@@ -168,6 +171,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 				Classes: meta.Classes,
 			},
 		},
+		Energy:  r.energy.summary(),
 		Workers: r.s.Workers, Pretended: r.s.RanksPerNode > 0,
 	}
 	s.Explain()

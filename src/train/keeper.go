@@ -35,6 +35,8 @@ type share struct {
 	Waiting     float64
 	Startup     float64
 	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
+	CPUs        float64 // of the rank
+	Joules      joules  // of its node in the epoch, or since a restart in it, and since the first step
 	Phases      [trace.NumPhases]float64
 }
 
@@ -201,7 +203,7 @@ func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 		Collectives: r.rows.Collectives,
 		Seconds:     took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
 		Phases: r.clock.Seconds(),
-		Busy:   r.processor.Busy(),
+		Busy:   r.processor.Busy(), CPUs: r.processor.CPUs, Joules: r.energy.own(),
 	}
 	mine, err := binary.Append(nil, binary.LittleEndian, own)
 	if err != nil {

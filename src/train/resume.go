@@ -92,11 +92,13 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.processor.Begin()
+	r.energy.beginEpoch()
 	r.clock.Take()
 	if r.env.Resume == nil || r.env.Resume.State.Epoch != epoch {
 		return 0
 	}
 	s := r.env.Resume.State
+	r.efficiency.part = s.Step > 0
 	r.loss, r.seeds, r.firstStep = s.Loss, s.Seeds, s.First
 	if r.s.Comm.Rank() == 0 {
 		r.carried = r.named(s.Counters)

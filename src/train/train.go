@@ -60,8 +60,10 @@ type run struct {
 	clock      trace.Clock
 	started    time.Time // of the first step
 
-	processor trace.Processor
-	busy      []float64 // of every epoch that this process trained, mean over ranks
+	processor  trace.Processor
+	busy       []float64 // of every epoch that this process trained, mean over ranks
+	efficiency efficiency
+	energy     metered
 
 	underWay
 	step   stepUnderWay
@@ -325,6 +327,9 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	if err := r.startWatchdog(); err != nil {
+		return err
+	}
+	if err := r.openMeter(); err != nil {
 		return err
 	}
 	r.openSaver()

@@ -62,18 +62,23 @@ YAML
 jobs=$HALOGNN_ROOT/jobs
 four=(--ntasks-per-node=4 --cpus-per-task=1) two=(--ntasks-per-node=2 --cpus-per-task=1)
 
+# a chain, submitted at once: each waits for the one before it
 submit "$jobs/partition.sbatch" data parts 4 --seed 1
+parted=$job
+submit --dependency="afterok:$parted" "${four[@]}" "$jobs/train.sbatch" config.yaml
+trained=$job run=runs/halognn-$job
+submit --dependency="afterok:$trained" "${two[@]}" "$jobs/infer.sbatch" "$run" --mode full
+inferred=$job
+follow() { job=$1; log=$(field StdOut); }
+follow "$parted"
 completes "partition.sbatch" 300
 "$halognn" check parts >/dev/null || fails "the parts are damaged"
-
-submit "${four[@]}" "$jobs/train.sbatch" config.yaml
-completes "train.sbatch, 4 ranks" 300
-run=runs/halognn-$job
+follow "$trained"
+completes "train.sbatch, 4 ranks, after it" 300
 is "ranks" "$(value "$run" ranks)" 4
 digest=$(value "$run" loss_digest)
-
-submit "${two[@]}" "$jobs/infer.sbatch" "$run" --mode full
-completes "infer.sbatch, 2 ranks" 300
+follow "$inferred"
+completes "infer.sbatch, 2 ranks, after that" 300
 exists "$run/predictions-$job.npy"
 
 submit --array=1-2 "${two[@]}" "$jobs/sweep.sbatch" config.yaml --grid model.hidden=16,8 \

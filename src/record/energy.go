@@ -1,0 +1,30 @@
+package record
+
+// Energy is what the nodes of a job took, by their own counters; other jobs on a node count as well. Of
+// the time since the last start; null what was not measured.
+type Energy struct {
+	// the processors, by RAPL
+	Packages Joules `json:"packages"`
+	// the memory, by RAPL, where it has a counter
+	DRAM Joules `json:"dram"`
+	// the job's GPUs, by NVML
+	GPUs Joules `json:"gpus"`
+	// why what is null is
+	NoValue map[string]string `json:"no_value,omitempty"`
+}
+
+// Joules is what one kind of part took, on all nodes.
+type Joules struct {
+	// from the first step to the end of the last epoch, with the evaluations between epochs
+	Training *float64 `json:"training_joules"`
+	// mean of an epoch, without evaluation
+	Epoch *float64 `json:"epoch_joules"`
+	// of epochs: by 1,000 seeds
+	Seeds *float64 `json:"joules_per_1000_seeds"`
+}
+
+// JoulesOf returns what was taken in some epochs of so many seeds altogether.
+func JoulesOf(training, inEpochs float64, epochs, seeds int) Joules {
+	epoch, each := inEpochs/float64(epochs), 1000*inEpochs/float64(max(1, seeds))
+	return Joules{&training, &epoch, &each}
+}
