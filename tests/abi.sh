@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build/abi
-for wheel in mpich==5.0.2 impi-rt; do
+for wheel in mpich==5.0.2 impi-rt==2021.18.1; do
   at=build/abi/${wheel%%==*}
   [ -x "$at/bin/mpirun" ] && continue
   if ! { python3 -m venv "$at" && "$at/bin/pip" install -q "$wheel"; } >build/abi/pip.log 2>&1; then

@@ -49,10 +49,14 @@ func TestEnergyOfARun(t *testing.T) {
 			}
 		}
 	})
+	end := sync.OnceFunc(func() {
+		close(stop)
+		counting.Wait()
+	})
+	defer end()
 	t.Setenv("HALOGNN_POWERCAP", counters)
 	s := trained(t, smallParts.dir(t), 2, "train.epochs=30") // long enough to see it grow
-	close(stop)
-	counting.Wait()
+	end()
 	of := s.Energy.Packages
 	if of.Training == nil || of.Epoch == nil || of.Seeds == nil {
 		t.Fatalf("the packages have no joules: %+v", s.Energy)

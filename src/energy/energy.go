@@ -10,6 +10,7 @@
 package energy
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ type Meter struct {
 	counters [NumKinds][]counter
 	joules   [NumKinds]float64
 	why      [NumKinds]string // no value: the reason
+	read     time.Time        // of the last read
 	close    func()
 	stop     chan struct{}
 	done     chan struct{}
@@ -62,6 +64,9 @@ type Meter struct {
 
 // interval is between two reads of the counters.
 const interval = 30 * time.Second
+
+// unwatched is a time in which a counter may have wrapped twice: the process was suspended.
+const unwatched = 5 * time.Minute
 
 // Open begins to count.
 func Open(o Options) *Meter {
@@ -84,6 +89,7 @@ func Open(o Options) *Meter {
 			}
 		}
 	}
+	m.read = time.Now()
 	go m.keep()
 	return m
 }
@@ -110,9 +116,15 @@ func (m *Meter) fail(k Kind, c *counter, err error) {
 func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
+	asleep := time.Since(m.read) > unwatched
+	m.read = time.Now()
 	for k := range NumKinds {
 		for i := range m.counters[k] {
 			c := &m.counters[k][i]
+			if asleep && c.span > 0 {
+				m.fail(k, c, errors.New("the job was suspended for longer than the counter may take to wrap"))
+				break
+			}
 			now, err := c.read()
 			if err != nil {
 				m.fail(k, c, err)
@@ -120,6 +132,10 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 			}
 			grown := now - c.last
 			if now < c.last { // it has begun again
+				if c.last > c.span {
+					m.fail(k, c, errors.New("it went back"))
+					break
+				}
 				grown = c.span - c.last + now
 			}
 			c.last = now

@@ -1,11 +1,13 @@
 package energy
 
 import (
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // tree is a made sysfs.
@@ -107,16 +109,38 @@ func TestCountersThatCannotBeRead(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if os.Getuid() != 0 {
+	refused := &fs.PathError{Op: "open", Path: "energy_uj", Err: fs.ErrPermission}
+	if why := unreadable("energy_uj", refused); !strings.Contains(why, "belongs to root") {
+		t.Errorf("without the right: %q", why) // which root has, and a test may run as root
+	}
+}
+
+// A counter that goes back from beyond its bound, as one that never wraps does, has no value any more; nor
+// has one that was not read for long enough to wrap twice.
+func TestCountersThatGoBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		span, then string
+		asleep     bool
+		why        string
+	}{
+		"beyond the bound": {"500", "10", false, "went back"},
+		"never wraps":      {"0", "10", false, "went back"},
+		"suspended":        {"5000", "1001", true, "suspended"},
+	} {
 		s := tree{t, t.TempDir()}
-		s.zone("intel-rapl:0", "package-0", "1", "10")
-		if err := os.Chmod(filepath.Join(s.root, "intel-rapl:0", "energy_uj"), 0); err != nil {
-			t.Fatal(err)
-		}
+		s.zone("intel-rapl:0", "package-0", "1000", c.span)
 		m := Open(Options{Powercap: s.root})
-		defer m.Close()
-		if _, why := m.Read(); !strings.Contains(why[Packages], "belongs to root") {
-			t.Errorf("without the right: %q", why[Packages])
+		s.count("intel-rapl:0", c.then)
+		if c.asleep {
+			m.lock.Lock()
+			m.read = m.read.Add(-time.Hour)
+			m.lock.Unlock()
+		}
+		if joules, why := m.Read(); joules[Packages] != 0 || !strings.Contains(why[Packages], c.why) {
+			t.Errorf("%s: %v, %q", name, joules[Packages], why[Packages])
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

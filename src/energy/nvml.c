@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "nvml.h"
 
@@ -16,32 +17,40 @@ static int find(void *function, const char *name) {
     return (*(void **)function = dlsym(nvml.library, name)) != NULL;
 }
 
-static const char *failure(int error) { return error == 0 ? NULL : nvml.text(error); }
+/* The texts of errors are the library's, which may be closed before they are read: they are copied. */
+static int failed(char *text, size_t size, const char *why) {
+    snprintf(text, size, "%s", why);
+    return 1;
+}
 
-const char *halognn_nvml_open(const char *path) {
+static int check(int error, char *text, size_t size) {
+    return error == 0 ? 0 : failed(text, size, nvml.text(error));
+}
+
+int halognn_nvml_open(const char *path, char *text, size_t size) {
     nvml.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (nvml.library == NULL)
-        return dlerror();
-    const char *text = NULL;
+        return failed(text, size, dlerror());
+    int wrong;
     if (!find(&nvml.init, "nvmlInit_v2") || !find(&nvml.shutdown, "nvmlShutdown") ||
         !find(&nvml.text, "nvmlErrorString") || !find(&nvml.find, "nvmlDeviceGetHandleByUUID") ||
         !find(&nvml.total, "nvmlDeviceGetTotalEnergyConsumption"))
-        text = "it lacks a function of NVML that counts energy";
+        wrong = failed(text, size, "it lacks a function of NVML that counts energy");
     else
-        text = failure(nvml.init());
-    if (text != NULL) {
+        wrong = check(nvml.init(), text, size);
+    if (wrong) {
         dlclose(nvml.library);
         nvml.library = NULL;
     }
-    return text;
+    return wrong;
 }
 
-const char *halognn_nvml_find(const char *uuid, void **device) {
-    return failure(nvml.find(uuid, device));
+int halognn_nvml_find(const char *uuid, void **device, char *text, size_t size) {
+    return check(nvml.find(uuid, device), text, size);
 }
 
-const char *halognn_nvml_millijoules(void *device, unsigned long long *total) {
-    return failure(nvml.total(device, total));
+int halognn_nvml_millijoules(void *device, unsigned long long *total, char *text, size_t size) {
+    return check(nvml.total(device, total), text, size);
 }
 
 void halognn_nvml_close(void) {

@@ -12,23 +12,39 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 )
 
 const millijoule = 1e-3
 
-// openNVML returns the counters of some GPUs, and what gives the library back. A process opens it
-// once at a time.
+// message is what a function of nvml.h says is wrong.
+type message [256]C.char
+
+func (m *message) err() error { return errors.New(C.GoString(&m[0])) }
+
+// opened says that a Meter of this process has the library open: its functions are in one table.
+var opened atomic.Bool
+
+// openNVML returns the counters of some GPUs, and what gives the library back.
 func openNVML(library string, ids []string) (all []counter, end func(), err error) {
 	if library == "" {
 		library = "libnvidia-ml.so.1"
 	}
+	if !opened.CompareAndSwap(false, true) {
+		return nil, nil, fmt.Errorf("%s: another run of this process reads it", library)
+	}
 	path := C.CString(library)
 	defer C.free(unsafe.Pointer(path))
-	if text := C.halognn_nvml_open(path); text != nil {
-		return nil, nil, fmt.Errorf("%s: %s", library, C.GoString(text))
+	var text message
+	if C.halognn_nvml_open(path, &text[0], C.size_t(len(text))) != 0 {
+		opened.Store(false)
+		return nil, nil, fmt.Errorf("%s: %w", library, text.err())
 	}
-	end = func() { C.halognn_nvml_close() }
+	end = func() {
+		C.halognn_nvml_close()
+		opened.Store(false)
+	}
 	for _, id := range ids {
 		c, err := gpu(id)
 		if err != nil {
@@ -42,21 +58,18 @@ func openNVML(library string, ids []string) (all []counter, end func(), err erro
 
 // gpu returns the counter of one GPU.
 func gpu(id string) (counter, error) {
-	const digits = 32
-	if len(id) != digits {
-		return counter{}, fmt.Errorf("%q is no id of a GPU", id)
-	}
 	uuid := fmt.Sprintf("GPU-%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
 	name := C.CString(uuid)
 	defer C.free(unsafe.Pointer(name))
 	var device unsafe.Pointer
-	if text := C.halognn_nvml_find(name, &device); text != nil {
-		return counter{}, fmt.Errorf("%s: %s", uuid, C.GoString(text))
+	var text message
+	if C.halognn_nvml_find(name, &device, &text[0], C.size_t(len(text))) != 0 {
+		return counter{}, fmt.Errorf("%s: %w", uuid, text.err())
 	}
 	return counter{name: uuid, unit: millijoule, read: func() (uint64, error) {
 		var total C.ulonglong
-		if text := C.halognn_nvml_millijoules(device, &total); text != nil {
-			return 0, errors.New(C.GoString(text))
+		if C.halognn_nvml_millijoules(device, &total, &text[0], C.size_t(len(text))) != 0 {
+			return 0, text.err()
 		}
 		return uint64(total), nil
 	}}, nil

@@ -1,10 +1,13 @@
-/* NVIDIA's management library, loaded at run time. Functions return NULL or what is wrong. */
+/* NVIDIA's management library, loaded at run time. A process opens it once at a time. Functions return
+ * 0, or 1 and write into text, of size bytes, what is wrong. */
 #ifndef HALOGNN_NVML_H
 #define HALOGNN_NVML_H
 
-const char *halognn_nvml_open(const char *path);
-const char *halognn_nvml_find(const char *uuid, void **device);
-const char *halognn_nvml_millijoules(void *device, unsigned long long *total);
+#include <stddef.h>
+
+int halognn_nvml_open(const char *path, char *text, size_t size);
+int halognn_nvml_find(const char *uuid, void **device, char *text, size_t size);
+int halognn_nvml_millijoules(void *device, unsigned long long *total, char *text, size_t size);
 void halognn_nvml_close(void);
 
 #endif

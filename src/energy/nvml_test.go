@@ -14,9 +14,11 @@ import (
 const stub = `
 #include <string.h>
 static unsigned long long total[2] = {1000, 50};
-int nvmlInit_v2(void) { return 0; }
+int nvmlInit_v2(void) { return BROKEN; }
 int nvmlShutdown(void) { return 0; }
-const char *nvmlErrorString(int e) { return e == 6 ? "Not Found" : "Not Supported"; }
+const char *nvmlErrorString(int e) {
+    return e == 6 ? "Not Found" : e == 9 ? "Driver Not Loaded" : "Not Supported";
+}
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     if (strcmp(uuid, "GPU-00112233-4455-6677-8899-aabbccddeeff") == 0) *device = &total[0];
     else if (strcmp(uuid, "GPU-ffffffff-4455-6677-8899-aabbccddeeff") == 0) *device = &total[1];
@@ -49,19 +51,26 @@ func library(t *testing.T, flags ...string) string {
 // The GPUs of a node add up. A library, a GPU or a counter that is not there is a reason.
 func TestCountersOfGPUs(t *testing.T) {
 	const first, second = "00112233445566778899aabbccddeeff", "ffffffff445566778899aabbccddeeff"
-	now, old := library(t, "-DOLD=0"), library(t, "-DOLD=1")
+	now, old := library(t, "-DOLD=0", "-DBROKEN=0"), library(t, "-DOLD=1", "-DBROKEN=0")
+	broken := library(t, "-DOLD=0", "-DBROKEN=9")
 	none := t.TempDir()
 	m := Open(Options{Powercap: none, NVML: now, GPUs: []string{first, second}})
 	if joules, why := m.Read(); why[GPUs] != "" || !near(joules[GPUs], 5) {
 		t.Errorf("two GPUs that take 2.5 J each: %v, %q", joules[GPUs], why[GPUs])
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
+	second0 := Open(Options{Powercap: none, NVML: now, GPUs: []string{first}})
+	if _, why := second0.Read(); !strings.Contains(why[GPUs], "another run") {
+		t.Errorf("a second meter: %q", why[GPUs])
+	}
+	for _, one := range []*Meter{second0, m} {
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, c := range []struct{ library, id, why string }{
 		{filepath.Join(none, "libnvml.so"), first, "libnvml.so"},
 		{now, "00000000445566778899aabbccddeeff", "Not Found"},
-		{now, "312e32", "no id"},
+		{broken, first, "Driver Not Loaded"},
 		{old, second, "Not Supported"},
 	} {
 		m := Open(Options{Powercap: none, NVML: c.library, GPUs: []string{c.id}})

@@ -14,7 +14,7 @@ import (
 // its CPUs of the time in which they worked for it, as `busy_fraction` counts it. Of the epochs since
 // the last start; null what was not measured.
 type Efficiency struct {
-	// mean of the ranks' useful time / the longest
+	// mean useful time of all CPUs / the longest of a rank
 	LoadBalance *float64 `json:"load_balance"`
 	// the longest useful time / the time of an epoch
 	Communication *float64 `json:"communication_efficiency"`
@@ -69,11 +69,14 @@ const noReplay = "there is no replay on an ideal network"
 func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 	e := Efficiency{NoValue: map[string]string{"transfer_efficiency": noReplay,
 		"serialisation_efficiency": noReplay}}
-	mean, most, elapsed, computed, slowest := 0.0, 0.0, 0.0, 0.0, 0
+	most, elapsed, computed, cpus, slowest := 0.0, 0.0, 0.0, 0.0, 0
 	for rank, t := range ranks {
-		mean += t.Useful / float64(len(ranks))
 		elapsed = max(elapsed, t.Elapsed)
 		computed += t.Useful * t.CPUs
+		cpus += t.CPUs
+		if t.CPUs > 0 && t.CPUs < 1 && why == "" {
+			why = "ranks share CPUs, so that one may work in another's time"
+		}
 		if t.Useful > most {
 			most, slowest = t.Useful, rank
 		}
@@ -91,6 +94,7 @@ func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 		}
 		return e
 	}
+	mean := computed / cpus
 	set := func(x float64) *float64 { return &x }
 	e.LoadBalance, e.Communication, e.Parallel = set(mean/most), set(most/elapsed), set(mean/elapsed)
 	e.ComputationSeconds = set(computed / float64(epochs))

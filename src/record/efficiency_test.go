@@ -30,6 +30,10 @@ func TestEfficiency(t *testing.T) {
 		"its training thread spends forward 60 %, wait 30 %." {
 		t.Error(got)
 	}
+	e = EfficiencyOf([]RankTime{{Elapsed: 10, Useful: 10, CPUs: 1}, {Elapsed: 10, Useful: 1, CPUs: 7}}, 1, "")
+	if math.Abs(*e.Parallel-17.0/80) > 1e-12 || math.Abs(*e.LoadBalance-0.2125) > 1e-12 {
+		t.Errorf("unequal ranks: parallel %g, balance %g", *e.Parallel, *e.LoadBalance)
+	}
 	if e.Transfer != nil || e.Serialisation != nil || e.NoValue["transfer_efficiency"] == "" {
 		t.Errorf("without a replay: %+v", e)
 	}
@@ -44,6 +48,7 @@ func TestNoEfficiency(t *testing.T) {
 	}{
 		"no epoch":      {nil, 0, ""},
 		"does not tell": {[]RankTime{{Elapsed: 3, CPUs: 1}}, 1, ""},
+		"share CPUs":    {[]RankTime{{Elapsed: 3, Useful: 4, CPUs: 0.5}}, 1, ""},
 		"a GPU":         {[]RankTime{{Elapsed: 3, Useful: 1, CPUs: 1}}, 1, "a GPU computes"},
 	} {
 		e := EfficiencyOf(of.ranks, of.epochs, of.said)

@@ -63,8 +63,8 @@ func roofline(r *Run) *chart.Chart {
 	}
 	return chart.New("roofline", "Roofline", "Kernels that multiply, under what the device copies ("+
 		chart.Number(copies/1e9)+" GB/s) and multiplies ("+chart.Number(product/1e9)+" Gflop/s), both "+
-		"measured. Bytes and flops are those of the definition, so a roof is not passed by fewer "+
-		"passes. At the points: the share of the roof above. Both axes are logarithmic.", c)
+		"measured in memory; a kernel whose rows lie in a cache may pass the first. "+
+		"At the points: the share of the roof above. Both axes are logarithmic.", c)
 }
 
 // kernels is the table of a metered run's kernels.

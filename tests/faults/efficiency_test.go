@@ -65,12 +65,13 @@ func TestFaultsShowInEfficiency(t *testing.T) {
 	if want := (own + burnt*steps/2) / (own + burnt*steps); math.Abs(e.LoadBalance-want) > 0.1 {
 		t.Errorf("a load balance of %g, want %g", e.LoadBalance, want)
 	}
+	other := own / cpus / span // threads that prepare may work while the training thread sleeps
 	if least := burnt * steps / cpus / span; e.Communication < 0.98*least ||
-		e.Communication > 1.02*(1-slept*steps*min(1, 1/cpus)/span) {
+		e.Communication > 1.02*(1-slept*steps*min(1, 1/cpus)/span)+2*other {
 		t.Errorf("a communication efficiency of %g; the longest rank burnt %g of %g s, and slept %g",
 			e.Communication, burnt*steps, span, slept*steps)
 	}
-	if grown := e.ComputationSeconds - alone.ComputationSeconds; grown < 0.95*burnt*steps {
+	if grown := e.ComputationSeconds - alone.ComputationSeconds; grown < burnt*steps-own {
 		t.Errorf("an epoch computes %g s more; %g were burnt", grown, burnt*steps)
 	}
 }

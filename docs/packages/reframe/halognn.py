@@ -93,4 +93,4 @@ class HalognnEpoch(HalognnJob):
 
     @performance_function("%")
     def parallel_efficiency(self):
-        return 100 * self.summary()["efficiency"]["parallel_efficiency"]
+        return 100 * (self.summary()["efficiency"]["parallel_efficiency"] or 0)

@@ -1,6 +1,7 @@
 package computetest
 
 import (
+	"fmt"
 	"math"
 
 	"halognn/src/compute"
@@ -29,8 +30,12 @@ var attentionTests = family{
 			}}, testCase{"pairs/" + s.name, func(b *bench) []result {
 				return pairs(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads, s.width)
 			}}, testCase{"heads/" + s.name, func(b *bench) []result {
-				return heads(b, s.sources, s.heads, s.width)
+				return heads(b, s.sources, s.sources-s.sources/3, s.heads, s.width)
 			}})
+		}
+		for _, first := range []int{0, 10} { // destinations lack whole chunks of the sources
+			all = append(all, testCase{fmt.Sprintf("heads/%d destinations", first),
+				func(b *bench) []result { return heads(b, 4*compute.ChunkRows+100, first, 2, 5) }})
 		}
 		return all
 	},
@@ -362,9 +367,9 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// heads runs the kernels on rows of heads, which read no edges.
-func heads(b *bench, rows, heads, width int) []result {
-	cols, first := heads*width, rows-rows/3
+// heads runs the kernels on rows of heads, which read no edges; the first of them are destinations.
+func heads(b *bench, rows, first, heads, width int) []result {
+	cols := heads * width
 	z, dz := b.normal(rows*cols), b.normal(rows*cols)
 	a, a2, ds, ds2 := b.normal(cols), b.normal(cols), b.normal(rows*heads), b.normal(first*heads)
 	dm := b.normal(rows * width)

@@ -70,20 +70,18 @@ func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
 func (a *headDotsBackward) tile(d *Device, lo, hi int) {
 	z := d.widen(a.z.RowsAt(lo, hi))
 	dz, at := a.dz.RowsAt(lo, hi), lo/compute.ChunkRows*a.z.Cols
-	headDotBackward(d, dz, d.partial[at:], a.dsrc, lo, hi, z.wide, a.asrc)
-	headDotBackward(d, dz, d.partial[a.dst+at:], a.ddst, lo, hi, z.wide, a.adst)
+	headDotBackward(d, dz, d.partial[at:], a.dsrc.RowsAt(lo, hi), z.wide, a.asrc)
+	if hi = min(hi, a.ddst.Rows); lo < hi {
+		headDotBackward(d, dz, d.partial[a.dst+at:], a.ddst.RowsAt(lo, hi), z.wide, a.adst)
+	}
 	z.forget()
 }
 
-// headDotBackward is the backward pass of headDot; da is the sum of these rows.
-func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds compute.Matrix, lo, hi int,
-	z compute.Matrix, a []float32) {
-	if hi = min(hi, ds.Rows); lo >= hi {
-		return
-	}
+// headDotBackward adds the gradients of the first rows of dz, of which ds has all; da is their sum.
+func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
 	n, width := heads(ds, z)
-	C.halognn_head_dot_backward(d.level, floats(dz.Data), floats(da), C.int64_t(hi-lo), n, width,
-		floats(ds.RowsAt(lo, hi).Data), floats(z.Data), floats(a))
+	C.halognn_head_dot_backward(d.level, floats(dz.Data), floats(da), C.int64_t(ds.Rows), n, width,
+		floats(ds.Data), floats(z.Data), floats(a))
 }
 
 type edgeSoftmax struct {

@@ -125,6 +125,24 @@ func TestNameOfPrecision(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(word string) bool { return strings.Contains(string(cpuinfo), word) }
+	if has("avx512_bf16") && !has("amx_bf16") && os.Getenv("HALOGNN_GEMM")+os.Getenv("HALOGNN_SIMD") == "" {
+		want := "bf16 products by AVX512-BF16"
+		if has("GenuineIntel") { // whose instructions are slower than float32's
+			want = "bf16 products in float32"
+		}
+		d := open(t, Options{Threads: 1, Precision: compute.PrecisionBF16})
+		if name := d.Name(); !strings.Contains(name, want+", ") && !strings.HasSuffix(name, want) {
+			t.Errorf("%q, want %s", name, want)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 	if _, err := New(Options{Threads: 1, Precision: "fp8"}); err == nil ||
 		!strings.Contains(err.Error(), "fp8") {
 		t.Errorf("an unknown precision gives %v", err)
