@@ -2,14 +2,15 @@
 
 // Package kernels compiles the C kernels of cpu/ into the program that imports it; the CUDA kernels
 // are a library of their own. Each C file here includes sources of cpu/, the vector ones for one
-// SIMD level. src/compute/cpu calls them. The race detector sees no C, and -O1 changes no number and
-// compiles in a third of the time. -g1 leaves out where variables lie, which is half of compiling.
+// SIMD level. src/compute/cpu calls them. The race detector sees no C, and the tag light is for tests of
+// other things: -O1 and short strips change no number, and compile in a fifth of the time. -g1 leaves
+// out where variables lie, which is half of compiling.
 package kernels
 
 /*
 #cgo CFLAGS: -std=c11 -g1 -I${SRCDIR}/include
-#cgo !race CFLAGS: -O3
-#cgo race CFLAGS: -O1
+#cgo !race,!light CFLAGS: -O3
+#cgo race light CFLAGS: -O1 -DHALOGNN_SHORT_STRIPS
 #cgo LDFLAGS: -lm
 */
 import "C"

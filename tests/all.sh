@@ -96,19 +96,14 @@ plain_build() ( # the packages that have other code without cgo, and what those 
     go test -short -vet=off -run '^Test(Golden.*|.*IsReference|.*AsTheReferenceDraws|NumbersAtEveryLevel|ScratchBytes|.*ForwardPass|ResumeChangesNoBit|Examine)$' "${with[@]}" &&
     go test -short -vet=off -run 'Infer|Devices|Precision|Kernel|DryRun|Blocks|Multilabel|Doctor|Bad|Trains|Plan|Auto' -skip 'Documented' ./tests
 )
-# What goroutines share is what the race detector is for. Left out are the slowest tests that compute on
-# one goroutine, launch processes, run in a browser, or share what a test that is kept shares too.
-alone='^(TestCountsEqualANaiveRecount|TestGradientsAgreeWithFiniteDifferences|TestRowsAreThoseOfTheMinibatches|TestWhatBindsOnAGPU'
-alone+='|TestWhatFitsANode|TestMemoryOfEvaluationWithItsOwnFanouts|TestAutoTriesWindowsOfManyEpochs|TestInABrowser|TestRepeats|TestStepAllocatesNothing'
-alone+='|Test.*IsUnbiased|TestNumbersAtEveryLevel|TestRemoteIsReference|TestLaborPredictsSimulation|TestMemoryIsThatOfTheFormula|TestLayersEstimateAllNeighbours'
-alone+='|TestVectorLevelsChangeNothing|TestRoundedFactors|TestEnginesStartNoThreads|TestImport.*|TestEndings|TestEngines'
-alone+='|TestLearnedRowsOnAnyRanks|TestLinksInOtherModes|TestStepOfLearnedRows|TestTypedPlans|TestTypedGraphOfPapersNeedsItsRelations'
-alone+='|TestLocalityAdapts|TestBlocksAreWhatIsTrained|Test.*LinksDoNotLeak|TestLabelledLinksOnAnyNumberOfRanks|TestTypedLinksOnAnyNumberOfRanks'
-alone+='|TestResumeOfLearnedRows|TestTypedTrainingOnAPartitionedTopology|TestTypedGraphsAreSplit|TestLearnedRowsOfLinks)$'
+# What goroutines share is what the race detector is for; race.Alone leaves a test out. Of tests with a
+# device those run in which it works beside goroutines: the detector sees no kernel.
 races() { # of the packages that start goroutines, or whose tests do
   local of
   mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep')
-  go test -short -race -vet=off -timeout 40m -skip "$alone" "${of[@]}"
+  HALOGNN_EMULATED_DEVICES=0 go test -short -race -vet=off -timeout 40m "${of[@]}" &&
+    go test -short -race -vet=off -timeout 40m -run 'TestLinks(That|$)|CutsLinks|Staging|AnyThread|Queued|WithGPUs|Travel|OnDevices' \
+      ./src/compute/cuda ./src/parallel ./src/train
 }
 shell_lint() {
   if ! command -v shellcheck >/dev/null 2>&1; then echo "shellcheck is not installed"; return 77; fi
@@ -133,10 +128,10 @@ launched() {
     fi
   done
 }
-drawn=TestDrawnJobsTakeWhatWasPlanned # a minute
+drawn=TestDrawnJobsTakeWhatWasPlanned # a minute and a half
 others() {
   step "50 faults injected" faults 50 2
-  step "40 drawn jobs take what was planned" program -run "$drawn"
+  step "20 drawn jobs take what was planned" program -run "$drawn"
   step "a trained model in PyTorch" tests/pytorch.sh
   step "container recipes" tests/container.sh
 }
@@ -153,11 +148,11 @@ case ${1:-test} in
     [ -d "$data" ] ||
       leave_out "imports of real data sets" "there is no $data; HALOGNN_DATA names the directory that holds them"
     if [ -n "$HALOGNN_MPIRUN" ]; then
-      beside step "the program under MPI" program -run UnderMPI
+      beside step "the program under MPI" program -run 'Under(Any)?MPI'
     else
       leave_out "the program under MPI" "no mpirun was found"
     fi
-    beside step "the program in one process, README and guide" program -skip "UnderMPI|$drawn"
+    beside step "the program in one process, README and guide" program -skip "Under(Any)?MPI|$drawn"
     beside step "20 faults injected" faults 20 1
     step "go vet" go vet ./...
     step "C kernels, every SIMD level" kernels BUILD="$PWD/build"

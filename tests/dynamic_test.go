@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"halognn/tests/race"
 )
 
 // dynamic lists the settings of dynamic caches in these tests: policies, sizes, windows and scores,
@@ -65,7 +67,7 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 			}
 			for i, line := range dynamic {
 				// fewer, and still every policy
-				if ranks == 2 && i%2 == 1 || raceDetector && i%3 > 0 {
+				if ranks == 2 && i%2 == 1 || race.Detector && i%3 > 0 {
 					continue
 				}
 				t.Run(line, func(t *testing.T) {
@@ -135,23 +137,17 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 				args = append(args, "--set", set)
 			}
 			got := simulated(t, args...)
-			for _, alpha := range []string{"0.05", "0.3"} {
-				for _, depth := range []string{"3", "0"} {
-					if depth == "0" && alpha == "0.05" { // once is enough
-						continue
-					}
-					run := trained(t, parts, 4,
-						append([]string{"run.ranks_per_node=1", "train.seed=7", "cache.policy=" +
-							c.policy,
-							"cache.alpha=" + alpha, "pipeline.depth=" + depth}, c.sets...)...)
-					var want int64
-					for _, e := range run.epochs {
-						want += e.Remote
-					}
-					if rows := got[c.policy+" "+alpha]; rows != want || want == 0 {
-						t.Errorf("alpha %s, depth %s: %d rows simulated, %d fetched by training",
-							alpha, depth, rows, want)
-					}
+			for alpha, depth := range map[string]string{"0.05": "3", "0.3": "0"} {
+				run := trained(t, parts, 4,
+					append([]string{"run.ranks_per_node=1", "train.seed=7", "cache.policy=" + c.policy,
+						"cache.alpha=" + alpha, "pipeline.depth=" + depth}, c.sets...)...)
+				var want int64
+				for _, e := range run.epochs {
+					want += e.Remote
+				}
+				if rows := got[c.policy+" "+alpha]; rows != want || want == 0 {
+					t.Errorf("alpha %s, depth %s: %d rows simulated, %d fetched by training",
+						alpha, depth, rows, want)
 				}
 			}
 		})

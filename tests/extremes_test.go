@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"halognn/tests/race"
 )
 
 var (
@@ -78,7 +80,7 @@ var ofExtremes = []choice{
 // nor by a signal.
 func TestExtremes(t *testing.T) {
 	unlessShort(t)
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector takes more addresses than any limit")
 	}
 	parts := smallParts.dir(t)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"halognn/src/plan"
+	"halognn/tests/race"
 )
 
 // plannedJob holds the values of plan.json that are compared with runs.
@@ -57,7 +58,7 @@ func planned(t *testing.T, parts string, args ...string) *plannedJob {
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector takes memory of its own")
 	}
 	withoutHugePages(t)
@@ -136,11 +137,11 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 // for them: rows within 5 %, and memory within a tenth. With -short there are few, on small graphs.
 func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector takes memory of its own")
 	}
 	withoutHugePages(t)
-	jobs, divisor := 40, 1
+	jobs, divisor := 20, 1
 	if testing.Short() {
 		jobs, divisor = 3, 10
 	}

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"halognn/tests/race"
 )
 
 // limit is how long a command may take, and what comes about by itself, before it counts as hanging. Most
@@ -69,7 +71,7 @@ var built = sync.OnceValues(func() (*program, error) {
 		}
 		p.path = filepath.Join(scratch, "halognn")
 		args := []string{"build", "-o", p.path}
-		if raceDetector {
+		if race.Detector {
 			args = append(args, "-race")
 		}
 		if text, err := exec.Command("go",

@@ -544,7 +544,10 @@ ALWAYS_INLINE void strips(int bf16, int uniform, const weighted *g, const lanes_
     case n:                                                                                \
         strip(bf16, uniform, n, g, v + first, lo, hi, j + (int64_t)first * LANES, out);    \
         break;
-            STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) STRIP(7) STRIP(8)
+            STRIP(1) STRIP(2) STRIP(3) STRIP(4)
+#if MAX_ACCUMULATORS > 4
+            STRIP(5) STRIP(6) STRIP(7) STRIP(8)
+#endif
 #if MAX_ACCUMULATORS > 8
             STRIP(9) STRIP(10) STRIP(11) STRIP(12) STRIP(13) STRIP(14) STRIP(15) STRIP(16)
 #endif
@@ -720,7 +723,10 @@ ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s
     case n:                                                                                       \
         score_strip(by_destination, uniform, n, s, v + first, lo, hi, at, own, drow, da);         \
         break;
-            STRIP(1) STRIP(2) STRIP(3) STRIP(4)
+            STRIP(1) STRIP(2)
+#if MAX_ACCUMULATORS > 4
+            STRIP(3) STRIP(4)
+#endif
 #if MAX_ACCUMULATORS > 8
             STRIP(5) STRIP(6) STRIP(7) STRIP(8)
 #endif

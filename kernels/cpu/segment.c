@@ -394,11 +394,14 @@ ALWAYS_INLINE void segment(source from, reduction how, stripper *const *strips, 
 }
 
 /* EACH repeats DO for each number of vectors of a strip. */
-#define EACH_TO_8(DO, from, how)                                                              \
+#define EACH_TO_4(DO, from, how)                                                              \
     DO(from, how, 1)                                                                          \
     DO(from, how, 2)                                                                          \
     DO(from, how, 3)                                                                          \
-    DO(from, how, 4) DO(from, how, 5) DO(from, how, 6) DO(from, how, 7) DO(from, how, 8)
+    DO(from, how, 4)
+#define EACH_TO_8(DO, from, how)                                                              \
+    EACH_TO_4(DO, from, how)                                                                  \
+    DO(from, how, 5) DO(from, how, 6) DO(from, how, 7) DO(from, how, 8)
 #if MAX_ACCUMULATORS > 8
 #define EACH(DO, from, how)                                                                   \
     EACH_TO_8(DO, from, how)                                                                  \
@@ -406,8 +409,10 @@ ALWAYS_INLINE void segment(source from, reduction how, stripper *const *strips, 
     DO(from, how, 10)                                                                         \
     DO(from, how, 11)                                                                         \
     DO(from, how, 12) DO(from, how, 13) DO(from, how, 14) DO(from, how, 15) DO(from, how, 16)
-#else
+#elif MAX_ACCUMULATORS > 4
 #define EACH EACH_TO_8
+#else
+#define EACH EACH_TO_4
 #endif
 
 #define STRIP(from, how, n)                                                                   \

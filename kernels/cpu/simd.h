@@ -26,6 +26,10 @@
 #define LEVEL(name) TARGET name##_avx2
 #define MAX_ACCUMULATORS 8 /* of 16 registers */
 #endif
+#ifdef HALOGNN_SHORT_STRIPS /* a build whose speed does not matter: a fifth of the code */
+#undef MAX_ACCUMULATORS
+#define MAX_ACCUMULATORS 4
+#endif
 
 #define ALWAYS_INLINE TARGET static inline __attribute__((always_inline))
 /* UNROLL keeps arrays of vectors in registers. INDEPENDENT says that iteration j touches only index

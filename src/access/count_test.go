@@ -12,6 +12,7 @@ import (
 	"halognn/src/mem/memtest"
 	"halognn/src/partition"
 	"halognn/src/sample"
+	"halognn/tests/race"
 )
 
 // generated is a block model cut into parts that are contiguous, as a run has it.
@@ -139,6 +140,7 @@ func TestCountErrors(t *testing.T) {
 // every part: Inclusion for any fanouts, VIP for fanouts that fall from hop to hop. The cache of
 // VIP misses at most 5% more than that of the oracle.
 func TestPredictionsAreThoseOfSimulation(t *testing.T) {
+	race.Alone(t)
 	g := newGenerated(t, 4,
 		dataset.GenerateOptions{Vertices: 8000, Degree: 30, Features: 1, Seed: 2, Split: "8/2/90"})
 	const batch, epochs = 24, 8

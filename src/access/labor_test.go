@@ -11,6 +11,7 @@ import (
 	"halognn/src/graph/graphtest"
 	"halognn/src/mem/memtest"
 	"halognn/src/sample"
+	"halognn/tests/race"
 )
 
 // laborFormula is one hop of Labor, with destinations sorted, edge by edge.
@@ -77,6 +78,7 @@ func TestLaborEqualsFormula(t *testing.T) {
 // The analysis predicts the rows that minibatches by numbers read within 6%, and its cache misses at most 5%
 // more than that of the oracle.
 func TestLaborPredictsSimulation(t *testing.T) {
+	race.Alone(t)
 	g := newGenerated(t, 2,
 		dataset.GenerateOptions{Vertices: 8000, Degree: 30, Features: 1, Seed: 2, Split: "8/2/90"})
 	const batch, epochs, part = 24, 16, 1

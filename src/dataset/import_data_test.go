@@ -11,6 +11,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/npy"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // realData returns the directory of a real data set, or skips the test with the reason.
@@ -32,7 +33,7 @@ func realData(t *testing.T, name string) string {
 // cover the same code.
 func skipLarge(t *testing.T, large bool) {
 	t.Helper()
-	if raceDetector && large {
+	if race.Detector && large {
 		t.Skip("large real data set: skipped under the race detector, where it takes minutes; " +
 			"run go test without -race")
 	}

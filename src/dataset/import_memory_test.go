@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"halognn/src/dataset"
+	"halognn/tests/race"
 )
 
 // Importing E edges needs at most 3 x 8 x E bytes beyond the result. The import runs in a separate
 // process, whose peak resident memory the system reports.
 func TestImportMemory(t *testing.T) {
-	if raceDetector {
+	if race.Detector {
 		t.Skip("memory is measured without the race detector, which multiplies it")
 	}
 	const vertices, edges = 100_000, 2_000_000

@@ -11,6 +11,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // gradientTolerance is relative to the largest element of an array: float32 rounding, with a factor
@@ -165,6 +166,7 @@ var relationOf = regexp.MustCompile(`<.*>`)
 // with every normalisation, activation and dropout that may follow it. Devices share the derivatives:
 // parameters, rows and dropout are the same on all.
 func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
+	race.Alone(t)
 	derivatives := map[string][]float64{}
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for i, a := range architectures {

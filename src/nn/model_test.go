@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/graph"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // pass runs one training pass and returns the loss, and the gradients with the header, on the host.
@@ -223,6 +224,7 @@ func TestBucketsFillFrontToBack(t *testing.T) {
 
 // A steady-state step allocates nothing, even though block sizes vary.
 func TestStepAllocatesNothing(t *testing.T) {
+	race.Alone(t)
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
 			m := newModel(t, dev, a.Config, 7)

@@ -13,6 +13,7 @@ import (
 	"halognn/src/nn"
 	"halognn/src/npy"
 	"halognn/src/sample"
+	"halognn/tests/race"
 )
 
 // seedsOf returns n seeds of a stream, none for n = 0.
@@ -236,7 +237,7 @@ func TestDigest(t *testing.T) {
 
 // In steady state preparing a minibatch allocates nothing.
 func TestPreparingAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector allocates")
 	}
 	w := newWorld(t, 2)

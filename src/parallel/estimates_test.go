@@ -7,6 +7,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/sample"
+	"halognn/tests/race"
 )
 
 // aggregated adds up a number of each source of layer 0 as the layer weighs its edges.
@@ -30,6 +31,7 @@ func aggregated(t *testing.T, topology *sample.Topology, m *sample.Minibatch,
 // Whatever weighs edges, data or sampler or both: on average over many draws a layer aggregates
 // what it does over all neighbours, at the edges of a graph too, where vertices have none.
 func TestLayersEstimateAllNeighbours(t *testing.T) {
+	race.Alone(t)
 	w := newWorld(t, 1)
 	plain, weighted := w.topology, w.topology
 	n := len(plain.Graph.Indices)

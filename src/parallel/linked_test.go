@@ -17,6 +17,7 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/tests/race"
 )
 
 // fourGPUs returns the CUDA library of tests with a GPU for each of up to four ranks. Those of the
@@ -150,7 +151,7 @@ func TestFastGradientsOnGPUs(t *testing.T) {
 
 // A step allocates nothing, with every transport.
 func TestGradientsOnGPUsAllocateNothing(t *testing.T) {
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector allocates")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

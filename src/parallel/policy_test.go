@@ -16,6 +16,7 @@ import (
 	"halognn/src/pipeline"
 	"halognn/src/sample"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // changing are the dynamic policies, each with the minibatches that it sees in advance.
@@ -131,7 +132,7 @@ func TestBatchesFromACacheThatChanges(t *testing.T) {
 
 // In steady state a minibatch with a dynamic cache allocates nothing on any rank.
 func TestDecidingAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if race.Detector {
 		t.Skip("the race detector allocates")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

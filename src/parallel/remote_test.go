@@ -15,6 +15,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // partitioned is the part of the topology that rank c holds, and the first vertices of all ranks.
@@ -213,7 +214,7 @@ func TestPartitionedSamplersHaveTheBitsOfReplicated(t *testing.T) {
 		for _, weighted := range []bool{false, true} {
 			for _, config := range []nn.Config{{Kind: "sage"}, {Kind: "gin"}, {Kind: "gcn"},
 				{Kind: "gcn", GCNNorm: nn.GCNBoth}} {
-				if raceDetector && (config.Kind != "sage" || weighted) && (config.GCNNorm == "" || !weighted) {
+				if race.Detector && (config.Kind != "sage" || weighted) && (config.GCNNorm == "" || !weighted) {
 					continue // ranks share the same of every kind
 				}
 				config.Layers, config.In, config.Hidden, config.Out = 2, cols, 4, classes

@@ -21,6 +21,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/task"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // weighed returns the world with weights of its edges.
@@ -331,7 +332,7 @@ func TestModesAgree(t *testing.T) {
 	plain := newWorld(t, 8)
 	before := mem.Allocated()
 	for name, config := range sharedModels() {
-		if raceDetector && config.Kind != "gat" && config.Norm != nn.NormBatch && !config.EdgeWeights {
+		if race.Detector && config.Kind != "gat" && config.Norm != nn.NormBatch && !config.EdgeWeights {
 			continue // ranks share the same of every kind
 		}
 		w := plain

@@ -11,6 +11,7 @@ import (
 	"halognn/src/graph"
 	"halognn/src/graph/graphtest"
 	"halognn/src/mem"
+	"halognn/tests/race"
 )
 
 func TestFusedIsReference(t *testing.T) {
@@ -38,7 +39,7 @@ func TestFusedIsReference(t *testing.T) {
 			{Workers: 2, minParallel: 1, Map: MapHash}, {Workers: 8, minParallel: 1, Map: MapHash},
 			{Workers: 2, minParallel: 300},
 		} {
-			if raceDetector && o.Workers < 2 {
+			if race.Detector && o.Workers < 2 {
 				continue
 			}
 			o.Spec, o.Weights = spec, topology.Weights != nil

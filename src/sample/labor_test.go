@@ -10,6 +10,7 @@ import (
 
 	"halognn/src/compute/cpu"
 	"halognn/src/graph"
+	"halognn/tests/race"
 )
 
 // numbered is a Spec of a kind that draws by numbers, with any of their settings.
@@ -89,6 +90,7 @@ func TestNumbersInclusion(t *testing.T) {
 
 // Sums over what poisson draws by shared numbers are unbiased, also where some vertices are likelier.
 func TestSharedPoissonIsUnbiased(t *testing.T) {
+	race.Alone(t)
 	shared := func(fanouts ...int) Spec {
 		return Spec{Kind: Poisson, Fanouts: fanouts, Numbers: Numbers{Shared: true, Steps: 1}}
 	}
@@ -341,6 +343,7 @@ func TestNumbersAreReadFromTables(t *testing.T) {
 // Every level of the kernel draws what plain Go does: of rows of every length around those of
 // vectors, of a hub, of parallel edges, whose numbers are equal, with a table of numbers and without.
 func TestNumbersAtEveryLevel(t *testing.T) {
+	race.Alone(t)
 	r := rand.New(rand.NewPCG(66, 0))
 	const n = 3000
 	topology := &Topology{Graph: graph.CSC{Indptr: []int64{0}}, Original: make([]int32, n)}

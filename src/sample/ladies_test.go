@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"halognn/src/graph"
+	"halognn/tests/race"
 )
 
 // ladies is the Spec of kind LADIES with these numbers of vertices.
@@ -26,7 +27,7 @@ func TestLadiesIsReference(t *testing.T) {
 			{}, {Map: MapHash}, {MaxSeeds: 64}, {Workers: 3, minParallel: 1},
 			{Workers: 8, minParallel: 1, Map: MapHash, MaxSeeds: 64},
 		} {
-			if raceDetector && o.Workers < 2 {
+			if race.Detector && o.Workers < 2 {
 				continue
 			}
 			o.Spec, o.Weights = spec, topology.Weights != nil
@@ -61,6 +62,7 @@ func TestLadiesIsReference(t *testing.T) {
 // On average over many draws, sums over what was drawn are those over all neighbours, at every
 // layer.
 func TestLadiesIsUnbiased(t *testing.T) {
+	race.Alone(t)
 	unbiased(t, 42, 1, ladies(30), ladies(120), ladies(100, 60))
 }
 

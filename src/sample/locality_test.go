@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"halognn/tests/race"
 )
 
 // nearAtRandom makes every third vertex near, others in each hop.
@@ -36,7 +38,7 @@ func TestLocalityIsReference(t *testing.T) {
 			for _, o := range []Options{
 				{}, {Map: MapHash}, {Workers: 3, minParallel: 1}, {Workers: 8, minParallel: 1, MaxSeeds: 64},
 			} {
-				if raceDetector && o.Workers < 2 {
+				if race.Detector && o.Workers < 2 {
 					continue
 				}
 				o.Spec, o.Weights, o.Near = spec, topology.Weights != nil, near
@@ -73,6 +75,7 @@ func TestLocalityIsReference(t *testing.T) {
 
 // Estimates stay unbiased when near vertices are likelier, at every layer.
 func TestLocalityIsUnbiased(t *testing.T) {
+	race.Alone(t)
 	unbiased(t, 52, 8, poisson(5), poisson(8, 3), ladies(60), ladies(100, 60))
 }
 

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"halognn/src/graph"
+	"halognn/tests/race"
 )
 
 // poisson is the Spec of kind Poisson with these fanouts.
@@ -152,6 +153,7 @@ func fullSums(t *Topology, x []float64) []float64 {
 // On average over many draws, sums over what was drawn are those over all neighbours, at every
 // layer.
 func TestPoissonIsUnbiased(t *testing.T) {
+	race.Alone(t)
 	unbiased(t, 31, 1, poisson(5), poisson(40), poisson(8, 3))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/tests/race"
 )
 
 // cluster is ranks that hold windows of a topology's rows, without anything between them.
@@ -173,6 +174,7 @@ func checkPlaces(t *testing.T, whole *Topology, m *Minibatch, l int, wanted bool
 // holds all, bit for bit: whatever parts they have, wherever their seeds lie, whichever map
 // numbers.
 func TestRemoteIsReference(t *testing.T) {
+	race.Alone(t)
 	r := rand.New(rand.NewPCG(21, 0))
 	for round := range 72 {
 		n := 3 + r.IntN(300)

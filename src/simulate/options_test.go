@@ -17,6 +17,7 @@ import (
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // Bounds for any graph: no static cache beats the oracle, no policy beats the optimum, and a larger
@@ -264,6 +265,7 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 // No simulation uses more memory than the formula gives, nor much less: for static policies, for
 // sim, and for dynamic policies.
 func TestMemoryIsThatOfTheFormula(t *testing.T) {
+	race.Alone(t)
 	plain := generatedOf(t, 60000)
 	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 15000, Features: 6,
 		Classes: 4, Seed: 1}, shardtest.Options{Parts: 6, Features: shard.FeaturesDegree})

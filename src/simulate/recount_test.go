@@ -11,6 +11,7 @@ import (
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard"
+	"halognn/tests/race"
 )
 
 // trail is one rank's remote vertices, minibatch after minibatch, found with the plain sampler and
@@ -116,6 +117,7 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 // Every count equals that of looking up each remote vertex in a map of the cached vertices, for any
 // settings.
 func TestCountsEqualANaiveRecount(t *testing.T) {
+	race.Alone(t)
 	s := generated(t)
 	for _, c := range []struct {
 		name  string

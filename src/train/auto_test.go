@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/policy"
 	"halognn/src/sample"
+	"halognn/tests/race"
 )
 
 // A run that has chosen its cache keeps the choice over a restart. A run that had not chosen yet,
@@ -97,6 +98,7 @@ func TestAutoChoosesAgainOnOtherNodes(t *testing.T) {
 
 // Trials of several epochs with a window longer than an epoch: the window ends with the trial.
 func TestAutoTriesWindowsOfManyEpochs(t *testing.T) {
+	race.Alone(t)
 	o := resumable()
 	o.Epochs, o.Patience = 36, 0
 	shards := generatedIn(t, 12)

@@ -20,6 +20,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/session"
 	"halognn/src/shard"
+	"halognn/tests/race"
 )
 
 func writtenBlocks(t *testing.T, shards *shard.Shards, o Options, ranks, steps int) (dir string) {
@@ -63,6 +64,7 @@ func array[T npy.Element](t *testing.T, shape []int, path ...string) []T {
 // The written minibatches are those that a run trains: each array equals the sampler's, the digest
 // equals the run's, and the weights are the run's initial ones.
 func TestBlocksAreWhatIsTrained(t *testing.T) {
+	race.Alone(t)
 	shards := generated(t)
 	for _, c := range []struct {
 		name  string

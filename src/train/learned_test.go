@@ -26,6 +26,7 @@ import (
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/tests/race"
 )
 
 func learnedOptions(kind string) Options {
@@ -37,6 +38,7 @@ func learnedOptions(kind string) Options {
 // Rows of vertices without features are learned to the same bits on ranks of one stream each and on one
 // rank of all, in graphs with vertex types and without, and what is learned is of use.
 func TestLearnedRowsOnAnyRanks(t *testing.T) {
+	race.Alone(t)
 	edges := shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true})
 	bare, typed := shardtest.Bare(t, shardtest.BareOptions{}), typedData(t, 1, 2)
 	for _, c := range []struct {
@@ -250,6 +252,7 @@ func recount(reads [][]readOf, s *shard.Shards, depth int) (fetched, late int64)
 
 // Ends of links learn rows, too.
 func TestLearnedRowsOfLinks(t *testing.T) {
+	race.Alone(t)
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Links: true}), shardtest.Options{Parts: 4})
 	o := linkOptions(2)
 	o.Cache.Policy, o.Epochs, o.Batch = policy.None, 30, 40
@@ -269,6 +272,7 @@ func TestLearnedRowsOfLinks(t *testing.T) {
 // A run that is stopped in the middle of an epoch goes on to the same bits, on other ranks too; the
 // rows of a part are written by its owner, and no damage to them goes unseen.
 func TestResumeOfLearnedRows(t *testing.T) {
+	race.Alone(t)
 	for name, data := range map[string]string{"bare": shardtest.Bare(t, shardtest.BareOptions{}), "typed": typedData(t, 2)} {
 		t.Run(name, func(t *testing.T) {
 			o := learnedOptions("sage")

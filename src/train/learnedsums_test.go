@@ -16,11 +16,13 @@ import (
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/tests/race"
 )
 
 // Where owners add learned rows, rows, moments, weights and losses are those of a run whose rows travel
 // one by one, to the bit, at any depth and on any ranks; and fewer bytes travel.
 func TestSumsOfLearnedRowsChangeNoNumber(t *testing.T) {
+	race.Alone(t)
 	s := shardtest.Cut(t, manyAuthors(t), shardtest.Options{Parts: 4})
 	for _, c := range []struct {
 		kind    string

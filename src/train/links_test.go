@@ -29,6 +29,7 @@ import (
 	"halognn/src/shard/shardtest"
 	"halognn/src/simulate"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // linkOptions train a small model of links, a stream for every part.
@@ -129,6 +130,7 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 // ranks, topologies and caches, and the model tells what was planted where the likeliest class, or the
 // mean, does not. A score of one number gives no classes.
 func TestLabelledLinksOnAnyNumberOfRanks(t *testing.T) {
+	race.Alone(t)
 	for _, labels := range []string{dataset.PlantClasses, dataset.PlantNumbers} {
 		shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 240, Degree: 12, Features: 8, Classes: 3,
 			Homophily: 0.3, SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5}, shardtest.Options{Parts: 4})
@@ -195,6 +197,7 @@ func lossesOf(t *testing.T, dir string) (all []float64) {
 // Ranks that train minibatches of links together, or hold columns of all rows, come to the losses and
 // metrics of ranks that train the same minibatches alone, but for rounding, and draw the same edges.
 func TestLinksInOtherModes(t *testing.T) {
+	race.Alone(t)
 	graphs := map[string]*shard.Shards{}
 	for _, labels := range []string{"", dataset.PlantClasses, dataset.PlantNumbers} {
 		graphs[labels] = shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
@@ -266,6 +269,7 @@ func TestLinksInOtherModes(t *testing.T) {
 // On a graph with vertex types links of one relation are trained and judged alike on any number of
 // ranks and topology, by every kind of model, and planted ones are told from others.
 func TestTypedLinksOnAnyNumberOfRanks(t *testing.T) {
+	race.Alone(t)
 	shards := shardtest.TypedLinks(t, 80, 200, 6, false)
 	must(t, shards.Verify())
 	for _, kind := range []string{"sage", "gat", "gatv2", "rgcn"} {
@@ -375,6 +379,7 @@ func TestValidLinksAsMessagesOfTestLinks(t *testing.T) {
 // the AUC of training minibatches is then that of guessing, within four standard errors; where a
 // link is drawn among the neighbours of its ends it is not, so the test can fail.
 func TestLinksDoNotLeak(t *testing.T) {
+	race.Alone(t)
 	const vertices, degree, features = 2000, 8, 16
 	r := rand.New(rand.NewPCG(1, 2))
 	var edges graph.Builder
@@ -453,6 +458,7 @@ func guesses(t *testing.T, shards *shard.Shards) {
 
 // Nor does the relation that --reverse has added for their reverses.
 func TestTypedLinksDoNotLeak(t *testing.T) {
+	race.Alone(t)
 	guesses(t, shardtest.TypedLinks(t, 1000, 1000, 8, true))
 }
 

@@ -19,6 +19,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/simulate"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // nearby trains by draws of what is at hand, eight times likelier, with a cache that holds some.
@@ -74,6 +75,7 @@ func TestLocalityFetchesLess(t *testing.T) {
 // The factor adapts to counts: equally however minibatches are prepared, and wherever the run was
 // stopped, in the midst of an epoch, at its end, or twice.
 func TestLocalityAdapts(t *testing.T) {
+	race.Alone(t)
 	shards := generatedIn(t, 4)
 	for kind, link := range map[sample.Kind]float64{sample.Poisson: 2e5, sample.LADIES: 7e4} {
 		o := nearby(kind)

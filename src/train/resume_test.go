@@ -29,6 +29,7 @@ import (
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // stopAfter is a Progress that asks a run to stop after some steps. The run stops one or two steps
@@ -207,6 +208,7 @@ func TestResumeChangesNoBit(t *testing.T) {
 // So does a run of each kind of state that a model has: running statistics, a linear map of all
 // layers, weights of edges, heads.
 func TestResumeOfModelsChangesNoBit(t *testing.T) {
+	race.Alone(t)
 	shards := shardtest.Open(t,
 		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
 			EdgeWeights: true},

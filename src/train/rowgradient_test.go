@@ -20,6 +20,7 @@ import (
 	"halognn/src/session"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/tests/race"
 )
 
 // bareLoss is the mean loss of the training vertices of a graph without features, by all neighbours:
@@ -127,6 +128,7 @@ func relationalLoss(s *shard.Shards, weights map[string]nn.Tensor, rows [][]floa
 // A step moves every row, whoever reads it, as SparseAdam does by the gradient of the loss: the
 // difference quotient of the loss that a reference in float64 computes.
 func TestStepOfLearnedRows(t *testing.T) {
+	race.Alone(t)
 	o := learnedOptions("sage")
 	o.Sample = sample.Neighbours(sample.All, sample.All)
 	testStep(t, shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2}), o,

@@ -28,6 +28,7 @@ import (
 	"halognn/src/shard/shardtest"
 	"halognn/src/simulate"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // typedData writes a graph of papers, authors and venues, in which a paper's class is that of its
@@ -249,6 +250,7 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 // Where a rank holds the columns of its own vertices alone the numbers are the same, whatever is drawn,
 // and ranks ask each other for as much as is simulated; so are they with features of edges.
 func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
+	race.Alone(t)
 	data, bare := typedData(t), typedData(t, 1, 2)
 	edges := shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true})
 	for _, c := range []struct {
@@ -462,6 +464,7 @@ func withoutRelation(t *testing.T, data, name string) string {
 // A paper's class is that of its authors and that of its fields: a graph without one of these relations
 // tells half of it.
 func TestTypedGraphOfPapersNeedsItsRelations(t *testing.T) {
+	race.Alone(t)
 	data := filepath.Join(t.TempDir(), "mag")
 	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 1000, Classes: 4,
 		Features: 8, Homophily: 0.8, Seed: 3}); err != nil {

@@ -9,12 +9,14 @@ import (
 	"halognn/src/sample"
 	"halognn/src/shard/shardtest"
 	"halognn/src/simulate"
+	"halognn/tests/race"
 )
 
 // A cache of rows of several types, or of sparse ones, changes no number, keeps no more bytes than
 // it has room for, and leaves as many rows, sums and bytes to fetch as are simulated: whatever types have
 // features, however long rows are, and whether or not owners add rows, which are not sparse.
 func TestCachesOfBytes(t *testing.T) {
+	race.Alone(t)
 	typed := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && !p.None() })
 	static := policy.Names(func(p *policy.Policy) bool { return p.Static() && !p.None() })
 	for _, c := range []struct {

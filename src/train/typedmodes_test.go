@@ -7,11 +7,13 @@ import (
 	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard/shardtest"
+	"halognn/tests/race"
 )
 
 // Ranks that train minibatches of a typed graph together draw the edges of ranks that train them alone,
 // and come to their numbers but for rounding, on both topologies.
 func TestTypedGraphsAreSplit(t *testing.T) {
+	race.Alone(t)
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
 	split, err := parallel.ModeOf(parallel.ModeSplit)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"halognn/src/shard/shardtest"
 	"halognn/src/simulate"
 	"halognn/src/trace"
+	"halognn/tests/race"
 )
 
 // typedPlan plans what typedRun trains.
@@ -33,6 +34,7 @@ func typedPlan(t *testing.T, s *shard.Shards, ranks int, o Options) *plan.Predic
 // features and their bytes within 5 %, learned rows and gradients too, collectives exactly, and
 // what a rank holds besides minibatches.
 func TestTypedPlans(t *testing.T) {
+	race.Alone(t)
 	near := func(name, what string, planned float64, counted int64, tolerance float64) {
 		t.Helper()
 		if d := planned - float64(counted); math.Abs(d) > tolerance*float64(counted) {

@@ -51,9 +51,9 @@
 
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+extern __thread dim3 threadIdx, blockIdx, blockDim, gridDim; // constants first, which need no guard
 
 enum cudaError_t : int {
     cudaSuccess = 0,

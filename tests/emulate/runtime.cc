@@ -66,9 +66,9 @@ constexpr int DEVICES = 4;
 
 bool set(const char *variable) { return std::getenv(variable) != nullptr; }
 
-thread_local int current_device; // 0 for a thread that has not set one
-thread_local int working = -1;   // the device whose queued work the thread runs; -1 for none
-thread_local cudaError_t last_error; // until cudaGetLastError
+__thread int current_device; // 0 for a thread that has not set one
+__thread int working = -1;   // the device whose queued work the thread runs; -1 for none
+__thread cudaError_t last_error; // until cudaGetLastError
 
 cudaError_t fail(cudaError_t e) { return last_error = e; }
 
@@ -98,7 +98,7 @@ struct {
     if (at) h.name.assign(s, at), h.left = std::atoll(at + 1);
     return h;
 }();
-thread_local bool hangs; // the launch that the thread makes
+__thread bool hangs; // the launch that the thread makes
 int running = [] { // nesting depth of running work; device memory is open if > 0
     const char *s = std::getenv("HALOGNN_EMULATED_OPEN");
     return s ? std::atoi(s) : 0;
@@ -407,10 +407,11 @@ void emulated::aligned(const void *p, size_t bytes) {
 }
 
 void emulated::readable(const void *p, size_t bytes) {
-    static thread_local const char *last; // most lookups repeat the previous one
-    static thread_local size_t length, seen;
-    static thread_local int by;
-    const std::lock_guard<std::recursive_mutex> hold(lock);
+    static __thread const char *last; // most lookups repeat the previous one
+    static __thread size_t length, seen;
+    static __thread int by;
+    std::unique_lock<std::recursive_mutex> hold(lock, std::defer_lock);
+    if (working < 0) hold.lock(); // queued work runs under the lock
     const int device = working >= 0 ? working : current_device;
     if (by == device && seen == changes && inside(p, last, length) &&
         static_cast<const char *>(p) + bytes <= last + length)

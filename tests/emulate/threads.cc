@@ -3,41 +3,47 @@
 // a warp must have reached the same kind.
 //
 // A fiber is entered once by its context and left and resumed by jumps, which need no system call;
-// it runs block after block of a grid.
+// it runs block after block of one grid after another.
 #include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdio>
+#include <deque>
+#include <memory>
 #include <vector>
 
 #include "cuda_runtime.h"
 
-thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+__thread dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace {
 
 constexpr unsigned WARP = 32;
-constexpr size_t STACK = 32 << 10;
+constexpr size_t STACK = (32 << 10) + 13 * 64; // tops of stacks share few lines of a cache
 
 enum meeting { LEFT, WARP_WIDE, BLOCK_WIDE };
 
 struct block {
-    block(unsigned n, const std::function<void()> &body)
-        : body(body), fibers(n), stacks(n * STACK), place(n), given(n) {}
     struct fiber {
         jmp_buf at;
-        bool entered = false;
+        std::unique_ptr<char[]> stack; // none before it is entered
     };
-    const std::function<void()> &body;
-    std::vector<fiber> fibers;
-    std::vector<char> stacks;
-    std::vector<meeting> place;
-    std::vector<uint64_t> given;
+    const std::function<void()> *body;
+    std::deque<fiber> fibers; // as many as the largest block so far
+    std::vector<meeting> place; // of the threads of this block
+    struct passed {
+        uint64_t value[2]; // the last one, and the one before it
+        unsigned turn = 0;
+    };
+    std::vector<passed> given;
     jmp_buf scheduler;
     unsigned now = 0;
 };
 
-thread_local block *current;
+__thread block *current; // while its threads run
+
+// fibers_of_thread are kept from grid to grid: fresh stacks take longer than most kernels.
+thread_local block fibers_of_thread;
 
 [[noreturn]] void fail(const char *what) {
     std::fprintf(stderr, "emulated CUDA: %s\n", what);
@@ -54,7 +60,7 @@ void leave(meeting m) {
 
 void fiber() {
     for (;;) {
-        current->body();
+        (*current->body)();
         leave(LEFT);
     }
 }
@@ -64,11 +70,12 @@ void resume(block &b, unsigned t) {
     threadIdx = dim3(t);
     b.now = t;
     if (_setjmp(b.scheduler) != 0) return;
-    if (b.fibers[t].entered) _longjmp(b.fibers[t].at, 1);
-    b.fibers[t].entered = true;
+    block::fiber &f = b.fibers[t];
+    if (f.stack) _longjmp(f.at, 1);
+    f.stack.reset(new char[STACK]);
     ucontext_t first;
     getcontext(&first);
-    first.uc_stack.ss_sp = &b.stacks[t * STACK];
+    first.uc_stack.ss_sp = f.stack.get();
     first.uc_stack.ss_size = STACK;
     first.uc_link = nullptr;
     makecontext(&first, fiber, 0);
@@ -96,7 +103,7 @@ void check(const block &b) {
 
 void run_block(block &b) {
     current = &b;
-    const unsigned n = static_cast<unsigned>(b.fibers.size());
+    const unsigned n = static_cast<unsigned>(b.place.size());
     for (unsigned t = 0; t < n; t++) b.place[t] = WARP_WIDE;
     for (bool more = true; more;) {
         more = false;
@@ -119,18 +126,26 @@ uint64_t emulated::exchange(uint64_t mine, unsigned lane_mask) {
     if (current == nullptr)
         fail("threads exchange values in a kernel that was launched as one of independent threads");
     block *b = current;
-    const unsigned me = b->now;
-    b->given[me] = mine;
+    block::passed &my = b->given[b->now];
+    // The next value goes elsewhere: a lane may pass it before others have read this one, but none
+    // passes a third before all have come to the second.
+    const unsigned turn = my.turn ^= 1;
+    my.value[turn] = mine;
+    const unsigned other = b->now ^ lane_mask;
     wait(WARP_WIDE);
-    const uint64_t theirs = b->given[me ^ lane_mask];
-    wait(WARP_WIDE); // before any lane passes the next value
-    return theirs;
+    return b->given[other].value[turn];
 }
 
 void emulated::run_grid(bool together, dim3 grid, unsigned n, const std::function<void()> &body) {
     blockDim = dim3(n);
     gridDim = grid;
-    block b(together ? n : 0, body);
+    block &b = fibers_of_thread;
+    b.body = &body;
+    if (together) {
+        if (b.fibers.size() < n) b.fibers.resize(n);
+        b.place.resize(n);
+        b.given.assign(n, {}); // every lane at the same turn
+    }
     const uint64_t blocks = uint64_t{grid.x} * grid.y, first = draw(blocks);
     for (uint64_t i = 0; i < blocks; i++) {
         const uint64_t at = (first + i) % blocks;

@@ -17,6 +17,7 @@ import (
 
 	"halognn/src/comm"
 	"halognn/src/mem"
+	"halognn/tests/race"
 )
 
 const (
@@ -199,6 +200,7 @@ func TestUnderMPI(t *testing.T) {
 }
 
 func TestEndings(t *testing.T) {
+	race.Alone(t)
 	if launched() {
 		t.Skip("is a rank already")
 	}

@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/computetest"
 	"halognn/src/mem"
+	"halognn/tests/race"
 )
 
 // levels returns the SIMD levels of this machine, and logs the others.
@@ -60,6 +61,9 @@ func TestBackend(t *testing.T) {
 func TestThreadsChangeNothing(t *testing.T) {
 	devices := make(map[string]func() compute.Device)
 	for _, threads := range []int{1, 2, 3} {
+		if race.Detector && threads < 3 {
+			continue
+		}
 		devices[fmt.Sprintf("%d threads", threads)] = func() compute.Device {
 			return open(t,
 				Options{Threads: threads})
@@ -71,6 +75,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 // Our own kernels give the same bits at every SIMD level: they sum in one order and use no fused
 // multiply-add.
 func TestVectorLevelsChangeNothing(t *testing.T) {
+	race.Alone(t)
 	devices := make(map[string]func() compute.Device)
 	for _, level := range levels(t) {
 		if level != "scalar" {

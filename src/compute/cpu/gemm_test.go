@@ -14,6 +14,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/compute/computetest"
+	"halognn/tests/race"
 )
 
 // engines returns the libraries of matrix products of this machine, and logs the others.
@@ -45,12 +46,10 @@ func openOwn(t testing.TB, o Options) *Device {
 }
 
 // Every library passes the suite of devices in every precision, and the number of threads changes no
-// bit of its products. The race detector sees what is in Go: its library, in one precision.
+// bit of its products.
 func TestEngines(t *testing.T) {
-	names, precisions := append(engines(t), ""), precisions
-	if raceDetector {
-		names, precisions = []string{GEMMGo}, precisions[:1]
-	}
+	race.Alone(t)
+	names := append(engines(t), "")
 	for _, name := range names {
 		for _, precision := range precisions {
 			if name == "" && precision != compute.PrecisionBF16 {
@@ -78,32 +77,25 @@ func TestEngines(t *testing.T) {
 // Rows and gradients that are stored in bfloat16 give the numbers that they give in float32, at every
 // level.
 func TestStored(t *testing.T) {
-	names := []string{GEMMGo}
-	if !raceDetector {
-		names = append(engines(t), "")
-	}
-	for _, level := range levels(t) {
-		t.Run(level, func(t *testing.T) {
-			of := func() compute.Device {
-				return open(t, Options{Threads: 2, GEMM: names[0], SIMD: level,
-					Precision: compute.PrecisionBF16})
-			}
-			computetest.Stored(t, of)
-			computetest.Completed(t, of)
-		})
-	}
-	for _, name := range names[1:] {
+	race.Alone(t)
+	stored := func(name string, of func() compute.Device) {
 		t.Run(name, func(t *testing.T) {
-			of := func() compute.Device {
-				if name == "" {
-					return openOwn(t, Options{Threads: 2})
-				}
-				return open(t, Options{Threads: 2, GEMM: name, Precision: compute.PrecisionBF16})
-			}
 			computetest.Stored(t, of)
 			computetest.Completed(t, of)
 		})
 	}
+	o := Options{Threads: 2, Precision: compute.PrecisionBF16}
+	for _, level := range levels(t) {
+		o := o
+		o.GEMM, o.SIMD = GEMMGo, level
+		stored(level, func() compute.Device { return open(t, o) })
+	}
+	for _, name := range engines(t) {
+		o := o
+		o.GEMM = name
+		stored(name, func() compute.Device { return open(t, o) })
+	}
+	stored("own", func() compute.Device { return openOwn(t, o) })
 }
 
 // The device's name says in which precision it multiplies, and how.
@@ -171,6 +163,7 @@ func products(d *Device, rows []int) {
 // A library computes on the calling threads and starts none. The test runs in a process with OpenMP
 // teams of 16, so that a team is visible among the few threads that Go itself starts.
 func TestEnginesStartNoThreads(t *testing.T) {
+	race.Alone(t)
 	const team = 16
 	if os.Getenv("OMP_NUM_THREADS") != strconv.Itoa(team) {
 		again := exec.Command(os.Args[0], "-test.run=^TestEnginesStartNoThreads$", "-test.v")
@@ -206,6 +199,7 @@ func TestEnginesStartNoThreads(t *testing.T) {
 // Generated code needs executable memory, so the process must have the same executable pages before
 // and after.
 func TestSteadyStateGeneratesNoCode(t *testing.T) {
+	race.Alone(t)
 	if _, err := loadOneDNN(); err != nil {
 		t.Skip(err)
 	}

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"halognn/src/compute"
+	"halognn/tests/race"
 )
 
 // Every loop does at least one multiplication and one addition a round; loops are absent if the
 // machine lacks the instructions.
 func TestPeakLoops(t *testing.T) {
+	race.Alone(t)
 	loops := peakLoops()
 	if len(loops) == 0 {
 		t.Skip("none for this processor")
@@ -29,6 +31,7 @@ func TestPeakLoops(t *testing.T) {
 
 // The peak is measured on one thread and on all, and no product beats it.
 func TestPeaks(t *testing.T) {
+	race.Alone(t)
 	d := open(t, Options{Threads: 1})
 	defer d.Close()
 	peaks := d.Capabilities().Peaks()

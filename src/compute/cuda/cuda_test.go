@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute/computetest"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
+	"halognn/tests/race"
 )
 
 // arenaBytes is enough for the largest case of the suite, and quickly filled with NaN for each.
@@ -104,6 +105,7 @@ func openRounding(t testing.TB, p compute.Precision, apart bool) *Device {
 }
 
 func TestRoundedFactors(t *testing.T) {
+	race.Alone(t)
 	library(t)
 	defer schedule(0)
 	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
@@ -134,6 +136,7 @@ func TestRoundedFactors(t *testing.T) {
 // Two runs give equal bits, under any schedule of queued work, and most kernels give the bits of
 // the reference.
 func TestRepeats(t *testing.T) {
+	race.Alone(t)
 	library(t)
 	defer schedule(0)
 	at := func(seed uint64) func() compute.Device {

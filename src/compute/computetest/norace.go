@@ -1,5 +1,0 @@
-//go:build !race
-
-package computetest
-
-const raceDetector = false

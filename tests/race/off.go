@@ -1,0 +1,6 @@
+//go:build !race
+
+package race
+
+// Detector is whether the race detector is on.
+const Detector = false
