@@ -1,20 +1,26 @@
 #!/usr/bin/env bash
 # precision.sh DATA [OUT]: test accuracy of inputs/reference.yaml on one rank in float32 and in OTHER
 # [bf16], paired by seed, on the public graphs below DATA: the mean difference and its standard error.
-# OTHER is a compute.precision, or float16 or int8: the type of the feature rows. SEEDS
-# ("0 1 2 3 4 5 6 7 8 9") and GRAPHS ("cora amazon cornell5 fb100-5") choose some. Writes
-# OUT/table.md. Takes an hour; what is in OUT already is not run again.
+# OTHER is a compute.precision, or float16 or int8: the type of the feature rows, or gradients: both on
+# RANKS [4] ranks, the other one with train.gradient_dtype bf16. SEEDS ("0 1 2 3 4 5 6 7 8 9") and
+# GRAPHS ("cora amazon cornell5 fb100-5", citeseer) choose some. Writes OUT/table.md. Takes an hour; what is in
+# OUT already is not run again.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 1 "$@"
 cd "$(dirname "$0")/.."
 data=$1 out=${2:-run/precision}
 HALOGNN_QUIET=1 source ./env.sh
-other=${OTHER:-bf16} rows='' # what follows the names of parts of other rows
-case $other in float16 | int8) rows=-$other ;; esac
+other=${OTHER:-bf16} key=compute.precision ranks=1
+rows='' method=contiguous # rows: what follows the names of parts of other rows
+case $other in
+  float16 | int8) rows=-$other ;;
+  gradients) key=train.gradient_dtype ranks=${RANKS:-4} method=metis ;;
+esac
 mkdir -p "$out"
 #       name     format    path             epochs lr    epochs between evaluations
 graphs="cora     planetoid cora             30     0.01  1
+        citeseer planetoid citeseer         30     0.01  1
         amazon   npz       amazon-computers 30     0.003 1
         cornell5 saint     cornell5-saint   30     0.01  5
         fb100-5  ogb       fb100-5/ogb      15     0.003 5"
@@ -22,8 +28,9 @@ accuracy() { # GRAPH PRECISION ROWS SEED EPOCHS LR EVERY
   local run="$out/$1-$2$3-$4"
   if [ ! -f "$run/summary.json" ]; then
     rm -rf "$run"
-    bin/halognn train --config inputs/reference.yaml --set data.parts="$out/$1-1$3" \
-      --set run.dir="$run" --set compute.precision="$2" --set train.seed="$4" \
+    bin/halognn train --config inputs/reference.yaml --set data.parts="$out/$1-$ranks$3" \
+      --ranks-in-process "$ranks" \
+      --set run.dir="$run" --set "$key=$2" --set train.seed="$4" \
       --set train.epochs="$5" --set train.lr="$6" --set train.eval_every="$7" \
       >"$run.log" 2>&1 </dev/null || { cat "$run.log" >&2; return 1; }
   fi
@@ -36,10 +43,11 @@ while read -r name format path epochs lr every; do
   for of in '' $rows; do
     [ -d "$out/$name$of" ] || profiling/import.sh "$format" "$data/$path" "$out/$name$of" \
       ${of:+--feature-type "${of#-}"} >&2
-    [ -d "$out/$name-1$of" ] || bin/halognn partition --data "$out/$name$of" --parts 1 \
-      --method contiguous --seed 1 --out "$out/$name-1$of" >&2
+    [ -d "$out/$name-$ranks$of" ] || bin/halognn partition --data "$out/$name$of" --parts "$ranks" \
+      --method "$method" --seed 1 --out "$out/$name-$ranks$of" >&2
   done
   precision=$other
+  [ "$key" != train.gradient_dtype ] || precision=bf16
   [ -z "$rows" ] || precision=float32
   for seed in ${SEEDS:-0 1 2 3 4 5 6 7 8 9}; do
     echo "$(accuracy "$name" float32 '' "$seed" "$epochs" "$lr" "$every")" \

@@ -47,6 +47,7 @@ var ofNumbers = []choice{
 	{"sample.seeds", []string{"local", "global"}},
 	{"sample.streams", []string{"rank", "rank", "rank", "rank", "part"}},
 	{"train.eval_mode", []string{"sampled", "full"}},
+	{"train.gradient_dtype", []string{"float32", "float32", "float32", "bf16"}},
 	{"compute.precision", []string{"float32", "float32", "float32", "float32", "bf16"}},
 }
 
@@ -191,7 +192,8 @@ func tryCombination(t *testing.T, seed uint64) {
 	case streams == ranks && !shares.Columns:
 		sameNumbers(t, simple, want)
 	default:
-		nearly(t, simple, want, slices.Contains(numbers, "compute.precision=bf16"))
+		nearly(t, simple, want,
+			slices.Contains(numbers, bf16) || slices.Contains(numbers, halfGradient))
 	}
 	if t.Failed() {
 		t.Log(what)
@@ -228,7 +230,7 @@ func nearly(t *testing.T, got, want *outcome, rounded bool) {
 		return
 	}
 	tolerance := 2e-5
-	if rounded { // factors may round to the next number of 8 bits
+	if rounded { // factors, or gradients, may round to the next number of 8 bits
 		tolerance = 5e-3
 	}
 	for i, w := range want.steps {

@@ -23,6 +23,7 @@ import (
 // plannedJob holds the values of plan.json that are compared with runs.
 type plannedJob struct {
 	Collectives int            `json:"rounds_per_step"`
+	Gradients   int64          `json:"gradient_bytes"`
 	Sampling    *plan.Sampling `json:"rounds"`
 
 	Shuffles *plan.Shuffles `json:"shuffles"`

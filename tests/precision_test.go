@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,7 +14,92 @@ import (
 const (
 	bf16 = "compute.precision=bf16"
 	tf32 = "compute.precision=tf32"
+
+	halfGradient = "train.gradient_dtype=bf16"
 )
+
+// Gradients that travel as bfloat16 give other numbers, which no plumbing changes, from half of the
+// bytes: as planned, simulated and told by a dry run.
+func TestGradientsInBF16(t *testing.T) {
+	t.Parallel()
+	parts, sets := smallParts.dir(t), []string{"model.hidden=64", "model.norm=batch"}
+	half := append(slices.Clone(sets), halfGradient)
+	wide, want := trained(t, parts, 4, sets...), trained(t, parts, 4, half...)
+	for _, set := range append(plumbing, "train.allreduce=reproducible",
+		"topology.kind=partitioned") {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			sameNumbers(t, trained(t, parts, 4, append(slices.Clone(half), set)...), want)
+		})
+	}
+	if wide.LossDigest == want.LossDigest || wide.BlocksDigest != want.BlocksDigest {
+		t.Errorf("digests of loss and blocks are %s, %s with bf16, and %s, %s with float32",
+			want.LossDigest, want.BlocksDigest, wide.LossDigest, wide.BlocksDigest)
+	}
+	// each number is off by 2^-9 of it at most, twice, and Adam divides by its size
+	for i, w := range wide.steps[:2] {
+		if d := math.Abs(want.steps[i].Loss - w.Loss); !(d <= 0x1p-6*w.Loss) {
+			t.Errorf("the loss of step %d is %g, with float32 %g", i, want.steps[i].Loss, w.Loss)
+		}
+	}
+	bytes := want.GradientBytes
+	if r := float64(wide.GradientBytes) / float64(bytes); r < 1.9 || r > 2 {
+		t.Errorf("a step sends %d bytes of gradients, with float32 %d", bytes, wide.GradientBytes)
+	}
+	job := []string{"--ranks", "4"}
+	for _, set := range half {
+		job = append(job, "--set", set)
+	}
+	if p := planned(t, parts, job...); p.Gradients != bytes {
+		t.Errorf("%d bytes of gradients are planned, %d sent", p.Gradients, bytes)
+	}
+	tells := func(told string, args ...string) {
+		t.Helper()
+		text := halognn(t).must(t, args...).out
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), told) {
+			t.Errorf("%s should tell %q:\n%s", args[0], told, text)
+		}
+	}
+	tells(fmt.Sprintf("gradient_bytes %d", bytes*int64(want.StepsPerEpoch)), append([]string{
+		"simulate", "--parts", parts, "--config", baseFile.dir(t), "--policies", "none", "--alphas",
+		"0.1", "--out", filepath.Join(t.TempDir(), "simulated")}, job...)...)
+	tells(fmt.Sprintf("gradients of a step, all ranks: %.1f MB", float64(bytes)/1e6),
+		append(trainArgs(t, parts, newRunDir(t), half...), "--ranks-in-process", "4", "--dry-run")...)
+}
+
+func TestSameGradientsInBF16UnderMPI(t *testing.T) {
+	launcher(t)
+	for _, ranks := range []int{1, 4} {
+		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
+			sameNumbers(t, trainedMPI(t, smallParts.dir(t), ranks, halfGradient),
+				trained(t, smallParts.dir(t), ranks, halfGradient))
+		})
+	}
+	// one rank alone sends nothing and rounds nothing
+	sameNumbers(t, trained(t, smallParts.dir(t), 1, halfGradient), trained(t, smallParts.dir(t), 1))
+}
+
+// A run goes on with gradients as it began, and no library adds them as bfloat16.
+func TestRunKeepsGradientsInBF16(t *testing.T) {
+	t.Parallel()
+	p, parts := halognn(t), smallParts.dir(t)
+	r := p.run(t, append(trainArgs(t, parts, newRunDir(t), halfGradient, "train.allreduce=mpi"),
+		"--ranks-in-process", "2")...)
+	want := "train.gradient_dtype is bf16, with which train.allreduce mpi cannot be had"
+	if r.code != usage || strings.Count(r.message(t), want) != 1 {
+		t.Errorf("exit code %d, want %d; the message should have %q once:\n%s", r.code, usage, want, r)
+	}
+	sets := []string{halfGradient, "checkpoint.every_steps=1"}
+	o := trained(t, parts, 2, append(sets, "train.epochs=3")...)
+	r = p.run(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set",
+		"train.gradient_dtype=float32", "--set", "train.epochs=4")
+	want = "train.gradient_dtype is float32, the run began with bf16"
+	if r.code != usage || !strings.Contains(r.message(t), want) {
+		t.Errorf("exit code %d, want %d; the message should have %q:\n%s", r.code, usage, want, r)
+	}
+	r = p.must(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set", "train.epochs=4")
+	sameNumbers(t, outcomeOf(t, o.dir, r), trained(t, parts, 2, append(sets, "train.epochs=4")...))
+}
 
 // In bfloat16 too, the plumbing changes no bit; the precision does, but not the minibatches.
 func TestPlumbingChangesNoNumberInBF16(t *testing.T) {

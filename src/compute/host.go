@@ -144,6 +144,10 @@ type Host interface {
 
 	// AddInto sets sum[i] += x[i]: the rank-order sum of the reproducible allreduce.
 	AddInto(sum, x []float32)
+
+	// ToBF16 sets dst[i] to x[i] as bfloat16, rounded as PrecisionBF16 rounds; FromBF16 widens.
+	ToBF16(dst []uint16, x []float32)
+	FromBF16(dst []float32, x []uint16)
 }
 
 // CheckGatherRows checks the arguments of GatherRows. The host itself checks that Of refers to rows

@@ -58,7 +58,6 @@ type Training struct {
 	Metric    string // "" or "auto": the default of the task
 	Loss      Loss
 	Patience  int
-	Sum       parallel.SumMode
 }
 
 // Loss says how the loss differs from that of the task.

@@ -298,12 +298,22 @@ func (c *Config) table() []section {
 			{"patience", whole(&c.Training.Patience, 0, 0), SameEpoch,
 				"validations without improvement after which training stops; 0 never stops " +
 					"early", "Refused where the validation vertices give the metric no value."},
-			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Training.Sum, parallel.SumAuto}, []word{
-				{"auto", "`reproducible` up to 64 ranks, `mpi` beyond"},
+			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Job.Sum, parallel.SumAuto}, []word{
+				{"auto", "`reproducible` up to 64 ranks, and with `train.gradient_dtype: bf16`; else " +
+					"`mpi`"},
 				{"reproducible", "slices are added in rank order: the same bits on every MPI"},
 				{"mpi", "MPI_Iallreduce"},
 			}, []parallel.SumMode{parallel.SumAuto, parallel.SumReproducible, parallel.SumFast}}, 0,
 				"how gradients are added over ranks", ""},
+			{"gradient_dtype", either(&c.Job.HalfGradient,
+				word{"float32", ""},
+				word{"bf16", "half of the bytes: each rank rounds its gradients, their float32 sum in " +
+					"rank order is rounded too, at any number of ranks"},
+			), 0,
+				"what gradients of weights travel as between ranks",
+				"The sums are what all ranks update by ([how](design/34-gradients-in-bf16.md)). A rank " +
+					"alone rounds nothing. With GPUs `bf16` is added on the hosts. Gradients of learned " +
+					"rows and hidden rows travel as before."},
 		}},
 
 		{name: "links", doc: linksDoc, keys: []*Key{

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 
+	"halognn/src/comm"
 	"halognn/src/nn"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -59,6 +60,10 @@ type Spec struct {
 
 	Sums    bool // owners add rows that are read for their sum alone
 	TrySums bool // before the first step a run may set Sums to false, if sums would not pay
+
+	// How gradients are added over ranks, and whether they travel as bfloat16.
+	Sum          comm.SumMode
+	HalfGradient bool
 
 	Window int // bytes of rows under way from a rank at a time; 0 is no limit
 

@@ -142,6 +142,25 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	return p, nil
 }
 
+// Elements returns the length of Params.Grads of a model that is not made, and how many of them at
+// the beginning are no gradients (Exact).
+func Elements(c Config) (n, exact int, err error) {
+	m, err := NewModel(unmade{}, c, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer m.Close()
+	return m.Params.Len(), m.Params.first, nil
+}
+
+// unmade is a device whose arrays are addresses without memory.
+type unmade struct{ compute.Device }
+
+func (unmade) Counts()                            {}
+func (unmade) Capabilities() compute.Capabilities { return compute.Capabilities{} }
+func (unmade) Alloc(n int) ([]float32, error)     { return mem.Reserve[float32](n) }
+func (unmade) Free(x []float32)                   { mem.Unreserve(x) }
+
 // all returns the trained parameters and, after them, the statistics.
 func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 
@@ -167,6 +186,15 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 		lo = p.buckets[l+1]
 	}
 	return lo, p.buckets[l]
+}
+
+// Exact returns how many elements at the beginning of layer l's bucket are no gradients: the header
+// and the statistics of batch norms.
+func (p *Params) Exact(l int) int {
+	if lo, _ := p.Bucket(l); lo > 0 {
+		return 0
+	}
+	return p.first
 }
 
 // Layer returns the parameters of layer l; those of the output too if it is the last.

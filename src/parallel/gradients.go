@@ -20,7 +20,8 @@ import (
 //
 // The loss and the counts of the step are in the first bucket (nn.Params). Gradients in device
 // memory are added there, or through a copy on the host: see Transport. Sums in rank order have the
-// same bits with every transport.
+// same bits with every transport. With GradientOptions.Halves gradients travel as bfloat16, what is
+// before them in the first bucket does not.
 type Gradients struct {
 	reducer   reducer
 	queue     *linkQueue // by which sums travel between devices; nil if they do not
@@ -28,6 +29,7 @@ type Gradients struct {
 	note      string
 	holding   bool
 	err       error // of holding, until Wait
+	steps     int64 // waited for
 }
 
 // reducer sums gradients in the memory that has them.
@@ -36,6 +38,7 @@ type reducer interface {
 	start(l int, holding bool) // begins the sum of a bucket and its held gradients
 	wait() error               // for all sums or the first error, also one of start
 	reproducible() bool        // whether sums are added in rank order
+	sent() int64               // bytes that all ranks have sent each other for the sums
 	close() error
 }
 
@@ -105,12 +108,22 @@ func (g *Gradients) Wait() error {
 	if err == nil {
 		err = g.reducer.wait()
 	}
+	return g.stepEnds(err)
+}
+
+// stepEnds returns the error of a step's sums.
+func (g *Gradients) stepEnds(err error) error {
 	g.err, g.holding = nil, false
 	if err != nil {
 		return fmt.Errorf("summing gradients: %w", err)
 	}
+	g.steps++
 	return nil
 }
+
+// StepBytes returns the bytes that all ranks send each other in a step for the sums; 0 before the
+// first step.
+func (g *Gradients) StepBytes() int64 { return g.reducer.sent() / max(1, g.steps) }
 
 // Queues reports whether kernels can wait for the sums in the host's place: those of one rank on
 // its device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
@@ -125,11 +138,7 @@ func (g *Gradients) QueueWait() error {
 	if err == nil {
 		err = g.reducer.(queuedReducer).queueWait()
 	}
-	g.err, g.holding = nil, false
-	if err != nil {
-		return fmt.Errorf("summing gradients: %w", err)
-	}
-	return nil
+	return g.stepEnds(err)
 }
 
 // WaitFor returns when the device has passed an event after QueueWait, or with the reason why it
@@ -175,7 +184,7 @@ func (h *onHost) start(l int, holding bool) {
 	if holding {
 		h.add(bucket, h.held[lo:hi])
 	}
-	h.flight = append(h.flight, h.summer.Start(bucket))
+	h.flight = append(h.flight, h.summer.StartExact(bucket, h.params.Exact(l)))
 }
 
 func (h *onHost) wait() error { return waitFor(&h.flight) }
@@ -193,6 +202,7 @@ func waitFor(flight *[]*comm.Sum) error {
 }
 
 func (h *onHost) reproducible() bool { return h.summer.Reproducible() }
+func (h *onHost) sent() int64        { return h.summer.Sent() }
 
 func (h *onHost) close() error {
 	mem.Free(h.held)

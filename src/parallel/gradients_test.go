@@ -17,6 +17,7 @@ import (
 // exam holds random gradients that ranks sum in a few steps of several minibatches each.
 type exam struct {
 	ranks, minibatches int
+	halves             bool                 // gradients travel as bfloat16
 	grads              map[[3]int][]float32 // by step, rank, minibatch
 }
 
@@ -35,7 +36,7 @@ func newExam(t *testing.T, ranks, minibatches int) *exam {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	e := &exam{ranks, minibatches, map[[3]int][]float32{}}
+	e := &exam{ranks, minibatches, false, map[[3]int][]float32{}}
 	random := rand.New(rand.NewPCG(uint64(ranks), uint64(minibatches)))
 	for step := range examSteps {
 		for rank := range ranks {
@@ -52,8 +53,13 @@ func newExam(t *testing.T, ranks, minibatches int) *exam {
 }
 
 // sum adds element i as documented: the earlier minibatches of a rank, in order, to its last one;
-// then rank after rank.
+// then rank after rank. With halves gradients are rounded before and after that, where there are
+// other ranks; what comes before the first of them is not.
 func (e *exam) sum(step, i int) float32 {
+	round := compute.PrecisionFloat32
+	if e.halves && e.ranks > 1 && i >= nn.HeaderLen {
+		round = compute.PrecisionBF16
+	}
 	of := func(rank int) float32 {
 		last := e.minibatches - 1
 		x := e.grads[[3]int{step, rank, last}][i]
@@ -66,11 +72,11 @@ func (e *exam) sum(step, i int) float32 {
 		}
 		return x + held
 	}
-	total := of(0)
+	total := round.Round(of(0))
 	for rank := 1; rank < e.ranks; rank++ {
-		total += of(rank)
+		total += round.Round(of(rank))
 	}
-	return total
+	return round.Round(total)
 }
 
 // take runs the exam on one rank.
@@ -86,6 +92,10 @@ func (e *exam) take(c comm.Comm, o GradientOptions) error {
 	}
 	if err := e.steps(c, m.Params, o.Device, g); err != nil {
 		return err
+	}
+	want := comm.SumBytes(m.Params.Len(), nn.HeaderLen, e.ranks, e.halves)
+	if got := g.StepBytes(); got != want {
+		return fmt.Errorf("%d bytes are sent in a step, want %d", got, want)
 	}
 	return g.Close()
 }
@@ -132,9 +142,15 @@ func TestGradientsAreSummedOverMinibatchesAndRanks(t *testing.T) {
 			e := newExam(t, ranks, minibatches)
 			o := GradientOptions{SumOptions: comm.SumOptions{Mode: comm.SumReproducible},
 				Device: ref.New()}
-			if err := comm.RunWorld(ranks,
-				func(c comm.Comm) error { return e.take(c, o) }); err != nil {
-				t.Errorf("%d ranks, %d minibatches a step: %v", ranks, minibatches, err)
+			for _, e.halves = range []bool{false, true} {
+				if e.halves {
+					o.Halves = ref.Host{}
+				}
+				if err := comm.RunWorld(ranks,
+					func(c comm.Comm) error { return e.take(c, o) }); err != nil {
+					t.Errorf("%d ranks, %d minibatches a step, halves %t: %v", ranks, minibatches,
+						e.halves, err)
+				}
 			}
 		}
 	}

@@ -24,6 +24,7 @@ type linked struct {
 	slices  []float32 // of all buckets
 	buckets []bucket  // by layer
 	flight  []int     // layers, in the order they were started
+	bytes   int64     // see sent
 }
 
 // bucket is a layer's gradients, cut into slices. Element r of an array is the slice sent to rank
@@ -103,6 +104,7 @@ func (b *bucket) place(memory []float32, ranks int) []float32 {
 func (s *linked) start(l int, holding bool) {
 	s.kept.start(l, holding)
 	b := &s.buckets[l]
+	s.bytes += comm.SumBytes(len(b.all), 0, s.queue.ranks, false)
 	s.queue.device.Record(b.ready)
 	s.flight = append(s.flight, l)
 	s.queue.errands <- b.errand
@@ -164,6 +166,7 @@ func (s *linked) waitFor(e compute.Event) error { return s.queue.over.Wait(e) }
 func (s *linked) passed(e compute.Event) bool   { return s.queue.over.Passed(e) }
 
 func (s *linked) reproducible() bool { return s.sum == nil }
+func (s *linked) sent() int64        { return s.bytes }
 
 func (s *linked) close() error {
 	err := s.queue.over.Close()

@@ -106,6 +106,28 @@ func TestGradientsOnGPUs(t *testing.T) {
 	}
 }
 
+// Gradients that travel as bfloat16 are added on the hosts, to the same bits; transports that add
+// on devices are refused.
+func TestGradientsInBF16OnGPUs(t *testing.T) {
+	path := withNCCL(t)
+	const ranks = 3
+	e := newExam(t, ranks, 2)
+	e.halves = true
+	for _, transport := range []Transport{TransportAuto, TransportNCCL, TransportMPI} {
+		err := onGPUs(path, ranks, func(c comm.Comm, d compute.PeerDevice) error {
+			return e.take(c, GradientOptions{SumOptions: comm.SumOptions{Halves: ref.Host{}},
+				Device: d, Transport: transport})
+		})
+		if transport == TransportAuto && err != nil {
+			t.Errorf("auto: %v", err)
+		}
+		if want := "travel as bf16 are added on hosts"; transport != TransportAuto &&
+			(!errors.Is(err, ErrTransport) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: the error is %v, want %q", transport, err, want)
+		}
+	}
+}
+
 // If sums need not be in rank order, NCCL adds, and Reproducible is false; messages and pinned
 // memory keep rank order or leave the order to MPI.
 func TestFastGradientsOnGPUs(t *testing.T) {

@@ -42,6 +42,7 @@ func (k *kept) queueWait() error              { return nil }
 func (k *kept) waitFor(e compute.Event) error { return e.Wait() }
 func (k *kept) passed(e compute.Event) bool   { return e.Passed() }
 func (k *kept) reproducible() bool            { return true }
+func (k *kept) sent() int64                   { return 0 }
 
 func (k *kept) close() error {
 	k.device.Free(k.held)
@@ -104,7 +105,7 @@ func (s *staged) startDownloaded() {
 		return
 	}
 	lo, hi := s.params.Bucket(l)
-	s.flight = append(s.flight, s.summer.Start(s.host[lo:hi]))
+	s.flight = append(s.flight, s.summer.StartExact(s.host[lo:hi], s.params.Exact(l)))
 }
 
 func (s *staged) wait() error {
@@ -122,6 +123,7 @@ func (s *staged) wait() error {
 }
 
 func (s *staged) reproducible() bool { return s.summer.Reproducible() }
+func (s *staged) sent() int64        { return s.summer.Sent() }
 
 func (s *staged) free() error {
 	var errs []error

@@ -54,6 +54,12 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if s.Sums && !s.TrySums {
 		all = append(all, refused("exchange.sums", "on", "off", sumsRefuse(s))...)
 	}
+	if s.HalfGradient {
+		all = append(all, refused("train.gradient_dtype", "bf16", "float32", []clash{
+			{s.Sum == SumFast, "train.allreduce mpi", "the library adds numbers as they travel, and " +
+				"would round after each addition", "train.allreduce=reproducible or auto"},
+		})...)
+	}
 	all = append(all, refused("cache.placement", s.Cache.Placement, policy.PlacementOwn,
 		placementRefuses(s))...)
 	if s.Cache.FromFiles() {

@@ -62,7 +62,11 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 	var passed []string // rejected transports, with reasons
 	for _, t := range candidates {
 		var r reducer
-		if why := unsupportedReason(t, all, forced); why != "" {
+		why := unsupportedReason(t, all, forced)
+		if o.Halves != nil && t != TransportStaged {
+			why = "gradients that travel as bf16 are added on hosts"
+		}
+		if why != "" {
 			err = comm.AgreedOn(c, errors.New(why)) // all is the same on every rank
 		} else {
 			r, err = open(t, c, p, layers, device, linkable, o)
@@ -162,8 +166,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 		if err != nil {
 			return nil, err
 		}
-		if over = links; o.Mode == comm.SumFast || o.Mode == comm.SumAuto &&
-			c.Size() > comm.MaxReproducible {
+		if over = links; !o.Reproducible(c.Size()) {
 			sum = links.Sum
 		}
 	} else {

@@ -300,7 +300,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	defer m.Close()
-	p.parameters = m.Params.Len()
+	p.parameters, p.unrounded = m.Params.Len(), m.Params.Exact(j.Model.Layers-1)
 	out := &modelBytes{needs: m.Needs(), parameters: dev.live}
 	if p.forward {
 		err := p.reserveForward(m, &r.evaluated)

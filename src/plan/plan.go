@@ -163,6 +163,7 @@ type Prediction struct {
 	Minibatch   Minibatch     `json:"minibatch"`
 	Traffic     Traffic       `json:"traffic"`
 	Collectives int           `json:"rounds_per_step"` // collectives that a rank starts
+	Gradients   int64         `json:"gradient_bytes"`  // of a step, all ranks
 	Sampling    *Sampling     `json:"rounds,omitempty"`
 	Shuffles    *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches or hold columns
 	Memory      trace.Memory  `json:"memory"`
@@ -249,6 +250,7 @@ type planner struct {
 
 	together   nodeScore
 	parameters int // of the model, as an allreduce moves them
+	unrounded  int // of them at the beginning, which are never rounded
 	device     onGPU
 }
 
@@ -303,6 +305,7 @@ func (p *planner) plan() (*Prediction, error) {
 	if out.Rates, err = p.measure(); err != nil {
 		return nil, err
 	}
+	out.Gradients = p.gradientBytes()
 	out.Times = p.times(&out.Traffic, &out.Rates)
 	if err := p.sizes(out); err != nil {
 		return nil, err

@@ -129,8 +129,10 @@ func (p *Prediction) trafficTable() [][]string {
 		{"remote rows", fmt.Sprintf("%.0f", t.Rows)},
 		{"remote MB", fmt.Sprintf("%.2f", t.Bytes/1e6)},
 	}...)
+	gradients := []string{"gradient MB", fmt.Sprintf("%.2f", float64(p.Gradients)/1e6)}
 	if p.Sizes { // the rest depends on the edges
-		return append(rows, []string{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)})
+		return append(rows, []string{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
+			gradients)
 	}
 	rows = append(rows, []string{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)})
 	if t.Own+t.Peer > 0 {
@@ -143,6 +145,7 @@ func (p *Prediction) trafficTable() [][]string {
 	rows = append(rows, [][]string{
 		{"rows and sums on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 		{"collectives of a rank", strconv.Itoa(p.Collectives)},
+		gradients,
 	}...)
 	if t.EdgeRows > 0 {
 		rows = append(rows, [][]string{

@@ -100,6 +100,7 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 		out.Rates.Network, out.Rates.assumed = AssumedNetwork, true
 	}
 	out.Times.Remote = t.Busiest * p.bytesOf(t) / out.Rates.Network
+	out.Gradients = p.gradientBytes()
 	out.Times.Sync = p.syncSeconds(&out.Rates)
 	out.Notes = append(out.Notes,
 		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% of the edges "+

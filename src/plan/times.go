@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"halognn/src/access"
+	"halognn/src/comm"
 	"halognn/src/exchange"
 	"halognn/src/nn"
 	"halognn/src/policy"
@@ -67,11 +68,13 @@ func (p *planner) busiestEdges() float64 {
 
 // syncSeconds returns the time in which a node's link carries the sums of gradients.
 func (p *planner) syncSeconds(r *Rates) float64 {
-	if p.job.Ranks == 1 {
-		return 0
-	}
-	k := float64(p.job.Ranks)
-	return 2 * (k - 1) / k * float64(p.parameters) * 4 * float64(p.job.RanksPerNode) / r.Network
+	ofRank := float64(p.gradientBytes()) / float64(p.job.Ranks)
+	return ofRank * float64(p.job.RanksPerNode) / r.Network
+}
+
+// gradientBytes returns the bytes that all ranks send each other in a step to add gradients.
+func (p *planner) gradientBytes() int64 {
+	return comm.SumBytes(p.parameters, p.unrounded, p.job.Ranks, p.job.HalfGradient)
 }
 
 // bytesOf returns the bytes of a row or sum with its ids, on average.

@@ -41,6 +41,17 @@ func (r *Result) edgeRows() [][]string {
 		[]string{"edge_bytes", fmt.Sprintf("%.0f", each*float64(4*r.edgeIn+exchange.IDBytes))})
 }
 
+// gradients is what the sums of gradients cost: a table of an epoch, without lines if there are
+// none.
+func (r *Result) gradients() [][]string {
+	rows := [][]string{{"sums of gradients, all ranks", "per epoch"}}
+	if r.Gradients == 0 {
+		return rows
+	}
+	return append(rows, []string{"gradient_bytes",
+		strconv.FormatInt(r.Gradients/int64(r.Options.Epochs), 10)})
+}
+
 // learned is what learned rows cost: a table of an epoch, without lines if the model learns none.
 func (r *Result) learned() [][]string {
 	rows := [][]string{{"learned rows, all ranks", "per epoch"}}
@@ -131,7 +142,7 @@ func (r *Result) Print(w io.Writer) error {
 			}
 			return fmt.Sprintf("%.1f / %.1f", r.Predicted[p][i], n)
 		}),
-		r.rounds(header), r.partitioned(), r.edgeRows(), r.learned(),
+		r.rounds(header), r.partitioned(), r.edgeRows(), r.learned(), r.gradients(),
 	}
 	for p, name := range r.Options.Policies {
 		if r.Options.Policy(name).Window == nil {

@@ -32,7 +32,9 @@ import (
 	"strings"
 
 	"halognn/src/access"
+	"halognn/src/comm"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -221,7 +223,8 @@ type Simulation struct {
 	windows  [][]int            // [policies][sizes] minibatches known in advance
 	shared   map[int]shared     // of each node, by its first rank, if ranks share caches
 
-	transposed bool // the graph is not symmetric
+	transposed bool  // the graph is not symmetric
+	gradients  int64 // bytes that all ranks send each other in a step to add them
 }
 
 // ErrOptions marks errors of the options, not of the parts.
@@ -258,6 +261,10 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted",
 			ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
+	// Rows are counted of parts without labels too, on which no model is trained.
+	if elements, exact, err := nn.Elements(j.Model); err == nil {
+		sim.gradients = comm.SumBytes(elements, exact, o.Ranks, o.HalfGradient)
+	}
 	return sim, nil
 }
 
@@ -276,8 +283,9 @@ type Result struct {
 	AskingHops  int     // of a minibatch: of these hops
 	EdgeRows    int64   // rows of edges that are fetched in all epochs, if the model reads some
 	// learned rows that are fetched in all epochs, if the model learns some, and their gradients
-	Learned parallel.LearnedCounts
-	Bytes   int64 // the largest resident set, as predicted
+	Learned   parallel.LearnedCounts
+	Gradients int64 // bytes that all ranks send each other in all epochs to add gradients
+	Bytes     int64 // the largest resident set, as predicted
 
 	Capacity []int     // [sizes] rows of a rank's cache, or bytes of several kinds; of the largest
 	Windows  [][]int   // [policies][sizes] minibatches known in advance

@@ -63,6 +63,9 @@ func unusual(o *job.Spec) string {
 	if o.Sums {
 		how = append(how, "sums from owners")
 	}
+	if o.HalfGradient {
+		how = append(how, "gradients in bf16")
+	}
 	if how == nil {
 		return ""
 	}

@@ -149,6 +149,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 		},
 		Rows:               r.rowsOf(r.sums.Counters.Per(int64(r.sums.Epochs))),
 		CollectivesPerStep: r.sums.Collectives,
+		GradientBytes:      r.gradients.StepBytes(),
 		OwnerSkew:          r.sums.OwnerSkew,
 		CacheUse: record.CacheUse{CachePolicy: r.s.Cache.Settings.Policy,
 			SumsChoice: r.sumsChoice},

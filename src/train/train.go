@@ -172,8 +172,7 @@ func (r *run) open(o Options) error {
 	}
 	if r.gradients, err = parallel.NewGradients(r.s.Comm, r.s.Model.Params, r.s.Job.Model.Layers,
 		parallel.GradientOptions{
-			SumOptions: comm.SumOptions{Mode: r.training.Sum, Add: r.s.Host.AddInto}, Device: r.s.Device,
-			Transport: r.s.Gradients,
+			SumOptions: r.sumOptions(), Device: r.s.Device, Transport: r.s.Gradients,
 		}); err != nil {
 		return err
 	}
@@ -204,6 +203,15 @@ func (r *run) open(o Options) error {
 		return err
 	}
 	return r.ready()
+}
+
+// sumOptions says how gradients are added over ranks.
+func (r *run) sumOptions() comm.SumOptions {
+	o := comm.SumOptions{Mode: r.s.Job.Sum, Add: r.s.Host.AddInto}
+	if r.s.Job.HalfGradient {
+		o.Halves = r.s.Host
+	}
+	return o
 }
 
 // openLocal prepares everything that needs no other rank.

@@ -81,6 +81,7 @@ func (j *rankJob) tellDry(t *train.Training) error {
 	if err := trace.Table(stdout, rows); err != nil {
 		return err
 	}
+	fmt.Fprintf(stdout, "gradients of a step, all ranks: %s MB\n", megabytes(p.Gradients))
 	if err := j.headroom.lacks(p.Memory, predicted); err != nil {
 		return err
 	}

@@ -62,12 +62,14 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		ranks = 1
 	}
 	var agreed error // as rank 0 of this process has it
+	local, _ := cuda.LocalRank()
+	speaks, limit := meetingOf(local)
 	slow := time.AfterFunc(meetingNote, func() {
-		if ranks == 0 {
+		if ranks == 0 && speaks {
 			slog.Warn(unmet(meetingNote, launch()) + fmt.Sprintf("; this ends after %v", meetingLimit))
 		}
 	})
-	meeting := time.AfterFunc(meetingLimit, func() {
+	meeting := time.AfterFunc(limit, func() {
 		if ranks == 0 {
 			p.fail(errors.New(unmet(meetingLimit, launch())))
 		}
@@ -119,11 +121,9 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		}
 		return agreed
 	}
-	if launched() {
-		if rank, _ := cuda.LocalRank(); rank == 0 { // one of the node
-			for _, note := range notesOfLimits(doctor.ThisProcess()) {
-				slog.Info(note)
-			}
+	if launched() && local == 0 { // one of the node
+		for _, note := range notesOfLimits(doctor.ThisProcess()) {
+			slog.Info(note)
 		}
 	}
 	if err := enoughToStart(mpiThreads, startPause(), mem.StartableThreads); err != nil {
@@ -140,6 +140,16 @@ const (
 	meetingNote  = 90 * time.Second
 	meetingLimit = 10 * time.Minute
 )
+
+// meetingOf returns whether a process says that ranks do not meet, and when it gives up, by its rank
+// within the node. One speaks for all of a node: hundreds of ranks would say the same. The others give
+// up later, by when the launcher should have ended them.
+func meetingOf(local int) (speaks bool, limit time.Duration) {
+	if local == 0 {
+		return true, meetingLimit
+	}
+	return false, meetingLimit + grace
+}
 
 // unmet says that ranks of a launch do not meet.
 func unmet(waited time.Duration, of mpi.Launch) string {

@@ -44,6 +44,7 @@ func Cases() []Case {
 		{"freed communicator", freed},
 		{"faulty arguments", faultyArguments},
 		{"reproducible sum equals the serial sum in rank order", reproducibleSum},
+		{"sum of vectors that travel as bfloat16", roundedSum},
 		{"fast sum", fastSum},
 		{"closing a sum too early", closeEarly},
 		{"allgather of bytes and values", gatherHelpers},

@@ -1,6 +1,7 @@
 package commtest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -62,6 +63,94 @@ func reproducibleSum(c comm.Comm) error {
 				}
 			}
 		}
+	}
+	return s.Close()
+}
+
+// halves rounds by the definition of a bfloat16: the nearest one, ties to even.
+type halves struct{}
+
+// ToBF16 implements comm.Halves.
+func (halves) ToBF16(dst []uint16, x []float32) {
+	for i := range dst {
+		bits := math.Float32bits(x[i])
+		down := uint16(bits >> 16)
+		switch low := bits & 0xffff; {
+		case x[i] != x[i]:
+			down |= 0x40
+		case low > 0x8000 || low == 0x8000 && down&1 == 1:
+			down++
+		}
+		dst[i] = down
+	}
+}
+
+// FromBF16 implements comm.Halves.
+func (halves) FromBF16(dst []float32, x []uint16) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(uint32(x[i]) << 16)
+	}
+}
+
+// roundedSum adds vectors that travel as bfloat16, but for their first numbers. The sum is that of
+// the rounded vectors in rank order, rounded; one rank alone rounds nothing.
+func roundedSum(c comm.Comm) error {
+	s, err := comm.NewSummer(c, comm.SumOptions{Halves: halves{}})
+	if err != nil {
+		return err
+	}
+	var sent int64
+	for seed, n := range []int{0, 1, 2, 7, 1000, 4096*c.Size() + 5, 20011} {
+		for _, exact := range []int{0, 1, 5, n / 2, n + 3} {
+			want, got := make([]float32, n), vector(n, c.Rank(), uint64(seed))
+			whole := min(n, exact)
+			round := func(x []float32) []float32 {
+				if c.Size() > 1 {
+					through := make([]uint16, n-whole)
+					halves{}.ToBF16(through, x[whole:])
+					halves{}.FromBF16(x[whole:], through)
+				}
+				return x
+			}
+			spoil := func(x []float32, rank int) { // numbers that no sum may lose
+				if n == 1000 && rank == c.Size()-1 {
+					x[0], x[n-1], x[n-2] = float32(math.Inf(1)), float32(math.NaN()),
+						math.Float32frombits(0x7f800001)
+				}
+			}
+			spoil(got, c.Rank())
+			for r := range c.Size() {
+				one := vector(n, r, uint64(seed))
+				spoil(one, r)
+				if round(one); r == 0 {
+					copy(want, one)
+				} else {
+					comm.AddInto(want, one)
+				}
+			}
+			round(want)
+			if err := s.StartExact(got, exact).Wait(); err != nil {
+				return err
+			}
+			for i := range want {
+				if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) {
+					return fmt.Errorf("%d floats, %d exact: sum[%d] is %x on rank %d, want %x",
+						n, exact, i, math.Float32bits(got[i]), c.Rank(), math.Float32bits(want[i]))
+				}
+			}
+			bytes := 2*n + 2*whole
+			if c.Size() == 1 {
+				bytes = 0
+			}
+			sent += int64(2 * (c.Size() - 1) * bytes)
+		}
+	}
+	if got := s.Sent(); got != sent {
+		return fmt.Errorf("%d bytes are counted as sent, want %d", got, sent)
+	}
+	_, err = comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast, Halves: halves{}})
+	if err == nil {
+		return errors.New("a library may add vectors that travel as bfloat16")
 	}
 	return s.Close()
 }
@@ -191,7 +280,11 @@ func noAllocations(c comm.Comm) error {
 	first, firsts := make([]byte, c.Size()), make([]byte, c.Size())
 	then := comm.Then{Send: send, SendRows: sendRows, RowBytes: p.rowBytes,
 		Expect: &told{slices.Clone(recv), recvRows}}
-	buckets := [][]float32{make([]float32, 80), make([]float32, 50)}
+	rounder, err := comm.NewSummer(c, comm.SumOptions{Halves: halves{}})
+	if err != nil {
+		return err
+	}
+	buckets := [][]float32{make([]float32, 80), make([]float32, 50), make([]float32, 60)}
 	var failed error
 	note := func(err error) {
 		if err != nil && failed == nil {
@@ -204,12 +297,14 @@ func noAllocations(c comm.Comm) error {
 		gathered := c.StartAllgatherv(own, all, ones, 4)
 		barrier := c.StartBarrier()
 		one, other := summer.Start(buckets[0]), summer.Start(buckets[1])
+		rounded := rounder.StartExact(buckets[2], 9)
 		note(rows.Wait())
 		note(more.Wait())
 		note(gathered.Wait())
 		note(barrier.Wait())
 		note(one.Wait())
 		note(other.Wait())
+		note(rounded.Wait())
 	}
 	const warm, runs = 50, 100
 	for range warm {
@@ -227,5 +322,5 @@ func noAllocations(c comm.Comm) error {
 	if failed != nil {
 		return failed
 	}
-	return summer.Close()
+	return errors.Join(summer.Close(), rounder.Close())
 }

@@ -26,6 +26,7 @@ func testHost(t *testing.T, host compute.Host) {
 		}
 	}
 	t.Run("add into", func(t *testing.T) { testAddInto(t, host) })
+	t.Run("bfloat16", func(t *testing.T) { testHalves(t, host) })
 	t.Run("misuse", func(t *testing.T) { testHostMisuse(t, host) })
 }
 
@@ -236,6 +237,35 @@ func testAddInto(t *testing.T, host compute.Host) {
 	}
 }
 
+// testHalves rounds normal numbers, ties, the largest finite one, infinities and NaNs.
+func testHalves(t *testing.T, host compute.Host) {
+	b := newBench(t, nil, guard)
+	special := []uint32{0, 1 << 31, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff,
+		0xff7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffc00000, 1}
+	for _, n := range []int{0, 1, 31, 1000} {
+		x := b.normal(n)
+		for i := range min(n-1, len(special)) {
+			x[i] = math.Float32frombits(special[i])
+		}
+		half := make([]uint16, n+1)
+		half[n] = 7
+		host.ToBF16(half[:n], x)
+		got, intact := outside(t, n)
+		host.FromBF16(got, half[:n])
+		intact()
+		if half[n] != 7 {
+			t.Errorf("ToBF16 wrote beyond %d numbers", n)
+		}
+		for i, x := range x {
+			want := compute.PrecisionBF16.Round(x)
+			if got[i] != want && (got[i] == got[i] || want == want) {
+				t.Errorf("%d: %x becomes %x, want %x", n, math.Float32bits(x),
+					math.Float32bits(got[i]), math.Float32bits(want))
+			}
+		}
+	}
+}
+
 func testHostMisuse(t *testing.T, host compute.Host) {
 	table := make([]byte, 3*16)
 	rows := func(of ...compute.RowRef) compute.Rows {
@@ -273,6 +303,9 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		{"id beyond the table", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{3}) }},
 		{"negative id", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{-1}) }},
 		{"sum of unequal lengths", func() { host.AddInto(make([]float32, 3), make([]float32, 2)) }},
+		{"rounded to another length", func() { host.ToBF16(make([]uint16, 3), make([]float32, 2)) }},
+		{"widened to another length",
+			func() { host.FromBF16(make([]float32, 2), make([]uint16, 3)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) { mustPanic(t, c.call) })
 	}

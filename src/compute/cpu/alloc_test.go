@@ -34,6 +34,7 @@ func TestHostAllocatesNothing(t *testing.T) {
 	for i := range rows {
 		s.Indptr[i+1], s.Indices[i] = int64(i+1), int32(i)
 	}
+	half := make([]uint16, rows*cols)
 	ids, sliced := make([]int32, rows), make([]byte, rows*4*cols)
 	for _, c := range []struct {
 		name string
@@ -43,6 +44,8 @@ func TestHostAllocatesNothing(t *testing.T) {
 		{"SegmentRows", func() { h.SegmentRows(dst, compute.ReduceSum, s, dst.Data[:rows], feature) }},
 		{"SliceRows", func() { h.SliceRows(sliced, feature.Tables[0], 4*cols, ids) }},
 		{"AddInto", func() { h.AddInto(dst.Data, dst.Data) }},
+		{"ToBF16", func() { h.ToBF16(half, dst.Data) }},
+		{"FromBF16", func() { h.FromBF16(dst.Data, half) }},
 	} {
 		if n := computetest.Allocations(c.call); n != 0 {
 			t.Errorf("%s allocates %v times a call", c.name, n)

@@ -95,6 +95,19 @@ func (h *Host) AddInto(sum, x []float32) {
 	addInto(h.level, sum, x)
 }
 
+// ToBF16 implements compute.Host.
+func (h *Host) ToBF16(dst []uint16, x []float32) {
+	compute.CheckLengths("ToBF16", len(dst), len(x))
+	n := C.int64_t(len(x))
+	C.halognn_to_bf16(h.level, halves(dst), n, 1, n, floats(x), n)
+}
+
+// FromBF16 implements compute.Host.
+func (h *Host) FromBF16(dst []float32, x []uint16) {
+	compute.CheckLengths("FromBF16", len(dst), len(x))
+	C.halognn_from_bf16(h.level, floats(dst), C.int64_t(len(dst)), halves(x))
+}
+
 // elements says what the elements of rows are.
 func elements(rows *compute.Rows) C.halognn_elements {
 	as := C.halognn_elements{bytes: C.int(rows.Type.Size()), wide: C.HALOGNN_NO_WIDE}

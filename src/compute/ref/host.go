@@ -115,3 +115,19 @@ func (Host) AddInto(sum, x []float32) {
 	compute.CheckLengths("AddInto", len(sum), len(x))
 	addInto(sum, x)
 }
+
+// ToBF16 implements compute.Host.
+func (Host) ToBF16(dst []uint16, x []float32) {
+	compute.CheckLengths("ToBF16", len(dst), len(x))
+	for i, x := range x {
+		dst[i] = uint16(math.Float32bits(compute.PrecisionBF16.Round(x)) >> 16)
+	}
+}
+
+// FromBF16 implements compute.Host.
+func (Host) FromBF16(dst []float32, x []uint16) {
+	compute.CheckLengths("FromBF16", len(dst), len(x))
+	for i, half := range x {
+		dst[i] = math.Float32frombits(uint32(half) << 16)
+	}
+}
