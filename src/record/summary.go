@@ -38,8 +38,9 @@ type Summary struct {
 	CollectivesPerStep float64 `json:"rounds_per_step"`
 	// bytes that all ranks send each other in a step to add the gradients of weights: 8 for each
 	// number and each rank but one, 4 with `train.gradient_dtype: bf16`; what a library adds counts
-	// as if added in rank order, which sends the fewest
-	GradientBytes int64 `json:"gradient_bytes"`
+	// as if added in rank order, which sends the fewest; absent of one rank, and of a run that was
+	// resumed after its last step
+	GradientBytes int64 `json:"gradient_bytes,omitempty"`
 	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
 	// with `exchange.sums`, those that it added; of the last epoch
 	OwnerSkew float64 `json:"owner_skew,omitempty"`
