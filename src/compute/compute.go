@@ -86,14 +86,27 @@ type Counter interface {
 // Capabilities are the abilities of a Device beyond computing on host memory; an absent one is nil.
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
-	Precision    Precision            // of the factors of its matrix products
-	Stores       Elements             // of rows that layers read: as Precision.Stored says, or rounded so
-	Accelerator  Accelerator          // the device has its own memory
-	Peer         PeerDevice           // the device sends slices to the devices of other ranks
-	NewStopwatch func() Stopwatch     // its kernels are asynchronous, and it can time them
-	Peaks        func() []Peak        // measured peaks of its arithmetic units
-	Spun         func() time.Duration // total time its threads have spun, waiting for kernels
-	Scratch      func() int64         // bytes of host memory that its kernels hold between calls
+	Precision    Precision                          // of the factors of its matrix products
+	Stores       Elements                           // of rows that layers read: as Precision.Stored says, or rounded so
+	Accelerator  Accelerator                        // the device has its own memory
+	Peer         PeerDevice                         // the device sends slices to the devices of other ranks
+	NewStopwatch func() Stopwatch                   // its kernels are asynchronous, and it can time them
+	Peaks        func() []Peak                      // measured peaks of its arithmetic units
+	Spun         func() time.Duration               // total time its threads have spun, waiting for kernels
+	Scratch      func() int64                       // bytes of host memory that its kernels hold between calls
+	Tiles        func(tiles int, do func(tile int)) // see InTiles
+}
+
+// InTiles calls do for every tile, on the threads on which a device runs kernels, and returns when all
+// are done: work of the host between kernels. do must not call kernels of the device.
+func InTiles(d Device, tiles int, do func(tile int)) {
+	if run := CapabilitiesOf(d).Tiles; run != nil {
+		run(tiles, do)
+		return
+	}
+	for i := range tiles {
+		do(i)
+	}
 }
 
 // Peak is the measured peak of a device's arithmetic units, on independent multiply-adds in

@@ -60,7 +60,7 @@ import (
 type Slicer interface {
 	// SliceRows copies rows ids[i] of table, rowBytes bytes each, to dst, in order.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
-	// SegmentRows adds rows as compute.Host does; for Options.Sums alone.
+	// SegmentRows adds rows as compute.Host does; for Options.Sums and Late alone.
 	SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments, weights []float32,
 		rows compute.Rows)
 }

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"halognn/src/comm"
+	"halognn/src/compute"
 	"halognn/src/mem"
 )
 
@@ -23,25 +24,6 @@ func (x *Exchange) StartBack(p *Plan) comm.Request {
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
 }
 
-// Returned returns the bytes that StartBack has brought of a rank's readers, by place.
-func (p *Plan) Returned(rank int) []byte {
-	from := 0
-	for _, n := range p.wantRows[:rank] {
-		from += n
-	}
-	return p.sent[from*p.on.unit : (from+p.wantRows[rank])*p.on.unit]
-}
-
-// Landing returns the bytes that the row of the i-th vertex, or the sum in its place, was received
-// in; nil if the rank has it. All rows have one size.
-func (p *Plan) Landing(i int) []byte {
-	ref, size := p.Rows.Of[i], p.on.unit
-	if ref.Table() < len(p.on.base) {
-		return nil
-	}
-	return p.Rows.Tables[ref.Table()][ref.Row()*size:][:size]
-}
-
 // Vectors returns how many rows and sums this rank sends, and how many it gets.
 func (p *Plan) Vectors() (sent, got int64) {
 	for r := range p.wantRows {
@@ -53,17 +35,44 @@ func (p *Plan) Vectors() (sent, got int64) {
 // ServedIDBytes returns the bytes of ids in which others have asked this rank.
 func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
-// Late says which rows of a plan are sent late. The zero value is ready for Begin.
-type Late struct {
-	asked       []int32 // rows of this rank that others ask for, counted from its first vertex
-	rows        []int   // [K] of each rank; its sums follow, and the members of these in asked
-	sums        serving // that others ask for
-	ids         []int32 // of the rows, those of a rank that are sent now
-	some        serving // and of its sums
-	serve, read halves  // what others ask of this rank, and it of them
+// Slot returns the place among what p receives of the row of the i-th vertex, or of the sum that
+// stands there; -1 if the rank has the row. It may be called from Request on.
+func (x *Exchange) Slot(p *Plan, i int) int {
+	ref := p.Rows.Of[i]
+	table := ref.Table() - x.received
+	switch {
+	case ref.Table() < len(x.base):
+		return -1
+	case x.mixed():
+		return p.spans[table][0] + ref.Row()
+	}
+	return ref.Row()
+}
 
-	on   *Plan
-	late []byte // rows, as they come
+// Received returns what p receives, a row for each place, as numbers: what the reader puts there
+// travels back.
+func (p *Plan) Received() compute.Matrix { return p.numbers(p.received) }
+
+// Returned returns what StartBack has brought, a row for each row and sum that others ask for.
+func (p *Plan) Returned() compute.Matrix { return p.numbers(p.sent) }
+
+func (p *Plan) numbers(of []byte) compute.Matrix {
+	return compute.Matrix{Rows: len(of) / p.on.unit, Cols: p.on.unit / floatBytes, Data: asFloats(of)}
+}
+
+// Late says which rows of a plan are sent late. The zero value is ready for Begin. What it makes is
+// listed while minibatches are prepared, so that a step makes rows and sums alone.
+type Late struct {
+	own         []int32    // rows of this rank that others ask for, and members of sums: from its first vertex on
+	first       []int      // [K+1] of each rank its first row, or sum, among all that others ask for
+	rows        []int      // [K] how many are rows; its sums follow
+	all         serving    // the rows, of one member each, and sums: members in the order of own
+	some        [2]serving // the early ones, and the late ones
+	serve, read halves     // what others ask of this rank, and it of them
+
+	on     *Plan
+	landed []int32 // places of the late rows that come
+	late   []byte  // and they themselves
 }
 
 // halves are the early and the late rows that ranks ask of each other. A row's place is its number
@@ -102,24 +111,27 @@ func isLate(bits []byte, place int) bool { return bits[place/8]>>(place%8)&1 != 
 // Begin begins with the rows that others ask for, when the request of StartAsk is complete: none is late.
 func (l *Late) Begin(p *Plan) error {
 	l.on = p
-	l.asked = mem.Grow(l.asked[:0], len(p.wantIDs))
-	copy(l.asked, p.wantIDs)
 	l.serve.begin(p.wantRows)
 	l.read.begin(p.askRows)
-	return l.listSums()
+	return l.list()
 }
 
 // Asked returns the rows that a rank asks for itself, counted from this rank's first vertex, by
 // place.
 func (l *Late) Asked(rank int) []int32 {
-	from := 0
-	for _, n := range l.on.wantNumbers[:rank] {
-		from += n
-	}
-	return l.asked[from : from+l.rows[rank]]
+	first := l.all.ptr[l.first[rank]]
+	return l.own[first : first+int64(l.rows[rank])]
 }
 
-// Put marks the row, or the sum, that a rank asks for at the given place as late.
+// Reads returns how many rows a rank asks for, those in sums as often as they are.
+func (l *Late) Reads(rank int) int {
+	return int(l.all.ptr[l.first[rank+1]] - l.all.ptr[l.first[rank]])
+}
+
+// First returns the number of a rank's first row, or sum, among all that others ask for.
+func (l *Late) First(rank int) int { return l.first[rank] }
+
+// Put makes the row, or sum, at a place of a rank late. Cut must follow.
 func (l *Late) Put(rank, place int) {
 	bits := l.serve.ofRank(rank)
 	if isLate(bits, place) {
@@ -130,26 +142,45 @@ func (l *Late) Put(rank, place int) {
 	l.serve.late[rank]++
 }
 
-// Slice copies the early rows that others ask for, or the late ones, and makes such sums, so that
-// they can be sent.
-func (l *Late) Slice(x *Exchange, late bool) error {
-	to := l.on.sent
-	for r := range x.ranks {
-		asked, bits, n := l.Asked(r), l.serve.ofRank(r), 0
-		l.ids = mem.Grow(l.ids[:0], len(asked))
-		for place, id := range asked {
-			if isLate(bits, place) == late {
-				l.ids[n] = id
-				n++
-			}
+// Cut lists the early and the late rows and sums.
+func (l *Late) Cut() {
+	l.some[0].clear()
+	l.some[1].clear()
+	for r := range l.rows {
+		bits := l.serve.ofRank(r)
+		for k := l.first[r]; k < l.first[r+1]; k++ {
+			s := l.half(isLate(bits, k-l.first[r]))
+			lo, hi, n := l.all.ptr[k], l.all.ptr[k+1], len(s.ptr)
+			at := len(s.indices)
+			s.indices, s.ptr = mem.Grow(s.indices, at+int(hi-lo)), mem.Grow(s.ptr, n+1)
+			copy(s.indices[at:], l.all.indices[lo:hi])
+			s.ptr[n] = int64(len(s.indices))
 		}
-		if err := x.sliceRows(to, l.ids[:n], r); err != nil {
-			return err
-		}
-		to = to[n*x.unit:]
-		to = to[l.addSums(x, to, r, late)*x.unit:]
 	}
-	return nil
+}
+
+// half returns the early or the late ones.
+func (l *Late) half(late bool) *serving {
+	if late {
+		return &l.some[1]
+	}
+	return &l.some[0]
+}
+
+// Vectors returns how many rows and sums are early, or late.
+func (l *Late) Vectors(late bool) int { return len(l.half(late).ptr) - 1 }
+
+// Make makes those from lo to hi, so that they can be sent. Several goroutines may make different
+// ones.
+func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
+	if lo == hi || x.planning {
+		return
+	}
+	s, cols := l.half(late), x.unit/floatBytes
+	x.host.SegmentRows(compute.Matrix{Rows: hi - lo, Cols: cols,
+		Data: asFloats(l.on.sent[lo*x.unit : hi*x.unit])}, compute.ReduceSum,
+		compute.Segments{Indptr: s.ptr[lo : hi+1], Indices: s.indices}, nil,
+		compute.Rows{Cols: cols, Type: compute.Float32, Tables: x.tables, Of: l.all.of, Mixed: true})
 }
 
 // StartEarly sends the early rows, and which rows are late. When its request is complete, Spread
@@ -175,19 +206,24 @@ func (l *Late) Expect() (recv []byte, rows []int, err error) {
 }
 
 // Spread moves the early rows, which were received without gaps, to their places. It begins with
-// the last one, because no place lies before the position at which its row was received.
+// the last one, because no place lies before the position at which its row was received. It lists the
+// places of the late ones.
 func (l *Late) Spread(x *Exchange) {
-	from, to, size := 0, 0, x.unit
+	from, to, size, late := 0, 0, x.unit, 0
 	for r, n := range l.on.askRows {
-		from, to = from+l.read.early[r], to+n
+		from, to, late = from+l.read.early[r], to+n, late+l.read.late[r]
 	}
+	l.landed = mem.Grow(l.landed[:0], late)
 	for r := x.ranks - 1; r >= 0; r-- {
 		bits := l.read.ofRank(r)
 		for place := l.on.askRows[r] - 1; place >= 0; place-- {
-			if to--; !isLate(bits, place) {
-				from--
-				copy(l.on.received[to*size:][:size], l.on.received[from*size:])
+			if to--; isLate(bits, place) {
+				late--
+				l.landed[late] = int32(to)
+				continue
 			}
+			from--
+			copy(l.on.received[to*size:][:size], l.on.received[from*size:])
 		}
 	}
 }
@@ -196,23 +232,19 @@ func (l *Late) Spread(x *Exchange) {
 // their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
 	l.on.Collectives++
-	_, n := l.Rows()
-	l.late = mem.Grow(l.late[:0], n*x.unit)
+	l.late = mem.Grow(l.late[:0], len(l.landed)*x.unit)
 	return x.comm.StartAlltoallv(l.on.sent, l.late, l.serve.late, l.read.late, x.unit)
 }
 
-// Land moves the late rows to their places.
-func (l *Late) Land(x *Exchange) {
-	from, to, size := l.late, 0, x.unit
-	for r, n := range l.on.askRows {
-		bits := l.read.ofRank(r)
-		for place := range n {
-			if isLate(bits, place) {
-				copy(l.on.received[to*size:][:size], from)
-				from = from[size:]
-			}
-			to++
-		}
+// Landed returns how many late rows and sums come.
+func (l *Late) Landed() int { return len(l.landed) }
+
+// Land moves the late rows from lo to hi of those that have come to their places. Several goroutines
+// may move different ones.
+func (l *Late) Land(x *Exchange, lo, hi int) {
+	size := x.unit
+	for k, to := range l.landed[lo:hi] {
+		copy(l.on.received[int(to)*size:][:size], l.late[(lo+k)*size:])
 	}
 }
 
@@ -229,18 +261,19 @@ func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bit
 
 // Bytes returns the memory.
 func (l *Late) Bytes() int64 {
-	return 4*int64(cap(l.asked)+cap(l.ids)) + l.sums.bytes() + l.some.bytes() +
+	return 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() + l.some[1].bytes() +
 		int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
 }
 
 // Free frees it.
 func (l *Late) Free() {
-	mem.Free(l.asked)
-	mem.Free(l.ids)
+	mem.Free(l.own)
+	mem.Free(l.landed)
 	mem.Free(l.late)
 	mem.Free(l.serve.bits)
 	mem.Free(l.read.bits)
-	l.sums.free()
-	l.some.free()
+	l.all.free()
+	l.some[0].free()
+	l.some[1].free()
 	*l = Late{}
 }

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"iter"
 
 	"halognn/src/compute"
@@ -19,37 +20,63 @@ import (
 // either all are added by their owners, and come as rows only where they are read themselves, or
 // none are.
 
-// listSums lists the sums that others ask for, rank by rank and kind by kind.
-func (l *Late) listSums() error {
+// list lists the rows and sums that others ask for, rank by rank, and sums kind by kind.
+func (l *Late) list() error {
 	p, x := l.on, l.on.on
 	if len(l.rows) != x.ranks {
-		l.rows = make([]int, x.ranks)
+		l.rows, l.first = make([]int, x.ranks), make([]int, x.ranks+1)
 	}
-	l.sums.clear()
-	ids := l.asked
+	l.all.clear()
+	l.own = mem.Grow(l.own[:0], len(p.wantIDs))
+	for i, id := range p.wantIDs {
+		l.own[i] = max(id, ^id)
+	}
+	ids := p.wantIDs
 	for r, numbers := range p.wantNumbers {
 		l.rows[r] = 0
 		for kind := range x.kinds {
 			l.rows[r] += int(x.countsOf(p.wanted, r, kind)[0])
 		}
-		if x.sums != nil {
-			members := ids[l.rows[r]:numbers]
-			for kind := range x.kinds {
-				wanted := x.countsOf(p.wanted, r, kind)
-				n := int(wanted[2])
-				if err := x.listSums(&l.sums, r, kind, members[:n], int(wanted[1])); err != nil {
-					return err
-				}
-				members = members[n:]
-			}
+		if err := x.listRows(&l.all, r, ids[:l.rows[r]]); err != nil {
+			return err
 		}
+		members := ids[l.rows[r]:numbers]
+		for kind := range x.kinds {
+			if x.sums == nil {
+				break
+			}
+			wanted := x.countsOf(p.wanted, r, kind)
+			n := int(wanted[2])
+			if err := x.listSums(&l.all, r, kind, members[:n], int(wanted[1])); err != nil {
+				return err
+			}
+			members = members[n:]
+		}
+		l.first[r+1] = len(l.all.ptr) - 1
 		ids = ids[numbers:]
 	}
 	return nil
 }
 
-// Members returns how many members the sums have that p asks of a rank.
-func (x *Exchange) Members(p *Plan, rank int) (n int) {
+// listRows appends rows that rank r wants, as sums of one row each.
+func (x *Exchange) listRows(s *serving, r int, ids []int32) error {
+	at, before := len(s.of), len(s.ptr)
+	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
+	s.ptr = mem.Grow(s.ptr, before+len(ids))
+	for k, id := range ids {
+		if uint32(id) >= uint32(x.rows) {
+			return x.outside(fmt.Sprintf("rank %d wants row %d", r, id))
+		}
+		v := uint32(x.first) + uint32(id)
+		s.of[at+k] = x.base[x.parts.Find(v)] + compute.RowRef(v)
+		s.indices[at+k] = int32(at + k)
+		s.ptr[before+k] = int64(at + k + 1)
+	}
+	return nil
+}
+
+// AskedMembers returns how many members the sums have that p asks of a rank.
+func (x *Exchange) AskedMembers(p *Plan, rank int) (n int) {
 	for kind := range x.kinds {
 		if x.sums != nil {
 			n += int(x.countsOf(p.asked, rank, kind)[2])
@@ -66,56 +93,21 @@ func (p *Plan) AskBytes() (bytes int64) {
 	return bytes
 }
 
-// sumsOf returns the first sum of a rank in l.sums, and how many it asks for.
-func (l *Late) sumsOf(rank int) (first, n int) {
-	for r := range rank {
-		first += l.on.wantRows[r] - l.rows[r]
-	}
-	return first, l.on.wantRows[rank] - l.rows[rank]
-}
-
 // Sums returns how many sums a rank asks for.
-func (l *Late) Sums(rank int) int { _, n := l.sumsOf(rank); return n }
+func (l *Late) Sums(rank int) int { return l.first[rank+1] - l.first[rank] - l.rows[rank] }
 
 // Members yields the members of the sums that a rank asks for, counted from this rank's first
 // vertex, with the place of each, in the order of these.
 func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	return func(yield func(int, int32) bool) {
-		x := l.on.on
-		first, n := l.sumsOf(rank)
-		for k := range n {
-			for _, ref := range l.sums.of[l.sums.ptr[first+k]:l.sums.ptr[first+k+1]] {
-				v := ref - x.base[ref.Table()] // see Exchange.base
-				if !yield(l.rows[rank]+k, int32(uint32(v)-uint32(x.first))) {
+		for k := l.first[rank] + l.rows[rank]; k < l.first[rank+1]; k++ {
+			for _, own := range l.own[l.all.ptr[k]:l.all.ptr[k+1]] {
+				if !yield(k-l.first[rank], own) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// addSums makes the early sums that a rank asks for, or the late ones. It returns their number.
-func (l *Late) addSums(x *Exchange, to []byte, rank int, late bool) int {
-	first, n := l.sumsOf(rank)
-	bits, s := l.serve.ofRank(rank), &l.some
-	s.clear()
-	s.indices = mem.Grow(s.indices, int(l.sums.ptr[first+n]-l.sums.ptr[first]))[:0]
-	s.ptr = mem.Grow(s.ptr, n+1)[:1]
-	for k := range n {
-		if isLate(bits, l.rows[rank]+k) == late {
-			lo, hi := l.sums.ptr[first+k], l.sums.ptr[first+k+1]
-			s.indices = append(s.indices, l.sums.indices[lo:hi]...)
-			s.ptr = append(s.ptr, int64(len(s.indices)))
-		}
-	}
-	sums, cols := len(s.ptr)-1, x.unit/floatBytes
-	if sums > 0 && !x.planning {
-		rows := compute.Rows{Cols: cols, Type: compute.Float32, Tables: x.tables, Of: l.sums.of,
-			Mixed: x.mixed()}
-		x.host.SegmentRows(compute.Matrix{Rows: sums, Cols: cols, Data: asFloats(to[:sums*x.unit])},
-			compute.ReduceSum, compute.Segments{Indptr: s.ptr, Indices: s.indices}, nil, rows)
-	}
-	return sums
 }
 
 // chooseKinds chooses, for each kind, whether all groups travel as sums, by the bytes of both ways.

@@ -207,26 +207,30 @@ func (w lateWorld) cross(x *Exchange, p *Plan, l *Late, ids []graph.VertexID, e 
 			}
 		}
 	}
+	l.Cut()
 	if late, _ = l.Rows(); late == 0 && w.vertices() > 10 && x.ranks > 1 {
 		return fmt.Errorf("nothing is late")
 	}
-	if err := l.Slice(x, false); err != nil {
-		return err
-	}
+	l.Make(x, false, 0, l.Vectors(false))
 	if err := l.StartEarly(x).Wait(); err != nil {
 		return err
 	}
 	l.Spread(x)
 	w.write(tables, true)
-	if err := l.Slice(x, true); err != nil {
-		return err
+	for _, part := range halved(l.Vectors(true)) {
+		l.Make(x, true, part[0], part[1])
 	}
 	if err := l.StartLate(x).Wait(); err != nil {
 		return err
 	}
-	l.Land(x)
+	for _, part := range halved(l.Landed()) {
+		l.Land(x, part[0], part[1])
+	}
 	return nil
 }
+
+// halved cuts n into two tiles, the second one first.
+func halved(n int) [][2]int { return [][2]int{{n / 2, n}, {0, n / 2}} }
 
 // compare holds the means of what has come to those of rows as they are after the change.
 func (w lateWorld) compare(x *Exchange, p *Plan, ids []graph.VertexID, e *Edges,
@@ -256,11 +260,10 @@ func (w lateWorld) compare(x *Exchange, p *Plan, ids []graph.VertexID, e *Edges,
 // giveBack returns the gradients of rows and sums. Of a sum it is that of its members added up.
 func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID, e *Edges,
 	s compute.Segments) error {
-	size := w.cols * floatBytes
 	put := func(place int, g float32) {
-		if to := p.Landing(place); to != nil {
-			for c := range asFloats(to[:size]) {
-				asFloats(to[:size])[c] = g
+		if slot := x.Slot(p, place); slot >= 0 {
+			for c := range p.Received().Row(slot) {
+				p.Received().Row(slot)[c] = g
 			}
 		}
 	}
@@ -293,11 +296,12 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 		for place, own := range l.Members(rank) {
 			want[place] += gradient(rank, x.first+graph.VertexID(own))
 		}
-		back := asFloats(p.Returned(rank))
-		if len(back) != len(want)*w.cols {
-			return fmt.Errorf("rank %d gives %d numbers back for %d places", rank, len(back), len(want))
+		all := p.Returned()
+		if l.Reads(rank) < len(want) || rank == x.ranks-1 && all.Rows != l.First(rank)+len(want) {
+			return fmt.Errorf("rank %d reads %d rows for %d places; %d are given back, from %d on", rank,
+				l.Reads(rank), len(want), all.Rows, l.First(rank))
 		}
-		for i, g := range back {
+		for i, g := range all.RowsAt(l.First(rank), l.First(rank)+len(want)).Data {
 			if g != want[i/w.cols] {
 				return fmt.Errorf("rank %d gives %v back at place %d, want %v", rank, g, i/w.cols,
 					want[i/w.cols])

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/random"
 )
@@ -31,8 +32,10 @@ type Learned struct {
 
 	came  []cameOf // [K] what each rank has sent in this step
 	place []int32  // [all rows] of a row in of, counted from 1; 0: no gradient yet
-	of    []int32  // rows with a gradient
-	sums  []float32
+	of    []int32  // rows with gradients
+	head  []int32  // [of] the first gradient of each, among those of all ranks
+	last  []int32  // [of] and its last
+	next  []int32  // [gradients] the next one of the same row; 0: it is the last
 }
 
 // LearnedOptions say how rows begin and how they are trained.
@@ -139,66 +142,106 @@ func (l *Learned) table(k int) []float32 {
 // Table returns the bytes of the rows of a range, which change with every Update.
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
-// Add is given gradients [len(own), Cols] of rows of own vertices, which a minibatch of a rank has
-// read, each once. Minibatches of a rank come in their order.
-func (l *Learned) Add(rank int, own []int32, grads []float32) {
+// Add makes room for gradients of rows of own vertices, which a minibatch of a rank has read, each
+// once: [len(own), Cols], to be set before Update. Minibatches of a rank come in their order.
+func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, cameOf{})
 	}
 	c := &l.came[rank]
 	n, g := len(c.own), len(c.grads)
-	c.own, c.grads = mem.Grow(c.own, n+len(own)), mem.Grow(c.grads, g+len(grads))
+	c.own, c.grads = mem.Grow(c.own, n+len(own)), mem.Grow(c.grads, g+len(own)*l.Cols)
 	copy(c.own[n:], own)
-	copy(c.grads[g:], grads)
+	return matrix(c.grads[g:], len(own), l.Cols)
 }
 
-// Update makes step of SparseAdam with what Add was given since the last one: the gradients of a row
-// are added in the order of streams, so the sum does not depend on the number of ranks. O(gradients).
+// Update makes step of SparseAdam with what Add has come to since the last one, in tiles on the threads
+// of a device: the gradients of a row are added in the order of streams, so the sum depends neither on
+// the number of ranks nor on that of threads. O(gradients).
 // Rows with a gradient decay first, as with AdamW; others do not, or a row would shrink by how often
 // other rows are read, and one without any would not stay as it began.
 // Source: torch.optim.SparseAdam, whose order of operations it has: moments of rows without a
 // gradient stay, the step is that of all rows, and eps is added before the bias of v is corrected.
-func (l *Learned) Update(o OptimizerOptions, lr float64, step int) {
-	d, n := l.Cols, 0
+func (l *Learned) Update(device compute.Device, o OptimizerOptions, lr float64, step int) {
+	l.list()
+	t := float64(step)
+	u := sparseAdam{rate: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t))),
+		first: float32(1 - o.Beta1), second: float32(1 - o.Beta2), eps: float32(o.Eps),
+		decayed: float32(1 - lr*l.options.Decay)}
+	compute.InTiles(device, (len(l.of)+updateRows-1)/updateRows, func(i int) {
+		for k := i * updateRows; k < min((i+1)*updateRows, len(l.of)); k++ {
+			l.update(&u, k)
+		}
+	})
+	for r := range l.came {
+		l.came[r].own, l.came[r].grads = l.came[r].own[:0], l.came[r].grads[:0]
+	}
+}
+
+// updateRows are the rows of a tile of Update.
+const updateRows = 32
+
+// list lists the rows with gradients, and those of each in the order of streams.
+func (l *Learned) list() {
+	n := 0
 	for r := range l.came {
 		n += len(l.came[r].own)
 	}
-	l.of, l.sums = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.sums[:0], n*d)[:0]
+	l.of, l.next = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.next[:0], n)
+	l.head, l.last = mem.Grow(l.head[:0], n), mem.Grow(l.last[:0], n)
+	clear(l.next)
+	n = 0
 	for r := range l.came {
-		c := &l.came[r]
 		k := 0
-		for i, own := range c.own {
+		for _, own := range l.came[r].own {
 			k = l.find(k, own)
-			row, g := l.base[k]+int(own)-l.Ranges[k].First, c.grads[i*d:(i+1)*d]
-			at := int(l.place[row]) - 1
-			if at < 0 {
+			row := l.base[k] + int(own) - l.Ranges[k].First
+			if at := l.place[row]; at == 0 {
+				l.head[len(l.of)], l.last[len(l.of)] = int32(n), int32(n)
 				l.of = append(l.of, int32(row))
-				l.sums = append(l.sums, g...)
 				l.place[row] = int32(len(l.of))
-				continue
+			} else {
+				l.next[l.last[at-1]], l.last[at-1] = int32(n), int32(n)
 			}
-			for j, x := range l.sums[at*d : (at+1)*d] {
-				l.sums[at*d+j] = x + g[j]
-			}
+			n++
 		}
-		c.own, c.grads = c.own[:0], c.grads[:0]
 	}
-	t := float64(step)
-	rate := -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t)))
-	first, second, eps := float32(1-o.Beta1), float32(1-o.Beta2), float32(o.Eps)
-	for i, row := range l.of {
+	for _, row := range l.of {
 		l.place[row] = 0
-		at := int(row) * d
-		p, m, v, sum := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d], l.sums[i*d:(i+1)*d]
-		stays := float32(1)
-		if l.options.Decay > 0 && moves(sum) {
-			stays = float32(1 - lr*l.options.Decay)
+	}
+}
+
+// sparseAdam are the numbers of an update that all rows share.
+type sparseAdam struct{ rate, first, second, eps, decayed float32 }
+
+// update adds the gradients of the k-th row with some, in the place of the first, and makes its step.
+func (l *Learned) update(u *sparseAdam, k int) {
+	d := l.Cols
+	r, before := 0, 0 // the rank of a gradient, and how many the ranks before have
+	gradient := func(n int32) []float32 {
+		for int(n)-before >= len(l.came[r].own) {
+			before += len(l.came[r].own)
+			r++
 		}
-		for j, g := range sum {
-			m[j] += float32((g - m[j]) * first)
-			v[j] += float32((float32(g*g) - v[j]) * second)
-			p[j] = float32(p[j]*stays) + float32(rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+eps)))
+		at := (int(n) - before) * d
+		return l.came[r].grads[at : at+d]
+	}
+	sum := gradient(l.head[k])
+	for n := l.next[l.head[k]]; n > 0; n = l.next[n] {
+		for j, x := range gradient(n) {
+			sum[j] += x
 		}
+	}
+	at := int(l.of[k]) * d
+	p, m, v := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d]
+	stays := float32(1)
+	if l.options.Decay > 0 && moves(sum) {
+		stays = u.decayed
+	}
+	for j, g := range sum {
+		m[j] += float32((g - m[j]) * u.first)
+		v[j] += float32((float32(g*g) - v[j]) * u.second)
+		p[j] = float32(p[j]*stays) + float32(u.rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+u.eps)))
 	}
 }
 
@@ -237,7 +280,8 @@ func (l *Learned) Digest() (sum uint64) {
 
 // Bytes returns the memory of rows, moments and gradients.
 func (l *Learned) Bytes() int64 {
-	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.sums)
+	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.head) + cap(l.last) +
+		cap(l.next)
 	for _, c := range l.came {
 		n += cap(c.own) + cap(c.grads)
 	}
@@ -330,11 +374,13 @@ func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 
 // Free frees everything.
 func (l *Learned) Free() {
-	for _, array := range [][]float32{l.rows, l.m, l.v, l.best, l.sums} {
+	for _, array := range [][]float32{l.rows, l.m, l.v, l.best} {
 		mem.Free(array)
 	}
 	mem.Free(l.place)
-	mem.Free(l.of)
+	for _, list := range [][]int32{l.of, l.head, l.last, l.next} {
+		mem.Free(list)
+	}
 	for _, c := range l.came {
 		mem.Free(c.own)
 		mem.Free(c.grads)

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"halognn/src/compute"
@@ -46,13 +47,16 @@ func goldenLearned(t *testing.T) (g golden, l *Learned, step func(int) ([]int32,
 	}
 }
 
+// add gives gradients of rows.
+func add(l *Learned, rank int, own []int32, grads []float32) { copy(l.Add(rank, own).Data, grads) }
+
 // Ten updates are those of PyTorch's SparseAdam (tests/pytorch/learned_goldens.py).
 func TestGoldenSparseAdam(t *testing.T) {
 	g, l, step := goldenLearned(t)
 	for n := 1; n <= 10; n++ {
 		ids, grads := step(n)
-		l.Add(0, ids, grads)
-		l.Update(DefaultOptimizer(Adam), g.scalar("lr"), n)
+		add(l, 0, ids, grads)
+		l.Update(nil, DefaultOptimizer(Adam), g.scalar("lr"), n)
 	}
 	for name, got := range map[string][]float32{"p": l.rows, "m": l.m, "v": l.v} {
 		tolerance := runMoments
@@ -90,8 +94,8 @@ func TestRowsThatTrainingHasNotRead(t *testing.T) {
 	grads := make([]float32, 3*cols)
 	grads[3], grads[cols] = 1, -1 // one element is enough
 	grads[2*cols] = 0             // a row without a gradient, though it was read
-	l.Add(0, []int32{1, 4, 5}, grads)
-	l.Update(DefaultOptimizer(Adam), 0.01, 1)
+	add(l, 0, []int32{1, 4, 5}, grads)
+	l.Update(nil, DefaultOptimizer(Adam), 0.01, 1)
 	trained := slices.Clone(l.rows)
 	l.Hide()
 	for i := range n {
@@ -119,8 +123,8 @@ func TestLearnedRowsDecay(t *testing.T) {
 			LearnedOptions{Scale: 1, Decay: decay}, true)
 		t.Cleanup(l.Free)
 		began := slices.Clone(l.rows)
-		l.Add(0, []int32{2}, []float32{0.5, -2})
-		l.Update(DefaultOptimizer(Adam), 0.1, 1)
+		add(l, 0, []int32{2}, []float32{0.5, -2})
+		l.Update(nil, DefaultOptimizer(Adam), 0.1, 1)
 		return l, began
 	}
 	without, began := rows(0)
@@ -139,8 +143,21 @@ func TestLearnedRowsDecay(t *testing.T) {
 	}
 }
 
+// tiled is a device that runs tiles on threads, the last one first.
+type tiled struct{ compute.Device }
+
+func (tiled) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Tiles: func(tiles int, do func(int)) {
+		var all sync.WaitGroup
+		for i := range tiles {
+			all.Go(func() { do(tiles - 1 - i) })
+		}
+		all.Wait()
+	}}
+}
+
 // Gradients of a row are added stream by stream: the bits are the same on any number of ranks of which
-// each has consecutive streams.
+// each has consecutive streams, and of threads.
 func TestLearnedSumsByStream(t *testing.T) {
 	var want uint64
 	for _, ranks := range []int{1, 2, 4} {
@@ -154,10 +171,14 @@ func TestLearnedSumsByStream(t *testing.T) {
 					for i := range grads {
 						grads[i] *= float32(math.Sqrt(float64(2 + r*4/ranks + minibatch)))
 					}
-					l.Add(r, ids, grads)
+					add(l, r, ids, grads)
 				}
 			}
-			l.Update(DefaultOptimizer(Adam), 0.01, n)
+			var dev compute.Device
+			if ranks > 1 {
+				dev = tiled{}
+			}
+			l.Update(dev, DefaultOptimizer(Adam), 0.01, n)
 		}
 		if got := l.Digest(); ranks == 1 {
 			want = got
@@ -172,8 +193,8 @@ func TestLearnedSumsByStream(t *testing.T) {
 func TestLearnedState(t *testing.T) {
 	_, l, step := goldenLearned(t)
 	ids, grads := step(1)
-	l.Add(0, ids, grads)
-	l.Update(DefaultOptimizer(Adam), 0.01, 1)
+	add(l, 0, ids, grads)
+	l.Update(nil, DefaultOptimizer(Adam), 0.01, 1)
 	l.KeepBest()
 	_, other, _ := goldenLearned(t)
 	path := filepath.Join(t.TempDir(), "rows")
@@ -234,10 +255,8 @@ func TestRowGradient(t *testing.T) {
 		m := newModel(t, dev, c, 1)
 		const n = 6
 		rows, dx := randomRows(rng, n*3), randomRows(rng, n*c.In)
-		got, err := m.RowGradient(1, upload(t, dev, n, c.In, dx))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := upload(t, dev, n, 3, make([]float32, n*3))
+		m.RowGradient(got, 1, upload(t, dev, n, c.In, dx))
 		w := download(dev, m.project.maps[1].w.Data)
 		loss := func() (sum float64) { // the map's output times dx
 			for i := range n {

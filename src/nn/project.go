@@ -15,7 +15,6 @@ type projection struct {
 	width int
 	maps  []typeMap // [T]
 	x     *buffer
-	drows *buffer // see Model.RowGradient
 }
 
 // typeMap is the map of a type.
@@ -31,7 +30,7 @@ func newProjection(s *store, c Config) *projection {
 	if !c.Schema.Typed() {
 		return nil
 	}
-	p := &projection{dev: s.dev, width: c.In, x: s.hidden(c.In), drows: s.buffer()}
+	p := &projection{dev: s.dev, width: c.In, x: s.hidden(c.In)}
 	for t, name := range c.Schema.Types {
 		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name), features: c.TypeFeatures[t]})
 	}
@@ -88,18 +87,13 @@ func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
 	return compute.Dense{X: rows, W: m.w, Bias: m.bias, Epilogue: compute.Epilogue{Rounded: true}}
 }
 
-// RowGradient returns the gradient with respect to the rows of vertex type t [n, TypeFeatures] from dx
-// [n, In], what BackwardLayer of layer 0 has returned of them: valid until the next call. It fails only
-// if device memory runs out.
-func (m *Model) RowGradient(t int, dx compute.Matrix) (compute.Matrix, error) {
+// RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type t,
+// from dx [n, In], what BackwardLayer of layer 0 has returned of them. It returns drows, or dx where
+// rows go through no map.
+func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
 	if m.project == nil {
-		return dx, nil
+		return dx
 	}
-	p, of := m.project, &m.project.maps[t]
-	if err := p.drows.reserve(dx.Rows * of.features); err != nil {
-		return dx, fmt.Errorf("gradient of %d rows: %w", dx.Rows, err)
-	}
-	drows := p.drows.matrix(dx.Rows, of.features)
-	p.dev.MatMulInput(drows, dx, of.w, false)
-	return drows, nil
+	m.project.dev.MatMulInput(drows, dx, m.project.maps[t].w, false)
+	return drows
 }

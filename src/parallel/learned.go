@@ -2,7 +2,6 @@ package parallel
 
 import (
 	"errors"
-	"iter"
 
 	"halognn/src/compute"
 	"halognn/src/exchange"
@@ -10,7 +9,6 @@ import (
 	"halognn/src/graph"
 	"halognn/src/mem"
 	"halognn/src/nn"
-	"halognn/src/npy"
 	"halognn/src/sample"
 	"halognn/src/trace"
 )
@@ -37,38 +35,47 @@ type withLearned struct {
 	learns []bool
 	ranks  int
 	under  underWay
-	sums   *learnedSums // of the step
+	places ownPlaces
 }
 
 // learnedOf are the learned rows that a minibatch reads.
 type learnedOf struct {
-	ids   []graph.VertexID // type by type
-	first []int            // [T] where those of a type begin
-	own   []int32          // own vertices of them
-	plan  exchange.Plan
-	late  exchange.Late
-	waits bool         // some rank may have late rows
-	means learnedMeans // of types that are averaged
-	rows  []float32    // what the input layer reads of each type
-	grads []float32    // [own, cols]
+	ids     []graph.VertexID // type by type
+	first   []int            // [T] where those of a type begin
+	types   []ofLearned
+	read    int     // rows that the input layer reads of all these types
+	own     []int32 // own vertices of them
+	plan    exchange.Plan
+	late    exchange.Late
+	waits   bool         // some rank may have late rows
+	means   learnedMeans // of types that are averaged
+	rows    []float32    // [read, cols] what the input layer reads, and then the gradient of it
+	readers learnedReaders
+	given   learnedGiven
+}
+
+// ofLearned is a type whose rows are learned.
+type ofLearned struct {
+	kind            int
+	first, vertices int // where they begin in the list, and how many there are
+	lo, read        int // what the input layer reads of it: of all types, the rows from lo on
+	at              int // and of those that learn rows
 }
 
 func (e *learnedOf) bytes() int64 {
-	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)+cap(e.grads)) + e.plan.Bytes() + e.late.Bytes() +
-		e.means.bytes()
+	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)) + e.plan.Bytes() + e.late.Bytes() +
+		e.means.bytes() + e.readers.bytes() + e.given.bytes()
 }
-
-// makeRoom makes room for the gradients of own rows.
-func (e *learnedOf) makeRoom(cols int) { e.grads = mem.Grow(e.grads[:0], len(e.own)*cols)[:0] }
 
 func (e *learnedOf) free() {
 	mem.Free(e.ids)
 	mem.Free(e.rows)
 	mem.Free(e.own)
-	mem.Free(e.grads)
 	e.plan.Free()
 	e.late.Free()
 	e.means.free()
+	e.readers.free()
+	e.given.free()
 }
 
 // addLearned adds the fetching of learned rows to a strategy that trains a model with some.
@@ -82,25 +89,24 @@ func addLearned(s *Strategy) error {
 	}
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
-	sums := new(learnedSums)
-	if o.Ask.Adds() {
-		sums.at = mem.Make[int32](own)
-	}
-	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own), sums}
-	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, learns, rank, s.o.Comm.Size(), sums}
+	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own),
+		ownPlaces{own: own}}
+	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, rank, s.o.Comm.Size()}
 	s.between = Between{forward: r.forward, weigh: r.weigh}
 	return nil
 }
 
 // stages implements Rows. Those of learned rows come last, beyond the gate of a cache that looks ahead:
-// at most depth minibatches are between them and their step.
+// at most depth minibatches are between them and their step. All indices are listed here, minibatch
+// beside minibatch, but for which rows are late.
 func (w *withLearned) stages() []Stage {
 	return append(w.Rows.stages(),
 		local(trace.Plan, "learned", w.plan),
 		collective(trace.Exchange, "learned ids",
-			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil }, w.part),
-		local(trace.Slice, "learned slice",
-			func(m *Minibatch) error { return m.learned.late.Slice(w.ask, false) }),
+			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil }, nil),
+		local(trace.Plan, "learned given", w.begin),
+		ordered(trace.Plan, "learned late", nil, w.part),
+		local(trace.Slice, "learned slice", w.slice),
 		collective(trace.Exchange, "learned rows",
 			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil }, nil),
 		local(trace.Gather, "learned spread",
@@ -109,7 +115,14 @@ func (w *withLearned) stages() []Stage {
 
 // plan finds who has the learned rows.
 func (w *withLearned) plan(m *Minibatch) error {
-	return m.learned.ask(w.ask, &m.edges, m.edges.Sources(&m.Sampled), w.learns)
+	e := &m.learned
+	if err := e.ask(w.ask, &m.edges, m.edges.Sources(&m.Sampled), w.learns); err != nil {
+		return err
+	}
+	if m.Train {
+		e.readers.turn(e, w.ask)
+	}
+	return nil
 }
 
 // ask plans what is asked of the learned rows of a minibatch, of whose edges and vertices types learn
@@ -120,13 +133,25 @@ func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []grap
 	if len(e.first) != len(learns) {
 		e.first = make([]int, len(learns))
 	}
+	e.types = e.types[:0]
 	for t, is := range learns {
 		if lo, hi := edges.sources(t, len(learns), len(vertices)); is {
 			e.first[t] = len(e.ids)
+			e.types = append(e.types, ofLearned{kind: t, first: len(e.ids), vertices: hi - lo,
+				lo: edges.First(t), read: hi - lo})
 			e.ids = append(e.ids, vertices[lo:hi]...)
 		}
 	}
 	e.means.list(edges, learns, e.first)
+	e.read = 0
+	for i := range e.types {
+		of := &e.types[i]
+		if a := &e.means.types[of.kind]; a.averaged {
+			of.read = a.rows()
+		}
+		of.at = e.read
+		e.read += of.read
+	}
 	if err := x.Find(&e.plan, e.ids); err != nil {
 		return err
 	}
@@ -134,23 +159,22 @@ func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []grap
 	return nil
 }
 
-// asked counts the vertices of each rank whose rows are read, themselves or in sums.
-func (e *learnedOf) asked(x *exchange.Exchange) []int {
-	of := make([]int, x.Ranks())
-	for _, part := range e.plan.Parts {
-		if rank := x.OwnerOf(int(part)); rank != x.Rank() {
-			of[rank]++
-		}
-	}
-	return of
-}
-
-// part decides which rows are late. Minibatches come in order.
-func (w *withLearned) part(m *Minibatch) error {
+// begin lists what others ask for, and what they will give back.
+func (w *withLearned) begin(m *Minibatch) error {
 	e := &m.learned
 	if err := e.late.Begin(&e.plan); err != nil {
 		return err
 	}
+	if m.Train {
+		e.given.list(&e.late, w.ranks, &w.places)
+	}
+	return nil
+}
+
+// part decides which rows are late. Minibatches come in order. Every row is noted, though a sum is late
+// by one.
+func (w *withLearned) part(m *Minibatch) error {
+	e := &m.learned
 	if e.waits = false; !m.Train {
 		return nil
 	}
@@ -168,13 +192,17 @@ func (w *withLearned) part(m *Minibatch) error {
 			}
 		}
 	}
-	e.own = mem.Grow(e.own[:0], len(e.ids))[:0]
-	for i, v := range e.ids {
-		if e.plan.Landing(i) == nil {
-			e.own = append(e.own, int32(v-w.ask.First()))
-			w.under.read(int32(v - w.ask.First()))
-		}
+	for _, own := range e.own {
+		w.under.read(own)
 	}
+	return nil
+}
+
+// slice makes the early rows and sums that others ask for.
+func (w *withLearned) slice(m *Minibatch) error {
+	l := &m.learned.late
+	l.Cut()
+	l.Make(w.ask, false, 0, l.Vectors(false))
 	return nil
 }
 
@@ -236,26 +264,25 @@ func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
 
 func (w *withLearned) bytes() (int64, int64) {
 	exchange, idle := w.Rows.bytes()
-	return exchange + w.ask.Bytes() + w.under.bytes() + w.sums.bytes(), idle
+	return exchange + w.ask.Bytes() + w.under.bytes() + w.places.bytes(), idle
 }
 
 func (w *withLearned) close() error {
 	w.under.free()
-	w.sums.free()
+	w.places.free()
 	return w.Rows.close()
 }
 
 // learning is Between for models that learn rows: before the first layer the late ones come from their
-// owners, and after its backward the gradients of all go there.
+// owners, and after its backward the gradients of all go there. It works in tiles on the threads of the
+// device, by what was listed while the minibatch was prepared.
 type learning struct {
 	LearnedRows
 	model  *nn.Model
 	device compute.Device
 	host   compute.Host
-	learns []bool
 
 	rank, ranks int
-	sums        *learnedSums
 }
 
 func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
@@ -269,27 +296,20 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if e.waits {
 		phases.End(trace.Forward)
 		phases.Begin(trace.Shuffle)
-		if err := e.late.Slice(r.Move, true); err != nil {
-			return err
-		}
+		r.tiles(e.late.Vectors(true), func(lo, hi int) { e.late.Make(r.Move, true, lo, hi) })
 		if err := e.late.StartLate(r.Move).Wait(); err != nil {
 			return err
 		}
-		e.late.Land(r.Move)
+		r.tiles(e.late.Landed(), func(lo, hi int) { e.late.Land(r.Move, lo, hi) })
 		phases.End(trace.Shuffle)
 		phases.Begin(trace.Forward)
 	}
-	all := 0
-	for _, of := range r.types(m) {
-		all += of.read
-	}
-	x, at := matrixOf(&e.rows, compute.Float32s, all, r.Rows.Cols), 0
-	for t, of := range r.types(m) {
-		to := x.RowsAt(at, at+of.read)
-		at += of.read
-		r.read(to, m, t, of)
+	x := matrixOf(&e.rows, compute.Float32s, e.read, r.Rows.Cols)
+	for _, of := range e.types {
+		to := x.RowsAt(of.at, of.at+of.read)
+		r.read(to, m, of)
 		if len(in.Types) > 0 {
-			in.Types[t] = to
+			in.Types[of.kind] = to
 		} else {
 			in.X = to
 		}
@@ -299,40 +319,37 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// read sets x to what the input layer reads of a type: its rows, or their means.
-func (r *learning) read(x compute.Matrix, m *Minibatch, t int, of ofLearned) {
-	a, rows := &m.learned.means, r.Move.RowsOf(&m.learned.plan, t)
-	if !a.types[t].averaged {
-		rows.Of = rows.Of[of.first : of.first+of.read]
-		r.host.GatherRows(x, rows)
-		return
-	}
-	means, own := a.types[t].means, a.types[t].own
-	r.host.SegmentRows(x.RowsAt(0, means.len()), compute.ReduceMean, a.segments(means), nil, rows)
-	r.host.SegmentRows(x.RowsAt(means.len(), x.Rows), compute.ReduceMean, a.segments(own), nil, rows)
+// tileRows are the rows of a tile of the step: few enough that both of two threads have tiles.
+const tileRows = 256
+
+// tiles calls do for n rows, in tiles on the threads of the device.
+func (r *learning) tiles(n int, do func(lo, hi int)) {
+	compute.InTiles(r.device, (n+tileRows-1)/tileRows, func(i int) {
+		do(i*tileRows, min((i+1)*tileRows, n))
+	})
 }
 
-// ofLearned says where the rows of a type lie: from first on in the list of vertices, and from lo on
-// among those that the input layer reads, which are as many as read.
-type ofLearned struct{ first, lo, read int }
-
-// types yields the types whose rows are learned.
-func (r *learning) types(m *Minibatch) iter.Seq2[int, ofLearned] {
-	return func(yield func(int, ofLearned) bool) {
-		first := 0
-		for t, learns := range r.learns {
-			if !learns {
-				continue
-			}
-			lo, hi := m.edges.sources(t, len(r.learns), len(m.Sampled.Frontier))
-			of := ofLearned{first, m.edges.First(t), hi - lo}
-			if first += hi - lo; m.learned.means.types[t].averaged {
-				of.read = m.learned.means.types[t].rows()
-			}
-			if !yield(t, of) {
-				return
-			}
-		}
+// read sets x to what the input layer reads of a type: its rows, or their means.
+func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
+	e, rows := &m.learned, r.Move.RowsOf(&m.learned.plan, of.kind)
+	a := &e.means.types[of.kind]
+	if !a.averaged {
+		r.tiles(of.read, func(lo, hi int) {
+			part := rows
+			part.Of = rows.Of[of.first+lo : of.first+hi]
+			r.host.GatherRows(x.RowsAt(lo, hi), part)
+		})
+		return
+	}
+	rows.Mixed = true // of a tile the rows that it reads are looked at
+	at := 0
+	for _, s := range [...]span{a.means, a.own} {
+		to := x.RowsAt(at, at+s.len())
+		at += s.len()
+		r.tiles(s.len(), func(lo, hi int) {
+			r.host.SegmentRows(to.RowsAt(lo, hi), compute.ReduceMean,
+				e.means.segments(span{s.first + lo, s.first + hi}), nil, rows)
+		})
 	}
 }
 
@@ -364,75 +381,36 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	if l > 0 {
 		return nil
 	}
-	e, p, cols := &m.learned, &m.learned.plan, r.Rows.Cols
-	e.makeRoom(cols)
-	averaged, err := r.averaged(m, grad)
-	if err != nil {
-		return err
-	}
-	for t, of := range r.types(m) {
-		lo, hi := m.edges.sources(t, len(r.learns), len(m.Sampled.Frontier))
-		var g compute.Matrix
-		if e.means.types[t].averaged {
-			g = averaged.RowsAt(of.first, of.first+hi-lo)
-		} else {
-			if g, err = r.model.RowGradient(t, grad.RowsAt(of.lo, of.lo+of.read)); err != nil {
-				return err
-			}
-		}
-		for i := range g.Rows {
-			e.give(of.first+i, g.Row(i), e.means.types[t].averaged)
-		}
-	}
-	for i := len(e.ids); i < averaged.Rows; i++ { // of sums
-		e.give(i, averaged.Row(i), true)
-	}
+	e, p := &m.learned, &m.learned.plan
+	x := r.gradient(e, grad)
+	e.readers.add(r.device, p.Received(), false, x)
+	back := r.Move.StartBack(p)
+	e.readers.add(r.device, r.Rows.Add(r.rank, e.own), true, x)
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
-	if err := r.Move.StartBack(p).Wait(); err != nil {
+	if err := back.Wait(); err != nil {
 		return err
 	}
 	phases.End(trace.Shuffle)
 	phases.Begin(trace.Backward)
 	for rank := range r.ranks {
-		own, grads := e.own, e.grads
 		if rank != r.rank {
-			back := npy.View[float32](p.Returned(rank))
-			own, grads = r.sums.spread(r.device, &e.late, rank, back, cols)
+			own, of := e.given.of(rank)
+			r.device.SegmentSum(r.Rows.Add(rank, own), of, nil, p.Returned(), false)
 		}
-		r.Rows.Add(rank, own, grads)
 	}
 	return nil
 }
 
-// give puts the gradient of the row, or the sum, at a place to where it goes.
-func (e *learnedOf) give(place int, grad []float32, averaged bool) {
-	to := e.plan.Landing(place)
-	switch {
-	case to == nil:
-		e.grads = append(e.grads, grad...)
-	case !averaged || e.means.read(place): // else it is of a vertex that is in sums alone
-		copy(to, mem.Bytes(grad))
+// gradient returns that of what the input layer has read of the types that learn rows, where this was.
+func (r *learning) gradient(e *learnedOf, grad compute.Matrix) (x compute.Matrix) {
+	all := matrixOf(&e.rows, compute.Float32s, e.read, r.Rows.Cols)
+	for _, of := range e.types {
+		x = r.model.RowGradient(all.RowsAt(of.at, of.at+of.read), of.kind,
+			grad.RowsAt(of.lo, of.lo+of.read))
 	}
-}
-
-// averaged returns the gradients of the rows of types that are averaged, at their places, and of
-// sums.
-func (r *learning) averaged(m *Minibatch, grad compute.Matrix) (rows compute.Matrix, err error) {
-	e := &m.learned
-	if e.means.count() == 0 {
-		return rows, nil
+	if len(e.types) == 1 {
+		return x
 	}
-	sums := e.means.gradients(r.Rows.Cols)
-	for t, of := range r.types(m) {
-		if !e.means.types[t].averaged {
-			continue
-		}
-		g, err := r.model.RowGradient(t, grad.RowsAt(of.lo, of.lo+of.read))
-		if err != nil {
-			return rows, err
-		}
-		e.means.back(sums, t, g)
-	}
-	return e.means.spread(r.device, len(e.plan.Rows.Of), sums), nil
+	return all
 }

@@ -57,7 +57,7 @@ func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error)
 	both := int64(2 * 4 * c.model.Learned)
 	n.Bytes = p.AskBytes() + (n.Rows+n.Sums)*both
 	for rank := range c.x.Ranks() {
-		n.Members += int64(c.x.Members(p, rank))
+		n.Members += int64(c.x.AskedMembers(p, rank))
 	}
 	n.RowBytes = (n.Rows + p.Summed) * (both + exchange.IDBytes)
 	return n, nil

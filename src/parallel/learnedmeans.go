@@ -3,7 +3,6 @@ package parallel
 import (
 	"halognn/src/compute"
 	"halognn/src/exchange"
-	"halognn/src/graph"
 	"halognn/src/mem"
 )
 
@@ -18,9 +17,6 @@ import (
 type learnedMeans struct {
 	exchange.Edges           // of places in learnedOf.ids
 	types          []meansOf // [T]
-	sums           []float32 // [segments, cols] gradients of sums
-	rows           []float32 // [places, cols] and of rows
-	transpose      graph.BlockTranspose
 }
 
 // meansOf are the segments of a type.
@@ -94,66 +90,20 @@ func (a *learnedMeans) segments(of span) compute.Segments {
 	return s
 }
 
-// read reports whether a segment reads the row at a place, after spread.
-func (a *learnedMeans) read(place int) bool {
-	return a.transpose.Indptr[place] < a.transpose.Indptr[place+1]
-}
-
-// gradients makes room for those of the segments.
-func (a *learnedMeans) gradients(cols int) compute.Matrix {
-	return matrixOf(&a.sums, compute.Float32s, a.count(), cols)
-}
-
-// back sets the gradients of the sums of a type from those of its means.
-func (a *learnedMeans) back(sums compute.Matrix, t int, means compute.Matrix) {
-	of, from := &a.types[t], 0
-	for _, s := range []span{of.means, of.own} {
-		for k := s.first; k < s.end; k++ {
-			n := int(a.Indptr[k+1] - a.Indptr[k])
-			if a.Counts != nil {
-				n = int(a.Counts[k])
-			}
-			share := 1 / float32(n)
-			to := sums.Row(k)
-			for j, g := range means.Row(from) {
-				to[j] = g * share
-			}
-			from++
-		}
+// size returns the number of rows of a segment: its mean is their sum times 1/size.
+func (a *learnedMeans) size(k int) int {
+	if a.Counts != nil {
+		return int(a.Counts[k])
 	}
-}
-
-// spread returns the gradient of each place, of rows and of sums that have come, from those of the
-// segments. Afterwards means cannot be made any more.
-func (a *learnedMeans) spread(k compute.SegmentKernels, places int,
-	sums compute.Matrix) compute.Matrix {
-	rows := a.turn(places, sums.Cols)
-	k.SegmentSum(rows, compute.Segments{Indptr: a.transpose.Indptr[:places+1],
-		Indices: a.transpose.Indices[:len(a.Indices)]}, nil, sums, false)
-	return rows
-}
-
-// turn lists for each place the segments that read it, and makes room for its gradient.
-func (a *learnedMeans) turn(places, cols int) compute.Matrix {
-	for e, source := range a.Indices { // a block knows no groups
-		a.Indices[e] = compute.SourceOf(source)
-	}
-	b := graph.Block{NumSrc: places, NumDst: a.count(), Indptr: a.Indptr, Indices: a.Indices}
-	b.Transpose(&a.transpose)
-	return matrixOf(&a.rows, compute.Float32s, places, cols)
+	return int(a.Indptr[k+1] - a.Indptr[k])
 }
 
 func (a *learnedMeans) bytes() int64 {
-	t := &a.transpose
-	return int64(cap(a.Indptr)+cap(t.Indptr))*8 +
-		int64(cap(a.Indices)+cap(a.Whole)+cap(t.Indices)+cap(t.Edges)+cap(a.sums)+cap(a.rows))*4
+	return int64(cap(a.Indptr))*8 + int64(cap(a.Indices)+cap(a.Whole))*4
 }
 
 func (a *learnedMeans) free() {
 	mem.Free(a.Indptr)
 	mem.Free(a.Indices)
 	mem.Free(a.Whole)
-	mem.Free(a.sums)
-	mem.Free(a.rows)
-	a.transpose.Free()
 }

@@ -8,14 +8,29 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/exchange"
+	"halognn/src/graph"
 )
 
+// oneRank is an exchange of one rank that has all rows.
+func oneRank(t *testing.T, vertices int) *exchange.Exchange {
+	t.Helper()
+	x, err := exchange.NewPlanning(0, 1, []int64{0, int64(vertices)},
+		[]exchange.Kind{{Cols: 3, Type: compute.Float32}}, func(int) bool { return true }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
 // The gradient of a row is the sum of the gradients of the means that it is in, each divided by its
-// rows, in the order of relations and of destinations, and its own last: to the bit.
+// rows, in the order of relations and of destinations, and its own last: to the bit. That of a row
+// that is read itself is the row's.
 func TestGradientsOfAveragedRows(t *testing.T) {
-	const places, cols = 40, 3
+	const places, plain, cols = 40, 6, 3
 	random := rand.New(rand.NewPCG(1, 2))
-	a := &learnedMeans{Edges: exchange.Edges{Indptr: []int64{0}}}
+	e := &learnedOf{}
+	a := &e.means
+	a.Indptr = []int64{0}
 	add := func(segments, most int) span {
 		begin := a.count()
 		for range segments {
@@ -32,24 +47,36 @@ func TestGradientsOfAveragedRows(t *testing.T) {
 	}
 	of := meansOf{averaged: true, means: add(30, 6)}
 	of.own = add(12, 1)
-	a.types = []meansOf{of}
-	means := compute.Matrix{Rows: of.rows(), Cols: cols, Data: make([]float32, of.rows()*cols)}
-	for i := range means.Data {
-		means.Data[i] = float32(random.NormFloat64())
+	a.types = []meansOf{of, {}}
+	e.types = []ofLearned{{kind: 0, vertices: places, read: of.rows()},
+		{kind: 1, first: places, vertices: plain, read: plain, at: of.rows()}}
+	for v := range places + plain {
+		e.ids = append(e.ids, graph.VertexID(v))
 	}
-	want := make([][cols]float32, places)
+	own := oneRank(t, len(e.ids))
+	if err := own.Find(&e.plan, e.ids); err != nil {
+		t.Fatal(err)
+	}
+	e.readers.turn(e, own)
+	x := compute.Matrix{Rows: of.rows() + plain, Cols: cols, Data: make([]float32, (of.rows()+plain)*cols)}
+	for i := range x.Data {
+		x.Data[i] = float32(random.NormFloat64())
+	}
+	want := make([][cols]float32, places+plain)
 	for k := range a.count() {
 		in := a.Indices[a.Indptr[k]:a.Indptr[k+1]]
 		for _, source := range in {
-			for j, g := range means.Row(k) {
+			for j, g := range x.Row(k) {
 				share := 1 / float32(len(in))
 				want[compute.SourceOf(source)][j] += float32(g * share)
 			}
 		}
 	}
-	sums := a.gradients(cols)
-	a.back(sums, 0, means)
-	got := a.spread(ref.New(), places, sums)
+	for i := range plain {
+		copy(want[places+i][:], x.Row(of.rows()+i))
+	}
+	got := compute.Matrix{Rows: len(want), Cols: cols, Data: make([]float32, len(want)*cols)}
+	e.readers.add(ref.New(), got, true, x)
 	for i := range want {
 		for j, w := range want[i] {
 			if g := got.Row(i)[j]; math.Float32bits(g) != math.Float32bits(w) {
@@ -57,4 +84,6 @@ func TestGradientsOfAveragedRows(t *testing.T) {
 			}
 		}
 	}
+	e.readers.free()
+	e.plan.Free()
 }

@@ -1,90 +1,134 @@
 package parallel
 
 import (
+	"sync"
+
 	"halognn/src/compute"
 	"halognn/src/exchange"
 	"halognn/src/mem"
 )
 
-// learnedSums turns what a rank gives back for rows and sums into gradients of rows, as the rank
-// would have made them: of each row the sum of those of its sums in their order, and its own last.
+// learnedGiven turns what ranks give back for rows and sums into gradients of rows, as each rank would
+// have made them: of a row the sum of those of its sums in their order, and its own last. It is listed
+// while the minibatch is prepared.
 //
-//	places     rows      │ sums
+//	of a rank  rows      │ sums             what it gives back, in this order
 //	members              │ u v w   u w   v
 //	u          own, last │ s0      s1
-type learnedSums struct {
-	at      []int32 // [own vertices] place in own, counted from 1; 0: not in it
-	own     []int32 // the vertices of which there are gradients
-	indptr  []int64 // of each the places
+type learnedGiven struct {
+	own     []int32 // the vertices of which there are gradients, rank by rank
+	first   []int   // [K+1] where those of a rank begin
+	indptr  []int64 // of each what comes back
 	indices []int32
-	grads   []float32 // [own, cols]
 }
 
-// spread returns the rows of this rank that a rank has read, each once, and their gradients, where
-// back has what the rank gives back: valid until the next call. O(members).
-func (s *learnedSums) spread(k compute.SegmentKernels, l *exchange.Late, rank int, back []float32,
-	cols int) (own []int32, grads []float32) {
-	rows, sums := l.Asked(rank), l.Sums(rank)
-	if sums == 0 {
-		return rows, back
+// list lists what comes back for what others ask. O(rows and members).
+func (s *learnedGiven) list(l *exchange.Late, ranks int, room *ownPlaces) {
+	n := 0
+	for rank := range ranks {
+		n += l.Reads(rank)
 	}
-	members := 0
-	for range l.Members(rank) {
-		members++
+	s.own, s.indices = mem.Grow(s.own[:0], n)[:0], mem.Grow(s.indices[:0], n)
+	s.indptr = append(mem.Grow(s.indptr[:0], n+1)[:0], 0)
+	s.first = append(s.first[:0], 0)
+	for rank := range ranks {
+		if l.Sums(rank) == 0 { // each row is asked for once
+			next := s.indptr[len(s.own)]
+			for place, own := range l.Asked(rank) {
+				s.indices[next] = int32(l.First(rank) + place)
+				next++
+				s.own, s.indptr = append(s.own, own), append(s.indptr, next)
+			}
+		} else {
+			at := room.take()
+			s.add(l, rank, at)
+			room.giveBack(at)
+		}
+		s.first = append(s.first, len(s.own))
 	}
-	n := len(rows) + members
-	s.own, s.indptr = mem.Grow(s.own[:0], n)[:0], mem.Grow(s.indptr[:0], n+1)
-	clear(s.indptr)
-	s.indices = mem.Grow(s.indices[:0], n)
+}
+
+// add lists a rank's. at is 0 for every own vertex, and is left so.
+func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
+	base, next := len(s.own), s.indptr[len(s.own)]
 	each := func(f func(place int, own int32)) {
 		for place, own := range l.Members(rank) {
 			f(place, own)
 		}
-		for place, own := range rows {
+		for place, own := range l.Asked(rank) {
 			f(place, own)
 		}
 	}
 	each(func(_ int, own int32) {
-		if s.at[own] == 0 {
-			s.own = append(s.own, own)
-			s.at[own] = int32(len(s.own))
+		if at[own] == 0 {
+			s.own, s.indptr = append(s.own, own), append(s.indptr, 0)
+			at[own] = int32(len(s.own) - base)
 		}
-		s.indptr[s.at[own]]++
+		s.indptr[base+int(at[own])]++
 	})
-	for i := range s.own {
-		s.indptr[i+1] += s.indptr[i]
+	for i := base + 1; i < len(s.indptr); i++ { // becomes where it writes next, and at last its end
+		next, s.indptr[i] = next+s.indptr[i], next
 	}
 	each(func(place int, own int32) {
-		next := &s.indptr[s.at[own]-1]
-		s.indices[*next] = int32(place)
-		*next++
+		to := &s.indptr[base+int(at[own])]
+		s.indices[*to] = int32(l.First(rank) + place)
+		*to++
 	})
-	copy(s.indptr[1:], s.indptr[:len(s.own)])
-	s.indptr[0] = 0
-	for _, own := range s.own {
-		s.at[own] = 0
+	for _, own := range s.own[base:] {
+		at[own] = 0
 	}
-	g := matrixOf(&s.grads, compute.Float32s, len(s.own), cols)
-	k.SegmentSum(g, compute.Segments{Indptr: s.indptr[:len(s.own)+1], Indices: s.indices}, nil,
-		compute.Matrix{Rows: len(rows) + sums, Cols: cols, Data: back}, false)
-	return s.own, g.Data
 }
 
-// makeRoom makes room for the gradients of so many rows, from so many members of sums.
-func (s *learnedSums) makeRoom(rows, members, cols int) {
-	s.own, s.indptr = mem.Grow(s.own[:0], rows+members), mem.Grow(s.indptr[:0], rows+members+1)
-	s.indices = mem.Grow(s.indices[:0], rows+members)
-	matrixOf(&s.grads, compute.Float32s, rows, cols)
+// of returns the own vertices that a rank has read, each once, and what it gives back of each.
+func (s *learnedGiven) of(rank int) (own []int32, back compute.Segments) {
+	lo, hi := s.first[rank], s.first[rank+1]
+	return s.own[lo:hi], compute.Segments{Indptr: s.indptr[lo : hi+1], Indices: s.indices}
 }
 
-func (s *learnedSums) bytes() int64 {
-	return 8*int64(cap(s.indptr)) + 4*int64(cap(s.at)+cap(s.own)+cap(s.indices)+cap(s.grads))
+func (s *learnedGiven) bytes() int64 {
+	return 8*int64(cap(s.indptr)) + 4*int64(cap(s.own)+cap(s.indices))
 }
 
-func (s *learnedSums) free() {
-	mem.Free(s.at)
+func (s *learnedGiven) free() {
 	mem.Free(s.own)
 	mem.Free(s.indptr)
 	mem.Free(s.indices)
-	mem.Free(s.grads)
+}
+
+// ownPlaces are arrays [own vertices] of zeros, one for each goroutine that needs one.
+type ownPlaces struct {
+	own  int
+	mu   sync.Mutex
+	idle [][]int32
+}
+
+func (o *ownPlaces) take() []int32 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.idle); n > 0 {
+		at := o.idle[n-1]
+		o.idle = o.idle[:n-1]
+		return at
+	}
+	return mem.Make[int32](o.own)
+}
+
+func (o *ownPlaces) giveBack(at []int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.idle = append(o.idle, at)
+}
+
+// bytes returns the memory; all arrays must be idle.
+func (o *ownPlaces) bytes() (bytes int64) {
+	for _, at := range o.idle {
+		bytes += 4 * int64(cap(at))
+	}
+	return bytes
+}
+
+func (o *ownPlaces) free() {
+	for _, at := range o.idle {
+		mem.Free(at)
+	}
 }

@@ -150,29 +150,14 @@ func (t *Trial) cut(whole *sample.Minibatch) error {
 	return nil
 }
 
-// learn makes room for the learned rows of a step and their gradients.
+// learn makes room for the learned rows of a step.
 func (t *Trial) learn(m *Minibatch) error {
 	s := t.strategy
 	if s.o.Learned.Rows == nil {
 		return nil
 	}
 	in := m.Batch.Input(0, compute.Matrix{})
-	if err := s.between.forward(m, 0, &in, unheard{}); err != nil {
-		return err
-	}
-	e, cols := &m.learned, s.o.Learned.Rows.Cols
-	e.makeRoom(cols)
-	if e.means.count() == 0 {
-		return nil
-	}
-	e.means.gradients(cols)
-	e.means.turn(len(e.plan.Rows.Of), cols)
-	if e.plan.Sums > 0 { // others ask of this rank what it asks of them
-		for rank, rows := range e.asked(s.o.Learned.Ask) {
-			s.rows.(*withLearned).sums.makeRoom(rows, s.o.Learned.Ask.Members(&e.plan, rank), cols)
-		}
-	}
-	return nil
+	return s.between.forward(m, 0, &in, unheard{})
 }
 
 // Learned returns the learned rows and sums of these that come for the last minibatch, the sums among
@@ -213,7 +198,7 @@ func (t *Trial) Bytes() TrialBytes {
 	}
 	choices := t.strategy.o.Exchange.Bytes()
 	if x := t.strategy.o.Learned.Ask; x != nil {
-		choices += x.Bytes()
+		choices += x.Bytes() + t.strategy.rows.(*withLearned).places.bytes()
 	}
 	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.messages,
 		Strategy: shared - choices, Choices: choices}

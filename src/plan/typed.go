@@ -161,8 +161,8 @@ func (p *planner) widest() int {
 }
 
 // learnedBytes returns the memory of a rank's own learned rows: the rows, two moments, the best
-// rows so far, one position each, and the gradients of a step, assumed to reach as many rows as the
-// rank's own minibatches read.
+// rows so far, one position each, and the gradients of a step and their list, assumed to reach as many
+// rows as the rank's own minibatches read.
 func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 	m := &p.job.Model
 	if !m.LearnsRows() {
@@ -171,7 +171,7 @@ func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 	read, _ := r.most.learned(m.Learns)
 	read *= int64(p.job.Minibatches())
 	cols := int64(m.Learned)
-	return p.learnedRows(r)*(16*cols+4) + 2*read*(4*cols+4)
+	return p.learnedRows(r)*(16*cols+4) + read*(4*cols+20)
 }
 
 // learnedRows returns the number of a rank's own learned rows.
@@ -190,18 +190,13 @@ func (p *planner) learnedRows(r *rankPlan) (rows int64) {
 	return one.Within(first, end)
 }
 
-// projected returns the bytes of the input rows after the maps of types, and of the gradients of
-// learned rows.
+// projected returns the bytes of the input rows after the maps of types.
 func (p *planner) projected(r *rankPlan) (bytes int64) {
 	m := &p.job.Model
 	if !m.Schema.Typed() || len(r.most.hops) == 0 {
 		return 0
 	}
-	bytes = int64(m.Projected(p.stores()).Size()) * int64(r.most.frontier()) * int64(m.In)
-	if all, _ := r.most.learned(m.Learns); all > 0 {
-		bytes += 4 * all * int64(m.Learned)
-	}
-	return bytes
+	return int64(m.Projected(p.stores()).Size()) * int64(r.most.frontier()) * int64(m.In)
 }
 
 // learned counts the learned rows, and sums of them, that come in a step, and their gradients, which

@@ -132,7 +132,7 @@ func (r *run) update(stats task.Stats) error {
 	}
 	begin := time.Now()
 	r.optimizer.Update(lr)
-	r.s.Learned.Update(r.s.Job.Optimizer, rowLR, r.optimizer.Steps())
+	r.s.Learned.Update(r.s.Device, r.s.Job.Optimizer, rowLR, r.optimizer.Steps())
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}
