@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# ranks.sh [OUT]: hundreds of real ranks on this machine: start-up, time, memory of a rank and what it
+# is made of, digests, log lines; a rank that dies; and a run that goes on with other numbers of ranks.
+#   OUT     what is written, tables too; is removed first     [run/ranks]
+#   RANKS   numbers of ranks; each divides the largest        ["64 128 256"]
+#   MPIS    which programs: openmpi, mpich, or build/NAME/... ["openmpi mpich"]
+#   SUMS    values of train.allreduce                         ["reproducible auto"]
+#   DIES    ranks of the run of which one dies                [128]
+#   RESUMED ranks that begin, then those that go on           ["128 64 256"]
+#   SETS    further settings, as "model.hidden=256"           [none]
+# A graph of 40,000 vertices is made. Ranks share cores, so times tell no more than that a job starts and
+# ends. Needs build/MPI/halognn for each MPI (tests/mpi.sh makes them), and some 40 MB a rank.
+set -euo pipefail
+# shellcheck source=profiling/usage.sh
+source "$(dirname "$0")/usage.sh" 0 "$@"
+cd "$(dirname "$0")/.."
+out=${1:-run/ranks} counts=${RANKS:-64 128 256} mpis=${MPIS:-openmpi mpich}
+read -ra sets <<<"${SETS:-}"
+most=$(tr " " "\n" <<<"$counts ${DIES-128} ${RESUMED-128 64 256}" | sort -n | tail -1)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+rm -rf "$out"
+mkdir -p "$out"
+program() { echo "build/$1/halognn"; }
+any=$(program "${mpis%% *}")
+"$any" generate --vertices 40000 --degree 12 --features 100 --classes 16 --seed 1 --out "$out/data" \
+  >"$out/data.log"
+"$any" partition --data "$out/data" --parts "$most" --method ldg --allow-imbalance --seed 1 \
+  --out "$out/parts" >"$out/parts.log"
+
+# launch MPI RANKS COMMAND...: under that MPI
+launch() {
+  local mpi=$1 n=$2
+  shift 2
+  case $mpi in
+    openmpi) set -- mpirun.openmpi --oversubscribe -np "$n" "$@" ;;
+    *) set -- "mpirun.$mpi" -np "$n" "$@" ;;
+  esac
+  timeout 900 "$@"
+}
+# train MPI RANKS RUN [SETTING...]: two epochs of the parts, 8 ranks a pretended node
+train() {
+  local mpi=$1 n=$2 run=$3 flags=() kv
+  shift 3
+  for kv in model.layers=2 sample.fanouts=10,5 sample.batch=32 sample.streams=part compute.threads=1 \
+    pipeline.workers=1 train.epochs=2 train.eval_every=0 run.ranks_per_node=8 "${sets[@]}" "$@"; do
+    flags+=(--set "$kv")
+  done
+  launch "$mpi" "$n" "$(program "$mpi")" train --config inputs/demo.yaml --set data.parts="$out/parts" \
+    --set run.dir="$run" "${flags[@]}" >"$run.log" 2>&1 </dev/null
+}
+field() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1; }
+part() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1.pss"; }
+
+runs() {
+  local mpi n sum run pss code
+  echo '| MPI | sums | ranks | s before the first step | s of launching in it | s an epoch | MB a rank (PSS) |' \
+    'largest | of MPI | program | files | arrays | log lines | exit code | loss digest |'
+  echo '|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|'
+  for mpi in $mpis; do
+    for sum in ${SUMS:-reproducible auto}; do
+      for n in $counts; do
+        run=$out/$mpi-$sum-$n
+        python3 profiling/pss.py "$run" "$n" >"$run.pss" &
+        pss=$!
+        code=0
+        train "$mpi" "$n" "$run" train.allreduce="$sum" || code=$?
+        wait "$pss"
+        printf '| %s | %s | %d | %.1f | %.1f | %.1f | %s | %s | %s | %s | %s | %s | %d | %d | %s |\n' "$mpi" \
+          "$sum" "$n" "$(field "$run" setup_seconds)" "$(field "$run" launch)" \
+          "$(field "$run" epoch_seconds)" "$(part "$run" pss)" "$(part "$run" largest)" \
+          "$(part "$run" mpi)" "$(part "$run" program)" "$(part "$run" files)" \
+          "$(part "$run" arrays)" "$(wc -l <"$run.log")" "$code" \
+          "$(field "$run" loss_digest)"
+      done
+    done
+  done
+}
+
+# A rank that dies in the second epoch, after which the launcher and all ranks must be gone.
+dies() {
+  local mpi n=${DIES-128} run pid began
+  [ -n "$n" ] || return 0
+  printf '\n| MPI | ranks | s from the death of one to the end of all | lines on the terminal |\n|---|--:|--:|--:|\n'
+  for mpi in $mpis; do
+    run=$out/$mpi-dies
+    train "$mpi" "$n" "$run" train.epochs=1000 &
+    until grep -Eq 'epoch ([2-9]|[1-9][0-9])' "$run.log" 2>/dev/null; do sleep 1; done
+    for pid in $(pgrep -f "halognn train .*run.dir=$run( |$)"); do
+      [ "$(cat "/proc/$pid/comm")" != halognn ] || break # the launcher has the same words
+    done
+    began=$(date +%s.%N)
+    kill -9 "$pid"
+    wait $! || true
+    while pgrep -f "halognn train .*run.dir=$run( |$)" >/dev/null; do sleep 0.2; done
+    awk -v m="$mpi" -v n="$n" -v a="$began" -v b="$(date +%s.%N)" -v l="$(wc -l <"$run.log")" \
+      'BEGIN { printf "| %s | %d | %.1f | %d |\n", m, n, b - a, l }'
+  done
+}
+
+resumes() {
+  local mpi n run first epochs=1
+  local ranks
+  read -ra ranks <<<"${RESUMED-128 64 256}"
+  [ ${#ranks[@]} -gt 0 ] || return 0
+  printf '\n| MPI | ranks, an epoch each | weights digest |\n|---|---|---|\n'
+  for mpi in $mpis; do
+    run=$out/$mpi-resumed first=${ranks[0]} epochs=1
+    train "$mpi" "$first" "$run" train.epochs=1 train.allreduce=reproducible
+    for n in "${ranks[@]:1}"; do
+      epochs=$((epochs + 1))
+      launch "$mpi" "$n" "$(program "$mpi")" train --resume "$run" --set train.epochs=$epochs \
+        --set run.ranks_per_node=8 >"$run-$n.log" 2>&1 </dev/null
+    done
+    echo "| $mpi | ${ranks[*]} | $(field "$run" weights_digest) |"
+  done
+}
+
+{ runs; dies; resumes; } | tee "$out/table.md"
