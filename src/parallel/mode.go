@@ -164,7 +164,7 @@ func (o *Options) needs() nn.Needs {
 func (o *Options) layerNeeds(l int) nn.Needs {
 	needs := o.needs()
 	if l > 0 { // hidden rows have one width
-		needs.Types, needs.Averages = false, false
+		needs.Types, needs.Averages, needs.Folding = false, false, nil
 	}
 	return needs
 }
