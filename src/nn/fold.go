@@ -21,6 +21,10 @@ type Folding struct {
 	In, Out  int   // of the layer
 }
 
+// composing is what composing the weights of a group takes beside its multiplications: some six small
+// kernels, in multiplications.
+const composing = 1 << 16
+
 // folding returns that of a model's input layer; nil if it has none.
 func (c Config) folding() *Folding {
 	if len(c.TypeFeatures) == 0 || c.Layers < 2 { // of one layer the rows themselves may be asked for
@@ -36,11 +40,15 @@ func (c Config) folding() *Folding {
 }
 
 // Pays reports whether folding takes fewer multiplications for a minibatch that has so many rows, means
-// and own ones, of each type, and so many sources. Of the others rows are mapped, or sources if these
-// are fewer.
+// and own ones, of each type, and so many sources: with those of weights, forward and backward. Of the
+// others rows are mapped, or sources if these are fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
 	folded, mapped := 0, 0
+	for _, t := range f.Sources {
+		folded += 3*f.Features[t]*f.In*f.Out + composing
+	}
 	for t, features := range f.Features {
+		folded += 3*features*f.In*f.Out + composing // of own rows
 		if features == 0 {
 			return false
 		}

@@ -336,7 +336,6 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		if needs.Relations != nn.NoRelations {
 			in.Segments = append(in.Segments, h.Targets, h.Pairs, h.RowsOf, h.PairsOf)
 			in.Vertices = append(in.Vertices, h.Ends, h.OwnEnds, h.PairEnds)
-			in.Vertices = append(in.Vertices, h.TypeEnds...)
 		}
 		switch {
 		case needs.Weights == nn.NoWeights:
