@@ -32,6 +32,11 @@ type GroupKernels interface {
 	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group, summed in chunks; zero for a
 	// group without rows:  dw_g [O,F], dy [R,O], x [R,F].
 	GroupMatMulWeights(dw []float32, dy, x Matrix, g Groups)
+	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group:  b_g [O], which follow each other.
+	GroupDense(y, x Matrix, w, b []float32, g Groups)
+	// GroupDenseBackward is its gradient: dw_g as GroupMatMulWeights, and db_g [O] the sum of the rows
+	// of dy, of float32, in the group.
+	GroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups)
 }
 
 // CheckGroupMatMul checks the arguments of GroupMatMul.
@@ -47,6 +52,22 @@ func CheckGroupMatMulInput(dx, dy Matrix, w []float32, g Groups) Call {
 // CheckGroupMatMulWeights checks the arguments of GroupMatMulWeights.
 func CheckGroupMatMulWeights(dw []float32, dy, x Matrix, g Groups) Call {
 	return checkGroups("GroupMatMulWeights", Matrix{}, dy, x, dw, g)
+}
+
+// CheckGroupDense checks the arguments of GroupDense.
+func CheckGroupDense(y, x Matrix, w, b []float32, g Groups) Call {
+	c := checkGroups("GroupDense", y, y, x, w, g)
+	CheckLengths(c.Kernel, len(g.Ends)*y.Cols, len(b))
+	c.Bytes += floatBytes * len(b)
+	return c
+}
+
+// CheckGroupDenseBackward checks the arguments of GroupDenseBackward.
+func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
+	c := checkGroups("GroupDenseBackward", dy, dy, x, dw, g)
+	CheckLengths(c.Kernel, len(g.Ends)*dy.Cols, len(db))
+	c.Bytes += floatBytes * len(db)
+	return c
 }
 
 // checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that set is of
@@ -91,5 +112,25 @@ func GroupMatMulWeightsInParts(p *Probe, k LinearKernels, dw []float32, dy, x Ma
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)
 		k.MatMulWeights(g.Weights(dw, i, dy.Cols, x.Cols), dy.RowsAt(lo, hi), x.RowsAt(lo, hi))
+	}
+}
+
+// GroupDenseInParts is the definition of GroupDense: a product and a bias for each group.
+func GroupDenseInParts(p *Probe, k LinearKernels, y, x Matrix, w, b []float32, g Groups) {
+	defer p.Start(CheckGroupDense(y, x, w, b, g)).Done()
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		k.MatMul(y.RowsAt(lo, hi), x.RowsAt(lo, hi), g.Weights(w, i, y.Cols, x.Cols), false)
+		k.AddBias(y.RowsAt(lo, hi), b[i*y.Cols:][:y.Cols])
+	}
+}
+
+// GroupDenseBackwardInParts is the definition of GroupDenseBackward.
+func GroupDenseBackwardInParts(p *Probe, k LinearKernels, dw, db []float32, dy, x Matrix, g Groups) {
+	defer p.Start(CheckGroupDenseBackward(dw, db, dy, x, g)).Done()
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		k.MatMulWeights(g.Weights(dw, i, dy.Cols, x.Cols), dy.RowsAt(lo, hi), x.RowsAt(lo, hi))
+		k.ColumnSum(db[i*dy.Cols:][:dy.Cols], dy.RowsAt(lo, hi))
 	}
 }

@@ -43,7 +43,7 @@ func (b *Batch) Input(l int, x compute.Matrix) Input {
 	if l == 0 {
 		in.X, in.Own, in.Aggregate, in.Types = b.X, b.Own, b.Aggregate, b.Types
 		in.Sparse = b.Sparse
-		in.Gradient = b.Train && (b.InputGradient || len(b.Types) > 0)
+		in.Gradient = b.Train && !in.Folded && (b.InputGradient || len(b.Types) > 0)
 	}
 	return in
 }

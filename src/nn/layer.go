@@ -18,6 +18,8 @@ type Needs struct {
 	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
 	// rows of a type may come averaged by relation, because layers only apply a linear map to them
 	Averages bool
+	// of these, unless nil: all types' rows come averaged where that takes less (Hop.Folded)
+	Folding *Folding
 
 	// Of the hops of all layers:
 	SelfEdges  bool      // each destination's segment begins with an edge from itself
@@ -26,6 +28,15 @@ type Needs struct {
 	Weights    Weighting // Hop.Weights and TransposedWeights
 	EdgeRows   bool      // Hop.EdgeRows
 	OfData     bool      // they are made of the weights that the data's edges have
+}
+
+// On returns the needs of a model on a device. On a GPU rows are not folded: a step has a fixed number of
+// launches there, however many relations there are.
+func (n Needs) On(dev compute.Device) Needs {
+	if compute.CapabilitiesOf(dev).Accelerator != nil {
+		n.Folding = nil
+	}
+	return n
 }
 
 // Copies reports whether the edges of hops are not those that were sampled, but copies with more.
@@ -92,6 +103,11 @@ type Hop struct {
 	// the segments of each destination, and S+g, after all S segments, for its group g of own ones, or
 	// its type; and the destinations of each of these
 	Targets, RowsOf compute.Segments
+	// Folded: the input layer reads the rows of all types averaged, its z has their rows, and Targets
+	// refer to these, without biases. TypeEnds [T] are one past the last row of each relation from the
+	// type, in their order, and of own rows, counted from its first. Forward is read for its length alone
+	Folded   bool
+	TypeEnds [][]int32
 	// If Paired Forward's indices are pairs of a source and a relation, sorted by relation. Of each
 	// pair, and after these of each segment's destination, the place among the sources; likewise by
 	// source; and [2R] one past the last pair, and the last segment, of each relation

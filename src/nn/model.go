@@ -103,6 +103,9 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	}
 	if m.project = newProjection(&m.store, c); m.project != nil {
 		declared[0] = append(declared[0], m.project.params()...)
+		if r, is := m.stages[0].Layer.(*relational); is {
+			r.folds = newFolded(&m.store, c, m.project, r.weights.own())
+		}
 	}
 	m.sparse = newSparseMap(&m.store, c, m.stages[0].Layer)
 	if c.Jumps() {
@@ -198,7 +201,7 @@ func (m *Model) Close() {
 }
 
 // Needs says which rows the input layer reads, which preparation has to gather or aggregate.
-func (m *Model) Needs() Needs { return m.Config.Needs() }
+func (m *Model) Needs() Needs { return m.Config.Needs().On(m.dev) }
 
 // Reserve makes room for layer l to run on an input of the size of in, of which it reads the
 // counts, the flags and whether Aggregate is given. ForwardLayer calls it; called beforehand with
@@ -251,7 +254,7 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
 	}
-	if l == 0 && len(in.Types) > 0 {
+	if l == 0 && len(in.Types) > 0 && !in.Folded {
 		var err error
 		if in.X, err = m.project.forward(in); err != nil {
 			return compute.Matrix{}, err
@@ -317,8 +320,8 @@ func (m *Model) dropped(in *Input) float32 {
 // BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
 // respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
 // once the device has caught up; with in.Shares it still lacks what Columns.Backward sets. It
-// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, valid until
-// layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
+// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to what
+// folded rows are multiplied to (RowGradient), valid until layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
 // such gradient unless features are trained, and it would be the largest of all). ForwardLayer ran
 // before, on the same input with in.Train. Errors are those of in.Gather.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
@@ -362,7 +365,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	if later {
 		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
 	}
-	if l == 0 && len(in.Types) > 0 {
+	if l == 0 && len(in.Types) > 0 && !in.Folded {
 		m.project.backward(dx, in)
 	}
 	if l == 0 && in.Sparse.given() {

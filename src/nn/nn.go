@@ -234,7 +234,7 @@ func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
 	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // of weighted sums rows are read
-		n.Averages = true
+		n.Averages, n.Folding = true, c.folding()
 	}
 	if c.LearnsRows() && !n.Types { // read in the step, and a gradient goes back to them
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true

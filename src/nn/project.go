@@ -88,11 +88,15 @@ func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
 }
 
 // RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type t,
-// from dx [n, In], what BackwardLayer of layer 0 has returned of them. It returns drows, or dx where
-// rows go through no map.
+// from dx [n, In], what BackwardLayer of layer 0 has returned of them, or [n, Out of layer 0] if they
+// are folded. It returns drows, or dx where rows go through no map.
 func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
 	if m.project == nil {
 		return dx
+	}
+	if in := &m.inputs[0]; in.Folded {
+		m.stages[0].Layer.(*relational).folds.rowGradient(drows, t, dx, in)
+		return drows
 	}
 	m.project.dev.MatMulInput(drows, dx, m.project.maps[t].w, false)
 	return drows

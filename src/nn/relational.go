@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,12 +18,17 @@ import (
 //
 // So a layer is a fixed number of kernels, however many relations there are. Own weights and biases
 // are S sets: one, or one for each type that relations end in.
+//
+// A minibatch of a graph with types may be folded (Folding): then z has the rows of the types, and no
+// biases, and Backward gives its gradient in the place of dx.
 type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
 	weighs  bool // means are sums by the weights of edges
 	ofData  bool // which are made of those in the data
+
+	folds *folded // nil: rows are never folded
 
 	agg, z, dagg *buffer
 	zeros        *buffer // [2, out] the bias of Finish, which stays zero, and its gradient
@@ -85,6 +91,10 @@ func (r *relational) rows(h *Hop) (relations, all int) {
 
 func (r *relational) Reserve(in *Input) error {
 	relations, all := r.rows(&in.Hop)
+	if in.Folded {
+		return errors.Join(r.z.reserve((relations+in.Destinations)*r.out), r.zeros.reserve(2*r.out),
+			r.weights.reserve(), r.folds.reserve(r.weights.sets()))
+	}
 	n := relations + in.Destinations
 	err := reserveAll(sized{r.agg, n * r.in}, sized{r.z, all * r.out}, sized{r.zeros, 2 * r.out})
 	if err == nil && in.Gradient {
@@ -98,6 +108,13 @@ func (r *relational) Reserve(in *Input) error {
 
 func (r *relational) Flops(h *Hop, gradient bool) int {
 	relations, _ := r.rows(h)
+	if h.Folded {
+		all := 0
+		for t, ends := range h.TypeEnds {
+			all += int(ends[len(ends)-1]) * r.folds.project.maps[t].features
+		}
+		return 4 * all * r.out
+	}
 	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
 }
 
@@ -112,6 +129,13 @@ func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Group
 func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
+	if in.Folded {
+		z := r.z.matrix(n, r.out)
+		r.folds.forward(z, r.weights, in)
+		r.dev.SegmentSum(y, in.Targets, nil, z, false)
+		r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue)
+		return
+	}
 	agg, z := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
 	r.weights.prepare(z.RowsAt(n, all))
 	if r.weighs {
@@ -134,6 +158,13 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epi
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
 	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, epilogue)
+	if in.Folded {
+		dz := r.z.matrix(n, r.out)
+		r.dev.SegmentSum(dz, in.RowsOf, nil, dy, false)
+		r.folds.backward(dz, r.weights, in)
+		dx.Matrix = dz
+		return
+	}
 	agg, dz := r.agg.matrix(n, r.in), r.z.matrix(all, r.out)
 	r.dev.SegmentSum(dz, in.RowsOf, nil, dy, false)
 	g, own, dw, dwOwn := r.groups(&in.Hop, true)

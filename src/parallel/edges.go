@@ -31,7 +31,7 @@ type LayerEdges struct {
 // Build makes the edges and weights that a model needs besides the sampled edges. With
 // Needs.SelfEdges the transposes of the minibatch are not read, and may be absent.
 func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
-	e.grouped, e.sorted, e.means.of = false, false, e.means.of[:0]
+	e.grouped, e.sorted, e.means.of, e.means.folds = false, false, e.means.of[:0], false
 	if needs.SelfEdges {
 		e.addSelfEdges(s, needs, train)
 	}
@@ -306,6 +306,9 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 	if needs.Relations != nn.NoRelations {
 		e.related[l].hop(&h, needs, train)
 	}
+	if l == 0 && e.means.folds {
+		h.Folded, h.TypeEnds, h.Transposed = true, e.means.ends, compute.Segments{}
+	}
 	if needs.Weights != nn.NoWeights {
 		at := 0
 		for k := range l {
@@ -321,6 +324,14 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 		h.Forward.Indices, h.Forward.Counts, h.Weights = in.Indices, in.Counts, in.Weights
 	}
 	return h
+}
+
+// Rows returns how many rows of a type the input layer reads.
+func (e *LayerEdges) Rows(kind int) int {
+	if len(e.means.of) > 0 {
+		return e.means.types[kind].end - e.means.types[kind].x
+	}
+	return e.order.ends[kind] - e.order.begin(kind)
 }
 
 // Bytes returns the memory of the arrays.

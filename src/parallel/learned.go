@@ -314,7 +314,7 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 			in.X = to
 		}
 	}
-	in.Gradient = in.Train
+	in.Gradient = in.Train && !in.Folded
 	r.count(m)
 	return nil
 }

@@ -155,7 +155,7 @@ type Reading struct {
 // otherwise as feature rows.
 func (o *Options) needs() nn.Needs {
 	if o.Learned.Rows == nil {
-		return o.Model.Config.Fixed().Needs()
+		return o.Model.Config.Fixed().Needs().On(o.Device)
 	}
 	return o.Model.Needs()
 }
@@ -164,7 +164,7 @@ func (o *Options) needs() nn.Needs {
 func (o *Options) layerNeeds(l int) nn.Needs {
 	needs := o.needs()
 	if l > 0 { // hidden rows have one width
-		needs.Types, needs.Averages = false, false
+		needs.Types, needs.Averages, needs.Folding = false, false, nil
 	}
 	return needs
 }

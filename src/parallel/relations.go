@@ -70,21 +70,28 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 	for l := range s.Blocks {
 		r, sources := &e.related[l], &e.blocks[l]
+		folds := l == 0 && needs.Averages &&
+			e.means.count(&s.Blocks[0], s.Frontier, &e.order, &t.Columns, needs.Folding)
 		if needs.Relations == nn.Paired {
 			r.pair(&e.blocks[l], &s.Blocks[l], s.Frontier, &t.Columns)
 			sources = &r.pairs
 		} else {
-			r.make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns)
+			r.make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns, !folds)
 		}
 		if l == 0 && needs.Averages {
-			e.average(&s.Blocks[0], s.Frontier, &t.Columns)
+			e.average(&s.Blocks[0], s.Frontier, &t.Columns, needs.Folding)
+			if folds {
+				r.fold(&e.blocks[0])
+			}
 		} else if l == 0 && e.sorted {
 			for k, source := range sources.Indices {
 				sources.Indices[k] = e.order.place[source]
 			}
 		}
 		if train {
-			e.blocks[l].Transpose(&e.transposes[l])
+			if !folds { // else no gradient goes back to sources
+				e.blocks[l].Transpose(&e.transposes[l])
+			}
 			r.targets.Transpose(&r.rowsOf)
 			if needs.Relations == nn.Paired {
 				r.pairs.Transpose(&r.pairsOf)
@@ -94,9 +101,9 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 }
 
 // make sets into to the rows of b followed by one own row for each destination, and r to where they
-// go. frontier begins with the destinations.
+// go, and biases if there are rows of these. frontier begins with the destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
-	c *graph.Columns) {
+	c *graph.Columns, biases bool) {
 	rows, edges := b.NumRows(), b.NumEdges()
 	into.NumSrc, into.NumDst = b.NumSrc, rows+b.NumDst
 	into.Indptr = mem.Grow(into.Indptr[:0], rows+b.NumDst+1)
@@ -106,9 +113,15 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 	for d := range b.NumDst {
 		into.Indptr[rows+d+1] = int64(edges + d + 1)
 	}
-	set := r.begin(b, own, c, 2)
+	more := int64(1)
+	if biases {
+		more++
+	}
+	set := r.begin(b, own, c, more)
 	n, next := b.NumDst, 0
-	r.targets.NumSrc = rows + n + len(r.ownEnds)
+	if r.targets.NumSrc = rows + n; biases {
+		r.targets.NumSrc += len(r.ownEnds)
+	}
 	for g := range r.ownEnds {
 		for d, v := range frontier[:n] {
 			if set(v) != g {
@@ -116,12 +129,21 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 			}
 			into.Indices[edges+next] = int32(d)
 			r.target(int32(d), rows+next)
-			r.target(int32(d), rows+n+g)
+			if biases {
+				r.target(int32(d), rows+n+g)
+			}
 			next++
 		}
 		r.ownEnds[g] = int32(next)
 	}
 	r.end()
+}
+
+// fold makes targets refer to the rows of types, of which b has one for each segment.
+func (r *related) fold(b *graph.Block) {
+	for i, row := range r.targets.Indices {
+		r.targets.Indices[i] = b.Indices[row]
+	}
 }
 
 // begin lists the rows of the destinations, with room for more rows of each, and returns the group
@@ -263,9 +285,9 @@ func (r *related) free() {
 //
 //	for each relation and destination the mean of the sources    the destinations' own rows
 //
-// in this order. It does so where these rows are not more than the sources, which depends on the
-// minibatch alone: fewer rows are made and mapped, and owners may add them
-// (docs/design/26-sums.md).
+// in this order. It does so where these rows are not more than the sources, or the rows of all types
+// are folded (nn.Folding), which depends on the minibatch alone: fewer rows are made and mapped, and
+// owners may add them (docs/design/26-sums.md).
 type averaged struct {
 	of      []bool  // [T]
 	indptr  []int64 // of the rows of these types, type by type
@@ -273,6 +295,8 @@ type averaged struct {
 	whole   []int32 // those of destinations
 	types   []ofType
 	from    []int32 // [R] the type of each relation's sources, -1 for one without edges
+	folds   bool
+	ends    [][]int32 // if so: nn.Hop.TypeEnds
 }
 
 // ofType are the rows that the input layer reads of a type.
@@ -284,8 +308,9 @@ type ofType struct {
 	end               int
 }
 
-// average rewrites the edges of the input layer, which relate made from b, to read means.
-func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns) {
+// average rewrites the edges of the input layer, which relate made from b, to read means, which count
+// has counted.
+func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns, f *nn.Folding) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends
 	kindOf := func(source int32) int { kind, _, _ := c.Of(frontier[source]); return kind }
 	place := func(source int32) int32 {
@@ -294,7 +319,6 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph
 		}
 		return source
 	}
-	a.count(b, frontier, ends, &e.order, c)
 	row, to, edges := 0, 0, len(b.Indices)
 	read := func(kind int, sources []int32) { // the next row of into
 		if of := &a.types[kind]; a.of[kind] {
@@ -320,6 +344,9 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph
 		for row < int(end) {
 			read(int(a.from[r]), b.Indices[b.Indptr[row]:b.Indptr[row+1]])
 		}
+		if a.folds {
+			a.ends[f.Sources[r]] = append(a.ends[f.Sources[r]], a.rows(f.Sources[r]))
+		}
 	}
 	for k := range b.NumDst {
 		own := into.Indices[edges+k : edges+k+1]
@@ -328,12 +355,24 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph
 		read(kindOf(d), []int32{d})
 	}
 	into.Indices, into.NumSrc = into.Indices[:to], a.types[len(a.types)-1].end
+	for t := range a.types {
+		if a.folds {
+			a.ends[t] = append(a.ends[t], a.rows(t))
+		}
+	}
 }
 
-// count decides which types are averaged, and makes room for their rows.
-func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32, o *byType,
-	c *graph.Columns) {
-	n := len(o.ends)
+// rows returns how many rows of a type are listed so far.
+func (a *averaged) rows(t int) int32 { return int32(a.types[t].row - a.types[t].first) }
+
+// count decides which types are averaged, and makes room for their rows. It reports whether the rows of
+// all are folded.
+func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, o *byType, c *graph.Columns,
+	f *nn.Folding) bool {
+	n, ends := len(o.ends), b.Ends
+	if len(ends) == 0 {
+		ends = []int32{int32(b.NumRows())}
+	}
 	a.of, a.from = append(a.of[:0], make([]bool, n)...), mem.Grow(a.from[:0], len(ends))
 	a.types = append(a.types[:0], make([]ofType, n)...)
 	row := 0
@@ -351,11 +390,19 @@ func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32
 		kind, _, _ := c.Of(d)
 		a.types[kind].own++
 	}
+	a.folds = f != nil && f.Pays(func(t int) int { return a.types[t].means + a.types[t].own },
+		func(t int) int { return o.ends[t] - o.begin(t) })
+	if len(a.ends) != n {
+		a.ends = make([][]int32, n)
+	}
+	for t := range a.ends {
+		a.ends[t] = a.ends[t][:0]
+	}
 	rows, edges, x := 0, 0, 0
 	for t := range a.types {
 		of, sources := &a.types[t], o.ends[t]-o.begin(t)
 		of.x, of.row, of.first, of.edge = x, rows, rows, edges
-		if a.of[t] = of.means+of.own <= sources; a.of[t] {
+		if a.of[t] = a.folds || of.means+of.own <= sources; a.of[t] {
 			sources = of.means + of.own
 			rows, edges = rows+sources, edges+of.edges+of.own
 		}
@@ -365,6 +412,7 @@ func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, ends []int32
 	a.indptr, a.indices = mem.Grow(a.indptr[:0], rows+1), mem.Grow(a.indices[:0], edges)
 	a.indptr[0] = 0
 	a.whole = mem.Grow(a.whole[:0], b.NumDst)
+	return a.folds
 }
 
 func (a *averaged) bytes() int64 {

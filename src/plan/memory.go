@@ -330,7 +330,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 				return nil, err
 			}
 		}
-		if err := p.reserve(m, l, &in); err != nil {
+		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return nil, err
 		}
 	}
@@ -361,11 +361,26 @@ func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 		if l == 0 && m.Needs().Aggregate != compute.NoReduction {
 			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: p.job.Model.In}
 		}
-		if err := p.reserve(m, l, &in); err != nil {
+		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reserveFolds is reserve for minibatches whose rows the input layer maps, and for those of which it folds
+// them.
+func (p *planner) reserveFolds(m *nn.Model, l int, in nn.Input, h *hopShape) error {
+	if l > 0 || !h.folded || h.mapped {
+		if err := p.reserve(m, l, &in); err != nil {
+			return err
+		}
+	}
+	if l > 0 || !h.folded {
+		return nil
+	}
+	in.Folded, in.Gradient = true, false
+	return p.reserve(m, l, &in)
 }
 
 // reserve makes room in m for layer l on an input of the size of in.

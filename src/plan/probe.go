@@ -59,6 +59,8 @@ type hopShape struct {
 	sources, destinations, edges int
 	read                         int // edges that the layer reads; 0: as many
 	rows, pairs                  int // where relations are told apart, its segments and places of pairs
+	// where types are: of some minibatches the input layer folds rows, of others it maps them
+	folded, mapped bool
 }
 
 // crossed counts rows that a rank receives from others, and rows that others want from it.
@@ -143,7 +145,8 @@ func (s *shape) atLeast(o *shape) {
 
 func (h *hopShape) atLeast(o *hopShape) {
 	*h = hopShape{max(h.sources, o.sources), max(h.destinations, o.destinations),
-		max(h.edges, o.edges), max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs)}
+		max(h.edges, o.edges), max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs),
+		h.folded || o.folded, h.mapped || o.mapped}
 }
 
 func (r *rankPlan) free() {

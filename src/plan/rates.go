@@ -264,10 +264,15 @@ func (c *calibration) flops() (float64, error) {
 	}
 	defer optimizer.Close()
 	d, needs := c.destinations(), m.Needs()
-	needs.Averages = false // means are no more than the rows that they are made of
+	var edges parallel.LayerEdges
+	defer edges.Free()
+	edges.Build(&c.mb, needs, true, c.planner.shards.Topology())
 	rows := d
 	if needs.Sources {
 		rows = len(c.mb.Frontier)
+	}
+	for t := range j.Model.TypeFeatures {
+		rows = max(rows, edges.Rows(t))
 	}
 	input, err := dev.Alloc(max(1, rows*slices.Max(append([]int{j.Model.In}, j.Model.TypeFeatures...))))
 	if err != nil {
@@ -277,10 +282,9 @@ func (c *calibration) flops() (float64, error) {
 	batch := nn.Batch{GlobalSeeds: max(1, c.shape.seeds), Train: true,
 		InputGradient: j.Model.LearnsRows()}
 	if zeros := c.matrix(rows, input[:rows*j.Model.In]); needs.Types {
-		for t, k := range c.shape.kinds {
-			cols := j.Model.TypeFeatures[t]
-			batch.Types = append(batch.Types,
-				compute.Matrix{Rows: k.all, Cols: cols, Data: input[:k.all*cols]})
+		for t, cols := range j.Model.TypeFeatures {
+			n := edges.Rows(t)
+			batch.Types = append(batch.Types, compute.Matrix{Rows: n, Cols: cols, Data: input[:n*cols]})
 		}
 	} else if needs.Sources {
 		batch.X = zeros
@@ -295,9 +299,6 @@ func (c *calibration) flops() (float64, error) {
 		}
 		batch.Sparse = c.sparse.given
 	}
-	var edges parallel.LayerEdges
-	defer edges.Free()
-	edges.Build(&c.mb, needs, true, c.planner.shards.Topology())
 	batch.Labels = make([]byte, c.shape.seeds*task.Find(j.Model.Task).LabelBytes(j.Model.Out))
 	if links := j.Sample.Links; links != nil {
 		batch.Labels = links.Truth(nil, c.key)

@@ -212,6 +212,7 @@ func (t *trial) hasRoom(s *shape, train bool) bool {
 func (h *hopShape) reads(of *nn.Hop, related bool) {
 	if h.read = of.Edges; related {
 		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
+		h.folded, h.mapped = of.Folded, !of.Folded
 	}
 }
 

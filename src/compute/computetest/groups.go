@@ -2,6 +2,7 @@ package computetest
 
 import (
 	"fmt"
+	"slices"
 
 	"halognn/src/compute"
 )
@@ -36,7 +37,7 @@ var groupTests = family{
 		}
 	},
 	calls: func(l *Layer) []Call {
-		n, w := l.Destinations, l.array(2*l.In*l.Out)
+		n, w, biases := l.Destinations, l.array(2*l.In*l.Out), l.array(2*l.Out)
 		x, y := l.matrix(n, l.In), l.matrix(n, l.Out)
 		g := compute.Groups{Ends: l.Ends, Stride: l.In * l.Out}
 		bytes, flops := 4*(n*l.In+n*l.Out+2*l.In*l.Out), 2*n*l.In*l.Out
@@ -44,6 +45,9 @@ var groupTests = family{
 			{"GroupMatMul", func() { l.dev.GroupMatMul(y, x, w, g) }, bytes, flops},
 			{"GroupMatMulInput", func() { l.dev.GroupMatMulInput(x, y, w, g) }, bytes, flops},
 			{"GroupMatMulWeights", func() { l.dev.GroupMatMulWeights(w, y, x, g) }, bytes, flops},
+			{"GroupDense", func() { l.dev.GroupDense(y, x, w, biases, g) }, bytes + 8*l.Out, flops},
+			{"GroupDenseBackward", func() { l.dev.GroupDenseBackward(w, biases, y, x, g) }, bytes + 8*l.Out,
+				flops},
 		}
 	},
 }
@@ -67,6 +71,13 @@ func groups(b *bench, rows []int, f, o int) []result {
 	b.dev.GroupMatMul(y, mx, mw.Data, g)
 	b.dev.GroupMatMulInput(dx, mdy, mw.Data, g)
 	b.dev.GroupMatMulWeights(dw.Data, mdy, mx, g)
+	bias := b.normal(len(rows) * o)
+	dense := compute.Matrix{Rows: n, Cols: o, Data: b.dirty(n * o)}
+	b.dev.GroupDense(dense, mx, mw.Data, b.matrix(len(rows), o, bias).Data, g)
+	dense2 := compute.Matrix{Rows: len(rows), Cols: g.Stride, Data: b.dirty(len(rows) * g.Stride)}
+	dbias := b.dirty(len(rows) * o)
+	b.dev.GroupDenseBackward(dense2.Data, dbias, mdy, mx, g)
+	exact := append([]float32(nil), dy...)
 	b.round(x, w, dy)
 	all := []result{
 		grid("GroupMatMul", b.get(y.Data), n, o, f, func(i, j int) sum {
@@ -84,9 +95,24 @@ func groups(b *bench, rows []int, f, o int) []result {
 			return s
 		}),
 	}
-	sums := b.get(dw.Data)
+	all = append(all, grid("GroupDense", b.get(dense.Data), n, o, f+1, func(i, j int) (s sum) {
+		for k := range f {
+			s.add(float64(x[i*f+k]) * float64(w[of[i]*g.Stride+j*f+k]))
+		}
+		s.add(float64(bias[of[i]*o+j]))
+		return s
+	}), grid("GroupDenseBackward, biases", b.get(dbias), len(rows), o, n+1, func(i, j int) (s sum) {
+		for lo, hi := g.Rows(i); lo < hi; lo++ {
+			s.add(float64(exact[lo*o+j]))
+		}
+		return s
+	}))
+	sums, again := b.get(dw.Data), b.get(dense2.Data)
 	for i := range rows {
 		lo, hi := g.Rows(i)
+		if !slices.Equal(sums[i*g.Stride:][:f*o], again[i*g.Stride:][:f*o]) {
+			b.t.Errorf("GroupDenseBackward gives other weights than GroupMatMulWeights, of group %d", i)
+		}
 		all = append(all, grid(fmt.Sprintf("GroupMatMulWeights of group %d", i),
 			sums[i*g.Stride:][:f*o], o, f, hi-lo, func(r, c int) (s sum) {
 				for k := lo; k < hi; k++ {

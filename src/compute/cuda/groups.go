@@ -74,3 +74,24 @@ func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g comput
 			d.MatMulWeights(g.Weights(dw, i, dy.Cols, x.Cols), dy.RowsAt(lo, hi), x.RowsAt(lo, hi))
 		})
 }
+
+// GroupDense implements compute.Device.
+func (d *Device) GroupDense(y, x compute.Matrix, w, b []float32, g compute.Groups) {
+	defer d.probe.Start(compute.CheckGroupDense(y, x, w, b, g)).Done()
+	d.GroupMatMul(y, x, w, g)
+	for i := range g.Ends {
+		if lo, hi := g.Rows(i); lo < hi {
+			d.AddBias(y.RowsAt(lo, hi), b[i*y.Cols:][:y.Cols])
+		}
+	}
+}
+
+// GroupDenseBackward implements compute.Device.
+func (d *Device) GroupDenseBackward(dw, db []float32, dy, x compute.Matrix, g compute.Groups) {
+	defer d.probe.Start(compute.CheckGroupDenseBackward(dw, db, dy, x, g)).Done()
+	d.GroupMatMulWeights(dw, dy, x, g)
+	for i := range g.Ends {
+		lo, hi := g.Rows(i)
+		d.ColumnSum(db[i*dy.Cols:][:dy.Cols], dy.RowsAt(lo, hi))
+	}
+}

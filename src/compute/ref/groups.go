@@ -16,3 +16,13 @@ func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.
 func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g compute.Groups) {
 	compute.GroupMatMulWeightsInParts(d.probe, d, dw, dy, x, g)
 }
+
+// GroupDense implements compute.Device.
+func (d *Device) GroupDense(y, x compute.Matrix, w, b []float32, g compute.Groups) {
+	compute.GroupDenseInParts(d.probe, d, y, x, w, b, g)
+}
+
+// GroupDenseBackward implements compute.Device.
+func (d *Device) GroupDenseBackward(dw, db []float32, dy, x compute.Matrix, g compute.Groups) {
+	compute.GroupDenseBackwardInParts(d.probe, d, dw, db, dy, x, g)
+}
