@@ -15,6 +15,9 @@ func (c *Config) Spec() job.Spec {
 	o := nn.DefaultOptimizer(s.Optimizer.Kind)
 	o.Momentum, o.WeightDecay = s.Optimizer.Momentum, s.Optimizer.WeightDecay
 	s.Optimizer = o
+	if c.Compute.Device == "cuda" {
+		s.Model.Fold = nn.FoldNever
+	}
 	if s.Sample.HasFanouts() {
 		s.Sample.Fanouts = c.Drawn.Fanouts
 	} else {

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"slices"
+
 	"halognn/src/compute"
 	"halognn/src/graph"
 )
@@ -19,7 +21,18 @@ type Folding struct {
 	Features []int // [T]
 	Sources  []int // [R] the types of relations' sources
 	In, Out  int   // of the layer
+	Always   bool  // whatever it takes
 }
+
+// Fold says when the rows of types are folded.
+type Fold uint8
+
+// Where multiplications are counted, one minibatch may be folded and the next one not.
+const (
+	FoldWherePays Fold = iota
+	FoldNever          // as on a GPU: a step launches as few kernels there, however many relations there are
+	FoldAlways
+)
 
 // composing is what composing the weights of a group takes beside its multiplications: some six small
 // kernels, in multiplications.
@@ -27,10 +40,10 @@ const composing = 1 << 16
 
 // folding returns that of a model's input layer; nil if it has none.
 func (c Config) folding() *Folding {
-	if len(c.TypeFeatures) == 0 || c.Layers < 2 { // of one layer the rows themselves may be asked for
+	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 { // of one the rows may be asked for
 		return nil
 	}
-	f := &Folding{Features: c.TypeFeatures}
+	f := &Folding{Features: c.TypeFeatures, Always: c.Fold == FoldAlways}
 	f.In, f.Out = c.Widths(0)
 	for r := range c.Schema.NumRelations() {
 		source, _ := c.Schema.Ends(r)
@@ -43,15 +56,15 @@ func (c Config) folding() *Folding {
 // and own ones, of each type, and so many sources: with those of weights, forward and backward. Of the
 // others rows are mapped, or sources if these are fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
+	if f.Always || slices.Contains(f.Features, 0) {
+		return f.Always && !slices.Contains(f.Features, 0)
+	}
 	folded, mapped := 0, 0
 	for _, t := range f.Sources {
 		folded += 3*f.Features[t]*f.In*f.Out + composing
 	}
 	for t, features := range f.Features {
 		folded += 3*features*f.In*f.Out + composing // of own rows
-		if features == 0 {
-			return false
-		}
 		folded += 2 * rows(t) * features * f.Out
 		mapped += 2*min(rows(t), sources(t))*features*f.In + 3*rows(t)*f.In*f.Out
 	}

@@ -30,15 +30,6 @@ type Needs struct {
 	OfData     bool      // they are made of the weights that the data's edges have
 }
 
-// On returns the needs of a model on a device. On a GPU rows are not folded: a step has a fixed number of
-// launches there, however many relations there are.
-func (n Needs) On(dev compute.Device) Needs {
-	if compute.CapabilitiesOf(dev).Accelerator != nil {
-		n.Folding = nil
-	}
-	return n
-}
-
 // Copies reports whether the edges of hops are not those that were sampled, but copies with more.
 func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations }
 

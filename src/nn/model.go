@@ -201,7 +201,7 @@ func (m *Model) Close() {
 }
 
 // Needs says which rows the input layer reads, which preparation has to gather or aggregate.
-func (m *Model) Needs() Needs { return m.Config.Needs().On(m.dev) }
+func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to run on an input of the size of in, of which it reads the
 // counts, the flags and whether Aggregate is given. ForwardLayer calls it; called beforehand with

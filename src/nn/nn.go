@@ -107,6 +107,8 @@ type Config struct {
 	TypeFeatures []int
 	Project      int // that width; 0: Hidden
 	Bases        int // of kind rgcn: matrices of which those of relations are combined; 0: none
+	// when the maps of types and the weights of relations are one product: no setting, but the device's
+	Fold Fold
 
 	Learned int    // columns of the rows that vertices without features learn; 0: they have none
 	Learns  []bool // [T] the types with such rows, whose width TypeFeatures or In is; nil: none

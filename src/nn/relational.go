@@ -108,13 +108,6 @@ func (r *relational) Reserve(in *Input) error {
 
 func (r *relational) Flops(h *Hop, gradient bool) int {
 	relations, _ := r.rows(h)
-	if h.Folded {
-		all := 0
-		for t, ends := range h.TypeEnds {
-			all += int(ends[len(ends)-1]) * r.folds.project.maps[t].features
-		}
-		return 4 * all * r.out
-	}
 	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
 }
 

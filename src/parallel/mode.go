@@ -155,7 +155,7 @@ type Reading struct {
 // otherwise as feature rows.
 func (o *Options) needs() nn.Needs {
 	if o.Learned.Rows == nil {
-		return o.Model.Config.Fixed().Needs().On(o.Device)
+		return o.Model.Config.Fixed().Needs()
 	}
 	return o.Model.Needs()
 }

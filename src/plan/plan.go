@@ -24,6 +24,7 @@ import (
 	"halognn/src/access"
 	"halognn/src/compute"
 	"halognn/src/job"
+	"halognn/src/nn"
 	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
@@ -108,6 +109,9 @@ func (j *Job) fill(s *shard.Shards) error {
 	j.RanksPerNode = min(cmp.Or(j.RanksPerNode, 1), max(1, j.Ranks))
 	j.Workers, j.Threads, j.Epochs = cmp.Or(j.Workers, 1), cmp.Or(j.Threads, 1), cmp.Or(j.Epochs, 1)
 	j.Cores = cmp.Or(j.Cores, float64(j.Workers+j.Threads))
+	if j.GPU != nil {
+		j.Model.Fold = nn.FoldNever
+	}
 	j.Fit(s)
 	var refused error
 	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {

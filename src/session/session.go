@@ -119,6 +119,9 @@ func (s *Session) OpenModel(spec job.Spec) error {
 	if !spec.ByNode() { // else GroupByNode has set it
 		spec.RanksPerNode = s.RanksPerNode
 	}
+	if compute.CapabilitiesOf(s.Device).Accelerator != nil {
+		spec.Model.Fold = nn.FoldNever
+	}
 	var err error
 	if s.Forward {
 		s.Job, err = newForwardJob(s.Shards, spec)

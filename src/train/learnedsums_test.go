@@ -10,6 +10,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
+	"halognn/src/nn"
 	"halognn/src/record"
 	"halognn/src/rundir"
 	"halognn/src/sample"
@@ -27,11 +28,14 @@ func TestSumsOfLearnedRowsChangeNoNumber(t *testing.T) {
 	for _, c := range []struct {
 		kind    string
 		fanouts []int
+		fold    nn.Fold
 	}{
-		{"rgcn", []int{5, 4}},
-		{"sage", []int{4, 2}},
+		{"rgcn", []int{5, 4}, nn.FoldAlways},
+		{"sage", []int{4, 2}, nn.FoldAlways},
+		{"rgcn", []int{5, 4}, nn.FoldNever},
 	} {
 		o := learnedOptions(c.kind)
+		o.Model.Fold = c.fold
 		o.Epochs, o.Checkpoint.Keep, o.Batch, o.Sample = 3, 1, 2, sample.Neighbours(c.fanouts...)
 		var whole string
 		for _, ranks := range []int{1, 2, 4} {

@@ -156,11 +156,13 @@ func writeTyped(t testing.TB, dir string, counts []int64, widths []int, edges []
 	check(w.Close())
 }
 
+// typedOptions are those of graphs that are too small for folding to pay: all fold where they can, and
+// TestTypedTrainingOnAnyRanks and TestSumsOfLearnedRowsChangeNoNumber map as well.
 func typedOptions(kind string) Options {
 	return Options{
 		Spec: job.Spec{
 			Model: nn.Config{Kind: kind, Layers: 2, Hidden: 8, Norm: "layer", Dropout: 0.2, Bases: 3,
-				Heads: 2, Slope: 0.2},
+				Heads: 2, Slope: 0.2, Fold: nn.FoldAlways},
 			Sample: sample.Neighbours(4, 3), Batch: 20, Epochs: 8,
 			Optimizer: nn.DefaultOptimizer("adam"),
 			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.02}, StepEpochs: 1, Seed: 1,
@@ -226,6 +228,19 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 			}
 			if !(learned.TestAccuracy.Value > least) {
 				t.Errorf("test accuracy %.3f", learned.TestAccuracy.Value)
+			}
+			mapped := typedOptions(kind)
+			mapped.Model.Fold = nn.FoldNever
+			if !nn.FindKind(kind).HasHeads { // the same numbers, but for rounding
+				one := typedRun(t, s, 1, mapped, false)
+				if d := one.TrainLoss - want.TrainLoss; one.LossDigest == want.LossDigest ||
+					!(d < 1e-4 && d > -1e-4) {
+					t.Errorf("mapped loss %v of digest %s, folded %v of %s", one.TrainLoss, one.LossDigest,
+						want.TrainLoss, want.LossDigest)
+				}
+				if four := typedRun(t, s, 4, mapped, false); four.LossDigest != one.LossDigest {
+					t.Errorf("4 ranks that map: digest %s, want %s", four.LossDigest, one.LossDigest)
+				}
 			}
 			for _, ranks := range []int{2, 4} {
 				got := typedRun(t, s, ranks, typedOptions(kind), false)
