@@ -8,7 +8,7 @@ import (
 )
 
 // doctor under MPI: a row for every rank, one message and exit code 1 for what is an error.
-func TestDoctorUnderMPI(t *testing.T) {
+func TestDoctorUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	r := startMPI(t, 2, halognn(t).path, "doctor", "--dir", t.TempDir()).wait(t)

@@ -31,7 +31,7 @@ func emulatedGPU(t *testing.T, env ...string) []string {
 
 // A rank takes its GPU before MPI starts, on the thread that starts MPI, and prints and records
 // where its rows lie.
-func TestGPUIsChosenBeforeMPIUnderMPI(t *testing.T) {
+func TestGPUIsChosenBeforeMPIUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)
 	const ranks = 2

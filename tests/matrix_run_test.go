@@ -16,7 +16,7 @@ import (
 var (
 	cells = flag.Int("cells", 12,
 		"how many cells of the matrix TestMatrix trains, drawn at random; 0: all that work")
-	mpiCells = flag.Int("cells-mpi", 10, "how many cells, with random settings, TestMatrixUnderMPI trains")
+	mpiCells = flag.Int("cells-mpi", 10, "how many cells, with random settings, TestMatrixUnderAnyMPI trains")
 )
 
 // Cells of one group have one digest, whatever the topology, the cache and the sums. Hybrid has two
@@ -67,7 +67,7 @@ func (c cell) job() []string {
 
 // Cells drawn at random, with settings that the page does not have, have under MPI the digest of the
 // plainest cell of their group in process.
-func TestMatrixUnderMPI(t *testing.T) {
+func TestMatrixUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	seed := uint64(time.Now().UnixNano())

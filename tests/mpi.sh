@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # mpi.sh openmpi|mpich: the communication suite, whole runs of the program unless `make test` has them
-# under that MPI, and files that shrink under them, under one MPI.
+# under that MPI, and files that shrink under them, under one MPI. Of whole runs those whose subject an
+# MPI may change have UnderAnyMPI in their names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?usage: mpi.sh openmpi|mpich}
@@ -8,6 +9,7 @@ usual=$(readlink -f "$(command -v "${HALOGNN_MPICC:-mpicc}")" || true)
 export HALOGNN_MPICC=mpicc.$mpi HALOGNN_QUIET=1
 source ./env.sh
 mkdir -p "build/$mpi"
+export GOFLAGS+=,light HALOGNN_TAGS+=,light # the kernels, which are compiled once more for each MPI
 go test -c -o "build/$mpi/comm.test" ./src/comm/mpi
 go build -o "build/$mpi/halognn" ./src/cmd/halognn
 for n in 1 2 3 4; do
@@ -15,7 +17,7 @@ for n in 1 2 3 4; do
   (cd src/comm/mpi && timeout 1800 "$HALOGNN_MPIRUN" -np "$n" "$HALOGNN_ROOT/build/$mpi/comm.test")
 done
 if [ "$(readlink -f "$(command -v "$HALOGNN_MPICC")")" != "$usual" ]; then
-  HALOGNN_BIN=$PWD/build/$mpi/halognn go test -count=1 -run 'UnderMPI' ./tests -args -cells-mpi 20
+  HALOGNN_BIN=$PWD/build/$mpi/halognn go test -count=1 -run UnderAnyMPI ./tests -args -cells-mpi 5
 else
   echo "whole runs of the program under $mpi: make test has them"
 fi

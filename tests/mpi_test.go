@@ -48,7 +48,7 @@ func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome 
 }
 
 // The transport changes no number: every MPI gives the bits of the in-process ranks.
-func TestSameNumbersUnderMPI(t *testing.T) {
+func TestSameNumbersUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	for _, c := range []struct {
 		ranks int
@@ -94,7 +94,7 @@ func TestSameNumbersUnderMPI(t *testing.T) {
 	}
 }
 
-func TestInferUnderMPI(t *testing.T) {
+func TestInferUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	o := trained(t, smallParts.dir(t), 4)
 	for _, mode := range []string{"full", "sampled"} {
@@ -110,7 +110,7 @@ func TestInferUnderMPI(t *testing.T) {
 }
 
 // Ranks without training seeds do not hang the others.
-func TestRanksWithoutSeedsUnderMPI(t *testing.T) {
+func TestRanksWithoutSeedsUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	data := handmade{split: func(v int) [3]bool {
@@ -131,7 +131,7 @@ func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 }
 
 // An error that all ranks share is printed once, and all exit with its code.
-func TestBadInputUnderMPI(t *testing.T) {
+func TestBadInputUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	mpi := func(sets ...string) func(*testing.T, string) []string {
@@ -186,7 +186,7 @@ func TestBadInputUnderMPI(t *testing.T) {
 }
 
 // What one rank refuses ends all ranks with its code, in every command that they share.
-func TestRefusalsHaveOneCodeUnderMPI(t *testing.T) {
+func TestRefusalsHaveOneCodeUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	dir := t.TempDir()
 	limited := filepath.Join(dir, "limited.sh")
@@ -298,7 +298,7 @@ func sets(sets ...string) func(*testing.T, string) []string {
 }
 
 // An error during the steps ends the whole job with the exit code of the rank that has it.
-func TestFailureWhileTrainingUnderMPI(t *testing.T) {
+func TestFailureWhileTrainingUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	for name, c := range map[string]badInput{
@@ -344,7 +344,7 @@ func TestFailureWhileTrainingUnderMPI(t *testing.T) {
 }
 
 // A rank that dies ends the job.
-func TestKilledRankUnderMPI(t *testing.T) {
+func TestKilledRankUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	if runtime.GOOS != "linux" {

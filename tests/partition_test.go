@@ -100,7 +100,7 @@ func shares(t *testing.T, ranks int, out string, flags ...string) result {
 }
 
 // Ranks write the bytes of one process.
-func TestRanksShareAPartitionUnderMPI(t *testing.T) {
+func TestRanksShareAPartitionUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	dir := t.TempDir()
 	alone := filepath.Join(dir, "alone")

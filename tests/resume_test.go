@@ -163,7 +163,7 @@ func TestNohupKeepsARun(t *testing.T) {
 
 // Under a launcher the signal reaches the ranks; all stop at one step, and the job ends with their
 // code.
-func TestSignalsStopARunThatGoesOnUnderMPI(t *testing.T) {
+func TestSignalsStopARunThatGoesOnUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	version, err := exec.Command(launcher(t), "--version").CombinedOutput()
 	if err != nil {
@@ -264,7 +264,7 @@ func ranksOf(t *testing.T, dir string, ranks int) []int {
 
 // A rank has stopped and will never vote to save: the second signal ends the job all the same,
 // whether it is sent to another rank or to the launcher, and no process is left.
-func TestSecondSignalEndsAStuckJobUnderMPI(t *testing.T) {
+func TestSecondSignalEndsAStuckJobUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
 	if runtime.GOOS != "linux" {

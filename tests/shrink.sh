@@ -7,5 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export HALOGNN_MPICC=mpicc.${1:?usage: shrink.sh openmpi|mpich [COUNT] [SEED]} HALOGNN_QUIET=1
 source ./env.sh
+export HALOGNN_TAGS+=,light # as mpi.sh has it
 go test -v -tags "$HALOGNN_TAGS,faults" -count=1 -timeout 10h -run 'TestShrinks|TestTwoRanksFailAtOnce' \
   ./tests/faults -args -shrinks "${2:-20}" -seed "${3:-1}"

@@ -8,6 +8,7 @@ import (
 
 	"halognn/src/compute"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // meter is a device that counts its allocated memory and fails at the given allocation.
@@ -37,6 +38,7 @@ func (m *meter) Free(x []float32) {
 // Buffers grow a few times while block sizes still vary, then never again, and Close frees them
 // all.
 func TestMemoryGrowsWithSlack(t *testing.T) {
+	race.Alone(t)
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
 			meter := &meter{Device: dev}
@@ -93,6 +95,7 @@ func TestReserve(t *testing.T) {
 // Wherever memory runs out, the error says so, nothing is leaked, and the model works once there is
 // memory again.
 func TestOutOfMemory(t *testing.T) {
+	race.Alone(t)
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
 			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), a.Config, 4)

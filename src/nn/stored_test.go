@@ -14,6 +14,7 @@ import (
 	"halognn/src/compute/ref"
 	"halognn/src/mem"
 	"halognn/src/task"
+	"halognn/tests/race"
 )
 
 // With bf16 the rows between layers are numbers of bfloat16 on every device, of even and odd width,
@@ -180,6 +181,7 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 // Where the CPU stores rows in bfloat16, and where it is made to keep rounded numbers in float32, there is
 // one definition: gradients are equal, bit by bit.
 func TestStoredGradientsAreTheRounded(t *testing.T) {
+	race.Alone(t)
 	kinds := []Config{
 		{Kind: "gin"}, {Kind: "gine", EdgeIn: 2}, {Kind: "sage"}, {Kind: "sage", Aggregation: AggregateMax},
 		{Kind: "gcn"}, {Kind: "mlp"}, {Kind: "gat", Heads: 2}, {Kind: "gatv2", Heads: 2},

@@ -12,6 +12,7 @@ import (
 	"halognn/src/compute/cpu"
 	"halognn/src/compute/ref"
 	"halognn/src/nn"
+	"halognn/tests/race"
 )
 
 // inBF16 trains n steps on ranks that store hidden rows and their gradients in bfloat16.
@@ -36,6 +37,7 @@ func (w *world) inBF16(g grouping, config nn.Config, apart bool, n, depth int) (
 // In bf16 ranks that share minibatches come to the losses and gradients of one rank within 2^-7, which is
 // what rounding a sum of another order may change, and to the same bits whatever the plumbing.
 func TestModesAgreeInBF16(t *testing.T) {
+	race.Alone(t)
 	const n, bound = 3, 0x1p-7
 	w := newWorld(t, 4)
 	for _, name := range []string{"sage", "sage max", "gat", "gcn right", "gin",
