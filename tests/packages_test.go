@@ -137,7 +137,7 @@ func TestFloorsAreDocumented(t *testing.T) {
 }
 
 // knowsRanks are the packages that may know that other ranks exist.
-var knowsRanks = []string{"comm", "exchange", "parallel", "residence", "simulate", "plan",
+var knowsRanks = []string{"comm", "exchange", "job", "parallel", "residence", "simulate", "plan",
 	"session", "checkpoint", "infer", "train", "doctor", "cmd"}
 
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
