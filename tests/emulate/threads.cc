@@ -65,12 +65,8 @@ void fiber() {
     }
 }
 
-// resume runs a fiber until it leaves.
-void resume(block &b, unsigned t) {
-    threadIdx = dim3(t);
-    b.now = t;
-    if (_setjmp(b.scheduler) != 0) return;
-    block::fiber &f = b.fibers[t];
+// enter goes on where a fiber left, or begins it.
+[[noreturn]] void enter(block::fiber &f) {
     if (f.stack) _longjmp(f.at, 1);
     f.stack.reset(new char[STACK]);
     ucontext_t first;
@@ -80,6 +76,14 @@ void resume(block &b, unsigned t) {
     first.uc_link = nullptr;
     makecontext(&first, fiber, 0);
     setcontext(&first);
+    fail("a context that cannot be set");
+}
+
+// resume runs a fiber until it leaves.
+void resume(block &b, unsigned t) {
+    threadIdx = dim3(t);
+    b.now = t;
+    if (_setjmp(b.scheduler) == 0) enter(b.fibers[t]);
 }
 
 void wait(meeting m) {
