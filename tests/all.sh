@@ -102,7 +102,7 @@ races() { # of the packages that start goroutines, or whose tests do
   local of
   mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep')
   HALOGNN_EMULATED_DEVICES=0 go test -short -race -vet=off -timeout 40m "${of[@]}" &&
-    go test -short -race -vet=off -timeout 40m -run 'TestLinks(That|$)|CutsLinks|Staging|AnyThread|Queued|WithGPUs|Travel|OnDevices' \
+    go test -short -race -vet=off -timeout 40m -run 'TestLinks(That|$)|CutsLinks|Staging|AnyThread|Queued|(With|On|Between)GPUs|Travel|OnDevices' \
       ./src/compute/cuda ./src/parallel ./src/train
 }
 shell_lint() {

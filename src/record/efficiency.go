@@ -74,7 +74,7 @@ func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 		elapsed = max(elapsed, t.Elapsed)
 		computed += t.Useful * t.CPUs
 		cpus += t.CPUs
-		if t.CPUs > 0 && t.CPUs < 1 && why == "" {
+		if len(ranks) > 1 && t.CPUs > 0 && t.CPUs < 1 && why == "" {
 			why = "ranks share CPUs, so that one may work in another's time"
 		}
 		if t.Useful > most {
