@@ -85,7 +85,12 @@ class HalognnEpoch(HalognnJob):
 
     @sanity_function
     def finished(self):
-        return sn.assert_eq(self.summary()["epochs"], self.epochs)
+        run = self.summary()
+        return sn.all([
+            sn.assert_eq(run["epochs"], self.epochs),
+            sn.assert_true(run["efficiency"]["parallel_efficiency"] is not None,
+                           f"no efficiency: {run['efficiency'].get('no_value')}"),
+        ])
 
     @performance_function("s")
     def epoch(self):
@@ -93,4 +98,4 @@ class HalognnEpoch(HalognnJob):
 
     @performance_function("%")
     def parallel_efficiency(self):
-        return 100 * (self.summary()["efficiency"]["parallel_efficiency"] or 0)
+        return 100 * self.summary()["efficiency"]["parallel_efficiency"]
