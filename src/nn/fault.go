@@ -109,7 +109,7 @@ func (m *Model) FirstFault() Fault {
 
 // The suspects of a loss that is not finite, in the order of time: the gradients and weights of the
 // update before, both as rows of paramAlign numbers; the input rows; the outputs of the layers; the
-// logits of one that reads all of them.
+// logits of one that reads all of them; of a folded minibatch the rows of types.
 const (
 	suspectGrads = iota
 	suspectWeights
@@ -136,7 +136,21 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
 			Vertices: m.inputs[len(m.stages)-1].Vertices})
 	}
+	if input.Folded { // no rows are made of the types' own, which are named
+		for _, rows := range input.Types {
+			to = append(to, compute.Suspect{X: rows})
+		}
+	}
 	return to
+}
+
+// suspectTypes is the first of the types' own rows in a folded minibatch.
+func (m *Model) suspectTypes() int {
+	k := suspectLayers + len(m.stages)
+	if m.jump != nil {
+		k++
+	}
+	return k
 }
 
 // faultIn returns the fault that is not of weights. find returns the first row of a suspect that is
@@ -151,6 +165,14 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	for i, rows := range inputNames {
 		if row, vertex := find(suspectInputs + i); row >= 0 {
 			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows, name(row, vertex))}
+		}
+	}
+	if in := &m.inputs[0]; in.Folded {
+		for t := range in.Types {
+			if row, _ := find(m.suspectTypes() + t); row >= 0 {
+				return Fault{faultInput, fmt.Sprintf("the features of type %s, at row %d of the "+
+					"minibatch's means and own rows of it", m.Config.Schema.Types[t], row)}
+			}
 		}
 	}
 	for l := range m.stages {

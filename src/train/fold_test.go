@@ -1,7 +1,9 @@
 package train
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"halognn/src/comm"
@@ -115,5 +117,20 @@ func foldedStep(t *testing.T, s *shard.Shards, r *run, f *nn.Folding) ([]float32
 	numbers := append([]float32(nil), logits.Data[:logits.Rows*logits.Cols]...)
 	_, gradient := model.Loss(&b, logits)
 	model.Backward(gradient, nil)
+	for kind, x := range b.Types {
+		if f == nil || x.Rows == 0 {
+			continue
+		}
+		row, was := x.Row(x.Rows-1), x.Row(x.Rows-1)[0]
+		row[0] = float32(math.NaN())
+		if _, err := model.Forward(&b); err != nil {
+			return nil, err
+		}
+		want := fmt.Sprintf("the features of type %s, at row %d", s.Schema.Types[kind], x.Rows-1)
+		if fault := model.FirstFault(); !strings.HasPrefix(fault.What, want) {
+			t.Errorf("a NaN in %s is found in %s", want, fault.What)
+		}
+		row[0] = was
+	}
 	return append(numbers, model.Params.Grads[nn.HeaderLen:]...), nil
 }
