@@ -210,6 +210,9 @@ func (m *Model) Needs() Needs { return m.Config.Needs() }
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
+	if l == 0 && m.project != nil && !in.Folded {
+		err = errors.Join(err, m.project.x.reserve(in.Sources*m.project.width))
+	}
 	if s.norm != nil {
 		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows),
 			s.norm.rstd.reserve(rows))
@@ -255,10 +258,7 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		return compute.Matrix{}, err
 	}
 	if l == 0 && len(in.Types) > 0 && !in.Folded {
-		var err error
-		if in.X, err = m.project.forward(in); err != nil {
-			return compute.Matrix{}, err
-		}
+		in.X = m.project.forward(in)
 	}
 	m.inputs[l] = *in // for FirstFault
 	s := &m.stages[l]

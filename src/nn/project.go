@@ -64,16 +64,13 @@ func (p *projection) each(types []compute.Matrix, x compute.Matrix,
 	}
 }
 
-// forward returns the rows of all types. It fails only if device memory runs out.
-func (p *projection) forward(in *Input) (compute.Matrix, error) {
-	if err := p.x.reserve(in.Sources * p.width); err != nil {
-		return compute.Matrix{}, fmt.Errorf("rows of %d sources: %w", in.Sources, err)
-	}
+// forward returns the rows of all types, for which x has room.
+func (p *projection) forward(in *Input) compute.Matrix {
 	x := p.x.matrix(in.Sources, p.width)
 	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
 		p.dev.Dense(x, m.dense(rows))
 	})
-	return x, nil
+	return x
 }
 
 // backward sets the gradients of the maps from that with respect to x.

@@ -342,7 +342,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		own := j.Ranks * r.most.hops[0].destinations
 		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+own)
 	}
-	out.activations, out.pinned = dev.live-before+moving+columns+p.projected(r), pinned
+	out.activations, out.pinned = dev.live-before+moving+columns, pinned
 	if j.GPU != nil && j.GPU.Direct {
 		out.pinned = 0
 	}
@@ -644,7 +644,7 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 		if m.Needs().Aggregate != compute.NoReduction {
 			in.Aggregate.Cols = p.job.Model.In
 		}
-		if err := p.reserve(m, l, &in); err != nil {
+		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return 0, err
 		}
 	}

@@ -190,15 +190,6 @@ func (p *planner) learnedRows(r *rankPlan) (rows int64) {
 	return one.Within(first, end)
 }
 
-// projected returns the bytes of the input rows after the maps of types, unless all are folded.
-func (p *planner) projected(r *rankPlan) (bytes int64) {
-	m := &p.job.Model
-	if !m.Schema.Typed() || len(r.most.hops) == 0 || r.most.hops[0].folded && !r.most.hops[0].mapped {
-		return 0
-	}
-	return int64(m.Projected(p.stores()).Size()) * int64(r.most.frontier()) * int64(m.In)
-}
-
 // learned counts the learned rows, and sums of them, that come in a step, and their gradients, which
 // go back; nil if none are learned.
 func (p *planner) learned() *Shuffles {
