@@ -414,21 +414,28 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 }
 
 // sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as
-// they are fetched, early and late, and of all in the order of the minibatch, with their gradients.
-// Where they are averaged, also the edges of means, in both directions, and gradients of means, of
-// which there are no more than rows.
+// they are fetched, early and late, with what is listed of the gradients that go back; what the input
+// layer reads, rows or means, and in the same place its gradient; and the lists of means and of what
+// is added to the gradient of each row. Means are as many as edges at most;
+// at least they are few, and each row is in one.
 func (p *planner) sizedLearned(s *shape) int64 {
 	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
-	bytes := foreign*2*(fetchedBytes+2*row) + rows*(2*row+8)
+	read, edges := rows, rows
+	bytes := foreign * (2*(fetchedBytes+2*row) + 16)
 	if rows > 0 && len(s.hops) > 0 && p.job.Model.Needs().Averages {
-		edges := int64(p.layerEdges(s.hops[0]))
-		bytes += rows*(2*row+2*8) + edges*3*4
+		h := s.hops[0]
+		if read = 0; p.options.Bound != Least {
+			edges = int64(p.layerEdges(h) + h.destinations)
+			read = edges
+		}
+		bytes += 8*read + 4*edges + 4*rows
 		if p.job.LearnedSums() != nil && foreign > 0 { // members: asked for, and listed of others
 			bytes += edges * (3*4 + 8 + 2*4)
 		}
 	}
-	return bytes
+	const listed = 4 + 4 + 8 + 4 // id, own place, end of the row's list, its segment
+	return bytes + read*row + rows*listed + edges*(4+4)
 }
 
 // sizedChunk stands for chunk.

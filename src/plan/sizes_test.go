@@ -130,7 +130,7 @@ func TestLeastOfLearnedRows(t *testing.T) {
 	p.job.Model.Learns = []bool{true}
 	own := p.sizedLearned(&shape{kinds: []kindShape{{all: 10}}})
 	all := p.sizedLearned(&shape{kinds: []kindShape{{all: 10, foreign: 10}}})
-	if own != 10*(2*1024+8) || all <= own {
+	if own != 10*(1024+20+8) || all <= own {
 		t.Errorf("10 own rows take %d bytes, others %d", own, all)
 	}
 }
