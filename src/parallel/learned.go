@@ -319,8 +319,9 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// tileRows are the rows of a tile of the step: few enough that both of two threads have tiles.
-const tileRows = 256
+// tileRows are the rows of a tile of the step: few enough that both of two threads have tiles, and
+// some 10 us of work.
+const tileRows = 64
 
 // tiles calls do for n rows, in tiles on the threads of the device.
 func (r *learning) tiles(n int, do func(lo, hi int)) {
