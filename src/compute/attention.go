@@ -34,14 +34,14 @@ type AttentionKernels interface {
 		slope float32)
 	// EdgeDotSoftmax sets alpha[e,h] to the softmax over the edges of a segment of the sum over the
 	// columns j of head h of a[j] * LeakyReLU(src[i,j] + dst[d,j]), i = s.Indices[e], d the segment
-	// of e:  alpha [E,H], src [S,H*C], dst [D,H*C], a [H*C].
-	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a []float32, slope float32)
-	// EdgeDotSoftmaxBackward adds to dsrc [S,H*C], and sets ddst [D,H*C] and da [H*C], from dalpha
-	// [E,H], which it overwrites; the others are the arguments and the result of EdgeDotSoftmax. A
-	// row's sum over its edges is complete before it is added to dsrc. da is the sum over the
-	// destinations, in chunks, of the sums over their edges.
+	// of e:  alpha [E,H], src [S,H*C], dst [D,H*C], a [H*C] of the group of d.
+	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
+	// EdgeDotSoftmaxBackward adds to dsrc [S,H*C], and sets ddst [D,H*C] and da, which lies as a, from
+	// dalpha [E,H], which it overwrites; the others are the arguments and the result of EdgeDotSoftmax.
+	// A row's sum over its edges is complete before it is added to dsrc. da is the sum over the
+	// destinations of a group, in chunks from its first on, of the sums over their edges.
 	EdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix, s, transposed Segments,
-		alpha, src, dst Matrix, a []float32, slope float32)
+		alpha, src, dst Matrix, a Vectors, slope float32)
 	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
 	// s.Indices[e], h the head of column j:  y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
@@ -97,6 +97,33 @@ func checkBothEnds(kernel string, src, dst, z Matrix) {
 	}
 }
 
+// Vectors score pairs of rows (EdgeDotSoftmax): one of all pairs, or one for each group. Segments and
+// sources are in the same groups, one after another, and edges are between rows of one group.
+type Vectors struct {
+	Data    []float32
+	Stride  int     // the vector of group g begins at element g*Stride
+	Ends    []int32 // [G] one past the last segment of each group; nil: all rows are in one
+	Sources []int32 // [G] one past the last source of each, which the gradient reads
+}
+
+// Of returns the vector of a group, of so many columns; of the gradient, if that is data.
+func (v *Vectors) Of(data []float32, group, cols int) []float32 {
+	return data[group*v.Stride:][:cols]
+}
+
+// Segments returns the groups of n segments.
+func (v *Vectors) Segments(n int) Groups { return groupsOf(v.Ends, n) }
+
+// OfSources returns the groups of n sources.
+func (v *Vectors) OfSources(n int) Groups { return groupsOf(v.Sources, n) }
+
+func groupsOf(ends []int32, n int) Groups {
+	if ends == nil {
+		ends = []int32{int32(n)}
+	}
+	return Groups{Ends: ends}
+}
+
 // CheckEdgeSoftmax checks the arguments of EdgeSoftmax.
 func CheckEdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix) Call {
 	checkScores("EdgeSoftmax", alpha, s, src, dst)
@@ -118,18 +145,19 @@ func CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments,
 }
 
 // CheckEdgeDotSoftmax checks the arguments of EdgeDotSoftmax.
-func CheckEdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a []float32) Call {
-	checkPairs("EdgeDotSoftmax", alpha, s, src, dst, a)
+func CheckEdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a Vectors) Call {
+	bytes := checkPairs("EdgeDotSoftmax", alpha, s, src, dst, a.Data, a)
 	return Call{Kernel: "EdgeDotSoftmax", Bytes: s.gatherBytes(src) + dst.bytes() +
-		alpha.bytes() + floatBytes*len(a)}
+		alpha.bytes() + bytes}
 }
 
 // CheckEdgeDotSoftmaxBackward checks the arguments of EdgeDotSoftmaxBackward.
 func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
-	s, transposed Segments, alpha, src, dst Matrix, a []float32) Call {
+	s, transposed Segments, alpha, src, dst Matrix, a Vectors) Call {
 	const kernel = "EdgeDotSoftmaxBackward"
-	checkPairs(kernel, alpha, s, src, dst, a)
-	checkColumns(kernel, src, len(da))
+	bytes := checkPairs(kernel, alpha, s, src, dst, a.Data, a)
+	checkPairs(kernel, alpha, s, src, dst, da, a)
+	checkEnds(kernel, "sources", a.Sources, len(a.Ends), transposed.Len())
 	checkSame(kernel, dsrc, src)
 	checkSame(kernel, ddst, dst)
 	checkSame(kernel, dalpha, alpha)
@@ -137,8 +165,7 @@ func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
 	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows of
 	// dst and dalpha.
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + transposed.gatherBytes(dst) +
-		4*len(transposed.Edges) + 4*alpha.bytes() + 2*dst.bytes() + 3*src.bytes() +
-		2*floatBytes*len(a)}
+		4*len(transposed.Edges) + 4*alpha.bytes() + 2*dst.bytes() + 3*src.bytes() + 2*bytes}
 }
 
 // CheckEdgeSum checks the arguments of EdgeSum.
@@ -245,12 +272,38 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 	}
 }
 
-// checkPairs checks that the inputs and the output of EdgeDotSoftmax fit.
-func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, a []float32) {
+// checkPairs checks that the inputs and the output of EdgeDotSoftmax fit, and that data has vectors as
+// a has them. It returns the bytes of these.
+func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32, a Vectors) int {
 	checkReduction(kernel, dst, s)
-	checkColumns(kernel, src, len(a), dst.Cols)
+	checkColumns(kernel, src, dst.Cols)
 	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: src.Cols})
 	checkRows(kernel, alpha, len(s.Indices))
+	checkEnds(kernel, "segments", a.Ends, len(a.Ends), s.Len())
+	groups, lacks := len(a.Ends), false
+	if a.Ends == nil {
+		groups, lacks = 1, len(data) != src.Cols
+	} else if groups > 0 {
+		lacks = a.Stride < src.Cols || len(data) < (groups-1)*a.Stride+src.Cols
+	}
+	if lacks {
+		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, %d apart, lie in %d numbers", kernel,
+			groups, src.Cols, a.Stride, len(data)))
+	}
+	return floatBytes * groups * src.Cols
+}
+
+// checkEnds checks that groups, unless there are none, rise to n rows.
+func checkEnds(kernel, what string, ends []int32, groups, n int) {
+	at, rises := int32(0), len(ends) == groups
+	for _, end := range ends {
+		rises = rises && end >= at
+		at = end
+	}
+	if !rises || ends != nil && int(at) != n {
+		panic(fmt.Sprintf("compute: %s: %d of %d groups rise to %d of %d %s", kernel, len(ends), groups, at,
+			n, what))
+	}
 }
 
 // checkTransposed checks that transposed segments fit the array of edges, and the rows of their

@@ -98,9 +98,9 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) 
 		pairs := g.pairs.matrix(in.edges(), g.cols())
 		g.dev.SegmentSum(pairs, g.perEdge.sources(&in.Hop), nil, z, false)
 		g.dev.MatMul(pairs, in.edgeRows(g.edgeIn), g.we, true)
-		g.dev.EdgeDotSoftmax(g.weights(in), g.into(&in.Hop), pairs, r, g.att, g.slope)
+		g.dev.EdgeDotSoftmax(g.weights(in), g.into(&in.Hop), pairs, r, g.vector(), g.slope)
 	} else {
-		g.dev.EdgeDotSoftmax(g.weights(in), in.Hop.Forward, z, r, g.att, g.slope)
+		g.dev.EdgeDotSoftmax(g.weights(in), in.Hop.Forward, z, r, g.vector(), g.slope)
 	}
 	sums := g.sums(y, in)
 	g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z)
@@ -127,12 +127,12 @@ func (g *gatv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue
 		pairs, dpairs := g.pairs.matrix(in.edges(), g.cols()), g.dpairs.matrix(in.edges(), g.cols())
 		g.clear(g.dev, dpairs)
 		g.dev.EdgeDotSoftmaxBackward(dpairs, dr, g.datt, dalpha, g.into(&in.Hop),
-			g.destinations(&in.Hop), g.weights(in), pairs, r, g.att, g.slope)
+			g.destinations(&in.Hop), g.weights(in), pairs, r, g.vector(), g.slope)
 		g.dev.SegmentSum(dz.RowsAt(0, in.Transposed.Len()), g.outOf(&in.Hop), nil, dpairs, true)
 		g.dev.MatMulWeights(g.dwe, dpairs, in.edgeRows(g.edgeIn))
 	} else {
 		g.dev.EdgeDotSoftmaxBackward(dz, dr, g.datt, dalpha, in.Hop.Forward, in.Transposed,
-			g.weights(in), z, r, g.att, g.slope)
+			g.weights(in), z, r, g.vector(), g.slope)
 	}
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dwl, Bias: g.dbl}, dz, compute.Matrix{},
 		g.ofSources(in))
@@ -146,5 +146,7 @@ func (g *gatv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue
 		}
 	}
 }
+
+func (g *gatv2) vector() compute.Vectors { return compute.Vectors{Data: g.att} }
 
 func (g *gatv2) addsOwn() {}

@@ -242,8 +242,7 @@ func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, ep
 	g.transformBackward(dx, dscored, in)
 }
 
-// relationGATv2 is a GATv2Conv for each relation, without edges from vertices to themselves. Its scores
-// are a kernel for each relation, forward and backward.
+// relationGATv2 is a GATv2Conv for each relation, without edges from vertices to themselves.
 type relationGATv2 struct {
 	relationHeads
 	att, datt     compute.Matrix // [relations, stride]
@@ -252,7 +251,6 @@ type relationGATv2 struct {
 
 	group, all   []int32 // [pairs + rows] the group of weights of each; 0, 1, 2, ...
 	ends, bounds []int64 // 0, 1, 2, ...; [2 relations + 1] where the groups end
-	source, row  []int32 // [E] pair of each edge, row of each transposed one, counted in its relation
 }
 
 func (*relationGATv2) makesArrays() {}
@@ -283,7 +281,7 @@ func (g *relationGATv2) Reserve(in *Input) error {
 	return g.relationHeads.reserve(in)
 }
 
-// number makes the arrays by which kernels find groups, and relations their edges.
+// number makes the arrays by which kernels find groups.
 func (g *relationGATv2) number(h *Hop) {
 	for len(g.ends) <= h.Pairs.Len() {
 		g.ends, g.all = append(g.ends, int64(len(g.ends))), append(g.all, int32(len(g.all)))
@@ -295,27 +293,12 @@ func (g *relationGATv2) number(h *Hop) {
 		}
 		g.bounds = append(g.bounds, int64(end))
 	}
-	g.source, g.row = g.source[:0], g.row[:0]
-	for r := range g.names {
-		first, end, row, last := g.ranges(h, r)
-		for _, pair := range h.Forward.Indices[h.Forward.Indptr[row]:h.Forward.Indptr[last]] {
-			g.source = append(g.source, pair-int32(first))
-		}
-		if h.Transposed.Indptr == nil {
-			continue
-		}
-		for _, to := range h.Transposed.Indices[h.Transposed.Indptr[first]:h.Transposed.Indptr[end]] {
-			g.row = append(g.row, to-int32(row))
-		}
-	}
 }
 
-// ranges returns the pairs and the rows of a relation.
-func (g *relationGATv2) ranges(h *Hop, r int) (pair, pairEnd, row, rowEnd int) {
-	if r > 0 {
-		pair, row = int(h.PairEnds[r-1]), int(h.Ends[r-1])
-	}
-	return pair, int(h.PairEnds[r]), row, int(h.Ends[r])
+// vectorsOf are those of the relations, of their rows and pairs.
+func (g *relationGATv2) vectorsOf(h *Hop) compute.Vectors {
+	n := len(g.names)
+	return compute.Vectors{Data: g.att.Data, Stride: g.att.Cols, Ends: h.Ends[:n], Sources: h.PairEnds[:n]}
 }
 
 func (g *relationGATv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
@@ -324,19 +307,11 @@ func (g *relationGATv2) Forward(y compute.Matrix, in *Input, epilogue compute.Ep
 	shifts := g.shifts.matrix(2*len(g.names), g.cols())
 	g.dev.CopyColumns(shifts, 0, g.shift, 0, g.cols(), false)
 	g.dev.SegmentSum(z, compute.Segments{Indptr: g.ends[:n+1], Indices: g.group}, nil, shifts, true)
-	for r := range g.names {
-		pair, pairEnd, row, rowEnd := g.ranges(&in.Hop, r)
-		g.dev.EdgeDotSoftmax(g.weights(in), g.edgesOf(in, row, rowEnd), z.RowsAt(pair, pairEnd),
-			z.RowsAt(pairs+row, pairs+rowEnd), g.att.RowsAt(r, r+1).Data[:g.cols()], g.slope)
-	}
+	g.dev.EdgeDotSoftmax(g.weights(in), in.Hop.Forward, z.RowsAt(0, pairs), z.RowsAt(pairs, n),
+		g.vectorsOf(&in.Hop), g.slope)
 	_, sums := g.headSums(rows)
 	g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z.RowsAt(0, pairs))
 	g.finish(y, in, epilogue)
-}
-
-// edgesOf are the edges of rows of a relation, from its pairs.
-func (g *relationGATv2) edgesOf(in *Input, row, end int) compute.Segments {
-	return compute.Segments{Indptr: in.Hop.Forward.Indptr[row : end+1], Indices: g.source}
 }
 
 func (g *relationGATv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
@@ -346,15 +321,9 @@ func (g *relationGATv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, 
 	dsums := g.finishBackward(dy, y, in, epilogue)
 	g.dev.EdgeSumBackward(dz.RowsAt(0, pairs), dalpha, in.Transposed, g.weights(in),
 		z.RowsAt(0, pairs), dsums)
-	for r := range g.names {
-		pair, pairEnd, row, rowEnd := g.ranges(&in.Hop, r)
-		out := compute.Segments{Indptr: in.Transposed.Indptr[pair : pairEnd+1], Indices: g.row,
-			Edges: in.Transposed.Edges}
-		g.dev.EdgeDotSoftmaxBackward(dz.RowsAt(pair, pairEnd), dz.RowsAt(pairs+row, pairs+rowEnd),
-			g.datt.RowsAt(r, r+1).Data[:g.cols()], dalpha, g.edgesOf(in, row, rowEnd), out, g.weights(in),
-			z.RowsAt(pair, pairEnd), z.RowsAt(pairs+row, pairs+rowEnd),
-			g.att.RowsAt(r, r+1).Data[:g.cols()], g.slope)
-	}
+	g.dev.EdgeDotSoftmaxBackward(dz.RowsAt(0, pairs), dz.RowsAt(pairs, n), g.datt.Data, dalpha,
+		in.Hop.Forward, in.Transposed, g.weights(in), z.RowsAt(0, pairs), z.RowsAt(pairs, n),
+		g.vectorsOf(&in.Hop), g.slope)
 	shifts := g.shifts.matrix(2*len(g.names), g.cols())
 	g.dev.SegmentSum(shifts, compute.Segments{Indptr: g.bounds, Indices: g.all[:n]}, nil, dz, false)
 	g.dev.CopyColumns(g.dshift, 0, shifts, 0, g.cols(), false)

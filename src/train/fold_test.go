@@ -121,7 +121,7 @@ func foldedStep(t *testing.T, s *shard.Shards, r *run, f *nn.Folding) ([]float32
 		if f == nil || x.Rows == 0 {
 			continue
 		}
-		row, was := x.Row(x.Rows-1), x.Row(x.Rows-1)[0]
+		row, was := x.Row(x.Rows-1), x.Row(x.Rows - 1)[0]
 		row[0] = float32(math.NaN())
 		if _, err := model.Forward(&b); err != nil {
 			return nil, err

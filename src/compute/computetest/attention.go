@@ -37,7 +37,7 @@ var attentionTests = family{
 			all = append(all, testCase{fmt.Sprintf("heads/%d destinations", first),
 				func(b *bench) []result { return heads(b, 4*compute.ChunkRows+100, first, 2, 5) }})
 		}
-		return all
+		return append(all, testCase{"pairs/groups", groupedPairs})
 	},
 	misuse: func(b *bench) []wrong {
 		s := compute.Segments{Indptr: []int64{0, 1, 3}, Indices: []int32{0, 3, 1}}
@@ -70,18 +70,34 @@ var attentionTests = family{
 				b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(3, 2), b.zeros(3, 4))
 			}},
 			{"a vector of part of the columns", func() {
-				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4), b.zeros(1, 3).Data,
-					slope)
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4), b.vectors(3, nil), slope)
+			}},
+			{"a vector too few", func() {
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4),
+					b.vectors(7, []int32{1, 2}), slope)
+			}},
+			{"groups of part of the segments", func() {
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4),
+					b.vectors(8, []int32{0, 1}), slope)
+			}},
+			{"groups that fall", func() {
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4),
+					b.vectors(12, []int32{2, 1, 2}), slope)
+			}},
+			{"groups of other numbers of sources", func() {
+				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
+				b.dev.EdgeDotSoftmaxBackward(b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 8).Data,
+					b.zeros(3, 2), good, t, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4),
+					b.vectors(8, []int32{1, 2}), slope)
 			}},
 			{"a pair with an edge from no source", func() {
-				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 4).Data,
-					slope)
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(3, 4), b.zeros(2, 4), b.vectors(4, nil), slope)
 			}},
 			{"a pair with a position beyond the edges", func() {
 				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
 				b.dev.EdgeDotSoftmaxBackward(b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 4).Data,
-					b.zeros(3, 2), good, far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4),
-					b.zeros(1, 4).Data, slope)
+					b.zeros(3, 2), good, far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4), b.vectors(4, nil),
+					slope)
 			}},
 			{"no positions of edges", func() {
 				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), bare, b.zeros(3, 2),
@@ -128,6 +144,7 @@ var attentionTests = family{
 		dsrc, ddst := l.matrix(l.Sources, heads), l.matrix(l.Destinations, heads)
 		alpha, dalpha := l.matrix(edges, heads), l.matrix(edges, heads)
 		a, da, da2 := l.array(l.In), l.array(l.In), l.array(l.In)
+		vector := compute.Vectors{Data: a}
 		mean := l.matrix(l.Destinations, l.In/heads)
 		return []Call{
 			{"HeadDots", func() { l.dev.HeadDots(src, dst, z, a, da) },
@@ -140,10 +157,11 @@ var attentionTests = family{
 			{"EdgeSoftmaxBackward", func() {
 				l.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src, dst, slope)
 			}, forward + transposed + 4*(5*numbers+2*l.Destinations*heads+l.Sources*heads), 0},
-			{"EdgeDotSoftmax", func() { l.dev.EdgeDotSoftmax(alpha, l.Forward, z, y, a, slope) },
+			{"EdgeDotSoftmax", func() { l.dev.EdgeDotSoftmax(alpha, l.Forward, z, y, vector, slope) },
 				forward + 4*(edges*l.In+numbers+rows+l.In), 0},
 			{"EdgeDotSoftmaxBackward", func() {
-				l.dev.EdgeDotSoftmaxBackward(dz, dy, da, dalpha, l.Forward, l.Transposed, alpha, z, y, a, slope)
+				l.dev.EdgeDotSoftmaxBackward(dz, dy, da, dalpha, l.Forward, l.Transposed, alpha, z, y, vector,
+					slope)
 			}, forward + transposed + 4*(edges+2*edges*l.In+4*numbers+2*rows+3*wide+2*l.In), 0},
 			{"EdgeSum", func() { l.dev.EdgeSum(y, l.Forward, alpha, z) },
 				forward + 4*(edges*l.In+numbers+rows), 0},
@@ -299,7 +317,7 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	malpha := compute.Matrix{Rows: edges, Cols: heads, Data: b.dirty(edges * heads)}
 	mdalpha, mdsrc := b.matrix(edges, heads, dalpha), b.matrix(sources+spare, cols, dsrc)
 	ddst := compute.Matrix{Rows: segments, Cols: cols, Data: b.dirty(segments * cols)}
-	ma, da := b.array(a), b.dirty(cols)
+	ma, da := compute.Vectors{Data: b.array(a)}, b.dirty(cols)
 
 	b.dev.EdgeDotSoftmax(malpha, s, msrc, mdst, ma, slope)
 	b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, t, malpha, msrc, mdst, ma, slope)
@@ -365,6 +383,75 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 			return v
 		}),
 	}
+}
+
+// vectors are n numbers, of two sources each group.
+func (b *bench) vectors(n int, ends []int32) compute.Vectors {
+	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
+}
+
+// groupedPairs compares pairs of groups, each scored by a vector of its own, with each group by
+// itself: one has no rows, one no edges, and one several chunks of rows.
+func groupedPairs(b *bench) []result {
+	const heads, width, gap = 3, 5, 2 // numbers between vectors
+	const cols = heads * width
+	shapes := []struct{ segments, sources, degree int }{
+		{7, 9, 4}, {0, 0, 0}, {3, 2, 0}, {2*compute.ChunkRows + 50, 40, 3}, {5, 700, 6}}
+	var s compute.Segments
+	var parts []compute.Segments
+	a := compute.Vectors{Stride: cols + gap}
+	s.Indptr = []int64{0}
+	segments, sources := 0, 0
+	for _, of := range shapes {
+		part := b.segments(of.segments, of.sources, of.degree)
+		parts = append(parts, part)
+		for k := range of.segments {
+			s.Indptr = append(s.Indptr, int64(len(s.Indices))+part.Indptr[k+1])
+		}
+		for _, i := range part.Indices {
+			s.Indices = append(s.Indices, i+int32(sources))
+		}
+		segments, sources = segments+of.segments, sources+of.sources
+		a.Ends, a.Sources = append(a.Ends, int32(segments)), append(a.Sources, int32(sources))
+	}
+	edges, vectors := len(s.Indices), b.normal(len(shapes)*a.Stride)
+	src, dst := b.normal(sources*cols), b.normal(segments*cols)
+	dalpha, dsrc := b.normal(edges*heads), b.normal(sources*cols)
+	run := func(s compute.Segments, sources int, a compute.Vectors, src, dst, dalpha, dsrc []float32) (
+		all [5][]float32) {
+		msrc, mdst := b.matrix(sources, cols, src), b.matrix(s.Len(), cols, dst)
+		alpha := compute.Matrix{Rows: len(s.Indices), Cols: heads, Data: b.dirty(len(s.Indices) * heads)}
+		mdalpha, mdsrc := b.matrix(len(s.Indices), heads, dalpha), b.matrix(sources, cols, dsrc)
+		ddst := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
+		da := b.array(make([]float32, len(a.Data)))
+		a.Data = b.array(a.Data)
+		b.dev.EdgeDotSoftmax(alpha, s, msrc, mdst, a, slope)
+		b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, transpose(s, sources), alpha, msrc, mdst,
+			a, slope)
+		for i, x := range [][]float32{alpha.Data, mdalpha.Data, mdsrc.Data, ddst.Data, da} {
+			all[i] = b.get(x)
+		}
+		return all
+	}
+	var want [5][]float32
+	at := [3]int{} // segments, sources and edges so far
+	for g, of := range shapes {
+		end := [3]int{at[0] + of.segments, at[1] + of.sources, at[2] + len(parts[g].Indices)}
+		vector := vectors[g*a.Stride:][:cols]
+		for i, x := range run(parts[g], of.sources, compute.Vectors{Data: vector}, src[at[1]*cols:end[1]*cols],
+			dst[at[0]*cols:end[0]*cols], dalpha[at[2]*heads:end[2]*heads], dsrc[at[1]*cols:end[1]*cols]) {
+			want[i] = append(want[i], x...)
+		}
+		want[4] = append(want[4], make([]float32, gap)...) // nothing is set between vectors
+		at = end
+	}
+	a.Data = vectors
+	var all []result
+	got := run(s, sources, a, src, dst, dalpha, dsrc)
+	for i, name := range []string{"weights", "edges", "sources", "destinations", "vectors"} {
+		all = append(all, same("grouped EdgeDotSoftmax, "+name, got[i], want[i]))
+	}
+	return all
 }
 
 // heads runs the kernels on rows of heads, which read no edges; the first of them are destinations.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"halognn/src/compute"
+	"halognn/src/mem"
 )
 
 // heads returns the number of heads of an array by head, and the width of one in z, as C takes
@@ -152,63 +153,85 @@ func (a *edgeCollect) tile(d *Device, lo, hi int) {
 	}
 }
 
+// edgeDotSoftmax has tiles of segments of one group each, as its gradient has, and of sources.
 type edgeDotSoftmax struct {
 	alpha    compute.Matrix
 	s        compute.Segments
 	src, dst compute.Matrix
-	a        []float32
+	a        compute.Vectors
 	slope    float32
 }
 
 // EdgeDotSoftmax implements compute.Device.
 func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
-	a []float32, slope float32) {
+	a compute.Vectors, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
-	run(d, s.Len(), segmentRows, edgeDotSoftmax{alpha, s, src, dst, a, slope})
+	d.cutGroups(a.Segments(s.Len()), segmentRows, 0)
+	run(d, len(d.groupTiles), 1, edgeDotSoftmax{alpha, s, src, dst, a, slope})
 	d.panicIfBad("EdgeDotSoftmax", s, src.Rows)
 }
 
-func (a *edgeDotSoftmax) tile(d *Device, lo, hi int) {
-	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
+func (a *edgeDotSoftmax) tile(d *Device, i, _ int) {
+	t := d.groupTiles[i]
+	if s := part(a.s, t.lo, t.hi); d.inRange(s, a.src.Rows) {
 		n, width := heads(a.alpha, a.src)
-		C.halognn_edge_dot_softmax(d.level, floats(a.alpha.Data), C.int64_t(hi-lo), n, width,
+		C.halognn_edge_dot_softmax(d.level, floats(a.alpha.Data), C.int64_t(t.hi-t.lo), n, width,
 			int64s(s.Indptr), int32s(s.Indices), floats(a.src.Data),
-			floats(a.dst.RowsAt(lo, hi).Data), floats(a.a), C.float(a.slope))
+			floats(a.dst.RowsAt(t.lo, t.hi).Data), floats(a.a.Of(a.a.Data, t.group, a.src.Cols)),
+			C.float(a.slope))
 	}
 }
 
 type edgeDotSoftmaxBackward struct {
-	ddst, dalpha    compute.Matrix
+	ddst            compute.Matrix
+	da              []float32
+	dalpha          compute.Matrix
 	s               compute.Segments
 	alpha, src, dst compute.Matrix
-	a               []float32
+	a               compute.Vectors
 	slope           float32
 }
 
 // EdgeDotSoftmaxBackward implements compute.Device.
 func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 	dalpha compute.Matrix, s, transposed compute.Segments, alpha, src, dst compute.Matrix,
-	a []float32, slope float32) {
+	a compute.Vectors, slope float32) {
 	const kernel = "EdgeDotSoftmaxBackward"
 	defer d.probe.Start(compute.CheckEdgeDotSoftmaxBackward(dsrc, ddst, da, dalpha, s, transposed,
 		alpha, src, dst, a)).Done()
-	chunks := chunkCount(s.Len())
-	d.reservePartials(chunks, src.Cols)
-	run(d, s.Len(), compute.ChunkRows,
-		edgeDotSoftmaxBackward{ddst, dalpha, s, alpha, src, dst, a, slope})
+	groups := a.Segments(s.Len())
+	d.partial = mem.Grow(d.partial, d.cutGroups(groups, compute.ChunkRows, src.Cols))
+	for g := range groups.Ends {
+		if lo, hi := groups.Rows(g); lo == hi {
+			clear(a.Of(da, g, src.Cols))
+		}
+	}
+	run(d, len(d.groupTiles), 1,
+		edgeDotSoftmaxBackward{ddst, da, dalpha, s, alpha, src, dst, a, slope})
 	d.panicIfBad(kernel, s, src.Rows)
-	d.addPartials(da, chunks, src.Cols, 0)
-	run(d, transposed.Len(), segmentRows, edgeDotCollect{dsrc, dalpha, transposed, src, dst, a, slope})
+	for _, t := range d.groupTiles {
+		if t.at >= 0 {
+			addInto(d.level, a.Of(da, t.group, src.Cols), d.partial[t.at:][:src.Cols])
+		}
+	}
+	d.cutGroups(a.OfSources(transposed.Len()), segmentRows, 0)
+	run(d, len(d.groupTiles), 1, edgeDotCollect{dsrc, dalpha, transposed, src, dst, a, slope})
 	d.panicIfBad(kernel, transposed, s.Len())
 }
 
-func (a *edgeDotSoftmaxBackward) tile(d *Device, lo, hi int) {
-	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
+func (a *edgeDotSoftmaxBackward) tile(d *Device, i, _ int) {
+	t := d.groupTiles[i]
+	if s := part(a.s, t.lo, t.hi); d.inRange(s, a.src.Rows) {
+		da := a.a.Of(a.da, t.group, a.src.Cols)
+		if t.at >= 0 {
+			da = d.partial[t.at:]
+		}
 		n, width := heads(a.alpha, a.src)
 		C.halognn_edge_dot_softmax_backward(d.level, floats(a.dalpha.Data),
-			floats(a.ddst.RowsAt(lo, hi).Data), floats(d.partials(lo, a.src.Cols)), C.int64_t(hi-lo), n,
-			width, int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), floats(a.src.Data),
-			floats(a.dst.RowsAt(lo, hi).Data), floats(a.a), C.float(a.slope))
+			floats(a.ddst.RowsAt(t.lo, t.hi).Data), floats(da), C.int64_t(t.hi-t.lo), n, width,
+			int64s(s.Indptr), int32s(s.Indices), floats(a.alpha.Data), floats(a.src.Data),
+			floats(a.dst.RowsAt(t.lo, t.hi).Data), floats(a.a.Of(a.a.Data, t.group, a.src.Cols)),
+			C.float(a.slope))
 	}
 }
 
@@ -217,16 +240,18 @@ type edgeDotCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments
 	src, dst   compute.Matrix
-	a          []float32
+	a          compute.Vectors
 	slope      float32
 }
 
-func (a *edgeDotCollect) tile(d *Device, lo, hi int) {
-	if s := part(a.transposed, lo, hi); d.inRange(s, a.dst.Rows) && d.edgesInRange(s) {
+func (a *edgeDotCollect) tile(d *Device, i, _ int) {
+	t := d.groupTiles[i]
+	if s := part(a.transposed, t.lo, t.hi); d.inRange(s, a.dst.Rows) && d.edgesInRange(s) {
 		n, width := heads(a.de, a.src)
-		C.halognn_edge_dot_collect(d.level, floats(a.dsrc.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n,
-			width, int64s(s.Indptr), int32s(s.Indices), int32s(s.Edges), floats(a.de.Data),
-			floats(a.src.RowsAt(lo, hi).Data), floats(a.dst.Data), floats(a.a), C.float(a.slope))
+		C.halognn_edge_dot_collect(d.level, floats(a.dsrc.RowsAt(t.lo, t.hi).Data),
+			C.int64_t(t.hi-t.lo), n, width, int64s(s.Indptr), int32s(s.Indices), int32s(s.Edges),
+			floats(a.de.Data), floats(a.src.RowsAt(t.lo, t.hi).Data), floats(a.dst.Data),
+			floats(a.a.Of(a.a.Data, t.group, a.src.Cols)), C.float(a.slope))
 	}
 }
 

@@ -338,7 +338,7 @@ func BenchmarkAttention(b *testing.B) {
 		src, dst := randomMatrix(b, t.Len(), w.heads), randomMatrix(b, s.Len(), w.heads)
 		dsrc, ddst := randomMatrix(b, t.Len(), w.heads), randomMatrix(b, s.Len(), w.heads)
 		scores := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(src.Data))), 4*len(src.Data))
-		numbers := benchReads * scoreBytes
+		numbers, vector := benchReads*scoreBytes, compute.Vectors{Data: a.Data[:cols]}
 		for _, k := range []struct {
 			name  string
 			bytes int
@@ -354,11 +354,11 @@ func BenchmarkAttention(b *testing.B) {
 			{"head-dots", (t.Len() + s.Len()) * (rowBytes + scoreBytes),
 				func() { d.HeadDots(src, dst, z, a.Data[:cols], a.Data[cols:]) }, rowBytes, r.table, r.ids},
 			{"pairs", (benchReads+s.Len())*rowBytes + numbers,
-				func() { d.EdgeDotSoftmax(alpha, s, rows, y, a.Data[:cols], slope) }, rowBytes, r.table, r.ids},
+				func() { d.EdgeDotSoftmax(alpha, s, rows, y, vector, slope) }, rowBytes, r.table, r.ids},
 			{"pairs-backward", 2*(benchReads+s.Len())*rowBytes + 3*t.Len()*rowBytes + 4*numbers,
 				func() {
 					d.EdgeDotSoftmaxBackward(drows, dy, a.Data[cols:], dalpha, s, back, alpha, rows, y,
-						a.Data[:cols], slope)
+						vector, slope)
 				}, rowBytes, r.table, r.ids},
 			{"softmax", 2 * numbers,
 				func() { d.EdgeSoftmax(alpha, near, src, dst, slope) }, scoreBytes, scores, near.Indices},

@@ -5,7 +5,11 @@ package cuda
 // #include "library.h"
 import "C"
 
-import "halognn/src/compute"
+import (
+	"unsafe"
+
+	"halognn/src/compute"
+)
 
 // heads returns the number of heads of an array by head, and the width of one in z, as C takes
 // them.
@@ -64,38 +68,57 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
 }
 
-// EdgeDotSoftmax implements compute.Device.
+// EdgeDotSoftmax implements compute.Device, in a launch for each group.
 func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
-	a []float32, slope float32) {
+	a compute.Vectors, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices("EdgeDotSoftmax", s, src.Rows)
 	n, width := heads(alpha, src)
-	must("EdgeDotSoftmax", C.gpu_edge_dot_softmax(d.c, float(alpha.Data), C.int64_t(s.Len()), n, width,
-		indptr, indices, float(src.Data), float(dst.Data), float(a), C.float(slope)))
+	groups := a.Segments(s.Len())
+	for g := range groups.Ends {
+		if lo, hi := groups.Rows(g); lo < hi {
+			must("EdgeDotSoftmax", C.gpu_edge_dot_softmax(d.c, float(alpha.Data), C.int64_t(hi-lo), n, width,
+				from(indptr, lo), indices, float(src.Data), float(dst.RowsAt(lo, hi).Data),
+				float(a.Of(a.Data, g, src.Cols)), C.float(slope)))
+		}
+	}
 }
 
-// EdgeDotSoftmaxBackward implements compute.Device.
+// from returns the address of the ends of segments from segment lo on.
+func from(indptr *C.int64_t, lo int) *C.int64_t {
+	return (*C.int64_t)(unsafe.Add(unsafe.Pointer(indptr), 8*lo))
+}
+
+// EdgeDotSoftmaxBackward implements compute.Device, in launches for each group.
 func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 	dalpha compute.Matrix, s, transposed compute.Segments, alpha, src, dst compute.Matrix,
-	a []float32, slope float32) {
+	a compute.Vectors, slope float32) {
 	const kernel = "EdgeDotSoftmaxBackward"
 	defer d.probe.Start(compute.CheckEdgeDotSoftmaxBackward(dsrc, ddst, da, dalpha, s, transposed,
 		alpha, src, dst, a)).Done()
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 +
 		len(transposed.Indices)*4 + len(transposed.Edges)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
-	from, to := d.indptr(transposed.Indptr), d.indices(kernel, transposed, s.Len())
+	back, to := d.indptr(transposed.Indptr), d.indices(kernel, transposed, s.Len())
 	edges := d.edges(kernel, transposed)
 	n, width := heads(alpha, src)
-	d.lendSums(kernel, s.Len(), src.Cols, func(partial *C.float) C.int {
-		return C.gpu_edge_dot_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), float(da),
-			C.int64_t(s.Len()), n, width, indptr, indices, float(alpha.Data), float(src.Data),
-			float(dst.Data), float(a), C.float(slope), partial)
-	})
-	must(kernel, C.gpu_edge_dot_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, width,
-		from, to, edges, float(dalpha.Data), float(src.Data), float(dst.Data), float(a),
-		C.float(slope)))
+	segments, sources := a.Segments(s.Len()), a.OfSources(transposed.Len())
+	for g := range segments.Ends {
+		vector := float(a.Of(a.Data, g, src.Cols))
+		lo, hi := segments.Rows(g)
+		d.lendSums(kernel, hi-lo, src.Cols, func(partial *C.float) C.int {
+			return C.gpu_edge_dot_softmax_backward(d.c, float(dalpha.Data),
+				float(ddst.RowsAt(lo, hi).Data), float(a.Of(da, g, src.Cols)), C.int64_t(hi-lo), n, width,
+				from(indptr, lo), indices, float(alpha.Data), float(src.Data),
+				float(dst.RowsAt(lo, hi).Data), vector, C.float(slope), partial)
+		})
+		if lo, hi = sources.Rows(g); lo < hi {
+			must(kernel, C.gpu_edge_dot_collect(d.c, float(dsrc.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n,
+				width, from(back, lo), to, edges, float(dalpha.Data), float(src.RowsAt(lo, hi).Data),
+				float(dst.Data), vector, C.float(slope)))
+		}
+	}
 }
 
 // EdgeSum implements compute.Device.

@@ -153,15 +153,19 @@ func softmaxBackward(dalpha compute.Matrix, s compute.Segments, alpha compute.Ma
 
 // EdgeDotSoftmax implements compute.Device.
 func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
-	a []float32, slope float32) {
+	a compute.Vectors, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
-	width := src.Cols / alpha.Cols
-	for t := range s.Len() {
-		for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
-			scores := alpha.Row(int(e))
-			clear(scores)
-			for j, v := range src.Row(int(s.Indices[e])) {
-				scores[j/width] += a[j] * leaky(v+dst.Row(t)[j], slope)
+	width, groups := src.Cols/alpha.Cols, a.Segments(s.Len())
+	for g := range groups.Ends {
+		vector := a.Of(a.Data, g, src.Cols)
+		lo, hi := groups.Rows(g)
+		for t := lo; t < hi; t++ {
+			for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+				scores := alpha.Row(int(e))
+				clear(scores)
+				for j, v := range src.Row(int(s.Indices[e])) {
+					scores[j/width] += vector[j] * leaky(v+dst.Row(t)[j], slope)
+				}
 			}
 		}
 	}
@@ -171,7 +175,7 @@ func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, d
 // EdgeDotSoftmaxBackward implements compute.Device.
 func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 	dalpha compute.Matrix, s, transposed compute.Segments, alpha, src, dst compute.Matrix,
-	a []float32, slope float32) {
+	a compute.Vectors, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeDotSoftmaxBackward(dsrc, ddst, da, dalpha, s, transposed,
 		alpha, src, dst, a)).Done()
 	width := src.Cols / alpha.Cols
@@ -180,32 +184,38 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 	gradient := func(e int32, j int, u float32) float32 {
 		return dalpha.Row(int(e))[j/width] * leakyGradient(u, slope)
 	}
-	clear(da)
-	chunks(s.Len(), func(lo, hi int) {
-		sum := d.scratch(src.Cols)
-		for t := lo; t < hi; t++ {
-			for j := range src.Cols {
-				var row, vector float32
-				for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
-					u := src.Row(int(s.Indices[e]))[j] + dst.Row(t)[j]
-					g := gradient(int32(e), j, u)
-					row += g
-					vector += g * u
+	segments, sources := a.Segments(s.Len()), a.OfSources(transposed.Len())
+	for g := range segments.Ends {
+		first, end := segments.Rows(g)
+		vector, dvector := a.Of(a.Data, g, src.Cols), a.Of(da, g, src.Cols)
+		clear(dvector)
+		chunks(end-first, func(lo, hi int) {
+			sum := d.scratch(src.Cols)
+			for t := first + lo; t < first+hi; t++ {
+				for j := range src.Cols {
+					var row, of float32
+					for e := s.Indptr[t]; e < s.Indptr[t+1]; e++ {
+						u := src.Row(int(s.Indices[e]))[j] + dst.Row(t)[j]
+						g := gradient(int32(e), j, u)
+						row += g
+						of += g * u
+					}
+					ddst.Row(t)[j] = vector[j] * row
+					sum[j] += of
 				}
-				ddst.Row(t)[j] = a[j] * row
-				sum[j] += vector
 			}
-		}
-		addInto(da, sum)
-	})
-	for i := range transposed.Len() {
-		for j := range src.Cols {
-			row := float32(0)
-			for k := transposed.Indptr[i]; k < transposed.Indptr[i+1]; k++ {
-				u := src.Row(i)[j] + dst.Row(int(transposed.Indices[k]))[j]
-				row += gradient(transposed.Edges[k], j, u)
+			addInto(dvector, sum)
+		})
+		first, end = sources.Rows(g)
+		for i := first; i < end; i++ {
+			for j := range src.Cols {
+				row := float32(0)
+				for k := transposed.Indptr[i]; k < transposed.Indptr[i+1]; k++ {
+					u := src.Row(i)[j] + dst.Row(int(transposed.Indices[k]))[j]
+					row += gradient(transposed.Edges[k], j, u)
+				}
+				dsrc.Row(i)[j] += vector[j] * row
 			}
-			dsrc.Row(i)[j] += a[j] * row
 		}
 	}
 }
