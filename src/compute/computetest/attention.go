@@ -18,6 +18,7 @@ var attentionShapes = []struct {
 	{"heads across vectors", 16, 64, 5, 3, 17}, {"eight by eight", 70, 200, 10, 8, 8},
 	{"whole vectors", 65, 80, 6, 4, 32}, {"hub", 7, 1000, -1, 2, 16}, {"many heads", 13, 50, 6, 40, 3},
 	{"wide", 5, 30, 3, 2, 301}, {"chunks of rows", 5, 1100, 3, 2, 9},
+	{"chunks of destinations", 1100, 60, 3, 2, 9},
 }
 
 const slope = 0.2
