@@ -33,7 +33,7 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, g := range compared {
 		all = append(all, part(policyTimes(g), i, len(compared), names[i]))
 	}
-	all = append(all, scalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs),
+	all = append(all, scalingChart(runs), weakScalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs),
 		hitRates(runs), transferred(runs), predicted(runs),
 		tierBars(runs), rankDots(runs), memoryBars(runs))
 	for i, r := range runs {
@@ -258,7 +258,29 @@ func policyTimes(runs []*Run) *chart.Chart {
 // scalingChart draws epoch times over ranks with the ideal line and the efficiency at each point.
 func scalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "s per epoch", LogX: true, LogY: true}
+	addStudies(c, runs, false, func(p point) float64 { return p.seconds },
+		func(first point, ranks float64) float64 { return first.seconds * float64(first.ranks) / ranks })
+	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: "+
+		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
+}
+
+// weakScalingChart draws seeds a second over ranks, likewise.
+func weakScalingChart(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "ranks", Y: "seeds per s", LogX: true, LogY: true}
+	rate := func(p point) float64 { return p.seeds / p.step }
+	addStudies(c, runs, true, rate,
+		func(first point, ranks float64) float64 { return rate(first) * ranks / float64(first.ranks) })
+	return chart.New("weak-scaling", "Weak scaling", "Each rank has as many seeds a step. Both axes are "+
+		"logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c)
+}
+
+// addStudies adds the studies of a kind, each with its ideal, which begins at the first point.
+func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
+	ideally func(first point, ranks float64) float64) {
 	for i, s := range studies(runs) {
+		if s.weak() != weak {
+			continue
+		}
 		name := s.name
 		if name == "" {
 			name = "measured"
@@ -267,10 +289,9 @@ func scalingChart(runs []*Run) *chart.Chart {
 			chart.Curve{Names: []string{"ideal"}, Free: true, Dashed: true}
 		for k, p := range s.points {
 			ranks := float64(p.ranks)
-			measured.X, measured.Y = append(measured.X, ranks), append(measured.Y, p.seconds)
+			measured.X, measured.Y = append(measured.X, ranks), append(measured.Y, y(p))
 			measured.Points = append(measured.Points, fmt.Sprintf("%.0f %%", 100*s.efficiency(k)))
-			ideal.X, ideal.Y = append(ideal.X, ranks),
-				append(ideal.Y, s.points[0].seconds*float64(s.points[0].ranks)/ranks)
+			ideal.X, ideal.Y = append(ideal.X, ranks), append(ideal.Y, ideally(s.points[0], ranks))
 			if !slices.Contains(c.At, ranks) {
 				c.At = append(c.At, ranks)
 			}
@@ -278,8 +299,6 @@ func scalingChart(runs []*Run) *chart.Chart {
 		c.Add(ideal)
 		c.Add(measured)
 	}
-	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: "+
-		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
 // phaseColors distinguish preparation, training and waiting.

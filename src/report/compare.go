@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -151,8 +152,9 @@ func baseline(r *Run, runs []*Run) *Run {
 	return nil
 }
 
-// study is a strong-scaling study: runs of the same settings on different numbers of ranks, fewest
-// first.
+// study is a scaling study: runs of the same settings on different numbers of ranks, fewest first.
+// Strong scaling divides the work of an epoch among more ranks; weak scaling gives each rank as many
+// seeds a step.
 type study struct {
 	name   string // the settings that distinguish it from other studies; empty if there is only one
 	points []point
@@ -163,10 +165,30 @@ type point struct {
 	runs    []*Run
 	ranks   int
 	seconds float64 // of an epoch: median over its epochs, and median over the runs
+	step    float64 // seconds of a step, likewise; 0 if unknown
 	seeds   float64 // of the first step, all ranks; 0 if unknown
 }
 
-func (s *study) speedup(i int) float64 { return s.points[0].seconds / s.points[i].seconds }
+// weak reports whether seeds of a step grow with the ranks, but for what rounding leaves.
+func (s *study) weak() bool {
+	const rounding = 0.05
+	first := s.points[0]
+	for _, p := range s.points {
+		ideal := first.seeds * float64(p.ranks) / float64(first.ranks)
+		if !(p.seeds > 0) || !(p.step > 0) || math.Abs(p.seeds/ideal-1) > rounding {
+			return false
+		}
+	}
+	return true
+}
+
+// speedup is that of an epoch or, in weak scaling, of seeds trained in a second.
+func (s *study) speedup(i int) float64 {
+	if p, first := s.points[i], s.points[0]; s.weak() {
+		return p.seeds / p.step / (first.seeds / first.step)
+	}
+	return s.points[0].seconds / s.points[i].seconds
+}
 
 // efficiency is the share of the ideal speed-up, which begins at the fewest ranks.
 func (s *study) efficiency(i int) float64 {
@@ -195,16 +217,33 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// studies finds the scaling studies among the runs.
-func studies(runs []*Run) (out []study) {
-	var all [][]*Run
-	for _, g := range groups(slices.DeleteFunc(slices.Clone(runs),
-		func(r *Run) bool { return !timed(r) }), sameWork) {
-		first, _ := g[0].ranks()
-		if slices.ContainsFunc(g, func(r *Run) bool { n, _ := r.ranks(); return n != first }) {
+// equalWork groups the timed runs that differ only in ranks. Runs of other batch sizes join a group by
+// their seeds only if they are on one number of ranks by themselves, or a weak study would lose its
+// point to the strong one with as many seeds.
+func equalWork(runs []*Run) (all [][]*Run) {
+	some := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) })
+	for _, g := range groups(some, func(a, b *Run) bool { return alike(a, b, noKey) }) {
+		at := -1
+		if !severalRanks(g) {
+			at = slices.IndexFunc(all, func(h []*Run) bool { return sameWork(h[0], g[0]) })
+		}
+		if at >= 0 {
+			all[at] = append(all[at], g...)
+		} else {
 			all = append(all, g)
 		}
 	}
+	return all
+}
+
+func severalRanks(runs []*Run) bool {
+	first, _ := runs[0].ranks()
+	return slices.ContainsFunc(runs, func(r *Run) bool { n, _ := r.ranks(); return n != first })
+}
+
+// studies finds the scaling studies among the runs.
+func studies(runs []*Run) (out []study) {
+	all := slices.DeleteFunc(equalWork(runs), func(g []*Run) bool { return !severalRanks(g) })
 	names := groupNames(all, noKey)
 	for i, g := range all {
 		s := study{name: names[i]}
@@ -215,12 +254,18 @@ func studies(runs []*Run) (out []study) {
 		}
 		for _, ranks := range slices.Sorted(maps.Keys(by)) {
 			p := point{runs: by[ranks], ranks: ranks}
-			var seconds []float64
+			var seconds, step []float64
 			for _, r := range p.runs {
 				x, _ := r.seconds()
 				seconds = append(seconds, x)
+				if n, ok := r.Summary.num("steps_per_epoch"); ok && n > 0 {
+					step = append(step, x/n)
+				}
 			}
 			p.seconds = timing.Median(seconds)
+			if len(step) == len(seconds) {
+				p.step = timing.Median(step)
+			}
 			p.seeds, _ = p.runs[0].Steps.at("seeds", 0)
 			s.points = append(s.points, p)
 		}

@@ -150,3 +150,43 @@ func TestARunThatMovedHasTheRanksOfItsEnd(t *testing.T) {
 		t.Errorf("rows of each rank: %v", got)
 	}
 }
+
+// In a weak study seeds grow with the ranks, and what counts is how many are trained in a second. Of a
+// strong one in the same report, whose minibatch of four ranks is as large, it keeps its runs.
+func TestWeakScaling(t *testing.T) {
+	of := func(name string, ranks, batch int, scope string, seeds, seconds float64) *Run {
+		r := fixture(t, "base")[0]
+		r.Name, r.Summary["ranks"], r.Summary["steps_per_epoch"] = name, float64(ranks), 10.0
+		r.Config["sample.batch"], r.Config["sample.batch_scope"] = batch, scope
+		r.Steps.of["seeds"][0] = seeds
+		for _, e := range r.Epochs {
+			e["seconds"], e["ranks"] = seconds, slices.Repeat([]any{map[string]any{}}, ranks)
+		}
+		return r
+	}
+	runs := []*Run{of("strong-2", 2, 256, "global", 256, 2), of("strong-4", 4, 256, "global", 256, 1.25),
+		of("weak-2", 2, 64, "rank", 128, 1), of("weak-4", 4, 64, "rank", 250, 1.25)}
+	want := [][]string{
+		{"weak-2", "2", "0.1000", "1 280", "1.00", "100.00 %", "128"},
+		{"weak-4", "4", "0.1250", "2 000", "1.56", "78.12 %", "250"},
+	}
+	if got := plainText(weakScaling(runs).rows); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("weak scaling is %v, want %v", got, want)
+	}
+	strong := [][]string{{"strong-2", "2", "2", "1.00", "100.00 %", "256"},
+		{"strong-4", "4", "1.250", "1.60", "80.00 %", "256"}}
+	if got := plainText(scaling(runs).rows); !slices.EqualFunc(got, strong, slices.Equal) {
+		t.Errorf("strong scaling is %v, want %v", got, strong)
+	}
+	curves := points(weakScalingChart(runs))
+	for i, c := range [][][2]float64{{{2, 1280}, {4, 2560}}, {{2, 1280}, {4, 2000}}} {
+		near(t, "weak scaling, ideal first", curves[i], c)
+	}
+	delete(runs[3].Summary, "steps_per_epoch") // of an older program: no step is known
+	if got := weakScaling(runs).rows; got != nil {
+		t.Errorf("without the steps of an epoch weak scaling is %v", got)
+	}
+	if text := scalingChart(runs).HTML() + weakScalingChart(runs).HTML(); strings.Contains(text, "NaN") {
+		t.Error("a plot has points nowhere")
+	}
+}

@@ -79,6 +79,7 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"wide", "4", "1.562", "1.60", "80.00 %", "128"},
 		}},
 		{"no scaling", four, scaling, nil},
+		{"no weak scaling", []string{"wide", "base"}, weakScaling, nil},
 		{"efficiency", []string{"wide", "vip", "base"}, efficiencies, [][]string{
 			{"wide", "4", "60.00 %", "75.00 %", "80.00 %", "–", "–", "10", "80.00 %"},
 			{"base", "2", "72.00 %", "90.00 %", "80.00 %", "–", "–", "8", "100.00 %"},

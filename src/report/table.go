@@ -29,7 +29,7 @@ func tablesOf(runs []*Run) []table {
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), efficiencies(runs), phases(runs), overheads(runs), timeModel(runs),
+	tables = append(tables, scaling(runs), weakScaling(runs), efficiencies(runs), phases(runs), overheads(runs), timeModel(runs),
 		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
 	for _, r := range runs {
 		t := kernels(r)
@@ -230,23 +230,22 @@ func caches(runs []*Run) table {
 	return t
 }
 
-// scaling is the table of the scaling studies.
+// scaling is the table of the strong-scaling studies, or of those in which ranks change both.
 func scaling(runs []*Run) table {
 	t := table{
 		id: "scaling", title: "Strong scaling",
 		columns: []string{"runs", "ranks", "s/epoch", "speed-up", "efficiency", "seeds/step"},
 		note:    "Against the fewest ranks.",
 	}
-	all, steady := studies(runs), true
-	for _, s := range all {
+	steady := true
+	for _, s := range studies(runs) {
+		if s.weak() {
+			continue
+		}
 		for i, p := range s.points {
-			var names []string
-			for _, r := range p.runs {
-				names = append(names, r.Name)
-			}
 			steady = steady && p.seeds == s.points[0].seeds
 			t.rows = append(t.rows, []string{
-				strings.Join(names, ", "), strconv.Itoa(p.ranks), chart.Number(p.seconds),
+				p.names(), strconv.Itoa(p.ranks), chart.Number(p.seconds),
 				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true),
 				cell(p.seeds, p.seeds > 0),
 			})
@@ -255,6 +254,36 @@ func scaling(runs []*Run) table {
 	if !steady {
 		t.note += " Steps have different numbers of seeds, so more ranks do fewer, larger steps: " +
 			"sample.batch_scope: global keeps the minibatch the same."
+	}
+	return t
+}
+
+// names are those of the point's runs.
+func (p *point) names() string {
+	var names []string
+	for _, r := range p.runs {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// weakScaling is the table of the weak-scaling studies.
+func weakScaling(runs []*Run) table {
+	t := table{
+		id: "weak-scaling", title: "Weak scaling",
+		columns: []string{"runs", "ranks", "s/step", "seeds/s", "speed-up", "efficiency", "seeds/step"},
+		note:    "Each rank has as many seeds a step. Against the fewest ranks.",
+	}
+	for _, s := range studies(runs) {
+		if !s.weak() {
+			continue
+		}
+		for i, p := range s.points {
+			t.rows = append(t.rows, []string{
+				p.names(), strconv.Itoa(p.ranks), chart.Number(p.step), chart.Number(p.seeds / p.step),
+				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true), chart.Number(p.seeds),
+			})
+		}
 	}
 	return t
 }

@@ -101,9 +101,14 @@ completes "profile.sbatch, 2 ranks" 300
 exists "runs/halognn-profile-$job/profile/cpu.pprof"
 
 submit "${four[@]}" "$jobs/scaling.sbatch" config.yaml
-completes "scaling.sbatch, 1, 2 and 4 ranks" 600
-for k in 1 2 4; do is "ranks" "$(value "runs/halognn-scaling-$job/ranks-$k" ranks)" $k; done
-[ -n "$(ls "runs/halognn-scaling-$job/report")" ] || fails "no report"
+completes "scaling.sbatch, 1, 2 and 4 ranks, strong and weak" 600
+for k in 1 2 4; do
+  is "ranks" "$(value "runs/halognn-scaling-$job/strong-$k" ranks)" $k
+  is "ranks" "$(value "runs/halognn-scaling-$job/weak-$k" ranks)" $k
+done
+for kind in Strong Weak; do
+  grep -q "$kind scaling" "runs/halognn-scaling-$job/report/report.md" || fails "no table of $kind scaling"
+done
 
 # A job at its time limit saves a checkpoint, is requeued, and ends with the numbers of a job that
 # was not stopped.
