@@ -128,12 +128,17 @@ launched() {
     fi
   done
 }
+replays() {
+  if ! command -v smpirun >/dev/null 2>&1; then echo "SimGrid is not installed"; return 77; fi
+  program -run TestReplayOfAPlan
+}
 drawn=TestDrawnJobsTakeWhatWasPlanned # a minute and a half
 others() {
   step "50 faults injected" faults 50 2
   step "20 drawn jobs take what was planned" program -run "$drawn"
   step "a trained model in PyTorch" tests/pytorch.sh
   step "container recipes" tests/container.sh
+  step "plans replayed by SimGrid" replays
 }
 
 case ${1:-test} in

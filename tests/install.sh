@@ -24,11 +24,12 @@ if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 &&
   command -v apt-get >/dev/null 2>&1; then
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
-# the second MPI, the Slurm, the linter and the SciPy of the tests; without them they say what they left out
+# the second MPI, the Slurm, the linter, SimGrid and the SciPy of the tests; without them they say what they left out
 if [ "$need" = test-all ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
   command -v shellcheck >/dev/null 2>&1 || missing+=(shellcheck)
+  command -v smpirun >/dev/null 2>&1 || missing+=(simgrid)
 fi
 if [ "$need" != run ]; then
   # of the Python package's tests

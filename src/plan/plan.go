@@ -71,8 +71,9 @@ type Options struct {
 	Rates   Rates // rates of 0 are measured; for the network, assumed
 	Device  compute.Device
 	Host    compute.Host
-	Memory  int64 // bytes of a node; 0: suggestions have no limit
-	Analyse int   // ranks to analyse, evenly spread; 0: up to 8
+	Memory  int64    // bytes of a node; 0: suggestions have no limit
+	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
+	Actions *Actions // to be written, for which all ranks are analysed; nil: none
 
 	// of shards that have sizes alone
 	Bound Bound
@@ -226,6 +227,12 @@ func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 	}
 	defer l.Close()
 	p := &planner{job: j.lay(l), options: &o, shards: s}
+	if o.Actions != nil {
+		if err := o.Actions.refuse(p.job); err != nil {
+			return nil, err
+		}
+		o.Analyse = p.job.Ranks
+	}
 	if !s.HasTopology() {
 		return p.sizedPlan()
 	}
@@ -311,6 +318,11 @@ func (p *planner) plan() (*Prediction, error) {
 	}
 	out.Gradients = p.gradientBytes()
 	out.Times = p.times(&out.Traffic, &out.Rates)
+	if a := p.options.Actions; a != nil {
+		if err := a.write(p, &out.Traffic, &out.Rates); err != nil {
+			return nil, fmt.Errorf("the trace: %w", err)
+		}
+	}
 	if err := p.sizes(out); err != nil {
 		return nil, err
 	}

@@ -93,10 +93,7 @@ func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
 	pool := x.Sample + x.Lookup + x.Copy
-	cpu := (pool + x.Score) / j.Cores
-	if j.GPU == nil {
-		cpu += x.Train * float64(j.Threads) / j.Cores
-	}
+	cpu := x.processors(j)
 	terms := []struct {
 		name    string
 		seconds float64
@@ -118,6 +115,15 @@ func (x *Times) combine(j *laid) {
 	default:
 		x.Step = x.Pipeline
 	}
+}
+
+// processors returns the seconds in which the CPUs of a rank do all its work.
+func (x *Times) processors(j *laid) float64 {
+	cpu := (x.Sample + x.Lookup + x.Copy + x.Score) / j.Cores
+	if j.GPU == nil {
+		cpu += x.Train * float64(j.Threads) / j.Cores
+	}
+	return cpu
 }
 
 // hidden returns the seconds of a step without remote rows.

@@ -19,6 +19,7 @@ import (
 // planFlags are the flags of plan.
 type planFlags struct {
 	parts, config, out  string
+	trace               string
 	sets                []string
 	ranks, perNode      int
 	cores, network, mem float64
@@ -85,6 +86,8 @@ func planCommand() *cobra.Command {
 		"GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
 	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
+	f.StringVar(&o.trace, "trace", "", "a new or empty directory to write what the ranks send and compute "+
+		"to, as traces of SimGrid")
 	o.graph.flags(c)
 	return c
 }
@@ -130,9 +133,11 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		return dataError(err)
 	}
 	defer s.Close()
-	if o.out != "" {
-		if err := vacant(o.out); err != nil {
-			return err
+	for _, dir := range []string{o.out, o.trace} {
+		if dir != "" {
+			if err := vacant(dir); err != nil {
+				return err
+			}
 		}
 	}
 	o.perNode = cmp.Or(o.perNode, c.Run.RanksPerNode, 1)
@@ -170,6 +175,9 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		defer leave()
 	}
 	options.Device, options.Host = device, host
+	if o.trace != "" {
+		options.Actions = &plan.Actions{Dir: o.trace, Warm: warmSteps, More: replayedSteps}
+	}
 	var p *plan.Prediction
 	err = workOn(s, func() (err error) {
 		p, err = plan.New(s, job, options)
@@ -185,6 +193,12 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	}
 	return tellPlan(command, p, c, o.out)
 }
+
+// warmSteps fill the pipeline of any depth in use; replayedSteps are timed.
+const (
+	warmSteps     = 8
+	replayedSteps = 8
+)
 
 // tellPlan prints a plan and, if dir is given, writes it there.
 func tellPlan(command *cobra.Command, p *plan.Prediction, c *config.Config, dir string) error {

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# replay.sh DIR: replays what `halognn plan --trace DIR` wrote, by SimGrid (apt-get install simgrid):
+# the seconds of a step on DIR/platform.xml, which may be edited or be another platform of SimGrid with
+# hosts of the same names, and on a network that takes no time (DIR/ideal.xml). Their ratio is transfer
+# efficiency, by POP's definition.
+set -euo pipefail
+dir=${1:?usage: profiling/replay.sh DIR}
+command -v smpirun >/dev/null || {
+  echo "replay.sh: there is no smpirun; install SimGrid (apt-get install simgrid)" >&2
+  exit 2
+}
+dir=$(cd "$dir" && pwd)
+
+# simulated LENGTH PLATFORM: the seconds of a trace, on a platform.
+simulated() {
+  local text
+  text=$(cd "$dir/$1" && smpirun -np "$(wc -l <trace.txt)" -platform "$dir/$2.xml" -hostfile "$dir/hosts" \
+    -replay trace.txt --log=root.thres:warning --log=smpi_replay.thres:info 2>&1) || {
+    echo "$text" >&2
+    exit 1
+  }
+  sed -n 's/.*Simulation time //p' <<<"$text"
+}
+
+# steps LENGTH: its steps, of which each ends with one minibatch that is ready.
+steps() { grep -c '^[0-9]* compute' "$dir/$1/0.trainer"; }
+
+more=$(($(steps more) - $(steps warm)))
+took=$SECONDS
+declare -A step
+for network in platform ideal; do
+  long=$(simulated more "$network")
+  short=$(simulated warm "$network")
+  step[$network]=$(awk "BEGIN { print ($long - $short) / $more }")
+done
+awk -v a="${step[platform]}" -v b="${step[ideal]}" -v n="$(wc -l <"$dir/more/trace.txt")" -v t="$((SECONDS - took))" 'BEGIN {
+  printf "seconds of a step     %.6g\n", a
+  printf "on an ideal network   %.6g\n", b
+  printf "transfer efficiency   %.2f %%\n", 100 * b / a
+  printf "processes             %d, simulated in %d s\n", n, t
+}'
