@@ -14,11 +14,12 @@ import (
 
 // Actions are what the ranks of a job send and compute in some steps, as time-independent traces of
 // SimGrid (smpirun -replay): what its nodes and network would take tells their platform.xml. A rank is
-// three processes on its node, as it is three kinds of goroutines:
+// four processes on its node, as it is some kinds of goroutines and a GPU's bus:
 //
-//	pool   draws a minibatch ──ids──> lane   asks for rows, sends rows ──> trainer   trains, adds gradients
-//	  ^                                                                       │
-//	  └───────────────────── a slot: depth + 1 minibatches are under way ─────┘
+//	pool ─────────────> lane ──────────────────────> bus ────────────> trainer
+//	draws a minibatch   asks for rows, sends rows    to a GPU, if any   trains, adds gradients
+//	 ^                                                                   │
+//	 └────────────────── a slot: depth + 1 minibatches are under way ────┘
 //
 // Sizes and seconds are a plan's, of each rank by itself: the means of its minibatches, so ranks are as
 // unequal as they are on average, and steps are alike.
@@ -39,16 +40,18 @@ type actor int
 const (
 	pool actor = iota
 	lane
+	bus
 	trainer
 	actors
 )
 
-var actorNames = [actors]string{"pool", "lane", "trainer"}
+var actorNames = [actors]string{"pool", "lane", "bus", "trainer"}
 
 // What messages carry, by which they are told apart.
 const (
 	tagSlot = iota + 1
 	tagDrawn
+	tagFetched
 	tagReady
 	tagIDs
 	tagRows
@@ -61,8 +64,8 @@ const flopsPerSecond = 1e9
 
 // rankActions is what a rank does in a step.
 type rankActions struct {
-	draw, train float64 // seconds
-	ids, rows   []int64 // bytes to each rank
+	draw, up, train float64 // seconds
+	ids, rows       []int64 // bytes to each rank
 }
 
 // actionsOf returns those of all ranks.
@@ -76,12 +79,12 @@ func (p *planner) actionsOf(t *Traffic, r *Rates) []rankActions {
 		one := *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
-		work := (x.Sample + x.Lookup + x.Copy + x.Score) / float64(p.job.Workers)
+		draw, train := (x.Sample+x.Lookup+x.Copy+x.Score)/float64(p.job.Workers), x.Gather+x.Train+x.Staged
 		stretch := 1.0 // fewer CPUs than threads, which a pool and a trainer share
-		if cpu := x.processors(p.job); cpu > max(work, x.Train) {
-			stretch = cpu / max(work, x.Train)
+		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
+			stretch = cpu / max(draw, train)
 		}
-		all[of.rank].draw, all[of.rank].train = work*stretch, x.Train*stretch
+		all[of.rank].draw, all[of.rank].up, all[of.rank].train = draw*stretch, x.Up, train*stretch
 		for owner, share := range of.owners {
 			n := t.received[i] * share
 			all[of.rank].ids[owner] = int64(n * exchange.IDBytes)
@@ -100,13 +103,11 @@ func (a *Actions) refuse(j *laid) error {
 	case j.Partitioned:
 		what = "topology.kind partitioned"
 	case j.OwnersSums() != nil:
-		what = "exchange.sums; set exchange.sums=off"
+		what = "exchange.sums (set it to off)"
 	case j.Model.LearnsRows():
 		what = "learned rows"
 	case j.Model.EdgeIn > 0:
 		what = "features of edges"
-	case j.GPU != nil:
-		what = "compute.device cuda"
 	case j.Cache.FromFiles():
 		what = "rows in files"
 	}
@@ -188,9 +189,13 @@ func (s *script) write(path string, of actor, own *rankActions, all []rankAction
 			s.receive(pool, tagDrawn)
 			s.exchange(lane, tagIDs, own.ids, func(from int) int64 { return all[from].ids[s.rank] })
 			s.exchange(lane, tagRows, own.rows, func(from int) int64 { return all[from].rows[s.rank] })
+			s.send(bus, tagFetched)
+		case bus:
+			s.receive(lane, tagFetched)
+			s.compute(own.up)
 			s.send(trainer, tagReady)
 		case trainer:
-			s.receive(lane, tagReady)
+			s.receive(bus, tagReady)
 			s.compute(own.train)
 			s.exchange(trainer, tagSlices, nil, func(int) int64 { return s.slices })
 			s.exchange(trainer, tagSums, nil, func(int) int64 { return s.sums })

@@ -131,12 +131,16 @@ func TestActions(t *testing.T) {
 		ranks, perNode, depth int
 		cores                 float64
 		policy                string
+		gpu                   *GPU
 	}{
-		{4, 1, 2, 0, policy.None}, {4, 2, 0, 0, policy.None}, {8, 3, 1, 0.25, policy.None},
-		{2, 1, 3, 0, policy.VIP}, {1, 1, 2, 0, policy.None}} {
+		{4, 1, 2, 0, policy.None, nil}, {4, 2, 0, 0, policy.None, nil}, {8, 3, 1, 0.25, policy.None, nil},
+		{2, 1, 3, 0, policy.VIP, nil}, {1, 1, 2, 0, policy.None, nil}, {4, 2, 2, 0, policy.None, &GPU{}}} {
 		j := planJob()
 		j.Ranks, j.RanksPerNode, j.Depth, j.Cores, j.Cache.Policy = c.ranks, c.perNode, c.depth, c.cores, c.policy
 		o, dir := given, t.TempDir()
+		if j.GPU = c.gpu; j.GPU != nil {
+			o = givenGPU
+		}
 		o.Actions = &Actions{Dir: dir, Warm: 3, More: 5}
 		p := planned(t, s, j, o)
 		var total [2]int
@@ -148,16 +152,21 @@ func TestActions(t *testing.T) {
 			for _, n := range a.bytes {
 				total[i] += n
 			}
-			train, steps := 0.0, float64([]int{3, 8}[i])
+			train, up, steps := 0.0, 0.0, float64([]int{3, 8}[i])
 			for rank := range c.ranks {
 				train = max(train, a.seconds[process(rank, trainer)]/steps)
+				up = max(up, a.seconds[process(rank, bus)]/steps)
 				if pool := a.seconds[process(rank, pool)] / steps; pool <= 0 ||
 					pool > p.Times.Pipeline*1.001 && c.depth > 1 {
 					t.Errorf("%+v: rank %d prepares for %g s, a step takes %g", c, rank, pool, p.Times.Pipeline)
 				}
 			}
-			if train < p.Times.Train*0.999 || c.cores == 0 && train > p.Times.Train*1.001 {
-				t.Errorf("%+v: ranks train for %g s, planned %g", c, train, p.Times.Train)
+			want := p.Times.Gather + p.Times.Train + p.Times.Staged
+			if train < want*0.999 || c.cores == 0 && train > want*1.001 {
+				t.Errorf("%+v: ranks train for %g s, planned %g", c, train, want)
+			}
+			if math.Abs(up-p.Times.Up) > 1e-3*p.Times.Up+1e-9 {
+				t.Errorf("%+v: the bus takes %g s, planned %g", c, up, p.Times.Up)
 			}
 		}
 		got := float64(total[1]-total[0]) / 5
@@ -180,7 +189,7 @@ func TestActionsAreRefused(t *testing.T) {
 			j.Mode = mode.Mode
 		},
 		"topology.kind partitioned": func(j *Job) { j.Partitioned = true },
-		"compute.device cuda":       func(j *Job) { j.GPU = &GPU{PerNode: 1, Memory: 1 << 34} },
+		"exchange.sums":             func(j *Job) { j.Sums = true },
 	} {
 		j, o := planJob(), given
 		change(&j)
