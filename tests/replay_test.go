@@ -55,7 +55,7 @@ func actionsOf(t *testing.T, dir string) (seconds, bytes float64) {
 	action := regexp.MustCompile(`(?m)^\d+ (compute|isend)(?: \d+ \d+)? (\d+)$`)
 	of := map[string]float64{}
 	for _, name := range strings.Fields(string(read(t, filepath.Join(dir, "trace.txt")))) {
-		rank, _, _ := strings.Cut(name, ".")
+		node, what, _ := strings.Cut(name, ".") // each rank is one
 		flops, steps := 0.0, 0.0
 		sent := 0.0
 		for _, m := range action.FindAllStringSubmatch(string(read(t, filepath.Join(dir, name))), -1) {
@@ -72,8 +72,10 @@ func actionsOf(t *testing.T, dir string) (seconds, bytes float64) {
 		if steps > 0 {
 			seconds = max(seconds, flops/steps/1e9)
 		}
-		of[rank] += sent / 16 // steps of the longer trace
-		bytes = max(bytes, of[rank])
+		if what == "lane" || what == "adder" {
+			of[node] += sent / 16 // steps of the longer trace
+			bytes = max(bytes, of[node])
+		}
 	}
 	return seconds, bytes
 }

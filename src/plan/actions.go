@@ -3,10 +3,11 @@ package plan
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"halognn/src/exchange"
 	"halognn/src/parallel"
@@ -14,15 +15,18 @@ import (
 
 // Actions are what the ranks of a job send and compute in some steps, as time-independent traces of
 // SimGrid (smpirun -replay): what its nodes and network would take tells their platform.xml. A rank is
-// four processes on its node, as it is some kinds of goroutines and a GPU's bus:
+// three processes on its node, and a node two:
 //
-//	pool ─────────────> lane ──────────────────────> bus ────────────> trainer
-//	draws a minibatch   asks for rows, sends rows    to a GPU, if any   trains, adds gradients
-//	 ^                                                                   │
-//	 └────────────────── a slot: depth + 1 minibatches are under way ────┘
+//	of a rank   pool ─────────────┐                       ┌─> bus ────────────> trainer ───────┐
+//	            draws a minibatch │                       │   to a GPU, if any   trains        │
+//	of a node                     └─> lane ───────────────┘                                    └─> adder
+//	                                  asks for rows, sends rows                         adds gradients
+//	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
 //
-// Sizes and seconds are a plan's, of each rank by itself: the means of its minibatches, so ranks are as
-// unequal as they are on average, and steps are alike.
+// Ranks of a node start their collectives in one order, so what they send to another node goes as one
+// message: there are as many flows as pairs of nodes. Sizes and seconds are a plan's, of each rank by
+// itself: the means of its minibatches, so ranks are as unequal as they are on average, and steps are
+// alike.
 type Actions struct {
 	Dir  string
 	Warm int // steps of the shorter trace: the pipeline is full after them
@@ -34,18 +38,21 @@ func (a *Actions) lengths() map[string]int {
 	return map[string]int{"warm": a.Warm, "more": a.Warm + a.More}
 }
 
-// actor is one of the processes of a rank.
+// actor is one of the processes of a rank, or of a node.
 type actor int
 
 const (
 	pool actor = iota
-	lane
 	bus
 	trainer
-	actors
+	lane
+	adder
+
+	ofRank = int(lane) // so many are of a rank
+	ofNode = 2
 )
 
-var actorNames = [actors]string{"pool", "lane", "bus", "trainer"}
+var actorNames = []string{"pool", "bus", "trainer", "lane", "adder"}
 
 // What messages carry, by which they are told apart.
 const (
@@ -53,6 +60,8 @@ const (
 	tagDrawn
 	tagFetched
 	tagReady
+	tagTrained
+	tagAdded
 	tagIDs
 	tagRows
 	tagSlices
@@ -62,17 +71,38 @@ const (
 // flopsPerSecond turns seconds into the flops that traces count; the hosts of the platform have as many.
 const flopsPerSecond = 1e9
 
-// rankActions is what a rank does in a step.
-type rankActions struct {
-	draw, up, train float64 // seconds
-	ids, rows       []int64 // bytes to each rank
+// acts is what a job does in a step.
+type acts struct {
+	ranks, perNode, depth int
+	draw, up, train       []float64 // [ranks] seconds
+	ids, rows             [][]int64 // [nodes][nodes] bytes from a node to another
+	slice                 int64     // bytes of gradients that a rank sends to each other, and gets back
 }
 
-// actionsOf returns those of all ranks.
-func (p *planner) actionsOf(t *Traffic, r *Rates) []rankActions {
-	all := make([]rankActions, p.job.Ranks)
-	for i := range all {
-		all[i].ids, all[i].rows = make([]int64, len(all)), make([]int64, len(all))
+func (a *acts) nodes() int { return (a.ranks + a.perNode - 1) / a.perNode }
+
+// of returns the ranks [lo, hi) of a node.
+func (a *acts) of(node int) (lo, hi int) {
+	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
+}
+
+// process returns the number of a process: those of a node's ranks come first, and then its own.
+func (a *acts) process(of actor, at int) int {
+	if int(of) < ofRank {
+		return at*ofRank + at/a.perNode*ofNode + int(of)
+	}
+	_, hi := a.of(at)
+	return hi*ofRank + at*ofNode + int(of) - ofRank
+}
+
+// actsOf returns them for a job with the given traffic.
+func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
+	k := p.job.Ranks
+	a := &acts{ranks: k, perNode: p.job.RanksPerNode, depth: p.job.Depth,
+		draw: make([]float64, k), up: make([]float64, k), train: make([]float64, k)}
+	a.ids, a.rows = make([][]int64, a.nodes()), make([][]int64, a.nodes())
+	for node := range a.ids {
+		a.ids[node], a.rows[node] = make([]int64, a.nodes()), make([]int64, a.nodes())
 	}
 	bytes := p.bytesOf(t) - exchange.IDBytes
 	for i, of := range p.ranks {
@@ -84,14 +114,18 @@ func (p *planner) actionsOf(t *Traffic, r *Rates) []rankActions {
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)
 		}
-		all[of.rank].draw, all[of.rank].up, all[of.rank].train = draw*stretch, x.Up, train*stretch
+		a.draw[of.rank], a.up[of.rank], a.train[of.rank] = draw*stretch, x.Up, train*stretch
+		here := of.rank / a.perNode
 		for owner, share := range of.owners {
-			n := t.received[i] * share
-			all[of.rank].ids[owner] = int64(n * exchange.IDBytes)
-			all[owner].rows[of.rank] = int64(n * bytes)
+			n, there := t.received[i]*share, owner/a.perNode
+			a.ids[here][there] += int64(n * exchange.IDBytes)
+			a.rows[there][here] += int64(n * bytes)
 		}
 	}
-	return all
+	if k > 1 {
+		a.slice = p.gradientBytes() / int64(2*k*(k-1))
+	}
+	return a
 }
 
 // refuse tells what actions do not have.
@@ -119,122 +153,134 @@ func (a *Actions) refuse(j *laid) error {
 
 // write writes the traces, the platform and the hosts of the processes.
 func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
-	all := p.actionsOf(t, r)
-	slices, sums := p.slices()
+	all := p.actsOf(t, r)
 	for name, steps := range a.lengths() {
 		dir := filepath.Join(a.Dir, name)
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			return err
 		}
-		list, err := os.Create(filepath.Join(dir, "trace.txt"))
-		if err != nil {
-			return err
+		var names []string
+		add := func(of actor, at int) error {
+			names = append(names, fmt.Sprintf("%d.%s", at, actorNames[of]))
+			s := script{acts: all, of: of, at: at, steps: steps}
+			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
 		}
-		w := bufio.NewWriter(list)
-		for rank := range all {
-			for of := range actors {
-				path := fmt.Sprintf("%d.%s", rank, actorNames[of])
-				fmt.Fprintf(w, "%s\n", path)
-				s := script{of: process(rank, of), rank: rank, ranks: len(all), steps: steps,
-					depth: p.job.Depth, slices: slices, sums: sums}
-				if err := s.write(filepath.Join(dir, path), of, &all[rank], all); err != nil {
-					list.Close()
-					return err
+		for node := range all.nodes() { // in the order of process
+			lo, hi := all.of(node)
+			for rank := lo; rank < hi; rank++ {
+				for of := range actor(ofRank) {
+					if err := add(of, rank); err != nil {
+						return err
+					}
 				}
 			}
+			if err := errors.Join(add(lane, node), add(adder, node)); err != nil {
+				return err
+			}
 		}
-		if err := flushed(w, list); err != nil {
+		if err := writeFile(filepath.Join(dir, "trace.txt"), func(w *bufio.Writer) {
+			fmt.Fprintln(w, strings.Join(names, "\n"))
+		}); err != nil {
 			return err
 		}
 	}
-	return a.writePlatform(p, r)
+	return a.writePlatform(all, r)
 }
 
-// slices returns the bytes of gradients that a rank sends to each other, and of the sums that return.
-func (p *planner) slices() (there, back int64) {
-	k := int64(p.job.Ranks)
-	if k < 2 {
-		return 0, 0
-	}
-	each := p.gradientBytes() / (2 * k * (k - 1))
-	return each, each
-}
-
-// script writes the actions of a process.
+// script writes the actions of a process, of a rank or node.
 type script struct {
 	*bufio.Writer
-	of, rank, ranks, steps, depth int
-	slices, sums                  int64
+	*acts
+	of        actor
+	at, steps int
 }
 
-// process returns the number of a process.
-func process(rank int, of actor) int { return rank*int(actors) + int(of) }
-
-func (s *script) write(path string, of actor, own *rankActions, all []rankActions) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	s.Writer = bufio.NewWriter(f)
+func (s *script) write(w *bufio.Writer) {
+	s.Writer = w
 	s.do("init")
 	for i := range s.steps {
-		switch of {
+		switch s.of {
 		case pool:
 			if i > s.depth {
-				s.receive(trainer, tagSlot)
+				s.receive(trainer, s.at, tagSlot)
 			}
-			s.compute(own.draw)
-			s.send(lane, tagDrawn)
+			s.compute(s.draw[s.at])
+			s.send(lane, s.node(), tagDrawn)
 		case lane:
-			s.receive(pool, tagDrawn)
-			s.exchange(lane, tagIDs, own.ids, func(from int) int64 { return all[from].ids[s.rank] })
-			s.exchange(lane, tagRows, own.rows, func(from int) int64 { return all[from].rows[s.rank] })
-			s.send(bus, tagFetched)
+			s.gather(pool, tagDrawn)
+			s.exchange(tagIDs, func(from, to int) int64 { return s.ids[from][to] })
+			s.exchange(tagRows, func(from, to int) int64 { return s.rows[from][to] })
+			s.spread(bus, tagFetched)
 		case bus:
-			s.receive(lane, tagFetched)
-			s.compute(own.up)
-			s.send(trainer, tagReady)
+			s.receive(lane, s.node(), tagFetched)
+			s.compute(s.up[s.at])
+			s.send(trainer, s.at, tagReady)
 		case trainer:
-			s.receive(bus, tagReady)
-			s.compute(own.train)
-			s.exchange(trainer, tagSlices, nil, func(int) int64 { return s.slices })
-			s.exchange(trainer, tagSums, nil, func(int) int64 { return s.sums })
+			s.receive(bus, s.at, tagReady)
+			s.compute(s.train[s.at])
+			s.send(adder, s.node(), tagTrained)
+			s.receive(adder, s.node(), tagAdded)
 			if i+s.depth+1 < s.steps {
-				s.send(pool, tagSlot)
+				s.send(pool, s.at, tagSlot)
 			}
+		case adder:
+			s.gather(trainer, tagTrained)
+			s.exchange(tagSlices, s.slices)
+			s.exchange(tagSums, s.slices)
+			s.spread(trainer, tagAdded)
 		}
 	}
 	s.do("finalize")
-	return flushed(s.Writer, f)
 }
 
 func (s *script) do(format string, args ...any) {
-	fmt.Fprintf(s, "%d ", s.of)
+	fmt.Fprintf(s, "%d ", s.process(s.of, s.at))
 	fmt.Fprintf(s, format, args...)
 	s.WriteByte('\n')
 }
 
+// node returns the node of a rank's process.
+func (s *script) node() int { return s.at / s.perNode }
+
 func (s *script) compute(seconds float64) { s.do("compute %.0f", seconds*flopsPerSecond) }
 
-// send and receive pass an empty message between the processes of a rank.
-func (s *script) send(to actor, tag int)      { s.do("send %d %d 0", process(s.rank, to), tag) }
-func (s *script) receive(from actor, tag int) { s.do("recv %d %d 0", process(s.rank, from), tag) }
+// send and receive pass an empty message between the processes of a node.
+func (s *script) send(to actor, at, tag int)      { s.do("send %d %d 0", s.process(to, at), tag) }
+func (s *script) receive(from actor, at, tag int) { s.do("recv %d %d 0", s.process(from, at), tag) }
 
-// exchange sends bytes to each rank, or as many as it receives, and waits for all.
-func (s *script) exchange(of actor, tag int, bytes []int64, got func(from int) int64) {
+// gather receives from all ranks of a node, and spread sends to them.
+func (s *script) gather(from actor, tag int) {
+	lo, hi := s.acts.of(s.at)
+	for rank := lo; rank < hi; rank++ {
+		s.receive(from, rank, tag)
+	}
+}
+
+func (s *script) spread(to actor, tag int) {
+	lo, hi := s.acts.of(s.at)
+	for rank := lo; rank < hi; rank++ {
+		s.send(to, rank, tag)
+	}
+}
+
+// slices returns the bytes of gradients that the ranks of a node send to those of another.
+func (s *script) slices(from, to int) int64 {
+	lo, hi := s.acts.of(from)
+	first, end := s.acts.of(to)
+	return int64((hi-lo)*(end-first)) * s.slice
+}
+
+// exchange sends bytes to the same process of each other node, and waits for all.
+func (s *script) exchange(tag int, bytes func(from, to int) int64) {
 	any := false
-	for i := 1; i < s.ranks; i++ { // the next rank first, or all would begin with rank 0
-		from, to := (s.rank+s.ranks-i)%s.ranks, (s.rank+i)%s.ranks
-		if n := got(from); n > 0 {
-			s.do("irecv %d %d %d", process(from, of), tag, n)
+	for i := 1; i < s.nodes(); i++ { // the next node first, or all would begin with node 0
+		from, to := (s.at+s.nodes()-i)%s.nodes(), (s.at+i)%s.nodes()
+		if n := bytes(from, s.at); n > 0 {
+			s.do("irecv %d %d %d", s.process(s.of, from), tag, n)
 			any = true
 		}
-		n := got(to)
-		if bytes != nil {
-			n = bytes[to]
-		}
-		if n > 0 {
-			s.do("isend %d %d %d", process(to, of), tag, n)
+		if n := bytes(s.at, to); n > 0 {
+			s.do("isend %d %d %d", s.process(s.of, to), tag, n)
 			any = true
 		}
 	}
@@ -243,59 +289,47 @@ func (s *script) exchange(of actor, tag int, bytes []int64, got func(from int) i
 	}
 }
 
-// flushed writes what w still holds to f, and closes it.
-func flushed(w *bufio.Writer, f *os.File) error {
-	err := w.Flush()
-	if closed := f.Close(); err == nil {
-		err = closed
+// writeFile writes a file by write.
+func writeFile(path string, write func(*bufio.Writer)) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
 	}
-	return err
+	w := bufio.NewWriter(f)
+	write(w)
+	return errors.Join(w.Flush(), f.Close())
 }
 
 // latency is that of a link, one way, where nobody has told: of an Ethernet switch.
 const latency = 25e-6
 
+// Bytes a second between processes of a node, and on a network that takes no time.
+const (
+	inMemory = 1e10
+	noTime   = 1e14
+)
+
 // writePlatform writes nodes around a switch that is never the bottleneck, and the same nodes on a
 // network that takes no time; and where the processes are.
-func (a *Actions) writePlatform(p *planner, r *Rates) error {
-	n := p.job.RanksPerNode
-	nodes := (p.job.Ranks + n - 1) / n
-	platform := func(bandwidth, latency float64) func(io.Writer) {
-		return func(w io.Writer) {
+func (a *Actions) writePlatform(all *acts, r *Rates) error {
+	platform := func(bandwidth, latency float64) func(*bufio.Writer) {
+		return func(w *bufio.Writer) {
 			fmt.Fprintf(w, `<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
   <cluster id="nodes" prefix="node-" suffix="" radical="0-%d" speed="%.0ff" core="%d"
-           bw="%.0fBps" lat="%gs" loopback_bw="%.0fBps" loopback_lat="1e-9s"/>
+           bw="%.0fBps" lat="%gs" loopback_bw="%.0fBps" loopback_lat="1e-8s"/>
 </platform>
-`, nodes-1, flopsPerSecond, n*int(actors), bandwidth, latency, inMemory)
+`, all.nodes()-1, flopsPerSecond, all.perNode*ofRank+ofNode, bandwidth, latency, inMemory)
 		}
 	}
-	for name, write := range map[string]func(io.Writer){
-		"platform.xml": platform(r.Network, latency),
-		"ideal.xml":    platform(noTime, 1e-12),
-		"hosts": func(w io.Writer) {
-			for node := range nodes {
-				ranks := min(n, p.job.Ranks-node*n)
-				fmt.Fprintf(w, "node-%d:%d\n", node, ranks*int(actors))
-			}
-		},
-	} {
-		f, err := os.Create(filepath.Join(a.Dir, name))
-		if err != nil {
-			return err
-		}
-		w := bufio.NewWriter(f)
-		write(w)
-		if err := flushed(w, f); err != nil {
-			return err
+	hosts := func(w *bufio.Writer) {
+		for node := range all.nodes() {
+			lo, hi := all.of(node)
+			fmt.Fprintf(w, "node-%d:%d\n", node, (hi-lo)*ofRank+ofNode)
 		}
 	}
-	return nil
+	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"), platform(r.Network, latency)),
+		writeFile(filepath.Join(a.Dir, "ideal.xml"), platform(noTime, 1e-8)),
+		writeFile(filepath.Join(a.Dir, "hosts"), hosts))
 }
-
-// Bytes a second between processes of a node, and on a network that takes no time.
-const (
-	inMemory = 1e10
-	noTime   = 1e18
-)

@@ -146,7 +146,8 @@ func TestActions(t *testing.T) {
 		var total [2]int
 		for i, of := range []string{"warm", "more"} {
 			a := act(t, filepath.Join(dir, of))
-			if len(a.lines) != int(actors)*c.ranks {
+			all := &acts{ranks: c.ranks, perNode: c.perNode}
+			if len(a.lines) != ofRank*c.ranks+ofNode*all.nodes() {
 				t.Fatalf("%+v: %d processes", c, len(a.lines))
 			}
 			for _, n := range a.bytes {
@@ -154,9 +155,9 @@ func TestActions(t *testing.T) {
 			}
 			train, up, steps := 0.0, 0.0, float64([]int{3, 8}[i])
 			for rank := range c.ranks {
-				train = max(train, a.seconds[process(rank, trainer)]/steps)
-				up = max(up, a.seconds[process(rank, bus)]/steps)
-				if pool := a.seconds[process(rank, pool)] / steps; pool <= 0 ||
+				train = max(train, a.seconds[all.process(trainer, rank)]/steps)
+				up = max(up, a.seconds[all.process(bus, rank)]/steps)
+				if pool := a.seconds[all.process(pool, rank)] / steps; pool <= 0 ||
 					pool > p.Times.Pipeline*1.001 && c.depth > 1 {
 					t.Errorf("%+v: rank %d prepares for %g s, a step takes %g", c, rank, pool, p.Times.Pipeline)
 				}
@@ -170,7 +171,18 @@ func TestActions(t *testing.T) {
 			}
 		}
 		got := float64(total[1]-total[0]) / 5
-		want := p.Traffic.Bytes + p.Traffic.IDs + float64(p.Gradients)
+		want := p.Traffic.Bytes + p.Traffic.IDs
+		if c.ranks > 1 { // gradients within a node cross no network
+			pairs, far := float64(c.ranks*(c.ranks-1)), 0
+			for a := range c.ranks {
+				for b := range c.ranks {
+					if a/c.perNode != b/c.perNode {
+						far++
+					}
+				}
+			}
+			want += float64(p.Gradients) / pairs * float64(far)
+		}
 		if math.Abs(got-want) > 1e-3*want+8*float64(c.ranks*c.ranks) {
 			t.Errorf("%+v: %g bytes a step are sent, %g are planned", c, got, want)
 		}
