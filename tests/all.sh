@@ -127,6 +127,7 @@ launched() {
       leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
     fi
   done
+  step "one build under MPICH 5 and Intel MPI" tests/abi.sh
 }
 drawn=TestDrawnJobsTakeWhatWasPlanned # a minute and a half
 others() {
