@@ -164,6 +164,7 @@ deps-test:
 	@tests/install.sh test
 deps-test-all:
 	@tests/install.sh test-all
+	@tests/abi.sh install
 
 .PHONY: clean
 clean: ## remove what was built and run here

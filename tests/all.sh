@@ -127,6 +127,7 @@ launched() {
       leave_out "under mpirun: $mpi" "mpicc.$mpi is not installed"
     fi
   done
+  step "one build under MPICH 5 and Intel MPI" tests/abi.sh
 }
 replays() {
   if ! command -v smpirun >/dev/null 2>&1; then echo "SimGrid is not installed"; return 77; fi

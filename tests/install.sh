@@ -30,6 +30,7 @@ if [ "$need" = test-all ]; then
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
   command -v shellcheck >/dev/null 2>&1 || missing+=(shellcheck)
   command -v smpirun >/dev/null 2>&1 || missing+=(simgrid)
+  "${PYTHON:-python3}" -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv) # of tests/abi.sh
 fi
 if [ "$need" != run ]; then
   # of the Python package's tests

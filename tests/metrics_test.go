@@ -58,6 +58,26 @@ func TestMetricsAreDocumented(t *testing.T) {
 		len(trace.MemoryItems), func(i int) string { return trace.MemoryItems[i] })))
 }
 
+// The page that the end of a run names has a row of each phase.
+func TestLongPhasesHaveACure(t *testing.T) {
+	_, section, found := strings.Cut(string(read(t, "../docs/guide/reading-a-report.md")), "## Long phases\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("there is no section on long phases, which record.WhatToDo names")
+	}
+	var rows strings.Builder // their first cells
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			rows.WriteString(cells[1])
+		}
+	}
+	for p := range trace.NumPhases {
+		if !strings.Contains(rows.String(), "`"+p.String()+"`") {
+			t.Errorf("no row of %s", p)
+		}
+	}
+}
+
 // member is a field or a constant: the name under which it is reported, and its comment.
 type member struct{ key, meaning string }
 

@@ -29,6 +29,7 @@ var packages = []struct {
 	{-1, "random", "random words that are pure functions of a key"},
 	{0, "timing", "a thread's CPU time, medians, the machine's rate of random reads"},
 	{0, "energy", "joules of a node's processors, memory and GPUs, by their own counters"},
+	{0, "nvtx", "what a process does when, for the profilers of NVIDIA"},
 	{-1, "npy", "NumPy files: map, stream, write"},
 	{1, "graph", "CSC, blocks, vertex ids, splits: build, clean, transpose"},
 	{1, "comm", "the contract between ranks, ranks as goroutines, the reproducible sum; " +
@@ -143,7 +144,7 @@ var knowsRanks = []string{"comm", "exchange", "job", "parallel", "residence", "s
 // usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
 // the C library.
 var usesC = []string{"mem", "interrupt", "comm/mpi", "compute/cpu", "compute/cuda",
-	"energy", "partition/metis"}
+	"energy", "nvtx", "partition/metis"}
 
 func TestImportsGoDown(t *testing.T) {
 	level := levels()

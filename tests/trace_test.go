@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A trace has a span of every stage for every minibatch of every epoch, on each rank, and changes
@@ -58,5 +62,66 @@ func TestTraceHoldsEveryMinibatch(t *testing.T) {
 				t.Errorf("rank %d: %d spans of %s, want %d", rank, seen[s], s, want)
 			}
 		}
+	}
+}
+
+// A profiler that follows NVTX is told of the spans of the trace, by the same names, and of the end of
+// each.
+func TestRangesAreTheSpansOfTheTrace(t *testing.T) {
+	unlessShort(t)
+	t.Run("cpu", func(t *testing.T) { rangesAreSpans(t, nil, "cpu") })
+	t.Run("cuda", func(t *testing.T) { rangesAreSpans(t, emulatedGPU(t), "cuda") })
+}
+
+func rangesAreSpans(t *testing.T, env []string, device string) {
+	t.Helper()
+	scratch, dir := t.TempDir(), newRunDir(t)
+	profiler, log := filepath.Join(scratch, "libprofiler.so"), filepath.Join(scratch, "ranges")
+	c := exec.Command("cc", "-shared", "-fPIC", "-DNAMED=1", "-DSTARTS=1", "-DRANGES=1",
+		fmt.Sprintf("-DLOG=%q", log), "-o", profiler, "../src/nvtx/testdata/profiler.c")
+	if text, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	r := start(t, append(env, "NVTX_INJECTION64_PATH="+profiler), halognn(t).path,
+		append(trainArgs(t, smallParts.dir(t), dir, "run.ranks_per_node=1", "compute.device="+device,
+			"checkpoint.every_steps=3", "cache.policy=lookahead"), "--ranks-in-process", "2", "--trace")...).wait(t)
+	outcomeOf(t, dir, r)
+	spans, ranges, open := map[string]int{}, map[string]int{}, map[string]string{}
+	for rank := range 2 {
+		var events []struct{ Name, Ph string }
+		decode(t, read(t, filepath.Join(dir, "trace", fmt.Sprintf("rank-%04d.json", rank))), &events)
+		for _, e := range events {
+			if e.Ph == "X" {
+				spans[e.Name]++
+			}
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(read(t, log))), "\n") {
+		words := strings.Fields(line)
+		if words[0] == "start" {
+			open[words[1]] = words[2]
+			ranges[words[2]]++
+			continue
+		}
+		if open[words[1]] == "" {
+			t.Fatalf("%q of no range", line)
+		}
+		delete(open, words[1])
+	}
+	if len(open) > 0 {
+		t.Errorf("ranges that have not ended: %v", open)
+	}
+	if diff := cmp.Diff(spans, ranges); diff != "" {
+		t.Errorf("-spans of the trace, +ranges of the profiler:\n%s", diff)
+	}
+	for _, name := range []string{"sample", "rows", "wait", "forward", "sync", "update", "save"} {
+		if spans[name] == 0 {
+			t.Errorf("no span of %s", name)
+		}
+	}
+	r = start(t, append(env, "NVTX_INJECTION64_PATH="+scratch+"/none.so"), halognn(t).path,
+		trainArgs(t, smallParts.dir(t), newRunDir(t), "train.epochs=1")...).wait(t)
+	if r.code != 0 || !strings.Contains(r.err, "NVTX_INJECTION64_PATH: ") {
+		t.Errorf("with a profiler that is not there: %v", r)
 	}
 }

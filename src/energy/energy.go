@@ -48,9 +48,8 @@ type counter struct {
 	last uint64
 }
 
-// Meter adds up what counters have counted since Open. A goroutine reads them often enough that none
-// wraps twice between two reads: a package of 500 W takes 8 minutes to its bound. It may be used from
-// several goroutines.
+// Meter adds up what counters have counted since Open. A goroutine reads them several times in the
+// shortest time in which one can come round to where it was. It may be used from several goroutines.
 type Meter struct {
 	lock     sync.Mutex
 	counters [NumKinds][]counter
@@ -62,11 +61,35 @@ type Meter struct {
 	done     chan struct{}
 }
 
-// interval is between two reads of the counters.
-const interval = 30 * time.Second
+// mostWatts is more than a counter's part takes: a processor in its socket, or the memory beside it.
+const mostWatts = 1000
 
-// unwatched is a time in which a counter may have wrapped twice: the process was suspended.
-const unwatched = 5 * time.Minute
+// A counter that wraps is read so often in the time that mostWatts take to its span, but not more often
+// than shortest asks, for the files cost a system call each, nor less than longest.
+const (
+	reads    = 4
+	shortest = 100 * time.Millisecond
+	longest  = 30 * time.Second
+)
+
+// round is the time in which a counter may come round to where it was: read later, it has no value. 0
+// if it never wraps.
+func (c *counter) round() time.Duration {
+	return time.Duration(float64(c.span) * c.unit / mostWatts * float64(time.Second))
+}
+
+// interval is the time between two reads of the counters.
+func (m *Meter) interval() time.Duration {
+	all := longest
+	for _, counters := range m.counters {
+		for i := range counters {
+			if round := counters[i].round(); round > 0 {
+				all = min(all, round/reads)
+			}
+		}
+	}
+	return max(all, shortest)
+}
 
 // Open begins to count.
 func Open(o Options) *Meter {
@@ -90,11 +113,11 @@ func Open(o Options) *Meter {
 		}
 	}
 	m.read = time.Now()
-	go m.keep()
+	go m.keep(m.interval())
 	return m
 }
 
-func (m *Meter) keep() {
+func (m *Meter) keep(interval time.Duration) {
 	defer close(m.done)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -116,13 +139,14 @@ func (m *Meter) fail(k Kind, c *counter, err error) {
 func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	asleep := time.Since(m.read) > unwatched
+	unread := time.Since(m.read)
 	m.read = time.Now()
 	for k := range NumKinds {
 		for i := range m.counters[k] {
 			c := &m.counters[k][i]
-			if asleep && c.span > 0 {
-				m.fail(k, c, errors.New("the job was suspended for longer than the counter may take to wrap"))
+			if round := c.round(); round > 0 && unread > round {
+				m.fail(k, c, fmt.Errorf("it was not read for %.3g s, as if the job was suspended, and may wrap in "+
+					"%.3g", unread.Seconds(), round.Seconds()))
 				break
 			}
 			now, err := c.read()

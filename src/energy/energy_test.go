@@ -1,6 +1,7 @@
 package energy
 
 import (
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -44,12 +45,13 @@ func near(got, want float64) bool { return math.Abs(got-want) < 1e-9*max(1, want
 // not count again. A counter that begins again at its bound loses nothing.
 func TestCountersOfPackages(t *testing.T) {
 	s := tree{t, t.TempDir()}
-	const span = "262143328850"
+	const span = intel
 	s.zone("intel-rapl:0", "package-0", "262143000000", span)
 	s.zone("intel-rapl:0:0", "core", "1000000", span)
 	s.zone("intel-rapl:0:1", "dram", "5000000", "65712999613")
-	s.zone("intel-rapl:1", "package-1", "7000000", span)
+	s.zone("intel-rapl:1", "package-1-die-0", "7000000", span) // of several dies in a socket
 	s.zone("intel-rapl:1:0", "dram", "0", "65712999613")
+	s.zone("intel-rapl:1:1", "uncore", "1000000", span)
 	s.zone("intel-rapl:2", "psys", "1000000", span)
 	s.zone("intel-rapl-mmio:0", "package-0", "262143000000", span)
 	m := Open(Options{Powercap: s.root})
@@ -79,10 +81,10 @@ func TestCountersOfPackages(t *testing.T) {
 func TestCountersThatCannotBeRead(t *testing.T) {
 	none := tree{t, t.TempDir()}
 	half := tree{t, t.TempDir()}
-	half.zone("intel-rapl:0", "package-0", "1", "10")
-	half.zone("intel-rapl:1", "package-1", "no number", "10")
+	half.zone("intel-rapl:0", "package-0", "1", intel)
+	half.zone("intel-rapl:1", "package-1", "no number", intel)
 	gone := tree{t, t.TempDir()}
-	gone.zone("intel-rapl:0", "package-0", "1", "10")
+	gone.zone("intel-rapl:0", "package-0", "1", intel)
 	for name, c := range map[string]struct {
 		of   tree
 		then func()
@@ -115,29 +117,61 @@ func TestCountersThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Spans of real counters, in microjoules: what mostWatts take in 262 s, and in 65.5.
+const intel, amd = "262143328850", "65532610987"
+
 // A counter that goes back from beyond its bound, as one that never wraps does, has no value any more; nor
-// has one that was not read for long enough to wrap twice.
+// has one that was not read for so long that it may have come round, be it still above what it was.
 func TestCountersThatGoBack(t *testing.T) {
 	for name, c := range map[string]struct {
-		span, then string
-		asleep     bool
-		why        string
+		span, first, then string
+		asleep            time.Duration
+		why               string
 	}{
-		"beyond the bound": {"500", "10", false, "went back"},
-		"never wraps":      {"0", "10", false, "went back"},
-		"suspended":        {"5000", "1001", true, "suspended"},
+		"beyond the bound": {intel, "262143328851", "10", 0, "went back"},
+		"never wraps":      {"0", "1000", "10", 0, "went back"},
+		"suspended":        {intel, "1000", "1001", 263 * time.Second, "not read for 263 s"},
+		"sooner":           {amd, "1000", "1001", 66 * time.Second, "may wrap in 65.5"},
+		"not so long":      {intel, "1000", "3001000", 200 * time.Second, ""},
 	} {
 		s := tree{t, t.TempDir()}
-		s.zone("intel-rapl:0", "package-0", "1000", c.span)
+		s.zone("intel-rapl:0", "package-0", c.first, c.span)
 		m := Open(Options{Powercap: s.root})
 		s.count("intel-rapl:0", c.then)
-		if c.asleep {
-			m.lock.Lock()
-			m.read = m.read.Add(-time.Hour)
-			m.lock.Unlock()
-		}
-		if joules, why := m.Read(); joules[Packages] != 0 || !strings.Contains(why[Packages], c.why) {
+		m.lock.Lock()
+		m.read = m.read.Add(-c.asleep)
+		m.lock.Unlock()
+		joules, why := m.Read()
+		if known := c.why == ""; known && (why[Packages] != "" || !near(joules[Packages], 3)) ||
+			!known && (joules[Packages] != 0 || !strings.Contains(why[Packages], c.why)) {
 			t.Errorf("%s: %v, %q", name, joules[Packages], why[Packages])
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The counter that comes round first is read several times meanwhile, and none all the time.
+func TestCountersAreReadOftenEnough(t *testing.T) {
+	for name, c := range map[string]struct {
+		spans []string
+		want  time.Duration
+	}{
+		"AMD's":        {[]string{intel, amd}, 16 * time.Second},
+		"Intel's":      {[]string{intel, intel}, longest},
+		"never wraps":  {[]string{"0"}, longest},
+		"a second's":   {[]string{"1000000000"}, 250 * time.Millisecond},
+		"a very small": {[]string{"1000"}, shortest},
+		"none":         {nil, longest},
+	} {
+		s := tree{t, t.TempDir()}
+		for i, span := range c.spans {
+			s.zone(fmt.Sprintf("intel-rapl:%d", i), fmt.Sprintf("package-%d", i), "1", span)
+		}
+		m := Open(Options{Powercap: s.root})
+		if got := m.interval().Truncate(time.Millisecond); got < c.want || got > c.want*11/10 {
+			t.Errorf("%s: every %v, want %v", name, got, c.want)
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ package energy
 import "C"
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -56,8 +57,14 @@ func openNVML(library string, ids []string) (all []counter, end func(), err erro
 	return all, end, nil
 }
 
+// digits is the length of a GPU's id.
+const digits = 32
+
 // gpu returns the counter of one GPU.
 func gpu(id string) (counter, error) {
+	if _, err := hex.DecodeString(id); err != nil || len(id) != digits {
+		return counter{}, fmt.Errorf("%q is no id of a GPU: it has not %d hexadecimal digits", id, digits)
+	}
 	uuid := fmt.Sprintf("GPU-%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
 	name := C.CString(uuid)
 	defer C.free(unsafe.Pointer(name))

@@ -72,6 +72,9 @@ func TestCountersOfGPUs(t *testing.T) {
 		{now, "00000000445566778899aabbccddeeff", "Not Found"},
 		{broken, first, "Driver Not Loaded"},
 		{old, second, "Not Supported"},
+		{now, first[:31], "ef\" is no id"},
+		{now, "", "\"\" is no id"},
+		{now, first[:31] + "g", "is no id of a GPU"},
 	} {
 		m := Open(Options{Powercap: none, NVML: c.library, GPUs: []string{c.id}})
 		if joules, why := m.Read(); joules[GPUs] != 0 || !strings.Contains(why[GPUs], c.why) {

@@ -174,10 +174,15 @@ type Options struct {
 	// before Run does. nil does nothing, which is right for a pipeline without collectives.
 	OnFail func(error)
 
-	// Observe is called after every stage of every item, from several goroutines at once. nil does
-	// nothing.
+	// Begin is called before every stage of every item, and Observe after it, with what Begin
+	// returned; from several goroutines at once. So they are of the consumer's wait for each item,
+	// which has the name Wait. A stage that fails does not end. nil does nothing.
+	Begin   func(stage string) (mark uint64)
 	Observe func(Span)
 }
+
+// Wait is the name of the spans in which the consumer waits for an item.
+const Wait = "wait"
 
 // Span is the time one stage took for one item: a local or ordered stage while it ran, a collective
 // from its start to the end of its Finish.
@@ -186,6 +191,7 @@ type Span struct {
 	Item  int
 	Begin time.Time
 	Took  time.Duration
+	Mark  uint64 // what Begin returned
 }
 
 // Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool
@@ -231,7 +237,7 @@ type slot[T any] struct {
 	number  int             // the item's number in this run
 	chain   int             // the chain that runs next
 	request Request
-	begin   time.Time // of the collective under way
+	begun   begun // the collective under way
 	// by station, to its goroutine or the issuer: the chain before it is complete
 	ready []chan struct{}
 	done  chan struct{} // to the consumer: the last chain is complete

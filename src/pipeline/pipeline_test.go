@@ -371,21 +371,30 @@ func TestNewReportsAllFaults(t *testing.T) {
 
 // The consumer knows how long it was blocked before each item: long before the first, whose stages
 // all take their time, and not after it has slept while the others were prepared. Every stage of
-// every item has its span.
+// every item has its span, and so has each wait; what has begun ends.
 func TestWaitsAndSpans(t *testing.T) {
 	const n, nap = 6, 50 * time.Millisecond
 	var mu sync.Mutex
-	spans := map[string]int{}
+	spans, open, marks := map[string]int{}, map[uint64]string{}, uint64(0)
+	begin := func(stage string) uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		marks++
+		open[marks] = stage
+		return marks
+	}
 	observe := func(s Span) {
 		mu.Lock()
 		defer mu.Unlock()
-		if s.Begin.IsZero() || s.Took <= 0 {
-			t.Errorf("span %+v", s)
+		if s.Begin.IsZero() || s.Took <= 0 || open[s.Mark] != s.Stage {
+			t.Errorf("span %+v, which began as %q", s, open[s.Mark])
 		}
+		delete(open, s.Mark)
 		spans[s.Stage]++
 	}
 	stages, passed := stagesOf("LCL", newWorld(t, 1), 0, func() { time.Sleep(nap) })
-	p := mustNew(t, newBatches(n-1), stages, Options{Depth: n - 1, Workers: n, Observe: observe})
+	p := mustNew(t, newBatches(n-1), stages, Options{Depth: n - 1, Workers: n, Begin: begin,
+		Observe: observe})
 	defer p.Close()
 	for range 2 { // the last run's is forgotten
 		clear(spans)
@@ -403,10 +412,13 @@ func TestWaitsAndSpans(t *testing.T) {
 		if err != nil || first < 2*nap || last >= first {
 			t.Errorf("%v; waited %v for the first item and %v for the last one", err, first, last)
 		}
-		for _, name := range passed {
+		for _, name := range append(passed, Wait) {
 			if spans[name] != n {
 				t.Errorf("%d spans of stage %s, want %d", spans[name], name, n)
 			}
+		}
+		if len(open) > 0 {
+			t.Errorf("spans that have not ended: %v", open)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 		if r.ended() {
 			return false
 		}
-		begin := time.Now()
+		begin := p.begins(p.stages[i].Name)
 		if err := mem.Contain(s.call[i]); err != nil {
 			r.fail(p.stageError(s.number, i, err))
 			return false

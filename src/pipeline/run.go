@@ -203,7 +203,7 @@ func (p *Pipeline[T]) inOrder(r *run, k int) {
 		if p.come(r, k, i, &arrived) != mine {
 			return // the run has failed, or stops before this item and all later ones
 		}
-		s, begin := p.at(i), time.Now()
+		s, begin := p.at(i), p.begins(p.stages[stage].Name)
 		if err := mem.Contain(s.call[stage]); err != nil {
 			r.fail(p.stageError(i, stage, err))
 			return
@@ -233,7 +233,7 @@ func (p *Pipeline[T]) issue(r *run) {
 			continue
 		}
 		stage := p.stations[k]
-		s.begin = time.Now()
+		s.begun = p.begins(p.stages[stage].Name)
 		if err := mem.Contain(s.call[stage]); err != nil {
 			r.fail(p.stageError(i, stage, err))
 			return
@@ -342,7 +342,7 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 		if r.ended() {
 			continue
 		}
-		p.observe(s, stage, s.begin)
+		p.observe(s, stage, s.begun)
 		p.dispatch(s)
 	}
 }
@@ -373,7 +373,10 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 	end, stopping := r.n, false
 	for i = 0; i < end; i++ {
 		s = p.at(i)
-		begin := time.Now()
+		var begin begun
+		if !stopping {
+			begin = p.begins(Wait)
+		}
 		select {
 		case <-s.done:
 		case <-r.end:
@@ -385,7 +388,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		if stopping {
 			continue
 		}
-		p.waited, p.took = time.Since(begin), s.took
+		p.waited, p.took = p.ends(Wait, i, begin), s.took
 		err := mem.Contain(consumeItem)
 		if err == nil { // a stop gives no credit, so that no rank starts more than its peers
 			r.leave()

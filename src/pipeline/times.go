@@ -10,12 +10,30 @@ func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
 // included. Call it from consume; the slice is valid until consume returns.
 func (p *Pipeline[T]) Took() []time.Duration { return p.took }
 
-// observe reports a stage of an item that began at begin and has ended.
-func (p *Pipeline[T]) observe(s *slot[T], stage int, begin time.Time) {
-	took := time.Since(begin)
-	s.took[stage] += took
-	if p.options.Observe != nil {
-		p.options.Observe(Span{Stage: p.stages[stage].Name, Item: s.number, Begin: begin,
-			Took: took})
+// begun is the beginning of a stage, or of a wait.
+type begun struct {
+	at   time.Time
+	mark uint64
+}
+
+func (p *Pipeline[T]) begins(name string) (b begun) {
+	if p.options.Begin != nil {
+		b.mark = p.options.Begin(name)
 	}
+	b.at = time.Now()
+	return b
+}
+
+// ends reports what has begun with an item, and returns its time.
+func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
+	took := time.Since(b.at)
+	if p.options.Observe != nil {
+		p.options.Observe(Span{Stage: name, Item: item, Begin: b.at, Took: took, Mark: b.mark})
+	}
+	return took
+}
+
+// observe reports a stage of an item that has ended.
+func (p *Pipeline[T]) observe(s *slot[T], stage int, b begun) {
+	s.took[stage] += p.ends(p.stages[stage].Name, s.number, b)
 }

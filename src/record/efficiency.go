@@ -24,8 +24,8 @@ type Efficiency struct {
 	Transfer *float64 `json:"transfer_efficiency"`
 	// the longest useful time / the time of an epoch on an ideal network
 	Serialisation *float64 `json:"serialisation_efficiency"`
-	// processor seconds of an epoch, of all ranks: computation scaling is that of the smallest run of
-	// a strong-scaling study / that of a run
+	// processor seconds of an epoch, of all ranks: computation scaling is that of the runs of the same
+	// work on the fewest ranks / that of a run
 	ComputationSeconds *float64 `json:"computation_seconds"`
 	// the rank with the longest useful time: the others wait for it
 	Slowest *SlowestRank `json:"slowest_rank,omitempty"`
@@ -106,6 +106,9 @@ func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 	}
 	return e
 }
+
+// WhatToDo names the page about long phases.
+const WhatToDo = "What to do about a long phase: docs/guide/reading-a-report.md, Long phases."
 
 // Sentence says where the time of the slowest rank goes; "" where that was not measured.
 func (e *Efficiency) Sentence() string {

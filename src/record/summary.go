@@ -358,7 +358,15 @@ func (s *Summary) Print(w io.Writer) error {
 			row[1] += "  "
 		}
 	}
-	return trace.Table(w, rows)
+	if err := trace.Table(w, rows); err != nil {
+		return err
+	}
+	about := WhatToDo
+	if sentence := s.Efficiency.Sentence(); s.Ranks > 1 && sentence != "" {
+		about = sentence + "\n" + about
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", about)
+	return err
 }
 
 // Counted writes a number of things.

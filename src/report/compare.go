@@ -202,9 +202,14 @@ func sameWork(a, b *Run) bool {
 	if alike(a, b, noKey) {
 		return true
 	}
+	return alike(a, b, batchKey) && sameSeeds(a, b)
+}
+
+// sameSeeds reports whether the first steps of two runs have equally many seeds.
+func sameSeeds(a, b *Run) bool {
 	seedsA, knownA := a.Steps.at("seeds", 0)
 	seedsB, knownB := b.Steps.at("seeds", 0)
-	return alike(a, b, batchKey) && knownA && knownB && seedsA == seedsB
+	return knownA && knownB && seedsA == seedsB
 }
 
 // timed reports whether a run can be a point of a study: finished, on the same number of ranks

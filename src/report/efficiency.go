@@ -2,62 +2,163 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 
 	measured "halognn/src/record"
+	"halognn/src/timing"
 )
 
-// efficiencies is the table of POP's metrics. Computation scaling is against the fewest ranks of the
-// run's study.
+// popMetrics are POP's metrics in the order of their columns.
+var popMetrics = []struct{ column, key string }{
+	{"parallel", "parallel_efficiency"}, {"load balance", "load_balance"},
+	{"communication", "communication_efficiency"}, {"transfer", "transfer_efficiency"},
+	{"serialisation", "serialisation_efficiency"},
+}
+
+// efficiencies is the table of POP's metrics.
 func efficiencies(runs []*Run) table {
 	t := table{
 		id: "efficiency", title: "Parallel efficiency, by POP's definitions",
-		columns: []string{"run", "ranks", "parallel", "load balance", "communication", "transfer",
-			"serialisation", "processor s/epoch", "computation scaling"},
+		columns: []string{"run", "ranks"},
 		note: "Parallel = load balance × communication; communication = transfer × serialisation, " +
 			"which need the same epoch on an ideal network. Useful is the time in which a rank's CPUs " +
-			"work for it, neither idle nor polling. Computation scaling: processor seconds of the " +
-			"fewest ranks over those of the run.",
+			"work for it, neither idle nor polling. Computation scaling: processor seconds of an epoch " +
+			"of the same work on the fewest ranks, the median of several, over those of the run.",
 	}
-	smallest := map[*Run]*Run{}
-	for _, s := range studies(runs) {
-		for _, p := range s.points {
-			for _, r := range p.runs {
-				smallest[r] = s.points[0].runs[0]
-			}
-		}
+	for _, m := range popMetrics {
+		t.columns = append(t.columns, m.column)
 	}
+	t.columns = append(t.columns, "processor s/epoch", "computation scaling")
+	smallest := smallestRuns(runs)
+	var told []*Run
 	for _, r := range runs {
 		e := r.Summary.object("efficiency")
-		if _, known := e.num("parallel_efficiency"); !known {
+		if e == nil {
 			continue
 		}
+		told = append(told, r)
 		ranks, known := r.ranks()
 		row := []string{r.Name, cell(float64(ranks), known)}
-		for _, key := range []string{"parallel_efficiency", "load_balance", "communication_efficiency",
-			"transfer_efficiency", "serialisation_efficiency"} {
-			x, ok := e.num(key)
+		for _, m := range popMetrics {
+			x, ok := e.num(m.key)
 			row = append(row, percent(x, ok))
 		}
-		seconds, ok := e.num("computation_seconds")
-		row = append(row, cell(seconds, ok))
-		first, compared := 0.0, false
-		if of := smallest[r]; of != nil && seconds > 0 {
-			first, compared = of.Summary.object("efficiency").num("computation_seconds")
-		}
-		t.rows = append(t.rows, append(row, percent(first/max(seconds, 1e-9), ok && compared)))
+		seconds, ok := r.computation()
+		least, compared := smallest[r]
+		t.rows = append(t.rows, append(row, cell(seconds, ok),
+			percent(least/max(seconds, 1e-9), ok && compared)))
 	}
+	t.why = withoutEfficiency(told)
 	return t
 }
 
-// slowest returns the sentence about the rank that the others wait for; "" if it is not known.
+// computation returns the processor seconds of an epoch of a run.
+func (r *Run) computation() (seconds float64, ok bool) {
+	seconds, ok = r.Summary.object("efficiency").num("computation_seconds")
+	return seconds, ok && seconds > 0
+}
+
+// computesAlike reports whether epochs of two runs compute the same, on any number of ranks and
+// whatever their caches, rates and seeds.
+func computesAlike(a, b *Run) bool {
+	other := func(key string) bool {
+		return sameEpoch(key) || seedKey(key) || strings.HasPrefix(key, "train.")
+	}
+	return alike(a, b, other) || sameSeeds(a, b) &&
+		alike(a, b, func(key string) bool { return other(key) || batchKey(key) })
+}
+
+// smallestRuns returns, of each run that there are others to compare with, the processor seconds of
+// those on the fewest ranks.
+func smallestRuns(runs []*Run) map[*Run]float64 {
+	of := map[*Run]float64{}
+	for _, g := range groups(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
+		_, ok := r.computation()
+		ranks, known := r.ranks()
+		return !ok || !known || ranks < 1
+	}), computesAlike) {
+		if len(g) < 2 {
+			continue
+		}
+		fewest := math.MaxInt
+		for _, r := range g {
+			ranks, _ := r.ranks()
+			fewest = min(fewest, ranks)
+		}
+		var seconds []float64
+		for _, r := range g {
+			if ranks, _ := r.ranks(); ranks == fewest {
+				x, _ := r.computation()
+				seconds = append(seconds, x)
+			}
+		}
+		for _, r := range g {
+			of[r] = timing.Median(seconds)
+		}
+	}
+	return of
+}
+
+// withoutEfficiency says which metrics of which runs have no value, and why.
+func withoutEfficiency(runs []*Run) string {
+	var sentences []string
+	told := map[string]bool{}
+	for _, m := range popMetrics {
+		for _, r := range runs {
+			why := whyNone(r, m.key)
+			if why == "" || told[why] {
+				continue
+			}
+			told[why] = true
+			var columns, names []string
+			for _, other := range popMetrics {
+				if whyNone(r, other.key) == why {
+					columns = append(columns, other.column)
+				}
+			}
+			for _, other := range runs {
+				if whyNone(other, m.key) == why {
+					names = append(names, other.Name)
+				}
+			}
+			of := ""
+			if n := len(names) - mostNamed; len(names) < len(runs) {
+				of = " of " + strings.Join(names[:min(len(names), mostNamed)], ", ")
+				if n > 0 {
+					of += fmt.Sprintf(" and %d more", n)
+				}
+			}
+			sentences = append(sentences, fmt.Sprintf("No %s%s: %s.", strings.Join(columns, ", "), of, why))
+		}
+	}
+	return strings.Join(sentences, " ")
+}
+
+// mostNamed is how many runs a sentence names.
+const mostNamed = 3
+
+// whyNone returns why a run has no value of a metric; "" if it has, or does not say.
+func whyNone(r *Run, key string) string {
+	e := r.Summary.object("efficiency")
+	if _, ok := e.num(key); ok {
+		return ""
+	}
+	return e.object("no_value").text(key)
+}
+
+// slowest returns the sentence about the rank that the others wait for, and where to read what to do;
+// "" if it is not known.
 func slowest(r *Run) string {
 	text, err := json.Marshal(r.Summary.object("efficiency"))
 	var e measured.Efficiency
 	if err != nil || json.Unmarshal(text, &e) != nil {
 		return ""
 	}
-	if n, known := r.ranks(); !known || n < 2 {
+	if n, known := r.ranks(); !known || n < 2 || e.Slowest == nil {
 		return ""
 	}
-	return e.Sentence()
+	return e.Sentence() + " " + measured.WhatToDo
 }

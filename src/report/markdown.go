@@ -43,7 +43,7 @@ func (t *table) markdown(w io.Writer) {
 	for _, row := range t.rows {
 		io.WriteString(w, line(row))
 	}
-	fmt.Fprintf(w, "\n%s\n\n", t.note)
+	fmt.Fprintf(w, "\n%s\n\n", strings.TrimSpace(t.note+" "+markdown(t.why)))
 }
 
 func writeMarkdown(w io.Writer, runs []*Run) {

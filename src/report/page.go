@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"halognn/src/chart"
 )
@@ -143,7 +144,7 @@ func writePage(w io.Writer, runs []*Run, live bool) error {
 	}
 	for _, t := range tablesOf(runs) {
 		data.Tables = append(data.Tables, section{
-			ID: t.id, Title: t.title, Note: t.note, Columns: t.columns, Rows: t.rows,
+			ID: t.id, Title: t.title, Note: strings.TrimSpace(t.note + " " + t.why), Columns: t.columns, Rows: t.rows,
 			Zeros: t.allZero(), Words: t.words, Open: t.id == "seeds" || t.id == "runs",
 		})
 	}

@@ -84,7 +84,7 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 			{"wide", "4", "60.00 %", "75.00 %", "80.00 %", "–", "–", "10", "80.00 %"},
 			{"base", "2", "72.00 %", "90.00 %", "80.00 %", "–", "–", "8", "100.00 %"},
 		}},
-		{"efficiency without a study", []string{"base"}, efficiencies,
+		{"efficiency of one run", []string{"base"}, efficiencies,
 			[][]string{{"base", "2", "72.00 %", "90.00 %", "80.00 %", "–", "–", "8", "–"}}},
 		{"differences", []string{"base", "vip", "old"}, differences, [][]string{
 			{"base", "0.1", "none", "2", "2.500", "1 000", "0.00 %", "70.00 %", "71.00 %"},

@@ -17,6 +17,7 @@ import (
 // table is a heading, columns and rows of text.
 type table struct {
 	id, title, note string
+	why             string // what cells are without a value for
 	columns         []string
 	rows            [][]string
 	words           bool // cells are words, not numbers
@@ -364,15 +365,22 @@ func Print(w io.Writer, runs []*Run) error {
 	}))
 }
 
-// PrintSweep writes the table of a sweep: jobs over seeds or, without several seeds, runs.
+// PrintSweep writes the tables of a sweep: jobs over seeds or, without several seeds, runs; and their
+// parallel efficiency.
 func PrintSweep(w io.Writer, runs []*Run) error {
 	runs = ranked(runs)
 	t := repetitions(runs)
 	if len(t.rows) == 0 {
 		t = outcomes(runs)
 	}
-	t.dropZeros()
-	return printTables(w, runs, []table{t})
+	tables := []table{t}
+	if e := efficiencies(runs); len(e.rows) > 0 {
+		tables = append(tables, e)
+	}
+	for i := range tables {
+		tables[i].dropZeros()
+	}
+	return printTables(w, runs, tables)
 }
 
 func printTables(w io.Writer, runs []*Run, tables []table) error {
@@ -387,6 +395,11 @@ func printTables(w io.Writer, runs []*Run, tables []table) error {
 		}
 		if err := trace.Table(w, append([][]string{t.columns}, t.rows...)); err != nil {
 			return err
+		}
+		if t.why != "" {
+			if _, err := fmt.Fprintf(w, "  %s\n", t.why); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

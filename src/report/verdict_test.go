@@ -40,7 +40,8 @@ func TestVerdict(t *testing.T) {
 	neither, unjudged := untested("base", "vip"), fixture(t, "base", "vip")
 	neither[0].Summary["test_metric"], unjudged[1].Summary["valid_metric"] = nil, nil
 	const longest = "Rank 1 works longest, 80 % of its CPUs' time; of the 2.5 s of an epoch its training " +
-		"thread spends forward 60 %, sync 20 %."
+		"thread spends forward 60 %, sync 20 %. What to do about a long phase: " +
+		"docs/guide/reading-a-report.md, Long phases."
 	for _, c := range []struct {
 		name string
 		runs []*Run

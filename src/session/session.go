@@ -23,6 +23,7 @@ import (
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/nvtx"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
 	"halognn/src/policy"
@@ -281,7 +282,8 @@ func (s *Session) StrategyOptions() parallel.Options {
 // NewPipe returns a pipe that prepares minibatches for a strategy.
 func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pipe, error) {
 	return parallel.NewPipe(strategy, pipeline.Options{
-		Depth: s.Job.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker, Observe: s.observe,
+		Depth: s.Job.Depth, Ahead: ahead, Workers: s.Workers, OnWorker: s.OnWorker,
+		Begin: beginRange, Observe: s.observe,
 		OnFail: func(err error) { _ = s.abort(fmt.Errorf("%s%w", s.doing, err)) },
 	})
 }
@@ -298,8 +300,13 @@ func (s *Session) During(what string, f func() error) error {
 	return nil
 }
 
+func beginRange(stage string) uint64 { return uint64(nvtx.Start(stage)) }
+
 func (s *Session) observe(span pipeline.Span) {
-	s.Watch.Prepared(span.Stage, s.Skipped+span.Item)
+	nvtx.Range(span.Mark).End()
+	if span.Stage != pipeline.Wait {
+		s.Watch.Prepared(span.Stage, s.Skipped+span.Item)
+	}
 	s.Spans.Span(span.Stage, s.Skipped+span.Item, span.Begin, span.Took)
 }
 

@@ -115,7 +115,7 @@ func (r *run) obey(step int, votes ballot) error {
 	if votes == (ballot{}) {
 		return nil
 	}
-	begin := time.Now()
+	began := begins(trace.Save)
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Save))
 	err := r.save(r.epoch, step+1, false)
 	if comm.IsAgreed(err) { // all ranks end in order, where any other error ends the job at once
@@ -124,7 +124,7 @@ func (r *run) obey(step int, votes ballot) error {
 	} else if err != nil {
 		return err
 	}
-	r.mark(trace.Save, r.step.item, begin)
+	r.mark(trace.Save, r.step.item, began)
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
 	if votes.stop {
 		r.stopped = true

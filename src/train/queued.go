@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"halognn/src/parallel"
 	"halognn/src/trace"
@@ -54,13 +53,13 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	if !last {
 		return nil
 	}
-	begin := time.Now()
+	began := begins(trace.Update)
 	r.step.lr, _ = r.s.Job.Rates((r.epoch-1)*r.steps() + step)
 	r.turn = 1 - r.turn
 	this := &r.turns[r.turn]
 	*this = queuedStep{r.step, result, r.optimizer.Steps()}
 	r.optimizer.UpdateWithin(r.step.lr, r.bound.most())
-	r.mark(trace.Update, r.step.item, begin)
+	r.mark(trace.Update, r.step.item, began)
 	before := r.unsettled.Swap(nil)
 	votes, err := r.settle(before)
 	if err != nil {
@@ -103,13 +102,13 @@ func (r *run) settle(of *queuedStep) (ballot, error) {
 	case failed:
 		return ballot{}, errFailed
 	}
-	begin := time.Now()
+	began := begins(trace.Backward)
 	r.s.Watch.At(r.epoch, of.number, watch.Place(trace.Backward))
 	trained, err := of.result.Settle()
 	if err != nil {
 		return ballot{}, fmt.Errorf("step %d: %w", of.number, err)
 	}
-	r.mark(trace.Backward, of.item, begin)
+	r.mark(trace.Backward, of.item, began)
 	r.keepFault(trained)
 	if err := r.accept(&of.stepUnderWay, trained.Stats); err != nil {
 		r.optimizer.SetSteps(of.updates) // neither its update nor the next was made

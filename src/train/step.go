@@ -9,6 +9,7 @@ import (
 	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/nvtx"
 	"halognn/src/parallel"
 	"halognn/src/pipeline"
 	"halognn/src/record"
@@ -46,7 +47,6 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	r.clock.Add(trace.Wait, r.s.Pipe.Waited())
-	r.s.Spans.Span(trace.Wait.String(), i, time.Now().Add(-r.s.Pipe.Waited()), r.s.Pipe.Waited())
 	if err := r.vote(); err != nil {
 		return err
 	}
@@ -80,18 +80,30 @@ type stepPhases struct{ run *run }
 // Begin implements parallel.Phases.
 func (s stepPhases) Begin(p trace.Phase) {
 	r := s.run
-	r.step.began = time.Now()
+	r.step.began = begins(p)
 	r.s.Watch.At(r.epoch, r.step.number, watch.Place(p))
 }
 
 // End implements parallel.Phases.
 func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.item, s.run.step.began) }
 
-// mark adds the time since begin to a phase of a minibatch that is trained.
-func (r *run) mark(p trace.Phase, item int, begin time.Time) {
-	took := time.Since(begin)
+// moment is when a phase began, and its range in a profiler.
+type moment struct {
+	at   time.Time
+	nvtx nvtx.Range
+}
+
+func begins(p trace.Phase) moment {
+	shown := nvtx.Start(p.String())
+	return moment{time.Now(), shown}
+}
+
+// mark ends a phase of a minibatch that is trained, and adds its time.
+func (r *run) mark(p trace.Phase, item int, began moment) {
+	took := time.Since(began.at)
+	began.nvtx.End()
 	r.clock.Add(p, took)
-	r.s.Spans.Span(p.String(), item, begin, took)
+	r.s.Spans.Span(p.String(), item, began.at, took)
 	r.s.Watch.Alive()
 }
 
@@ -130,13 +142,13 @@ func (r *run) update(stats task.Stats) error {
 	if err := r.accept(&r.step, stats); err != nil {
 		return err
 	}
-	begin := time.Now()
+	began := begins(trace.Update)
 	r.optimizer.Update(lr)
 	r.s.Learned.Update(r.s.Device, r.s.Job.Optimizer, rowLR, r.optimizer.Steps())
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}
-	r.mark(trace.Update, r.step.item, begin)
+	r.mark(trace.Update, r.step.item, began)
 	r.record(&r.step, stats)
 	r.auto.StepEnds()
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))

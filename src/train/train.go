@@ -98,7 +98,7 @@ type underWay struct {
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
 type stepUnderWay struct {
 	item, number int
-	began        time.Time // of the phase under way
+	began        moment // of the phase under way
 	rows         trace.Counters
 	waiting      time.Duration
 	seeds        int     // of all ranks

@@ -104,7 +104,10 @@ KillWait=5
 MinJobAge=600
 GresTypes=gpu
 NodeName=$host NodeAddr=127.0.0.1 CPUs=4 RealMemory=1000 Gres=gpu:4 State=UNKNOWN
-PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE OverSubscribe=FORCE:1 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE OverSubscribe=FORCE:1 State=UP PriorityTier=1 GraceTime=120
+PartitionName=urgent Nodes=$host MaxTime=INFINITE OverSubscribe=NO State=UP PriorityTier=2
 CONF
 for device in null zero full urandom; do # GPUs in name: Slurm counts device files
   echo "NodeName=$host Name=gpu File=/dev/$device"

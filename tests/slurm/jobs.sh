@@ -125,3 +125,16 @@ until_ok 300 "the job was requeued" grep -q 'goes back into the queue' "$log"
 completes "train.sbatch, stopped by USR1, requeued and resumed" 600
 is "restarts" "$(field Restarts)" 1
 is "loss_digest of the run in two halves" "$(value "$run" loss_digest)" "$digest"
+
+# A job that another one preempts saves within the grace time, and goes on after it.
+submit "${four[@]}" "$jobs/train.sbatch" config.yaml "${long[@]}"
+run=runs/halognn-$job low=$job
+until_ok 300 "the first epochs" test -s "$run/metrics.jsonl"
+submit --partition=urgent "${four[@]}" --output=urgent.log --wrap='squeue --noheader --format=%i:%T'
+completes "a job of a higher partition" 300
+grep -q "^$low:RUNNING" urgent.log && fails "both jobs had the CPUs"
+follow "$low"
+grep -q 'goes back into the queue' "$log" || fails "the job did not save when it was preempted"
+completes "train.sbatch, preempted, requeued and resumed" 600
+is "restarts" "$(field Restarts)" 1
+is "loss_digest of the run in two halves" "$(value "$run" loss_digest)" "$digest"

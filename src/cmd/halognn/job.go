@@ -21,6 +21,7 @@ import (
 	"halognn/src/fault"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/nvtx"
 	"halognn/src/plan"
 	"halognn/src/rundir"
 	"halognn/src/session"
@@ -285,11 +286,15 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 			return err
 		}
 	}
+	unprofiled := nvtx.Attach()
 	if c.Rank() == 0 {
 		j.env.Progress = newProgress(j.process.log, cfg.Run.Progress, cfg.Job.Epochs)
 		j.env.Notes = j.env.Progress
 		if note != "" {
 			j.env.Progress.Note(context.Background(), note)
+		}
+		if unprofiled != nil {
+			j.env.Progress.Note(context.Background(), unprofiled.Error())
 		}
 	}
 	return nil
