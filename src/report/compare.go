@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -169,17 +168,15 @@ type point struct {
 	seeds   float64 // of the first step, all ranks; 0 if unknown
 }
 
-// weak reports whether seeds of a step grow with the ranks, but for what rounding leaves.
+// weak reports whether each rank has as many seeds a step. Streams of unequal lengths even their
+// minibatches out, so seeds tell it only roughly, and settings exactly.
 func (s *study) weak() bool {
-	const rounding = 0.05
-	first := s.points[0]
-	for _, p := range s.points {
-		ideal := first.seeds * float64(p.ranks) / float64(first.ranks)
-		if !(p.seeds > 0) || !(p.step > 0) || math.Abs(p.seeds/ideal-1) > rounding {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.points, func(p point) bool {
+		return !(p.seeds > 0) || !(p.step > 0) || slices.ContainsFunc(p.runs, func(r *Run) bool {
+			scope, _ := r.setting("sample.batch_scope")
+			return scope != "rank"
+		})
+	})
 }
 
 // speedup is that of an epoch or, in weak scaling, of seeds trained in a second.
