@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# replay.sh DIR: replays what `halognn plan --trace DIR` wrote, by SimGrid (apt-get install simgrid):
+# replay.sh DIR: replays what `halognn plan --trace DIR` wrote, by SimGrid (apt-get install libsimgrid-dev):
 # the seconds of a step on DIR/platform.xml, which may be edited or be another platform of SimGrid with
 # hosts of the same names, and on a network that takes no time (DIR/ideal.xml). Their ratio is transfer
 # efficiency, by POP's definition.
 set -euo pipefail
 dir=${1:?usage: profiling/replay.sh DIR}
 command -v smpirun >/dev/null || {
-  echo "replay.sh: there is no smpirun; install SimGrid (apt-get install simgrid)" >&2
+  echo "replay.sh: there is no smpirun; install SimGrid (apt-get install libsimgrid-dev)" >&2
   exit 2
 }
 dir=$(cd "$dir" && pwd)

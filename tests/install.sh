@@ -29,7 +29,7 @@ if [ "$need" = test-all ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
   command -v shellcheck >/dev/null 2>&1 || missing+=(shellcheck)
-  command -v smpirun >/dev/null 2>&1 || missing+=(simgrid)
+  command -v smpirun >/dev/null 2>&1 || missing+=(libsimgrid-dev)
   "${PYTHON:-python3}" -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv) # of tests/abi.sh
 fi
 if [ "$need" != run ]; then

@@ -17,7 +17,7 @@ import (
 // time, and as long as the fullest link carries its bytes where it binds.
 func TestReplayOfAPlan(t *testing.T) {
 	if _, err := exec.LookPath("smpirun"); err != nil {
-		t.Skip("SimGrid is not installed (apt-get install simgrid)")
+		t.Skip("SimGrid is not installed (apt-get install libsimgrid-dev)")
 	}
 	const slow = 1e-4 // GB/s
 	for _, network := range []float64{1e4, slow} {

@@ -109,7 +109,9 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		one := *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
-		draw, train := (x.Sample+x.Lookup+x.Copy+x.Score)/float64(p.job.Workers), x.Gather+x.Train+x.Staged
+		// of the goroutines of the pool no more work than minibatches are under way
+		drawn := (x.Sample + x.Lookup + x.Copy) / float64(min(p.job.Workers, p.job.Depth+1))
+		draw, train := drawn+x.Score, x.Gather+x.Train+x.Staged
 		stretch := 1.0 // fewer CPUs than threads, which a pool and a trainer share
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)

@@ -318,13 +318,13 @@ func (p *planner) plan() (*Prediction, error) {
 	}
 	out.Gradients = p.gradientBytes()
 	out.Times = p.times(&out.Traffic, &out.Rates)
+	if err := p.sizes(out); err != nil {
+		return nil, err
+	}
 	if a := p.options.Actions; a != nil {
 		if err := a.write(p, &out.Traffic, &out.Rates); err != nil {
 			return nil, fmt.Errorf("the trace: %w", err)
 		}
-	}
-	if err := p.sizes(out); err != nil {
-		return nil, err
 	}
 	p.note(out)
 	return out, nil

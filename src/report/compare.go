@@ -171,10 +171,12 @@ type point struct {
 // weak reports whether each rank has as many seeds a step. Streams of unequal lengths even their
 // minibatches out, so seeds tell it only roughly, and settings exactly.
 func (s *study) weak() bool {
+	batch, _ := s.points[0].runs[0].setting("sample.batch")
 	return !slices.ContainsFunc(s.points, func(p point) bool {
 		return !(p.seeds > 0) || !(p.step > 0) || slices.ContainsFunc(p.runs, func(r *Run) bool {
 			scope, _ := r.setting("sample.batch_scope")
-			return scope != "rank"
+			own, _ := r.setting("sample.batch")
+			return scope != "rank" || own != batch
 		})
 	})
 }
@@ -190,16 +192,6 @@ func (s *study) speedup(i int) float64 {
 // efficiency is the share of the ideal speed-up, which begins at the fewest ranks.
 func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
-}
-
-// sameWork reports whether runs differ only in ranks: the same graph and parts, the same pretended
-// nodes, and equally many threads a rank. The batch size, or the seeds of a step, must be equal
-// too.
-func sameWork(a, b *Run) bool {
-	if alike(a, b, noKey) {
-		return true
-	}
-	return alike(a, b, batchKey) && sameSeeds(a, b)
 }
 
 // sameSeeds reports whether the first steps of two runs have equally many seeds.
@@ -219,20 +211,29 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// equalWork groups the timed runs that differ only in ranks. Runs of other batch sizes join a group by
-// their seeds only if they are on one number of ranks by themselves, or a weak study would lose its
+// equalWork groups runs that differ only in ranks, and in keys picked by but: the same graph and parts,
+// the same pretended nodes, and equally many threads a rank. Runs of other batch sizes join a group by
+// the seeds of a step if they are on one number of ranks by themselves, or a weak study would lose its
 // point to the strong one with as many seeds.
-func equalWork(runs []*Run) (all [][]*Run) {
-	some := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) })
-	for _, g := range groups(some, func(a, b *Run) bool { return alike(a, b, noKey) }) {
-		at := -1
-		if !severalRanks(g) {
-			at = slices.IndexFunc(all, func(h []*Run) bool { return sameWork(h[0], g[0]) })
-		}
-		if at >= 0 {
-			all[at] = append(all[at], g...)
-		} else {
-			all = append(all, g)
+func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
+	same := groups(runs, func(a, b *Run) bool { return alike(a, b, but) })
+	for _, several := range []bool{true, false} { // whatever the order of runs
+		for _, g := range same {
+			if severalRanks(g) != several {
+				continue
+			}
+			at := -1
+			if !several {
+				at = slices.IndexFunc(all, func(h []*Run) bool {
+					return sameSeeds(h[0], g[0]) &&
+						alike(h[0], g[0], func(key string) bool { return but(key) || batchKey(key) })
+				})
+			}
+			if at >= 0 {
+				all[at] = append(all[at], g...)
+			} else {
+				all = append(all, g)
+			}
 		}
 	}
 	return all
@@ -245,7 +246,8 @@ func severalRanks(runs []*Run) bool {
 
 // studies finds the scaling studies among the runs.
 func studies(runs []*Run) (out []study) {
-	all := slices.DeleteFunc(equalWork(runs), func(g []*Run) bool { return !severalRanks(g) })
+	some := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) })
+	all := slices.DeleteFunc(equalWork(some, noKey), func(g []*Run) bool { return !severalRanks(g) })
 	names := groupNames(all, noKey)
 	for i, g := range all {
 		s := study{name: names[i]}

@@ -159,6 +159,7 @@ func TestWeakScaling(t *testing.T) {
 		r.Name, r.Summary["ranks"], r.Summary["steps_per_epoch"] = name, float64(ranks), 10.0
 		r.Config["sample.batch"], r.Config["sample.batch_scope"] = batch, scope
 		r.Steps.of["seeds"][0] = seeds
+		r.Summary["efficiency"] = map[string]any{"computation_seconds": seconds}
 		for _, e := range r.Epochs {
 			e["seconds"], e["ranks"] = seconds, slices.Repeat([]any{map[string]any{}}, ranks)
 		}
@@ -177,6 +178,13 @@ func TestWeakScaling(t *testing.T) {
 		{"strong-4", "4", "1.250", "1.60", "80.00 %", "256"}}
 	if got := plainText(scaling(runs).rows); !slices.EqualFunc(got, strong, slices.Equal) {
 		t.Errorf("strong scaling is %v, want %v", got, strong)
+	}
+	if got := runs[3]; smallestRuns(runs)[got] != 1 { // those of weak-2
+		t.Errorf("%s is compared with %g processor seconds", got.Name, smallestRuns(runs)[got])
+	}
+	byHand := []*Run{of("rank-2", 2, 128, "rank", 256, 2), of("rank-4", 4, 64, "rank", 256, 1.25)}
+	if weakScaling(byHand).rows != nil || len(scaling(byHand).rows) != 2 {
+		t.Error("a strong study by hand is a weak one")
 	}
 	curves := points(weakScalingChart(runs))
 	for i, c := range [][][2]float64{{{2, 1280}, {4, 2560}}, {{2, 1280}, {4, 2000}}} {

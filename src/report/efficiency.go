@@ -61,25 +61,25 @@ func (r *Run) computation() (seconds float64, ok bool) {
 	return seconds, ok && seconds > 0
 }
 
-// computesAlike reports whether epochs of two runs compute the same, on any number of ranks and
-// whatever their caches, rates and seeds.
-func computesAlike(a, b *Run) bool {
-	other := func(key string) bool {
-		return sameEpoch(key) || seedKey(key) || strings.HasPrefix(key, "train.")
+// sameWork picks the settings in which epochs may differ that compute the same: caches, rates, seeds.
+func sameWork(key string) bool {
+	switch key {
+	case "train.lr", "train.schedule", "train.step_epochs", "train.weight_decay", "train.epochs",
+		"train.patience":
+		return true
 	}
-	return alike(a, b, other) || sameSeeds(a, b) &&
-		alike(a, b, func(key string) bool { return other(key) || batchKey(key) })
+	return sameEpoch(key) && !strings.HasPrefix(key, "compute.") || seedKey(key)
 }
 
 // smallestRuns returns, of each run that there are others to compare with, the processor seconds of
 // those on the fewest ranks.
 func smallestRuns(runs []*Run) map[*Run]float64 {
 	of := map[*Run]float64{}
-	for _, g := range groups(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
+	for _, g := range equalWork(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		_, ok := r.computation()
 		ranks, known := r.ranks()
 		return !ok || !known || ranks < 1
-	}), computesAlike) {
+	}), sameWork) {
 		if len(g) < 2 {
 			continue
 		}

@@ -120,6 +120,6 @@ start slurmctld slurmctld -D -i
 start slurmd slurmd -D -N "$host"
 until_ok 120 "the node is idle" bash -c 'sinfo --noheader --format=%T | grep -qx idle'
 # a shell that waits is interrupted at once by a signal; one whose foreground command runs is not
-timeout --kill-after=5 "${SLURM_TEST_SECONDS:-900}" "$@" &
+timeout --kill-after=5 "${SLURM_TEST_SECONDS:-1500}" "$@" &
 command=$!
 wait $command

@@ -133,6 +133,9 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		return dataError(err)
 	}
 	defer s.Close()
+	if o.out != "" && filepath.Clean(o.out) == filepath.Clean(o.trace) {
+		return usageError(errors.New("--out and --trace name one directory; give each its own"))
+	}
 	for _, dir := range []string{o.out, o.trace} {
 		if dir != "" {
 			if err := vacant(dir); err != nil {

@@ -102,6 +102,9 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 	if o.parts != "" {
 		return usageError(errors.New("--parts and the sizes of a graph exclude each other; leave one out"))
 	}
+	if o.trace != "" {
+		return usageError(errors.New("--trace needs a graph, and not its sizes alone: give --parts"))
+	}
 	if o.ranks == 0 {
 		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to plan for"))
 	}
