@@ -246,3 +246,15 @@ func sameLosses(t *testing.T, got, want *outcome) {
 	}
 	t.Logf("losses differ by %.1e of their value at most", worst)
 }
+
+// Under MPI ranks of a node that fetch as one count and compute what those in one process do.
+func TestNodesThatFetchAsOneUnderMPI(t *testing.T) {
+	t.Parallel()
+	parts := smallParts.dir(t)
+	sets := []string{"run.ranks_per_node=2", "exchange.nodes=on", "cache.policy=lookahead", "cache.alpha=0.1"}
+	want, got := trained(t, parts, 4, sets...), trainedMPI(t, parts, 4, sets...)
+	sameNumbers(t, got, want)
+	if moved(got.Rows) != moved(want.Rows) || got.NodeBytes != want.NodeBytes || got.Shared == 0 {
+		t.Errorf("%+v, in one process %+v", got.Rows, want.Rows)
+	}
+}

@@ -393,6 +393,9 @@ func (x *Exchange) PassOn(p *Plan) {
 		at, units = at+n, units+w.passes[m]
 	}
 	w.sent = mem.Grow(w.sent[:0], units*x.unit)
+	if x.planning {
+		return
+	}
 	if x.plain() {
 		x.host.SliceRows(w.sent, p.received, x.unit, w.ids)
 		return
@@ -445,6 +448,9 @@ func (p *passing) Expect() ([]byte, []int, error) {
 func (x *Exchange) Passed(p *Plan) {
 	w := &p.bought
 	w.own.swap(p)
+	if x.planning { // nobody tells
+		return
+	}
 	rows, fetched, early := 0, 0, 0
 	at, bits := 0, 0
 	for m, n := range w.wants {

@@ -375,6 +375,10 @@ func (p *planner) note(out *Prediction) {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
 	}
+	if p.job.FetchesAsNodes() {
+		add("ranks of a node fetch as one: what several want is predicted as if caches that change kept " +
+			"what is read most, and cache sizes are compared as with exchange.nodes=off")
+	}
 	if p.job.OwnersSums() != nil && p.shares() {
 		add("owners add rows; where ranks draw together, rows without sums are predicted: an upper " +
 			"estimate")

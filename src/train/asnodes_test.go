@@ -2,17 +2,20 @@ package train
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"halognn/src/comm"
 	"halognn/src/job"
 	"halognn/src/parallel"
+	"halognn/src/plan"
 	"halognn/src/policy"
 	"halognn/src/record"
 	"halognn/src/sample"
 	"halognn/src/session/sessiontest"
 	"halognn/src/shard"
 	"halognn/src/shard/shardtest"
+	"halognn/src/trace"
 	"halognn/tests/race"
 )
 
@@ -188,5 +191,52 @@ func TestModesThatDoNotFetchAsNodes(t *testing.T) {
 			t.Errorf("%d ranks, %d on a node: %v", c.ranks, c.node, got)
 		}
 		j.Close()
+	}
+}
+
+// Plans know what nodes fetch as one, within a tenth of what runs count, the collectives, and no less
+// memory than runs take.
+func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
+	race.Alone(t)
+	shards := generatedIn(t, 4)
+	for _, c := range []struct {
+		name  string
+		cache policy.Settings
+	}{
+		{"no cache", policy.Settings{Policy: policy.None}},
+		{"static caches", policy.Settings{Policy: policy.VIP, Alpha: 0.2}},
+		{"a divided cache", policy.Settings{Policy: policy.VIP, Alpha: 0.2,
+			Placement: policy.PlacementGroup, PeerCost: 0.3}},
+		{"look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
+	} {
+		o := sageOptions()
+		o.Cache, o.Epochs, o.EvalEvery = c.cache, 4, 0
+		got := asNodes(t, shards, 4, 2, o, true)
+		o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
+		rates := plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}
+		p, err := plan.New(shards, plan.Job{Spec: o.Spec, Evaluations: -1, Machine: plan.Machine{Workers: 2}},
+			plan.Options{Rates: rates})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := float64(got.StepsPerEpoch)
+		for what, x := range map[string][2]float64{
+			"fetched": {p.Traffic.Rows, float64(got.Remote) / steps},
+			"shared":  {p.Traffic.Shared, float64(got.Shared) / steps},
+		} {
+			near := 0.1 * float64(got.Remote+got.Shared) / steps
+			if math.Abs(x[0]-x[1]) > near || x[1] == 0 {
+				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", c.name, x[0], what, x[1])
+			}
+		}
+		if float64(p.Collectives) != got.CollectivesPerStep {
+			t.Errorf("%s: %d collectives are planned, %g counted", c.name, p.Collectives, got.CollectivesPerStep)
+		}
+		planned, taken := p.Memory.Of(trace.MemMinibatches), got.Memory[trace.MemMinibatches]
+		if planned < taken || planned > 2*taken {
+			t.Errorf("%s: %d bytes of minibatches are planned, %d taken", c.name, planned, taken)
+		}
+		t.Logf("%s: %.1f fetched, %.1f shared planned, %d and %d in %g steps counted; %d bytes, %d", c.name,
+			p.Traffic.Rows, p.Traffic.Shared, got.Remote, got.Shared, steps, planned, taken)
 	}
 }
