@@ -370,10 +370,12 @@ func (c *Config) table() []section {
 				"whether owners send rows, or sums of rows where the input layer needs only the sum",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
 					"maximum over neighbours: `sage`, `gcn`, `gin` or `rgcn`."},
-			{"nodes", either(&c.Job.AsNodes,
-				word{"off", "each rank asks for itself"},
-				word{"on", "for each row that ranks of a node lack, one of them asks once a step, and passes " +
+			{"nodes", oneOf(&c.Nodes, SumsOff,
+				word{SumsOff, "each rank asks for itself"},
+				word{SumsOn, "for each row that ranks of a node lack, one of them asks once a step, and passes " +
 					"it on to all that want it ([how](design/35-nodes.md))"},
+				word{SumsAuto, "`on` if that is possible and some minibatches, fetched both ways when the " +
+					"run begins, come sooner; `summary.json` says which, and why"},
 			), MayChange,
 				"whether ranks of a node fetch rows of other nodes as one",
 				"The numbers are the same. Rows that several ranks of a node want in one step cross the " +

@@ -54,7 +54,7 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if s.Sums && !s.TrySums {
 		all = append(all, refused("exchange.sums", "on", "off", sumsRefuse(s))...)
 	}
-	if s.AsNodes {
+	if s.AsNodes && !s.TryNodes {
 		all = append(all, refused("exchange.nodes", "on", "off", nodesRefuse(s))...)
 	}
 	if s.HalfGradient {
@@ -82,8 +82,13 @@ func Check(s *job.Spec) error {
 }
 
 // WithoutSums says why owners cannot add rows for others; "" if they can.
-func WithoutSums(s *job.Spec) string {
-	for _, c := range sumsRefuse(s) {
+func WithoutSums(s *job.Spec) string { return firstOf(sumsRefuse(s)) }
+
+// WithoutNodes says why ranks of a node cannot fetch as one; "" if they can.
+func WithoutNodes(s *job.Spec) string { return firstOf(nodesRefuse(s)) }
+
+func firstOf(all []clash) string {
+	for _, c := range all {
 		if c.bad {
 			return c.what + ": " + c.why
 		}

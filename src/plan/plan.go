@@ -375,6 +375,10 @@ func (p *planner) note(out *Prediction) {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
 	}
+	if p.job.FetchesAsNodes() && p.job.TryNodes {
+		add("exchange.nodes auto fetches as nodes if that is faster, which is measured when a run begins; " +
+			"planned is on")
+	}
 	if p.job.FetchesAsNodes() {
 		add("ranks of a node fetch as one: what several want is predicted as if caches that change kept " +
 			"what is read most, and cache sizes are compared as with exchange.nodes=off")

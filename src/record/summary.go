@@ -136,10 +136,12 @@ type Trained struct {
 	Locality *Adapted `json:"locality,omitempty"`
 }
 
-// CacheUse is what a cache did, and why owners added rows or did not.
+// CacheUse is what a cache did, and why owners added rows, or nodes fetched as one, or did not.
 type CacheUse struct {
 	// with `exchange.sums: auto`: what was chosen, and why
 	SumsChoice *residence.SumsChoice `json:"sums_choice,omitempty"`
+	// with `exchange.nodes: auto`: what was chosen, and why
+	NodesChoice *residence.NodesChoice `json:"nodes_choice,omitempty"`
 	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
 	// all rows are in memory, unless they come from the files (`cache.source`)
 	CachePolicy string `json:"cache_policy"`

@@ -197,7 +197,7 @@ func (s *Store) rows() compute.Rows {
 func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchange.Options {
 	o := exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
 		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(), Window: s.Job.Window}
-	if s.node != nil {
+	if s.node != nil && s.Job.AsNodes { // which may have been chosen since
 		o.Node = &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
 	}
 	return o

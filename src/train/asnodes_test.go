@@ -240,3 +240,22 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 			p.Traffic.Rows, p.Traffic.Shared, got.Remote, got.Shared, steps, planned, taken)
 	}
 }
+
+// A run that chooses how nodes fetch says which way and why, and has the numbers of others.
+func TestNodesAreChosen(t *testing.T) {
+	race.Alone(t)
+	shards := generatedIn(t, 4)
+	o := sageOptions()
+	off := asNodes(t, shards, 4, 2, o, false)
+	o.TryNodes = true
+	got := asNodes(t, shards, 4, 2, o, true)
+	c := got.NodesChoice
+	if c == nil || off.NodesChoice != nil || got.LossDigest != off.LossDigest ||
+		(got.Shared > 0) != (c.Nodes == "on") || c.OnRows >= c.OffRows || c.Why == "" {
+		t.Errorf("%+v, %+v: %+v", c, off.NodesChoice, got.Rows)
+	}
+	o.WithoutNodes = "they have none"
+	if c := asNodes(t, shards, 4, 2, o, true).NodesChoice; c == nil || c.Why != o.WithoutNodes {
+		t.Errorf("%+v", c)
+	}
+}
