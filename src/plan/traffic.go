@@ -46,8 +46,8 @@ type Traffic struct {
 	rows        perKind   // Rows
 	sumBytes    float64   // of the analysed ranks
 	held        int64     // bytes of the rows in the fullest cache
-	received    []float64 // rows and sums, of the analysed ranks
-	crossing    []float64 // of them, those that other nodes send
+	received    []float64 // rows and sums from other nodes, of the analysed ranks
+	gets        []float64 // those, and rows that peers fetch and pass on
 	deciding    float64   // the policy's seconds for a minibatch, if measured
 	policyBytes int64     // bytes of the policy
 }
@@ -66,8 +66,8 @@ func (t *Traffic) dynamic() bool {
 	return p != nil && !p.Static()
 }
 
-// each returns the rows and sums that a minibatch of the i-th analysed rank receives.
-func (t *Traffic) each(i, minibatches int) float64 { return t.received[i] / float64(minibatches) }
+// each returns the rows and sums that a minibatch of the i-th analysed rank gets.
+func (t *Traffic) each(i, minibatches int) float64 { return t.gets[i] / float64(minibatches) }
 
 // traffic predicts a step with cache c.
 func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
@@ -179,9 +179,9 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	t.Sums += f.sums * float64(minibatches)
 	t.IDs += f.ids * float64(minibatches)
 	t.sumBytes += f.sumBytes * float64(minibatches)
-	crossing := (f.rows.sum() + f.sums) * float64(minibatches)
-	t.crossing = append(t.crossing, crossing)
-	t.received = append(t.received, crossing+f.shared*float64(minibatches))
+	received := (f.rows.sum() + f.sums) * float64(minibatches)
+	t.received = append(t.received, received)
+	t.gets = append(t.gets, received+f.shared*float64(minibatches))
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.heldBytes),
 		max(t.Window, f.window)
 	t.Counted, t.deciding, t.policyBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
@@ -205,7 +205,7 @@ func (p *planner) busiest(t *Traffic) float64 {
 		return 0
 	}
 	if !p.exact() {
-		for _, x := range t.crossing {
+		for _, x := range t.received {
 			most = max(most, x)
 		}
 		return most * float64(p.job.RanksPerNode)
@@ -214,10 +214,10 @@ func (p *planner) busiest(t *Traffic) float64 {
 	in, out := make([]float64, p.job.Ranks), make([]float64, p.job.Ranks)
 	for i, r := range p.ranks {
 		lo, _ := p.node(r.rank)
-		in[lo] += t.crossing[i]
+		in[lo] += t.received[i]
 		for owner, share := range r.owners {
 			node, _ := p.node(owner)
-			out[node] += t.crossing[i] * share
+			out[node] += t.received[i] * share
 		}
 	}
 	for r := range in {
