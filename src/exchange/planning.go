@@ -105,6 +105,9 @@ func (a answered) Wait() error { return a.err }
 // echoed makes others ask of this rank what p asks of them, as far as it has as many rows. What is of
 // rows of others becomes some row of this rank.
 func (x *Exchange) echoed(p *Plan) error {
+	if x.node != nil { // of which the messages leave some ranks out
+		copy(p.wanted, p.asked)
+	}
 	for r := range x.ranks {
 		left := int64(x.rows)
 		for kind := range x.kinds {
@@ -115,6 +118,9 @@ func (x *Exchange) echoed(p *Plan) error {
 				wanted[1], wanted[2] = 0, 0
 			}
 		}
+	}
+	if x.node != nil {
+		p.bought.in = x.compact(p.bought.in, p.wanted, x.node.hears)
 	}
 	if _, _, err := (*expected)(p).Expect(); err != nil {
 		return err
