@@ -141,6 +141,9 @@ func tryCombination(t *testing.T, seed uint64) {
 	if random.IntN(2) == 0 {
 		plumbing = append(plumbing, draw(random, ofCaches)...)
 	}
+	if mode == parallel.ModeData && random.IntN(2) == 0 {
+		plumbing = append(plumbing, "exchange.nodes="+[]string{"on", "auto"}[random.IntN(2)])
+	}
 	under := ""
 	if random.IntN(4) == 0 {
 		under = os.Getenv("HALOGNN_MPIRUN")

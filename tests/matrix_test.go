@@ -147,6 +147,7 @@ func features() (all []feature) {
 	add("model.edge_features", func(s *spec.Spec) { s.Model.EdgeIn = 2 })
 	add("model.edge_weights", func(s *spec.Spec) { s.Model.EdgeWeights = true })
 	add("exchange.sums", func(s *spec.Spec) { s.Sums = true })
+	add("exchange.nodes", func(s *spec.Spec) { s.AsNodes = true })
 	add("cache.level", func(s *spec.Spec) { s.Cache.Level = true })
 	add("cache.halo_fraction", func(s *spec.Spec) { s.Cache.HaloFraction = 0.5 })
 	add("sample.streams part", func(s *spec.Spec) { s.StreamPerPart = true })

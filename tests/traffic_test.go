@@ -20,6 +20,7 @@ type traffic struct {
 	ranks        int
 	ranksPerNode int // 0: all ranks on one
 	perPart      bool
+	asNodes      bool // ranks of a node fetch as one
 }
 
 // minibatch is one of a stream at a step, with the rows it needs.
@@ -68,6 +69,7 @@ func (c traffic) expect(t *testing.T, parts string) []minibatch {
 	var all []minibatch
 	for epoch := 1; epoch <= 2; epoch++ {
 		for step := range order.Steps() {
+			fetched := map[[2]int]bool{} // node, vertex
 			for stream := range streams {
 				m := minibatch{epoch: epoch, step: step, rank: stream * c.ranks / streams}
 				piece := order.Piece(epoch, step, stream, nil)
@@ -80,7 +82,10 @@ func (c traffic) expect(t *testing.T, parts string) []minibatch {
 						m.Local++
 					case node(r) == node(m.rank):
 						m.Peer++
+					case c.asNodes && fetched[[2]int{node(m.rank), int(v)}]:
+						m.Shared++
 					default:
+						fetched[[2]int{node(m.rank), int(v)}] = true
 						m.Remote++
 						m.RemoteBytes += int64(s.RowBytes())
 					}
@@ -98,25 +103,31 @@ func (r *rows) add(x rows) {
 	r.Peer += x.Peer
 	r.Remote += x.Remote
 	r.RemoteBytes += x.RemoteBytes
+	r.Shared += x.Shared
 }
 
-func (r rows) frontier() int64 { return r.Local + r.Peer + r.Remote }
+func (r rows) frontier() int64 { return r.Local + r.Peer + r.Remote + r.Shared }
 
 func TestTrafficIsWhatTheMinibatchesNeed(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
 	for _, c := range []traffic{
-		{"1 rank", 1, 0, false},
-		{"4 ranks, 1 node", 4, 0, false},
-		{"4 ranks, 2 nodes", 4, 2, false},
-		{"4 ranks, 4 nodes", 4, 1, false},
-		{"4 parts a rank", 2, 1, true},
+		{"1 rank", 1, 0, false, false},
+		{"4 ranks, 1 node", 4, 0, false, false},
+		{"4 ranks, 2 nodes", 4, 2, false, false},
+		{"4 ranks, 4 nodes", 4, 1, false, false},
+		{"4 parts a rank", 2, 1, true, false},
+		{"4 ranks, 2 nodes that fetch as one", 4, 2, false, true},
+		{"8 ranks, nodes of 3, 3 and 2 that fetch as one", 8, 3, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			sets := []string{fmt.Sprintf("run.ranks_per_node=%d", c.ranksPerNode)}
 			if c.perPart {
 				sets = append(sets, "sample.streams=part")
+			}
+			if c.asNodes {
+				sets = append(sets, "exchange.nodes=on")
 			}
 			got := trained(t, parts, c.ranks, sets...)
 			c.check(t, parts, got)
@@ -152,19 +163,25 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 			t.Errorf("epoch %d, step %d: rank 0 moved %+v, want %+v", s.Epoch, s.Step, moved(s.Rows), want)
 		}
 	}
-	mean := rows{total.Local / 2, total.Peer / 2, total.Remote / 2, 0}
+	mean := rows{total.Local / 2, total.Peer / 2, total.Remote / 2, 0, total.Shared / 2}
 	mean.RemoteBytes = mean.Remote * (total.RemoteBytes / max(1, total.Remote))
-	if of := (rows{got.Local, got.Peer, got.Remote, got.RemoteBytes}); of != mean {
+	if of := moved(got.Rows); of != mean {
 		t.Errorf("summary.json: %+v an epoch, want %+v", of, mean)
 	}
 	collectives := 2.0
 	if c.perPart {
 		collectives *= 4 // parts of a rank
 	}
+	if c.asNodes {
+		collectives += 2
+		if total.Shared == 0 {
+			t.Error("ranks of a node want no row twice; nothing is tested")
+		}
+	}
 	if got.CollectivesPerStep != collectives {
 		t.Errorf("%g collectives a step, want %g", got.CollectivesPerStep, collectives)
 	}
-	if got.Cached != 0 || got.HitRate != 0 {
+	if got.Cached != 0 || got.HitRate != 0 && !c.asNodes {
 		t.Errorf("%d cache hits, hit rate %g, without a cache", got.Cached, got.HitRate)
 	}
 }
@@ -228,4 +245,16 @@ func sameLosses(t *testing.T, got, want *outcome) {
 		}
 	}
 	t.Logf("losses differ by %.1e of their value at most", worst)
+}
+
+// Under MPI ranks of a node that fetch as one count and compute what those in one process do.
+func TestNodesThatFetchAsOneUnderMPI(t *testing.T) {
+	t.Parallel()
+	parts := smallParts.dir(t)
+	sets := []string{"run.ranks_per_node=2", "exchange.nodes=on", "cache.policy=lookahead", "cache.alpha=0.1"}
+	want, got := trained(t, parts, 4, sets...), trainedMPI(t, parts, 4, sets...)
+	sameNumbers(t, got, want)
+	if moved(got.Rows) != moved(want.Rows) || got.NodeBytes != want.NodeBytes || got.Shared == 0 {
+		t.Errorf("%+v, in one process %+v", got.Rows, want.Rows)
+	}
 }

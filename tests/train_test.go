@@ -93,9 +93,9 @@ func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 }
 
 // rows are those that moved, or had not to.
-type rows struct{ Local, Peer, Remote, RemoteBytes int64 }
+type rows struct{ Local, Peer, Remote, RemoteBytes, Shared int64 }
 
-func moved(r record.Rows) rows { return rows{r.Local, r.Peer, r.Remote, r.RemoteBytes} }
+func moved(r record.Rows) rows { return rows{r.Local, r.Peer, r.Remote, r.RemoteBytes, r.Shared} }
 
 // The lines of metrics.jsonl, as docs/metrics.md has them.
 type (

@@ -106,7 +106,8 @@ type Comm interface {
 }
 
 // Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
-// rank r, in rank order without gaps or, with ToAll, the first ones to every rank. The request
+// rank r, in rank order without gaps or, with ToAll, the first ones to every rank. None go where no
+// rows go before them: such a rank gets no message. The request
 // owns the counts too. When the first rows of all ranks have arrived, Expect is called once, on
 // any goroutine. It returns the receive buffer and how many rows each rank sends, which must be
 // right. Wait returns its error.
@@ -123,10 +124,16 @@ type Expecter interface {
 	Expect() (recv []byte, rows []int, err error)
 }
 
-// CheckSend checks what one of size ranks sends. Implementations of Comm call it.
-func (t *Then) CheckSend(size int) error {
+// CheckSend checks what a rank sends after the given rows. Implementations of Comm call it.
+func (t *Then) CheckSend(before []int) error {
+	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {
 		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter", t.RowBytes)
+	}
+	for r, n := range t.SendRows {
+		if n > 0 && r < size && before[r] == 0 {
+			return fmt.Errorf("alltoallv: %d rows follow for rank %d, which gets none before them", n, r)
+		}
 	}
 	if !t.ToAll || len(t.SendRows) != size {
 		return checkRows("alltoallv: send", size, t.Send, t.SendRows, t.RowBytes)

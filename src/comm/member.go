@@ -22,7 +22,7 @@ func (m *member) StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, 
 	then Then) Request {
 	err := CheckAlltoallv(m.Size(), send, recv, sendRows, recvRows, rowBytes)
 	if err == nil {
-		err = then.CheckSend(m.Size())
+		err = then.CheckSend(sendRows)
 	}
 	if err != nil {
 		return failed{m.misuse(err)}

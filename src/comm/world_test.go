@@ -197,7 +197,7 @@ func TestWhatGoesToAllIsChecked(t *testing.T) {
 	} {
 		then := comm.Then{Send: make([]byte, c.bytes), SendRows: c.rows, RowBytes: 3, ToAll: true,
 			Expect: crowded(0)}
-		err := then.CheckSend(3)
+		err := then.CheckSend([]int{1, 1, 1})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("rows %v of 3 bytes in %d: %v, want %q", c.rows, c.bytes, err, c.want)
 		}

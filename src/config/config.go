@@ -31,6 +31,7 @@ type Config struct {
 	Job      job.Spec
 	Drawn    Drawn
 	Sums     string // SumsOff, SumsOn or SumsAuto
+	Nodes    string // likewise
 	Training Training
 	Compute  Compute
 	Saves    Saves

@@ -33,5 +33,9 @@ func (c *Config) Spec() job.Spec {
 	if s.TrySums {
 		s.Sums = parallel.WithoutSums(&s) == ""
 	}
+	s.AsNodes, s.TryNodes = c.Nodes != SumsOff, c.Nodes == SumsAuto
+	if s.TryNodes {
+		s.AsNodes = parallel.WithoutNodes(&s) == ""
+	}
 	return s
 }

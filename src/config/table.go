@@ -370,6 +370,18 @@ func (c *Config) table() []section {
 				"whether owners send rows, or sums of rows where the input layer needs only the sum",
 				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
 					"maximum over neighbours: `sage`, `gcn`, `gin` or `rgcn`."},
+			{"nodes", oneOf(&c.Nodes, SumsOff,
+				word{SumsOff, "each rank asks for itself"},
+				word{SumsOn, "for each row that ranks of a node lack, one of them asks once a step, and passes " +
+					"it on to all that want it ([how](design/35-nodes.md))"},
+				word{SumsAuto, "`on` if that is possible and some minibatches, fetched both ways when the " +
+					"run begins, come sooner; `summary.json` says which, and why"},
+			), MayChange,
+				"whether ranks of a node fetch rows of other nodes as one",
+				"The numbers are the same. Rows that several ranks of a node want in one step cross the " +
+					"network once, and each rank exchanges messages with fewer others; in turn the ranks of a " +
+					"node wait for each other twice more for each minibatch. Sums of rows and rows of edges " +
+					"go from rank to rank as before. Without effect on one node, and with one rank a node."},
 			{"window", whole(&c.Job.Window, 0, 0), MayChange,
 				"bytes of rows that a rank has under way at a time; 0 is no limit",
 				"For links on which gradients wait behind rows: what a link carries in some 30 ms, as " +

@@ -27,7 +27,9 @@
 // (groups.go): three counts are sent, of rows, sums and members of sums; ids of members follow those
 // of rows, and sums follow rows. Edges are rewritten to read a sum like a row.
 //
-// No row is copied twice or permuted: readers follow Plan.Rows
+// With Options.Node the ranks of a node ask each owner for a row once: nodes.go.
+//
+// No row is copied twice or permuted, but for that: readers follow Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
 // copies each run of rows of one table with one call.
 //
@@ -114,6 +116,9 @@ type Options struct {
 	// give the same.
 	Sums *Sums
 
+	// Node is this rank's, whose ranks fetch as one; nil: each fetches for itself.
+	Node *Node
+
 	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give
 	// the same; 0 is no limit.
 	Window int
@@ -195,6 +200,8 @@ type Exchange struct {
 	choices  chan *choosing // idle ones
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
+	byRank   []int          // [K] every rank, ascending
+	node     *buying        // nil: each rank fetches for itself
 	planning bool           // NewPlanning: tables have no rows
 
 	received, summed, numTables int // tables of a plan: see layTables
@@ -265,6 +272,10 @@ func open(c comm.Comm, o Options) *Exchange {
 	x.layTables()
 	for i := range x.ones {
 		x.ones[i] = 1
+		x.byRank = append(x.byRank, i)
+	}
+	if o.Node != nil {
+		x.node = newBuying(o.Node, r, o.Sums != nil)
 	}
 	comm.Pace(c, o.Window)
 	return x
@@ -365,6 +376,9 @@ func check(c comm.Comm, o Options) error {
 	}
 	if err := checkParts(c, o); err != nil {
 		return errors.Join(append(errs, err)...)
+	}
+	if o.Node != nil {
+		errs = append(errs, o.Node.check(c.Rank(), c.Size()))
 	}
 	if o.Kinds[0].Type.IsSparse() {
 		if err := checkSparse(&o); err != nil {

@@ -434,15 +434,31 @@ func TestNewReportsFaults(t *testing.T) {
 }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for _, of := range [][]int{nil, {0, 0, 1}} {
+		steadyState(t, of)
+	}
+}
+
+// steadyState fetches on three ranks, which fetch as one on nodes unless these are nil.
+func steadyState(t *testing.T, nodes []int) {
 	const ranks, rounds = 3, 20
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	l := newLayout(rand.New(rand.NewPCG(8, 0)), ranks, 2, 1, 500, 8, compute.Float32)
 	var measured float64
 	err := comm.RunWorld(ranks, func(world comm.Comm) error {
-		x, err := New(world, l.options(world.Rank()))
+		o := l.options(world.Rank())
+		var err error
+		if nodes != nil {
+			o.Node, err = node(world, nodes)
+		}
 		if err != nil {
 			return err
 		}
+		x, err := New(world, o)
+		if err != nil {
+			return err
+		}
+		defer x.Free()
 		ids := l.frontier(rand.New(rand.NewPCG(9, uint64(world.Rank()))), 0.6,
 			func(graph.VertexID) bool { return true })
 		var p Plan
@@ -469,7 +485,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if measured > 0 {
-		t.Errorf("%g allocations a fetch", measured)
+		t.Errorf("%g allocations a fetch, nodes %v", measured, nodes)
 	}
 }
 

@@ -18,9 +18,17 @@ const IDBytes = 4
 // requests nothing.
 func (x *Exchange) StartAsk(p *Plan) comm.Request {
 	p.Collectives++
-	p.CountBytes, p.IDBytes = int64(len(p.asked))*countBytes, int64(len(p.askIDs))*IDBytes
 	p.on = x
-	return x.comm.StartAlltoallThen(mem.Bytes(p.asked), mem.Bytes(p.wanted), x.ones, x.ones,
+	asked, wanted, asks, hears := p.asked, p.wanted, x.ones, x.ones
+	if b := x.node; b != nil {
+		w := &p.bought
+		asks, hears = b.asks, b.hears
+		w.out = x.compact(w.out, p.asked, asks)
+		w.in = mem.Grow(w.in[:0], len(p.wanted))
+		asked, wanted = w.out, w.in
+	}
+	p.CountBytes, p.IDBytes = int64(len(asked))*countBytes, int64(len(p.askIDs))*IDBytes
+	return x.comm.StartAlltoallThen(mem.Bytes(asked), mem.Bytes(wanted), asks, hears,
 		x.counts()*countBytes, comm.Then{Send: mem.Bytes(p.askIDs), SendRows: p.askNumbers,
 			RowBytes: IDBytes, Expect: (*expected)(p)})
 }
@@ -33,6 +41,9 @@ type expected Plan
 // an error that names both ranks. A row may be in many sums.
 func (p *expected) Expect() ([]byte, []int, error) {
 	x := p.on
+	if x.node != nil {
+		x.expand(p.wanted, p.bought.in, x.node.hears)
+	}
 	numbers, rows := 0, 0
 	p.Served, p.ServedSums, p.ServedReads = 0, 0, 0
 	for r := range x.ranks {

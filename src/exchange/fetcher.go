@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"errors"
+
 	"halognn/src/comm"
 	"halognn/src/graph"
 )
@@ -9,16 +11,23 @@ import (
 type Fetcher struct {
 	*Exchange
 	Comm comm.Comm
+	node comm.Comm // of Options.Node; nil for none
 }
 
-// Open makes an exchange on a copy of c. Collective, as is Close.
-func Open(c comm.Comm, o Options) (*Fetcher, error) {
-	own, err := c.Dup()
-	if err != nil {
+// Open makes an exchange on a copy of c, and of the communicator of a node. Collective, as is Close.
+func Open(c comm.Comm, o Options) (f *Fetcher, err error) {
+	f = new(Fetcher)
+	if f.Comm, err = c.Dup(); err != nil {
 		return nil, err
 	}
-	x, err := New(own, o)
-	return &Fetcher{x, own}, err
+	if o.Node != nil {
+		if f.node, err = o.Node.Comm.Dup(); err != nil {
+			return nil, err
+		}
+		o.Node = &Node{Comm: f.node, Of: o.Node.Of}
+	}
+	f.Exchange, err = New(f.Comm, o)
+	return f, err
 }
 
 // Fetch fetches the rows of ids outside any pipeline: p.Rows says where each lies. Collective.
@@ -26,17 +35,42 @@ func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 	if err := f.Plan(p, ids); err != nil {
 		return err
 	}
+	return f.finish(p)
+}
+
+// finish runs the stages that follow those of Plan or Request.
+func (f *Fetcher) finish(p *Plan) error {
+	if f.Buys() {
+		if err := f.StartWants(p).Wait(); err != nil {
+			return err
+		}
+		if err := f.Unite(p); err != nil {
+			return err
+		}
+	}
 	if err := f.StartAsk(p).Wait(); err != nil {
 		return err
 	}
 	if err := f.SliceRows(p); err != nil {
 		return err
 	}
-	return f.StartRows(p).Wait()
+	if err := f.StartRows(p).Wait(); err != nil || !f.Buys() {
+		return err
+	}
+	f.PassOn(p)
+	if err := f.StartPass(p).Wait(); err != nil {
+		return err
+	}
+	f.Passed(p)
+	return nil
 }
 
 // Close frees the communicator. No plan may be in flight.
 func (f *Fetcher) Close() error {
 	f.Free()
-	return f.Comm.Free()
+	err := f.Comm.Free()
+	if f.node != nil {
+		err = errors.Join(err, f.node.Free())
+	}
+	return err
 }

@@ -146,14 +146,12 @@ func fetch(x *Exchange, p *Plan, ids []graph.VertexID) error {
 }
 
 // finish runs the stages after the requests.
-func finish(x *Exchange, p *Plan) error {
-	if err := x.StartAsk(p).Wait(); err != nil {
-		return err
-	}
-	if err := x.SliceRows(p); err != nil {
-		return err
-	}
-	return x.StartRows(p).Wait()
+func finish(x *Exchange, p *Plan) error { return (&Fetcher{Exchange: x}).finish(p) }
+
+// node makes the node of a rank where of is a number of each rank's. Collective.
+func node(world comm.Comm, of []int) (*Node, error) {
+	c, err := world.Split(of[world.Rank()], world.Rank())
+	return &Node{Comm: c, Of: of}, err
 }
 
 // slicer is the reference implementation of SliceRows, beside that of SegmentRows.

@@ -56,7 +56,8 @@ type Plan struct {
 	starts   []int64   // of sparse rows: the entry at which each row of askIDs is received
 	choosing *choosing // during Request
 	serving
-	relayed relayed // see Relay
+	relayed relayed  // see Relay
+	bought  purchase // see Node
 }
 
 // Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
@@ -183,18 +184,24 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
+	p.bought.own.received, b.Bought = b.Bought, p.bought.own.received
+	p.bought.sent, b.PassedOn = b.PassedOn, p.bought.sent
 }
 
 // Buffers are the send and receive buffers of rows, the largest arrays of a plan.
-type Buffers struct{ Sent, Received []byte }
+type Buffers struct{ Sent, Received, Bought, PassedOn []byte }
 
 // Bytes returns their memory.
-func (b *Buffers) Bytes() int64 { return int64(cap(b.Sent) + cap(b.Received)) }
+func (b *Buffers) Bytes() int64 {
+	return int64(cap(b.Sent) + cap(b.Received) + cap(b.Bought) + cap(b.PassedOn))
+}
 
 // Free frees them.
 func (b *Buffers) Free() {
 	mem.Free(b.Sent)
 	mem.Free(b.Received)
+	mem.Free(b.Bought)
+	mem.Free(b.PassedOn)
 	*b = Buffers{}
 }
 
@@ -275,7 +282,7 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	next, landing, parts := 0, 0, len(x.base) // landing counts units of bytes
 	p.landing = mem.Grow(p.landing[:0], parts)
-	for r := range x.ranks {
+	for _, r := range x.owners() {
 		begin, landed := next, landing
 		for kind := range x.kinds {
 			x.countsOf(p.asked, r, kind)[0] = 0
@@ -291,10 +298,18 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 				compute.RowRef(next)
 			p.part[part], next = next, next+n
 		}
-		if x.sums != nil {
+		if x.sums != nil && x.node == nil {
 			next, landing = x.placeSums(p, r, next, landing)
 		}
 		p.askNumbers[r], p.askRows[r] = next-begin, landing-landed
+	}
+	if x.sums != nil && x.node != nil { // ranks of the node have nothing to do with them
+		for r := range x.ranks {
+			begin, landed := next, landing
+			next, landing = x.placeSums(p, r, next, landing)
+			p.askNumbers[r] += next - begin
+			p.askRows[r] += landing - landed
+		}
 	}
 	p.askIDs = mem.Grow(p.askIDs[:0], next)
 	p.received = mem.Grow(p.received[:0], landing*x.unit)
@@ -307,10 +322,16 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		ask[at] = int32(of[i].Row()) + firsts[part] // relative to the owner's first vertex
 		of[i] = p.landing[part] + compute.RowRef(at)
 	}
+	if x.node != nil {
+		p.bought.early = mem.Grow(p.bought.early[:0], len(early))
+	}
 	for k, v := range early {
 		part := int(p.early[k])
 		at := position[part]
 		position[part]++
+		if x.node != nil {
+			p.bought.early[k] = int32(at)
+		}
 		ask[at] = int32((x.base[part] + compute.RowRef(v)).Row()) + firsts[part]
 		p.early[k] = p.landing[part] + compute.RowRef(at)
 	}
@@ -339,7 +360,8 @@ func (p *Plan) Bytes() int64 {
 
 // MessageBytes returns that of its messages, ids and rows: as much as it fetches.
 func (p *Plan) MessageBytes() int64 {
-	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) + p.serving.bytes()
+	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) + p.serving.bytes() +
+		p.bought.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.
@@ -362,5 +384,6 @@ func (p *Plan) Free() {
 	mem.Free(p.Rows.Lengths)
 	p.serving.free()
 	p.relayed.free()
+	p.bought.free()
 	*p = Plan{}
 }

@@ -26,6 +26,16 @@ func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part
 	return x, nil
 }
 
+// PlanNodes makes a planning exchange that of a rank whose node fetches as one; of is as in Node. The
+// other ranks of the node want other rows of it, as many as it buys for itself: none is shared, as if
+// the most were to be bought.
+func (x *Exchange) PlanNodes(of []int) {
+	n := &Node{Of: of}
+	place, ranks := n.places(x.rank)
+	n.Comm = NewEcho(place[x.rank], ranks)
+	x.node = newBuying(n, x.rank, x.sums != nil)
+}
+
 // echo is the communicator of a rank that is alone and predicts: the other ranks send to it, and ask of
 // it, as much as it sends to them and asks of them.
 type echo struct {
@@ -45,11 +55,46 @@ func (e echo) StartAlltoallv(_, _ []byte, _, _ []int, _ int) comm.Request { retu
 // StartAlltoallThen implements comm.Comm.
 func (e echo) StartAlltoallThen(send, recv []byte, _, _ []int, _ int, then comm.Then) comm.Request {
 	copy(recv, send)
-	if p, asks := then.Expect.(*expected); asks {
+	switch p := then.Expect.(type) {
+	case *expected:
 		return answered{p.on.echoed((*Plan)(p))}
+	case *wanting:
+		return answered{p.on.echoedWants((*Plan)(p))}
 	}
 	_, _, err := then.Expect.Expect()
 	return answered{err}
+}
+
+// echoedWants makes the other ranks of the node want as many rows of each owner as p buys for itself,
+// other ones as long as there are some.
+func (x *Exchange) echoedWants(p *Plan) error {
+	b, w := x.node, &p.bought
+	mine := w.counts[b.first[b.self]:b.first[b.self+1]]
+	told := w.told
+	for _, n := range w.toldBy {
+		told = told[copy(told, mine[:n]):]
+	}
+	if _, _, err := (*wanting)(p).Expect(); err != nil {
+		return err
+	}
+	first := 0 // of askIDs that this rank buys for itself
+	for m := range b.self {
+		first += w.wants[m]
+	}
+	ids := w.ids
+	for m, n := range w.toldBy {
+		from := p.askIDs[first:]
+		for k := range n {
+			owner := b.order[b.first[b.self]+k]
+			rows := x.offsets[(owner+1)*x.perRank] - x.offsets[owner*x.perRank]
+			count := int(mine[k])
+			for i, id := range from[:count] {
+				ids[i] = int32((int64(id) + int64(m*count)) % max(1, rows))
+			}
+			from, ids = from[count:], ids[count:]
+		}
+	}
+	return nil
 }
 
 // answered is a request that is complete.
@@ -60,6 +105,9 @@ func (a answered) Wait() error { return a.err }
 // echoed makes others ask of this rank what p asks of them, as far as it has as many rows. What is of
 // rows of others becomes some row of this rank.
 func (x *Exchange) echoed(p *Plan) error {
+	if x.node != nil { // of which the messages leave some ranks out
+		copy(p.wanted, p.asked)
+	}
 	for r := range x.ranks {
 		left := int64(x.rows)
 		for kind := range x.kinds {
@@ -70,6 +118,9 @@ func (x *Exchange) echoed(p *Plan) error {
 				wanted[1], wanted[2] = 0, 0
 			}
 		}
+	}
+	if x.node != nil {
+		p.bought.in = x.compact(p.bought.in, p.wanted, x.node.hears)
 	}
 	if _, _, err := (*expected)(p).Expect(); err != nil {
 		return err

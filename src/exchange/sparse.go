@@ -25,8 +25,8 @@ func (x *Exchange) measure(p *Plan, ids []graph.VertexID) {
 func (x *Exchange) layEntries(p *Plan) {
 	p.starts = mem.Grow(p.starts[:0], len(p.askIDs))
 	place, end := 0, 0
-	for r, n := range p.askNumbers {
-		first, begin := x.offsets[r*x.perRank], end
+	for _, r := range x.owners() {
+		n, first, begin := p.askNumbers[r], x.offsets[r*x.perRank], end
 		for range n {
 			v := first + int64(p.askIDs[place])
 			p.starts[place] = int64(end)

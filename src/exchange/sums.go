@@ -107,7 +107,7 @@ func (x *Exchange) Bytes() (bytes int64) {
 		bytes += c.memory()
 		x.choices <- c
 	}
-	return bytes
+	return bytes + x.node.bytes()
 }
 
 // Free frees the memory that plans share. None may be in Request.
@@ -115,6 +115,7 @@ func (x *Exchange) Free() {
 	for range len(x.choices) {
 		(<-x.choices).free()
 	}
+	x.node.free()
 }
 
 // serving are the groups whose sums other ranks want.

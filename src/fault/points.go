@@ -11,6 +11,7 @@ const (
 	Ask       = "ask"
 	Reply     = "reply"     // by the issuer, before the neighbours travel; likewise
 	Exchange  = "exchange"  // by the issuer, before rows travel
+	Share     = "share"     // by the issuer, before rows are passed on in a node that fetches as one
 	Forward   = "forward"   // on the training goroutine
 	Shuffle   = "shuffle"   // within a step, before rows or their gradients travel
 	Allreduce = "allreduce" // waiting for the sum of gradients
@@ -26,6 +27,6 @@ const (
 
 // Points lists them all.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Forward, Shuffle, Allreduce,
+	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Share, Forward, Shuffle, Allreduce,
 		Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

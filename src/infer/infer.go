@@ -45,6 +45,7 @@ func Over(s *session.Session) Passes { return Passes{s} }
 func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	o.Cache.Policy, o.Mode = policy.None, job.Mode{}
 	o.Locality, o.Sums = job.Locality{}, o.Sums && !o.TrySums
+	o.AsNodes = o.AsNodes && !o.TryNodes
 	s := Passes{session.New(env, metric)}
 	s.Forward = true
 	// An error of one rank is returned by all here, so that no rank waits for another that has

@@ -307,6 +307,16 @@ func (j *Job) Nodes() int {
 	return len(slices.Compact(nodes))
 }
 
+// FetchesAsNodes reports whether ranks of a node fetch as one: there are several nodes, and one has
+// several ranks.
+func (j *Job) FetchesAsNodes() bool {
+	n := j.Nodes()
+	return j.AsNodes && n > 1 && n < j.Ranks
+}
+
+// NodeOf returns a number of the node of each rank. The caller must not change it.
+func (j *Job) NodeOf() []int { return j.node }
+
 // Neighbours returns the ranks of a rank's node, itself included, ascending.
 func (j *Job) Neighbours(rank int) []int {
 	var ranks []int

@@ -61,6 +61,9 @@ type Spec struct {
 	Sums    bool // owners add rows that are read for their sum alone
 	TrySums bool // before the first step a run may set Sums to false, if sums would not pay
 
+	AsNodes  bool // ranks of a node fetch as one: see Job.FetchesAsNodes
+	TryNodes bool // before the first step a run may set AsNodes to false, if that would be slower
+
 	// How gradients are added over ranks, and whether they travel as bfloat16.
 	Sum          comm.SumMode
 	HalfGradient bool

@@ -11,6 +11,7 @@ import (
 // The collectives of a minibatch.
 const (
 	fetchCollectives    = 2 // fetched: ids, rows
+	nodeCollectives     = 2 // fetched, as a node: wants; rows passed on
 	edgeCollectives     = 2 // withEdgeRows: places of edges, their rows
 	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
 	lateCollectives     = 1 // learning: learned rows of steps under way
@@ -50,6 +51,7 @@ type Messages struct {
 	Layers int // hops that are drawn as a whole
 	// with ModeData: features of edges are fetched; learned rows are; some of these late (UnderWay)
 	EdgeRows, Learned, UnderWay bool
+	Nodes                       bool // ranks of a node fetch as one
 	Rated                       bool // links are rated, by embeddings of several ranks where these share minibatches
 }
 
@@ -58,6 +60,9 @@ func (m *Mode) Collectives(of Messages) int { return m.collectives(of) }
 
 func dataCollectives(of Messages) int {
 	n := fetchCollectives + askCollectives*of.Asking
+	if of.Nodes {
+		n += nodeCollectives
+	}
 	if of.EdgeRows {
 		n += edgeCollectives
 	}

@@ -54,6 +54,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if s.Sums && !s.TrySums {
 		all = append(all, refused("exchange.sums", "on", "off", sumsRefuse(s))...)
 	}
+	if s.AsNodes && !s.TryNodes {
+		all = append(all, refused("exchange.nodes", "on", "off", nodesRefuse(s))...)
+	}
 	if s.HalfGradient {
 		all = append(all, refused("train.gradient_dtype", "bf16", "float32", []clash{
 			{s.Sum == SumFast, "train.allreduce mpi", "the library adds numbers as they travel, and " +
@@ -79,8 +82,13 @@ func Check(s *job.Spec) error {
 }
 
 // WithoutSums says why owners cannot add rows for others; "" if they can.
-func WithoutSums(s *job.Spec) string {
-	for _, c := range sumsRefuse(s) {
+func WithoutSums(s *job.Spec) string { return firstOf(sumsRefuse(s)) }
+
+// WithoutNodes says why ranks of a node cannot fetch as one; "" if they can.
+func WithoutNodes(s *job.Spec) string { return firstOf(nodesRefuse(s)) }
+
+func firstOf(all []clash) string {
+	for _, c := range all {
 		if c.bad {
 			return c.what + ": " + c.why
 		}
@@ -297,6 +305,20 @@ func sumsRefuse(s *job.Spec) []clash {
 		{s.Cache.Level && (s.Cache.Policy == policy.Auto || p != nil && slices.Contains(p.Reads, "level")),
 			"cache.level", "look-ahead then keeps what saves sums and fetches nothing early",
 			"cache.level=false"},
+	}
+}
+
+// nodesRefuse lists what cannot be combined with ranks of a node that fetch as one.
+func nodesRefuse(s *job.Spec) []clash {
+	shares := s.Mode.Sharing != sample.Alone
+	why := "ranks that train a minibatch together load no row twice"
+	if s.Mode.Columns {
+		why = "no feature row travels"
+	}
+	return []clash{
+		{shares || s.Mode.Columns, "parallel.mode " + s.Mode.Name, why, "parallel.mode=" + ModeData},
+		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
+			"rows are then read from files, and none travels", owners},
 	}
 }
 

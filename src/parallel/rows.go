@@ -69,7 +69,8 @@ func (a *assembly) batch(m *Minibatch) {
 }
 
 // fetched is the Rows of ranks that have the rows of their own vertices and fetch others: two
-// collectives, ids out and rows back. readers says for which vertices, of which ranks, a rank finds
+// collectives, ids out and rows back, and where ranks of a node fetch as one two among these, wants
+// before and rows after. readers says for which vertices, of which ranks, a rank finds
 // rows; keeper says which rows it caches.
 type fetched struct {
 	assembly
@@ -115,11 +116,24 @@ func newFetched(s *Strategy, r readers) *fetched {
 // stages implements Rows.
 func (f *fetched) stages() []Stage {
 	x := f.x
-	stages := append(f.keeper.plan(f),
+	stages := f.keeper.plan(f)
+	if x.Buys() {
+		stages = append(stages,
+			collective(trace.Exchange, "wants",
+				func(m *Minibatch) (request, error) { return x.StartWants(&m.Fetch), nil }, nil),
+			local(trace.Slice, "unite", func(m *Minibatch) error { return x.Unite(&m.Fetch) }))
+	}
+	stages = append(stages,
 		collective(trace.Exchange, "ids",
 			func(m *Minibatch) (request, error) { return x.StartAsk(&m.Fetch), nil }, nil),
 		local(trace.Slice, "slice", f.slice),
 		collective(trace.Exchange, "rows", f.start, nil))
+	if x.Buys() {
+		stages = append(stages,
+			local(trace.Slice, "pass on", func(m *Minibatch) error { x.PassOn(&m.Fetch); return nil }),
+			collective(trace.Exchange, "share", f.share,
+				func(m *Minibatch) error { x.Passed(&m.Fetch); return nil }))
+	}
 	return append(stages, f.readers.stages(f)...)
 }
 
@@ -142,6 +156,14 @@ func (f *fetched) start(m *Minibatch) (request, error) {
 		return nil, err
 	}
 	return f.x.StartRows(&m.Fetch), nil
+}
+
+// share passes the rows on that this rank has bought for its node.
+func (f *fetched) share(m *Minibatch) (request, error) {
+	if err := m.point(fault.Share, f.rank); err != nil {
+		return nil, err
+	}
+	return f.x.StartPass(&m.Fetch), nil
 }
 
 // assembleRows makes the batch of rows that are all here.

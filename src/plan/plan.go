@@ -301,7 +301,7 @@ func (p *planner) plan() (*Prediction, error) {
 		Asking: p.askingHops(), Group: p.groupSize(),
 		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
 		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows(),
-		UnderWay: j.Depth > 0})
+		UnderWay: j.Depth > 0, Nodes: j.FetchesAsNodes()})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory
@@ -386,6 +386,14 @@ func (p *planner) note(out *Prediction) {
 	if p.job.auto {
 		add("policy auto tries caches while it trains; planned is %s, which transfers least",
 			p.job.Cache.Policy)
+	}
+	if p.job.FetchesAsNodes() && p.job.TryNodes {
+		add("exchange.nodes auto fetches as nodes if that is faster, which is measured when a run begins; " +
+			"planned is on")
+	}
+	if p.job.FetchesAsNodes() {
+		add("ranks of a node fetch as one: what several want is predicted as if caches that change kept " +
+			"what is read most, and cache sizes are compared as with exchange.nodes=off")
 	}
 	if p.job.OwnersSums() != nil && p.shares() {
 		add("owners add rows; where ranks draw together, rows without sums are predicted: an upper " +

@@ -189,11 +189,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 			}
 		}
 	default:
-		if r.reader.Near, err = p.near(r); err != nil {
-			return nil, err
-		}
-		r.reader.Favour = p.job.Locality.Favour
-		r.read, err = p.graph.Reads(r.reader)
+		err = p.readBy(r)
 	}
 	if err != nil {
 		return nil, err
@@ -211,6 +207,16 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	}
 	r.correct()
 	return r, nil
+}
+
+// readBy finds how likely a minibatch of the rank reads each vertex.
+func (p *planner) readBy(r *rankPlan) (err error) {
+	if r.reader.Near, err = p.near(r); err != nil {
+		return err
+	}
+	r.reader.Favour = p.job.Locality.Favour
+	r.read, err = p.graph.Reads(r.reader)
+	return err
 }
 
 // correct sets the factor by what the probes have seen, if they have seen remote vertices.

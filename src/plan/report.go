@@ -134,6 +134,9 @@ func (p *Prediction) trafficTable() [][]string {
 		return append(rows, []string{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 			gradients)
 	}
+	if t.Shared > 0 {
+		rows = append(rows, []string{"rows that a peer fetches", fmt.Sprintf("%.0f", t.Shared)})
+	}
 	rows = append(rows, []string{"hit rate", fmt.Sprintf("%.2f %%", 100*t.HitRate)})
 	if t.Own+t.Peer > 0 {
 		rows = append(rows, [][]string{

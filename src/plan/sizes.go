@@ -224,7 +224,7 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
 	remote := r.remote.sum() * float64(p.job.Minibatches())
-	t.received = []float64{remote}
+	t.received, t.gets = []float64{remote}, []float64{remote}
 	t.Reads = remote * float64(p.job.Ranks)
 	t.Rows, t.Busiest = t.Reads, remote*float64(p.job.RanksPerNode)
 	t.Bytes = t.Rows * float64(p.shards.RowBytes())

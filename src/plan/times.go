@@ -213,7 +213,7 @@ func (p *planner) sizes(out *Prediction) error {
 				append(rows, access.Capacity(alpha, vertices, p.job.Ranks))
 		}
 	}
-	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false)
+	all, err := p.traffics(&c, func(*rankPlan) ([]int, error) { return rows, nil }, false, false)
 	if err != nil {
 		return err
 	}

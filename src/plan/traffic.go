@@ -23,6 +23,7 @@ type Traffic struct {
 	Sums    float64 `json:"sum_vectors,omitempty"` // sums that owners make in the stead of rows
 	Bytes   float64 `json:"remote_bytes"`          // of rows and sums
 	IDs     float64 `json:"id_bytes"`              // of their ids
+	Shared  float64 `json:"shared_rows,omitempty"` // rows that another rank of the reader's node fetches
 	HitRate float64 `json:"hit_rate"`              // 1 - (Rows + Sums)/Reads
 	Factor  float64 `json:"factor"`                // reads in the probes / reads predicted
 	Busiest float64 `json:"busiest_rows"`          // rows and sums that one node receives or sends, if more
@@ -45,7 +46,8 @@ type Traffic struct {
 	rows        perKind   // Rows
 	sumBytes    float64   // of the analysed ranks
 	held        int64     // bytes of the rows in the fullest cache
-	received    []float64 // rows and sums, of the analysed ranks
+	received    []float64 // rows and sums from other nodes, of the analysed ranks
+	gets        []float64 // those, and rows that peers fetch and pass on
 	deciding    float64   // the policy's seconds for a minibatch, if measured
 	policyBytes int64     // bytes of the policy
 }
@@ -64,15 +66,15 @@ func (t *Traffic) dynamic() bool {
 	return p != nil && !p.Static()
 }
 
-// each returns the rows and sums that a minibatch of the i-th analysed rank receives.
-func (t *Traffic) each(i, minibatches int) float64 { return t.received[i] / float64(minibatches) }
+// each returns the rows and sums that a minibatch of the i-th analysed rank gets.
+func (t *Traffic) each(i, minibatches int) float64 { return t.gets[i] / float64(minibatches) }
 
 // traffic predicts a step with cache c.
 func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
-	}, p.job.OwnersSums() != nil && !c.Shared() && !p.shares())
+	}, p.job.OwnersSums() != nil && !c.Shared() && !p.shares(), p.job.FetchesAsNodes())
 	if err != nil {
 		return Traffic{}, err
 	}
@@ -84,10 +86,11 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 }
 
 // traffics predicts a step with caches of the policy of c, of several capacities each: with sums,
-// or as if rows alone travelled.
+// or as if rows alone travelled; of nodes that fetch as one, or of ranks that fetch for themselves.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
-	sums bool) ([]Traffic, error) {
+	sums, nodes bool) ([]Traffic, error) {
 	var all []Traffic
+	var bought nodeShares
 	for _, r := range p.ranks {
 		sizes, err := capacities(r)
 		if err != nil {
@@ -111,6 +114,14 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 				for kind, factor := range r.factor {
 					got.rows[kind] *= factor
 				}
+			}
+			if nodes {
+				share, err := bought.of(p, r, c, capacity)
+				if err != nil {
+					f.free()
+					return nil, fmt.Errorf("rank %d, what its node fetches: %w", r.rank, err)
+				}
+				got.buy(share)
 			}
 			if got.ids == 0 {
 				got.ids = got.rows.sum() * exchange.IDBytes
@@ -143,9 +154,9 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 					rows[kind]})
 			}
 		}
-		t.Peer, t.Sums, t.IDs = t.Peer*scale, t.Sums*scale, t.IDs*scale
+		t.Peer, t.Sums, t.IDs, t.Shared = t.Peer*scale, t.Sums*scale, t.IDs*scale, t.Shared*scale
 		if c.Shared() {
-			t.Own, t.PeerCost = t.Reads-t.Rows-t.Peer, c.Cost()
+			t.Own, t.PeerCost = t.Reads-t.Rows-t.Shared-t.Peer, c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
 		t.Bytes = rows.bytes(of) + t.sumBytes*scale
@@ -164,10 +175,13 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	}
 	t.rows.add(f.rows, float64(minibatches))
 	t.Peer += f.peer * float64(minibatches)
+	t.Shared += f.shared * float64(minibatches)
 	t.Sums += f.sums * float64(minibatches)
 	t.IDs += f.ids * float64(minibatches)
 	t.sumBytes += f.sumBytes * float64(minibatches)
-	t.received = append(t.received, (f.rows.sum()+f.sums)*float64(minibatches))
+	received := (f.rows.sum() + f.sums) * float64(minibatches)
+	t.received = append(t.received, received)
+	t.gets = append(t.gets, received+f.shared*float64(minibatches))
 	t.Capacity, t.held, t.Window = max(t.Capacity, capacity), max(t.held, f.heldBytes),
 		max(t.Window, f.window)
 	t.Counted, t.deciding, t.policyBytes = max(t.Counted, f.counted), max(t.deciding, f.deciding),
@@ -233,6 +247,7 @@ type fetch struct {
 	sumBytes  float64
 	ids       float64 // bytes of ids
 	peer      float64 // of it: found in caches of peers
+	shared    float64 // fetched by other ranks of the node
 	held      int     // rows that the cache needs room for, and
 	heldBytes int64
 	window    int

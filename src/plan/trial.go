@@ -105,6 +105,9 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	if o.Exchange, err = open(j.ExchangeOf(of.rank, kinds, here, sums)); err != nil {
 		return err
 	}
+	if j.FetchesAsNodes() {
+		o.Exchange.PlanNodes(j.NodeOf())
+	}
 	if of.layer > 0 {
 		o.Cols = kinds[0].Cols
 	}

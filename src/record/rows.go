@@ -11,9 +11,9 @@ type Rows struct {
 	// bytes of the transferred rows and of the sums as handed to the transport
 	RemoteBytes int64 `json:"remote_bytes"`
 	// 1 - (transferred rows + sums) / remote accesses; remote accesses are the frontier rows owned
-	// outside the node: `cache_hits` + `peer_cache_rows` + those fetched for the step + those summed.
+	// outside the node: `cache_hits` + `peer_cache_rows` + `fetched_rows` + `shared_rows` + `summed_rows`.
 	// With `cache.source: files` all frontier rows are, and `stored_rows` are the transferred ones.
-	// 0 if neither a cache nor a sum spares anything
+	// 0 if nothing spares any
 	HitRate float64 `json:"hit_rate"`
 	// remote accesses found in the own cache or a peer's / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`

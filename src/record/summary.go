@@ -27,14 +27,15 @@ type Summary struct {
 
 	Rows
 	// collectives that a rank has started for the minibatches of a step: ids and rows, so 2 for
-	// each minibatch that it trains (several with `sample.streams: part`). With `topology.kind:
-	// partitioned` also ids and neighbours: 2 for each hop that asks other ranks. With
-	// `parallel.mode: split` ids of each hop but the last, and 2 shuffles for each layer after the
-	// first; with `hybrid` also ids and rows of the last hop; with `push-pull` 3 instead of 2:
-	// input hops, partial sums and their gradients. Ranks that share minibatches start 2 more for
-	// each batch norm, 2 for links, whose embeddings and gradients travel, and 1 for each hop of
-	// LADIES. Models that read features of edges start 2 for these; models that learn rows 3 for
-	// those, and 1 more where `pipeline.depth` is above 0. Equal on all ranks; of the last epoch
+	// each minibatch that it trains (several with `sample.streams: part`), and 2 with the ranks of
+	// its node where these fetch as one (`exchange.nodes`). With `topology.kind: partitioned` also
+	// ids and neighbours: 2 for each hop that asks other ranks. With `parallel.mode: split` ids of
+	// each hop but the last, and 2 shuffles for each layer after the first; with `hybrid` also ids
+	// and rows of the last hop; with `push-pull` 3 instead of 2: input hops, partial sums and their
+	// gradients. Ranks that share minibatches start 2 more for each batch norm, 2 for links, whose
+	// embeddings and gradients travel, and 1 for each hop of LADIES. Models that read features of
+	// edges start 2 for these; models that learn rows 3 for those, and 1 more where
+	// `pipeline.depth` is above 0. Equal on all ranks; of the last epoch
 	CollectivesPerStep float64 `json:"rounds_per_step"`
 	// bytes that all ranks send each other in a step to add the gradients of weights: 8 for each
 	// number and each rank but one, 4 with `train.gradient_dtype: bf16`; what a library adds counts
@@ -135,10 +136,12 @@ type Trained struct {
 	Locality *Adapted `json:"locality,omitempty"`
 }
 
-// CacheUse is what a cache did, and why owners added rows or did not.
+// CacheUse is what a cache did, and why owners added rows, or nodes fetched as one, or did not.
 type CacheUse struct {
 	// with `exchange.sums: auto`: what was chosen, and why
 	SumsChoice *residence.SumsChoice `json:"sums_choice,omitempty"`
+	// with `exchange.nodes: auto`: what was chosen, and why
+	NodesChoice *residence.NodesChoice `json:"nodes_choice,omitempty"`
 	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
 	// all rows are in memory, unless they come from the files (`cache.source`)
 	CachePolicy string `json:"cache_policy"`

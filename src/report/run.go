@@ -241,8 +241,9 @@ func accesses(epochs []record) (float64, bool) {
 	hits, cached := mean(epochs, "cache_hits")
 	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
 	summed, _ := mean(epochs, "summed_rows")   // only where owners add rows
+	shared, _ := mean(epochs, "shared_rows")   // only where ranks of a node fetch as one
 	fetched, known := mean(epochs, "fetched_rows")
-	return hits + peer + summed + fetched, cached && known
+	return hits + peer + summed + shared + fetched, cached && known
 }
 
 func transfers(epochs []record) (float64, bool) {

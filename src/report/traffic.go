@@ -51,6 +51,7 @@ var tiers = []struct {
 	{"peer_rows", "peer", 5},
 	{"peer_cache_rows", "peer's cache", 0},
 	{"cache_hits", "own cache", 2},
+	{"shared_rows", "fetched by a peer", 7},
 	{"stored_rows", "read from files", 7},
 	{"fetched_rows", "fetched for the step", 1},
 	{"replacement_rows", "replacements", 3},
@@ -58,7 +59,7 @@ var tiers = []struct {
 }
 
 // transferredTiers is the index of the first tier of transferred rows.
-const transferredTiers = 5
+const transferredTiers = 6
 
 // tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache
 // are not counted twice.

@@ -63,6 +63,7 @@ type Store struct {
 	first, last int             // own parts [first, last)
 	read        [][]byte        // [P] what minibatches read: Tables or, where ranks hold columns, these
 	kinds       []exchange.Kind // of read: of each vertex type
+	node        comm.Comm       // ranks that fetch as one; nil: each does for itself
 	columns     int64           // bytes of them, if read is not Tables
 	edgeTables  [][]byte        // [P] features of edges, of the parts of Tables; see OpenEdgeRows
 	whole       *shard.Shards   // the whole graph while it is analysed; nil else
@@ -86,6 +87,12 @@ func Open(o Options) (*Store, error) {
 		return s, err
 	}
 	s.Job.SetNodes(leaders)
+	if s.Job.FetchesAsNodes() {
+		if s.node, err = comm.NodeOf(s.Comm, s.RanksPerNode); err != nil {
+			return s, err
+		}
+		s.closers = append(s.closers, s.node.Free)
+	}
 	switch {
 	case s.Job.Mode.Sharing != sample.Alone: // rows of others come from those who have them
 		here = []int{s.Comm.Rank()}
@@ -188,8 +195,12 @@ func (s *Store) rows() compute.Rows {
 }
 
 func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchange.Options {
-	return exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
+	o := exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
 		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(), Window: s.Job.Window}
+	if s.node != nil && s.Job.AsNodes { // which may have been chosen since
+		o.Node = &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
+	}
+	return o
 }
 
 // Close frees everything, last opened first.

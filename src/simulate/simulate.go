@@ -119,6 +119,9 @@ func (o *Options) Check() error {
 		reject("sums are counted over minibatches that do not depend on the cache; set " +
 			"exchange.sums=off, or sample.locality=1")
 	}
+	if o.AsNodes {
+		reject("rows are counted of each rank alone; set exchange.nodes=off")
+	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short counts as published figures do, with a stream for each rank that has " +
 			"seeds and a batch of its own")

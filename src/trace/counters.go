@@ -12,7 +12,7 @@ import (
 // exchange, the decisions of a cache, and the simulation count them where they occur. Rows are
 // vertices of the frontier unless said otherwise:
 //
-//	Frontier = Local + Cached + Peer + Stored + Remote - Early - Replaced + Summed
+//	Frontier = Local + Cached + Peer + Stored + Remote - Early - Replaced + Shared + Summed
 //	sum over ranks of Remote = sum over ranks of Served
 //	sum over ranks of Sums = sum over ranks of ServedSums
 //	sum over ranks of RowBytes = sum over ranks of Remote x bytes of a row + Sums x bytes of a sum
@@ -41,6 +41,12 @@ type Counters struct {
 	Early int64 `json:"early_rows"`
 	// transferred rows: received from another node, the sum of the two above and `fetched_rows`
 	Remote int64 `json:"remote_rows"`
+	// rows owned outside the node that another rank of the node fetched in the same step, and passed
+	// on (`exchange.nodes`)
+	Shared int64 `json:"shared_rows"`
+	// bytes that ranks of a node sent each other for that: rows, of `fetched_rows` too, a bit for each,
+	// 4 for each id, 8 for each number of rows
+	NodeBytes int64 `json:"node_bytes"`
 	// rows owned outside the node that were never received: their owners added them
 	// (`exchange.sums`)
 	Summed int64 `json:"summed_rows"`
@@ -184,7 +190,7 @@ func unreported(v reflect.Value) {
 // Check returns an error, which means a bug, unless the rows of a plan add up to the given number
 // of vertices.
 func (c *Counters) Check(frontier int) error {
-	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Remote-c.Early-c.Replaced+c.Summed &&
+	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Fetched()+c.Shared+c.Summed &&
 		c.Frontier == int64(frontier) {
 		return nil
 	}
@@ -204,7 +210,7 @@ func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
 // Accesses returns how many remote vertices the frontier reads, in caches or not.
 func (c Counters) Accesses() int64 {
-	return c.Cached + c.PeerCached + c.Stored + c.Fetched() + c.Summed
+	return c.Cached + c.PeerCached + c.Stored + c.Fetched() + c.Shared + c.Summed
 }
 
 // HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses

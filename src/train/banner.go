@@ -63,6 +63,9 @@ func unusual(o *job.Spec) string {
 	if o.Sums {
 		how = append(how, "sums from owners")
 	}
+	if o.AsNodes {
+		how = append(how, "nodes fetch as one")
+	}
 	if o.HalfGradient {
 		how = append(how, "gradients in bf16")
 	}

@@ -152,7 +152,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 		GradientBytes:      r.gradients.StepBytes(),
 		OwnerSkew:          r.sums.OwnerSkew,
 		CacheUse: record.CacheUse{CachePolicy: r.s.Cache.Settings.Policy,
-			SumsChoice: r.sumsChoice},
+			SumsChoice: r.sumsChoice, NodesChoice: r.nodesChoice},
 		Times: record.Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
 			BusyFraction:   timing.Median(r.busy), // 0: this process completed no epoch

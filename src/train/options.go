@@ -38,7 +38,8 @@ type Options struct {
 	config.Training
 	Checkpoint config.Saves
 
-	WithoutSums string // with TrySums: why owners cannot add rows; "" if they can
+	WithoutSums  string // with TrySums: why owners cannot add rows; "" if they can
+	WithoutNodes string // with TryNodes: why ranks of a node cannot fetch as one; "" if they can
 }
 
 // Env is a rank's environment in a training. A new SetUp is made if it has none.

@@ -43,6 +43,8 @@ type run struct {
 	auto      *residence.Auto // nil unless the run chooses its cache
 
 	sumsChoice *residence.SumsChoice // nil unless the run chooses whether owners add rows
+	// nil unless the run chooses whether ranks of a node fetch as one
+	nodesChoice *residence.NodesChoice
 
 	digests
 	nearness
@@ -183,6 +185,12 @@ func (r *run) open(o Options) error {
 	}
 	if r.s.Job.TrySums {
 		if r.sumsChoice, err = r.s.Store.ChooseSums(r.beginning(), o.WithoutSums); err != nil {
+			return err
+		}
+		r.s.SetUp.Done(trace.SetUpChoose)
+	}
+	if r.s.Job.TryNodes {
+		if r.nodesChoice, err = r.s.Store.ChooseNodes(r.beginning(), o.WithoutNodes); err != nil {
 			return err
 		}
 		r.s.SetUp.Done(trace.SetUpChoose)

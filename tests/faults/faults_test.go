@@ -73,7 +73,7 @@ type kind struct {
 var (
 	// on a partitioned topology alone, or where ranks share minibatches
 	asking    = []string{fault.Ask, fault.Reply}
-	preparing = slices.Concat([]string{fault.Sample, fault.Exchange}, asking)
+	preparing = slices.Concat([]string{fault.Sample, fault.Exchange, fault.Share}, asking)
 	training  = []string{fault.Forward, fault.Shuffle, fault.Allreduce}
 	working   = slices.Concat(preparing, training)
 )
@@ -151,8 +151,8 @@ func (i injection) spec() string {
 		return ""
 	case fault.Evaluate:
 		epoch = i.epoch
-	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Forward, fault.Shuffle,
-		fault.Allreduce, fault.Loss:
+	case fault.Sample, fault.Ask, fault.Reply, fault.Exchange, fault.Share, fault.Forward,
+		fault.Shuffle, fault.Allreduce, fault.Loss:
 		epoch, step = i.epoch, i.step
 	}
 	return fmt.Sprintf("%s=%s@%d:%d:%d", i.point, i.action, i.rank, epoch, step)
@@ -217,7 +217,7 @@ func (i injection) setting() setting { return setting{i.ranks, i.mode, i.model, 
 // place draws where a fault of a kind happens.
 func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 	i := injection{kind: k, point: point, ranks: 2}
-	if random.IntN(4) == 0 {
+	if random.IntN(4) == 0 || point == fault.Share {
 		i.ranks = 4
 	}
 	i.rank, i.epoch = random.IntN(i.ranks), 1+random.IntN(epochs)
@@ -245,6 +245,8 @@ func (i *injection) draw(random *rand.Rand) {
 		i.mode = parallel.ModeSplit
 	case i.point == fault.Reply:
 		i.mode = one(parallel.ModeData, parallel.ModePushPull)
+	case i.point == fault.Share:
+		i.mode = parallel.ModeData
 	}
 	i.model = one(slices.Sorted(maps.Keys(models))...)
 	topology := one("replicated", "partitioned")
@@ -253,6 +255,9 @@ func (i *injection) draw(random *rand.Rand) {
 	}
 	i.plumbing = []string{"topology.kind=" + topology, "exchange.sums=" + one("off", "on"),
 		"cache.initial=degree"}
+	if i.point == fault.Share {
+		i.plumbing = append(i.plumbing, "exchange.nodes=on", "run.ranks_per_node=2")
+	}
 	if !slices.ContainsFunc(models[i.model],
 		func(set string) bool { return strings.HasPrefix(set, "cache.") }) {
 		i.plumbing = append(i.plumbing, "cache.policy="+one("none", "vip", "sim", "prefetch",

@@ -17,7 +17,7 @@ import (
 func trainOptions(c *config.Config) train.Options {
 	spec := c.Spec()
 	return train.Options{Spec: spec, Training: c.Training, Checkpoint: c.Saves,
-		WithoutSums: parallel.WithoutSums(&spec)}
+		WithoutSums: parallel.WithoutSums(&spec), WithoutNodes: parallel.WithoutNodes(&spec)}
 }
 
 // planJob turns a checked config into what package plan takes.

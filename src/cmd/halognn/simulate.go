@@ -126,6 +126,7 @@ func simulateCommand() *cobra.Command {
 				return err
 			}
 			o.Ranks, o.Workers, o.Sums = ranks, run.workers, o.Sums && !o.TrySums
+			o.AsNodes = o.AsNodes && !o.TryNodes
 			if len(o.HaloFractions) > 0 && !c.Flags().Changed("alphas") {
 				o.Alphas = nil
 			}

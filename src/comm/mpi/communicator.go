@@ -77,7 +77,7 @@ func (c *communicator) StartAlltoallThen(send, recv []byte, sendRows, recvRows [
 	then comm.Then) comm.Request {
 	err := comm.CheckAlltoallv(c.size, send, recv, sendRows, recvRows, rowBytes)
 	if err == nil {
-		err = then.CheckSend(c.size)
+		err = then.CheckSend(sendRows)
 	}
 	if err = c.usable(err, max(rowBytes, then.RowBytes)); err != nil {
 		return failed{err}

@@ -8,6 +8,8 @@ package mpi
 import "C"
 
 import (
+	"fmt"
+
 	"halognn/src/comm"
 	"halognn/src/mem"
 )
@@ -21,9 +23,10 @@ import (
 // A receive may be longer than its message, so the first one needs no count. The known rows say how
 // many follow, of which the first message has those for which there is room; what else comes is
 // received then, straight into its place. The messages of an operation have a tag of their own, for it
-// receives after later ones have begun.
+// receives after later ones have begun. Ranks without known rows for each other send nothing.
 type more struct {
 	then        comm.Then
+	to, of      []bool // [size] whether this rank sends to each rank, and gets something of it
 	out, in     cut    // of what follows; those of the operation are of the known rows
 	sent, heads []byte // first messages by rank, off the heap; kept
 	tag         C.int
@@ -46,11 +49,21 @@ func (c *communicator) firstRows(rowBytes int) int {
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 	c := op.comm
 	m.then = then
+	m.to, m.of = others(m.to, sendRows, c.rank), others(m.of, recvRows, c.rank)
 	op.out.planFirst(sendRows, false, c.rank, c.firstRows(op.rowBytes), maxCount)
 	op.in.planFirst(recvRows, false, c.rank, c.firstRows(op.rowBytes), maxCount)
 	m.out.planFirst(then.SendRows, then.ToAll, c.rank, c.firstRows(then.RowBytes), maxCount)
 	copy(op.recv[op.in.first[c.rank]*op.rowBytes:],
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
+}
+
+// others says for each rank whether it is another one with rows.
+func others(are []bool, rows []int, self int) []bool {
+	are = are[:0]
+	for r, n := range rows {
+		are = append(are, r != self && n > 0)
+	}
+	return are
 }
 
 // start gives the messages to MPI that need not wait.
@@ -66,8 +79,8 @@ func (m *more) start(op *operation) error {
 	m.heads = mem.Grow(m.heads[:0], op.in.inside()*op.rowBytes+(c.size-1)*most)
 	m.sent = mem.Grow(m.sent[:0], op.out.inside()*op.rowBytes+m.out.inside()*m.then.RowBytes)
 	into, from := m.heads, m.sent
-	for r := range c.size {
-		if r == c.rank {
+	for r, sends := range m.of {
+		if !sends {
 			continue
 		}
 		n := int(op.in.counts[r])*op.rowBytes + most
@@ -80,8 +93,8 @@ func (m *more) start(op *operation) error {
 	if err := op.in.receive(heads, op.recv, op.rowBytes, m.tag); err != nil {
 		return err
 	}
-	for r := range c.size {
-		if r == c.rank {
+	for r, gets := range m.to {
+		if !gets {
 			continue
 		}
 		n := op.out.take(from, op.send, op.rowBytes, r)
@@ -98,7 +111,7 @@ func (m *more) start(op *operation) error {
 	if err := m.out.deliver(op, m.then.Send, m.then.RowBytes, m.tag); err != nil {
 		return err
 	}
-	if heads.parts == 0 { // no other rank
+	if heads.parts == 0 { // no other rank sends anything
 		c.engine.complete(heads, mem.Contain(heads.finish))
 	}
 	return nil
@@ -110,7 +123,7 @@ func (m *more) follow(op *operation) error {
 	most := c.firstRows(m.then.RowBytes) * m.then.RowBytes
 	at := 0
 	for r, n := range op.in.counts {
-		if r == c.rank {
+		if !m.of[r] {
 			continue
 		}
 		copy(op.recv[op.in.first[r]*op.rowBytes:], m.heads[at:at+int(n)*op.rowBytes])
@@ -127,6 +140,13 @@ func (m *more) follow(op *operation) error {
 		to := recv[m.in.first[r]*m.then.RowBytes:]
 		if r == c.rank {
 			copy(to[:rows[r]*m.then.RowBytes], m.then.Send[m.out.first[r]*m.then.RowBytes:])
+			continue
+		}
+		if !m.of[r] {
+			if rows[r] > 0 {
+				return fmt.Errorf("alltoallv: %d rows of rank %d are expected, which sends none before them",
+					rows[r], r)
+			}
 			continue
 		}
 		at += int(op.in.counts[r]) * op.rowBytes

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# nodes.sh PARTS [OUT]: rows that cross between nodes with exchange.nodes off and on, counted by runs of
+# ranks in one process on pretended nodes, and whether their digests are one. Prints a table: for each
+# cache the rows of a step of all ranks with off and on, their ratio, that of the rows of each rank's own
+# static cache with off to those with on, and what ranks of a node send each other.
+#
+#   halognn generate --kind sbm --preset products --scale 0.1 --seed 5 --out data
+#   halognn partition --data data --parts 8 --method metis --seed 1 --out parts
+#   GOALS="1.45 1.25 1.25 1.5" profiling/nodes.sh parts
+#
+#   OUT      what is written; is removed first                                     [run/nodes]
+#   RANKS    ranks        [8]     NODE  ranks of a node      [4]
+#   FANOUTS  [15,10,5]    BATCH   [1024]    EPOCHS [2]       ALPHA of the caches [0.1]
+#   GOALS    the least ratio without a cache, with each rank's static cache, with each rank's look-ahead
+#            cache, and of each rank's static cache to the divided one with on     [none]
+#   SETS     further settings, as "topology.kind=partitioned"                      [none]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source profiling/runs.sh
+parts=$1 out=${2:-run/nodes} ranks=${RANKS:-8}
+need_parts "$parts"
+read -ra goals <<<"${GOALS:-}"
+read -ra sets <<<"${SETS:-}"
+fanouts=${FANOUTS:-15,10,5}
+rm -rf "$out"
+mkdir -p "$out"
+
+# run NAME KEY=VALUE...: trains into $out/NAME.
+run() {
+  local dir=$out/$1 flags=() kv
+  shift
+  for kv in model.layers="$(tr , '\n' <<<"$fanouts" | wc -l)" model.hidden=4 sample.fanouts="$fanouts" \
+    sample.batch="${BATCH:-1024}" train.epochs="${EPOCHS:-2}" train.eval_every=0 compute.threads=1 \
+    pipeline.workers=1 run.ranks_per_node="${NODE:-4}" cache.alpha="${ALPHA:-0.1}" "$@" "${sets[@]}"; do
+    flags+=(--set "$kv")
+  done
+  "$program" train --quiet --config inputs/demo.yaml --set data.parts="$parts" --set run.dir="$dir" \
+    --ranks-in-process "$ranks" "${flags[@]}" >"$dir.log" 2>&1 </dev/null || {
+    tail -5 "$dir.log" >&2
+    exit 1
+  }
+}
+
+caches=("cache.policy=none" "cache.policy=vip" "cache.policy=lookahead"
+  "cache.policy=vip cache.placement=group cache.peer_cost=0")
+names=("no cache" "each rank's, static" "each rank's, look-ahead" "divided among the ranks, static")
+for i in "${!caches[@]}"; do
+  read -ra cache <<<"${caches[$i]}"
+  for nodes in off on; do run "$i-$nodes" "${cache[@]}" exchange.nodes=$nodes; done
+done
+
+echo '| cache | rows off | rows on | off / on | own off / on | MB in nodes |'
+echo '|---|--:|--:|--:|--:|--:|'
+own=$(number "$out/1-off" remote_rows)
+missed=0
+for i in "${!caches[@]}"; do
+  off=$(number "$out/$i-off" remote_rows) on=$(number "$out/$i-on" remote_rows)
+  awk -v name="${names[$i]}" -v off="$off" -v on="$on" -v own="$own" -v i="$i" -v goal="${goals[$i]:-0}" \
+    -v bytes="$(number "$out/$i-on" node_bytes)" -v steps="$(number "$out/$i-on" steps_per_epoch)" 'BEGIN {
+      ratio = off / on; far = own / on
+      printf "| %s | %.0f | %.0f | %.2f | %.2f | %.1f |\n", name, off / steps, on / steps, ratio, far,
+        bytes / steps / 1e6
+      exit (i == 3 ? far : ratio) < goal }' || missed=1
+done
+same_digest "$out"/[0-3]-o*[fn] || missed=1
+exit $missed

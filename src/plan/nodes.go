@@ -1,0 +1,126 @@
+package plan
+
+import (
+	"slices"
+
+	"halognn/src/exchange"
+	"halognn/src/graph"
+	"halognn/src/mem"
+	"halognn/src/policy"
+)
+
+// nodeShares are of each node, by its first rank, the rows of each kind that it fetches as one, over
+// those that its ranks fetch for themselves.
+type nodeShares map[int]perKind
+
+// of returns the shares of the node of r with a cache of c.
+func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, capacity int) (perKind, error) {
+	if *n == nil {
+		*n = nodeShares{}
+	}
+	lo, hi := p.node(r.rank)
+	share := (*n)[lo]
+	if share != nil {
+		return share, nil
+	}
+	share, err := p.nodeShare(lo, hi, c, capacity)
+	(*n)[lo] = share
+	return share, err
+}
+
+// nodeShare computes the shares of the ranks [lo,hi) of a node. A vertex that rank r lacks with
+// probability q(r) is fetched once with the probability that any rank lacks it, 1 - prod(1 - q), where
+// the ranks fetch it sum(q) times for themselves. q is the probability that a minibatch reads the
+// vertex, and 0 if the cache has it: taken to have the vertices that are read most, by the rank or, if
+// the ranks share their caches, by all of them. What a cache that changes keeps is not known; it is
+// taken to be shared as much as with a static one of the same size.
+func (p *planner) nodeShare(lo, hi int, c *policy.Settings, capacity int) (perKind, error) {
+	if !p.job.Reads() { // seeds alone
+		return p.same(1), nil
+	}
+	n := int(p.shards.Vertices)
+	once, all := mem.Make[float32](n), mem.Make[float32](n) // the probability, and the sum
+	defer func() { mem.Free(once); mem.Free(all) }()
+	for rank := lo; rank < hi; rank++ {
+		if err := p.addReads(rank, c, capacity, once, all); err != nil {
+			return nil, err
+		}
+	}
+	local := p.job.Local(lo)
+	for _, r := range local {
+		clear(once[r.First:r.End])
+		clear(all[r.First:r.End])
+	}
+	if c.Shared() && !policy.Find(c.Policy).None() {
+		place, err := c.Place(all, p.job.Owned(p.job.Neighbours(lo)), capacity)
+		if err != nil {
+			return nil, err
+		}
+		defer place.Free()
+		device, slot := place.Lookup(0)
+		defer func() { mem.Free(device); mem.Free(slot) }()
+		for v, d := range device {
+			if d >= 0 {
+				once[v], all[v] = 0, 0
+			}
+		}
+	}
+	of, share, alone := p.kinds(), p.same(0), p.same(0)
+	for v, q := range all {
+		if q > 0 {
+			kind := of.Of(graph.VertexID(v))
+			share[kind] += float64(once[v])
+			alone[kind] += float64(q)
+		}
+	}
+	for kind := range share {
+		if alone[kind] == 0 {
+			alone[kind], share[kind] = 1, 1
+		}
+		share[kind] /= alone[kind]
+	}
+	return share, nil
+}
+
+// addReads adds what a rank of a node lacks.
+func (p *planner) addReads(rank int, c *policy.Settings, capacity int, once, all []float32) error {
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
+	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {
+		r = p.ranks[i]
+	} else {
+		defer r.free()
+		if err := p.readBy(r); err != nil {
+			return err
+		}
+	}
+	var held []graph.VertexID // ascending
+	if !c.Shared() && !policy.Find(c.Policy).None() {
+		var err error
+		if held, err = p.graph.Best(r.read, r.reader, capacity); err != nil {
+			return err
+		}
+		defer mem.Free(held)
+	}
+	next := held
+	for v, q := range r.read {
+		if len(next) > 0 && int(next[0]) == v {
+			next = next[1:]
+			continue
+		}
+		once[v] += q - once[v]*q
+		all[v] += q
+	}
+	return nil
+}
+
+// buy makes of the rows that a rank fetches for itself those that its node fetches for it.
+func (f *fetch) buy(share perKind) {
+	before := f.rows.sum()
+	for kind, x := range share {
+		f.rows[kind] *= x
+	}
+	f.shared = before - f.rows.sum()
+	if f.ids > 0 { // of sums too
+		f.ids -= f.shared * exchange.IDBytes
+	}
+}
