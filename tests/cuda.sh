@@ -9,7 +9,7 @@ HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 # The step of tests on an emulated device runs all cases of these with work as late as it may be.
 HALOGNN_EMULATED_SEED=1 go test -short -vet=off -count=1 \
-  -run 'Staging|Downloads|Offboard|TenSteps' \
+  -run 'Staging|Downloads|Offboard|TenSteps|DrawnOnDevices' \
   ./src/compute/cuda ./src/infer ./src/train
 # Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
 # threads meet switch stacks, which AddressSanitizer follows too slowly (layernorm, softmax,
@@ -65,8 +65,8 @@ else
 fi
 if [ -f build/libhalognn_cuda.so ] && nvidia-smi -L >/dev/null 2>&1; then
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/compute/cuda
-  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps' \
-    ./src/infer ./src/train
+  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps|OnADevice|DrawnOnDevices' \
+    ./src/infer ./src/sample ./src/train
 else
   echo "not run: the kernels on a GPU: there is none here, or no build/libhalognn_cuda.so; the suites ran on an emulated device"
 fi
