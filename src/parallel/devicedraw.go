@@ -48,10 +48,11 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 			"ranks draw parts of each other's minibatches, or send them", "parallel.mode=" + ModeData},
 		{s.Partitioned, "topology.kind partitioned", "no device has the rows of all vertices",
 			"topology.kind=replicated"},
-		{hops > 0 && s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
+		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
 			"sample.kind " + string(s.Sample.Kind), "the device draws neighbours all equally likely",
 			neighbour},
-		{hops == 0, "model.kind " + s.Model.Kind, "it reads no neighbours", "sample.on=" + DrawHost},
+		{nn.FindKind(s.Model.Kind) != nil && !s.Model.ReadsNeighbours(), "model.kind " + s.Model.Kind,
+			"it reads no neighbours", "sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
 			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops", few},
@@ -225,8 +226,8 @@ func (s *Strategy) drawOnHost() {
 }
 
 // openDeviceDraws brings the topology to the device. why says why the host draws instead.
-func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *deviceDraws, why string,
-	err error) {
+func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *deviceDraws,
+	why string, err error) {
 	o, t := &s.o, s.o.Topology
 	switch {
 	case o.HostDraws != "":

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -14,12 +15,13 @@ import (
 	"halognn/src/random"
 )
 
-// openCard opens an emulated device whose work runs at random times, and whose blocks of threads begin
-// anywhere.
+// openCard opens an emulated device whose work runs at random times, whose blocks of threads begin
+// anywhere, and whose allocations lie apart.
 func openCard(t *testing.T) *cuda.Device {
 	t.Helper()
 	t.Setenv("HALOGNN_EMULATED_SEED", "7")
-	d, err := cuda.Open(cuda.Options{Memory: 48 << 20, Library: computetest.CUDALibrary(t, "../..")})
+	d, err := cuda.Open(cuda.Options{Memory: 48 << 20, Library: computetest.CUDALibrary(t, "../.."),
+		Apart: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +46,15 @@ func toHost[T int32 | int64 | float32](d *cuda.Device, of []T) []T {
 }
 
 // draws are the options of minibatches of up to so many seeds.
-func draws(t *Topology, parts []int64, seeds int, o compute.DrawOptions, fanouts ...int) compute.DrawOptions {
+func draws(t *Topology, parts []int64, seeds int, o compute.DrawOptions,
+	fanouts ...int) compute.DrawOptions {
 	limits, _ := Neighbours(fanouts...).Limits(seeds, len(t.Original), int64(len(t.Graph.Indices)))
 	o.Indptr, o.Indices, o.Original, o.Parts = t.Graph.Indptr, asRows(t.Graph.Indices), t.Original, parts
 	o.Seeds = limits.Vertices[0]
 	for h, f := range fanouts {
 		o.Hops = append(o.Hops, compute.DrawnHops{Fanout: f, Destinations: limits.Vertices[h],
-			Edges: limits.Edges[h], Sources: limits.Vertices[h+1], Transposed: !o.Grouped || h+1 < len(fanouts)})
+			Edges: limits.Edges[h], Sources: limits.Vertices[h+1],
+			Transposed: !o.Grouped || h+1 < len(fanouts)})
 	}
 	return o
 }
@@ -133,12 +137,13 @@ func words(key Key, hops int) (w []uint64) {
 func TestDrawnOnADevice(t *testing.T) {
 	d := openCard(t)
 	r := rand.New(rand.NewPCG(3, 5))
-	try := func(name string, topology *Topology, o compute.DrawOptions, minibatches, seeds int, fanouts ...int) {
-		parts := []int64{0}
-		for range len(o.Parts) {
-			parts = append(parts, parts[len(parts)-1]+r.Int64N(int64(len(topology.Original))-parts[len(parts)-1]+1))
+	try := func(name string, topology *Topology, o compute.DrawOptions, minibatches, seeds int,
+		fanouts ...int) {
+		parts, n := []int64{0}, int64(len(topology.Original))
+		for i := range o.Parts {
+			parts = append(parts, parts[i]+r.Int64N(n-parts[i]+1))
 		}
-		parts = append(parts, int64(len(topology.Original)))
+		parts = append(parts, n)
 		o = draws(topology, parts, seeds, o, fanouts...)
 		drawer, err := d.NewDrawer(o)
 		if err != nil {
@@ -216,6 +221,49 @@ func TestDrawnOnADevice(t *testing.T) {
 		t.Errorf("a hub: %.2000s", what)
 	}
 	want.Free()
+	if err := slot.Free(); err != nil {
+		t.Error(err)
+	}
+	if err := drawer.Free(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A drawing of three hops takes 28 launches at most, whatever its size, and the host waits once for it
+// and once for the vertices whose rows are not resident.
+func TestLaunchesOfADrawing(t *testing.T) {
+	d := openCard(t)
+	if cuda.Launches() == nil {
+		t.Skip("launches are counted on the emulated device alone")
+	}
+	topology := randomTopology(rand.New(rand.NewPCG(2, 2)), 400)
+	drawer, err := d.NewDrawer(draws(topology, []int64{0, 400}, 60, compute.DrawOptions{Grouped: true}, 15, 10, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, err := drawer.NewDrawing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := Key{Seed: 1}
+	for range 2 { // the first one pins memory
+		cuda.Launches()
+		drawn(t, slot, someSeeds(rand.New(rand.NewPCG(2, 3)), 400, 60), words(key, 3))
+	}
+	kernels, waits := 0, 0
+	for name, n := range cuda.Launches() {
+		switch {
+		case strings.HasPrefix(name, "draw/"):
+			kernels += n
+		case strings.HasPrefix(name, "wait"):
+			waits += n
+		case name != "copy up" && name != "copy down" && name != "zero":
+			t.Errorf("%d of %s", n, name)
+		}
+	}
+	if kernels > 28 || waits != 3 { // and before it for the drawing before
+		t.Errorf("%d kernels, %d waits", kernels, waits)
+	}
 	if err := slot.Free(); err != nil {
 		t.Error(err)
 	}

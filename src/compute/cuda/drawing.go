@@ -224,8 +224,8 @@ type drawing struct {
 	p      unsafe.Pointer
 	bytes  int
 	what   *C.halognn_cuda_drawing // apart: what C is given has no Go pointers beside it
-	pinned unsafe.Pointer // the header, and then the seeds
-	lacks  buffer         // pinned: vertices whose rows are not resident
+	pinned unsafe.Pointer          // the header, and then the seeds
+	lacks  buffer                  // pinned: vertices whose rows are not resident
 	drawn  compute.Drawn
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
