@@ -43,6 +43,8 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		}
 	}
 	embeds := task.Stored(s.Model.Task).Embeds
+	// by default a config asks for weights, which the graph, once its width is known, may not have
+	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
 			"ranks draw parts of each other's minibatches, or send them", "parallel.mode=" + ModeData},
@@ -55,7 +57,8 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 			"it reads no neighbours", "sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
-			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops", few},
+			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops",
+			few},
 		{s.Model.Schema.Typed(), "a graph with vertex types", "the device draws by one relation alone",
 			"sample.on=" + DrawHost},
 		{embeds, "the task of links", "links of a minibatch are left out, or its pairs listed, on the host",
@@ -65,7 +68,7 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		{s.Sparse, "sparse features", "the host makes what layers read of them", "dense features"},
 		{s.Model.EdgeIn > 0, "model.edge_features", "the host looks up the rows of edges",
 			"model.edge_features=false"},
-		{s.Model.EdgeWeights, "model.edge_weights", "weights of the data's edges are not on the device",
+		{weighted, "model.edge_weights", "weights of the data's edges are not on the device",
 			"model.edge_weights=false"},
 		{s.Sums && !s.TrySums, "exchange.sums on", "owners are asked for sums by edges, which the host " +
 			"then lacks", "exchange.sums=off"},

@@ -52,7 +52,7 @@ func (u use) String() string {
 func (u use) cure() string {
 	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows",
 		"sample.batch, sample.fanouts or pipeline.depth",
-		"sample.batch or model.hidden", "compute.gpu_rows or pipeline.depth, or set sample.on=host;"}[u]
+		"sample.batch or model.hidden", "pipeline.depth, sample.batch or sample.fanouts, or set sample.on=host"}[u]
 }
 
 func newArena(size int) *arena {
