@@ -13,7 +13,7 @@
  *
  * Every call returns 0 or a code that halognn_cuda_error names; an error of a kernel appears at the
  * next call that waits. A context may be used by several threads (every call makes its device
- * current on the calling thread), but its kernels by one at a time. Device memory is allocated by
+ * current on the calling thread), but the kernels of a stream by one at a time. Device memory is allocated by
  * halognn_cuda_alloc alone, but for cuBLAS's workspace and the counters in which the threads of a
  * kernel find out which is the last, which a context has from the start: the caller passes memory
  * for partial sums (scratch).

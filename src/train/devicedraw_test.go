@@ -111,7 +111,10 @@ func TestWhoDraws(t *testing.T) {
 			if err == nil && c.Rank() == 0 {
 				on, why = s.SampledOn, s.SampledWhy
 			}
-			return errors.Join(err, d.Close())
+			if failed := d.Close(); failed != nil {
+				t.Error(failed)
+			}
+			return err
 		})
 		return on, why, err
 	}
@@ -174,6 +177,9 @@ func TestNeighboursBeyondTheGraph(t *testing.T) {
 			_, err = Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: shards, Device: d,
 				Host: ref.Host{}, Workers: 1, GPU: residence.GPU{Rows: residence.GPURows{Set: true},
 					Reads: residence.ReadsCopy}}, Dir: dir}, o)
+			if failed := d.Close(); failed != nil {
+				t.Error(failed)
+			}
 			return err
 		})
 	}

@@ -143,6 +143,9 @@ func (r *run) tellResumed(c *checkpoint.Checkpoint) {
 		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those "+
 			"of an uninterrupted run", s.Device, r.s.Device.Name())
 	}
+	if s.BlocksDigest == "" {
+		r.note("a GPU has drawn minibatches before: summary.json will have no blocks_digest")
+	}
 	if s.Ranks != r.s.Comm.Size() {
 		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits "+
 			"of the loss may differ", s.Ranks, r.s.Comm.Size())
