@@ -101,6 +101,7 @@ type Drawing interface {
 	Start(seeds []int32, words []uint64) error
 	// Wait returns what was drawn, and is valid until the next Start.
 	Wait() (*Drawn, error)
+	// PinnedBytes returns its pinned host memory.
 	PinnedBytes() int64
 	Free() error
 }

@@ -165,6 +165,14 @@ func (d *deviceDraws) lend(m *Minibatch) error {
 	return nil
 }
 
+// pinned returns the pinned memory of all drawings. None may be drawing.
+func (d *deviceDraws) pinned() (bytes int64) {
+	for _, drawing := range d.all {
+		bytes += drawing.PinnedBytes()
+	}
+	return bytes
+}
+
 // close frees the device memory of all drawings too: their minibatches are freed before.
 func (d *deviceDraws) close() error {
 	var errs []error

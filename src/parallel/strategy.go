@@ -170,8 +170,12 @@ func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
 		{Name: trace.MemMinibatches, Bytes: idle},
 		{Name: trace.MemActivations, Bytes: moving},
 	}
+	ofMinibatches := s.landing.pinned()
+	if d, ok := s.draw.(*deviceDraws); ok {
+		ofMinibatches += d.pinned()
+	}
 	return allocated, trace.Memory{
-		{Name: trace.MemMinibatches, Bytes: s.landing.pinned()},
+		{Name: trace.MemMinibatches, Bytes: ofMinibatches},
 		{Name: trace.MemActivations, Bytes: pinnedMoving},
 	}
 }

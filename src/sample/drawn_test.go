@@ -237,7 +237,8 @@ func TestLaunchesOfADrawing(t *testing.T) {
 		t.Skip("launches are counted on the emulated device alone")
 	}
 	topology := randomTopology(rand.New(rand.NewPCG(2, 2)), 400)
-	drawer, err := d.NewDrawer(draws(topology, []int64{0, 400}, 60, compute.DrawOptions{Grouped: true}, 15, 10, 5))
+	o := draws(topology, []int64{0, 400}, 60, compute.DrawOptions{Grouped: true}, 15, 10, 5)
+	drawer, err := d.NewDrawer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
