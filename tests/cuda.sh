@@ -18,6 +18,7 @@ asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
   make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" emulated SANITIZE=1
   go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/compute/cuda
+  go test -c -o build/cuda-emulated-sanitize/sample.test ./src/sample
   (
     cd src/compute/cuda
     HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
@@ -25,6 +26,12 @@ if [ -e "$asan" ]; then
       ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 20m \
       -test.run \
       '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRowsOfFiles|TestLinks|TestAnyThread)$/(product|groups|bias|finish|relu|batchnorm|segment|adam|sgd|seed=1)|^TestBackend$/^dense$/^two'
+  )
+  (
+    cd src/sample
+    HALOGNN_CUDA_LIB=../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
+      LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
+      ../../build/cuda-emulated-sanitize/sample.test -test.timeout 20m -test.run 'OnADevice'
   )
 else
   echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"
