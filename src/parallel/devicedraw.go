@@ -246,29 +246,20 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	case o.Exchange.MakesSums():
 		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks", nil
 	}
-	limits, ok := o.Sample.Limits(o.MaxSeeds, len(t.Original), o.Edges)
-	if !ok || o.MaxSeeds == 0 {
+	if o.MaxSeeds == 0 {
 		return nil, "nothing bounds the minibatches", nil
 	}
-	draws := compute.DrawOptions{
-		Indptr: t.Graph.Indptr, Indices: sample.IDs(t.Graph.Indices), Original: t.Original,
-		Parts: o.Parts, Resident: o.Resident, Seeds: limits.Vertices[0],
-		SelfEdges: s.needs.SelfEdges, Weights: drawnWeights[s.needs.Weights],
-		Grouped: s.needs.Aggregate != compute.NoReduction,
-	}
-	for h, fanout := range o.Sample.Fanouts {
-		hop := compute.DrawnHops{Fanout: fanout, Destinations: limits.Vertices[h], Edges: limits.Edges[h],
-			Sources:    limits.Vertices[h+1],
-			Transposed: h+1 < len(o.Sample.Fanouts) || s.needs.Transposed}
+	draws := DrawBounds(o.Sample, s.needs, o.MaxSeeds, len(t.Original), o.Edges)
+	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices), t.Original
+	draws.Parts, draws.Resident = o.Parts, o.Resident
+	for h, hop := range draws.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
 			return nil, fmt.Sprintf("hop %d of a minibatch may have %d edges, and drawn ones have at most "+
 				"2^28 with their destinations; lower sample.batch or sample.fanouts", h+1, hop.Edges), nil
 		}
-		draws.Hops = append(draws.Hops, hop)
 	}
-	const shared = 2 // what drawings have in common takes no more than so many
-	slots := int64(o.Depth + 1 + o.Ahead)
-	room, left := (slots+shared)*compute.DrawingBytes(&draws), int64(device.FreeBytes())
+	slots := o.Depth + 1 + o.Ahead
+	room, left := DrawnBytes(&draws, slots), int64(device.FreeBytes())
 	left -= compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
 	if room > left/2 {
 		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of device "+
@@ -280,6 +271,26 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 		return nil, "", err
 	}
 	return &deviceDraws{alone: whole, spec: o.Sample, drawer: drawer}, "", nil
+}
+
+// DrawBounds returns what bounds the minibatches of up to so many seeds that a model reads, of kind
+// neighbour, on a graph.
+func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64) compute.DrawOptions {
+	limits, _ := s.Limits(seeds, vertices, edges)
+	o := compute.DrawOptions{Seeds: limits.Vertices[0], SelfEdges: needs.SelfEdges,
+		Weights: drawnWeights[needs.Weights], Grouped: needs.Aggregate != compute.NoReduction}
+	for h, fanout := range s.Fanouts {
+		o.Hops = append(o.Hops, compute.DrawnHops{Fanout: fanout, Destinations: limits.Vertices[h],
+			Edges: limits.Edges[h], Sources: limits.Vertices[h+1],
+			Transposed: h+1 < len(s.Fanouts) || needs.Transposed})
+	}
+	return o
+}
+
+// DrawnBytes bounds the device memory of so many minibatches under way, without the topology.
+func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
+	const shared = 2 // what drawings have in common takes no more than so many
+	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }
 
 // drawnWeights are the weights of a device's edges that a model needs.
