@@ -9,7 +9,7 @@ HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 # The step of tests on an emulated device runs all cases of these with work as late as it may be.
 HALOGNN_EMULATED_SEED=1 go test -short -vet=off -count=1 \
-  -run 'Staging|Downloads|Offboard|TenSteps' \
+  -run 'Staging|Downloads|Offboard|TenSteps|DrawnOnDevices' \
   ./src/compute/cuda ./src/infer ./src/train
 # Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
 # threads meet switch stacks, which AddressSanitizer follows too slowly (layernorm, softmax,
@@ -18,6 +18,7 @@ asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
   make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" emulated SANITIZE=1
   go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/compute/cuda
+  go test -c -o build/cuda-emulated-sanitize/sample.test ./src/sample
   (
     cd src/compute/cuda
     HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
@@ -25,6 +26,12 @@ if [ -e "$asan" ]; then
       ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 20m \
       -test.run \
       '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRowsOfFiles|TestLinks|TestAnyThread)$/(product|groups|bias|finish|relu|batchnorm|segment|adam|sgd|seed=1)|^TestBackend$/^dense$/^two'
+  )
+  (
+    cd src/sample
+    HALOGNN_CUDA_LIB=../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
+      LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
+      ../../build/cuda-emulated-sanitize/sample.test -test.timeout 20m -test.run 'OnADevice'
   )
 else
   echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"
@@ -65,8 +72,8 @@ else
 fi
 if [ -f build/libhalognn_cuda.so ] && nvidia-smi -L >/dev/null 2>&1; then
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/compute/cuda
-  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps' \
-    ./src/infer ./src/train
+  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps|OnADevice|DrawnOnDevices' \
+    ./src/infer ./src/sample ./src/train
 else
   echo "not run: the kernels on a GPU: there is none here, or no build/libhalognn_cuda.so; the suites ran on an emulated device"
 fi

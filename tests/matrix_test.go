@@ -130,6 +130,7 @@ func features() (all []feature) {
 	add("model.aggregation max", func(s *spec.Spec) {
 		s.Model.Kind, s.Model.Aggregation = "sage", nn.AggregateMax
 	})
+	add("sample.on device", func(s *spec.Spec) { s.DrawOn, s.Model.In = parallel.DrawDevice, 3 })
 	add("sample.locality", func(s *spec.Spec) { s.Locality.Favour = 2 })
 	add("sample.locality_adapt", func(s *spec.Spec) { s.Locality.Favour, s.Locality.Adapts = 2, true })
 	typed := graph.Schema{Types: []string{"a", "b"},

@@ -74,14 +74,16 @@ const char *nccl_error(int code);
      emulated::launch(halognn::on(c, stream), together, grid, halognn::BLOCK, kernel, __VA_ARGS__))
 #define LAUNCH_ON(c, stream, kernel, grid, ...) \
     LAUNCH_EMULATED(c, stream, false, kernel, grid, __VA_ARGS__)
-#define LAUNCH_TOGETHER(c, kernel, grid, ...) \
-    LAUNCH_EMULATED(c, HALOGNN_COMPUTE, true, kernel, grid, __VA_ARGS__)
+#define LAUNCH_TOGETHER_ON(c, stream, kernel, grid, ...) \
+    LAUNCH_EMULATED(c, stream, true, kernel, grid, __VA_ARGS__)
 #else
 #define LAUNCH_ON(c, stream, kernel, grid, ...)                                \
     (kernel<<<grid, halognn::BLOCK, 0, halognn::on(c, stream)>>>(__VA_ARGS__), \
      static_cast<int>(cudaGetLastError()))
-#define LAUNCH_TOGETHER LAUNCH
+#define LAUNCH_TOGETHER_ON LAUNCH_ON
 #endif
+#define LAUNCH_TOGETHER(c, kernel, grid, ...) \
+    LAUNCH_TOGETHER_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
 #define LAUNCH(c, kernel, grid, ...) LAUNCH_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
 
 // on returns a stream of c, and makes its device current on the calling thread, which may be new.

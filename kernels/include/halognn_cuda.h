@@ -2,17 +2,18 @@
  * CUDA kernels of halognn, and the few services of the CUDA runtime that it needs:
  * libhalognn_cuda.so, loaded at run time.
  *
- * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with four
+ * Plain C: no C++ types, no exceptions, no hidden state. A context is one device with five
  * streams and one cuBLAS handle:
  *
  *   HALOGNN_COMPUTE   every kernel, in the order of the calls
- *   HALOGNN_UP        copies to the device beside them      events order the four
+ *   HALOGNN_UP        copies to the device beside them      events order the five
  *   HALOGNN_DOWN      copies from the device beside them
  *   HALOGNN_COMM      slices to and from other devices, and their sums
+ *   HALOGNN_DRAW      minibatches being drawn
  *
  * Every call returns 0 or a code that halognn_cuda_error names; an error of a kernel appears at the
  * next call that waits. A context may be used by several threads (every call makes its device
- * current on the calling thread), but its kernels by one at a time. Device memory is allocated by
+ * current on the calling thread), but the kernels of a stream by one at a time. Device memory is allocated by
  * halognn_cuda_alloc alone, but for cuBLAS's workspace and the counters in which the threads of a
  * kernel find out which is the last, which a context has from the start: the caller passes memory
  * for partial sums (scratch).
@@ -32,7 +33,7 @@
 #include <stdint.h>
 
 typedef struct halognn_cuda halognn_cuda;
-enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_COMM, HALOGNN_STREAMS };
+enum { HALOGNN_COMPUTE, HALOGNN_UP, HALOGNN_DOWN, HALOGNN_COMM, HALOGNN_DRAW, HALOGNN_STREAMS };
 
 #define HALOGNN_CHUNK_ROWS 512
 #define HALOGNN_FACTOR_ALIGN 128 /* elements */
@@ -114,6 +115,74 @@ typedef struct {
     double limit;
 } halognn_cuda_bound;
 
+/* A minibatch is drawn as sample.Reference draws one of kind neighbour. All pointers are to device
+ * memory. Local numbers are positions in the frontier. */
+
+/* What all minibatches have. Rows of the topology are those of graph.CSC; vertices of part p are
+ * [parts[p], parts[p+1]). where [vertices] says of each vertex which row of a halognn_cuda_rows its
+ * feature row is; HALOGNN_ELSEWHERE, or where NULL: it lies in no table that is complete. */
+#define HALOGNN_ELSEWHERE UINT64_MAX
+typedef struct {
+    const int64_t *indptr;   /* [vertices + 1] */
+    const int32_t *indices;  /* [edges] */
+    const int32_t *original; /* [vertices] */
+    const uint64_t *where;
+    const int64_t *parts; /* [num_parts + 1] */
+    int64_t vertices, edges;
+    int num_parts;
+    uint32_t *map; /* [vertices] of drawings with greater tags, or filled */
+} halognn_cuda_topology;
+
+/* What the host reads of a minibatch: the length of the frontier, of the seeds and after each hop;
+ * edges drawn by each hop; vertices whose rows lie elsewhere; a sum over the edges
+ * (sample.Minibatch.EdgesDigest); and whether seeds or topology broke a rule: then nothing else is
+ * of use. */
+#define HALOGNN_HOPS 16
+typedef struct {
+    int64_t vertices[HALOGNN_HOPS + 1], edges[HALOGNN_HOPS], missing;
+    uint64_t digest;
+    int64_t fault;
+} halognn_cuda_drawn;
+
+/* One hop: at most so many destinations, edges and sources. Arrays have room for all of them, with
+ * an edge more for each destination if the drawing has self edges. weights, and all that is
+ * transposed, may be NULL: they are not made. */
+typedef struct {
+    uint64_t word;
+    int fanout; /* 1 to HALOGNN_FANOUT */
+    int64_t destinations, edges, sources;
+    int64_t *indptr;     /* [destinations + 1] */
+    int32_t *indices;    /* [edges] */
+    float *weights;      /* [edges] */
+    int64_t *out_indptr; /* [sources + 1] */
+    int32_t *out_indices, *out_edges;
+    float *out_weights;
+} halognn_cuda_hop;
+
+/* A minibatch to be drawn. Values of the map below 1 << value_bits are those of this minibatch, added
+ * to its tag: no bound on sources plus edges of a hop exceeds that. Destinations have edges from
+ * themselves if self, and edges weights as weighting says. The edges of the last hop are in the
+ * order of their sources' parts if grouped (graph.Grouper), and then not transposed. */
+#define HALOGNN_FANOUT 64
+enum { HALOGNN_WEIGHTS_PLAIN, HALOGNN_WEIGHTS_MEAN, HALOGNN_WEIGHTS_SYMMETRIC };
+typedef struct {
+    halognn_cuda_topology topology;
+    uint32_t tag;
+    int fresh; /* the map is filled first, as tags have run out */
+    const int32_t *seeds;
+    int64_t num_seeds;
+    halognn_cuda_drawn *drawn;
+    int32_t *frontier, *original; /* [sources of the last hop] */
+    uint64_t *refs;               /* likewise: of where */
+    /* vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers; NULL:
+     * there are none */
+    int32_t *missing, *missing_at;
+    int self, weighting, grouped, hops;
+    halognn_cuda_hop hop[HALOGNN_HOPS]; /* that of the seeds first */
+    void *scratch; /* of halognn_cuda_draw_scratch bytes, its first HALOGNN_DRAW_COUNTERS bytes zero */
+} halognn_cuda_drawing;
+#define HALOGNN_DRAW_COUNTERS 256
+
 typedef struct halognn_nccl halognn_nccl;
 #define HALOGNN_NCCL_ID 128
 #define HALOGNN_NCCL_PENDING 200007
@@ -132,7 +201,7 @@ extern "C" {
 #pragma GCC visibility pop
 
 /* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 8 /* grows with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 9 /* grows with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

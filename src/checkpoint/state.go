@@ -63,7 +63,7 @@ type Place struct {
 	StepsPerEpoch  int    `json:"steps_per_epoch"`
 	OptimizerSteps int    `json:"optimizer_steps"`
 	LossDigest     []byte `json:"loss_digest_state"`
-	BlocksDigest   string `json:"blocks_digest"` // sum over ranks, like
+	BlocksDigest   string `json:"blocks_digest,omitempty"` // sum over ranks, like
 	EdgesDigest    string `json:"edges_digest,omitempty"`
 }
 

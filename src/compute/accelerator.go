@@ -46,6 +46,10 @@ type Accelerator interface {
 	// whether their rows come from the tables passed to Resident.
 	NewStagingBuffer(host Host, resident bool) StagingBuffer
 
+	// NewDrawer returns a Drawer, which holds the topology in device memory. The rows of Resident are
+	// there already.
+	NewDrawer(o DrawOptions) (Drawer, error)
+
 	// Copy sets dst to src, both in device memory; Add adds x to sum.
 	Copy(dst, src []float32)
 	Add(sum, x []float32)
@@ -103,9 +107,22 @@ type Inputs struct {
 	// first is where those end that all minibatches have.
 	HopEnds []HopEnd
 
+	// Drawing, unless nil, has drawn the minibatch, which kernels read where it lies: Input and
+	// EdgeWeights are its own, and Rows those of Drawn.Missing alone.
+	Drawing Drawing
+	Drawn   *Drawn
+
 	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and
 	// waited for.
 	MadeInStep bool
+}
+
+// Frontier returns how many rows all are.
+func (in *Inputs) Frontier() int {
+	if in.Drawn != nil {
+		return in.Drawn.Frontier()
+	}
+	return len(in.Rows.Of)
 }
 
 // TypeRows are rows of one width, or the means of segments of them.
@@ -151,7 +168,7 @@ func (in *Inputs) RowsCall(onDevice bool) Call {
 			floatBytes*len(in.EdgeWeights)
 	}
 	if in.Sources {
-		c.Bytes += len(in.Rows.Of) * (read + written)
+		c.Bytes += in.Frontier() * (read + written)
 	}
 	return c
 }

@@ -18,6 +18,10 @@ type Segments struct {
 	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels with
 	// arrays of edges read it; nil if none are called.
 	Edges []int32
+
+	// Above, unless 0: the arrays lie in the memory of the device, where the host does not read them,
+	// and all indices are below it: what a Drawing made.
+	Above int32
 }
 
 // SourceOf returns the row that an index refers to, whether or not it begins a group.
@@ -159,6 +163,9 @@ func checkStoredReduction(kernel string, out Matrix, s Segments) {
 func checkSegments(kernel string, s Segments) {
 	if len(s.Indptr) == 0 {
 		panic(fmt.Sprintf("compute: %s: no Indptr; for no segments it is [0]", kernel))
+	}
+	if s.Above > 0 {
+		return
 	}
 	at := s.Indptr[0]
 	rises := at >= 0

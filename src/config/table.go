@@ -204,6 +204,15 @@ func (c *Config) table() []section {
 				"`sample.locality`: how many vertices of each layer but the input layer are drawn likelier: " +
 					"those with the most paths to rows at hand", "In the input layer all vertices whose " +
 					"rows are at hand are likelier."},
+			{"on", oneOf(&c.Job.DrawOn, parallel.DrawHost,
+				word{parallel.DrawHost, "the CPUs"},
+				word{parallel.DrawDevice, "the GPU, which then holds the topology; refused where it cannot"},
+				word{parallel.DrawAuto, "`device` where that can be: with `cuda`, `topology.kind: replicated` " +
+					"and a topology (24 bytes a vertex, 4 an edge) that fits into half of the device memory " +
+					"that the model leaves"},
+			), free,
+				"where minibatches that are trained are drawn ([when](gpu.md#minibatches))",
+				"No number of the training changes, but minibatches of a GPU have no `blocks_digest`."},
 			{"eval_fanouts", fanouts(&c.Drawn.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",

@@ -54,6 +54,8 @@ type Spec struct {
 
 	Sparse bool // feature rows are, as the parts say
 
+	DrawOn string // where minibatches are drawn that are trained; changes no number
+
 	Partitioned bool // each rank holds the in-edges and labels of its own vertices alone
 
 	Cache policy.Settings

@@ -101,7 +101,12 @@ func (m *Model) FirstFault() Fault {
 		s := suspects[k]
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
-			vertex = int(s.Vertices[row])
+			one := s.Vertices[row : row+1]
+			if m.inputs[0].Forward.Above > 0 { // drawn on the device, where they lie
+				one = make([]int32, 1)
+				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
+			}
+			vertex = int(one[0])
 		}
 		return row, vertex
 	})

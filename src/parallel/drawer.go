@@ -52,6 +52,7 @@ type ofDraw struct {
 	draws  remoteDraws // of a partitioned topology
 	shared sharing     // with other ranks
 	edges  LayerEdges  // of a model that reads others than the sampled ones
+	card   onCard      // where the device has drawn it
 	labels []byte
 }
 
@@ -92,16 +93,19 @@ type alone struct {
 }
 
 func (a alone) stages() []Stage {
-	return []Stage{local(trace.Sample, "sample", func(m *Minibatch) error {
-		if err := a.begin(m); err != nil {
-			return err
-		}
-		if err := a.Draw(m); err != nil {
-			return err
-		}
-		a.end(m)
-		return nil
-	})}
+	return []Stage{local(trace.Sample, "sample", a.prepare)}
+}
+
+func (a alone) prepare(m *Minibatch) error {
+	if err := a.begin(m); err != nil {
+		return err
+	}
+	m.card.drawn = nil
+	if err := a.Draw(m); err != nil {
+		return err
+	}
+	a.end(m)
+	return nil
 }
 
 func (a alone) close() error {
@@ -136,9 +140,10 @@ func (s *Strategy) drawOwn() error {
 		return err
 	}
 	whole, err := NewDrawer(draw)
-	if err == nil {
-		s.draw = alone{whole, s.drawn()}
+	if err != nil {
+		return err
 	}
+	s.draw, err = s.drawOnDevice(alone{whole, s.drawn()})
 	return err
 }
 

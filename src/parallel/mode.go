@@ -119,6 +119,11 @@ type Drawing struct {
 	Edges    int64       // of the whole graph
 	Workers  int         // minibatches that are sampled at the same time
 
+	// Where minibatches are drawn that are trained: DrawHost, the default, DrawDevice or DrawAuto; why
+	// no device can draw them, "" if one can; and [P+1] where the vertices of parts begin, for it.
+	On, HostDraws string
+	Parts         []int64
+
 	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
 	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.
 	Rows           []int64
@@ -185,6 +190,7 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 	if err := m.compose(s); err != nil {
 		return nil, s.closeAfter(err)
 	}
+	s.drawOnHost()
 	var err error
 	if s.queue, err = openStepQueue(s); err != nil {
 		return nil, s.closeAfter(err)

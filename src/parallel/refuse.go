@@ -48,6 +48,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	if m, err := ModeOf(s.Mode.Name); err == nil && m.refuses != nil {
 		all = append(all, refused("parallel.mode", m.Name, ModeData, m.refuses(s))...)
 	}
+	if s.DrawOn == DrawDevice {
+		all = append(all, refused("sample.on", DrawDevice, DrawAuto, deviceDrawRefuses(s))...)
+	}
 	if s.Model.EdgeIn > 0 {
 		all = append(all, refused("model.edge_features", "true", "false", edgeRowsRefuse(s))...)
 	}

@@ -51,10 +51,15 @@ func (a *assembly) batch(m *Minibatch) {
 	}
 	k, edges := m.Key, 0
 	for l := range b.Hops {
-		n := len(m.Scored)
-		hop := nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
+		var hop nn.Hop
 		others := m.shared.others(l+1, a.layers)
-		if len(m.Sampled.Blocks) > 0 {
+		if x := m.card.drawn; x != nil {
+			hop = m.card.hop(l)
+			hop.Vertices = x.Original[:hop.Destinations]
+		} else if len(m.Sampled.Blocks) == 0 {
+			n := len(m.Scored)
+			hop = nn.Hop{Sources: n, Destinations: n, Vertices: m.Sampled.Original[:n]}
+		} else {
 			hop = m.edges.Hop(&m.Sampled, l, a.needs, m.Train)
 			hop.Vertices = m.Sampled.Original[:hop.Destinations]
 			if m.edgesOf.cols > 0 {
@@ -177,6 +182,10 @@ func (f *fetched) counters(m *Minibatch) (trace.Counters, error) {
 	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
 	c.Loaded = c.Frontier
 	err := c.Check(len(f.readers.vertices(m)))
+	if x := m.card.drawn; x != nil { // the others are rows of this rank, on the device
+		own := int64(x.Frontier() - len(x.Missing))
+		c.Frontier, c.Local, c.Loaded = c.Frontier+own, c.Local+own, c.Loaded+own
+	}
 	f.readers.counters(m, &c)
 	return c, err
 }
@@ -192,15 +201,23 @@ func (f *fetched) close() error {
 // frontier are the readers of a rank that finds the rows of its own minibatches.
 type frontier struct{ x *exchange.Exchange }
 
-func (frontier) vertices(m *Minibatch) []graph.VertexID { return m.edges.Sources(&m.Sampled) }
-func (frontier) serve(*Minibatch) error                 { return nil }
-func (frontier) counters(*Minibatch, *trace.Counters)   {}
+func (frontier) vertices(m *Minibatch) []graph.VertexID {
+	if m.card.drawn != nil {
+		return m.card.missing()
+	}
+	return m.edges.Sources(&m.Sampled)
+}
+func (frontier) serve(*Minibatch) error               { return nil }
+func (frontier) counters(*Minibatch, *trace.Counters) {}
 func (frontier) edges(f *fetched, m *Minibatch) *exchange.Edges {
+	if m.card.drawn != nil { // whose edges are in order
+		return nil
+	}
 	f.group(m, m.Fetch.Parts)
 	return m.grouped
 }
 func (r frontier) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
-	r.x.Request(&m.Fetch, m.edges.Sources(&m.Sampled), w)
+	r.x.Request(&m.Fetch, r.vertices(m), w)
 	return nil
 }
 func (frontier) stages(f *fetched) []Stage {

@@ -206,7 +206,7 @@ func limitsOf(o *Options) *sample.Limits {
 
 // growth returns by how much, at most, inputs are larger than those of m.
 func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
-	if p.limits == nil || !m.Train {
+	if p.limits == nil || !m.Train || m.card.drawn != nil {
 		return g
 	}
 	blocks, seeds, ok := p.limits.Growth(&m.Sampled)
@@ -318,6 +318,13 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 			in.Weights = append(in.Weights, x.TransposedValues)
 		}
 	}
+	if x := m.card.drawn; x != nil {
+		in.Drawing, in.Drawn, in.Destinations = m.card.drawing, x, input.Destinations
+		if needs.Aggregate != compute.NoReduction {
+			in.EdgeWeights = input.Weights
+		}
+		return p.send(m, in)
+	}
 	hopEnds := func() {
 		in.HopEnds = append(in.HopEnds,
 			compute.HopEnd{Segments: len(in.Segments), Weights: len(in.Weights), Vertices: len(in.Vertices)})
@@ -350,6 +357,11 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		hopEnds()
 	}
 	m.shared.send(in, m.Train)
+	return p.send(m, in)
+}
+
+// send sends the inputs of a minibatch.
+func (p *stagingPool) send(m *Minibatch, in *compute.Inputs) error {
 	growth := p.growth(m)
 	if err := p.begin(in, growth); err != nil {
 		return err
@@ -363,7 +375,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 			return err
 		}
 	}
-	err = m.staging.Send(in)
+	err := m.staging.Send(in)
 	if m.Train && m.staging.PinnedBytes() != before {
 		p.mu.Lock()
 		p.grown++

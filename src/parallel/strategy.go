@@ -41,6 +41,7 @@ type Strategy struct {
 	between Between
 	landing landing
 	queue   *stepQueue // nil where the host waits in every step
+	drawsOn DrawnOn
 }
 
 // Draw makes the blocks of minibatches, from the seeds on.
@@ -169,8 +170,12 @@ func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
 		{Name: trace.MemMinibatches, Bytes: idle},
 		{Name: trace.MemActivations, Bytes: moving},
 	}
+	ofMinibatches := s.landing.pinned()
+	if d, ok := s.draw.(*deviceDraws); ok {
+		ofMinibatches += d.pinned()
+	}
 	return allocated, trace.Memory{
-		{Name: trace.MemMinibatches, Bytes: s.landing.pinned()},
+		{Name: trace.MemMinibatches, Bytes: ofMinibatches},
 		{Name: trace.MemActivations, Bytes: pinnedMoving},
 	}
 }
@@ -183,7 +188,9 @@ func (s *Strategy) PinnedGrowths() int { return s.landing.growths() }
 // returns an error, which means a bug, if rows do not add up.
 func (s *Strategy) Counters(m *Minibatch) (trace.Counters, error) {
 	c, err := s.rows.counters(m)
-	c.Edges = int64(m.Sampled.NumEdges())
+	if c.Edges = int64(m.Sampled.NumEdges()); m.card.drawn != nil {
+		c.Edges = int64(m.card.drawn.NumEdges())
+	}
 	c.Sampling = m.asked
 	c.Add(trace.Counters{Shuffles: m.moved})
 	c.Collectives += c.Sampling.Collectives + c.Shuffles.Collectives

@@ -9,6 +9,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/mem"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/trace"
 )
 
@@ -38,6 +39,7 @@ const (
 	Factors      = "rounded_factors"
 	PartialSums  = "partial_sums"
 	CachedRows   = "cached_rows"
+	Drawing      = "topology_and_draws"
 )
 
 // DeviceMemory is the GPU memory of the rank that needs most. If the sum of Items exceeds Size, the
@@ -90,11 +92,29 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 // residentBytes returns how many of the given bytes of rows are resident.
 func (p *planner) residentBytes(total int, parameters int64) int {
 	free := int(p.job.GPU.Memory)/p.job.sharing() - int(parameters)
+	topology, _ := p.drawn(parameters)
+	free -= int(topology)
 	bytes := free / 2
 	if of := p.job.GPU.Resident; of != nil {
 		bytes = of(total, free)
 	}
 	return min(max(bytes, 0), total)
+}
+
+// drawn returns the bytes of the topology on a device, beside the parameters, and of the minibatches that
+// it draws: none where the host does.
+func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
+	on, vertices := p.job.DrawOn, int(p.shards.Vertices)
+	if on != parallel.DrawDevice && on != parallel.DrawAuto || parallel.HostDraws(&p.job.Spec) != "" {
+		return 0, 0
+	}
+	topology = compute.TopologyBytes(vertices, p.shards.Edges)
+	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // as residence has it
+		return 0, 0
+	}
+	bounds := parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,
+		p.shards.Edges)
+	return topology, parallel.DrawnBytes(&bounds, p.job.Depth+1)
 }
 
 // residentColumns is resident where a rank has columns of all rows: as many of each part are
@@ -218,10 +238,12 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		if err != nil {
 			return nil, err
 		}
+		topology, drawn := p.drawn(model.onDevice)
 		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
 			Items: trace.Memory{
 				{Name: ResidentRows, Bytes: rows * int64(rowBytes)},
 				{Name: CachedRows, Bytes: cached},
+				{Name: Drawing, Bytes: topology + drawn},
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
 				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},

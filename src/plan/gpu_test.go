@@ -9,6 +9,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/ref"
 	"halognn/src/dataset"
+	"halognn/src/parallel"
 	"halognn/src/policy"
 	"halognn/src/sample"
 	"halognn/src/shard/shardtest"
@@ -41,6 +42,20 @@ func TestDeviceMemory(t *testing.T) {
 		p.Memory.Of(trace.MemParameters) >= planned(t, s, planJob(),
 			given).Memory.Of(trace.MemParameters) {
 		t.Errorf("the host holds what the device has: %+v", p.Memory)
+	}
+
+	// A device that draws holds the topology, which leaves less for rows, and the minibatches.
+	drawing := planJob()
+	drawing.DrawOn, drawing.GPU = parallel.DrawAuto, &GPU{Memory: 1e9}
+	topology := compute.TopologyBytes(int(s.Vertices), s.Edges)
+	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n <= topology ||
+		d.Items.Of(Drawing) != 0 {
+		t.Errorf("%d bytes to draw with a topology of %d, and %d where the host draws", n, topology,
+			d.Items.Of(Drawing))
+	}
+	drawing.Sample.Kind = sample.Labor
+	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n != 0 {
+		t.Errorf("%d bytes to draw what no device does", n)
 	}
 
 	// Rows between layers are pinned where they go through the hosts.

@@ -126,8 +126,8 @@ type Trained struct {
 	LearnedFiles rundir.FileSums `json:"learned_files,omitempty"`
 	// sum, over all training minibatches, of the XXH64 of the blocks (row pointers and columns of
 	// every layer) and of the input frontier's original ids in order: equal digests mean equal
-	// minibatches, whatever ranks drew them
-	BlocksDigest string `json:"blocks_digest"`
+	// minibatches, whatever ranks drew them. Absent if a GPU drew some of them (`sample.on`)
+	BlocksDigest string `json:"blocks_digest,omitempty"`
 	// sum, over all edges of all training minibatches, of a hash of (key, hop, original ids of
 	// destination and source): equal digests mean the same sampled edges, however blocks number
 	// their vertices. Absent if a run continues from a checkpoint without it
@@ -212,6 +212,10 @@ type Machine struct {
 
 	// with `compute.device: cuda`: where the device of each rank reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
+	// likewise: where minibatches were drawn that were trained (`sample.on`), `host` or `device`
+	SampledOn string `json:"sampled_on,omitempty"`
+	// and why there
+	SampledWhy string `json:"sampled_why,omitempty"`
 	// how often, over all ranks, memory was pinned for minibatches that are trained, since the run began
 	// or was resumed, beyond what was pinned at first; a device waits for it; absent: 0
 	PinnedGrowths uint64 `json:"pinned_growths,omitempty"`

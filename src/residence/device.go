@@ -10,6 +10,7 @@ import (
 	"halognn/src/compute"
 	"halognn/src/graph"
 	"halognn/src/mem"
+	"halognn/src/parallel"
 	"halognn/src/sample"
 	"halognn/src/shard"
 )
@@ -106,10 +107,11 @@ func (s *Store) residentRows(free int) []int {
 // openDeviceRows copies the rows that are read most to the device and chooses how it gets the
 // others.
 func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
+	s.HostDraws = parallel.HostDraws(&s.Job.Spec)
 	if s.Job.Kinds() != nil {
 		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes}, nil
 	}
-	count := s.residentRows(device.FreeBytes())
+	count := s.residentRows(s.leaveTopology(device.FreeBytes()))
 	hot, order, err := s.hotRows(count)
 	defer func() {
 		for _, rows := range hot {
@@ -130,6 +132,22 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	}
 	s.closers = append(s.closers, device.UnmapRows)
 	return r, s.chooseReads(device, r)
+}
+
+// leaveTopology returns how many of the free bytes of a device rows may have where minibatches are to be
+// drawn on it.
+func (s *Store) leaveTopology(free int) int {
+	if !s.Job.Trains() || s.HostDraws != "" ||
+		s.Job.DrawOn != parallel.DrawDevice && s.Job.DrawOn != parallel.DrawAuto {
+		return free
+	}
+	topology := compute.TopologyBytes(int(s.shards().Vertices), s.shards().Edges)
+	if topology > int64(free)/2 {
+		s.HostDraws = fmt.Sprintf("the topology takes %d MB of device memory, more than half of the %d MB "+
+			"that the model leaves", topology>>20, free>>20)
+		return free
+	}
+	return free - int(topology)
 }
 
 // hotRows returns the resident rows of each part, count[k] of part k; nil for a part whose first

@@ -60,6 +60,10 @@ type Store struct {
 	// memory.
 	DeviceRows []DeviceRows
 
+	// HostDraws says why minibatches cannot be drawn on this rank's device, after OpenDevice; "" if they
+	// can, as far as the job and the memory that the model leaves tell.
+	HostDraws string
+
 	first, last int             // own parts [first, last)
 	read        [][]byte        // [P] what minibatches read: Tables or, where ranks hold columns, these
 	kinds       []exchange.Kind // of read: of each vertex type

@@ -140,6 +140,19 @@ func (s Spec) Hops() int {
 	return 0
 }
 
+// Words returns the word of each hop, the seeds' first, which keys the draws of a kind without numbers.
+func (s Spec) Words(k Key) []uint64 {
+	words := make([]uint64, s.Hops())
+	for h := range words {
+		words[h] = s.word(k, h+1)
+	}
+	return words
+}
+
+// IDs returns the memory of vertices as numbers, and VerticesOf is its inverse.
+func IDs(vertices []graph.VertexID) []int32       { return asRows(vertices) }
+func VerticesOf(numbers []int32) []graph.VertexID { return asVertices(numbers) }
+
 // Layers returns how many hops are drawn as a whole, among all in-neighbours of their destinations.
 func (s Spec) Layers() int {
 	if s.kind() == LADIES {

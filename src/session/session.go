@@ -234,6 +234,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	o.Exchange, o.FirstCol, o.Cols, o.Resident = s.Features.Exchange, first, end-first, true
 	o.Gradients, o.Shuffles, o.Depth = gradients, s.Shuffles, s.Job.Depth
 	o.SeedsElsewhere = s.Job.SeedsElsewhere()
+	o.On, o.HostDraws, o.Parts = s.Job.DrawOn, s.Store.HostDraws, s.Shards.Offsets
 	o.Edges, o.Here = s.Shards.Edges, len(s.Job.Neighbours(s.Comm.Rank()))
 	if !s.Forward {
 		o.GroupSize = s.Job.Share(s.Comm.Rank()).Size

@@ -144,7 +144,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 			Epochs: r.sums.Epochs, StepsPerEpoch: r.steps(),
 			EpochSeconds: timing.Median(r.seconds),
 			TrainLoss:    r.sums.TrainLoss, LossDigest: fmt.Sprintf("%016x", r.losses.Sum64()),
-			WeightsDigest: weightsDigest, BlocksDigest: fmt.Sprintf("%016x", digests),
+			WeightsDigest: weightsDigest, BlocksDigest: r.blocksDigest(digests),
 			EdgesDigest: r.edgesDigest(edges), Locality: r.summariseNearness(),
 		},
 		Rows:               r.rowsOf(r.sums.Counters.Per(int64(r.sums.Epochs))),
@@ -165,7 +165,8 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 			Transport: r.env.Transport, Allreduce: r.allreduce(),
 			Gradients:  string(r.gradients.Transport()),
 			ShuffledBy: string(r.s.Strategy.Shuffling()),
-			DeviceRows: r.s.Store.DeviceRows, PinnedGrowths: pinned, Version: r.env.Version,
+			DeviceRows: r.s.Store.DeviceRows, SampledOn: r.s.Strategy.DrawsOn().Where,
+			SampledWhy: r.s.Strategy.DrawsOn().Why, PinnedGrowths: pinned, Version: r.env.Version,
 			Finished: time.Now().UTC().Format(time.RFC3339), Job: rundir.BatchJob(),
 			Graph: record.GraphSize{
 				Vertices: int64(meta.Vertices), Edges: meta.Edges, Features: meta.Features,

@@ -250,7 +250,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
 		Place: checkpoint.Place{
 			Epoch: epoch, Step: step, StepsPerEpoch: r.steps(),
 			OptimizerSteps: r.optimizer.Steps(),
-			LossDigest:     digest, BlocksDigest: fmt.Sprintf("%016x", all.Blocks),
+			LossDigest:     digest, BlocksDigest: r.blocksDigest(all.Blocks),
 			EdgesDigest: r.edgesDigest(all.Edges),
 		},
 		Best: checkpoint.Best{
@@ -282,6 +282,15 @@ func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
 // edges.
 func (r *run) edgesDigest(sum uint64) string {
 	if r.noEdges {
+		return ""
+	}
+	return fmt.Sprintf("%016x", sum)
+}
+
+// blocksDigest formats the sum over ranks; it is empty for a run some of whose minibatches a device has
+// drawn, which makes no digest of blocks.
+func (r *run) blocksDigest(sum uint64) string {
+	if r.noBlocks {
 		return ""
 	}
 	return fmt.Sprintf("%016x", sum)

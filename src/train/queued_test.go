@@ -24,6 +24,7 @@ import (
 	"halognn/src/config"
 	"halognn/src/dataset"
 	"halognn/src/nn"
+	"halognn/src/parallel"
 	"halognn/src/record"
 	"halognn/src/residence"
 	"halognn/src/rundir"
@@ -304,7 +305,9 @@ func TestQueuedDivergence(t *testing.T) {
 			o := sageOptions()
 			o.Optimizer, o.Schedule.Base = nn.DefaultOptimizer("sgd"), c.lr
 			o.Checkpoint = config.Saves{EverySteps: 4, Keep: 9}
-			run := func(waits bool) (string, []string) {
+			run := func(waits bool, on string) (string, []string) {
+				o := o
+				o.DrawOn = on
 				g := queueing(t, shards, c.ranks, o)
 				g.waits = waits
 				g.wrap = func(rank int, d *cuda.Device) compute.Device {
@@ -320,10 +323,15 @@ func TestQueuedDivergence(t *testing.T) {
 				}
 				return strings.ReplaceAll(err.Error(), g.dir, "DIR"), g.steps(t)
 			}
-			want, lines := run(true)
-			got, queued := run(false)
+			want, lines := run(true, parallel.DrawHost)
+			got, queued := run(false, parallel.DrawHost)
 			if got != want || !strings.Contains(got, c.says) {
 				t.Errorf("the error is\n%s\nwant\n%s\nwith %q", got, want, c.says)
+			}
+			for _, waits := range []bool{true, false} { // the vertex is named that the device has drawn
+				if got, _ := run(waits, parallel.DrawDevice); got != want {
+					t.Errorf("drawn on the device the error is\n%s\nwant\n%s", got, want)
+				}
 			}
 			if !slices.Equal(queued, lines) {
 				t.Errorf("the metrics are %v, want %v", queued, lines)

@@ -62,11 +62,13 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	// Parsed on every rank, so that all fail alike.
-	blocks, err := strconv.ParseUint(s.BlocksDigest, 16, 64)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.Path, err)
+	var blocks, edges uint64
+	var err error
+	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks { // a device has drawn some
+		if blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
+			return fmt.Errorf("%s: %w", c.Path, err)
+		}
 	}
-	edges := uint64(0)
 	if r.noEdges = s.EdgesDigest == ""; !r.noEdges { // older programs did not write it
 		if edges, err = strconv.ParseUint(s.EdgesDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
@@ -140,6 +142,9 @@ func (r *run) tellResumed(c *checkpoint.Checkpoint) {
 	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.s.Device.Name(), "") {
 		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those "+
 			"of an uninterrupted run", s.Device, r.s.Device.Name())
+	}
+	if s.BlocksDigest == "" {
+		r.note("a GPU has drawn minibatches before: summary.json will have no blocks_digest")
 	}
 	if s.Ranks != r.s.Comm.Size() {
 		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits "+

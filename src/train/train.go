@@ -76,10 +76,11 @@ type run struct {
 
 // digests cover the trained minibatches and their losses.
 type digests struct {
-	losses  *xxhash.Digest // of every step's loss bits
-	blocks  uint64         // sum of this rank's minibatch digests
-	edges   uint64         // sum of the digests of their edges
-	noEdges bool           // the run resumed from a checkpoint without a digest of edges
+	losses   *xxhash.Digest // of every step's loss bits
+	blocks   uint64         // sum of this rank's minibatch digests
+	edges    uint64         // sum of the digests of their edges
+	noBlocks bool           // a device has drawn minibatches, without digests of their blocks
+	noEdges  bool           // the run resumed from a checkpoint without a digest of edges
 }
 
 // underWay is the state of the epoch under way.
@@ -371,6 +372,9 @@ func (r *run) start(ctx context.Context) error {
 	if line := r.s.Store.DeviceNote(); line != "" {
 		r.s.Tell(line)
 	}
+	if on := r.s.Strategy.DrawsOn(); on.Where != "" && r.s.Job.DrawOn == parallel.DrawAuto {
+		r.s.Tell(fmt.Sprintf("minibatches are drawn on the %s: %s", on.Where, on.Why))
+	}
 	if r.env.Resume != nil {
 		r.tellResumed(r.env.Resume)
 	}
@@ -419,6 +423,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 		return err
 	}
 	first := r.beginEpoch(epoch)
+	r.noBlocks = r.noBlocks || r.s.Strategy.DrawsOn().Where == parallel.DrawDevice
 	if r.env.Progress != nil {
 		r.env.Progress.Epoch(epoch, first, r.steps())
 	}

@@ -154,8 +154,18 @@ T atomicAdd(T *p, T v) {
     return old;
 }
 template <typename T>
+T atomicMin(T *p, T v) {
+    const T old = *p;
+    if (v < old) *p = v;
+    return old;
+}
+template <typename T>
 T __ldcg(const T *p) {
     return *p;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
 }
 
 namespace emulated {
@@ -243,4 +253,10 @@ T __shfl_xor_sync(unsigned, T v, int mask) {
 template <typename T>
 T __shfl_sync(unsigned, T v, int lane) {
     return __shfl_xor_sync(0u, v, static_cast<int>(threadIdx.x % 32) ^ lane);
+}
+
+inline unsigned __ballot_sync(unsigned, int yes) {
+    unsigned bits = yes ? 1u << threadIdx.x % 32 : 0u;
+    for (int mask = 16; mask > 0; mask /= 2) bits |= __shfl_xor_sync(0u, bits, mask);
+    return bits;
 }

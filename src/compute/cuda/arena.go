@@ -39,19 +39,20 @@ const (
 	useRows
 	useInputs
 	useScratch
+	useDrawing
 	uses
 )
 
 func (u use) String() string {
 	return [...]string{"model, optimiser and activations", "resident feature rows",
-		"inputs of minibatches", "partial sums"}[u]
+		"inputs of minibatches", "partial sums", "topology and drawn minibatches"}[u]
 }
 
 // cure says how to reduce a use.
 func (u use) cure() string {
 	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows",
 		"sample.batch, sample.fanouts or pipeline.depth",
-		"sample.batch or model.hidden"}[u]
+		"sample.batch or model.hidden", "pipeline.depth, sample.batch or sample.fanouts, or set sample.on=host"}[u]
 }
 
 func newArena(size int) *arena {

@@ -50,7 +50,7 @@ func TestArena(t *testing.T) {
 }
 
 func TestArenaSaysWhoHasTheMemory(t *testing.T) {
-	a := newArena(1e6)
+	a := newArena(1.2e6)
 	for u := range uses {
 		if _, err := a.alloc(2e5, u); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestArenaSaysWhoHasTheMemory(t *testing.T) {
 		t.Fatalf("error %v, want one of %v", err, ErrMemory)
 	}
 	for _, say := range []string{"0.5 MB for inputs of minibatches",
-		"0.2 MB that are free of 1.0 MB", "resident feature rows take 0.2 MB",
+		"0.2 MB that are free of 1.2 MB", "resident feature rows take 0.2 MB",
 		"lower compute.gpu_rows, sample.batch"} {
 		if !strings.Contains(err.Error(), say) {
 			t.Errorf("%v does not say %q", err, say)
@@ -70,7 +70,7 @@ func TestArenaSaysWhoHasTheMemory(t *testing.T) {
 }
 
 func TestFreeingTwicePanics(t *testing.T) {
-	a := newArena(1e6)
+	a := newArena(1.2e6)
 	at, err := a.alloc(10, useModel)
 	if err != nil {
 		t.Fatal(err)

@@ -53,6 +53,9 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 		return nil
 	}
 	p, bytes := unsafe.Pointer(unsafe.SliceData(x)), len(x)*int(unsafe.Sizeof(x[0]))
+	if d.open != nil && d.open.drawn.has(p) {
+		return p
+	}
 	if s := d.open.find(p, bytes); s != nil {
 		return unsafe.Add(d.open.device.p, s.offset)
 	}
@@ -74,6 +77,13 @@ func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, 
 // indices returns the device address of the indices of segments. It panics unless they all lie in
 // [0,rows).
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
+	if s.Above > 0 {
+		if int(s.Above) > rows {
+			panic(fmt.Sprintf("compute: %s: indices lie below %d, but there are %d rows", kernel, s.Above,
+				rows))
+		}
+		return (*C.int32_t)(onDevice(d, s.Indices))
+	}
 	x, from := s.Indices[:s.Indptr[s.Len()]], s.Indptr[0]
 	if len(x) == 0 {
 		return nil

@@ -212,5 +212,8 @@ func (d *Device) HeadMaxBackward(dx, dy, x compute.Matrix) {
 // edges returns where the positions of transposed edges lie on the device. It panics unless each is
 // that of an edge.
 func (d *Device) edges(kernel string, s compute.Segments) *C.int32_t {
+	if s.Above > 0 {
+		return (*C.int32_t)(onDevice(d, s.Edges))
+	}
 	return d.indices(kernel, compute.Segments{Indptr: s.Indptr, Indices: s.Edges}, len(s.Edges))
 }

@@ -34,6 +34,8 @@ type stagingBuffer struct {
 	end      int // of the bytes that are copied
 	arrays   []sent
 	held     *heldRows        // rows of a cache on devices; nil for none
+	drawn    *drawing         // what it sends the rest of; nil for a minibatch of the host
+	missing  int              // rows of it that are not resident
 	cold     []compute.RowRef // the rows sent in the copy
 	mapped   []uint64         // addresses of the rows that the device fetches
 
@@ -83,9 +85,22 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	must("sending a minibatch",
 		C.gpu_upload(c, C.HALOGNN_UP, b.device.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
 	b.fetch()
+	b.complement()
 	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
 	b.filled = true
 	return nil
+}
+
+// complement completes the references to rows of a drawn minibatch by those that were sent.
+func (b *stagingBuffer) complement() {
+	if b.drawn == nil || b.missing == 0 {
+		return
+	}
+	s, c := b.drawn, b.d.c
+	must("sending a minibatch", C.gpu_place_refs(c, C.HALOGNN_UP, s.what.refs, s.what.missing_at,
+		C.int64_t(b.missing), (*C.uint64_t)(unsafe.Add(b.device.p, b.refsAt))))
+	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, s.sent))
+	s.used = true
 }
 
 // fetch lets the device read the rows whose addresses have been sent.
@@ -142,12 +157,16 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.weighted, b.counted, b.scaled = in.EdgeWeights != nil, in.Input.Counts != nil,
 		in.Rows.Scale != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)
-	b.frontier = len(in.Rows.Of)
+	b.frontier = in.Frontier()
 	if reduced == 0 && !in.Sources {
 		b.frontier = in.Destinations
 	}
+	b.drawn, b.missing = nil, b.frontier
+	if in.Drawing != nil {
+		b.drawn, b.missing = in.Drawing.(*drawing), len(in.Rows.Of)
+	}
 	b.rowBytes = in.Rows.Cols * in.Rows.Type.Size()
-	for _, ref := range in.Rows.Of[:b.frontier] {
+	for _, ref := range in.Rows.Of[:b.missing] {
 		if b.onDevice(ref) {
 			continue
 		}
@@ -172,14 +191,14 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	}
 	mixed := in.Rows.Wide != 0 // which the device's kernels do not read
 	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
-	if b.onHost = mixed || made <= apart && !inPlace; b.onHost {
+	if b.onHost = (mixed || made <= apart && !inPlace) && b.drawn == nil; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
 		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width),
 			b.take(reduced*in.Destinations*width),
 			b.take(boolInt(in.Sources)*b.frontier*width)
 	} else {
-		b.refsAt, b.fromAt = b.take(8*b.frontier), b.take(8*len(b.mapped))
-		if reduced > 0 {
+		b.refsAt, b.fromAt = b.take(8*b.missing), b.take(8*len(b.mapped))
+		if reduced > 0 && b.drawn == nil {
 			b.ptrAt, b.indexAt, b.weightsAt = array(b, in.Input.Indptr), array(b, in.Input.Indices),
 				array(b, in.EdgeWeights)
 			b.countsAt = array(b, in.Input.Counts)
@@ -384,7 +403,7 @@ const (
 
 // collect writes the reference of each row on the device, and the stored rows to be copied.
 func (b *stagingBuffer) collect(in *compute.Inputs) {
-	if in.Reduce != compute.NoReduction {
+	if in.Reduce != compute.NoReduction && b.drawn == nil {
 		compute.CheckInputs(in)
 		above := int32(0)
 		for _, i := range in.Input.Indices {
@@ -395,8 +414,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 				b.frontier))
 		}
 	}
-	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.frontier), 0, len(b.cold)
-	for i, ref := range in.Rows.Of[:b.frontier] {
+	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.missing), 0, len(b.cold)
+	for i, ref := range in.Rows.Of[:b.missing] {
 		if row, ok := b.resident.holds(ref); ok {
 			refs[i] = compute.MakeRowRef(residentTable, row)
 		} else if b.onDevice(ref) {
@@ -505,6 +524,9 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	rows := d.scattered
 	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.device.p, b.refsAt)),
 		bytes: C.int(b.rowBytes / max(1, b.cols))}
+	if b.drawn != nil {
+		rows.of = b.drawn.what.refs
+	}
 	if d.stored() == compute.BF16s {
 		rows.dropped = d.dropped()
 	}
@@ -545,9 +567,17 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 		if b.counted {
 			counts = (*C.int32_t)(unsafe.Add(b.device.p, b.countsAt))
 		}
+		indptr, indices := (*C.int64_t)(unsafe.Add(b.device.p, b.ptrAt)),
+			(*C.int32_t)(unsafe.Add(b.device.p, b.indexAt))
+		if b.drawn != nil {
+			last := &b.drawn.what.hop[b.drawn.what.hops-1]
+			indptr, indices = last.indptr, last.indices
+			if b.weighted {
+				weights = last.weights
+			}
+		}
 		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), float(own.Data),
-			C.int64_t(reduced.Rows), cols, (*C.int64_t)(unsafe.Add(b.device.p, b.ptrAt)),
-			(*C.int32_t)(unsafe.Add(b.device.p, b.indexAt)), C.int(b.reduce), counts, weights, rows))
+			C.int64_t(reduced.Rows), cols, indptr, indices, C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {
 		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))
@@ -579,6 +609,10 @@ func (b *stagingBuffer) Close() error {
 	}
 	b.d.open = nil
 	b.taken = true
+	if s := b.drawn; s != nil {
+		s.taken = true
+		must("reading a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, s.read))
+	}
 	return failure("reading a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
 }
 
