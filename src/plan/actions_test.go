@@ -132,11 +132,18 @@ func TestActions(t *testing.T) {
 		cores                 float64
 		policy                string
 		gpu                   *GPU
+		asNodes               bool
 	}{
-		{4, 1, 2, 0, policy.None, nil}, {4, 2, 0, 0, policy.None, nil}, {8, 3, 1, 0.25, policy.None, nil},
-		{2, 1, 3, 0, policy.VIP, nil}, {1, 1, 2, 0, policy.None, nil}, {4, 2, 2, 0, policy.None, &GPU{}}} {
+		{ranks: 4, perNode: 1, depth: 2, policy: policy.None},
+		{ranks: 4, perNode: 2, policy: policy.None},
+		{ranks: 8, perNode: 3, depth: 1, cores: 0.25, policy: policy.None},
+		{ranks: 2, perNode: 1, depth: 3, policy: policy.VIP},
+		{ranks: 1, perNode: 1, depth: 2, policy: policy.None},
+		{ranks: 4, perNode: 2, depth: 2, policy: policy.None, asNodes: true},
+		{ranks: 4, perNode: 2, depth: 2, policy: policy.None, gpu: &GPU{}},
+	} {
 		j := planJob()
-		j.Workers = 2
+		j.Workers, j.AsNodes = 2, c.asNodes
 		j.Ranks, j.RanksPerNode, j.Depth, j.Cores, j.Cache.Policy = c.ranks, c.perNode, c.depth, c.cores, c.policy
 		o, dir := given, t.TempDir()
 		if j.GPU = c.gpu; j.GPU != nil {
@@ -144,6 +151,9 @@ func TestActions(t *testing.T) {
 		}
 		o.Actions = &Actions{Dir: dir, Warm: 3, More: 5}
 		p := planned(t, s, j, o)
+		if c.asNodes != (p.Traffic.Shared > 0) {
+			t.Errorf("%+v: %g rows are shared", c, p.Traffic.Shared)
+		}
 		var total [2]int
 		for i, of := range []string{"warm", "more"} {
 			a := act(t, filepath.Join(dir, of))
