@@ -23,7 +23,7 @@ func TestSweep(t *testing.T) {
 	r := halognn(t).must(t, sweep("--grid", "train.lr=0.01,0.003", "--seeds", "2")...)
 	if !strings.Contains(r.out, "4 of 4 runs") || !strings.Contains(r.out, "±") ||
 		!strings.Contains(r.out, "communication: ranks of one process share") ||
-		!strings.Contains(r.out, "No transfer, serialisation: there is no replay") {
+		!strings.Contains(r.out, "No transfer, serialisation: a run is not replayed") {
 		t.Errorf("the sweep says:\n%s", r)
 	}
 	r = halognn(t).must(t, sweep("--grid", "train.lr=0.01,0.003,0.1", "--seeds", "2", "--task", "3")...)

@@ -63,7 +63,7 @@ func (t *RankTime) Add(o RankTime) {
 	}
 }
 
-const noReplay = "there is no replay on an ideal network"
+const noReplay = "a run is not replayed on an ideal network; a plan is (docs/guide/size-a-job.md)"
 
 // EfficiencyOf computes it from the times of all ranks in so many epochs, or tells why there is none.
 func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {

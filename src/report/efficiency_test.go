@@ -9,7 +9,7 @@ import (
 // prints the table and the reasons.
 func TestWhyEfficiencyIsUnknown(t *testing.T) {
 	runs := fixture(t, "base", "wide")
-	const replay, shared = "there is no replay", "ranks share CPUs"
+	const replay, shared = "a run is not replayed", "ranks share CPUs"
 	for i, r := range runs {
 		why := map[string]any{"transfer_efficiency": replay, "serialisation_efficiency": replay}
 		e := map[string]any{"load_balance": 0.5, "communication_efficiency": 0.5, "parallel_efficiency": 0.25,
@@ -23,7 +23,7 @@ func TestWhyEfficiencyIsUnknown(t *testing.T) {
 		r.Summary["efficiency"] = e
 	}
 	const want = "No parallel, load balance, communication of wide: ranks share CPUs. " +
-		"No transfer, serialisation: there is no replay."
+		"No transfer, serialisation: a run is not replayed."
 	if got := efficiencies(runs).why; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
