@@ -4,7 +4,17 @@
 # hosts of the same names, and on a network that takes no time (DIR/ideal.xml). Their ratio is transfer
 # efficiency, by POP's definition.
 set -euo pipefail
-dir=${1:?usage: profiling/replay.sh DIR}
+[ $# = 1 ] || {
+  echo "usage: profiling/replay.sh DIR" >&2
+  exit 2
+}
+dir=$1
+for name in warm/trace.txt more/trace.txt hosts platform.xml ideal.xml; do
+  [ -r "$dir/$name" ] || {
+    echo "replay.sh: there is no $dir/$name; write it by halognn plan --trace $dir" >&2
+    exit 2
+  }
+done
 command -v smpirun >/dev/null || {
   echo "replay.sh: there is no smpirun; install SimGrid (apt-get install libsimgrid-dev)" >&2
   exit 2
@@ -16,7 +26,9 @@ simulated() {
   local text
   text=$(cd "$dir/$1" && smpirun -np "$(wc -l <trace.txt)" -platform "$dir/$2.xml" -hostfile "$dir/hosts" \
     -replay trace.txt --log=root.thres:warning --log=smpi_replay.thres:info 2>&1) || {
+    rm -f "$dir/$1"/smpitmp-*
     echo "$text" >&2
+    echo "replay.sh: SimGrid could not replay $dir/$1 on $dir/$2.xml, see above" >&2
     exit 1
   }
   sed -n 's/.*Simulation time //p' <<<"$text"

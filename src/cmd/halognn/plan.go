@@ -194,7 +194,13 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	case err != nil:
 		return err
 	}
-	return tellPlan(command, p, c, o.out)
+	if err := tellPlan(command, p, c, o.out); err != nil {
+		return err
+	}
+	if o.trace != "" {
+		out(command, "\ntraces written to %s: profiling/replay.sh %[1]s\n", o.trace)
+	}
+	return nil
 }
 
 // warmSteps fill the pipeline of any depth in use; replayedSteps are timed.
