@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"math"
+	"reflect"
 	"testing"
 
 	"halognn/src/comm"
@@ -53,6 +54,12 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		}},
 		{"static caches", 4, func(o *Options) { o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1} }},
 		{"a divided cache", 4, func(o *Options) { o.Cache = group }},
+		{"draws that adapt", 4, func(o *Options) {
+			*o = nearby(sample.Poisson)
+			o.Epochs = 4
+			o.Locality.Adapts = true
+			o.Locality.Adaption = job.Adaption{Lower: 0.25, Upper: 0.38, Link: 2e5, Edges: 6e4}
+		}},
 		{"look-ahead", 4, func(o *Options) { o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1} }},
 		{"look-ahead that levels, one node smaller", 3, func(o *Options) {
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1, Level: true}
@@ -120,6 +127,9 @@ func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 	if on.LossDigest != off.LossDigest || on.WeightsDigest != off.WeightsDigest ||
 		on.BlocksDigest != off.BlocksDigest || *on.TestAccuracy != *off.TestAccuracy {
 		t.Errorf("other numbers: %+v, %+v", on.Quality, off.Quality)
+	}
+	if !reflect.DeepEqual(on.Locality, off.Locality) {
+		t.Errorf("draws adapt to %+v, and to %+v if each rank fetches for itself", on.Locality, off.Locality)
 	}
 	if off.Shared != 0 || off.NodeBytes != 0 {
 		t.Errorf("ranks share %d rows, though each fetches for itself", off.Shared)
