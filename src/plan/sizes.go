@@ -353,9 +353,10 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	return h
 }
 
-// sizedMessages returns the bytes of ids and rows that a minibatch asks for and, as others ask as much,
-// sends. Where nodes fetch as one, it also has those that the ranks of the node want of this one, and
-// passes them on: as many as it reads or, at most, all that each of them reads, of which no two are one.
+// sizedMessages returns the bytes of ids and rows that a minibatch asks for and, as others ask as
+// much, sends. Where nodes fetch as one, it also has those that the ranks of the node want of this
+// one, and passes them on: as many as it reads or, at most, all that each of them reads, of which no
+// two are one.
 func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	n, row := int64(rows), int64(rowBytes+exchange.IDBytes)
 	if !p.job.FetchesAsNodes() {
@@ -369,8 +370,8 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	return (n+3*wanted)*row + wanted*(8+4+1)
 }
 
-// sizedUnion returns the bytes of the table by which a rank finds the rows that several ranks of its
-// node want: eight for each slot, of which there are up to four for each row.
+// sizedUnion returns the bytes of the table by which a rank finds the rows that several ranks of
+// its node want: eight for each slot, of which there are up to four for each row.
 func (p *planner) sizedUnion(rows int) int64 {
 	if p.options.Bound != Most || !p.job.FetchesAsNodes() {
 		return 0

@@ -132,7 +132,8 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 	}
 }
 
-// They hold a minibatch whose rank buys all rows that ranks of its node want, no two of them the same.
+// They hold a minibatch whose rank buys all rows that ranks of its node want, no two of them the
+// same.
 func TestMostMessagesOfNodes(t *testing.T) {
 	const each, cols = 1000, 100 // rows that each rank wants
 	node := []int{0, 0, 1, 1}
@@ -143,7 +144,8 @@ func TestMostMessagesOfNodes(t *testing.T) {
 	p.options.Bound = Most
 	err := comm.RunWorld(len(node), func(c comm.Comm) error {
 		o := exchange.Options{Offsets: []int64{0, 2 * each, 4 * each, 6 * each, 8 * each},
-			Kinds: []exchange.Kind{{Cols: cols, Type: compute.Float32}}, Host: idle{}, Tables: make([][]byte, 4)}
+			Kinds: []exchange.Kind{{Cols: cols, Type: compute.Float32}}, Host: idle{},
+			Tables: make([][]byte, 4)}
 		for r := range node {
 			if node[r] == node[c.Rank()] {
 				o.Tables[r] = make([]byte, 4*cols*2*each)
@@ -170,7 +172,7 @@ func TestMostMessagesOfNodes(t *testing.T) {
 		}
 		most, took := p.sizedMessages(each, 4*cols), plan.MessageBytes()
 		if c.Rank()%2 == 0 && (took > most+most/8 || took < most*3/4) { // arrays have slack
-			t.Errorf("rank %d: messages take %d bytes, and sizes tell at most %d", c.Rank(), took, most)
+			t.Errorf("rank %d: messages take %d bytes, by sizes at most %d", c.Rank(), took, most)
 		}
 		return errors.Join(f.Close(), near.Free())
 	})
