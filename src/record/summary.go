@@ -149,8 +149,8 @@ type CacheUse struct {
 	Cache *residence.Summary `json:"cache,omitempty"`
 	// (`remote_rows` + `stored_rows`) / `steps_per_epoch`
 	RemoteRowsPerStep float64 `json:"remote_rows_per_step"`
-	// the same as predicted before the first step from access probabilities; only with a cache and
-	// without `exchange.sums`
+	// the same as predicted before the first step from access probabilities; only with a cache,
+	// without `exchange.sums` and where nodes do not fetch as one
 	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
 }
 

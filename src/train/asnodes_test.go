@@ -131,6 +131,9 @@ func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 	if !reflect.DeepEqual(on.Locality, off.Locality) {
 		t.Errorf("draws adapt to %+v, and to %+v if each rank fetches for itself", on.Locality, off.Locality)
 	}
+	if shares && on.ExpectedRowsPerStep != 0 {
+		t.Errorf("%g rows a step are predicted, of ranks that fetch for themselves", on.ExpectedRowsPerStep)
+	}
 	if off.Shared != 0 || off.NodeBytes != 0 {
 		t.Errorf("ranks share %d rows, though each fetches for itself", off.Shared)
 	}
