@@ -48,6 +48,7 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		{"several streams a rank", 2, func(o *Options) { o.StreamPerPart = true }},
 		{"partitioned", 4, func(o *Options) { o.Partitioned = true }},
 		{"sums", 4, func(o *Options) { o.Sums = true }},
+		{"weighted sums", 4, func(o *Options) { o.Model.Kind, o.Sums = "gcn", true }},
 		{"sums, look-ahead", 4, func(o *Options) {
 			o.Sums = true
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
@@ -220,6 +221,7 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		{"static caches", policy.Settings{Policy: policy.VIP, Alpha: 0.2}},
 		{"a divided cache", policy.Settings{Policy: policy.VIP, Alpha: 0.2,
 			Placement: policy.PlacementGroup, PeerCost: 0.3}},
+		{"a share of each rank's halo", policy.Settings{Policy: policy.VIP, HaloFraction: 0.3}},
 		{"look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
 	} {
 		o := sageOptions()
