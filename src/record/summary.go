@@ -305,6 +305,11 @@ func (s *Summary) Print(w io.Writer) error {
 		{"local", strconv.FormatInt(s.Local, 10)},
 		{"peer (same node)", strconv.FormatInt(s.Peer, 10)},
 		{"remote", strconv.FormatInt(s.Remote, 10)},
+	}...)
+	if s.Shared > 0 {
+		rows = append(rows, []string{"fetched by another of the node", strconv.FormatInt(s.Shared, 10)})
+	}
+	rows = append(rows, [][]string{
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
 	}...)
 	if s.Shuffles.Bytes > 0 {
