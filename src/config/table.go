@@ -384,13 +384,16 @@ func (c *Config) table() []section {
 				word{SumsOn, "for each row that ranks of a node lack, one of them asks once a step, and passes " +
 					"it on to all that want it ([how](design/35-nodes.md))"},
 				word{SumsAuto, "`on` if that is possible and some minibatches, fetched both ways when the " +
-					"run begins, come sooner; `summary.json` says which, and why"},
+					"run begins, without a cache, sums and pipeline, come sooner; `summary.json` " +
+					"says which, and why. `infer` and `evaluate` take `off`"},
 			), MayChange,
 				"whether ranks of a node fetch rows of other nodes as one",
 				"The numbers are the same. Rows that several ranks of a node want in one step cross the " +
-					"network once, and each rank exchanges messages with fewer others; in turn the ranks of a " +
-					"node wait for each other twice more for each minibatch. Sums of rows and rows of edges " +
-					"go from rank to rank as before. Without effect on one node, and with one rank a node."},
+					"network once, and each rank exchanges messages with fewer others, unless " +
+					"`exchange.sums` is on; in turn the ranks of a node wait for each other twice more " +
+					"for each minibatch, which a `pipeline.depth` of 4 hides better than one of 2. Sums " +
+					"of rows and rows of edges go from rank to rank as before. Without effect on one " +
+					"node, and with one rank a node."},
 			{"window", whole(&c.Job.Window, 0, 0), MayChange,
 				"bytes of rows that a rank has under way at a time; 0 is no limit",
 				"For links on which gradients wait behind rows: what a link carries in some 30 ms, as " +

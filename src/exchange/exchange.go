@@ -38,10 +38,10 @@
 // besides; Keep copies rows into the cache after all rows of the minibatch have been read.
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
-// StartRows. Many plans may be in flight. One communicator serves both collectives: all ranks must
-// start its operations in the same order, and the pipeline's issuer does so by a schedule on which
-// all ranks agree. Nothing else may use it, because gradients and layer shuffles follow other
-// schedules.
+// StartRows. Many plans may be in flight. One communicator serves both collectives, and that of a
+// node those of nodes.go: all ranks must start its operations in the same order, and the pipeline's
+// issuer does so by a schedule on which all ranks agree. Nothing else may use it, because gradients
+// and layer shuffles follow other schedules.
 //
 // All arrays lie outside the Go heap, grow with slack and are kept; in steady state a plan
 // allocates nothing. The package knows nothing of sampling, of cache policies, or of where tables

@@ -220,7 +220,8 @@ func (x *Exchange) StartWants(p *Plan) comm.Request {
 		told += w.toldBy[m]
 	}
 	w.told = mem.Grow(w.told[:0], told)
-	p.NodeBytes = int64(len(w.counts))*countBytes + int64(rows)*IDBytes
+	others := len(b.order) - w.toldTo[b.self]
+	p.NodeBytes = int64(others)*countBytes + int64(rows-w.wants[b.self])*IDBytes
 	return b.comm.StartAlltoallThen(mem.Bytes(w.counts), mem.Bytes(w.told), w.toldTo, w.toldBy, countBytes,
 		comm.Then{Send: mem.Bytes(p.askIDs[:rows]), SendRows: w.wants, RowBytes: IDBytes,
 			Expect: (*wanting)(p)})
@@ -425,7 +426,8 @@ func (x *Exchange) PassOn(p *Plan) {
 func (x *Exchange) StartPass(p *Plan) comm.Request {
 	w := &p.bought
 	p.Collectives++
-	p.NodeBytes += int64(len(w.firsts) + len(w.sent))
+	own := w.firstBytes[x.node.self] + w.passes[x.node.self]*x.unit
+	p.NodeBytes += int64(len(w.firsts) + len(w.sent) - own)
 	bytes := 0
 	for _, n := range w.fetchBytes {
 		bytes += n

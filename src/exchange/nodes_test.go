@@ -216,6 +216,10 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 							}
 						}
 						c := counters[rank][round]
+						sent := w.nodeBytes(rank, func(m int) []graph.VertexID { return wants[m][round] })
+						if c.NodeBytes != sent {
+							t.Errorf("round %d, rank %d: %d bytes in the node, want %d", round, rank, c.NodeBytes, sent)
+						}
 						if got := (trace.Counters{Shared: c.Shared, Remote: c.Remote}); got != want {
 							t.Errorf("round %d, rank %d: %+v, want %+v", round, rank, got, want)
 						}
@@ -234,6 +238,43 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 			})
 		}
 	}
+}
+
+// buyer returns which rank of the node of a rank asks an owner on another node.
+func (w *nodesWorld) buyer(rank, owner int) int {
+	place, here := 0, []int(nil)
+	for q, node := range w.of {
+		if node == w.of[owner] && q < owner {
+			place++
+		}
+		if node == w.of[rank] {
+			here = append(here, q)
+		}
+	}
+	return here[place%len(here)]
+}
+
+// nodeBytes returns what a rank sends others of its node, of which each wants some vertices.
+func (w *nodesWorld) nodeBytes(rank int, wants func(rank int) []graph.VertexID) (bytes int64) {
+	for owner, node := range w.of {
+		if node != w.of[rank] && w.buyer(rank, owner) != rank {
+			bytes += 8
+		}
+	}
+	for m, node := range w.of {
+		rows := int64(0)
+		for _, v := range wants(m) {
+			buyer := w.buyer(m, w.owner(v))
+			if m == rank && buyer != rank {
+				bytes += 4
+			} else if m != rank && node == w.of[rank] && buyer == rank {
+				bytes += int64(len(w.row(v)))
+				rows++
+			}
+		}
+		bytes += (rows + 7) / 8
+	}
+	return bytes
 }
 
 // Rows of ranks of the own node that cannot be read where they lie, as rows of hidden layers, are asked

@@ -44,6 +44,7 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 // chunks or minibatches of the rank with the most vertices.
 func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	j.Mode, j.Cache, j.Locality = job.Mode{}, policy.Settings{Policy: policy.None}, job.Locality{}
+	j.AsNodes = j.AsNodes && !j.TryNodes
 	j.Workers, j.Threads = max(1, j.Workers), max(1, j.Threads)
 	p, err := forwardPlanner(s, &j)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // those that its ranks fetch for themselves.
 type nodeShares map[int]perKind
 
-// of returns the shares of the node of r with a cache of c.
-func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, capacity int) (perKind, error) {
+// of returns the shares of the node of r with a cache of c, of which each rank has its capacity.
+func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
 	}
@@ -23,7 +23,7 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, capacity in
 	if share != nil {
 		return share, nil
 	}
-	share, err := p.nodeShare(lo, hi, c, capacity)
+	share, err := p.nodeShare(lo, hi, c)
 	(*n)[lo] = share
 	return share, err
 }
@@ -34,7 +34,7 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, capacity in
 // vertex, and 0 if the cache has it: taken to have the vertices that are read most, by the rank or, if
 // the ranks share their caches, by all of them. What a cache that changes keeps is not known; it is
 // taken to be shared as much as with a static one of the same size.
-func (p *planner) nodeShare(lo, hi int, c *policy.Settings, capacity int) (perKind, error) {
+func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	if !p.job.Reads() { // seeds alone
 		return p.same(1), nil
 	}
@@ -42,7 +42,7 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings, capacity int) (perKi
 	once, all := mem.Make[float32](n), mem.Make[float32](n) // the probability, and the sum
 	defer func() { mem.Free(once); mem.Free(all) }()
 	for rank := lo; rank < hi; rank++ {
-		if err := p.addReads(rank, c, capacity, once, all); err != nil {
+		if err := p.addReads(rank, c, once, all); err != nil {
 			return nil, err
 		}
 	}
@@ -52,6 +52,10 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings, capacity int) (perKi
 		clear(all[r.First:r.End])
 	}
 	if c.Shared() && !policy.Find(c.Policy).None() {
+		capacity, err := p.capacity(&rankPlan{rank: lo}, c)
+		if err != nil {
+			return nil, err
+		}
 		place, err := c.Place(all, p.job.Owned(p.job.Neighbours(lo)), capacity)
 		if err != nil {
 			return nil, err
@@ -83,7 +87,7 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings, capacity int) (perKi
 }
 
 // addReads adds what a rank of a node lacks.
-func (p *planner) addReads(rank int, c *policy.Settings, capacity int, once, all []float32) error {
+func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) error {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {
 		r = p.ranks[i]
@@ -95,7 +99,10 @@ func (p *planner) addReads(rank int, c *policy.Settings, capacity int, once, all
 	}
 	var held []graph.VertexID // ascending
 	if !c.Shared() && !policy.Find(c.Policy).None() {
-		var err error
+		capacity, err := p.capacity(r, c)
+		if err != nil {
+			return err
+		}
 		if held, err = p.graph.Best(r.read, r.reader, capacity); err != nil {
 			return err
 		}

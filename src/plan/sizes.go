@@ -338,18 +338,45 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 		waits = &r.most
 	}
 	h.Waiting = p.sizedWaiting(waits, t)
-	if !p.job.Cache.FromFiles() { // ids and rows: asked for and, as others ask as much, sent
-		h.Messages = 2 * int64(slot.remote) * int64(p.shards.RowBytes()+exchange.IDBytes)
+	if !p.job.Cache.FromFiles() {
+		h.Messages = p.sizedMessages(slot.remote, p.shards.RowBytes())
 	}
 	h.Lent = h.Messages + int64(slot.seeds)*int64(4+p.labelBytes())
 	if !p.job.Sparse {
 		h.Lent += p.inputRows(slot, needs)
 	}
+	h.Choices = p.sizedUnion(slot.remote)
 	h.judged = h.TrialBytes
 	if t.Window > 0 {
 		h.judged.Waiting = p.sizedWaiting(r.judged(), t)
 	}
 	return h
+}
+
+// sizedMessages returns the bytes of ids and rows that a minibatch asks for and, as others ask as
+// much, sends. Where nodes fetch as one, it also has those that the ranks of the node want of this
+// one, and passes them on: as many as it reads or, at most, all that each of them reads, of which no
+// two are one.
+func (p *planner) sizedMessages(rows, rowBytes int) int64 {
+	n, row := int64(rows), int64(rowBytes+exchange.IDBytes)
+	if !p.job.FetchesAsNodes() {
+		return 2 * n * row
+	}
+	wanted := n
+	if p.options.Bound == Most {
+		wanted *= int64(p.job.RanksPerNode)
+	}
+	// of a wanted row where it is received, its size, and two bits for whom it was fetched
+	return (n+3*wanted)*row + wanted*(8+4+1)
+}
+
+// sizedUnion returns the bytes of the table by which a rank finds the rows that several ranks of
+// its node want: eight for each slot, of which there are up to four for each row.
+func (p *planner) sizedUnion(rows int) int64 {
+	if p.options.Bound != Most || !p.job.FetchesAsNodes() {
+		return 0
+	}
+	return 4 * 8 * int64(p.job.RanksPerNode) * int64(rows)
 }
 
 // sizedWaiting returns the bytes of a minibatch that is sampled and planned.
@@ -461,7 +488,7 @@ func (p *planner) sizedChunk(rank, l int, c *chunk) {
 			moved = p.shards.RowBytes()
 		}
 	}
-	c.bytes = p.sizedWaiting(&of, &Traffic{}) + 2*int64(of.remote)*int64(moved+exchange.IDBytes) +
+	c.bytes = p.sizedWaiting(&of, &Traffic{}) + p.sizedMessages(of.remote, moved) +
 		p.chunkRows(l, passing, p.job.Model.Needs())
 	drawn := p.sizedHop(rank, c.vertices, int(p.chunkSamplers(p.rows(rank))))
 	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)

@@ -5,7 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"halognn/src/comm"
+	"halognn/src/compute"
+	"halognn/src/compute/ref"
 	"halognn/src/dataset"
+	"halognn/src/exchange"
+	"halognn/src/graph"
 	"halognn/src/job"
 	"halognn/src/mem"
 	"halognn/src/partition"
@@ -44,7 +49,11 @@ func TestBounds(t *testing.T) {
 			j.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{64, 64, 64}}
 			j.Cache.Policy = "sieve"
 		},
-		"one node":    func(j *Job) { j.RanksPerNode = 4 },
+		"one node": func(j *Job) { j.RanksPerNode = 4 },
+		"nodes":    func(j *Job) { j.AsNodes, j.RanksPerNode = true, 2 },
+		"nodes, look-ahead": func(j *Job) {
+			j.AsNodes, j.RanksPerNode, j.Cache.Policy = true, 2, policy.Lookahead
+		},
 		"split":       func(j *Job) { j.Mode.Sharing = sample.Together },
 		"push-pull":   func(j *Job) { j.Mode.Columns = true },
 		"partitioned": func(j *Job) { j.Partitioned = true },
@@ -122,6 +131,60 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 		}
 	}
 }
+
+// They hold a minibatch whose rank buys all rows that ranks of its node want, no two of them the
+// same.
+func TestMostMessagesOfNodes(t *testing.T) {
+	const each, cols = 1000, 100 // rows that each rank wants
+	node := []int{0, 0, 1, 1}
+	s := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	j := planJob()
+	j.RanksPerNode, j.AsNodes = 2, true
+	p := laidOut(t, s, &j)
+	p.options.Bound = Most
+	err := comm.RunWorld(len(node), func(c comm.Comm) error {
+		o := exchange.Options{Offsets: []int64{0, 2 * each, 4 * each, 6 * each, 8 * each},
+			Kinds: []exchange.Kind{{Cols: cols, Type: compute.Float32}}, Host: idle{},
+			Tables: make([][]byte, 4)}
+		for r := range node {
+			if node[r] == node[c.Rank()] {
+				o.Tables[r] = make([]byte, 4*cols*2*each)
+			}
+		}
+		near, err := c.Split(node[c.Rank()], c.Rank())
+		if err != nil {
+			return err
+		}
+		o.Node = &exchange.Node{Comm: near, Of: node}
+		f, err := exchange.Open(c, o)
+		if err != nil {
+			return err
+		}
+		var ids []graph.VertexID // half of the rows of the other node's first rank
+		first := (1 - node[c.Rank()]) * 4 * each
+		for i := range each {
+			ids = append(ids, graph.VertexID(first+near.Rank()*each+i))
+		}
+		var plan exchange.Plan
+		defer plan.Free()
+		if err := f.Fetch(&plan, ids); err != nil {
+			return err
+		}
+		most, took := p.sizedMessages(each, 4*cols), plan.MessageBytes()
+		if c.Rank()%2 == 0 && (took > most+most/8 || took < most*3/4) { // arrays have slack
+			t.Errorf("rank %d: messages take %d bytes, by sizes at most %d", c.Rank(), took, most)
+		}
+		return errors.Join(f.Close(), near.Free())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// idle is a host that copies nothing.
+type idle struct{ ref.Host }
+
+func (idle) SliceRows(_, _ []byte, _ int, _ []int32) {}
 
 // Of learned rows seeds may all be a rank's own, at least, and of a graph with types none.
 func TestLeastOfLearnedRows(t *testing.T) {

@@ -86,7 +86,8 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 }
 
 // traffics predicts a step with caches of the policy of c, of several capacities each: with sums,
-// or as if rows alone travelled; of nodes that fetch as one, or of ranks that fetch for themselves.
+// or as if rows alone travelled; of nodes that fetch as one, where the capacities are those of the
+// job, or of ranks that fetch for themselves.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums, nodes bool) ([]Traffic, error) {
 	var all []Traffic
@@ -116,7 +117,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 				}
 			}
 			if nodes {
-				share, err := bought.of(p, r, c, capacity)
+				share, err := bought.of(p, r, c)
 				if err != nil {
 					f.free()
 					return nil, fmt.Errorf("rank %d, what its node fetches: %w", r.rank, err)

@@ -77,7 +77,8 @@ func Now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
 
 // Rank is one rank's part in an epoch.
 type Rank struct {
-	// rows that it received
+	// rows that it received; where nodes fetch as one, those that were fetched for it as the first
+	// of its node that wanted them, so the first ranks of nodes have most
 	Remote int64 `json:"remote_rows"`
 	// rows that it read for others: to send them or, with `exchange.sums`, to add them
 	Read int64 `json:"read_for_others"`

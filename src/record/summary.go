@@ -149,8 +149,8 @@ type CacheUse struct {
 	Cache *residence.Summary `json:"cache,omitempty"`
 	// (`remote_rows` + `stored_rows`) / `steps_per_epoch`
 	RemoteRowsPerStep float64 `json:"remote_rows_per_step"`
-	// the same as predicted before the first step from access probabilities; only with a cache and
-	// without `exchange.sums`
+	// the same as predicted before the first step from access probabilities; only with a cache,
+	// without `exchange.sums` and where nodes do not fetch as one
 	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
 }
 
@@ -309,6 +309,11 @@ func (s *Summary) Print(w io.Writer) error {
 		{"local", strconv.FormatInt(s.Local, 10)},
 		{"peer (same node)", strconv.FormatInt(s.Peer, 10)},
 		{"remote", strconv.FormatInt(s.Remote, 10)},
+	}...)
+	if s.Shared > 0 {
+		rows = append(rows, []string{"fetched by another of the node", strconv.FormatInt(s.Shared, 10)})
+	}
+	rows = append(rows, [][]string{
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
 	}...)
 	if s.Shuffles.Bytes > 0 {

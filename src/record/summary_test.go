@@ -22,3 +22,19 @@ func TestTheEndNamesAPage(t *testing.T) {
 		}
 	}
 }
+
+// Rows that another rank of the node fetched are in the table where there are some.
+func TestSharedRowsAreShown(t *testing.T) {
+	for _, shared := range []int64{0, 1234567} {
+		var s Summary
+		s.Shared = shared
+		var b strings.Builder
+		if err := s.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		if text := b.String(); strings.Contains(text, "1234567") != (shared > 0) ||
+			strings.Contains(text, "another of the node") != (shared > 0) {
+			t.Errorf("%d rows:\n%s", shared, text)
+		}
+	}
+}

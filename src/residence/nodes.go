@@ -13,8 +13,8 @@ import (
 )
 
 // NodesChoice says whether ranks of a node fetch as one with `exchange.nodes: auto`, and why. Numbers
-// are of some minibatches without a cache, of which each rank fetches the rows both ways:
-// "nodes_choice" in summary.json.
+// are of some minibatches without a cache, sums and pipeline, of which each rank fetches the rows
+// both ways: "nodes_choice" in summary.json.
 type NodesChoice struct {
 	// `on` or `off`
 	Nodes string `json:"nodes"`

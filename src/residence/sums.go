@@ -18,7 +18,8 @@ import (
 )
 
 // SumsChoice says whether owners add rows with `exchange.sums: auto`, and why. Bytes and seconds are
-// means over some minibatches of all ranks, without a cache: "sums_choice" in summary.json.
+// means over some minibatches of all ranks, each for itself, without a cache: "sums_choice" in
+// summary.json.
 type SumsChoice struct {
 	// `on` or `off`
 	Sums string `json:"sums"`

@@ -118,6 +118,8 @@ func TestBadOptions(t *testing.T) {
 		{"a node shares what changes",
 			func(o *Options) { o.Cache.Placement = policy.PlacementGroup },
 			[]string{"cache.placement is group, with which cache.policy sieve", "cache.policy optimum"}},
+		{"nodes that fetch as one", func(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 },
+			[]string{"set exchange.nodes=off"}},
 		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
 			[]string{"cache.placement is parts, with which cache.source owners cannot be had"}},
 		{"halo of files", func(o *Options) {
@@ -162,6 +164,17 @@ func TestBadOptions(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q does not say %q", c.name, err, want)
 			}
+		}
+	}
+}
+
+// Nodes that fetch as one are counted where there are none: of one rank each, or a single one.
+func TestNodesWithoutEffect(t *testing.T) {
+	for _, node := range []int{0, 1, 6} {
+		o := options()
+		o.AsNodes, o.Ranks, o.RanksPerNode = true, 6, node
+		if err := o.Check(); err != nil {
+			t.Errorf("%d ranks a node: %v", node, err)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (o *Options) Check() error {
 		reject("sums are counted over minibatches that do not depend on the cache; set " +
 			"exchange.sums=off, or sample.locality=1")
 	}
-	if o.AsNodes {
+	if n := o.RanksPerNode; o.AsNodes && n > 1 && (o.Ranks == 0 || n < o.Ranks) {
 		reject("rows are counted of each rank alone; set exchange.nodes=off")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {

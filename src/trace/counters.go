@@ -41,8 +41,8 @@ type Counters struct {
 	Early int64 `json:"early_rows"`
 	// transferred rows: received from another node, the sum of the two above and `fetched_rows`
 	Remote int64 `json:"remote_rows"`
-	// rows owned outside the node that another rank of the node fetched in the same step, and passed
-	// on (`exchange.nodes`)
+	// rows owned outside the node that were fetched in the same step for another rank of the node,
+	// and passed on (`exchange.nodes`); rows fetched ahead are not among them
 	Shared int64 `json:"shared_rows"`
 	// bytes that ranks of a node sent each other for that: rows, of `fetched_rows` too, a bit for each,
 	// 4 for each id, 8 for each number of rows
@@ -53,10 +53,12 @@ type Counters struct {
 	// vectors that came in their stead
 	Sums int64 `json:"sum_vectors"`
 	// ids of rows and of members of sums that were sent for that, 4 bytes each, and the weights of
-	// members
+	// members; where nodes fetch as one, a step has those that rank 0 sent for its node, and of
+	// rows of several widths the bytes that came for them: not those of its `remote_rows`
 	IDBytes int64 `json:"id_bytes"`
 
-	// bytes of the requested rows, where rows have several widths
+	// bytes of the requested rows, where rows have several widths; where nodes fetch as one, of
+	// those that the rank bought, for whichever rank of its node
 	AskedBytes int64 `json:"asked_bytes,omitzero"`
 	// rows of edges that came from other nodes, of models that read features of edges
 	EdgeRows int64 `json:"edge_rows"`
@@ -71,7 +73,7 @@ type Counters struct {
 	ServedReads int64 `json:"read_for_others,omitzero"`
 	// collectives started: ids with their counts, rows, one each, and those of Sampling and Shuffles
 	Collectives int64 `json:"collectives,omitzero"`
-	// counts sent, one for each rank
+	// counts sent, one for each rank that is asked
 	CountBytes int64 `json:"count_bytes,omitzero"`
 	// rows and sums sent
 	RowBytes int64 `json:"row_bytes,omitzero"`
@@ -194,9 +196,10 @@ func (c *Counters) Check(frontier int) error {
 		c.Frontier == int64(frontier) {
 		return nil
 	}
-	return fmt.Errorf("rows do not add up: frontier %d, local %d, cached %d, peer %d, stored %d, "+
-		"remote %d; this is a bug in halognn", frontier, c.Local, c.Cached, c.Peer, c.Stored,
-		c.Remote)
+	return fmt.Errorf("rows do not add up: %d vertices, frontier %d, local %d, cached %d, peer %d, "+
+		"stored %d, remote %d, of these %d early and %d replaced, shared %d, summed %d; this is a "+
+		"bug in halognn", frontier, c.Frontier, c.Local, c.Cached, c.Peer, c.Stored, c.Remote,
+		c.Early, c.Replaced, c.Shared, c.Summed)
 }
 
 // Replacing returns the counters of a policy with eviction rounds: Early rows become Replaced.

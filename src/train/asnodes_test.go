@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"math"
+	"reflect"
 	"testing"
 
 	"halognn/src/comm"
@@ -47,12 +48,19 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		{"several streams a rank", 2, func(o *Options) { o.StreamPerPart = true }},
 		{"partitioned", 4, func(o *Options) { o.Partitioned = true }},
 		{"sums", 4, func(o *Options) { o.Sums = true }},
+		{"weighted sums", 4, func(o *Options) { o.Model.Kind, o.Sums = "gcn", true }},
 		{"sums, look-ahead", 4, func(o *Options) {
 			o.Sums = true
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
 		}},
 		{"static caches", 4, func(o *Options) { o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1} }},
 		{"a divided cache", 4, func(o *Options) { o.Cache = group }},
+		{"draws that adapt", 4, func(o *Options) {
+			*o = nearby(sample.Poisson)
+			o.Epochs = 4
+			o.Locality.Adapts = true
+			o.Locality.Adaption = job.Adaption{Lower: 0.25, Upper: 0.38, Link: 2e5, Edges: 6e4}
+		}},
 		{"look-ahead", 4, func(o *Options) { o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1} }},
 		{"look-ahead that levels, one node smaller", 3, func(o *Options) {
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1, Level: true}
@@ -120,6 +128,12 @@ func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 	if on.LossDigest != off.LossDigest || on.WeightsDigest != off.WeightsDigest ||
 		on.BlocksDigest != off.BlocksDigest || *on.TestAccuracy != *off.TestAccuracy {
 		t.Errorf("other numbers: %+v, %+v", on.Quality, off.Quality)
+	}
+	if !reflect.DeepEqual(on.Locality, off.Locality) {
+		t.Errorf("draws adapt to %+v, and to %+v if each rank fetches for itself", on.Locality, off.Locality)
+	}
+	if shares && on.ExpectedRowsPerStep != 0 {
+		t.Errorf("%g rows a step are predicted, of ranks that fetch for themselves", on.ExpectedRowsPerStep)
 	}
 	if off.Shared != 0 || off.NodeBytes != 0 {
 		t.Errorf("ranks share %d rows, though each fetches for itself", off.Shared)
@@ -207,6 +221,7 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		{"static caches", policy.Settings{Policy: policy.VIP, Alpha: 0.2}},
 		{"a divided cache", policy.Settings{Policy: policy.VIP, Alpha: 0.2,
 			Placement: policy.PlacementGroup, PeerCost: 0.3}},
+		{"a share of each rank's halo", policy.Settings{Policy: policy.VIP, HaloFraction: 0.3}},
 		{"look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
 	} {
 		o := sageOptions()

@@ -41,7 +41,7 @@ func (r *run) banner() string {
 		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n", c.Learned)
 	}
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
-		unusual(&r.s.Job.Spec), r.s.Job.Epochs,
+		unusual(&r.s.Job.Spec, r.s.Job.FetchesAsNodes()), r.s.Job.Epochs,
 		record.Counted(r.steps(), "step"), r.streams.GlobalSeeds(0),
 		float64(r.memory().Sum())/1e6, predicts)
 	return b.String()
@@ -49,7 +49,7 @@ func (r *run) banner() string {
 
 // unusual names how steps are shared, neighbours drawn and rows exchanged, where that is not as by
 // default.
-func unusual(o *job.Spec) string {
+func unusual(o *job.Spec, nodes bool) string {
 	var how []string
 	if o.Mode.Name != "" && o.Mode.Name != parallel.ModeData {
 		how = append(how, "mode "+o.Mode.Name)
@@ -63,7 +63,7 @@ func unusual(o *job.Spec) string {
 	if o.Sums {
 		how = append(how, "sums from owners")
 	}
-	if o.AsNodes {
+	if nodes {
 		how = append(how, "nodes fetch as one")
 	}
 	if o.HalfGradient {

@@ -181,7 +181,8 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	if s.InMemory = r.s.Job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
-	if r.s.Job.OwnersSums() == nil { // which the prediction knows nothing of
+	// The prediction is of rows, and of each rank for itself.
+	if r.s.Job.OwnersSums() == nil && !r.s.Job.FetchesAsNodes() {
 		s.ExpectedRowsPerStep = r.s.Cache.Expected
 	}
 	s.RemoteRowsPerStep = float64(s.Remote+s.Stored) / float64(s.StepsPerEpoch)

@@ -32,12 +32,13 @@ func (r *run) openNearness() error {
 }
 
 // adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
-// on all ranks, and records that of this one.
+// on all ranks, and records that of this one. Rows that another rank of the node fetched count too:
+// draws do not depend on how rows travel.
 func (r *run) adapt(e *record.Epoch) {
 	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return
 	}
-	far := (e.Remote + e.Stored) * int64(r.s.Shards.RowBytes())
+	far := (e.Remote + e.Shared + e.Stored) * int64(r.s.Shards.RowBytes())
 	e.Factor, e.LoadingShare = r.factor.Value, r.s.Job.Locality.Share(far, e.Edges)
 	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
 	r.factor = r.s.Job.Locality.Next(r.factor, e.LoadingShare)
