@@ -24,7 +24,7 @@ type Traffic struct {
 	Bytes   float64 `json:"remote_bytes"`          // of rows and sums
 	IDs     float64 `json:"id_bytes"`              // of their ids
 	Shared  float64 `json:"shared_rows,omitempty"` // rows that another rank of the reader's node fetches
-	HitRate float64 `json:"hit_rate"`              // 1 - (Rows + Sums)/Reads
+	HitRate float64 `json:"hit_rate"`              // 1 - (Rows + Shared + Sums)/Reads
 	Factor  float64 `json:"factor"`                // reads in the probes / reads predicted
 	Busiest float64 `json:"busiest_rows"`          // rows and sums that one node receives or sends, if more
 
@@ -162,7 +162,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 		}
 		t.Bytes = rows.bytes(of) + t.sumBytes*scale
 		if t.Reads > 0 {
-			t.HitRate = 1 - (t.Rows+t.Sums)/t.Reads
+			t.HitRate = 1 - (t.Rows+t.Shared+t.Sums)/t.Reads
 		}
 		t.Busiest = p.busiest(t)
 	}

@@ -10,7 +10,7 @@ type Rows struct {
 	Fetched int64 `json:"fetched_rows"`
 	// bytes of the transferred rows and of the sums as handed to the transport
 	RemoteBytes int64 `json:"remote_bytes"`
-	// 1 - (transferred rows + sums) / remote accesses; remote accesses are the frontier rows owned
+	// 1 - (transferred rows + `shared_rows` + sums) / remote accesses; remote accesses are the frontier rows owned
 	// outside the node: `cache_hits` + `peer_cache_rows` + `fetched_rows` + `shared_rows` + `summed_rows`.
 	// With `cache.source: files` all frontier rows are, and `stored_rows` are the transferred ones.
 	// 0 if nothing spares any

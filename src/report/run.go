@@ -263,5 +263,6 @@ func (r *Run) hitRate() (float64, bool) {
 	if !known || !counted || all == 0 {
 		return 0, false
 	}
-	return 1 - moved/all, true
+	shared, _ := mean(r.Epochs, "shared_rows") // which another rank of the node has transferred
+	return 1 - (moved+shared)/all, true
 }

@@ -218,11 +218,12 @@ func (c Counters) Accesses() int64 {
 
 // HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
 // found in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
-// count as transferred. Both are 0 without accesses.
+// count as transferred, and those that another rank of the node has fetched, or they would seem to be in a
+// cache. Both are 0 without accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits, accesses := c.Cached+c.PeerCached, c.Accesses()
 	if accesses == 0 {
 		return 0, 0
 	}
-	return 1 - float64(c.Stored+c.Remote+c.Sums)/float64(accesses), float64(hits) / float64(accesses)
+	return 1 - float64(c.Stored+c.Remote+c.Shared+c.Sums)/float64(accesses), float64(hits) / float64(accesses)
 }

@@ -48,6 +48,11 @@ func TestRowsAddUp(t *testing.T) {
 	if hit, buffer := c.HitRates(); hit != 1-6./8 || buffer != 3./8 {
 		t.Errorf("hit rates %g and %g", hit, buffer)
 	}
+	// Rows that another rank of the node has fetched are in no cache.
+	c.Frontier, c.Shared = 20, 8
+	if hit, buffer := c.HitRates(); c.Check(20) != nil || hit != 1-14./16 || buffer != 3./16 {
+		t.Errorf("with shared rows hit rates %g and %g", hit, buffer)
+	}
 	if hit, buffer := (Counters{Local: 3}).HitRates(); hit != 0 || buffer != 0 {
 		t.Errorf("without accesses hit rates %g and %g", hit, buffer)
 	}
