@@ -43,6 +43,7 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		}
 	}
 	embeds := task.Stored(s.Model.Task).Embeds
+	kind := nn.FindKind(s.Model.Kind)
 	// by default a config asks for weights, which the graph, once its width is known, may not have
 	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
@@ -53,8 +54,10 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
 			"sample.kind " + string(s.Sample.Kind), "the device draws neighbours all equally likely",
 			neighbour},
-		{nn.FindKind(s.Model.Kind) != nil && !s.Model.ReadsNeighbours(), "model.kind " + s.Model.Kind,
+		{kind != nil && !kind.ReadsNeighbours, "model.kind " + s.Model.Kind,
 			"it reads no neighbours", "sample.on=" + DrawHost},
+		{kind != nil && kind.ByRelation, "model.kind " + s.Model.Kind,
+			"its layers read edges relation by relation, which the host lists", "sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
 			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops",
@@ -245,6 +248,9 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 		return nil, o.HostDraws, nil
 	case o.Exchange.MakesSums():
 		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks", nil
+	}
+	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows || needs.OfData {
+		return nil, "layers read more of edges than a device draws", nil
 	}
 	if o.MaxSeeds == 0 {
 		return nil, "nothing bounds the minibatches", nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,44 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 			}
 			if got.Counters != want.Counters {
 				t.Errorf("it counts %+v, the host %+v", got.Counters, want.Counters)
+			}
+		})
+	}
+}
+
+// Whatever the kind of the model, auto trains it as the host does: on a graph without types too.
+func TestKindsDrawnOnDevices(t *testing.T) {
+	library := cudaLibrary(t)
+	gpu, shards := gpus(t, library, 8<<20), generated(t)
+	all := residence.GPURows{Set: true, Fraction: 1}
+	onHost := []string{"rgcn", "mlp"}
+	for _, k := range nn.Kinds() {
+		if k.NeedsEdges { // of which this graph has no features
+			continue
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			o := sageOptions()
+			o.Epochs, o.Model.Kind = 1, k.Name
+			if k.HasHeads {
+				o.Model.Hidden, o.Model.Heads, o.Model.Slope = 6, 2, 0.2
+			}
+			if !k.ReadsNeighbours {
+				o.Sample.Fanouts = nil
+			}
+			o.DrawOn = parallel.DrawHost
+			want := trainedOn(t, shards, 1, o, all, residence.ReadsCopy, gpu)
+			o.DrawOn = parallel.DrawAuto
+			got := trainedOn(t, shards, 1, o, all, residence.ReadsCopy, gpu)
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
+				t.Errorf("digests of losses and weights are %s, %s; of the host %s, %s", got.LossDigest,
+					got.WeightsDigest, want.LossDigest, want.WeightsDigest)
+			}
+			on := parallel.DrawDevice
+			if slices.Contains(onHost, k.Name) {
+				on = parallel.DrawHost
+			}
+			if got.SampledOn != on {
+				t.Errorf("auto draws on %q (%s), want %q", got.SampledOn, got.SampledWhy, on)
 			}
 		})
 	}
