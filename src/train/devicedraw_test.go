@@ -5,6 +5,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,6 +135,33 @@ func TestKindsDrawnOnDevices(t *testing.T) {
 	}
 }
 
+// crowded is a device whose memory has no room for as many drawings as a pipe has minibatches.
+type crowded struct{ *cuda.Device }
+
+func (l crowded) Capabilities() compute.Capabilities {
+	c := l.Device.Capabilities()
+	c.Accelerator = l
+	return c
+}
+
+func (l crowded) NewDrawer(o compute.DrawOptions) (compute.Drawer, error) {
+	d, err := l.Device.NewDrawer(o)
+	return &crowdedDrawer{d, 1}, err
+}
+
+type crowdedDrawer struct {
+	compute.Drawer
+	left int
+}
+
+func (l *crowdedDrawer) NewDrawing() (compute.Drawing, error) {
+	if l.left == 0 {
+		return nil, fmt.Errorf("a drawing: %w", compute.ErrMemory)
+	}
+	l.left--
+	return l.Drawer.NewDrawing()
+}
+
 // What a device cannot draw the host does, and a job that insists on the device is refused by name.
 func TestWhoDraws(t *testing.T) {
 	library := cudaLibrary(t)
@@ -163,6 +191,10 @@ func TestWhoDraws(t *testing.T) {
 	small := func(int) (compute.Device, error) {
 		return cuda.Open(cuda.Options{Memory: 320 << 10, Library: library})
 	}
+	full := func(int) (compute.Device, error) {
+		d, err := cuda.Open(cuda.Options{Memory: 8 << 20, Library: library})
+		return crowded{d}, err
+	}
 	host := func(int) (compute.Device, error) { return ref.New(), nil }
 	for _, c := range []struct {
 		name, why string
@@ -174,6 +206,7 @@ func TestWhoDraws(t *testing.T) {
 		{"all", "sample.fanouts", large, func(o *Options) { o.Sample.Fanouts = []int{sample.All, 4, 2} }},
 		{"partitioned", "topology.kind partitioned", large, func(o *Options) { o.Partitioned = true }},
 		{"memory", "device memory", small, func(*Options) {}},
+		{"no memory for a drawing", compute.ErrMemory.Error(), full, func(*Options) {}},
 		{"host", "no memory of its own", host, func(*Options) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
