@@ -263,10 +263,8 @@ func TestLaunchesOfADrawing(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := Key{Seed: 1}
-	for range 2 { // the second one waits until the first is done
-		cuda.Launches()
-		drawn(t, slot, someSeeds(rand.New(rand.NewPCG(2, 3)), 400, 60), words(key, 3))
-	}
+	cuda.Launches()
+	drawn(t, slot, someSeeds(rand.New(rand.NewPCG(2, 3)), 400, 60), words(key, 3))
 	kernels, waits := 0, 0
 	for name, n := range cuda.Launches() {
 		switch {
@@ -278,7 +276,7 @@ func TestLaunchesOfADrawing(t *testing.T) {
 			t.Errorf("%d of %s", n, name)
 		}
 	}
-	if kernels > 28 || waits != 3 { // and before it for the drawing before
+	if kernels < 20 || kernels > 28 || waits != 2 {
 		t.Errorf("%d kernels, %d waits", kernels, waits)
 	}
 	if err := slot.Free(); err != nil {

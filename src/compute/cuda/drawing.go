@@ -232,7 +232,7 @@ type drawing struct {
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
 	done, read, sent   unsafe.Pointer
-	begun, taken, used bool // they have been recorded
+	begun, taken, used bool // they have been recorded; begun: and nobody has waited for it
 }
 
 // NewDrawing implements compute.Drawer.
@@ -287,7 +287,7 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at most %d",
 			len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
 	}
-	if s.begun { // what is pinned may still be read or written
+	if s.begun { // nobody has waited, and what is pinned may still be read or written
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
 			return err
 		}
@@ -327,7 +327,7 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 			C.sizeof_halognn_cuda_drawn)
 	})
 	do(func() C.int { return C.gpu_record(c, C.HALOGNN_DRAW, s.done) })
-	s.begun = s.begun || code == 0
+	s.begun = code == 0
 	return failure("drawing a minibatch", code)
 }
 
@@ -337,6 +337,7 @@ func (s *drawing) Wait() (*compute.Drawn, error) {
 	if err := failure("drawing a minibatch", C.gpu_wait(c, s.done)); err != nil {
 		return nil, err
 	}
+	s.begun = false
 	x, head, hops := &s.drawn, s.header(), len(s.r.o.Hops)
 	x.Faulty, x.Digest, x.Missing = head.fault != 0, uint64(head.digest), nil
 	x.Vertices, x.Edges, x.Blocks = x.Vertices[:0], x.Edges[:0], x.Blocks[:0]
