@@ -16,6 +16,8 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -24,6 +26,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/session"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // Minibatches that a device draws train in every bit as those of the host: the losses, the weights, the
@@ -47,6 +50,7 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: p, Alpha: 0.3, Window: 3}
 		}
 	}
+	const numbers = "rows of int8, some on devices"
 	for i, c := range []struct {
 		name  string
 		ranks int
@@ -66,8 +70,19 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 		{"several minibatches a step", 2, some, func(o *Options) { o.StreamPerPart = true }},
 		{"a static cache", 2, some, cached(policy.VIP)},
 		{"look-ahead", 2, some, cached(policy.Lookahead)},
+		{"sieve", 2, some, cached(policy.Sieve)},
+		{"prefetch", 2, some, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: policy.Degree}
+		}},
+		{numbers, 2, some, func(*Options) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			shards := shards
+			if c.name == numbers {
+				shards = shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6,
+					Classes: 4, Seed: 1, FeatureType: dataset.Int8}, shardtest.Options{Parts: 6})
+			}
 			if i > 2 && testing.Short() {
 				t.Skip("-short")
 			}
@@ -287,5 +302,51 @@ func spoilIndices(t *testing.T, shards *shard.Shards) {
 	}
 	if _, err := f.WriteAt(beyond, info.Size()-int64(len(beyond))); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A run goes on with the minibatches of the host from a checkpoint of one of the device's, and the other
+// way round, with the digests of one on the host alone, but for that of blocks.
+func TestDrawnOnDevicesAfterHosts(t *testing.T) {
+	shards := generated(t)
+	o := sageOptions()
+	o.Checkpoint = config.Saves{EveryMinutes: 1e6, Keep: 2}
+	whole := queueing(t, shards, 1, o)
+	want, err := whole.start(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := [2]string{parallel.DrawHost, parallel.DrawDevice}
+	for first := range on {
+		t.Run(on[first]+" first", func(t *testing.T) {
+			g := queueing(t, shards, 1, o)
+			for i := range 2 {
+				g.o.DrawOn, g.stop = on[(first+i)%2], make(chan struct{})
+				g.wrap = func(_ int, d *cuda.Device) compute.Device {
+					return &calling{d, 3*2 + 1, func() { close(g.stop) }}
+				}
+				if _, err := g.start(t); !errors.Is(err, ErrStopped) {
+					t.Fatalf("the run ended with %v", err)
+				}
+			}
+			g.o.DrawOn, g.wrap, g.stop = on[first], nil, nil
+			got, err := g.start(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				got.EdgesDigest != want.EdgesDigest || got.EdgesDigest == "" {
+				t.Errorf("digests of losses, weights, edges are %s, %s, %s; of the host %s, %s, %s",
+					got.LossDigest, got.WeightsDigest, got.EdgesDigest, want.LossDigest, want.WeightsDigest,
+					want.EdgesDigest)
+			}
+			if got.BlocksDigest != "" || want.BlocksDigest == "" || got.SampledOn != on[first] {
+				t.Errorf("blocks have the digest %q, and on the host %q; drawn on %q at last",
+					got.BlocksDigest, want.BlocksDigest, got.SampledOn)
+			}
+			if all, some := whole.steps(t), g.steps(t); !slices.Equal(all, some) {
+				t.Errorf("the metrics are %v, want %v", some, all)
+			}
+		})
 	}
 }
