@@ -266,8 +266,8 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	left -= compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
 	if room > left/2 {
 		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of device "+
-			"memory that model, rows and topology leave; lower sample.batch, sample.fanouts or "+
-			"pipeline.depth", slots, room>>20, max(0, left>>20)), nil
+			"memory that model, rows and topology leave; lower sample.batch, sample.fanouts, "+
+			"pipeline.depth or compute.gpu_rows", slots, room>>20, max(0, left>>20)), nil
 	}
 	if d, err = reserveDraws(device, draws, slots); errors.Is(err, compute.ErrMemory) {
 		return nil, err.Error(), nil
@@ -311,9 +311,9 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64)
 	return o
 }
 
-// DrawnBytes bounds the device memory of so many minibatches under way, without the topology.
+// DrawnBytes estimates the device memory of so many minibatches under way, without the topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	const shared = 2 // what drawings have in common takes no more than so many
+	const shared = 2 // so many take about what drawings have in common, 16 to 20 bytes an edge
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }
 

@@ -102,7 +102,7 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, r.d.Sync()) // which may still read where
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
