@@ -242,7 +242,8 @@ __global__ void rows(one o) {
 __device__ inline uint64_t below(uint64_t *state, uint64_t n) {
     uint64_t word = mix64(*state += GOLDEN);
     if (word * n < n)
-        for (const uint64_t reject = (0 - n) % n; word * n < reject;) word = mix64(*state += GOLDEN);
+        for (const uint64_t reject = (0 - n) % n; word * n < reject;)
+            word = mix64(*state += GOLDEN);
     return __umul64hi(word, n);
 }
 
@@ -439,8 +440,8 @@ __device__ inline void put(const one &o, int64_t k, int32_t edge) {
     if (o.hop.out_weights) o.hop.out_weights[k] = o.hop.weights[edge];
 }
 
-// order puts each edge behind the smaller ones of its source; the first one of many leaves them to a
-// warp of order_long.
+// order puts each edge behind the smaller ones of its source; the first one of many leaves them to
+// a warp of order_long.
 __global__ void order(one o) {
     const int64_t k = item();
     if (k >= o.all_edges()) return;
