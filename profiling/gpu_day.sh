@@ -136,7 +136,7 @@ pack() {
     echo "no nvcc here: no CUDA library is carried, and no part can run but in a rehearsal" >&2
   fi
   cp bin/halognn "$pack/halognn.bin"
-  for package in compute/cuda train nn parallel infer; do
+  for package in compute/cuda train nn parallel infer sample; do
     go test -c -ldflags '-s -w' -o "$pack/${package##*/}.test" "./src/$package"
   done
   onednn=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p |
@@ -520,7 +520,8 @@ EOF
 
 sanitize() {
   on_gpu
-  CUDA_TEST=$pack/cuda.test WITH=$pack/with bash profiling/sanitize_gpu.sh "$@"
+  CUDA_TEST=$pack/cuda.test SAMPLE_TEST=$pack/sample.test WITH=$pack/with \
+    bash profiling/sanitize_gpu.sh "$@"
 }
 part_memcheck() { sanitize 'memcheck --leak-check full --report-api-errors no'; }
 part_synccheck() { sanitize synccheck; }

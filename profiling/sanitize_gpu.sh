@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# sanitize_gpu.sh [TOOL]...: compute-sanitizer over the suite of compute/cuda, in which arrays are
-# allocations of their own: memory and leaks, uninitialised reads, synchronisation; or the tools
-# that are named. No kernel uses shared memory, so racecheck has nothing to find. Needs a GPU.
-# CUDA_TEST names the tests of compute/cuda, built by `go test -c`, and WITH a command to run them
-# with, where Go is not.
+# sanitize_gpu.sh [TOOL]...: compute-sanitizer over the suite of compute/cuda and the minibatches
+# that the GPU draws, in which arrays are allocations of their own: memory and leaks, uninitialised
+# reads, synchronisation; or the tools that are named. No kernel uses shared memory, so racecheck
+# has nothing to find. Needs a GPU. CUDA_TEST and SAMPLE_TEST name the tests of compute/cuda and
+# sample, built by `go test -c`, and WITH a command to run them with, where Go is not; with
+# CUDA_TEST alone nothing is drawn.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 0 "$@"
@@ -17,15 +18,21 @@ nvidia-smi -L || { echo "sanitize_gpu.sh: there is no GPU here" >&2; exit 69; }
 if [ -z "${CUDA_TEST:-}" ]; then
   make --silent --no-print-directory cuda
   export HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so CUDA_TEST=$PWD/build/cuda.test
+  export SAMPLE_TEST=$PWD/build/sample.test
   go test -c -o "$CUDA_TEST" ./src/compute/cuda
+  go test -c -o "$SAMPLE_TEST" ./src/sample
 fi
 # A call that the driver refuses is no fault: every code is checked, and some tests want refusals.
 [ $# -gt 0 ] || set -- 'memcheck --leak-check full --report-api-errors no' initcheck synccheck
-cd src/compute/cuda
+# sanitized TOOL DIR TEST PATTERN runs the tests of a package in its directory.
+sanitized() (
+  cd "$2"
+  # shellcheck disable=SC2086 # a command or nothing, a tool and its options
+  ${WITH:-} compute-sanitizer --tool $1 --error-exitcode 1 "$3" -test.v -test.run "$4"
+)
+kernels='TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestHeldRows|TestMeter'
 for tool in "$@"; do
   echo "== $tool"
-  # shellcheck disable=SC2086 # a command or nothing, a tool and its options
-  ${WITH:-} compute-sanitizer --tool $tool --error-exitcode 1 "$CUDA_TEST" -test.v \
-    -test.run \
-    'TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestHeldRows|TestMeter'
+  sanitized "$tool" src/compute/cuda "$CUDA_TEST" "$kernels|TestDrawings"
+  [ -z "${SAMPLE_TEST:-}" ] || sanitized "$tool" src/sample "$SAMPLE_TEST" OnADevice
 done

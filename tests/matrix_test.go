@@ -130,7 +130,7 @@ func features() (all []feature) {
 	add("model.aggregation max", func(s *spec.Spec) {
 		s.Model.Kind, s.Model.Aggregation = "sage", nn.AggregateMax
 	})
-	add("sample.on device", func(s *spec.Spec) { s.DrawOn, s.Model.In = parallel.DrawDevice, 3 })
+	add("sample.on device", func(s *spec.Spec) { s.DrawOn = parallel.DrawDevice })
 	add("sample.locality", func(s *spec.Spec) { s.Locality.Favour = 2 })
 	add("sample.locality_adapt", func(s *spec.Spec) { s.Locality.Favour, s.Locality.Adapts = 2, true })
 	typed := graph.Schema{Types: []string{"a", "b"},
@@ -175,7 +175,7 @@ func TestRefusalsAreDocumented(t *testing.T) {
 	with, known := map[row][]string{}, map[string]bool{}
 	var order []row
 	meet := func(met ...feature) {
-		s := spec.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Aggregation: nn.AggregateMean},
+		s := spec.Spec{Model: nn.Config{Kind: "sage", In: 3, Layers: 2, Aggregation: nn.AggregateMean},
 			Sample: sample.Neighbours(4, 3), Cache: policy.Settings{Policy: policy.None}}
 		for _, f := range met {
 			f.set(&s)

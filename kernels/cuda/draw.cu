@@ -29,12 +29,13 @@ namespace {
 
 constexpr int WORDS = 8; // of 32, in a piece
 constexpr int64_t PIECE = WORDS * WARP;
+constexpr int SUMS = 4; // of pieces, that a lane reads at once
 constexpr int64_t LONG = 1024;     // edges of a segment that a warp orders
 constexpr int64_t ORDERERS = 1024; // warps that do
 constexpr uint64_t GOLDEN = 0x9e3779b97f4a7c15ull;
 constexpr uint32_t ALL = 0xffffffffu;
 
-using word64 = unsigned long long; // what atomics and __ldcg have instead of uint64_t
+using word64 = unsigned long long; // what atomics have instead of uint64_t
 
 // scratch is memory that a hop leaves to the next.
 struct scratch {
@@ -101,7 +102,11 @@ struct one {
     __device__ int64_t sources() const { return drawn->vertices[h + 1]; }
     __device__ int64_t edges() const { return drawn->edges[h]; }
     __device__ int64_t all_edges() const { return edges() + (self ? destinations() : 0); }
+    // taken returns how many edges a destination draws: none where all would exceed the bound.
     __device__ int64_t taken(int64_t degree) const {
+        return edges() == 0 ? 0 : wants(degree);
+    }
+    __device__ int64_t wants(int64_t degree) const {
         return degree < hop.fanout ? degree : hop.fanout;
     }
 };
@@ -129,12 +134,17 @@ __device__ inline bool add_pieces(const scratch &s, int64_t n, int64_t sum, int6
     __syncwarp(); // the other lanes read what lane 0 has seen
     if (warp_sum(last) == 0) return false;
     *total = 0;
-    for (int64_t base = 0; base < n; base += WARP) {
-        const int64_t i = base + my_lane();
-        const int64_t v = i < n ? __ldcg(reinterpret_cast<const long long *>(s.sums + i)) : 0;
-        int64_t all;
-        const int64_t before = before_in_warp(v, &all);
-        if (i < n) s.sums[i] = *total + before;
+    for (int64_t base = 0; base < n; base += SUMS * WARP) {
+        const int64_t i = base + my_lane() * SUMS;
+        int64_t v[SUMS], mine = 0, all;
+        for (int k = 0; k < SUMS; k++)
+            v[k] = i + k < n ? __ldcg(reinterpret_cast<const long long *>(s.sums + i + k)) : 0;
+        for (int k = 0; k < SUMS; k++) mine += v[k];
+        int64_t before = *total + before_in_warp(mine, &all);
+        for (int k = 0; k < SUMS && i + k < n; k++) {
+            s.sums[i + k] = before;
+            before += v[k];
+        }
         *total += all;
     }
     return true;
@@ -156,11 +166,13 @@ __device__ inline int64_t rank(const scratch &s, int64_t i) {
            __popc(s.won[i / WARP] & ((1u << i % WARP) - 1));
 }
 
-// settle makes v the next vertex of the frontier.
+// frontier is that of the hops so far.
 struct frontier {
     int32_t *vertices, *original;
     uint64_t *refs;
 };
+
+// settle makes v the vertex of the frontier with this local number.
 __device__ inline void settle(const halognn_cuda_topology &of, const frontier &f,
                               int64_t local, int32_t v) {
     f.vertices[local] = v;
@@ -189,23 +201,25 @@ __global__ void locate(one o, frontier f) {
         const int32_t v = f.vertices[d];
         const int64_t begin = o.of.indptr[v];
         int64_t degree = o.of.indptr[v + 1] - begin;
-        if (begin < 0 || degree < 0 || begin + degree > o.of.edges) o.drawn->fault = 1, degree = 0;
+        if (begin < 0 || degree < 0 || degree > o.of.edges - begin)
+            o.drawn->fault = 1, degree = 0;
         // a seed that is given twice
         if (o.h == 0 && o.of.map[v] != (o.tag | static_cast<uint32_t>(d))) o.drawn->fault = 1;
         s.begin[d] = begin;
         s.degree[d] = degree;
-        sum += o.taken(degree);
+        sum += o.wants(degree);
     }
     int64_t total;
-    if (add_pieces(s, pieces(n), warp_sum(sum), &total) && my_lane() == 0)
-        o.drawn->edges[o.h] = total;
+    if (!add_pieces(s, pieces(n), warp_sum(sum), &total) || my_lane() != 0) return;
+    if (total > o.hop.edges) o.drawn->fault = 1, total = 0; // rows overlap
+    o.drawn->edges[o.h] = total;
 }
 
 __global__ void rows(one o) {
     const scratch &s = o.s;
     const int64_t n = o.destinations(), first = my_row() * PIECE;
     if (first >= n) return;
-    int64_t at = s.sums[my_row()];
+    int64_t at = o.edges() == 0 ? 0 : s.sums[my_row()];
     for (int k = 0; k < WORDS; k++) {
         const int64_t d = first + k * WARP + my_lane();
         const int64_t taken = d < n ? o.taken(s.degree[d]) : 0;
@@ -228,7 +242,8 @@ __global__ void rows(one o) {
 __device__ inline uint64_t below(uint64_t *state, uint64_t n) {
     uint64_t word = mix64(*state += GOLDEN);
     if (word * n < n)
-        for (const uint64_t reject = (0 - n) % n; word * n < reject;) word = mix64(*state += GOLDEN);
+        for (const uint64_t reject = (0 - n) % n; word * n < reject;)
+            word = mix64(*state += GOLDEN);
     return __umul64hi(word, n);
 }
 
@@ -283,20 +298,24 @@ __global__ void resolve(one o) {
         mark(s, e, edges, mine, &won);
     }
     int64_t total;
-    if (add_pieces(s, pieces(edges), won, &total) && my_lane() == 0)
-        o.drawn->vertices[o.h + 1] = n + total;
+    if (!add_pieces(s, pieces(edges), won, &total) || my_lane() != 0) return;
+    if (n + total > o.hop.sources) o.drawn->fault = 1, total = 0; // seeds are given twice
+    o.drawn->vertices[o.h + 1] = n + total;
 }
 
 __global__ void number(one o, frontier f) {
     const scratch &s = o.s;
     const int64_t n = o.destinations(), e = item();
     if (e >= o.edges()) return;
-    const int64_t value = s.values[e], local = value < n ? value : n + rank(s, value - n);
+    const int64_t value = s.values[e];
+    int64_t local = value < n ? value : n + rank(s, value - n);
+    const bool known = local < o.sources(); // but where these would exceed their bound
+    if (!known) local = 0;
     const int32_t v = s.drawn[e], d = s.ends[e];
     const int64_t at = o.self ? e + d + 1 : e;
     o.hop.indices[at] = static_cast<int32_t>(local);
     if (o.self) s.ends_of[at] = d;
-    if (value == n + e) {
+    if (known && value == n + e) {
         settle(o.of, f, local, v);
         o.of.map[v] = o.tag | static_cast<uint32_t>(local);
     }
@@ -421,8 +440,8 @@ __device__ inline void put(const one &o, int64_t k, int32_t edge) {
     if (o.hop.out_weights) o.hop.out_weights[k] = o.hop.weights[edge];
 }
 
-// order puts each edge behind the smaller ones of its source; the first one of many leaves them to a
-// warp of order_long.
+// order puts each edge behind the smaller ones of its source; the first one of many leaves them to
+// a warp of order_long.
 __global__ void order(one o) {
     const int64_t k = item();
     if (k >= o.all_edges()) return;
@@ -442,13 +461,19 @@ __global__ void order_long(one o) {
     for (int64_t i = my_row(); i < many; i += static_cast<int64_t>(gridDim.x) * (BLOCK / WARP)) {
         const int32_t source = o.s.long_ones[i];
         int64_t at = o.hop.out_indptr[source];
-        for (int64_t base = 0; base < edges; base += WARP) {
-            const int64_t e = base + my_lane();
-            const bool mine = e < edges && o.hop.indices[e] == source;
-            const uint32_t bits = __ballot_sync(ALL, mine);
-            if (mine)
-                put(o, at + __popc(bits & ((1u << my_lane()) - 1)), static_cast<int32_t>(e));
-            at += __popc(bits);
+        for (int64_t base = 0; base < edges; base += PIECE) {
+            int32_t of[WORDS]; // all are under way before one is needed
+            for (int k = 0; k < WORDS; k++) {
+                const int64_t e = base + k * WARP + my_lane();
+                of[k] = e < edges ? o.hop.indices[e] : -1;
+            }
+            for (int k = 0; k < WORDS; k++) {
+                const uint32_t bits = __ballot_sync(ALL, of[k] == source);
+                if (of[k] == source)
+                    put(o, at + __popc(bits & ((1u << my_lane()) - 1)),
+                        static_cast<int32_t>(base + k * WARP + my_lane()));
+                at += __popc(bits);
+            }
         }
     }
 }

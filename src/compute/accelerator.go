@@ -1,5 +1,10 @@
 package compute
 
+import "errors"
+
+// ErrMemory is wrapped by errors about too little memory of an Accelerator.
+var ErrMemory = errors.New("the device has too little memory")
+
 // Accelerator is a Device with its own memory, which the host must not access. Inputs are uploaded
 // and gradients downloaded while kernels run:
 //

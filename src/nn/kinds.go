@@ -15,6 +15,8 @@ type Kind struct {
 	MayTakeMaxima   bool // Config.Aggregation does
 	ReadsEdges      bool // Config.EdgeIn does: layers read features of edges, where there are some
 	NeedsEdges      bool // and there must be
+	// its layers read edges relation by relation, on a graph with one relation too
+	ByRelation bool
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
 	// likewise on a graph with vertex types; nil: there is none
@@ -37,7 +39,8 @@ var kinds = []Kind{
 	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
 		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
-		ReadsNeighbours: true, WeighsEdges: true, inPlace: true, layer: newRGCN, relational: newRGCN},
+		ReadsNeighbours: true, WeighsEdges: true, inPlace: true, ByRelation: true, layer: newRGCN,
+		relational: newRGCN},
 	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
 		"graph", layer: newLinear},
 }

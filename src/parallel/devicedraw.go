@@ -3,6 +3,7 @@ package parallel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"halognn/src/comm"
@@ -43,6 +44,7 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		}
 	}
 	embeds := task.Stored(s.Model.Task).Embeds
+	kind := nn.FindKind(s.Model.Kind)
 	// by default a config asks for weights, which the graph, once its width is known, may not have
 	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
@@ -53,8 +55,10 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
 			"sample.kind " + string(s.Sample.Kind), "the device draws neighbours all equally likely",
 			neighbour},
-		{nn.FindKind(s.Model.Kind) != nil && !s.Model.ReadsNeighbours(), "model.kind " + s.Model.Kind,
+		{kind != nil && !kind.ReadsNeighbours, "model.kind " + s.Model.Kind,
 			"it reads no neighbours", "sample.on=" + DrawHost},
+		{kind != nil && kind.ByRelation, "model.kind " + s.Model.Kind,
+			"its layers read edges relation by relation, which the host lists", "sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
 			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops",
@@ -109,8 +113,9 @@ type deviceDraws struct {
 	spec   sample.Spec
 	drawer compute.Drawer
 
-	mu  sync.Mutex
-	all []compute.Drawing
+	mu    sync.Mutex
+	all   []compute.Drawing // one for each minibatch of the pipe
+	spare []compute.Drawing // those that no minibatch has yet
 }
 
 func (d *deviceDraws) stages() []Stage {
@@ -128,9 +133,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	}
 	m.Scored, m.card.drawn = m.Seeds, nil
 	if m.card.drawing == nil {
-		if err := d.lend(m); err != nil {
-			return err
-		}
+		d.lend(m)
 	}
 	if err := m.card.drawing.Start(sample.IDs(m.Seeds), d.spec.Words(m.Key)); err != nil {
 		return err
@@ -153,16 +156,11 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 }
 
 // lend gives a minibatch a drawing for good.
-func (d *deviceDraws) lend(m *Minibatch) error {
-	drawing, err := d.drawer.NewDrawing()
-	if err != nil {
-		return err
-	}
+func (d *deviceDraws) lend(m *Minibatch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.all = append(d.all, drawing)
-	m.card.drawing = drawing
-	return nil
+	last := len(d.spare) - 1
+	m.card.drawing, d.spare = d.spare[last], d.spare[:last]
 }
 
 // pinned returns the pinned memory of all drawings. None may be drawing.
@@ -174,13 +172,15 @@ func (d *deviceDraws) pinned() (bytes int64) {
 }
 
 // close frees the device memory of all drawings too: their minibatches are freed before.
-func (d *deviceDraws) close() error {
+func (d *deviceDraws) close() error { return errors.Join(d.free(), d.alone.close()) }
+
+// free frees the drawings and the topology.
+func (d *deviceDraws) free() error {
 	var errs []error
 	for _, drawing := range d.all {
 		errs = append(errs, drawing.Free())
 	}
-	errs = append(errs, d.drawer.Free())
-	return errors.Join(append(errs, d.alone.close())...)
+	return errors.Join(append(errs, d.drawer.Free())...)
 }
 
 // drawOnDevice lets the device draw the minibatches that are trained, where it is to, on all ranks or
@@ -214,7 +214,7 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 		return d, nil
 	}
 	if d != nil {
-		err = errors.Join(err, d.drawer.Free())
+		err = errors.Join(err, d.free())
 	}
 	if err == nil && o.On == DrawDevice {
 		err = comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s; choose "+
@@ -246,6 +246,9 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	case o.Exchange.MakesSums():
 		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks", nil
 	}
+	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows || needs.OfData {
+		return nil, "layers read more of edges than a device draws", nil
+	}
 	if o.MaxSeeds == 0 {
 		return nil, "nothing bounds the minibatches", nil
 	}
@@ -263,14 +266,35 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	left -= compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
 	if room > left/2 {
 		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of device "+
-			"memory that model, rows and topology leave; lower sample.batch, sample.fanouts or "+
-			"pipeline.depth", slots, room>>20, max(0, left>>20)), nil
+			"memory that model, rows and topology leave; lower sample.batch, sample.fanouts, "+
+			"pipeline.depth or compute.gpu_rows", slots, room>>20, max(0, left>>20)), nil
 	}
-	drawer, err := device.NewDrawer(draws)
-	if err != nil {
+	if d, err = reserveDraws(device, draws, slots); errors.Is(err, compute.ErrMemory) {
+		return nil, err.Error(), nil
+	} else if err != nil {
 		return nil, "", err
 	}
-	return &deviceDraws{alone: whole, spec: o.Sample, drawer: drawer}, "", nil
+	d.alone, d.spec = whole, o.Sample
+	return d, "", nil
+}
+
+// reserveDraws takes the memory of all minibatches under way, before steps take what is left: so that
+// none fails for it later, and pinning none makes the device wait.
+func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws, error) {
+	drawer, err := device.NewDrawer(draws)
+	if err != nil {
+		return nil, err
+	}
+	d := &deviceDraws{drawer: drawer}
+	for range slots {
+		drawing, err := drawer.NewDrawing()
+		if err != nil {
+			return nil, errors.Join(err, d.free())
+		}
+		d.all = append(d.all, drawing)
+	}
+	d.spare = slices.Clone(d.all)
+	return d, nil
 }
 
 // DrawBounds returns what bounds the minibatches of up to so many seeds that a model reads, of kind
@@ -287,9 +311,9 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64)
 	return o
 }
 
-// DrawnBytes bounds the device memory of so many minibatches under way, without the topology.
+// DrawnBytes estimates the device memory of so many minibatches under way, without the topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	const shared = 2 // what drawings have in common takes no more than so many
+	const shared = 2 // so many take about what drawings have in common, 16 to 20 bytes an edge
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }
 

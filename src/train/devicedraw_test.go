@@ -5,8 +5,10 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,8 @@ import (
 	"halognn/src/compute"
 	"halognn/src/compute/cuda"
 	"halognn/src/compute/ref"
+	"halognn/src/config"
+	"halognn/src/dataset"
 	"halognn/src/graph"
 	"halognn/src/nn"
 	"halognn/src/parallel"
@@ -22,6 +26,7 @@ import (
 	"halognn/src/sample"
 	"halognn/src/session"
 	"halognn/src/shard"
+	"halognn/src/shard/shardtest"
 )
 
 // Minibatches that a device draws train in every bit as those of the host: the losses, the weights, the
@@ -45,6 +50,7 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 			o.Cache = policy.Settings{Policy: p, Alpha: 0.3, Window: 3}
 		}
 	}
+	const numbers = "rows of int8, some on devices"
 	for i, c := range []struct {
 		name  string
 		ranks int
@@ -64,8 +70,19 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 		{"several minibatches a step", 2, some, func(o *Options) { o.StreamPerPart = true }},
 		{"a static cache", 2, some, cached(policy.VIP)},
 		{"look-ahead", 2, some, cached(policy.Lookahead)},
+		{"sieve", 2, some, cached(policy.Sieve)},
+		{"prefetch", 2, some, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: policy.Degree}
+		}},
+		{numbers, 2, some, func(*Options) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			shards := shards
+			if c.name == numbers {
+				shards = shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6,
+					Classes: 4, Seed: 1, FeatureType: dataset.Int8}, shardtest.Options{Parts: 6})
+			}
 			if i > 2 && testing.Short() {
 				t.Skip("-short")
 			}
@@ -93,6 +110,71 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever the kind of the model, auto trains it as the host does: on a graph without types too.
+func TestKindsDrawnOnDevices(t *testing.T) {
+	library := cudaLibrary(t)
+	gpu, shards := gpus(t, library, 8<<20), generated(t)
+	all := residence.GPURows{Set: true, Fraction: 1}
+	onHost := []string{"rgcn", "mlp"}
+	for _, k := range nn.Kinds() {
+		if k.NeedsEdges { // of which this graph has no features
+			continue
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			o := sageOptions()
+			o.Epochs, o.Model.Kind = 1, k.Name
+			if k.HasHeads {
+				o.Model.Hidden, o.Model.Heads, o.Model.Slope = 6, 2, 0.2
+			}
+			if !k.ReadsNeighbours {
+				o.Sample.Fanouts = nil
+			}
+			o.DrawOn = parallel.DrawHost
+			want := trainedOn(t, shards, 1, o, all, residence.ReadsCopy, gpu)
+			o.DrawOn = parallel.DrawAuto
+			got := trainedOn(t, shards, 1, o, all, residence.ReadsCopy, gpu)
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
+				t.Errorf("digests of losses and weights are %s, %s; of the host %s, %s", got.LossDigest,
+					got.WeightsDigest, want.LossDigest, want.WeightsDigest)
+			}
+			on := parallel.DrawDevice
+			if slices.Contains(onHost, k.Name) {
+				on = parallel.DrawHost
+			}
+			if got.SampledOn != on {
+				t.Errorf("auto draws on %q (%s), want %q", got.SampledOn, got.SampledWhy, on)
+			}
+		})
+	}
+}
+
+// crowded is a device whose memory has no room for as many drawings as a pipe has minibatches.
+type crowded struct{ *cuda.Device }
+
+func (l crowded) Capabilities() compute.Capabilities {
+	c := l.Device.Capabilities()
+	c.Accelerator = l
+	return c
+}
+
+func (l crowded) NewDrawer(o compute.DrawOptions) (compute.Drawer, error) {
+	d, err := l.Device.NewDrawer(o)
+	return &crowdedDrawer{d, 1}, err
+}
+
+type crowdedDrawer struct {
+	compute.Drawer
+	left int
+}
+
+func (l *crowdedDrawer) NewDrawing() (compute.Drawing, error) {
+	if l.left == 0 {
+		return nil, fmt.Errorf("a drawing: %w", compute.ErrMemory)
+	}
+	l.left--
+	return l.Drawer.NewDrawing()
 }
 
 // What a device cannot draw the host does, and a job that insists on the device is refused by name.
@@ -124,6 +206,10 @@ func TestWhoDraws(t *testing.T) {
 	small := func(int) (compute.Device, error) {
 		return cuda.Open(cuda.Options{Memory: 320 << 10, Library: library})
 	}
+	full := func(int) (compute.Device, error) {
+		d, err := cuda.Open(cuda.Options{Memory: 8 << 20, Library: library})
+		return crowded{d}, err
+	}
 	host := func(int) (compute.Device, error) { return ref.New(), nil }
 	for _, c := range []struct {
 		name, why string
@@ -135,6 +221,7 @@ func TestWhoDraws(t *testing.T) {
 		{"all", "sample.fanouts", large, func(o *Options) { o.Sample.Fanouts = []int{sample.All, 4, 2} }},
 		{"partitioned", "topology.kind partitioned", large, func(o *Options) { o.Partitioned = true }},
 		{"memory", "device memory", small, func(*Options) {}},
+		{"no memory for a drawing", compute.ErrMemory.Error(), full, func(*Options) {}},
 		{"host", "no memory of its own", host, func(*Options) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -215,5 +302,51 @@ func spoilIndices(t *testing.T, shards *shard.Shards) {
 	}
 	if _, err := f.WriteAt(beyond, info.Size()-int64(len(beyond))); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A run goes on with the minibatches of the host from a checkpoint of one of the device's, and the other
+// way round, with the digests of one on the host alone, but for that of blocks.
+func TestDrawnOnDevicesAfterHosts(t *testing.T) {
+	shards := generated(t)
+	o := sageOptions()
+	o.Checkpoint = config.Saves{EveryMinutes: 1e6, Keep: 2}
+	whole := queueing(t, shards, 1, o)
+	want, err := whole.start(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := [2]string{parallel.DrawHost, parallel.DrawDevice}
+	for first := range on {
+		t.Run(on[first]+" first", func(t *testing.T) {
+			g := queueing(t, shards, 1, o)
+			for i := range 2 {
+				g.o.DrawOn, g.stop = on[(first+i)%2], make(chan struct{})
+				g.wrap = func(_ int, d *cuda.Device) compute.Device {
+					return &calling{d, 3*2 + 1, func() { close(g.stop) }}
+				}
+				if _, err := g.start(t); !errors.Is(err, ErrStopped) {
+					t.Fatalf("the run ended with %v", err)
+				}
+			}
+			g.o.DrawOn, g.wrap, g.stop = on[first], nil, nil
+			got, err := g.start(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+				got.EdgesDigest != want.EdgesDigest || got.EdgesDigest == "" {
+				t.Errorf("digests of losses, weights, edges are %s, %s, %s; of the host %s, %s, %s",
+					got.LossDigest, got.WeightsDigest, got.EdgesDigest, want.LossDigest, want.WeightsDigest,
+					want.EdgesDigest)
+			}
+			if got.BlocksDigest != "" || want.BlocksDigest == "" || got.SampledOn != on[first] {
+				t.Errorf("blocks have the digest %q, and on the host %q; drawn on %q at last",
+					got.BlocksDigest, want.BlocksDigest, got.SampledOn)
+			}
+			if all, some := whole.steps(t), g.steps(t); !slices.Equal(all, some) {
+				t.Errorf("the metrics are %v, want %v", some, all)
+			}
+		})
 	}
 }

@@ -43,7 +43,7 @@ type Options struct {
 var ErrNoLibrary = errors.New("the CUDA library of halognn cannot be loaded")
 
 // ErrMemory is wrapped by errors about too little device memory.
-var ErrMemory = errors.New("the device has too little memory")
+var ErrMemory = compute.ErrMemory
 
 // localRankNames are the variables in which launchers give the rank within its node: Open MPI;
 // MPICH's Hydra and Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux; IBM's jsrun; Slurm. Slurm

@@ -102,7 +102,7 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, r.d.Sync()) // which may still read where
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
@@ -224,13 +224,15 @@ type drawing struct {
 	p      unsafe.Pointer
 	bytes  int
 	what   *C.halognn_cuda_drawing // apart: what C is given has no Go pointers beside it
-	pinned unsafe.Pointer          // the header, and then the seeds
-	lacks  buffer                  // pinned: vertices whose rows are not resident
-	drawn  compute.Drawn
+	// the header, the seeds, and room for all vertices of the frontier unless all rows are resident:
+	// to pin memory while steps run would stop the device
+	pinned      unsafe.Pointer
+	pinnedBytes int
+	drawn       compute.Drawn
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
 	done, read, sent   unsafe.Pointer
-	begun, taken, used bool // they have been recorded
+	begun, taken, used bool // they have been recorded; begun: and nobody has waited for it
 }
 
 // NewDrawing implements compute.Drawer.
@@ -243,12 +245,20 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 	}
 	s.what = new(C.halognn_cuda_drawing)
 	*s.what = r.drawing(s)
-	bytes := alignment*((C.sizeof_halognn_cuda_drawn+alignment-1)/alignment) + 4*r.o.Seeds
+	bytes := headerBytes + 4*r.o.Seeds
+	if !r.complete {
+		bytes += 4 * r.o.Hops[len(r.o.Hops)-1].Sources
+	}
 	err = pinning("a drawing", bytes, C.gpu_alloc_host(r.d.c, C.int64_t(bytes), &s.pinned))
 	if err == nil {
+		s.pinnedBytes = bytes
 		err = errors.Join(failure("an event", C.gpu_make_event(r.d.c, 0, &s.done)),
 			failure("an event", C.gpu_make_event(r.d.c, 0, &s.read)),
 			failure("an event", C.gpu_make_event(r.d.c, 0, &s.sent)))
+	}
+	if err == nil { // kernels that are queued may still read what lay here before
+		s.taken = true
+		err = failure("a drawing", C.gpu_record(r.d.c, C.HALOGNN_COMPUTE, s.read))
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Free())
@@ -256,11 +266,18 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 	return s, nil
 }
 
+// headerBytes are those of the header in pinned memory.
+const headerBytes = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
+
 // header returns the header in pinned memory, and seeds room for the seeds.
 func (s *drawing) header() *C.halognn_cuda_drawn { return (*C.halognn_cuda_drawn)(s.pinned) }
 func (s *drawing) seeds() []int32 {
-	const at = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
-	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, at)), s.r.o.Seeds)
+	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes)), s.r.o.Seeds)
+}
+
+// lacks returns pinned memory for n vertices whose rows are not resident.
+func (s *drawing) lacks(n int) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes+4*s.r.o.Seeds)), n)
 }
 
 // Start implements compute.Drawing.
@@ -270,7 +287,7 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at most %d",
 			len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
 	}
-	if s.begun { // what is pinned may still be read or written
+	if s.begun { // nobody has waited, and what is pinned may still be read or written
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
 			return err
 		}
@@ -310,7 +327,7 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 			C.sizeof_halognn_cuda_drawn)
 	})
 	do(func() C.int { return C.gpu_record(c, C.HALOGNN_DRAW, s.done) })
-	s.begun = s.begun || code == 0
+	s.begun = code == 0
 	return failure("drawing a minibatch", code)
 }
 
@@ -320,6 +337,7 @@ func (s *drawing) Wait() (*compute.Drawn, error) {
 	if err := failure("drawing a minibatch", C.gpu_wait(c, s.done)); err != nil {
 		return nil, err
 	}
+	s.begun = false
 	x, head, hops := &s.drawn, s.header(), len(s.r.o.Hops)
 	x.Faulty, x.Digest, x.Missing = head.fault != 0, uint64(head.digest), nil
 	x.Vertices, x.Edges, x.Blocks = x.Vertices[:0], x.Edges[:0], x.Blocks[:0]
@@ -371,26 +389,14 @@ func (s *drawing) fetchMissing(n int) error {
 	if n == 0 {
 		return nil
 	}
-	c := s.r.d.c
-	if bytes := 4 * n; bytes > s.lacks.bytes {
-		if err := failure("freeing pinned memory", C.gpu_free_host(c, s.lacks.p)); err != nil {
-			return err
-		}
-		s.lacks = buffer{}
-		bytes += bytes / 4
-		if err := pinning("a drawing", bytes, C.gpu_alloc_host(c, C.int64_t(bytes),
-			&s.lacks.p)); err != nil {
-			return err
-		}
-		s.lacks.bytes = bytes
-	}
-	must("drawn vertices", C.gpu_download(c, C.HALOGNN_DOWN, (*C.char)(s.lacks.p),
-		unsafe.Pointer(s.what.missing), C.int64_t(4*n)))
+	c, to := s.r.d.c, s.lacks(n)
+	must("drawn vertices", C.gpu_download(c, C.HALOGNN_DOWN,
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(to))), unsafe.Pointer(s.what.missing), C.int64_t(4*n)))
 	must("drawn vertices", C.gpu_record(c, C.HALOGNN_DOWN, s.done))
 	if err := failure("drawn vertices", C.gpu_wait(c, s.done)); err != nil {
 		return err
 	}
-	s.drawn.Missing = unsafe.Slice((*int32)(s.lacks.p), n)
+	s.drawn.Missing = to
 	return nil
 }
 
@@ -400,7 +406,7 @@ func (s *drawing) has(p unsafe.Pointer) bool {
 }
 
 // PinnedBytes implements compute.Drawing.
-func (s *drawing) PinnedBytes() int64 { return int64(s.lacks.bytes + 4*s.r.o.Seeds) }
+func (s *drawing) PinnedBytes() int64 { return int64(s.pinnedBytes) }
 
 // Free implements compute.Drawing.
 func (s *drawing) Free() error {
@@ -409,14 +415,12 @@ func (s *drawing) Free() error {
 	for _, at := range s.blocks {
 		d.arena.release(at)
 	}
-	for _, p := range []unsafe.Pointer{s.pinned, s.lacks.p} {
-		errs = append(errs, failure("freeing pinned memory", C.gpu_free_host(d.c, p)))
-	}
+	errs = append(errs, failure("freeing pinned memory", C.gpu_free_host(d.c, s.pinned)))
 	for _, e := range []unsafe.Pointer{s.done, s.read, s.sent} {
 		if e != nil {
 			errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, e)))
 		}
 	}
-	s.blocks, s.pinned, s.lacks, s.done, s.read, s.sent = nil, nil, buffer{}, nil, nil, nil
+	s.blocks, s.pinned, s.done, s.read, s.sent = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
