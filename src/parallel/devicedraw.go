@@ -192,9 +192,9 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 		return whole, nil
 	}
 	if device == nil {
-		if o.On == DrawDevice {
-			return whole, comm.AgreedOn(o.Comm, errors.New("sample.on device cannot be had with this "+
-				"compute.device, which has no memory of its own: choose compute.device=cuda, or sample.on=auto"))
+		s.drawsOn = DrawnOn{DrawHost, "compute.device has no memory of its own"}
+		if o.On == DrawDevice { // a config says so before
+			return whole, comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s", s.drawsOn.Why))
 		}
 		return whole, nil
 	}

@@ -53,6 +53,9 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 		if cfg, err = config.Load(path, sets); err == nil {
 			err = fault.At(fault.Start, c.Rank(), -1, -1)
 		}
+		if err == nil && work == training {
+			err = hasWhatDraws(cfg)
+		}
 		return err
 	})
 	if err := comm.Agree(c, err); err != nil {

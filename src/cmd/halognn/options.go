@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 
 	"halognn/src/compute"
 	"halognn/src/compute/cpu"
@@ -67,6 +68,16 @@ func threads(c *config.Config, cpus int) (compute, workers int) {
 		compute, cpus = 1, max(1, cpus-2)
 	}
 	return cmp.Or(compute, cpus), cmp.Or(workers, min(cpus, c.Job.Depth+1))
+}
+
+// hasWhatDraws refuses to draw minibatches on a device that has no memory of its own. A model that was
+// trained so may infer on any.
+func hasWhatDraws(c *config.Config) error {
+	if c.Job.DrawOn == parallel.DrawDevice && c.Compute.Device != "cuda" {
+		return fmt.Errorf("sample.on is device, but compute.device is %s, which has no memory of its own; "+
+			"set compute.device=cuda, or sample.on to auto or host", c.Compute.Device)
+	}
+	return nil
 }
 
 // cpuOptions returns what the config says of the CPU backend.

@@ -157,6 +157,9 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		return err
 	}
 	options.Rates.Device, options.Rates.Bus = o.gpuBandwidth*1e9, o.bus*1e9
+	if err := hasWhatDraws(c); err != nil {
+		return usageError(err)
+	}
 	wantsGPU := c.Compute.Device == "cuda"
 	onCPU := cpuOptions(c)
 	onCPU.Threads = job.Threads
