@@ -237,12 +237,7 @@ func TestDrawnOnADevice(t *testing.T) {
 		t.Errorf("a hub: %.2000s", what)
 	}
 	want.Free()
-	if err := slot.Free(); err != nil {
-		t.Error(err)
-	}
-	if err := drawer.Free(); err != nil {
-		t.Error(err)
-	}
+	freed(t, slot, drawer)
 }
 
 // A drawing of three hops takes 28 launches at most, whatever its size, and the host waits once for it
@@ -279,12 +274,7 @@ func TestLaunchesOfADrawing(t *testing.T) {
 	if kernels < 20 || kernels > 28 || waits != 2 {
 		t.Errorf("%d kernels, %d waits", kernels, waits)
 	}
-	if err := slot.Free(); err != nil {
-		t.Error(err)
-	}
-	if err := drawer.Free(); err != nil {
-		t.Error(err)
-	}
+	freed(t, slot, drawer)
 }
 
 // unmix is the inverse of random.Mix, by which a word of a vertex's sequence is chosen.
@@ -354,12 +344,7 @@ func TestDrawnAgainOnADevice(t *testing.T) {
 				t.Errorf("degree %d, word %d again: drew %v, want %v", degree, i, got.Missing[1:], want)
 			}
 		}
-		if err := slot.Free(); err != nil {
-			t.Error(err)
-		}
-		if err := drawer.Free(); err != nil {
-			t.Error(err)
-		}
+		freed(t, slot, drawer)
 	}
 }
 
@@ -402,10 +387,15 @@ func TestFaultsFoundOnADevice(t *testing.T) {
 		if x := drawn(t, slot, c.seeds, []uint64{1, 2}); x.Faulty != (c.name != "nothing") {
 			t.Errorf("%s: faulty is %v", c.name, x.Faulty)
 		}
-		if err := slot.Free(); err != nil {
-			t.Error(err)
-		}
-		if err := drawer.Free(); err != nil {
+		freed(t, slot, drawer)
+	}
+}
+
+// freed frees what draws, in order.
+func freed(t *testing.T, all ...interface{ Free() error }) {
+	t.Helper()
+	for _, x := range all {
+		if err := x.Free(); err != nil {
 			t.Error(err)
 		}
 	}
