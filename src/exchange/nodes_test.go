@@ -524,7 +524,7 @@ func TestDamagedWants(t *testing.T) {
 			Kinds: []Kind{{1, compute.Float32}}, Host: slicer{}, Node: &Node{world, []int{0, 1}}})
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "is rank 0 of 2 on its node, and must be 0 of 1") {
+	if err == nil || !strings.Contains(err.Error(), " of 2 on its node, and must be 0 of 1") {
 		t.Errorf("another node: %v", err)
 	}
 }

@@ -95,6 +95,9 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 		if c.Rank() == 0 {
 			first = err
 		}
+		if err != nil && comm.IsAgreed(err) {
+			return d.Close() // every rank ends in order, as in the program: none is to end its peers
+		}
 		if err != nil {
 			return errors.Join(err, d.Close())
 		}
