@@ -21,9 +21,10 @@ A case sets one halognn job beside its peers:
                they are: halognn with negatives of their own and joint ones, GraphBolt, and PyG
     rgcn, rsage   one process on a graph of several relations, 2 layers, width 64: halognn, and DGL by
                GraphBolt and by NeighborSampler. Types without features get 16 columns
-    rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, and with
-               sums added by the owners of rows, beside DistDGL, which samples by itself and by
-               GraphBolt. Types without features learn rows of 64 columns
+    rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, with sums
+               added by the owners of rows, and these by LABOR with numbers that last 64 steps, beside
+               DistDGL, which samples by itself and by GraphBolt. Types without features learn rows of
+               64 columns
     sampler    the sampler alone, on one thread, without features or training
 
 Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
@@ -322,6 +323,8 @@ class Bench:
             sets = TYPED + AHEAD + [f"model.kind={kind}", "model.learned=64"]
             yield self.halognn("halognn", 4, hosts("1gbit"), 64, 256, *sets)
             yield self.halognn("halognn sums", 4, hosts("1gbit"), 64, 256, *sets, SUMS)
+            yield self.halognn("halognn sums labor", 4, hosts("1gbit"), 64, 256, *sets, SUMS,
+                               *LASTING)
             for samplers in self.a.samplers:
                 for bolt in ([], ["--graphbolt"]):
                     yield self.distdgl("1gbit", samplers, 64, "--kind", kind, *bolt,
