@@ -18,31 +18,33 @@ var environment = []struct {
 	variables []variable
 }{
 	{"The program", []variable{
-		{"HALOGNN_SIMD", "`scalar`, `avx2`, `avx512`", "level of the C kernels; the best of the " +
-			"processor otherwise. `compute.simd` comes before it"},
+		{"HALOGNN_SIMD", "`scalar`, `avx2`, `avx512`",
+			"level of the C kernels, else the processor's best; `compute.simd` comes first"},
 		{"HALOGNN_GEMM", "`onednn`, `openblas`, `go`",
-			"who multiplies matrices; `compute.gemm` comes before it"},
+			"who multiplies matrices; `compute.gemm` comes first"},
 		{"HALOGNN_ONEDNN_LIB", "path",
-			"the oneDNN library; otherwise where the system's loader looks"},
-		{"HALOGNN_CUDA_LIB", "path", "the CUDA library; otherwise it is looked for in `../lib` " +
-			"and `../build` beside the program, and where the system's loader looks"},
-		{"HALOGNN_CUBLAS_LIB", "path", "the cuBLAS library; otherwise `libcublas.so.` 11, 12 or 13"},
-		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
-		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
-			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},
-		{"HALOGNN_POWERCAP", "directory", "the counters of joules; otherwise `/sys/class/powercap`"},
-		{"HALOGNN_NVML_LIB", "path", "the NVML library; otherwise `libnvidia-ml.so.1`"},
+			"oneDNN, else where the loader looks"},
+		{"HALOGNN_CUDA_LIB", "path",
+			"the CUDA library, else in `../lib` and `../build` beside the program, and where the " +
+				"loader looks"},
+		{"HALOGNN_CUBLAS_LIB", "path", "cuBLAS, else `libcublas.so.` 11, 12 or 13"},
+		{"HALOGNN_NCCL_LIB", "path", "NCCL, else `libnccl.so.2`"},
+		{"HALOGNN_KAMINPAR_PYTHON", "path",
+			"the Python with the wheel `kaminpar`, else `python3`, or with `env.sh` what `make " +
+				"setup-kaminpar` made"},
+		{"HALOGNN_POWERCAP", "directory", "counters of joules, else `/sys/class/powercap`"},
+		{"HALOGNN_NVML_LIB", "path", "NVML, else `libnvidia-ml.so.1`"},
 		{"HALOGNN_MPI_CUDA", "`1`, `0`",
-			"whether MPI takes device memory, where the library says otherwise"},
+			"whether MPI takes device memory, whatever it says"},
 	}},
 	{"env.sh, the Makefile and the job scripts", []variable{
-		{"HALOGNN_ROOT", "directory", "the repository or installation; `env.sh` sets it in the " +
-			"repository, `module load halognn` in an installation"},
+		{"HALOGNN_ROOT", "directory",
+			"the repository (set by `env.sh`) or installation (by `module load halognn`)"},
 		{"HALOGNN_QUIET", "`1`", "`env.sh` says nothing of what it finds"},
 		{"HALOGNN_MPICC", "command",
-			"the MPI compiler; `mpicc` otherwise. Its `mpirun` is taken from beside it"},
-		{"HALOGNN_ABI_MPIRUN", "command", "the launcher where that compiler is `mpicc_abi`, whose programs " +
-			"run under several MPIs"},
+			"the MPI compiler, else `mpicc`; its `mpirun` is beside it"},
+		{"HALOGNN_ABI_MPIRUN", "command",
+			"the launcher for programs of `mpicc_abi`, which run under several MPIs"},
 		{"HALOGNN_MODULES", "names", "environment modules that `env.sh` loads first"},
 		{"HALOGNN_CUDA", "`1`, `0`", "whether `make test-all` may install nvcc"},
 		{"HALOGNN_CUDA_SECONDS", "seconds", "how long that may take; 1200 otherwise"},
@@ -51,8 +53,8 @@ var environment = []struct {
 		{"HALOGNN_MPIRUN", "command", "the launcher; empty where no MPI was found"},
 		{"HALOGNN_MISSING", "names", "Debian packages of what was not found"},
 		{"HALOGNN_OPTIONAL", "names", "the same, of what the program runs without"},
-		{"HALOGNN_TAGS", "words", "the build tags in `GOFLAGS`: the libraries found, and `e2e`, " +
-			"the tests that start programs; for a command with `-tags` of its own"},
+		{"HALOGNN_TAGS", "words",
+			"the build tags in `GOFLAGS`: libraries found, and `e2e`, the tests that start programs"},
 		{"HALOGNN_MPI_CFLAGS", "flags", "of the C compiler"},
 		{"HALOGNN_MPI_LIBS", "flags", "of the linker"},
 		{"HALOGNN_BLAS_LIBS", "flags", "of the linker"},
@@ -63,8 +65,7 @@ var environment = []struct {
 		{"HALOGNN_BIN", "path", "the program under test; otherwise it is built"},
 		{"HALOGNN_DATA", "directory", "real data sets to import; `../shared/data` otherwise"},
 		{"HALOGNN_GOLDEN", "directory",
-			"layers and models computed by PyTorch that `src/nn` is held " +
-				"to; `../shared/golden` otherwise"},
+			"layers and models of PyTorch for `src/nn`; `../shared/golden` otherwise"},
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},
@@ -78,20 +79,22 @@ var environment = []struct {
 	{"The emulated GPU of the tests", []variable{
 		{"HALOGNN_EMULATED_SEED", "number",
 			"runs queued work at random times; as late as it may otherwise"},
-		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise; without one, as in `make test`, its tests are left out. Of one, " +
-			"memory may be freed while work is queued, because ranks share it"},
+		{"HALOGNN_EMULATED_DEVICES", "0 to 4",
+			"how many devices, else 4; with 0, as in `make test`, its tests are left out. Ranks that " +
+				"share one may free memory while work is queued"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
 		{"HALOGNN_EMULATED_HANG", "name:N",
 			"FILE/KERNEL, whose Nth launch in the process never ends"},
 		{"HALOGNN_EMULATED_CUBLAS", "paths",
-			"with `:` between them: where cuBLAS is looked for, in the place of this library"},
-		{"HALOGNN_EMULATED_OPEN", "`1`", "leaves device memory open to the host, for an MPI that " +
-			"takes it for memory it knows"},
+			"where cuBLAS is looked for, `:` between them"},
+		{"HALOGNN_EMULATED_OPEN", "`1`",
+			"the host may touch device memory, for an MPI that takes it for its own"},
 		{"HALOGNN_EMULATED_SHARED", "`1`", "gives the devices of all processes the same names"},
 		{"HALOGNN_EMULATED_IPC", "`1`", "other processes can open device memory"},
 		{"HALOGNN_EMULATED_ISLANDS", "`1`", "no device can reach the memory of another"},
-		{"HALOGNN_EMULATED_READ_ONLY", "`1`", "kernels can read mapped pages that the process " +
-			"may not write, such as those of a file open for reading"},
+		{"HALOGNN_EMULATED_READ_ONLY", "`1`",
+			"kernels can read pages that the process may not write, such as those of a file open for " +
+				"reading"},
 		{"HALOGNN_EMULATED_TELL", "`1`", "tells when the first device is set"},
 		{"HALOGNN_EMULATED_NCCL_FAILS", "rank", "the rank whose communicators cannot be made"},
 	}},

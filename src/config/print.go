@@ -93,16 +93,11 @@ var pageHead = strings.ReplaceAll(`# The run config
 
 <!-- Made by 'make docs' from src/config/table.go: change it there. -->
 
-One YAML file describes a run: 'halognn train --config FILE.yaml'. 'halognn config' prints all keys
-with their defaults and the text below as comments, to begin a file with. 'halognn config --config
-FILE.yaml' prints the config that a file gives, with defaults filled in.
-
-Any key can be overridden on the command line with '--set section.key=value', as often as needed.
-The file is read strictly: unknown keys and values of a wrong type are reported all at once, each
-with its line. If there are none, values out of range and missing keys are reported, each with its
-name. The job ends before it starts, with exit code 2. Paths are taken as they are written: neither
-'~' nor '$HOME' is expanded. The config that was used, with defaults and overrides filled in, is
-written to 'config.yaml' in the run directory.
+A YAML file describes a run: 'halognn train --config FILE.yaml'. 'halognn config' prints all keys
+with their defaults and the texts below as comments; with '--config FILE.yaml', those of a file.
+'--set section.key=value' overrides a key, as often as needed. Errors end the job before it starts
+(exit code 2): all unknown keys and wrong types with their lines, else all values out of range and
+missing keys. Neither '~' nor '$HOME' is expanded. The run directory keeps the config used.
 
 Lists are written '15,10,5' or '[15, 10, 5]'. Keys that *may change* may have another value when a
 run goes on by '--resume' ([checkpoints.md](checkpoints.md#going-on)): they change no number of the

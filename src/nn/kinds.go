@@ -24,25 +24,24 @@ type Kind struct {
 }
 
 var kinds = []Kind{
-	{Name: "sage", Brief: "GraphSAGE with mean or max aggregation (`model.aggregation`)",
+	{Name: "sage", Brief: "GraphSAGE with mean or max (`model.aggregation`)",
 		ReadsNeighbours: true, WeighsEdges: true, MayTakeMaxima: true, layer: newSAGE,
 		relational: newRelationSAGE},
 	{Name: "gcn", Brief: "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)",
 		ReadsNeighbours: true, WeighsEdges: true, layer: newGCN},
-	{Name: "gin", Brief: "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, " +
-		"through two linear maps", ReadsNeighbours: true, WeighsEdges: true, layer: newGIN},
-	{Name: "gat", Brief: "GAT: attention (`model.heads`), with an edge from each vertex to itself",
+	{Name: "gin", Brief: "GIN: sums, with a learned weight of the vertex itself",
+		ReadsNeighbours: true, WeighsEdges: true, layer: newGIN},
+	{Name: "gat", Brief: "GAT: attention (`model.heads`)",
 		ReadsNeighbours: true, HasHeads: true, layer: newGAT, relational: newRelationGAT},
-	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex, " +
-		"and on the features of edges", ReadsNeighbours: true, HasHeads: true, ReadsEdges: true,
+	{Name: "gatv2", Brief: "GATv2: attention by vertex, neighbour and edge " +
+		"features", ReadsNeighbours: true, HasHeads: true, ReadsEdges: true,
 		layer: newGATv2, relational: newRelationGATv2},
-	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
+	{Name: "gine", Brief: "GIN with features of edges",
 		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
 		ReadsNeighbours: true, WeighsEdges: true, inPlace: true, ByRelation: true, layer: newRGCN,
 		relational: newRGCN},
-	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
-		"graph", layer: newLinear},
+	{Name: "mlp", Brief: "the same layers without neighbours, as a baseline", layer: newLinear},
 }
 
 // Kinds returns all kinds of models.

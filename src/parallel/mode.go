@@ -52,21 +52,21 @@ var modes = []*Mode{
 	},
 	{
 		Mode: job.Mode{Name: ModeSplit, Sharing: sample.Together},
-		Doc: "all ranks train each minibatch together: each draws, reads and computes what concerns " +
-			"its own vertices, and hidden rows travel between layers ([when](guide/modes.md))",
+		Doc: "all ranks train each minibatch together, each for its own vertices, and hidden " +
+			"rows travel between layers ([when](guide/modes.md))",
 		Depth: sharedDepth, compose: composeSplit, collectives: splitCollectives, refuses: splitRefuses,
 	},
 	{
 		Mode: job.Mode{Name: ModeHybrid, Sharing: sample.InNodes},
-		Doc: "the ranks of a node train each minibatch together, as with `split`; every node has " +
-			"minibatches of its own, and gradients are added",
+		Doc: "`split` within each node; nodes have minibatches of their own, and gradients are " +
+			"added",
 		Depth: sharedDepth, compose: composeHybrid, collectives: hybridCollectives,
 		refuses: hybridRefuses,
 	},
 	{
 		Mode: job.Mode{Name: ModePushPull, Columns: true},
-		Doc: "every rank trains its own minibatches and holds some columns of all features; all " +
-			"ranks compute the first linear map of each minibatch together, and its partial sums travel",
+		Doc: "every rank trains its own minibatches and holds some columns of all features; " +
+			"ranks compute the first linear map together, and partial sums travel",
 		compose: composePushPull, collectives: pushPullCollectives, refuses: pushPullRefuses,
 	},
 }

@@ -10,9 +10,9 @@ const Lookahead = "lookahead"
 
 // lookahead is Belady's choice with bypass over a window of known minibatches.
 var lookahead = &Policy{
-	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
-		"be read again soonest are kept, or with `exchange.sums: on` those that save most sums. It " +
-		"transfers [as few rows as any cache could](results/default-policy.md)",
+	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead, and rows read again soonest " +
+		"stay, or with `exchange.sums: on` those that save most sums ([fewest " +
+		"transfers](results/default-policy.md))",
 	Needs: true, // a graph, to sample its first window and to plan it
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()

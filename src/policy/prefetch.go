@@ -15,8 +15,8 @@ const Prefetch = "prefetch"
 
 // prefetch is MassiveGNN's buffer (algorithms 1 and 2, section 3).
 var prefetch = &Policy{
-	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer, in which rows that went unused are " +
-		"replaced, at intervals, by those that were missed most",
+	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer: at intervals the rows missed most " +
+		"replace unused ones",
 	Needs: true,
 	Open:  openPrefetch,
 	Bytes: func(s Size) int64 {

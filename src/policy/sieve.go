@@ -10,7 +10,7 @@ const Sieve = "sieve"
 
 // sieve is the general-purpose policy that the papers' buffers are measured against.
 var sieve = &Policy{
-	Name: Sieve, Doc: "dynamic; the general-purpose policy SIEVE, starting empty",
+	Name: Sieve, Doc: "dynamic; SIEVE, starting empty",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		p, err := cache.NewSieve(s.vertices(), s.Capacity)
 		return p, nil, err

@@ -14,20 +14,19 @@ import (
 // its CPUs of the time in which they worked for it, as `busy_fraction` counts it. Of the epochs since
 // the last start; null what was not measured.
 type Efficiency struct {
-	// mean useful time of all CPUs / the longest of a rank
+	// mean useful time / the longest of a rank
 	LoadBalance *float64 `json:"load_balance"`
-	// the longest useful time / the time of an epoch
+	// longest useful time / epoch time
 	Communication *float64 `json:"communication_efficiency"`
-	// their product: mean useful time / the time of an epoch
+	// their product
 	Parallel *float64 `json:"parallel_efficiency"`
-	// the time of an epoch on an ideal network / the time of an epoch
+	// epoch time on an ideal network / epoch time
 	Transfer *float64 `json:"transfer_efficiency"`
-	// the longest useful time / the time of an epoch on an ideal network
+	// longest useful time / epoch time on an ideal network
 	Serialisation *float64 `json:"serialisation_efficiency"`
-	// processor seconds of an epoch, of all ranks: computation scaling is that of the runs of the same
-	// work on the fewest ranks / that of a run
+	// processor seconds of an epoch, all ranks
 	ComputationSeconds *float64 `json:"computation_seconds"`
-	// the rank with the longest useful time: the others wait for it
+	// the rank with the longest useful time
 	Slowest *SlowestRank `json:"slowest_rank,omitempty"`
 	// why what is null is
 	NoValue map[string]string `json:"no_value,omitempty"`
@@ -39,9 +38,9 @@ type SlowestRank struct {
 	Rank int `json:"rank"`
 	// of an epoch
 	Seconds float64 `json:"seconds"`
-	// share of its CPUs' time in which they worked for it
+	// share of its CPUs' time
 	Useful float64 `json:"useful"`
-	// of its training thread, by [phase](#phases), of an epoch
+	// of its training thread
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 }
 

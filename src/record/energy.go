@@ -3,9 +3,9 @@ package record
 // Energy is what the nodes of a job took, by their own counters; other jobs on a node count as well. Of
 // the time since the last start; null what was not measured.
 type Energy struct {
-	// the processors, by RAPL
+	// processors, by RAPL
 	Packages Joules `json:"packages"`
-	// the memory, by RAPL, where it has a counter
+	// memory, by RAPL
 	DRAM Joules `json:"dram"`
 	// the job's GPUs, by NVML
 	GPUs Joules `json:"gpus"`
@@ -15,11 +15,11 @@ type Energy struct {
 
 // Joules is what one kind of part took, on all nodes.
 type Joules struct {
-	// from the first step to the end of the last epoch, with the evaluations between epochs
+	// of all epochs, with evaluations between them
 	Training *float64 `json:"training_joules"`
-	// mean of an epoch, without evaluation
+	// of an epoch, without evaluation
 	Epoch *float64 `json:"epoch_joules"`
-	// of epochs: by 1,000 seeds
+	// of 1,000 seeds, likewise
 	Seeds *float64 `json:"joules_per_1000_seeds"`
 }
 

@@ -18,16 +18,16 @@ type Step struct {
 	LR float64 `json:"lr"`
 	// of the global minibatch
 	Seeds int `json:"seeds"`
-	// of the training seeds, dropout on; multi-label: micro-F1, null if no seed has a label; absent of
-	// numbers, and of links that are ranked
+	// of the training seeds, dropout on; multi-label: micro-F1, null without labels; absent of
+	// numbers and ranked links
 	Accuracy *Metric `json:"accuracy,omitempty"`
-	// of the task of links: of the training links among the minibatch's negatives, dropout on
+	// of links: of the training links among the minibatch's negatives, dropout on
 	MRR *Metric `json:"mrr,omitempty"`
-	// when it was written: seconds since 1970
+	// of writing: seconds since 1970
 	Time float64 `json:"time"`
-	// rank 0: waiting for the minibatch
+	// rank 0's wait for the minibatch
 	WaitSeconds float64 `json:"wait_seconds"`
-	// rank 0: collectives started for the step's minibatches
+	// rank 0's collectives
 	Collectives int64 `json:"rounds"`
 	Rows
 }
@@ -40,7 +40,7 @@ type Epoch struct {
 	Epoch int `json:"epoch"`
 	// as in `epoch_seconds`
 	Seconds float64 `json:"seconds"`
-	// when it was written: seconds since 1970
+	// of writing: seconds since 1970
 	Time float64 `json:"time"`
 	// mean over the steps, weighted by seeds
 	Loss float64 `json:"loss"`
@@ -61,9 +61,9 @@ type Epoch struct {
 	OwnerSkew float64 `json:"owner_skew,omitempty"`
 	// rank 0: as `first_step`
 	FirstStep float64 `json:"first_step_seconds"`
-	// with `sample.locality_adapt`: how many times likelier what was at hand was drawn
+	// with `sample.locality_adapt`: the factor
 	Factor float64 `json:"locality_factor,omitempty"`
-	// and the share of loading that the factor of the next epoch follows from; absent: 0
+	// and the share of loading that gives the next one; absent: 0
 	LoadingShare float64 `json:"loading_share,omitempty"`
 	// of each rank: equal on all
 	Collectives int64 `json:"rounds"`
@@ -77,10 +77,10 @@ func Now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
 
 // Rank is one rank's part in an epoch.
 type Rank struct {
-	// rows that it received; where nodes fetch as one, those that were fetched for it as the first
-	// of its node that wanted them, so the first ranks of nodes have most
+	// rows received; where nodes fetch as one, those fetched for it as the first that wanted them:
+	// first ranks have most
 	Remote int64 `json:"remote_rows"`
-	// rows that it read for others: to send them or, with `exchange.sums`, to add them
+	// rows that it read to send or, with `exchange.sums`, to add
 	Read int64 `json:"read_for_others"`
 	// of its own epoch time
 	WaitFraction float64 `json:"wait_fraction"`
@@ -94,17 +94,17 @@ type Eval struct {
 	Epoch int `json:"epoch"`
 	// what the evaluation took
 	Seconds float64 `json:"seconds"`
-	// when it was written: seconds since 1970
+	// of writing: seconds since 1970
 	Time float64 `json:"time"`
-	// of the task of links: every metric of the validation links
+	// of links: every metric of the validation links
 	Links map[string]float64 `json:"valid_links,omitempty"`
 	// `train.eval_mode`
 	Mode string `json:"mode"`
-	// as in `summary.json`, of this epoch; null where the vertices give it no value
+	// as in `summary.json`, of this epoch
 	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
 	// likewise
 	ValidMetric Metric `json:"valid_metric"`
-	// likewise, with all neighbours; only with mode `full`
+	// likewise; only with mode `full`
 	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
 	// likewise
 	TestMetric *Metric `json:"test_metric,omitempty"`

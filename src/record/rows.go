@@ -8,12 +8,11 @@ type Rows struct {
 
 	// rows fetched for the step that reads them
 	Fetched int64 `json:"fetched_rows"`
-	// bytes of the transferred rows and of the sums as handed to the transport
+	// bytes of transferred rows and sums
 	RemoteBytes int64 `json:"remote_bytes"`
-	// 1 - (transferred rows + `shared_rows` + sums) / remote accesses; remote accesses are the frontier rows owned
-	// outside the node: `cache_hits` + `peer_cache_rows` + `fetched_rows` + `shared_rows` + `summed_rows`.
-	// With `cache.source: files` all frontier rows are, and `stored_rows` are the transferred ones.
-	// 0 if nothing spares any
+	// 1 - (transferred rows + `shared_rows` + sums) / remote accesses: `cache_hits` +
+	// `peer_cache_rows` + `fetched_rows` + `shared_rows` + `summed_rows`; with `cache.source:
+	// files` all frontier rows, of which `stored_rows` are transferred. 0 if nothing spares any
 	HitRate float64 `json:"hit_rate"`
 	// remote accesses found in the own cache or a peer's / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`

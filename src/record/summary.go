@@ -26,34 +26,25 @@ type Summary struct {
 	Trained
 
 	Rows
-	// collectives that a rank has started for the minibatches of a step: ids and rows, so 2 for
-	// each minibatch that it trains (several with `sample.streams: part`), and 2 with the ranks of
-	// its node where these fetch as one (`exchange.nodes`). With `topology.kind: partitioned` also
-	// ids and neighbours: 2 for each hop that asks other ranks. With `parallel.mode: split` ids of
-	// each hop but the last, and 2 shuffles for each layer after the first; with `hybrid` also ids
-	// and rows of the last hop; with `push-pull` 3 instead of 2: input hops, partial sums and their
-	// gradients. Ranks that share minibatches start 2 more for each batch norm, 2 for links, whose
-	// embeddings and gradients travel, and 1 for each hop of LADIES. Models that read features of
-	// edges start 2 for these; models that learn rows 3 for those, and 1 more where
-	// `pipeline.depth` is above 0. Equal on all ranks; of the last epoch
+	// collectives of a step, equal on all ranks, of the last epoch: 2 (ids, rows) for each
+	// minibatch that a rank trains, 2 for each hop that asks other ranks, and those of shared
+	// minibatches, nodes that fetch as one, links, edge and learned rows (`src/parallel/cost.go`)
 	CollectivesPerStep float64 `json:"rounds_per_step"`
-	// bytes that all ranks send each other in a step to add the gradients of weights: 8 for each
-	// number and each rank but one, 4 with `train.gradient_dtype: bf16`; what a library adds counts
-	// as if added in rank order, which sends the fewest; absent of one rank, and of a run that was
-	// resumed after its last step
+	// bytes that all ranks send in a step to add weight gradients, as if in rank order: 8 (4 with
+	// `train.gradient_dtype: bf16`) for each number and each rank but one; absent of one rank, and
+	// if resumed after the last step
 	GradientBytes int64 `json:"gradient_bytes,omitempty"`
-	// rows that the busiest rank read for others, over the mean of all ranks: rows that it sent and,
-	// with `exchange.sums`, those that it added; of the last epoch
+	// rows that the busiest rank read for others (sent or, with `exchange.sums`, added) / the mean
+	// of ranks; of the last epoch
 	OwnerSkew float64 `json:"owner_skew,omitempty"`
 
 	CacheUse
 	Times
 
-	// largest resident set of any rank (VmHWM), pages of mapped files included
+	// largest resident set of any rank (VmHWM), with pages of mapped files
 	PeakRSSBytes int64 `json:"peak_rss_bytes"`
-	// bytes of that rank, by [item](guide/size-a-job.md#memory-items); their sum is compared with
-	// `peak_rss_bytes`. Ranks of one process count the arrays of all. With a GPU, pinned memory
-	// counts and device memory does not
+	// bytes of that rank, by [item](guide/size-a-job.md#memory-items). Ranks of one process count
+	// the arrays of all. With a GPU pinned memory counts, device memory does not
 	Memory map[string]int64 `json:"memory"`
 
 	Machine
@@ -69,123 +60,114 @@ type Summary struct {
 
 // Quality is what the trained model is worth.
 type Quality struct {
-	// what chooses the best epoch: `train.metric`, or `accuracy` (one class a vertex), `roc_auc`
-	// (two classes), `micro_f1` (multi-label)
+	// what chooses the best epoch: `train.metric`, or what `auto` took
 	MetricName string `json:"metric_name"`
-	// that metric, in [0, 1], of the test vertices, with the weights of the best epoch and all
-	// neighbours; null, as those below, where the vertices give it no value
+	// that metric of the test vertices, by the best epoch's weights and all neighbours; null, as
+	// those below, where they give it no value
 	TestMetric Metric `json:"test_metric"`
-	// of the task of links: every metric of the test links
+	// every metric of the test links
 	Links map[string]float64 `json:"test_links,omitempty"`
-	// of tasks of numbers: every metric of the test vertices, or links
+	// of tasks of numbers: every metric of the test set
 	Numbers map[string]float64 `json:"test_numbers,omitempty"`
-	// that metric of the validation vertices at the best epoch
+	// the same of validation at the best epoch
 	ValidMetric Metric `json:"valid_metric"`
-	// share of the test vertices, or links, whose largest logit is the label, with those weights;
-	// multi-label: micro-F1; absent of numbers, and of links that are ranked
+	// share of the test vertices or links whose largest logit is the label; multi-label: micro-F1;
+	// absent of numbers and ranked links
 	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
-	// the same of the validation vertices, at the best epoch
+	// the same of validation, at the best epoch
 	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
-	// share, in the test set, of the class most frequent in training: what a model must beat;
-	// absent with other metrics than `accuracy`
+	// share of the test set in the class most frequent in training: what a model must beat; only
+	// with `accuracy`
 	MajorityAccuracy *Metric `json:"majority_accuracy,omitempty"`
-	// why each of these that is null has no value: an empty split, one without labels or, for
-	// `roc_auc`, of one class; absent if all have one
+	// why each of these that is null has no value
 	NoValue map[string]string `json:"no_value,omitempty"`
-	// test vertices of class i (row) that were taken for class j (column); one class a vertex, up
-	// to 40 classes; absent without test vertices
+	// test vertices of class i (row) taken for class j (column); one class a vertex, up to 40
+	// classes
 	Confusion [][]int64 `json:"confusion,omitempty"`
-	// with it: names of the classes, where the dataset has them
+	// names of its classes, where the dataset has them
 	ClassNames []string `json:"class_names,omitempty"`
-	// epoch, from 1, whose validation was best; the first one on a tie; without a validation metric
-	// the last one
+	// epoch, from 1, whose validation was best, the first on a tie; without validation the last
 	BestEpoch int `json:"best_epoch"`
 }
 
 // Trained is what was trained, and its digests.
 type Trained struct {
-	// epochs trained; fewer than asked for if `train.patience` ended the run
+	// epochs trained
 	Epochs int `json:"epochs"`
-	// updates of all ranks together in an epoch
+	// updates in an epoch
 	StepsPerEpoch int `json:"steps_per_epoch"`
 	// median over epochs, from the first minibatch's preparation to the last update, without
 	// evaluation; rank 0
 	EpochSeconds float64 `json:"epoch_seconds"`
-	// mean over the steps of the last epoch of the global loss (dropout on), weighted by seeds
+	// mean global loss of the last epoch's steps (dropout on), weighted by seeds
 	TrainLoss float64 `json:"train_loss"`
-	// XXH64 over the float32 bits, little-endian, of every step's global loss, in order
+	// XXH64 of every step's global loss in order, as float32
 	LossDigest string `json:"loss_digest"`
-	// XXH64 over the float32 bits of all weights after the last step, in the order of
-	// `model.safetensors`
+	// XXH64 of the final float32 weights, in the order of `model.safetensors`
 	WeightsDigest string `json:"weights_digest"`
-	// sum over learned rows (`model.learned`) after the last step of the XXH64 of the vertex's id and
-	// the row's float32 bits; absent without
+	// with `model.learned`: sum over final learned rows of the XXH64 of vertex id and float32 row
 	LearnedDigest string `json:"learned_digest,omitempty"`
-	// of each file of learned rows the bytes and the XXH64, to which `halognn check` and `infer` hold
-	// it
+	// bytes and XXH64 of each file of learned rows, checked by `halognn check` and `infer`
 	LearnedFiles rundir.FileSums `json:"learned_files,omitempty"`
-	// sum, over all training minibatches, of the XXH64 of the blocks (row pointers and columns of
-	// every layer) and of the input frontier's original ids in order: equal digests mean equal
-	// minibatches, whatever ranks drew them. Absent if a GPU drew some of them (`sample.on`)
+	// sum over training minibatches of the XXH64 of blocks (row pointers, columns) and original ids
+	// of the input frontier: equal digests mean equal minibatches. Absent if a GPU drew some
+	// (`sample.on`)
 	BlocksDigest string `json:"blocks_digest,omitempty"`
-	// sum, over all edges of all training minibatches, of a hash of (key, hop, original ids of
-	// destination and source): equal digests mean the same sampled edges, however blocks number
-	// their vertices. Absent if a run continues from a checkpoint without it
+	// sum over sampled training edges of a hash of (key, hop, original ids of destination and
+	// source): equal digests mean equal edges, however blocks number vertices. Absent if a
+	// checkpoint lacked it
 	EdgesDigest string `json:"edges_digest,omitempty"`
-	// with `sample.locality_adapt`: what it came to, by epoch
+	// with `sample.locality_adapt`, by epoch
 	Locality *Adapted `json:"locality,omitempty"`
 }
 
 // CacheUse is what a cache did, and why owners added rows, or nodes fetched as one, or did not.
 type CacheUse struct {
-	// with `exchange.sums: auto`: what was chosen, and why
+	// with `exchange.sums: auto`: what was chosen
 	SumsChoice *residence.SumsChoice `json:"sums_choice,omitempty"`
-	// with `exchange.nodes: auto`: what was chosen, and why
+	// with `exchange.nodes: auto`: what was chosen
 	NodesChoice *residence.NodesChoice `json:"nodes_choice,omitempty"`
-	// `cache.policy` of the run; with `auto` the policy that it chose; `none` on one node, where
-	// all rows are in memory, unless they come from the files (`cache.source`)
+	// `cache.policy`, with `auto` what it chose; `none` on one node, unless rows come from files
+	// (`cache.source`)
 	CachePolicy string `json:"cache_policy"`
-	// with a cache or `auto`: what it was; numbers are the largest of any rank
+	// the cache; numbers are the largest of any rank
 	Cache *residence.Summary `json:"cache,omitempty"`
 	// (`remote_rows` + `stored_rows`) / `steps_per_epoch`
 	RemoteRowsPerStep float64 `json:"remote_rows_per_step"`
-	// the same as predicted before the first step from access probabilities; only with a cache,
-	// without `exchange.sums` and where nodes do not fetch as one
+	// the same as predicted from access probabilities; with a cache, without `exchange.sums` and
+	// `exchange.nodes`
 	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
 }
 
 // Times is where the time of an epoch goes.
 type Times struct {
-	// time training waited for the next minibatch / epoch time, mean over ranks
+	// time training waited for minibatches / epoch time, mean over ranks
 	WaitFraction float64 `json:"wait_fraction"`
-	// processor time in which a rank's CPUs worked for it / their time, mean over ranks, median of
-	// the epochs since the last start: neither idle, nor spinning, nor on the thread that polls MPI
+	// share of its CPUs' time in which they worked for a rank (not idle, spinning or polling MPI),
+	// mean over ranks, median of epochs since the last start
 	BusyFraction float64 `json:"busy_fraction"`
-	// POP's metrics: [below](#efficiency)
+	// [below](#efficiency)
 	Efficiency Efficiency `json:"efficiency"`
 	// by [phase](#phases), per epoch, mean over ranks
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
-	// MassiveGNN's model of a step beside the measured steps: [below](#time-model)
+	// [below](#time-model)
 	TimeModel TimeModel `json:"time_model"`
 
-	// MassiveGNN's communication time (equation 9, its Figure 11): `exchange` + `slice` - `gather`,
-	// and 0 if copying takes longer; per epoch, mean over ranks. `wait` has only what was not
-	// hidden of it
+	// MassiveGNN's communication time (equation 9): `exchange` + `slice` - `gather`, at least 0;
+	// per epoch, mean over ranks
 	StallSeconds float64 `json:"communication_stall_seconds"`
-	// that / mean epoch time of rank 0. Above 1 where the exchanges of several minibatches overlap
+	// that / mean epoch time of rank 0; above 1 if exchanges of several minibatches overlap
 	StallFraction float64 `json:"communication_stall_fraction"`
 
-	// from the beginning of the command to the first epoch, mean over ranks; of the last start, if
-	// the run was resumed. MassiveGNN's initialisation cost (Figure 8) is the share of caches in it
+	// from the command's beginning to the first epoch, mean over ranks, of the last start
 	SetUpSeconds float64 `json:"setup_seconds"`
-	// its items, which add up to it: [below](#set-up)
+	// its items: [below](#set-up)
 	SetUp map[string]float64 `json:"setup"`
 
-	// the share of `wait` for the first minibatch of an epoch, while the pipeline filled
-	// (SALIENT++, Figure 8, *Startup*); per epoch, mean over ranks. After a restart within an
-	// epoch, of both starts
+	// `wait` for the first minibatch of an epoch (SALIENT++'s *Startup*); per epoch, mean over
+	// ranks
 	StartupSeconds float64 `json:"startup_seconds"`
-	// that / epoch time, mean over ranks and epochs
+	// that / epoch time
 	StartupFraction float64 `json:"startup_fraction"`
 }
 
@@ -195,37 +177,37 @@ type Machine struct {
 	Ranks int `json:"ranks"`
 	// parts of the graph
 	Parts int `json:"parts"`
-	// nodes, as regrouped by `run.ranks_per_node`
+	// nodes, as of `run.ranks_per_node`
 	Nodes int `json:"nodes"`
-	// the device, with its SIMD level, library of matrix products and threads
+	// device, SIMD level, library of matrix products, threads
 	Device string `json:"device"`
-	// what carried messages: an MPI, or goroutines
+	// an MPI, or goroutines
 	Transport string `json:"transport"`
-	// `reproducible`, or the library whose order of summation it is: `mpi` or `nccl`
+	// `reproducible`, or whose order of summation: `mpi` or `nccl`
 	Allreduce string `json:"allreduce"`
-	// how gradients were summed over ranks: `host`; with a GPU `nccl`, `mpi` or `staged`
-	// (`compute.gradients`), or `device` for one rank alone
+	// where gradients were added: `host`; with a GPU `nccl`, `mpi`, `staged` (`compute.gradients`),
+	// or `device` for one rank
 	Gradients string `json:"gradients"`
-	// how rows went between layers where ranks share minibatches or hold columns: `host`; with a GPU
-	// `direct` or `staged` (`compute.shuffles`)
+	// how rows between layers travelled: `host`; with a GPU `direct` or `staged`
+	// (`compute.shuffles`)
 	ShuffledBy string `json:"shuffles,omitempty"`
 
-	// with `compute.device: cuda`: where the device of each rank reads feature rows
+	// with `cuda`: where each rank's device reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
-	// likewise: where minibatches were drawn that were trained (`sample.on`), `host` or `device`
+	// where trained minibatches were drawn (`sample.on`): `host` or `device`
 	SampledOn string `json:"sampled_on,omitempty"`
-	// and why there
+	// why there
 	SampledWhy string `json:"sampled_why,omitempty"`
-	// how often, over all ranks, memory was pinned for minibatches that are trained, since the run began
-	// or was resumed, beyond what was pinned at first; a device waits for it; absent: 0
+	// how often memory was pinned for minibatches after the start, which a device waits for, over
+	// all ranks; absent: 0
 	PinnedGrowths uint64 `json:"pinned_growths,omitempty"`
 	// the build
 	Version string `json:"version"`
-	// when the summary was made, UTC
+	// time, UTC
 	Finished string `json:"finished"`
 	// host of rank 0
 	Host string `json:"host"`
-	// number of the batch job, if there is one
+	// number of the batch job
 	Job string `json:"job"`
 	// its size
 	Graph GraphSize `json:"graph"`
@@ -237,7 +219,7 @@ type GraphSize struct {
 	Vertices int64 `json:"vertices"`
 	// directed edges, as stored
 	Edges int64 `json:"edges"`
-	// columns of a feature row
+	// feature columns
 	Features int `json:"features"`
 	// classes
 	Classes int `json:"classes"`

@@ -20,11 +20,11 @@ type NodesChoice struct {
 	Nodes string `json:"nodes"`
 	// in words
 	Why string `json:"why"`
-	// rows that all ranks fetch for a step if each asks for itself
+	// rows of all ranks for a step if each asks for itself
 	OffRows float64 `json:"off_rows,omitempty"`
-	// and if nodes fetch as one
+	// and as one
 	OnRows float64 `json:"on_rows,omitempty"`
-	// seconds that the slowest rank takes for that, each for itself
+	// the slowest rank's seconds, each for itself
 	OffSeconds float64 `json:"off_seconds,omitempty"`
 	// and as one
 	OnSeconds float64 `json:"on_seconds,omitempty"`

@@ -16,7 +16,7 @@ type Summary struct {
 	PolicyBytes int64 `json:"plan_bytes"`
 	// minibatches known in advance
 	Window int `json:"window,omitempty"`
-	// `lookahead`: most rows held for a known use at any time
+	// `lookahead`: most rows held for a known use
 	HighWater int `json:"high_water,omitempty"`
 	// `cache.gamma`
 	Gamma float64 `json:"gamma,omitempty"`
@@ -26,13 +26,13 @@ type Summary struct {
 	Leave string `json:"leave,omitempty"`
 	// `cache.halo_hops`
 	HaloHops int `json:"halo_hops,omitempty"`
-	// with `cache.placement: group` and `cache.peer_cost: auto`: what was measured
+	// `cache.peer_cost: auto`: what was measured
 	PeerCost *PeerCost `json:"peer_cost,omitempty"`
-	// with a GPU and a static cache: rows of it in the GPU's memory, the fewest of any rank
+	// rows of a static cache in GPU memory, the fewest of any rank
 	DeviceRows int `json:"device_rows,omitempty"`
-	// why cached rows, or those of some peers, come from the host instead
+	// why cached rows, or some peers', come from the host
 	HostReason string `json:"host_reason,omitempty"`
-	// with `auto`: what it chose, why, and what it compared
+	// what `auto` chose, why, and what it compared
 	Chosen string `json:"chosen,omitempty"`
 }
 

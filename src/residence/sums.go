@@ -25,13 +25,13 @@ type SumsChoice struct {
 	Sums string `json:"sums"`
 	// in words
 	Why string `json:"why"`
-	// bytes that a minibatch takes if rows alone travel, ids included
+	// bytes of a minibatch if rows alone travel, with ids
 	RowBytes float64 `json:"row_bytes,omitempty"`
-	// and if sums do too
+	// and with sums
 	SumBytes float64 `json:"sum_bytes,omitempty"`
-	// seconds that the network takes for the difference, as measured with few rows
+	// network time of the difference, as measured
 	Saved float64 `json:"saved_seconds,omitempty"`
-	// seconds to choose between rows and sums, and for owners to read the rows that they add
+	// time to choose, and for owners to read rows that they add
 	Cost float64 `json:"cost_seconds,omitempty"`
 }
 

@@ -83,19 +83,17 @@ type method struct {
 }
 
 var methods = []method{
-	{kind: Neighbour, brief: "as many neighbours of each vertex as the fanout, all equally likely",
+	{kind: Neighbour, brief: "as many neighbours of each vertex as the fanout, equally likely",
 		fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
-	{kind: Labor, brief: "the same, but every vertex has a random number, and the neighbours with the " +
-		"smallest numbers are drawn: destinations choose common neighbours, and a minibatch has " +
-		"fewer vertices",
+	{kind: Labor, brief: "likewise, those with the smallest random numbers of vertices: " +
+		"destinations share neighbours, and a minibatch has fewer vertices",
 		fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
-	{kind: Poisson, brief: "each neighbour independently, with probability fanout/degree, weighted by the " +
-		"inverse, so that aggregates are unbiased estimates",
+	{kind: Poisson, brief: "each neighbour with probability fanout/degree, weighed by its " +
+		"inverse: aggregates are unbiased",
 		fanouts: true, estimates: true, hops: countFanouts, check: checkNumbers,
 		make: newFused},
-	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` among all neighbours of a layer's " +
-		"vertices, common neighbours more likely, with all edges to the layer; edges weigh the " +
-		"inverse of the probability",
+	{kind: LADIES, brief: "layer by layer `sample.layer_vertices` of all neighbours, common ones " +
+		"likelier, with all edges to the layer, weighed by the inverse probability",
 		estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
 		check: checkVertices, make: newLadies},
 }

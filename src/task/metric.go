@@ -85,7 +85,8 @@ const (
 )
 
 var (
-	accuracy = Metric{Name: Accuracy, Doc: "the share of vertices, or links, whose class is right", Share: true,
+	accuracy = Metric{Name: Accuracy, Doc: "share of vertices or links whose class is right",
+		Share: true,
 		Value: func(t *Tally) (share float64, ok bool) {
 			s := &t.Sums
 			n := s[TruePositive] + s[FalsePositive]
@@ -93,7 +94,7 @@ var (
 		}}
 	// two classes are judged by the ranking of their scores, because the share of the classes may
 	// differ between the splits
-	rocAUC = Metric{Name: ROCAUC, Doc: "the area under the ROC curve, of two classes", Classes: 2,
+	rocAUC = Metric{Name: ROCAUC, Doc: "area under the ROC curve, of two classes", Classes: 2,
 		Without: func(t *Tally) string {
 			switch t.Facts[positive] {
 			case 0:
@@ -112,7 +113,7 @@ var (
 		}}
 	// 2 TP / (2 TP + FP + FN): without a label to be found the recall in it is undefined
 	microF1 = Metric{Name: MicroF1, Share: true,
-		Doc: "over all labels of all vertices, with several labels a vertex",
+		Doc: "over all labels, with several a vertex",
 		Value: func(t *Tally) (f1 float64, ok bool) {
 			s := &t.Sums
 			all := 2*s[TruePositive] + s[FalsePositive] + s[FalseNegative]

@@ -91,17 +91,17 @@ func (s *Sums) miss(e float64) {
 }
 
 var (
-	rmse = Metric{Name: "rmse", Doc: "the root of the mean squared error of numbers", Less: true,
+	rmse = Metric{Name: "rmse", Doc: "root of the mean squared error of numbers", Less: true,
 		Value: func(t *Tally) (float64, bool) {
 			return math.Sqrt(t.Sums[squared] / max(1, t.Sums[judged])), t.Sums[judged] > 0
 		}}
-	mae = Metric{Name: "mae", Doc: "the mean absolute error of numbers", Less: true,
+	mae = Metric{Name: "mae", Doc: "mean absolute error of numbers", Less: true,
 		Value: func(t *Tally) (float64, bool) {
 			return t.Sums[absolute] / max(1, t.Sums[judged]), t.Sums[judged] > 0
 		}}
 	// 1 - sum (z - y)^2 / sum (y - mean)^2, the mean of each output over the vertices that are judged:
 	// scikit-learn's r2_score, of several outputs with multioutput="variance_weighted"
-	r2 = Metric{Name: "r2", Doc: "the share of the variance of numbers that the model explains",
+	r2 = Metric{Name: "r2", Doc: "share of the variance of numbers that is explained",
 		Value: func(t *Tally) (float64, bool) {
 			v := variation(t)
 			return 1 - t.Sums[squared]/v, v > 0

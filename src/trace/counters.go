@@ -24,45 +24,43 @@ import (
 type Counters struct {
 	// vertices whose rows are needed
 	Frontier int64 `json:"frontier_rows,omitzero"`
-	// rows of input frontiers owned by the rank; per epoch, summed over ranks
+	// input rows owned by the rank; per epoch, summed over ranks
 	Local int64 `json:"local_rows"`
-	// rows found in the rank's own cache
+	// rows in the rank's own cache
 	Cached int64 `json:"cache_hits"`
-	// rows of another rank of the same node: read from its mapped file, or from its cache
-	// (`cache.placement: group`)
+	// rows of another rank of the node, from its mapped file or its cache (`cache.placement:
+	// group`)
 	Peer int64 `json:"peer_rows"`
-	// those of `peer_rows` that were read from a peer's cache: they are owned outside the node
+	// those of `peer_rows` from a peer's cache: owned outside the node
 	PeerCached int64 `json:"peer_cache_rows"`
-	// rows read from the files of the parts, because no cache holds them (`cache.source: files`)
+	// rows read from files because no cache holds them (`cache.source: files`)
 	Stored int64 `json:"stored_rows"`
-	// rows that an eviction round of `prefetch` fetched in order to keep them
+	// rows fetched by eviction rounds of `prefetch`, to keep
 	Replaced int64 `json:"replacement_rows"` // by exchange, which knows no policy, as Early
-	// rows fetched ahead of the step that reads them (`cache.level`)
+	// rows fetched a step early (`cache.level`)
 	Early int64 `json:"early_rows"`
-	// transferred rows: received from another node, the sum of the two above and `fetched_rows`
+	// rows received from other nodes: the two above and `fetched_rows`
 	Remote int64 `json:"remote_rows"`
-	// rows owned outside the node that were fetched in the same step for another rank of the node,
-	// and passed on (`exchange.nodes`); rows fetched ahead are not among them
+	// rows fetched in the same step for another rank of the node and passed on (`exchange.nodes`),
+	// without early ones
 	Shared int64 `json:"shared_rows"`
-	// bytes that ranks of a node sent each other for that: rows, of `fetched_rows` too, a bit for each,
-	// 4 for each id, 8 for each number of rows
+	// bytes within nodes for that: rows (of `fetched_rows` too), a bit for each, 4 for each id, 8
+	// for each count
 	NodeBytes int64 `json:"node_bytes"`
-	// rows owned outside the node that were never received: their owners added them
-	// (`exchange.sums`)
+	// remote rows never received: their owners added them (`exchange.sums`)
 	Summed int64 `json:"summed_rows"`
-	// vectors that came in their stead
+	// vectors that came instead
 	Sums int64 `json:"sum_vectors"`
-	// ids of rows and of members of sums that were sent for that, 4 bytes each, and the weights of
-	// members; where nodes fetch as one, a step has those that rank 0 sent for its node, and of
-	// rows of several widths the bytes that came for them: not those of its `remote_rows`
+	// bytes of the ids sent for that, 4 each, and of weights of members of sums; where nodes fetch
+	// as one those that rank 0 sent in a step; of rows of several widths bytes that came for them
 	IDBytes int64 `json:"id_bytes"`
 
 	// bytes of the requested rows, where rows have several widths; where nodes fetch as one, of
 	// those that the rank bought, for whichever rank of its node
 	AskedBytes int64 `json:"asked_bytes,omitzero"`
-	// rows of edges that came from other nodes, of models that read features of edges
+	// rows of edge features from other nodes
 	EdgeRows int64 `json:"edge_rows"`
-	// bytes of those rows, and of the positions by which they were asked for, 4 bytes each
+	// bytes of these, and of 4 a position asked for
 	EdgeBytes int64 `json:"edge_bytes"`
 
 	// rows that this rank sent to others
@@ -78,21 +76,19 @@ type Counters struct {
 	// rows and sums sent
 	RowBytes int64 `json:"row_bytes,omitzero"`
 
-	// rows of a dynamic cache that were overwritten
+	// rows that a dynamic cache overwrote
 	Evictions int64 `json:"evictions"`
-	// rows that entered a `prefetch` buffer in eviction rounds: `replacement_rows`, and misses of
-	// the step that were kept
+	// rows that entered a `prefetch` buffer: `replacement_rows` and kept misses
 	Replacements int64 `json:"replacements"`
 	// time that the policy took
 	Scoring time.Duration `json:"score_nanoseconds,omitzero"`
 
 	Sampling
 
-	// sampled edges of the blocks that the ranks compute
+	// sampled edges of the computed blocks
 	Edges int64 `json:"computed_edges"`
-	// feature rows that the ranks read: each once for a minibatch and rank; where ranks share
-	// minibatches each once for a minibatch, by the rank that owns it; with `push-pull` each rank reads
-	// its columns of it
+	// feature rows read, once for a minibatch and rank, or once for a shared minibatch; with
+	// `push-pull` columns of them
 	Loaded int64 `json:"loaded_rows"`
 
 	Shuffles
@@ -103,23 +99,19 @@ type Counters struct {
 //
 //	sum over ranks of Asked = sum over ranks of Answered
 type Sampling struct {
-	// with `topology.kind: partitioned`, or `parallel.mode: split` or `hybrid`: vertices of frontiers,
-	// over all hops, for which ranks asked other ranks to draw; with `hybrid` those of the last hop
-	// too, whose rows they asked for, and on a partitioned topology those that other nodes drew for
+	// with `topology.kind: partitioned`, `parallel.mode: split` or `hybrid`: frontier vertices that
+	// other ranks were asked to draw for, over all hops; with `hybrid` also those of the last hop,
+	// and those that other nodes drew for
 	Asked int64 `json:"asked_vertices"`
 	// vertices for which this rank drew for others
 	Answered int64 `json:"answered_vertices,omitzero"`
-	// neighbours that came back; where ranks share minibatches they stay where they are drawn
+	// neighbours that came back; those of shared minibatches stay where they are drawn
 	Drawn int64 `json:"drawn_neighbours"`
 	// collectives started: ids, and neighbours, are one each, with their numbers
 	Collectives int64 `json:"sampling_collectives,omitzero"`
-	// sent for that: 16 bytes to each rank (how many vertices, and the word that names their draws),
-	// 4 for each id, 1 for the number of its neighbours by each relation that ends in its type (4 if a
-	// fanout is above 255 or all; 8, with the degree, by `poisson` and `ladies`), 4 for each neighbour
-	// and 4 for its weight, or its place if features of edges are read. Where ranks share minibatches 8
-	// bytes to each of them (how many vertices) and 4 for each id, after each hop, with `split` but the last. With `push-pull` also 24 bytes to each
-	// other rank (the size of the input hop) and 4 for each source, destination and edge of it, and
-	// each weight
+	// bytes for that: 4 for each id, neighbour and weight (or place of its edge's features), 1 to 8
+	// for the number of neighbours, 16 to each rank; of shared minibatches 4 for each id after each
+	// hop, 8 to each rank; with `push-pull` also the input hops
 	Bytes int64 `json:"sampling_bytes"`
 }
 
@@ -129,18 +121,16 @@ type Sampling struct {
 //
 //	sum over ranks of Bytes = sum over ranks of Got
 type Shuffles struct {
-	// where ranks share minibatches (`parallel.mode`): rows that these sent each other: of features,
-	// hidden rows, and gradients of these; with `push-pull`: rows of partial sums of the first layer,
-	// and of their gradients; with `model.learned`: learned rows, and their gradients
+	// rows that ranks sent each other: features, hidden rows and gradients of shared minibatches;
+	// partial sums and gradients with `push-pull`; learned rows and gradients
 	Rows int64 `json:"shuffled_rows"`
-	// with `exchange.sums`: those of them that are sums of learned rows, or gradients of sums
+	// with `exchange.sums`: those that are sums of learned rows, or gradients of sums
 	Sums int64 `json:"shuffled_sums"`
-	// bytes of those rows as handed to the transport; of learned ones also ids, and a bit for each row
+	// bytes of these; of learned rows also ids and a bit a row
 	Bytes int64 `json:"shuffle_bytes"`
-	// learned rows and sums among `shuffled_rows` that training waited for: a step under way when the
-	// others were fetched changed them (`pipeline.depth`)
+	// learned ones that training waited for, as a step under way changed them
 	Late int64 `json:"late_rows"`
-	// bytes of those rows
+	// bytes of these
 	LateBytes int64 `json:"late_bytes"`
 	// bytes of the rows received, by the shuffle index
 	Got int64 `json:"shuffle_got,omitzero"`

@@ -4,37 +4,32 @@ package trace
 // performance model (section 3.3). A run measures them from its phases, a plan predicts them from
 // rates (docs/guide/size-a-job.md). `make docs` prints the comments in docs/metrics.md.
 type Terms struct {
-	// t_Sampling: drawing blocks; `sample` / `steps_per_epoch`
+	// t_Sampling: `sample`
 	Sample float64 `json:"t_sample"`
-	// the collectives of sampling a partitioned topology, and of sending input hops; `ask` /
-	// `steps_per_epoch`
+	// `ask`
 	Ask float64 `json:"t_ask"`
-	// t_Lookup: locating each row; `plan` / `steps_per_epoch`
+	// t_Lookup: `plan`
 	Lookup float64 `json:"t_lookup"`
-	// t_Scoring: the policy's decisions and scores; `score` / `steps_per_epoch`
+	// t_Scoring: `score`
 	Score float64 `json:"t_score"`
-	// t_RPC: from requesting remote rows to having them; (`exchange` + `slice`) /
-	// `steps_per_epoch`: a rank slices rows for its peers while they do for this one
+	// t_RPC: `exchange` + `slice`, as a rank slices for its peers while they do for it
 	Remote float64 `json:"t_remote"`
-	// t_Copy: collecting and aggregating input rows; `gather` / `steps_per_epoch`
+	// t_Copy: `gather`
 	Copy float64 `json:"t_copy"`
-	// t_DDP without the sum of gradients: (`forward` + `backward` + `update`) / `steps_per_epoch`.
-	// With a GPU, also the wait for copies to it, and its making of input rows
+	// t_DDP without `sync`: `forward` + `backward` + `update`. With a GPU also copies to it, and
+	// its making of input rows
 	Train float64 `json:"t_train"`
-	// what training waits for the sum of gradients: `sync` / `steps_per_epoch`; t_DDP = `t_train` +
-	// `t_sync`
+	// `sync`; t_DDP = `t_train` + `t_sync`
 	Sync float64 `json:"t_sync"`
 
-	// of t_DDP: rows and gradients within a step, where ranks share minibatches or hold columns
-	// (`parallel.mode`);
-	// `shuffle` / `steps_per_epoch`
+	// of t_DDP: `shuffle`
 	Shuffle float64 `json:"t_shuffle,omitempty"`
 
-	// minibatches on the bus to a GPU; only `plan` has it
+	// minibatches on the bus to a GPU
 	Up float64 `json:"t_up,omitempty"`
-	// of t_DDP: input rows made on a GPU; only `plan` has it
+	// of t_DDP: input rows made on a GPU
 	Gather float64 `json:"t_gather,omitempty"`
-	// of t_DDP: gradients on the bus, down and up; only `plan` has it
+	// of t_DDP: gradients on the bus, down and up
 	Staged float64 `json:"t_staged,omitempty"`
 }
 
@@ -66,19 +61,18 @@ func (t *Terms) Stall() float64 { return max(0, t.Remote-t.Copy) }
 // Copies to a GPU follow the preparation of a minibatch; the paper counts them as copying.
 type StepModel struct {
 	Terms
-	// equation 2, nothing is prepared ahead: t_sample + t_ask + max(t_remote, t_copy) +
-	// t_train + t_sync
+	// equation 2, nothing prepared ahead: t_sample + t_ask + max(t_remote, t_copy) + t_train +
+	// t_sync
 	Base float64 `json:"t_base"`
-	// equation 3, a minibatch is made: t_sample + t_ask + t_lookup + max(t_score,
-	// t_remote, t_copy)
+	// equation 3, a minibatch: t_sample + t_ask + t_lookup + max(t_score, t_remote, t_copy)
 	Prepare float64 `json:"t_prepare"`
-	// equation 4, the first step, which makes two minibatches: t_prepare + max(t_prepare, t_train +
+	// equation 4, the first step, with two minibatches: t_prepare + max(t_prepare, t_train +
 	// t_sync)
 	First float64 `json:"t_first"`
 	// equation 5, the other steps: max(t_prepare, t_train + t_sync)
 	Prefetch float64 `json:"t_prefetch"`
-	// equation 6, what preparing ahead gains if it is hidden completely: t_base / (t_train +
-	// t_sync); 0 where nothing trains
+	// equation 6, the gain of preparing ahead, hidden completely: t_base / (t_train + t_sync); 0
+	// where nothing trains
 	Gain float64 `json:"potential_gain"`
 }
 

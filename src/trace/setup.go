@@ -8,25 +8,24 @@ type SetUpItem int
 
 // The items in the order in which they first occur.
 const (
-	// from the beginning of the command: joining the other ranks (MPI_Init), reading the config
+	// joining the other ranks (MPI_Init), reading the config
 	SetUpLaunch SetUpItem = iota
-	// opening and mapping the parts and comparing them over ranks; copying them with
-	// `topology.load: copy` and `run.stage_dir`
+	// opening, mapping and comparing the parts; copying them (`topology.load: copy`,
+	// `run.stage_dir`)
 	SetUpOpen
-	// hashes of the parts, with `data.verify: hashes`
+	// hashes of the parts (`data.verify: hashes`)
 	SetUpVerify
-	// dividing CPUs among ranks, opening the device; on a GPU, its resident rows
+	// dividing CPUs, opening the device; a GPU's resident rows
 	SetUpDevice
-	// dividing the training seeds among the streams
+	// dividing training seeds among streams
 	SetUpSeeds
-	// weights and optimiser; communicators and buffers of the sum of gradients
+	// weights, optimiser, communicators and buffers of gradients
 	SetUpModel
-	// finding the ranks of the node, mapping the feature rows of their parts
+	// mapping the feature rows of the node's ranks
 	SetUpTables
 	// `cache.policy: auto`: counting what each candidate would transfer
 	SetUpChoose
-	// ranking vertices for the cache; of a dynamic cache its scoreboards, or the minibatches of its
-	// first window
+	// ranking vertices for the cache; a dynamic one's scoreboards or first window
 	SetUpRank
 	// `expected_remote_rows_per_step`, and the window of `lookahead`
 	SetUpPredict
@@ -34,7 +33,7 @@ const (
 	SetUpFill
 	// communicator of the exchange, samplers, goroutines
 	SetUpPipeline
-	// run directory, checkpoint to go on from, logs, watchdog
+	// run directory, checkpoint, logs, watchdog
 	SetUpRun
 	NumSetUpItems
 )

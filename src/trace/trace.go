@@ -21,42 +21,38 @@ type Phase int
 
 // The phases in the order of a step.
 const (
-	// on the pool: drawing blocks and transposes. Shuffling an epoch and cutting the seeds of a
-	// step run on the training goroutine
+	// on the pool: drawing blocks and transposes
 	Sample Phase = iota
-	// by the issuer: with a partitioned topology, asking owners for neighbours; with `parallel.mode:
-	// push-pull`, sending input hops: from the start to the completion of each
+	// by the issuer: asking owners for neighbours (partitioned topology), sending input hops
+	// (`push-pull`), from start to completion
 	Ask
-	// on the pool: finding each row of the frontier; grouping fetched rows by owner
+	// on the pool: finding each row of the frontier, grouping fetched rows by owner
 	Plan
-	// on a goroutine of its own, in order: the policy of a dynamic cache: its decisions, its
-	// scores, and feeding it the window
+	// on its own goroutine: a dynamic cache's decisions and scores, feeding its window
 	Score
-	// by the issuer: ids and rows: from the start to the completion of each all-to-all, summed over
-	// the two
+	// by the issuer: both all-to-alls, ids and rows, from start to completion
 	Exchange
-	// on the pool: copying the rows that other ranks requested into one buffer
+	// on the pool: copying rows that others requested
 	Slice
-	// on the pool, with a dynamic cache on a goroutine of its own, in order: collecting and
-	// aggregating the input rows; copying rows into the cache
+	// on the pool, with a dynamic cache on its own goroutine: collecting and aggregating input
+	// rows, copying rows into the cache
 	Gather
 	// training: layers and loss
 	Forward
-	// training: gradients; where a GPU's steps are queued, also the wait for the device
+	// training: gradients, and the wait for a GPU's queued steps
 	Backward
-	// training, where ranks share minibatches (`parallel.mode`): sending hidden rows and gradients
-	// between two layers; where they hold columns: partial sums of the first layer and their gradients.
-	// Where rows go from GPU to GPU (`compute.shuffles`) the host only queues them: the wait is in
-	// `forward` and `backward`
+	// training: sending hidden rows, partial sums and gradients between layers (`parallel.mode`).
+	// From GPU to GPU (`compute.shuffles`) they are only queued: the wait is in `forward` and
+	// `backward`
 	Shuffle
-	// training: waiting for the sum of gradients after backward has ended
+	// training: waiting for the sum of gradients after backward
 	Sync
 	// training: the optimiser
 	Update
-	// training: waiting for the next minibatch, the first of an epoch included
+	// training: waiting for the next minibatch
 	Wait
-	// training: pausing for a checkpoint: one all-gather, copying the state and, at a stop, waiting
-	// for the previous write. Writing files runs beside the next steps and does not count
+	// training: pausing for a checkpoint: copying the state and, at a stop, waiting for the
+	// previous write; files are written beside the next steps
 	Save
 	NumPhases
 )
