@@ -23,8 +23,8 @@ const (
 	DrawAuto   = "auto" // on the device where that can be
 )
 
-// HostDraws says why a job's minibatches cannot be drawn on a device; "" if they can, as far as
-// settings tell.
+// HostDraws says why a job's minibatches cannot be drawn on a device, as far as its settings tell;
+// "" if they can.
 func HostDraws(s *job.Spec) string {
 	for _, c := range deviceDrawRefuses(s) {
 		if c.bad {
@@ -79,14 +79,15 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 	}
 }
 
-// DrawnOn says where the minibatches are drawn that a strategy trains, and why.
+// DrawnOn says where a strategy draws the minibatches that it trains, and why.
 type DrawnOn struct{ Where, Why string }
 
-// DrawsOn returns where this strategy's minibatches are drawn; the zero value for one that does not
-// train on a device with its own memory. The same on all ranks.
+// DrawsOn returns where this strategy draws the minibatches that it trains; the zero value if it
+// does not train on a device with its own memory. It is the same on all ranks.
 func (s *Strategy) DrawsOn() DrawnOn { return s.drawsOn }
 
-// onCard is what a minibatch has that was drawn on the device; the zero value of one of the host.
+// onCard is what a minibatch that was drawn on the device has; the zero value for one that the host
+// drew.
 type onCard struct {
 	drawing compute.Drawing // kept from one minibatch of the slot to the next
 	drawn   *compute.Drawn  // nil: the host drew this one
@@ -105,8 +106,8 @@ func (c *onCard) hop(l int) (h nn.Hop) {
 	return h
 }
 
-// deviceDraws is the Draw of a rank whose device has the whole topology: it draws the minibatches that
-// are trained, bit for bit as the host would, and the host all others
+// deviceDraws is the Draw of a rank whose device has the whole topology. It draws training
+// minibatches on the device, bit for bit as the host would; the host draws all others
 // (docs/design/36-drawn-on-the-card.md).
 type deviceDraws struct {
 	alone
@@ -115,7 +116,7 @@ type deviceDraws struct {
 
 	mu    sync.Mutex
 	all   []compute.Drawing // one for each minibatch of the pipe
-	spare []compute.Drawing // those that no minibatch has yet
+	spare []compute.Drawing // those that no minibatch has taken yet
 }
 
 func (d *deviceDraws) stages() []Stage {
@@ -142,7 +143,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	if err != nil {
 		return err
 	}
-	if x.Faulty { // the host's sampler says what is wrong
+	if x.Faulty { // the host's sampler reports what is wrong
 		if err = d.Draw(m); err == nil {
 			err = errors.New("the GPU found a fault in the topology that the host does not; this is a bug " +
 				"in halognn, or of the GPU's memory")
@@ -155,7 +156,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	return nil
 }
 
-// lend gives a minibatch a drawing for good.
+// lend gives a minibatch a drawing, which it keeps.
 func (d *deviceDraws) lend(m *Minibatch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +172,7 @@ func (d *deviceDraws) pinned() (bytes int64) {
 	return bytes
 }
 
-// close frees the device memory of all drawings too: their minibatches are freed before.
+// close also frees the device memory of all drawings, whose minibatches must be freed before.
 func (d *deviceDraws) close() error { return errors.Join(d.free(), d.alone.close()) }
 
 // free frees the drawings and the topology.
@@ -183,8 +184,8 @@ func (d *deviceDraws) free() error {
 	return errors.Join(append(errs, d.drawer.Free())...)
 }
 
-// drawOnDevice lets the device draw the minibatches that are trained, where it is to, on all ranks or
-// on none, and sets DrawsOn. whole draws the others. Collective.
+// drawOnDevice sets up drawing on the device for training minibatches if the options ask for it and
+// all ranks can, and sets DrawsOn. whole draws the others. Collective.
 func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	o := &s.o
 	device := compute.CapabilitiesOf(o.Device).Accelerator
@@ -193,7 +194,7 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	}
 	if device == nil {
 		s.drawsOn = DrawnOn{DrawHost, "compute.device has no memory of its own"}
-		if o.On == DrawDevice { // a config says so before
+		if o.On == DrawDevice { // the config has been checked for this before
 			return whole, comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s", s.drawsOn.Why))
 		}
 		return whole, nil
@@ -224,7 +225,7 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	return whole, err
 }
 
-// drawOnHost sets DrawsOn where nobody has asked whether the device can draw.
+// drawOnHost sets DrawsOn to the host if drawOnDevice has not set it.
 func (s *Strategy) drawOnHost() {
 	o := &s.o
 	if s.drawsOn.Where != "" || o.Gradients == nil || compute.CapabilitiesOf(o.Device).Accelerator == nil {
@@ -278,8 +279,9 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	return d, "", nil
 }
 
-// reserveDraws takes the memory of all minibatches under way, before steps take what is left: so that
-// none fails for it later, and pinning none makes the device wait.
+// reserveDraws allocates the memory of all minibatches under way before steps take what is left. So
+// no later minibatch fails for lack of memory, and none pins memory, for which the device would
+// wait.
 func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws, error) {
 	drawer, err := device.NewDrawer(draws)
 	if err != nil {
@@ -297,8 +299,8 @@ func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots i
 	return d, nil
 }
 
-// DrawBounds returns what bounds the minibatches of up to so many seeds that a model reads, of kind
-// neighbour, on a graph.
+// DrawBounds returns the bounds of the minibatches that a model reads: of the neighbour sampler,
+// with at most the given number of seeds, on a graph of that size.
 func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64) compute.DrawOptions {
 	limits, _ := s.Limits(seeds, vertices, edges)
 	o := compute.DrawOptions{Seeds: limits.Vertices[0], SelfEdges: needs.SelfEdges,
@@ -311,13 +313,14 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64)
 	return o
 }
 
-// DrawnBytes estimates the device memory of so many minibatches under way, without the topology.
+// DrawnBytes estimates the device memory of the given number of minibatches under way, without the
+// topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	const shared = 2 // so many take about what drawings have in common, 16 to 20 bytes an edge
+	const shared = 2 // what drawings have in common, 16 to 20 bytes an edge, is about as much as this many drawings
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }
 
-// drawnWeights are the weights of a device's edges that a model needs.
+// drawnWeights maps the edge weights that a model needs to those that a device makes.
 var drawnWeights = map[nn.Weighting]compute.DrawnWeights{nn.NoWeights: compute.DrawnUnweighted,
 	nn.WeightsPlain: compute.DrawnPlain, nn.WeightsMean: compute.DrawnMean,
 	nn.WeightsSymmetric: compute.DrawnSymmetric}

@@ -14,9 +14,9 @@ import (
 	"halognn/src/trace"
 )
 
-// withEdgeRows is Rows for models that also read features of edges: the rows of the sampled edges of
-// all hops, which the owners of their targets have, are fetched before those of vertices, by an
-// exchange in which edges have their positions in the whole topology for ids.
+// withEdgeRows is Rows for models that also read edge features. It fetches the rows of the sampled
+// edges of all hops, before those of vertices, from the owners of the edges' targets. In the
+// exchange for them, the id of an edge is its position in the whole topology.
 //
 //	blocks ──> positions ──> ids ──> slice ──> rows ──> EdgeRows of each hop
 //
@@ -33,11 +33,11 @@ type withEdgeRows struct {
 // edgesOf are a minibatch's features of edges.
 type edgesOf struct {
 	ids   []graph.VertexID // positions of the sampled edges, hop by hop
-	once  []graph.VertexID // each of them once, ascending: those of fetch
+	once  []graph.VertexID // each of them once, ascending: the vertices of fetch
 	fetch exchange.Plan
 	of    []compute.RowRef // of ids
-	got   []float32        // [sampled edges, cols], where layers have edges to themselves besides
-	rows  []float32        // [edges, cols] as layers have them
+	got   []float32        // [sampled edges, cols], if layers also have edges from vertices to themselves
+	rows  []float32        // [edges, cols], in the order of the layers' edges
 	cols  int              // 0: the model reads none
 }
 
@@ -94,14 +94,14 @@ func (w *withEdgeRows) plan(m *Minibatch) (err error) {
 	return w.x.Plan(&e.fetch, slices.Compact(e.once))
 }
 
-// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in
-// the array of ids, which grows.
+// EdgePositions returns the positions in the whole topology of the sampled edges of all hops. It
+// reuses the array ids, and grows it.
 func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
 	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
 	for l := range s.Blocks {
 		b := &s.Blocks[l]
-		if len(b.Places) > 0 { // whoever drew them has told
+		if len(b.Places) > 0 { // the sampler has recorded them
 			for _, at := range b.Places {
 				ids[n] = graph.VertexID(at)
 				n++
@@ -122,7 +122,7 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 	return ids, nil
 }
 
-// position returns where the edge u -> v lies in the topology. In-neighbours ascend by their
+// position returns where the edge u -> v lies in the topology, whose in-neighbours ascend by their
 // original ids.
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)

@@ -15,12 +15,12 @@ import (
 	"halognn/src/trace"
 )
 
-// composePushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has minibatches
-// of its own and some columns of the features of all vertices. No feature row travels. The input
-// hop of a minibatch, its edges, is pushed to all ranks; each aggregates its columns for the
-// minibatches of all, and multiplies them by its columns of the first weights. In the step the
-// products, which are as wide as hidden rows, go to the ranks that have the minibatches, which add
-// them up. All that follows is data parallelism:
+// composePushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has
+// minibatches of its own and some columns of the features of all vertices. No feature row travels.
+// The edges of a minibatch's input hop are pushed to all ranks. Each rank aggregates its columns
+// for the minibatches of all ranks, and multiplies them by its columns of the first layer's
+// weights. In the step it sends the products, which are as wide as hidden rows, to the ranks of the
+// minibatches, which add them up. All that follows is data parallelism:
 //
 //	         local     collective       local               local
 //	draw ──> pack ──> push ──────────> join ─────────────> assemble
@@ -53,8 +53,8 @@ func composePushPull(s *Strategy) error {
 	return s.drawOwn()
 }
 
-// columnRows are the Rows of ranks that hold columns of all: each makes what the input layers of all
-// ranks' minibatches need of its columns.
+// columnRows are the Rows of ranks that hold some columns of all rows: each rank makes what the
+// input layers of all ranks' minibatches need of its columns.
 type columnRows struct {
 	assembly
 	x           *exchange.Exchange
@@ -96,20 +96,20 @@ func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 	return trace.Counters{Frontier: n, Local: n, Loaded: n}, err
 }
 
-// pushed is what a rank keeps of the input hops of all ranks' minibatches.
+// pushed is what a rank keeps of all ranks' input hops.
 type pushed struct {
 	p        *columnRows
-	size     []int64 // [3K] of the own hop: sources, destinations, edges; for every rank
-	sizes    []int64 // [3K] of all
-	own, all []int32 // the hops as hopWords has them
-	words    []int   // [K] their lengths
-	rows     []int   // [K] destinations: rows of the sums that each rank wants
-	mine     []int   // [K] own destinations, for every rank
-	ones     []int   // [K] one size for every rank
-	sends    []int   // [K] length of the own hop, for every rank
+	size     []int64 // [3K] sources, destinations and edges of the own hop, once for every rank
+	sizes    []int64 // [3K] those of all ranks' hops
+	own, all []int32 // the own hop and those of all ranks, as hopWords
+	words    []int   // [K] length of each rank's hop
+	rows     []int   // [K] destinations of each rank's hop: rows that it wants
+	mine     []int   // [K] own destinations, once for every rank
+	ones     []int   // [K] the number of sizes that each rank gets: 1
+	sends    []int   // [K] length of the own hop, once for every rank
 	first    int     // of the own destinations among those of all
 
-	// The hops as one. Its destinations are those of all hops, in rank order.
+	// The hops of all ranks as one, whose destinations are in rank order.
 	frontier []graph.VertexID
 	block    graph.Block
 	weights  []float32
@@ -191,7 +191,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 	return nil
 }
 
-// hopSize is the length of the size of a hop.
+// hopSize is the number of integers in a hop's size: sources, destinations, edges.
 const hopSize = 3
 
 // startPush sends the own hop to all ranks, its size first.
@@ -212,7 +212,7 @@ func (p *columnRows) startPush(m *Minibatch) (request, error) {
 			Expect: (*hopsOf)(m)}), nil
 }
 
-// hopsOf is a minibatch as comm.Expecter: of the input hops of all ranks.
+// hopsOf is a minibatch as comm.Expecter, for the input hops of all ranks.
 type hopsOf Minibatch
 
 // Expect makes room for the hops of all ranks, whose sizes have arrived.
@@ -243,12 +243,12 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 	return mem.Bytes(x.all), x.words, nil
 }
 
-// join makes one hop of those of all ranks, and finds its rows: the own columns of all vertices are
-// here. A vertex of two minibatches is there twice.
+// join merges the hops of all ranks into one, and locates its rows: this rank has its columns of
+// all vertices. A vertex of two minibatches appears twice.
 func (p *columnRows) join(m *Minibatch) error {
 	x := &m.pushed
 	b, from, dst, edge := &x.block, x.all, 0, 0
-	src := b.NumDst // of the next source that is no destination
+	src := b.NumDst // where the next source that is not a destination goes
 	b.Indptr[0] = 0
 	for r := range p.ranks {
 		h := p.cut(from, x.sizes[hopSize*r:])
@@ -289,7 +289,7 @@ func (p *columnRows) join(m *Minibatch) error {
 	return nil
 }
 
-// columnSums adds up what ranks have computed of an input layer on their columns:
+// columnSums adds up what each rank has computed for an input layer from its columns:
 //
 //	forward   [rows of rank 0 | rank 1 | ...] of own columns  ── all-to-all ──> [K] shares of own rows
 //	backward  gradient of own rows ── all-gather ──> [of rank 0 | rank 1 | ...]
@@ -317,7 +317,7 @@ func (s *columnSums) bytes() (allocated, pinned int64) {
 	return s.columns.Bytes() + int64(len(s.got)+len(s.dsums))*4, 0
 }
 
-// forward puts the shares of all ranks in the place of the rows of the input layer.
+// forward replaces the input layer's rows by the shares of all ranks.
 func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if l > 0 {
 		return nil
@@ -348,7 +348,7 @@ func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) e
 	return nil
 }
 
-// weigh sets the gradients of the weights of the own columns, from the gradient with respect to the
+// weigh computes the weight gradients of the own columns, from the gradient with respect to the
 // sums of the own minibatch.
 func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phases) error {
 	if l > 0 {

@@ -13,11 +13,11 @@ import (
 	"halognn/src/task"
 )
 
-// What a job cannot have: the only list of combinations that are refused. Package config checks
-// words and numbers one by one.
+// The only list of combinations of settings that are refused. Package config checks words and
+// numbers one by one.
 
-// Refusals returns every combination of a job's settings that cannot be trained, with the reason and
-// a cure. Unknown words are refused elsewhere, and taken for harmless here.
+// Refusals returns every combination of a job's settings that cannot be trained, with the reason
+// and a cure. Other packages refuse unknown words; here they count as harmless.
 func Refusals(s *job.Spec) []job.Refusal {
 	var all []job.Refusal
 	reads := nn.FindKind(s.Model.Kind) == nil || s.Model.ReadsNeighbours()
@@ -99,7 +99,7 @@ func firstOf(all []clash) string {
 	return ""
 }
 
-// clash is a setting that cannot be had with another one.
+// clash is a setting that cannot be combined with another one.
 type clash struct {
 	bad             bool
 	what, why, cure string
@@ -116,7 +116,7 @@ func refused(key, value, other string, all []clash) (refusals []job.Refusal) {
 	return refusals
 }
 
-// policies lists the cache policies that a job may choose instead.
+// policies lists the cache policies that a job could use instead.
 func policies(keep func(*policy.Policy) bool) string {
 	names := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && keep(p) })
 	if n := len(names); n > 1 {
@@ -125,7 +125,7 @@ func policies(keep func(*policy.Policy) bool) string {
 	return "cache.policy=" + strings.Join(names, "")
 }
 
-// Cures that several combinations have.
+// Cures that several combinations share.
 const (
 	noCache   = "cache.policy=" + policy.None
 	owners    = "cache.source=" + policy.SourceOwners
@@ -133,8 +133,8 @@ const (
 	neighbour = "sample.kind=" + string(sample.Neighbour)
 )
 
-// kindOf returns the fields of a model that refusals depend on, and its name. Other fields may be
-// invalid, as the job may be refused for them.
+// kindOf returns those fields of the model's configuration that refusals depend on, and the kind's
+// name. Other fields may be invalid: the job may be refused for them.
 func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	c = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation, Schema: s.Model.Schema,
 		In: s.Model.In}
@@ -145,8 +145,8 @@ func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	return c, name, nn.FindKind(c.Kind) != nil
 }
 
-// localityRefuses lists what cannot be combined with sample.locality, by which draws depend on what
-// a rank holds.
+// localityRefuses lists what cannot be combined with sample.locality, where draws depend on the
+// rows that a rank holds.
 func localityRefuses(s *job.Spec) []clash {
 	adapts := s.Locality.Adapts
 	key, why := s.Cache.Unsettled(adapts)
@@ -210,7 +210,7 @@ func learnedRefuses(s *job.Spec) []clash {
 	const changes = "a row changes with every step that reads it"
 	all := []clash{{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
 		"ranks find the learned rows of their own minibatches", "parallel.mode=" + ModeData}}
-	if s.Model.Schema.Typed() { // whose types may have features besides
+	if s.Model.Schema.Typed() { // a typed graph may have features too
 		return all
 	}
 	return append(all, []clash{
@@ -239,7 +239,7 @@ func sparseRefuses(s *job.Spec) []clash {
 	}
 }
 
-// sharedRefuse lists what cannot be combined with minibatches that ranks train together.
+// sharedRefuse lists what cannot be combined with minibatches that ranks share.
 func sharedRefuse(s *job.Spec) []clash {
 	return []clash{
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
@@ -333,7 +333,7 @@ func edgeRowsRefuse(s *job.Spec) []clash {
 	}
 }
 
-// changes reports whether a cache decides at every step which rows stay.
+// changes reports whether a cache decides at every step which rows it keeps.
 func changes(s *policy.Settings) bool {
 	p := policy.Find(s.Policy)
 	return p != nil && !p.Static()
