@@ -11,7 +11,7 @@ import (
 	"halognn/src/sample"
 )
 
-// banner says what is about to run on what. Memory is what is allocated and mapped by now.
+// banner says what is about to run, and on what. Its memory is what is allocated and mapped so far.
 func (r *run) banner() string {
 	m, c := &r.s.Shards.Meta, &r.s.Job.Model
 	nodes := record.Counted(r.s.Job.Nodes(), "node")
@@ -47,7 +47,7 @@ func (r *run) banner() string {
 	return b.String()
 }
 
-// unusual names how steps are shared, neighbours drawn and rows exchanged, where that is not as by
+// unusual names how steps are shared, neighbours drawn and rows exchanged, if that is not the
 // default.
 func unusual(o *job.Spec, nodes bool) string {
 	var how []string
@@ -75,7 +75,7 @@ func unusual(o *job.Spec, nodes bool) string {
 	return strings.Join(how, ", ") + "; "
 }
 
-// ending says why a run that has its results is over.
+// ending says why a run that has written its results is over.
 func (r *run) ending(took time.Duration) string {
 	why := "train.epochs are done"
 	if r.epoch < r.s.Job.Epochs {

@@ -18,7 +18,7 @@ import (
 
 func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() { // whose rows differ
+	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() { // rows differ in size
 		rows.RemoteBytes = c.AskedBytes
 	}
 	return rows
@@ -84,7 +84,8 @@ func (r *run) endEpoch(took time.Duration) error {
 	return nil
 }
 
-// ownerSkew returns how much more the busiest owner read for others than the mean; 0 if none did.
+// ownerSkew returns the ratio of the most rows that an owner read for others to the mean; 0 if no
+// owner read any.
 func (s *shares) ownerSkew() float64 {
 	most, total := int64(0), int64(0)
 	for _, one := range s.each {
@@ -96,7 +97,7 @@ func (s *shares) ownerSkew() float64 {
 	return float64(most) * float64(len(s.each)) / float64(total)
 }
 
-// sameCollectives checks that all ranks have started equally many collectives.
+// sameCollectives checks that all ranks have started the same number of collectives.
 func (s *shares) sameCollectives() error {
 	for rank, one := range s.each {
 		if first := s.each[0].Collectives; one.Collectives != first {
@@ -155,7 +156,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 			SumsChoice: r.sumsChoice, NodesChoice: r.nodesChoice},
 		Times: record.Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
-			BusyFraction:   timing.Median(r.busy), // 0: this process completed no epoch
+			BusyFraction:   timing.Median(r.busy), // 0 if this process has completed no epoch
 			Efficiency:     r.efficiency.summary(r.noEfficiency()),
 			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
@@ -181,7 +182,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	if s.InMemory = r.s.Job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
-	// The prediction is of rows, and of each rank for itself.
+	// The prediction counts rows, and assumes that each rank fetches for itself.
 	if r.s.Job.OwnersSums() == nil && !r.s.Job.FetchesAsNodes() {
 		s.ExpectedRowsPerStep = r.s.Cache.Expected
 	}
@@ -200,7 +201,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	return s, err
 }
 
-// allreduce names the method by which gradients are summed.
+// allreduce names the way in which gradients are summed.
 func (r *run) allreduce() string {
 	switch {
 	case r.gradients.Reproducible():
@@ -230,8 +231,8 @@ func (r *run) summariseSetUp() (items map[string]float64, total float64, err err
 	return items, total, nil
 }
 
-// classes counts the vertices, or links, of each class in a split. Each rank counts its own parts: a
-// partitioned topology leaves it no other labels. Collective.
+// classes counts the vertices, or links, of each class in a split. Each rank counts its own parts,
+// because with a partitioned topology it has no other labels. Collective.
 func (r *run) classes(split int) ([]int, error) {
 	own := make([]int, r.s.Shards.Meta.Classes)
 	for p := r.s.First; p < r.s.Last; p++ {
@@ -252,8 +253,8 @@ func (r *run) classes(split int) ([]int, error) {
 	return count, nil
 }
 
-// setObjective tells the model what the loss asks for, with the weights of balanced classes filled
-// in. A class without training seeds gets 0. Collective.
+// setObjective sets the objective of the loss in the model, including the weights of balanced
+// classes. A class without training seeds gets weight 0. Collective.
 func (r *run) setObjective() error {
 	o := r.training.Loss.Objective
 	if r.s.Task.Embeds {
@@ -261,7 +262,7 @@ func (r *run) setObjective() error {
 	}
 	if r.training.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
-		if r.s.Task.Class != nil { // else the task refuses weights
+		if r.s.Task.Class != nil { // the task rejects weights otherwise
 			if err := r.balance(o.Weights); err != nil {
 				return err
 			}
@@ -280,7 +281,7 @@ func (r *run) setObjective() error {
 // parts, so that no digest depends on the number of ranks. Collective.
 func (r *run) scale() (task.Scale, error) {
 	outputs := r.s.Job.Model.Outputs()
-	width := 1 + 2*outputs // vertices, sums, squares
+	width := 1 + 2*outputs // number of vertices, sums, sums of squares
 	own := make([]float64, 0, (r.s.Last-r.s.First)*width)
 	for p := r.s.First; p < r.s.Last; p++ {
 		sums := make([]float64, width)
@@ -302,7 +303,7 @@ func (r *run) scale() (task.Scale, error) {
 		total[i%width] += x
 	}
 	s, err := task.ScaleOf(total[0], total[1:1+outputs], total[1+outputs:])
-	if err != nil { // all ranks have the same sums
+	if err != nil { // the same on all ranks, as they have the same sums
 		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%s: %w", r.s.Shards.Dir, err))
 	}
 	return s, err
@@ -327,8 +328,8 @@ func (r *run) balance(weights []float64) error {
 	return nil
 }
 
-// majority returns the share, in the test set, of the class most frequent in training: what an
-// accuracy is held against, and no other metric. Collective.
+// majority returns the share, in the test set, of the most frequent class of the training set. It
+// is the baseline for accuracy, and for no other metric. Collective.
 func (r *run) majority() (*record.Metric, error) {
 	if r.s.Metric.Name != task.Accuracy {
 		return nil, nil

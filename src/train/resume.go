@@ -13,7 +13,7 @@ import (
 	"halognn/src/trace"
 )
 
-// fits returns an error if the run cannot go on from the checkpoint.
+// fits returns an error if the run cannot continue from the checkpoint.
 func (r *run) fits(c *checkpoint.Checkpoint) error {
 	s := c.State
 	switch {
@@ -48,8 +48,8 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every
-// rank.
+// restore sets the state of the run to that of the checkpoint. Rank 0 gets sums over ranks, every
+// rank means.
 func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
@@ -61,10 +61,10 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
-	// Parsed on every rank, so that all fail alike.
+	// Every rank parses them, so that all fail in the same way.
 	var blocks, edges uint64
 	var err error
-	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks { // a device has drawn some
+	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks { // then a device has drawn some minibatches
 		if blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
 		}
@@ -90,7 +90,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 }
 
 // beginEpoch sets the counters of an epoch to zero or, in the epoch of a restart, to their values
-// in the checkpoint. It returns the first step to take.
+// in the checkpoint. It returns the first step.
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.processor.Begin()
@@ -125,7 +125,7 @@ func (r *run) openLog() (*rundir.Log, error) {
 		rundir.Position{Epoch: c.State.Epoch, Step: c.State.Step})
 }
 
-// threads matches the end of a device's name, which does not affect results.
+// threads matches the end of a device's name, which has no effect on results.
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
 // tellResumed reports where a run resumes, and which settings differ from the checkpoint's.
