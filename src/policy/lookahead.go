@@ -13,7 +13,7 @@ var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
 		"be read again soonest are kept, or with `exchange.sums: on` those that save most sums. It " +
 		"transfers [as few rows as any cache could](results/default-policy.md)",
-	Needs: true, // a graph, to sample its first window and to plan it
+	Needs: true, // a graph, to sample the first window and to plan the window
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
 		start, err := cache.Start(n, s.Capacity, s.Ahead)
