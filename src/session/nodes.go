@@ -7,8 +7,8 @@ import (
 	"halognn/src/job"
 )
 
-// GroupByNode sets in spec how many ranks a node has, where minibatches depend on that: as many
-// consecutive ones on every node. Collective.
+// GroupByNode sets in spec the number of ranks of a node, if minibatches depend on it. It returns
+// an error unless every node has the same number of consecutive ranks. Collective.
 func (s *Session) GroupByNode(spec *job.Spec) error {
 	if !spec.ByNode() {
 		return nil
@@ -17,7 +17,7 @@ func (s *Session) GroupByNode(spec *job.Spec) error {
 	if err != nil {
 		return err
 	}
-	all, err := comm.Allgather(s.Comm, here[0], len(here)) // first rank and ranks of every rank's node
+	all, err := comm.Allgather(s.Comm, here[0], len(here)) // first rank and number of ranks on every rank's node
 	if err != nil {
 		return err
 	}
