@@ -1,5 +1,5 @@
 // Package blocks writes the minibatches of a run and its initial weights, for other programs that
-// train on the same. It runs in one process and trains nothing.
+// train on the same data. It runs in one process and trains nothing.
 package blocks
 
 import (
@@ -98,14 +98,14 @@ type Layer struct {
 // Export says which minibatches of a run are written, and where.
 type Export struct {
 	Shards  *shard.Shards
-	Device  compute.Device // on which the initial weights are drawn
+	Device  compute.Device // draws the initial weights
 	Workers int
 	Version string // of the program
 
 	Ranks int // of the run
-	// its run.ranks_per_node, on which minibatches depend if the ranks of a node share them
+	// The run's run.ranks_per_node. Minibatches depend on it if the ranks of a node share them.
 	RanksPerNode int
-	Steps        int    // to write, from the first; 0: all
+	Steps        int    // number of steps to write, from the first; 0: all
 	Dir          string // the output directory: new or empty
 }
 
