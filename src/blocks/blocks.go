@@ -142,8 +142,8 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 		return err
 	}
 	if task.Stored(w.Shards.Task).Embeds {
-		return fmt.Errorf("%s: the task is %s, and blocks writes minibatches of vertices with labels; "+
-			"import the graph with labels of vertices, without --task links", w.Shards.Dir, w.Shards.Task)
+		return fmt.Errorf("%s: the task is %s, but blocks writes only minibatches of vertices "+
+			"with labels; import the graph with labels of vertices, without --task links", w.Shards.Dir, w.Shards.Task)
 	}
 	if spec.Locality.Favours() {
 		return errors.New("with sample.locality minibatches depend on what each rank of a run has at " +

@@ -74,8 +74,8 @@ func (s *Saver) Due(updates int, note func(format string, args ...any)) (bool, e
 	due := n > 0 && updates/n > s.saved/n || idle && s.dueByTime(note)
 	if due && !idle && !s.slow {
 		s.slow = true
-		note("a checkpoint fell due while the one before it was still being written; it follows " +
-			"at the next step after that, here and from now on")
+		note("a checkpoint fell due while the one before it was still being written; such a " +
+			"checkpoint is made at the first step after the write, now and later")
 	}
 	return due && idle, nil
 }
@@ -90,9 +90,9 @@ func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	every := max(asked, time.Duration(float64(s.took)/saveShare))
 	if every > asked && !s.rare {
 		s.rare = true
-		note("a checkpoint took %.3g s: the next one by time follows %.3g minutes after it, not %g "+
-			"(checkpoint.every_minutes), so that they cost %g %% of the time at most, here and from "+
-			"now on", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
+		note("a checkpoint took %.3g s: the next one by time follows %.3g minutes after it, not "+
+			"%g (checkpoint.every_minutes), so that checkpoints take at most %g %% of the time, "+
+			"now and later", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
 	}
 	return time.Since(s.at) >= every
 }

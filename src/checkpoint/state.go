@@ -240,7 +240,7 @@ func (s *State) check() error {
 		{"number of epoch_seconds", len(s.EpochSeconds), s.Epoch - 1, s.Epoch - 1},
 	} {
 		if c.value < c.least || c.value > c.most {
-			return fmt.Errorf("%s is %d, and must be %d to %d: it was altered",
+			return fmt.Errorf("%s is %d, but must be %d to %d: it was altered",
 				c.name, c.value, c.least, c.most)
 		}
 	}

@@ -92,7 +92,7 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 		{"sound", func(*State) {}, ""},
 		{"before the first epoch", func(s *State) { s.Epoch = 0 }, "epoch is 0"},
 		{"beyond the steps of an epoch", func(s *State) { s.Step = 10 },
-			"step is 10, and must be 0 to 9"},
+			"step is 10, but must be 0 to 9"},
 		{"a negative step", func(s *State) { s.Step = -1 }, "step is -1"},
 		{"no steps", func(s *State) { s.StepsPerEpoch = 0 }, "steps_per_epoch is 0"},
 		{"updates undone", func(s *State) { s.OptimizerSteps = -4 }, "optimizer_steps is -4"},

@@ -14,8 +14,8 @@ const (
 // CheckMessage checks that rank may exchange messages with peer. Implementations of Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
-		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d "+
-			"ranks", rank, peer, size)
+		return fmt.Errorf("rank %d exchanges a message with rank %d, which must be another of "+
+			"the %d ranks", rank, peer, size)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ type Sum struct {
 // NewSummer makes a Summer on duplicates of c. Collective; every rank gives the same mode.
 func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 	if o.Halves != nil && o.Mode == SumFast {
-		return nil, errors.New("a library adds no vectors that travel as bfloat16")
+		return nil, errors.New("sums by the library cannot travel as bfloat16")
 	}
 	s := &Summer{add: o.Add}
 	if s.add == nil {

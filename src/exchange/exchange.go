@@ -362,7 +362,7 @@ func check(c comm.Comm, o Options) error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Kinds) == 0 {
-		return errors.New("rows are of no kind; they need at least 1")
+		return errors.New("there is no kind of rows; give at least 1")
 	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
@@ -431,7 +431,7 @@ func checkKept(o *Options) []error {
 	case shared && len(o.Kinds) == 1:
 		return nil
 	case shared:
-		return []error{errors.New("rows of several kinds are cached by each rank alone")}
+		return []error{errors.New("rows of several kinds do not work with a SharedCache")}
 	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):
 		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds", len(table),
 			o.Kept, len(o.Kinds))}

@@ -34,7 +34,7 @@ type Node struct {
 // check returns an error unless Comm is the node of rank r of k.
 func (n *Node) check(r, k int) error {
 	if len(n.Of) != k {
-		return fmt.Errorf("the nodes of %d ranks are given; there are %d", len(n.Of), k)
+		return fmt.Errorf("nodes are given for %d ranks, but there are %d", len(n.Of), k)
 	}
 	place, ranks := n.places(r)
 	if n.Comm.Rank() != place[r] || n.Comm.Size() != ranks {
@@ -238,7 +238,8 @@ func (p *wanting) Expect() ([]byte, []int, error) {
 		w.wanted[m] = 0
 		for _, n := range w.told[at : at+w.toldBy[m]] {
 			if n < 0 || n > int64(p.on.parts.Vertices()) {
-				return nil, nil, fmt.Errorf("exchange: rank %d of the node wants %d rows by rank %d of it; %s",
+				return nil, nil, fmt.Errorf("exchange: rank %d of the node wants %d rows "+
+					"through rank %d of the node; %s",
 					m, n, b.self, cure)
 			}
 			w.wanted[m] += int(n)

@@ -80,13 +80,13 @@ func (x *Exchange) sliceEntries(p *Plan) error {
 func checkSparse(o *Options) error {
 	n := o.Offsets[len(o.Offsets)-1]
 	if _, shared := o.Cache.(SharedCache); shared || o.Buffer != nil || o.Stored {
-		return errors.New("sparse rows are kept by each rank alone, and stay: give a Cache")
+		return errors.New("sparse rows do not work with a SharedCache or a Buffer; give a Cache")
 	}
 	if o.Sums != nil || len(o.Kinds) > 1 {
-		return errors.New("sparse rows are of one kind, and not added by owners")
+		return errors.New("sparse rows must be of one kind, without Sums")
 	}
 	if int64(len(o.Ends)) != n+1 {
-		return fmt.Errorf("%d ends of sparse rows of %d vertices", len(o.Ends), n)
+		return fmt.Errorf("there are %d ends of sparse rows for %d vertices", len(o.Ends), n)
 	}
 	for v := range n {
 		if d := o.Ends[v+1] - o.Ends[v]; d < 0 || d > int64(o.Kinds[0].Cols) {

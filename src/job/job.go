@@ -80,9 +80,9 @@ func (s *Spec) Trainable(of *shard.Shards) error {
 			"import it with labels", of.Dir)
 	}
 	if of.Features == 0 && !of.Schema.Typed() && s.Model.Learned == 0 {
-		return fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
-			"which learns rows of so many columns, or partition it again with --features degree, or "+
-			"ones, which makes some of the graph", of.Dir)
+		return fmt.Errorf("%s: the graph has no features for a model to read; set "+
+			"model.learned=64 to learn rows of 64 columns, or partition it again with "+
+			"--features degree or ones, which makes features from the graph", of.Dir)
 	}
 	return nil
 }

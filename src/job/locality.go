@@ -32,8 +32,8 @@ func (l *Locality) Clash(reads bool) (errs []error) {
 			"which is %g; set sample.locality=8, or sample.locality_adapt=false", l.Favour))
 	}
 	if l.Lower > l.Upper {
-		errs = append(errs, fmt.Errorf("sample.locality_lower is %g, above sample.locality_upper, which "+
-			"is %g; exchange them", l.Lower, l.Upper))
+		errs = append(errs, fmt.Errorf("sample.locality_lower is %g, above "+
+			"sample.locality_upper, which is %g; swap them", l.Lower, l.Upper))
 	}
 	return errs
 }

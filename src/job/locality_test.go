@@ -65,8 +65,8 @@ func TestLocalityThatClashes(t *testing.T) {
 	}{
 		{"sage", Locality{Favour: 1, Adapts: true, Adaption: right}, "sample.locality_adapt adapts"},
 		{"mlp", Locality{Favour: 1, Adapts: true, Adaption: right}, ""},
-		{"sage", Locality{Favour: 1, Adaption: wrong}, "exchange them"},
-		{"mlp", Locality{Favour: 1, Adaption: wrong}, "exchange them"},
+		{"sage", Locality{Favour: 1, Adaption: wrong}, "swap them"},
+		{"mlp", Locality{Favour: 1, Adaption: wrong}, "swap them"},
 	} {
 		s := Spec{Model: nn.Config{Kind: c.kind}, Batch: 1, Epochs: 1, Locality: c.l}
 		err := s.Check()

@@ -28,7 +28,7 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 				return nil, fmt.Errorf("%q: want NAME=FANOUT,FANOUT,..., seed hop first", field)
 			}
 			if f < 1 && f != sample.All || f > graph.MaxVertices {
-				return nil, fmt.Errorf("%q: %d; a fanout is at least 1 and at most %d, or %d for all "+
+				return nil, fmt.Errorf("%q: fanout %d; it must be 1 to %d, or %d for all "+
 					"neighbours", field, f, graph.MaxVertices, sample.All)
 			}
 			own = append(own, f)

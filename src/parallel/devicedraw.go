@@ -145,8 +145,8 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	}
 	if x.Faulty { // the host's sampler reports what is wrong
 		if err = d.Draw(m); err == nil {
-			err = errors.New("the GPU found a fault in the topology that the host does not; this is a bug " +
-				"in halognn, or of the GPU's memory")
+			err = errors.New("the GPU found a fault in the topology, but the host does not; " +
+				"this is a bug in halognn, or an error of the GPU's memory")
 		}
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	if device == nil {
 		s.drawsOn = DrawnOn{DrawHost, "compute.device has no memory of its own"}
 		if o.On == DrawDevice { // the config has been checked for this before
-			return whole, comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s", s.drawsOn.Why))
+			return whole, comm.AgreedOn(o.Comm, fmt.Errorf("sample.on=device is not possible: %s", s.drawsOn.Why))
 		}
 		return whole, nil
 	}
@@ -218,7 +218,7 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 		err = errors.Join(err, d.free())
 	}
 	if err == nil && o.On == DrawDevice {
-		err = comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s; choose "+
+		err = comm.AgreedOn(o.Comm, fmt.Errorf("sample.on=device is not possible: %s; choose "+
 			"sample.on=auto or host", why))
 	}
 	s.drawsOn = DrawnOn{DrawHost, why}
@@ -258,8 +258,9 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	draws.Parts, draws.Resident = o.Parts, o.Resident
 	for h, hop := range draws.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
-			return nil, fmt.Sprintf("hop %d of a minibatch may have %d edges, and drawn ones have at most "+
-				"2^28 with their destinations; lower sample.batch or sample.fanouts", h+1, hop.Edges), nil
+			return nil, fmt.Sprintf("hop %d of a minibatch may have %d edges, but on a GPU "+
+				"edges and destinations of a hop are at most 2^28; lower sample.batch or "+
+				"sample.fanouts", h+1, hop.Edges), nil
 		}
 	}
 	slots := o.Depth + 1 + o.Ahead

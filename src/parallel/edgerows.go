@@ -61,7 +61,7 @@ func addEdgeRows(s *Strategy) error {
 		return nil
 	}
 	if compute.CapabilitiesOf(s.o.Device).Accelerator != nil {
-		return errors.New("features of edges are read on CPUs alone: set compute.device=cpu, or " +
+		return errors.New("features of edges are read only on CPUs: set compute.device=cpu, or " +
 			"model.edge_features=false to leave them out")
 	}
 	s.rows = &withEdgeRows{s.rows, s.o.EdgeExchange, s.needs, s.o.Host, s.o.EdgeCols, s.o.Topology}

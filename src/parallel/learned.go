@@ -86,7 +86,7 @@ func addLearned(s *Strategy) error {
 		return nil
 	}
 	if compute.CapabilitiesOf(s.o.Device).Accelerator != nil {
-		return errors.New("rows are learned on CPUs alone: set compute.device=cpu")
+		return errors.New("rows are learned only on CPUs: set compute.device=cpu")
 	}
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])

@@ -233,7 +233,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 		want, note string // an error; or the chosen transport and a note
 	}{
 		{"nccl is missing", TransportNCCL, [2]int{0, 1}, "/nowhere/libnccl.so.2", true,
-			"compute.gradients: nccl wants it: compute/cuda: NCCL cannot be loaded: " +
+			"compute.gradients: nccl requires: compute/cuda: NCCL cannot be loaded: " +
 				"/nowhere/libnccl.so.2", ""},
 		{"nccl on one device", TransportNCCL, [2]int{1, 1}, path, true, "ranks 0 and 1 share a GPU",
 			""},
@@ -245,7 +245,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 			"staged", "not by mpi: ranks are goroutines"},
 		{"auto on one device", "", [2]int{0, 0}, path, true, "mpi",
 			"not by nccl: ranks are goroutines"},
-		{"nccl fails on one rank", TransportNCCL, [2]int{0, 1}, path, true, "nccl wants it: rank " +
+		{"nccl fails on one rank", TransportNCCL, [2]int{0, 1}, path, true, "nccl requires: rank " +
 			"1: compute/cuda: opening NCCL: NCCL: unhandled system error: emulated: no network",
 			""},
 	} {

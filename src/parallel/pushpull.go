@@ -89,7 +89,7 @@ func (p *columnRows) stages() []Stage {
 func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 	err := m.Fetch.Check(len(m.pushed.frontier))
 	if m.Fetch.Remote > 0 && err == nil {
-		err = fmt.Errorf("%d rows are remote, and none can be; this is a bug in halognn",
+		err = fmt.Errorf("%d rows are remote, but none should be; this is a bug in halognn",
 			m.Fetch.Remote)
 	}
 	n := int64(len(m.Sampled.Frontier))

@@ -54,9 +54,9 @@ func storesAlike(o *Options) error {
 	}
 	for r, of := range all {
 		if of != all[0] {
-			return comm.AgreedOn(o.Comm, fmt.Errorf("rank %d stores hidden rows in %v, rank 0 in %v, "+
-				"and ranks that share minibatches send each other such rows: choose one compute.device "+
-				"for all ranks, or parallel.mode=data", r, compute.Elements(of), compute.Elements(all[0])))
+			return comm.AgreedOn(o.Comm, fmt.Errorf("rank %d stores hidden rows in %v, rank 0 "+
+				"in %v, but ranks that share minibatches send each other these rows; choose one "+
+				"compute.device for all ranks, or parallel.mode=data", r, compute.Elements(of), compute.Elements(all[0])))
 		}
 	}
 	return nil

@@ -251,7 +251,7 @@ func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix, phases Pha
 }
 
 // errUntrained is the error of Step in a strategy without Gradients.
-var errUntrained = errors.New("this strategy was made without gradients, to evaluate alone")
+var errUntrained = errors.New("this strategy has no gradients: it can only evaluate")
 
 // Step runs forward, loss and backward on a minibatch. A step has one or several minibatches on a
 // rank. If last, Step returns after the gradients have been summed over all minibatches and ranks

@@ -81,7 +81,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 		case !comm.IsAgreed(err):
 			return nil, err
 		case forced:
-			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, err)
+			return nil, fmt.Errorf("%w as compute.gradients: %s requires: %w", ErrTransport, t, err)
 		}
 		passed = append(passed, fmt.Sprintf("not by %s: %v", t, err))
 	}
@@ -195,7 +195,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 // rank, the error is no longer one that all ranks agree on.
 func ended(err, cleanup error) error {
 	if cleanup != nil {
-		return fmt.Errorf("%v; giving back what was opened: %w", err, cleanup)
+		return fmt.Errorf("%v; closing what was opened failed: %w", err, cleanup)
 	}
 	return err
 }

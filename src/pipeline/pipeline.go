@@ -309,7 +309,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	for i, s := range stages {
 		if s.Arrive != nil && (i != gate || s.Local != nil) {
 			errs = append(errs, fmt.Errorf(
-				"stage %q has Arrive, but one stage alone is the gate, and it is not local", s.Name))
+				"stage %q has Arrive, but only one stage can be the gate, and it must not be "+
+					"local", s.Name))
 		}
 		kinds := 0
 		for _, given := range []bool{s.Local != nil, s.Ordered != nil, s.Start != nil} {

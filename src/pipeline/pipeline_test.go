@@ -358,7 +358,7 @@ func TestNewReportsAllFaults(t *testing.T) {
 			{Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
 	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil",
 		`"empty" must have`, `"odd" has Finish`,
-		`"both" must have`, `"late" has Arrive, but one stage alone is the gate`} {
+		`"both" must have`, `"late" has Arrive, but only one stage can be the gate`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}

@@ -40,7 +40,7 @@ func (r *run) fail(err error) {
 		if r.onFail != nil {
 			failed := mem.Contain(func() error { r.onFail(err); return nil })
 			if failed != nil {
-				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, failed)
+				r.err = fmt.Errorf("%w; ending the job failed too: %w", err, failed)
 			}
 		}
 		close(r.end)

@@ -37,8 +37,8 @@ func (c *NodesChoice) compare() {
 	if c.Nodes = "off"; c.OnSeconds < c.OffSeconds {
 		c.Nodes = "on"
 	}
-	c.Why = fmt.Sprintf("ranks that fetch for themselves get %.0f rows of a step in %.3g ms, nodes that "+
-		"fetch as one %.0f in %.3g ms", c.OffRows, 1e3*c.OffSeconds, c.OnRows, 1e3*c.OnSeconds)
+	c.Why = fmt.Sprintf("for a step, ranks that fetch for themselves get %.0f rows in %.3g ms, "+
+		"and nodes that fetch as one %.0f rows in %.3g ms", c.OffRows, 1e3*c.OffSeconds, c.OnRows, 1e3*c.OnSeconds)
 }
 
 // triedNodes is the number of a rank's minibatches that are fetched.

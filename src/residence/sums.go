@@ -49,8 +49,8 @@ func (c *SumsChoice) compare(perByte float64) {
 	if c.Saved > c.Cost {
 		c.Sums = "on"
 	}
-	c.Why = fmt.Sprintf("sums spare %.0f %% of the bytes of a minibatch, for which the network takes "+
-		"%.3g ms; to choose and add them takes %.3g ms", 100*share, 1e3*c.Saved, 1e3*c.Cost)
+	c.Why = fmt.Sprintf("sums save %.0f %% of the bytes of a minibatch, which the network sends "+
+		"in %.3g ms; choosing and adding sums takes %.3g ms", 100*share, 1e3*c.Saved, 1e3*c.Cost)
 }
 
 // triedSums is the number of a rank's minibatches that are examined.

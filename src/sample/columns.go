@@ -120,14 +120,15 @@ func (l *columnList) free() {
 // checkRelations returns an error for options that a graph with relations does not support.
 func (o *Options) checkRelations(t *Topology) error {
 	if r := len(o.Relations); r > 0 && r != t.Columns.NumRelations() {
-		return fmt.Errorf("fanouts of %d relations for a graph of %d", r, t.Columns.NumRelations())
+		return fmt.Errorf("there are fanouts for %d relations, but the graph has %d", r, t.Columns.NumRelations())
 	}
 	switch {
 	case t.Columns.Plain():
 	case !o.HasFanouts():
 		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
 	case !o.Near.None():
-		return errors.New("no vertices are likelier in a graph with relations yet; choose sample.locality=1")
+		return errors.New("sample.locality does not work on a graph with relations yet; set " +
+			"sample.locality=1")
 	}
 	return nil
 }

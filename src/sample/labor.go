@@ -65,7 +65,7 @@ func (s Spec) Numbered() bool {
 func checkNumbers(s Spec) error {
 	var lasts error
 	if d := s.Numbers.Dependency; d < 0 || d > MaxDependency {
-		lasts = fmt.Errorf("sample.dependency is %d; a number lasts 1 to %d steps", d, MaxDependency)
+		lasts = fmt.Errorf("sample.dependency is %d; it must be 1 to %d steps", d, MaxDependency)
 	}
 	return errors.Join(checkFanouts(s), lasts)
 }

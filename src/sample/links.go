@@ -125,8 +125,8 @@ func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, 
 				continue
 			}
 			if n := of[end].count; o.Negatives.Count > n-2 && s.GlobalSeeds(0) > 0 {
-				return nil, fmt.Errorf("links.negatives is %s, and there are %d vertices to draw %d others "+
-					"from; ask for fewer", o.Negatives, n, o.Negatives.Count)
+				return nil, fmt.Errorf("links.negatives is %s, but there are only %d vertices "+
+					"to draw %d negatives from; ask for fewer", o.Negatives, n, o.Negatives.Count)
 			}
 		}
 		l.choices = append(l.choices, of)

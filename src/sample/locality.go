@@ -69,7 +69,8 @@ func (n Near) check(spec Spec, t *Topology) error {
 		return nil
 	}
 	if len(n.Vertices) != spec.Hops() || spec.kind() == Poisson && len(n.Edges) != spec.Hops() {
-		return fmt.Errorf("near vertices of %d hops and edges of %d, for %d hops", len(n.Vertices),
+		return fmt.Errorf("near vertices are given for %d hops and near edges for %d, but there "+
+			"are %d hops", len(n.Vertices),
 			len(n.Edges), spec.Hops())
 	}
 	vertices, edges := (len(t.Original)+63)/64, edgeWords(len(t.Graph.Indices))

@@ -186,8 +186,8 @@ func TestLocalityErrors(t *testing.T) {
 	small := randomTopology(rand.New(rand.NewPCG(56, 0)), 40)
 	for want, o := range map[string]Options{
 		"sample.kind neighbour draws all neighbours alike": {Spec: Neighbours(4), Near: near},
-		"near vertices of 1 hops and edges of 1, for 2":    {Spec: poisson(4, 4), Near: near},
-		"near vertices of 1 hops and edges of 0, for 1": {Spec: poisson(4),
+		"for 1 hops and near edges for 1, but there are 2": {Spec: poisson(4, 4), Near: near},
+		"for 1 hops and near edges for 0, but there are 1": {Spec: poisson(4),
 			Near: Near{Vertices: near.Vertices}},
 		"near vertices of another graph": {Spec: poisson(4),
 			Near: nearAtRandom(rand.New(rand.NewPCG(55, 0)), small, poisson(4))},

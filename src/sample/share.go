@@ -47,7 +47,7 @@ func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	switch {
 	case size < 1 || ranks < 1 || ranks%size != 0:
 		return Share{},
-			fmt.Errorf("%d ranks are not groups of %d; use a number of ranks that it divides",
+			fmt.Errorf("%d ranks cannot form groups of %d; use a multiple of the group size",
 				ranks, size)
 	case rank < 0 || rank >= ranks:
 		return Share{}, fmt.Errorf("rank %d of %d", rank, ranks)

@@ -210,7 +210,8 @@ func checkFanouts(s Spec) error {
 			}
 		}
 		if len(fanouts) != len(s.Fanouts) {
-			faults = append(faults, fmt.Errorf("fanouts %v of a relation for %d hops", fanouts,
+			faults = append(faults, fmt.Errorf("a relation has the fanouts %v, but there are %d "+
+				"hops", fanouts,
 				len(s.Fanouts)))
 		}
 	}

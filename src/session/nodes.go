@@ -24,11 +24,12 @@ func (s *Session) GroupByNode(spec *job.Spec) error {
 	size := all[1]
 	for r := range s.Comm.Size() {
 		if all[2*r] != r-r%size || all[2*r+1] != size {
-			return comm.AgreedOn(s.Comm, fmt.Errorf("parallel.mode is %s and sample.share %s, by which "+
-				"the ranks of a node train together or draw alike, but rank %d is one of %d on a node that "+
-				"begins with rank %d; start as many consecutive ranks on every node (mpirun --map-by "+
-				"ppr:N:node, srun --distribution=block), or set run.ranks_per_node to a divisor of the "+
-				"ranks", spec.Mode.Name, spec.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
+			return comm.AgreedOn(s.Comm, fmt.Errorf("with parallel.mode %s and sample.share %s "+
+				"the ranks of a node train together or draw alike, so all nodes need equally "+
+				"many consecutive ranks, but rank %d is one of %d on a node that begins with "+
+				"rank %d; start as many consecutive ranks on every node (mpirun --map-by "+
+				"ppr:N:node, srun --distribution=block), or set run.ranks_per_node to a divisor "+
+				"of the ranks", spec.Mode.Name, spec.Sample.Numbers.Share, r, all[2*r+1], all[2*r]))
 		}
 	}
 	spec.RanksPerNode = size

@@ -139,8 +139,8 @@ func (s *Session) OpenModel(spec job.Spec) error {
 		return err
 	}
 	if s.Job.Model.LearnsRows() && compute.CapabilitiesOf(s.Device).Accelerator != nil {
-		return errors.New("rows are learned on CPUs alone: set compute.device=cpu, or model.learned=0 and " +
-			"partition again with --features degree")
+		return errors.New("rows are learned only on CPUs: set compute.device=cpu, or " +
+			"model.learned=0 and partition again with --features degree")
 	}
 	s.Topology = s.Shards.Topology()
 	s.First, s.Last = s.Job.Parts(c.Rank())
@@ -340,7 +340,7 @@ func (s *Session) abort(err error) error {
 		told := err
 		fault := mem.Contain(func() error { told = s.Explain(err); return nil })
 		if fault != nil { // the original error matters more than a fault in explaining it
-			told = fmt.Errorf("%w; what led to it cannot be found out: %v", err, fault)
+			told = fmt.Errorf("%w; its cause could not be found: %v", err, fault)
 		}
 		err = told
 	}

@@ -102,7 +102,7 @@ func (r *run) learnedDigest() (string, error) {
 // written returns, on every rank, the error of rank 0 in writing the results, if any. Collective.
 func (r *run) written(err error) error {
 	if err = comm.Agree(r.s.Comm, err); err != nil {
-		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
+		return fmt.Errorf("%w; --resume continues from the newest checkpoint: %w", ErrResults, err)
 	}
 	return nil
 }

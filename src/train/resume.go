@@ -30,8 +30,9 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 			"another)",
 			c.Path, s.Ranks, s.Ranks)
 	case s.Common != r.s.Job.Sample.Common():
-		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, and these have "+
-			"%d; start as many ranks a node, and set run.ranks_per_node, as when it began",
+		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, but "+
+			"these have %d; start as many ranks on each node, with the same run.ranks_per_node, "+
+			"as when it began",
 			c.Path, s.Common, r.s.Job.Sample.Common())
 	case s.StepsPerEpoch != r.steps() && s.Ranks != r.s.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+

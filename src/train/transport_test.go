@@ -213,7 +213,7 @@ func TestLearnedRowsAreRefusedOnGPUs(t *testing.T) {
 			Shards: shards, Device: d, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
 		return errors.Join(err, d.Close())
 	})
-	if err == nil || !strings.Contains(err.Error(), "rows are learned on CPUs alone: set "+
+	if err == nil || !strings.Contains(err.Error(), "rows are learned only on CPUs: set "+
 		"compute.device=cpu") {
 		t.Error(err)
 	}
