@@ -31,7 +31,7 @@ type Mates struct {
 // The first letter of the message of a mate that ends.
 const (
 	wordLeaves = 'l'
-	wordFails  = 'f' // followed by eight digits: the failing rank, which is another mate if the first rank passes the message on
+	wordFails  = 'f' // followed by eight digits: the failing rank, maybe another mate
 )
 
 // hear is how long a rank that fails waits for messages of others; sockets on one node are fast.

@@ -13,7 +13,7 @@ type SumMode int
 
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
-	SumReproducible                // in rank order: the same result with every implementation of Comm
+	SumReproducible                // in rank order: the same result with every Comm
 	// By StartAllreduceSum: the last bit depends on the implementation and its algorithm.
 	SumFast
 )

@@ -104,7 +104,7 @@ type Options struct {
 	// of all kinds. A SharedCache allows only one.
 	Kinds []Kind
 	Scale []float32 // [Cols] for rows of compute.Int8: compute.Rows.Scale
-	Ends  []int64   // [N+1] for sparse rows: compute.Rows.Ends. Excludes SharedCache, Buffer and Sums
+	Ends  []int64   // [N+1] for sparse rows: compute.Rows.Ends; without SharedCache, Buffer, Sums
 	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer:
 	// CutTable. Only read if there are several kinds.
 	Kept []int
@@ -189,9 +189,9 @@ type Exchange struct {
 	partKind []uint16         // [P]
 	unit     int              // a divisor of the bytes of every row: the unit of counts
 	tables   [][]byte         // [P+kinds] parts, then the cache
-	base     []compute.RowRef // [P] reference of vertex 0 as if it were in the part: add the vertex (wraps)
-	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and, unless stored,
-	stored   bool             // fetched. stored: Tables has all parts
+	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
+	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and,
+	stored   bool             // unless stored, fetched; stored: Tables has all parts
 	host     Slicer
 	cache    Cache
 	changes  bool   // there is an Options.Buffer

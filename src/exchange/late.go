@@ -63,8 +63,8 @@ func (p *Plan) numbers(of []byte) compute.Matrix {
 // Late says which rows of a plan are sent late. The zero value is ready for Begin. Its lists are
 // made while minibatches are prepared, so that a step only makes rows and sums.
 type Late struct {
-	own         []int32    // rows that others ask for, and members of sums, counted from this rank's first vertex
-	first       []int      // [K+1] index of each rank's first row, or sum, among all that others ask for
+	own         []int32    // rows asked for, and members of sums, from this rank's first vertex on
+	first       []int      // [K+1] index of each rank's first row, or sum, among all asked for
 	rows        []int      // [K] rows that each rank asks for; its sums follow these
 	all         serving    // rows, as sums of one member, and sums; members in the order of own
 	some        [2]serving // the early ones, and the late ones

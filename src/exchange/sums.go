@@ -90,7 +90,7 @@ func (x *Exchange) giveBack(c *choosing) {
 type choosing struct {
 	Chooser
 	list Groups
-	next []int // [K*kinds*2] where each owner's next sum of a kind goes: index in askIDs, and in its table
+	next []int // [K*kinds*2] where the next sum of an owner and kind goes in askIDs and in its table
 }
 
 func (c *choosing) memory() int64 { return c.Chooser.Bytes() + c.list.Bytes() }

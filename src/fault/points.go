@@ -11,14 +11,14 @@ const (
 	Ask       = "ask"
 	Reply     = "reply"     // by the issuer, before neighbours travel (with a partitioned topology)
 	Exchange  = "exchange"  // by the issuer, before rows travel
-	Share     = "share"     // by the issuer, before rows are passed on within a node that fetches as one
+	Share     = "share"     // by the issuer, before rows are passed on within a node
 	Forward   = "forward"   // on the training goroutine
 	Shuffle   = "shuffle"   // within a step, before rows or their gradients travel
 	Allreduce = "allreduce" // waiting for the sum of gradients
 	// Before a step: its first input row becomes NaN, and so does its loss.
 	Loss             = "loss"
 	CheckpointWrite  = "checkpoint-write"  // between two files of a checkpoint
-	CheckpointRename = "checkpoint-rename" // when all files are written, before the checkpoint is valid
+	CheckpointRename = "checkpoint-rename" // when all files are written, before it is valid
 	Evaluate         = "evaluate"          // before a validation
 	Metrics          = "metrics"           // writing the log of steps
 	Finish           = "finish"            // before the final test

@@ -11,7 +11,7 @@ import (
 type Locality struct {
 	Favour   float64 // how many times likelier; 0 and 1: no likelier
 	Vertices int     // number of likelier vertices in each hop but the last
-	Adapts   bool    // Favour is a maximum, and the factor adapts from epoch to epoch; false: it is fixed
+	Adapts   bool    // Favour is a maximum, to which the factor adapts; false: it is fixed
 	Adaption         // if Adapts
 }
 

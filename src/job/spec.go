@@ -88,7 +88,7 @@ const (
 type LinkSpec struct {
 	sample.LinkOptions
 	task.Pairs
-	Graph      string // over which messages pass when test links are evaluated: TrainGraph or TrainValidGraph
+	Graph      string // for messages when test links are evaluated: TrainGraph or TrainValidGraph
 	Width      int    // of embeddings; 0: as wide as hidden rows
 	Judged     int    // negatives that a link is ranked against; 0: all vertices
 	JudgedFile string // names them; "": they are drawn

@@ -53,7 +53,7 @@ type Messages struct {
 	// some of these (UnderWay).
 	EdgeRows, Learned, UnderWay bool
 	Nodes                       bool // ranks of a node fetch as one
-	Rated                       bool // links are scored; where ranks share minibatches, from embeddings of several ranks
+	Rated                       bool // links are scored; ranks that share minibatches exchange embeddings
 }
 
 // Collectives returns how many collectives a rank starts for a minibatch.

@@ -36,7 +36,7 @@ type edgesOf struct {
 	once  []graph.VertexID // each of them once, ascending: the vertices of fetch
 	fetch exchange.Plan
 	of    []compute.RowRef // of ids
-	got   []float32        // [sampled edges, cols], if layers also have edges from vertices to themselves
+	got   []float32        // [sampled edges, cols], if layers also have self-edges
 	rows  []float32        // [edges, cols], in the order of the layers' edges
 	cols  int              // 0: the model reads none
 }

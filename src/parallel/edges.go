@@ -137,7 +137,7 @@ type values struct {
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
-	totals    []float64 // if known: RowTotals of the input layer's destinations or of the rows of a block
+	totals    []float64 // RowTotals of the input layer's destinations or of a block's rows, if known
 }
 
 // at returns the value of a sampled edge.

@@ -36,7 +36,7 @@ type Gradients struct {
 type reducer interface {
 	hold(first bool) error     // adds a minibatch's gradients to the held ones, or holds the first
 	start(l int, holding bool) // begins the sum of a bucket and its held gradients
-	wait() error               // until all sums are done; returns the first error, also one of start
+	wait() error               // returns after all sums; the first error, also one of start
 	reproducible() bool        // whether sums are added in rank order
 	sent() int64               // bytes that all ranks have sent each other for the sums
 	close() error

@@ -147,7 +147,7 @@ type Reading struct {
 	// positions in the topology. Nil for models that read no edge features.
 	EdgeExchange *exchange.Exchange
 	EdgeCols     int
-	Learned      LearnedRows // of models that learn rows, in training; otherwise these rows are fetched like features
+	Learned      LearnedRows // in training, for models that learn rows; otherwise these are fetched as features
 
 	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
 	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.

@@ -157,7 +157,7 @@ type Stage[T any] struct {
 
 // Options sets how many items are prepared at a time, and by whom.
 type Options struct {
-	Depth   int // items beyond the gate that wait to be consumed; 0: prepares and consumes alternately
+	Depth   int // items beyond the gate that wait to be consumed; 0: synchronous
 	Workers int // goroutines for local stages; 0 means one per CPU
 
 	// Ahead is how many later items must have reached the gate before an item passes it, if the run
@@ -217,7 +217,7 @@ type Pipeline[T any] struct {
 
 	running atomic.Bool
 	run     *run
-	started []chan *slot[T] // [stations] for one Run: from the issuer to the waiter of each collective
+	started []chan *slot[T] // [stations] of one Run: from the issuer to each collective's waiter
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run

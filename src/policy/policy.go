@@ -122,7 +122,7 @@ type Size struct {
 	Window   int64   // minibatches known in advance
 	Uses     float64 // remote vertices in a minibatch
 	Steps    int64   // minibatches of the run
-	Degrees  bool    // a copy of the degrees is kept, because the graph is not symmetric or not kept
+	Degrees  bool    // a copy of the degrees is kept: the graph is not symmetric, or not kept
 	Sums     bool    // as in Setup
 }
 

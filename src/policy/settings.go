@@ -12,7 +12,7 @@ import (
 // its comment gives the meaning of 0.
 type Settings struct {
 	Policy       string  // a name in the table
-	Alpha        float64 // capacity as a fraction of an average rank's vertices; used if HaloFraction is 0
+	Alpha        float64 // capacity as a fraction of an average rank's vertices, if HaloFraction is 0
 	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo
 	HaloHops     int     // hops that degree, paths and prefetch consider; 0: one for each layer
 	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
@@ -33,7 +33,7 @@ type Settings struct {
 const (
 	PlacementOwn   = "own"   // every rank keeps the rows that are best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
-	PlacementParts = "parts" // every rank keeps the best rows of its own parts, and reads those of its peers
+	PlacementParts = "parts" // every rank keeps the best rows of its own parts, and reads its peers'
 )
 
 // Which rows may leave a prefetch buffer.

@@ -99,7 +99,7 @@ type trial struct {
 	name    string
 	options policy.Settings
 	rows    float64 // that a step of all ranks transfers, counted; bytes if rows have several sizes
-	seconds float64 // of a step of the slowest rank: the mean of its fastest epoch; 0 before the first
+	seconds float64 // of the slowest rank's step, in its fastest epoch on average; 0 before any
 }
 
 const (

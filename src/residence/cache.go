@@ -20,7 +20,7 @@ type Position struct{ Epoch, Item int }
 // Cache is the set of remote rows of which a rank keeps copies.
 type Cache struct {
 	Settings policy.Settings
-	Expected float64   // rows that a step of all ranks is predicted to transfer; 0 if there is no cache
+	Expected float64   // predicted rows that a step of all ranks transfers; 0 without a cache
 	Peers    *PeerCost // cost of a peer's row; nil unless it was measured
 	// Near are the vertices that this rank's sampler draws likelier. In the last hop these are the
 	// vertices whose rows the rank reads in the memory of its node: in parts, or in a cache that

@@ -65,7 +65,7 @@ type Store struct {
 	HostDraws string
 
 	first, last int             // own parts [first, last)
-	read        [][]byte        // [P] what minibatches read: Tables or, if ranks hold columns, the columns
+	read        [][]byte        // [P] what minibatches read: Tables or, if ranks hold columns, these
 	kinds       []exchange.Kind // of read: one for each vertex type
 	node        comm.Comm       // ranks that fetch as one; nil: each rank fetches for itself
 	columns     int64           // bytes of the columns, if read is not Tables

@@ -110,7 +110,7 @@ func (m moment) word(hop uint64, relation int) uint64 {
 // its z-th number at step i, where z = floor((i+p)/lasts). So at any step there are two values of
 // z.
 type numbers struct {
-	now, next uint64 // keys of the numbers of vertices that have not yet changed theirs, and of those that have
+	now, next uint64 // keys of the numbers that vertices have before and after a change
 	phases    uint64
 	turn      uint64 // i modulo lasts
 	lasts     uint64 // 0: vertices have no numbers

@@ -188,8 +188,8 @@ func (h *hop) drawNear(i int, s *stream) int64 {
 // members is a subset of the neighbours of one destination; place finds the k-th of them. It is
 // scratch memory.
 type members struct {
-	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; bits beyond the row may be set
-	before []int64  // members before each word; its length is a power of 2, padded with values above all counts
+	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; arbitrary beyond the row
+	before []int64  // members before each word; padded to a power of 2 with larger values
 }
 
 func (m *members) grow(words int) {

@@ -149,7 +149,7 @@ type Asking struct {
 	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
 	// edges to it are left out, ascending.
 	IDs        []graph.VertexID
-	Sizes      []byte           // rows of Reply.Column() bytes, one for each column, in the order of Remote
+	Sizes      []byte           // rows of Reply.Column() bytes, a column each, in the order of Remote
 	Neighbours []graph.VertexID // [E] in that order, each before its carried words
 
 	asked int // number of vertices asked for

@@ -51,7 +51,7 @@ type Spec struct {
 	// for all.
 	Relations [][]int
 	Vertices  []int   // for LADIES: vertices per hop, seed hop first; each >= 1
-	Weighted  bool    // for LADIES: draws depend on the data's edge weights, as with Options.Weights
+	Weighted  bool    // for LADIES: draws depend on edge weights, as with Options.Weights
 	Numbers   Numbers // for Labor and Poisson
 	// Links whose minibatches leave out the links' own edges; nil: none are left out.
 	Links *Links

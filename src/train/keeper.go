@@ -36,7 +36,7 @@ type share struct {
 	Startup     float64
 	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
 	CPUs        float64 // of the rank
-	Joules      joules  // of the rank's node in the epoch, or since a restart in it; and since the first step
+	Joules      joules  // of the rank's node in the epoch, or since a restart in it, and in the run
 	Phases      [trace.NumPhases]float64
 }
 

@@ -14,7 +14,7 @@ import (
 // may never answer. During must not call a collective: a rank that waits for others does not show
 // whether its own file system answers.
 type Reading struct {
-	Limit   time.Duration // without progress of the process, after which Stalled is called; 0: never
+	Limit   time.Duration // time without progress after which Stalled is called; 0: never
 	Stalled func(error)   // ends the job
 	waits   atomic.Int32
 }
