@@ -132,7 +132,8 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 		return reuse, nil
 	}
 	if r.reuse == nil {
-		drawn, err := m.reads(r, func(train []graph.VertexID, batch float64, _ []int) ([]float32, error) {
+		drawn, err := m.reads(r, func(train []graph.VertexID, batch float64, _ []int) ([]float32,
+			error) {
 			return m.labor(train, batch, r.Sample, true)
 		})
 		if err != nil {

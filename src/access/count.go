@@ -52,8 +52,8 @@ func Count(t *sample.Topology, w *sample.Sweep) ([]float32, error) {
 func checkSweep(w *sample.Sweep) error {
 	var errs []error
 	if n := w.Streams.Streams(); w.First < 0 || w.Count < 1 || w.Count > n-w.First {
-		errs = append(errs, fmt.Errorf("%d streams from stream %d on; there are %d, numbered from 0",
-			w.Count, w.First, n))
+		errs = append(errs, fmt.Errorf(
+			"%d streams from stream %d on; there are %d, numbered from 0", w.Count, w.First, n))
 	}
 	if w.Epochs < 1 {
 		errs = append(errs, fmt.Errorf("%d epochs; count at least 1", w.Epochs))

@@ -57,7 +57,8 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 					continue
 				}
 				active.Add(graph.VertexID(v))
-				t, c := takes[v*width:][:width], transition(fanout, m.in.InDegree(graph.VertexID(v)))
+				t, c := takes[v*width:][:width],
+					transition(fanout, m.in.InDegree(graph.VertexID(v)))
 				if layers {
 					foundAt(t[:h+1], c, float64(q[v]), float64(last[v]))
 					last[v] = q[v]

@@ -106,7 +106,8 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 	for h := range hops {
 		err := m.chunks(func(_, lo, hi int) {
 			for u := lo; u < hi; u++ {
-				if reached.Has(graph.VertexID(u)) || slices.ContainsFunc(m.out.InNeighbours(graph.VertexID(u)), sampling) {
+				if reached.Has(graph.VertexID(u)) ||
+					slices.ContainsFunc(m.out.InNeighbours(graph.VertexID(u)), sampling) {
 					next.Add(graph.VertexID(u))
 				}
 			}

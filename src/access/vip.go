@@ -96,7 +96,8 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 	if err != nil {
 		return nil, fmt.Errorf("access: inclusion: %w", err)
 	}
-	w, q := mem.Make[float32](m.columns.width()), mem.Make[float32](m.in.NumVertices()) // w = log(1-a)
+	// W = log(1-a).
+	w, q := mem.Make[float32](m.columns.width()), mem.Make[float32](m.in.NumVertices())
 	defer mem.Free(w)
 	for _, v := range train {
 		q[v] = float32(p0)

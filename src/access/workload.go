@@ -243,8 +243,8 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 	}
 	all := r.Reader
 	all.Favour = 0
-	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first, Epochs: epochs,
-		Workers: r.Workers})
+	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first,
+		Epochs: epochs, Workers: r.Workers})
 }
 
 // counted returns the mean accesses of a minibatch, over at most most minibatches of each stream of

@@ -143,11 +143,12 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 	}
 	if task.Stored(w.Shards.Task).Embeds {
 		return fmt.Errorf("%s: the task is %s, but blocks writes only minibatches of vertices "+
-			"with labels; import the graph with labels of vertices, without --task links", w.Shards.Dir, w.Shards.Task)
+			"with labels; import the graph with labels of vertices, without --task links",
+			w.Shards.Dir, w.Shards.Task)
 	}
 	if spec.Locality.Favours() {
-		return errors.New("with sample.locality minibatches depend on what each rank of a run has at " +
-			"hand; set sample.locality=1")
+		return errors.New("with sample.locality minibatches depend on what each rank of a run " +
+			"has at hand; set sample.locality=1")
 	}
 	spec.Ranks, spec.RanksPerNode = w.Ranks, w.RanksPerNode
 	if w.job, err = session.NewJob(w.Shards, spec); err != nil {
@@ -177,8 +178,8 @@ func (w *blocksWriter) write() error {
 	var err error
 	if w.drawer, err = parallel.NewDrawer(parallel.DrawerOptions{
 		Topology: w.Shards.Topology(), Samplers: 1, Sampling: sample.Options{
-			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(), ForwardOnly: true,
-			Weights: j.Model.EdgeWeights,
+			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(),
+			ForwardOnly: true, Weights: j.Model.EdgeWeights,
 		},
 		Labels: w.Shards.Labels(),
 	}); err != nil {
@@ -238,8 +239,8 @@ func (w *blocksWriter) minibatch(key sample.Key) error {
 	}
 	w.digest += m.Digest
 	item := Item{
-		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
-		Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step),
+		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step,
+		Stream: stream, Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step),
 		LR:     j.Schedule.LR((epoch-1)*j.Steps()+step, j.Epochs*j.Steps()),
 		Digest: fmt.Sprintf("%016x", m.Digest),
 	}
@@ -250,10 +251,12 @@ func (w *blocksWriter) minibatch(key sample.Key) error {
 	for l := range m.Sampled.Blocks {
 		b := &m.Sampled.Blocks[l]
 		item.Layers = append(item.Layers, Layer{b.NumSrc, b.NumDst, b.NumEdges()})
-		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr, len(b.Indptr)); err != nil {
+		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr,
+			len(b.Indptr)); err != nil {
 			return err
 		}
-		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices, len(b.Indices)); err != nil {
+		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices,
+			len(b.Indices)); err != nil {
 			return err
 		}
 		if len(b.Ends) > 0 {
@@ -266,7 +269,8 @@ func (w *blocksWriter) minibatch(key sample.Key) error {
 		if !j.Model.EdgeWeights && !j.Model.Estimates {
 			continue
 		}
-		if err := writeArray(dir, fmt.Sprintf("weights-%d", l), b.Weights, len(b.Weights)); err != nil {
+		if err := writeArray(dir, fmt.Sprintf("weights-%d", l), b.Weights,
+			len(b.Weights)); err != nil {
 			return err
 		}
 	}

@@ -8,10 +8,11 @@ import (
 // Reuse models how soon remote rows are read again: a histogram of vertices by the probability that
 // a minibatch reads them. It predicts the rows that a look-ahead cache keeps, without sampling.
 //
-// Let U(l) be the probability that a vertex that was just read is not read by the next l minibatches,
-// and S(W) the sum of U(l) over l < W. Keeping the row for l minibatches takes one slot for as long
-// and saves one transfer, so a cache should keep the shortest intervals: all up to some length T.
-// Belady's rule does the same if many rows are read at a time. With p reads of it a minibatch:
+// Let U(l) be the probability that a vertex that was just read is not read by the next l
+// minibatches, and S(W) the sum of U(l) over l < W. Keeping the row for l minibatches takes one
+// slot for as long and saves one transfer, so a cache should keep the shortest intervals: all up to
+// some length T. Belady's rule does the same if many rows are read at a time. With p reads of it a
+// minibatch:
 //
 //	held(W) = sum of p (S(W) - W U(W))   rows between two uses at most W apart, at any moment
 //	kept(W) = sum of p (1 - U(W))        reads of a minibatch that come at most W after the last one

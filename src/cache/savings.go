@@ -69,8 +69,8 @@ func (c *Savings) Slots() int { return len(c.vertex) }
 // Feed implements Policy. It panics if a step is fed before its turn.
 func (c *Savings) Feed(remote []graph.VertexID, worth []uint8) {
 	if c.end-c.base > c.window {
-		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window is %d",
-			c.end-c.base, c.window))
+		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window "+
+			"is %d", c.end-c.base, c.window))
 	}
 	c.reserve(len(remote))
 	c.first[c.end&(len(c.first)-1)] = c.head
@@ -124,8 +124,8 @@ func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 		end = c.first[(c.base+1)&(len(c.first)-1)]
 	}
 	if int(end-first) != len(remote) {
-		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it", len(remote),
-			end-first))
+		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it",
+			len(remote), end-first))
 	}
 	d.begin(len(remote), 0, min(len(remote), len(c.vertex)))
 	c.rate(first, remote, d)
@@ -150,8 +150,8 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	for i, v := range remote {
 		at := (first + uint32(i)) & mask
 		if c.ids[at] != v {
-			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i, v,
-				c.ids[at]))
+			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i,
+				v, c.ids[at]))
 		}
 		d.Slot[i] = c.slot[at]
 		saved := 0

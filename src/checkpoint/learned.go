@@ -33,9 +33,10 @@ func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best 
 	return together(c, alive, func(cut func(io.Writer) io.Writer) (rundir.FileSums, error) {
 		var files []rundir.File
 		for p := first; p < last; p++ {
-			files = append(files, rundir.File{Name: rundir.LearnedFile(p), Write: func(w io.Writer) error {
-				return nn.FormatSafetensors(cut(w), l.StateOf(p, best), nil)
-			}})
+			files = append(files, rundir.File{Name: rundir.LearnedFile(p),
+				Write: func(w io.Writer) error {
+					return nn.FormatSafetensors(cut(w), l.StateOf(p, best), nil)
+				}})
 		}
 		return rundir.WriteInto(path, files)
 	})

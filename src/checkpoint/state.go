@@ -275,7 +275,8 @@ func (s *Nearness) check(epochs int) error {
 		}
 	}
 	if n := len(s.Factors); n != len(s.Shares) || n > epochs {
-		return errors.New("there are more factors of locality than epochs, or not as many as shares: they were altered")
+		return errors.New("there are more factors of locality than epochs, or not as many as " +
+			"shares: they were altered")
 	}
 	return nil
 }

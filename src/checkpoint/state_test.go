@@ -114,11 +114,13 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 			c.spoil(s)
 			run := t.TempDir()
 			state := func(rundir.FileSums) any { return s }
-			if err := rundir.WriteCheckpoint(rundir.CheckpointPath(run, 1, false), nil, state); err != nil {
+			if err := rundir.WriteCheckpoint(rundir.CheckpointPath(run, 1, false), nil,
+				state); err != nil {
 				t.Fatal(err)
 			}
 			_, err := rundir.NewestCheckpoint(run, Sound)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if (err == nil) != (c.want == "") ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

@@ -131,11 +131,13 @@ type Expecter interface {
 func (t *Then) CheckSend(before []int) error {
 	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {
-		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter", t.RowBytes)
+		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter",
+			t.RowBytes)
 	}
 	for r, n := range t.SendRows {
 		if n > 0 && r < size && before[r] == 0 {
-			return fmt.Errorf("alltoallv: %d rows follow for rank %d, which gets none before them", n, r)
+			return fmt.Errorf("alltoallv: %d rows follow for rank %d, which gets none before them",
+				n, r)
 		}
 	}
 	if !t.ToAll || len(t.SendRows) != size {
@@ -143,8 +145,8 @@ func (t *Then) CheckSend(before []int) error {
 	}
 	for r, n := range t.SendRows {
 		if n < 0 || n > len(t.Send)/t.RowBytes {
-			return fmt.Errorf("alltoallv: send count for rank %d is %d; the buffer has %d bytes, for "+
-				"rows of %d", r, n, len(t.Send), t.RowBytes)
+			return fmt.Errorf("alltoallv: send count for rank %d is %d; the buffer has %d bytes, "+
+				"for rows of %d", r, n, len(t.Send), t.RowBytes)
 		}
 	}
 	return nil

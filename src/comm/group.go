@@ -144,7 +144,8 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	if g.gone > 0 {
 		g.checkLeft(s, p)
 	}
-	if err := g.world.failure(); err != nil { // other ranks may have freed their buffers: copy nothing
+	// Other ranks may have freed their buffers: copy nothing.
+	if err := g.world.failure(); err != nil {
 		return nil, nil, err
 	}
 	earlier = s.joined

@@ -95,11 +95,13 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank 
 // openDoor listens for the mates of a rank, and returns what they need to connect, a line each:
 // node, address and password. Both results are nil if it cannot listen.
 func openDoor(rank int) (door net.Listener, card []byte) {
-	space, err := os.Readlink("/proc/self/ns/net") // the network namespace in which the address holds
+	// The network namespace in which the address holds.
+	space, err := os.Readlink("/proc/self/ns/net")
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, nil
 	}
-	host, _ := os.Hostname() // namespaces of two nodes may have the same number, but then nobody connects
+	// Namespaces of two nodes may have the same number, but then nobody connects.
+	host, _ := os.Hostname()
 	address := fmt.Sprintf("@halognn-%d-%d-%d", os.Getpid(), rank, time.Now().UnixNano())
 	if door, err = net.Listen("unix", address); err != nil {
 		return nil, nil
@@ -173,7 +175,8 @@ func (m *Mates) fails(rank int, from net.Conn) {
 	m.failed = append(m.failed, rank)
 	for _, peer := range m.peers {
 		if peer != from {
-			_, _ = fmt.Fprintf(peer, "%c%8d", wordFails, rank) // a mate that is gone needs no message
+			// A mate that is gone needs no message.
+			_, _ = fmt.Fprintf(peer, "%c%8d", wordFails, rank)
 		}
 	}
 }

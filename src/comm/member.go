@@ -221,8 +221,8 @@ func (s *meeting) follow() error {
 				begin, end = 0, end-begin
 			}
 			if end-begin != n || from.then.RowBytes != width {
-				return s.mismatch("rank %d sends rank %d %d more rows of %d bytes, but rank %d expects "+
-					"%d of %d", q, r, end-begin, from.then.RowBytes, r, n, width)
+				return s.mismatch("rank %d sends rank %d %d more rows of %d bytes, but rank %d "+
+					"expects %d of %d", q, r, end-begin, from.then.RowBytes, r, n, width)
 			}
 			recv = recv[copy(recv[:n*width], from.then.Send[begin*width:]):]
 		}

@@ -215,7 +215,8 @@ func (c *cover) takeSum(g int32) {
 		if c.left[u]--; c.left[u] != 1 {
 			continue
 		}
-		for _, other := range c.group[c.first[u]:c.first[u+1]] { // these groups now have a source that is in no other group
+		// These groups now have a source that is in no other group.
+		for _, other := range c.group[c.first[u]:c.first[u+1]] {
 			if c.open[other] > 0 {
 				c.alone[other]++
 				c.push(other)
@@ -229,7 +230,8 @@ func (c *cover) isRow(u int) bool { return c.state[u] == taken }
 func (c *cover) isSum(g int) bool { return c.state[len(c.left)+g] == taken }
 
 func (c *cover) memory() int64 {
-	return int64(cap(c.row)+cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
+	return int64(cap(c.row)+cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(
+		c.open)+
 		cap(c.left)+cap(c.alone)+cap(c.queue))*4 + int64(cap(c.state))
 }
 

@@ -366,8 +366,8 @@ func check(c comm.Comm, o Options) error {
 	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
-		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give a " +
-			"Cache")
+		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give " +
+			"a Cache")
 	}
 	if o.Cache != nil && o.Buffer != nil {
 		reject("there is a Cache and a Buffer; rows are kept in one of them")
@@ -402,12 +402,13 @@ func checkParts(c comm.Comm, o Options) error {
 	case parts < 1 || parts > most:
 		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
 	case parts%k != 0 || parts/k%len(o.Kinds) != 0:
-		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it",
-			parts, k)
+		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks "+
+			"that divides it", parts, k)
 	case o.Offsets[0] != 0:
 		return fmt.Errorf("offsets start at %d, not 0", o.Offsets[0])
 	case o.Offsets[parts] > graph.MaxVertices:
-		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts], graph.MaxVertices)
+		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts],
+			graph.MaxVertices)
 	case len(o.Tables) != parts:
 		return fmt.Errorf("%d tables for %d parts", len(o.Tables), parts)
 	}
@@ -419,7 +420,8 @@ func checkKept(o *Options) []error {
 	if o.Cache == nil && o.Buffer == nil {
 		return nil
 	}
-	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) { // sparse rows differ in length
+	// Sparse rows differ in length.
+	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) {
 		return nil
 	}
 	table := o.Buffer
@@ -433,8 +435,8 @@ func checkKept(o *Options) []error {
 	case shared:
 		return []error{errors.New("rows of several kinds do not work with a SharedCache")}
 	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):
-		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds", len(table),
-			o.Kept, len(o.Kinds))}
+		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds",
+			len(table), o.Kept, len(o.Kinds))}
 	}
 	return nil
 }

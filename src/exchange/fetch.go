@@ -52,7 +52,8 @@ func (p *expected) Expect() ([]byte, []int, error) {
 			wanted := x.countsOf(p.wanted, r, k)
 			of := wanted[0]
 			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
-				return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
+				return nil, nil, fmt.Errorf(
+					"exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
 					of, x.rank, x.rows, cure)
 			}
 			n += of
@@ -62,7 +63,8 @@ func (p *expected) Expect() ([]byte, []int, error) {
 			}
 			sums, of := wanted[1], wanted[2]
 			if sums < 0 || sums > of || of > math.MaxInt32/2 || members > math.MaxInt32/2-of {
-				return nil, nil, fmt.Errorf("exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
+				return nil, nil, fmt.Errorf(
+					"exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
 					of, x.rank, cure)
 			}
 			members += of
@@ -133,8 +135,8 @@ func (x *Exchange) sliceRows(to []byte, want []int32, rank int) error {
 }
 
 func (x *Exchange) outside(request string) error {
-	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request, x.rank,
-		x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
+	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request,
+		x.rank, x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
 }
 
 // toPart converts the leading ids that lie in one part from rows of the rank to rows of the part,

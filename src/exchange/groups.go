@@ -177,8 +177,8 @@ func (g *Groups) Copy(o *Groups) {
 
 // Bytes returns the memory of the arrays.
 func (g *Groups) Bytes() int64 {
-	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 + int64(cap(g.part)+cap(g.kind))*2 +
-		int64(cap(g.alone))
+	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 +
+		int64(cap(g.part)+cap(g.kind))*2 + int64(cap(g.alone))
 }
 
 // Free frees the arrays.

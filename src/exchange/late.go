@@ -57,7 +57,8 @@ func (p *Plan) Received() compute.Matrix { return p.numbers(p.received) }
 func (p *Plan) Returned() compute.Matrix { return p.numbers(p.sent) }
 
 func (p *Plan) numbers(of []byte) compute.Matrix {
-	return compute.Matrix{Rows: len(of) / p.on.unit, Cols: p.on.unit / floatBytes, Data: asFloats(of)}
+	return compute.Matrix{Rows: len(of) / p.on.unit, Cols: p.on.unit / floatBytes,
+		Data: asFloats(of)}
 }
 
 // Late says which rows of a plan are sent late. The zero value is ready for Begin. Its lists are
@@ -86,7 +87,8 @@ type halves struct {
 // begin makes room for the given number of rows of each rank, and marks none as late.
 func (h *halves) begin(rows []int) {
 	if len(h.bytes) != len(rows) {
-		h.bytes, h.early, h.late = make([]int, len(rows)), make([]int, len(rows)), make([]int, len(rows))
+		h.bytes, h.early, h.late = make([]int, len(rows)), make([]int, len(rows)),
+			make([]int, len(rows))
 	}
 	all := 0
 	for r, n := range rows {
@@ -181,7 +183,8 @@ func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	x.host.SegmentRows(compute.Matrix{Rows: hi - lo, Cols: cols,
 		Data: asFloats(l.on.sent[lo*x.unit : hi*x.unit])}, compute.ReduceSum,
 		compute.Segments{Indptr: s.ptr[lo : hi+1], Indices: s.indices}, nil,
-		compute.Rows{Cols: cols, Type: compute.Float32, Tables: x.tables, Of: l.all.of, Mixed: true})
+		compute.Rows{Cols: cols, Type: compute.Float32, Tables: x.tables, Of: l.all.of,
+			Mixed: true})
 }
 
 // StartEarly sends the early rows, and the bits that say which rows are late. Once its request is
@@ -262,8 +265,8 @@ func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bit
 
 // Bytes returns the memory.
 func (l *Late) Bytes() int64 {
-	return 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() + l.some[1].bytes() +
-		int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
+	return 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() +
+		l.some[1].bytes() + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
 }
 
 // Free frees it.

@@ -38,8 +38,8 @@ func (n *Node) check(r, k int) error {
 	}
 	place, ranks := n.places(r)
 	if n.Comm.Rank() != place[r] || n.Comm.Size() != ranks {
-		return fmt.Errorf("rank %d is rank %d of %d on its node, and must be %d of %d", r, n.Comm.Rank(),
-			n.Comm.Size(), place[r], ranks)
+		return fmt.Errorf("rank %d is rank %d of %d on its node, and must be %d of %d", r,
+			n.Comm.Rank(), n.Comm.Size(), place[r], ranks)
 	}
 	return nil
 }
@@ -73,8 +73,9 @@ type buying struct {
 func newBuying(n *Node, r int, sums bool) *buying {
 	k := len(n.Of)
 	place, ranks := n.places(r)
-	b := &buying{comm: n.Comm, self: place[r], buyer: make([]int, k), first: make([]int, 1, ranks+1),
-		asks: make([]int, k), hears: make([]int, k), finders: make(chan *finder, 64)}
+	b := &buying{comm: n.Comm, self: place[r], buyer: make([]int, k),
+		first: make([]int, 1, ranks+1), asks: make([]int, k), hears: make([]int, k),
+		finders: make(chan *finder, 64)}
 	of := map[int]int{} // ranks of each node
 	for _, node := range n.Of {
 		of[node]++
@@ -142,11 +143,16 @@ type purchase struct {
 
 	// [L] for each rank of the node: numbers of owners, ids of rows, and units of rows.
 	toldTo, toldBy, wants, wanted, comes, passes []int
-	counts, told                                 []int64 // rows wanted from each owner: sent, by buyer; received, by rank
-	ids                                          []int32 // ids that ranks want, by rank; then their indices in the union
-	start                                        []int64 // [U] where each row of the union is received, in units
-	size                                         []int32 // [U] units of each row; start and size are empty if all rows have one size
-	sent                                         []byte  // rows, in the order in which ranks want them
+	// Rows wanted from each owner: sent, by buyer; received, by rank.
+	counts, told []int64
+	// Ids that ranks want, by rank; then their indices in the union.
+	ids []int32
+	// [U] where each row of the union is received, in units.
+	start []int64
+	// [U] units of each row; start and size are empty if all rows have one size.
+	size []int32
+	// Rows, in the order in which ranks want them.
+	sent []byte
 
 	// A bit for each wanted row: 1 if it was fetched for the rank that wants it. Each rank begins a
 	// new byte.
@@ -156,8 +162,8 @@ type purchase struct {
 	out, in []int64 // counts of the ranks that are asked, and of those that ask
 }
 
-// Buys reports whether ranks of a node fetch as one: StartWants and Unite then come before StartAsk,
-// and PassOn and StartPass after StartRows.
+// Buys reports whether ranks of a node fetch as one: StartWants and Unite then come before
+// StartAsk, and PassOn and StartPass after StartRows.
 func (x *Exchange) Buys() bool { return x.node != nil }
 
 // owners returns the owners in the order in which their rows are listed and land: by buyer.
@@ -198,8 +204,8 @@ func (x *Exchange) StartWants(p *Plan) comm.Request {
 	p.on = x
 	ranks := b.ranks()
 	if len(w.wants) != ranks {
-		for _, list := range []*[]int{&w.toldTo, &w.toldBy, &w.wants, &w.wanted, &w.comes, &w.passes,
-			&w.firstBytes, &w.fetchBytes} {
+		for _, list := range []*[]int{&w.toldTo, &w.toldBy, &w.wants, &w.wanted, &w.comes,
+			&w.passes, &w.firstBytes, &w.fetchBytes} {
 			*list = make([]int, ranks)
 		}
 	}
@@ -222,9 +228,9 @@ func (x *Exchange) StartWants(p *Plan) comm.Request {
 	w.told = mem.Grow(w.told[:0], told)
 	others := len(b.order) - w.toldTo[b.self]
 	p.NodeBytes = int64(others)*countBytes + int64(rows-w.wants[b.self])*IDBytes
-	return b.comm.StartAlltoallThen(mem.Bytes(w.counts), mem.Bytes(w.told), w.toldTo, w.toldBy, countBytes,
-		comm.Then{Send: mem.Bytes(p.askIDs[:rows]), SendRows: w.wants, RowBytes: IDBytes,
-			Expect: (*wanting)(p)})
+	return b.comm.StartAlltoallThen(mem.Bytes(w.counts), mem.Bytes(w.told), w.toldTo, w.toldBy,
+		countBytes, comm.Then{Send: mem.Bytes(p.askIDs[:rows]), SendRows: w.wants,
+			RowBytes: IDBytes, Expect: (*wanting)(p)})
 }
 
 // wanting is a plan as comm.Expecter, for what ranks of the node want from this one.
@@ -351,7 +357,8 @@ func (u *union) rowsOf(owner, k int) error {
 			for i := at; i < at+int(w.told[told+k]); i++ {
 				id := int64(w.ids[i])
 				if id < 0 || first+id >= end {
-					return fmt.Errorf("exchange: rank %d of the node wants row %d of rank %d, which has %d; %s",
+					return fmt.Errorf(
+						"exchange: rank %d of the node wants row %d of rank %d, which has %d; %s",
 						m, id, owner, end-first, cure)
 				}
 				place, isNew := u.find(uint32(first+id), u.rows)

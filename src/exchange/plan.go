@@ -236,14 +236,15 @@ func (x *Exchange) size(p *Plan, n int) {
 // vertices alternate unpredictably, so the list is written without a branch.
 func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	clear(p.part)
-	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part // locals need no reload after a store
+	// Locals need no reload after a store.
+	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part
 	parts := p.Parts[:len(ids)]
 	index, base, remote := x.parts, x.base, x.remote
 	m := 0
 	for i, v := range ids {
 		if uint32(v) >= index.Vertices() {
-			return 0, fmt.Errorf("exchange: frontier vertex %d is %d: %w (the graph has %d vertices)",
-				i, v, graph.ErrVertexRange, index.Vertices())
+			return 0, fmt.Errorf("exchange: frontier vertex %d is %d: %w (the graph has %d "+
+				"vertices)", i, v, graph.ErrVertexRange, index.Vertices())
 		}
 		part := index.Find(uint32(v))
 		of[i] = base[part] + compute.RowRef(v)
@@ -357,15 +358,15 @@ func (p *Plan) cutReceived(x *Exchange) {
 func (p *Plan) Bytes() int64 {
 	return int64(cap(p.Rows.Of)+cap(p.early)+cap(p.asked)+cap(p.wanted))*8 +
 		int64(cap(p.RemoteIDs)+cap(p.missing))*4 + int64(cap(p.Parts))*2 + int64(cap(p.Worth)) +
-		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 + int64(cap(p.Rows.Lengths))*4 +
-		p.MessageBytes() + p.relayed.bytes()
+		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 +
+		int64(cap(p.Rows.Lengths))*4 + p.MessageBytes() + p.relayed.bytes()
 }
 
 // MessageBytes returns the memory of the plan's messages, ids and rows, which grows with what it
 // fetches.
 func (p *Plan) MessageBytes() int64 {
-	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) + p.serving.bytes() +
-		p.bought.bytes()
+	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) +
+		p.serving.bytes() + p.bought.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.

@@ -90,8 +90,8 @@ func checkSparse(o *Options) error {
 	}
 	for v := range n {
 		if d := o.Ends[v+1] - o.Ends[v]; d < 0 || d > int64(o.Kinds[0].Cols) {
-			return fmt.Errorf("the row of vertex %d has %d entries in %d columns; partition again", v, d,
-				o.Kinds[0].Cols)
+			return fmt.Errorf("the row of vertex %d has %d entries in %d columns; partition again",
+				v, d, o.Kinds[0].Cols)
 		}
 	}
 	return nil

@@ -90,7 +90,8 @@ func (x *Exchange) giveBack(c *choosing) {
 type choosing struct {
 	Chooser
 	list Groups
-	next []int // [K*kinds*2] where the next sum of an owner and kind goes in askIDs and in its table
+	// [K*kinds*2] where the next sum of an owner and kind goes in askIDs and in its table.
+	next []int
 }
 
 func (c *choosing) memory() int64 { return c.Chooser.Bytes() + c.list.Bytes() }
@@ -262,7 +263,8 @@ func (x *Exchange) standIn(p *Plan, e *Edges) {
 		p.Rows.Tables[x.summed], p.Rows.Wide, p.Rows.WideType = p.received, x.summed, of
 	}
 	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
-	if r := &p.relayed; len(r.parts) > 0 { // Relay puts these sums behind the rows that are passed on
+	// Relay puts these sums behind the rows that are passed on.
+	if r := &p.relayed; len(r.parts) > 0 {
 		frontier, beyond = len(r.parts), &r.sums
 	}
 	next := len(*beyond)
@@ -398,7 +400,8 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 	at, before := len(s.of), len(s.ptr)-1
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
 	s.ptr = mem.Grow(s.ptr, before+sums+1)
-	if x.planning { // ids are rows of other ranks; this rank's own rows stand for them, divided evenly
+	// Ids are rows of other ranks; this rank's own rows stand for them, divided evenly.
+	if x.planning {
 		for k, id := range ids {
 			v := uint32(x.first) + uint32(id)
 			s.of[at+k] = x.base[x.parts.Find(v)] + compute.RowRef(v)
@@ -435,8 +438,8 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 		s.indices[at+k] = int32(at + k)
 	}
 	if groups != sums || len(ids) > 0 && ids[0] >= 0 {
-		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; %s",
-			r, sums, x.rank, groups, cure)
+		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; "+
+			"%s", r, sums, x.rank, groups, cure)
 	}
 	s.ptr[before+sums] = int64(at + len(ids))
 	return nil

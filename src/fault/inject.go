@@ -139,7 +139,8 @@ func burn(d time.Duration) {
 // mark creates the file HALOGNN_FAULT_MARK, whose modification time is the time of the fault.
 func mark() {
 	if path := os.Getenv("HALOGNN_FAULT_MARK"); path != "" {
-		_ = os.WriteFile(path, nil, 0o666) // a test that waits for the file notices if it is missing
+		// A test that waits for the file notices if it is missing.
+		_ = os.WriteFile(path, nil, 0o666)
 	}
 }
 

@@ -27,6 +27,6 @@ const (
 
 // Points returns all points.
 func Points() []string {
-	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Share, Forward, Shuffle, Allreduce,
-		Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
+	return []string{Start, Shard, Alloc, Sample, Ask, Reply, Exchange, Share, Forward, Shuffle,
+		Allreduce, Loss, CheckpointWrite, CheckpointRename, Evaluate, Metrics, Finish, Results}
 }

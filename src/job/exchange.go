@@ -15,7 +15,8 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 		return nil
 	}
 	needs := s.Model.Needs()
-	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own, Weighted: needs.Weights != nn.NoWeights}
+	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
+		Weighted: needs.Weights != nn.NoWeights}
 	if needs.Averages {
 		sums.How = compute.ReduceMean
 	}

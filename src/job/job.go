@@ -186,8 +186,8 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 // share the graph as the job says, because there are fewer columns of features than ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
 	if s.Model.Learned > 0 && !s.Model.LearnsRows() {
-		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: leave it out",
-			s.Model.Learned)
+		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: "+
+			"leave it out", s.Model.Learned)
 	}
 	if s.RelationFanouts != "" && s.Reads() {
 		if s.Sample.Relations, err = relationFanouts(s.RelationFanouts, s.Sample.Fanouts,
@@ -427,7 +427,8 @@ func (j *Job) home(rank int) []access.Range {
 		first = rank - rank%j.share[rank].Size
 		end = first + j.share[rank].Size
 	}
-	return []access.Range{{First: graph.VertexID(j.first[first]), End: graph.VertexID(j.first[end])}}
+	return []access.Range{{First: graph.VertexID(j.first[first]),
+		End: graph.VertexID(j.first[end])}}
 }
 
 // notFetched returns the ranks whose rows a rank does not fetch, if the ranks of a node share

@@ -28,8 +28,9 @@ type Adaption struct {
 // neighbours; without them there is no factor.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
-		errs = append(errs, fmt.Errorf("sample.locality_adapt adapts a factor up to sample.locality, "+
-			"which is %g; set sample.locality=8, or sample.locality_adapt=false", l.Favour))
+		errs = append(errs, fmt.Errorf(
+			"sample.locality_adapt adapts a factor up to sample.locality, which is %g; set "+
+				"sample.locality=8, or sample.locality_adapt=false", l.Favour))
 	}
 	if l.Lower > l.Upper {
 		errs = append(errs, fmt.Errorf("sample.locality_lower is %g, above "+

@@ -53,7 +53,8 @@ type Messages struct {
 	// some of these (UnderWay).
 	EdgeRows, Learned, UnderWay bool
 	Nodes                       bool // ranks of a node fetch as one
-	Rated                       bool // links are scored; ranks that share minibatches exchange embeddings
+	// Links are scored; ranks that share minibatches exchange embeddings.
+	Rated bool
 }
 
 // Collectives returns how many collectives a rank starts for a minibatch.

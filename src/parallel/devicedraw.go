@@ -49,33 +49,39 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
-			"ranks draw parts of each other's minibatches, or send them", "parallel.mode=" + ModeData},
+			"ranks draw parts of each other's minibatches, or send them",
+			"parallel.mode=" + ModeData},
 		{s.Partitioned, "topology.kind partitioned", "no device has the rows of all vertices",
 			"topology.kind=replicated"},
 		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
-			"sample.kind " + string(s.Sample.Kind), "the device draws neighbours all equally likely",
+			"sample.kind " + string(s.Sample.Kind),
+			"the device draws neighbours all equally likely",
 			neighbour},
 		{kind != nil && !kind.ReadsNeighbours, "model.kind " + s.Model.Kind,
 			"it reads no neighbours", "sample.on=" + DrawHost},
 		{kind != nil && kind.ByRelation, "model.kind " + s.Model.Kind,
-			"its layers read edges relation by relation, which the host lists", "sample.on=" + DrawHost},
+			"its layers read edges relation by relation, which the host lists",
+			"sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
 			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops",
 			few},
-		{s.Model.Schema.Typed(), "a graph with vertex types", "the device draws by one relation alone",
+		{s.Model.Schema.Typed(), "a graph with vertex types",
+			"the device draws by one relation alone",
 			"sample.on=" + DrawHost},
-		{embeds, "the task of links", "links of a minibatch are left out, or its pairs listed, on the host",
+		{embeds, "the task of links", "links of a minibatch are left out, or its pairs listed, " +
+			"on the host",
 			"sample.on=" + DrawHost},
-		{s.Model.LearnsRows(), "model.learned", "the host asks for learned rows by the edges that read them",
+		{s.Model.LearnsRows(), "model.learned",
+			"the host asks for learned rows by the edges that read them",
 			"model.learned=0"},
 		{s.Sparse, "sparse features", "the host makes what layers read of them", "dense features"},
 		{s.Model.EdgeIn > 0, "model.edge_features", "the host looks up the rows of edges",
 			"model.edge_features=false"},
 		{weighted, "model.edge_weights", "weights of the data's edges are not on the device",
 			"model.edge_weights=false"},
-		{s.Sums && !s.TrySums, "exchange.sums on", "owners are asked for sums by edges, which the host " +
-			"then lacks", "exchange.sums=off"},
+		{s.Sums && !s.TrySums, "exchange.sums on",
+			"owners are asked for sums by edges, which the host then lacks", "exchange.sums=off"},
 	}
 }
 
@@ -195,7 +201,8 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	if device == nil {
 		s.drawsOn = DrawnOn{DrawHost, "compute.device has no memory of its own"}
 		if o.On == DrawDevice { // the config has been checked for this before
-			return whole, comm.AgreedOn(o.Comm, fmt.Errorf("sample.on=device is not possible: %s", s.drawsOn.Why))
+			return whole, comm.AgreedOn(o.Comm,
+				fmt.Errorf("sample.on=device is not possible: %s", s.drawsOn.Why))
 		}
 		return whole, nil
 	}
@@ -228,7 +235,8 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 // drawOnHost sets DrawsOn to the host if drawOnDevice has not set it.
 func (s *Strategy) drawOnHost() {
 	o := &s.o
-	if s.drawsOn.Where != "" || o.Gradients == nil || compute.CapabilitiesOf(o.Device).Accelerator == nil {
+	if s.drawsOn.Where != "" || o.Gradients == nil ||
+		compute.CapabilitiesOf(o.Device).Accelerator == nil {
 		return
 	}
 	s.drawsOn = DrawnOn{DrawHost, o.HostDraws}
@@ -245,16 +253,19 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	case o.HostDraws != "":
 		return nil, o.HostDraws, nil
 	case o.Exchange.MakesSums():
-		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks", nil
+		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks",
+			nil
 	}
-	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows || needs.OfData {
+	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows ||
+		needs.OfData {
 		return nil, "layers read more of edges than a device draws", nil
 	}
 	if o.MaxSeeds == 0 {
 		return nil, "nothing bounds the minibatches", nil
 	}
 	draws := DrawBounds(o.Sample, s.needs, o.MaxSeeds, len(t.Original), o.Edges)
-	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices), t.Original
+	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices),
+		t.Original
 	draws.Parts, draws.Resident = o.Parts, o.Resident
 	for h, hop := range draws.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
@@ -267,9 +278,10 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	room, left := DrawnBytes(&draws, slots), int64(device.FreeBytes())
 	left -= compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
 	if room > left/2 {
-		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of device "+
-			"memory that model, rows and topology leave; lower sample.batch, sample.fanouts, "+
-			"pipeline.depth or compute.gpu_rows", slots, room>>20, max(0, left>>20)), nil
+		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d "+
+			"MB of device memory that model, rows and topology leave; lower sample.batch, "+
+			"sample.fanouts, pipeline.depth or compute.gpu_rows", slots, room>>20,
+			max(0, left>>20)), nil
 	}
 	if d, err = reserveDraws(device, draws, slots); errors.Is(err, compute.ErrMemory) {
 		return nil, err.Error(), nil
@@ -283,7 +295,8 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 // reserveDraws allocates the memory of all minibatches under way before steps take what is left. So
 // no later minibatch fails for lack of memory, and none pins memory, for which the device would
 // wait.
-func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws, error) {
+func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws,
+	error) {
 	drawer, err := device.NewDrawer(draws)
 	if err != nil {
 		return nil, err
@@ -302,7 +315,8 @@ func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots i
 
 // DrawBounds returns the bounds of the minibatches that a model reads: of the neighbour sampler,
 // with at most the given number of seeds, on a graph of that size.
-func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64) compute.DrawOptions {
+func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
+	edges int64) compute.DrawOptions {
 	limits, _ := s.Limits(seeds, vertices, edges)
 	o := compute.DrawOptions{Seeds: limits.Vertices[0], SelfEdges: needs.SelfEdges,
 		Weights: drawnWeights[needs.Weights], Grouped: needs.Aggregate != compute.NoReduction}
@@ -317,7 +331,8 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64)
 // DrawnBytes estimates the device memory of the given number of minibatches under way, without the
 // topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	const shared = 2 // what drawings have in common, 16 to 20 bytes an edge, is about as much as this many drawings
+	// What drawings have in common, 16 to 20 bytes an edge, is about as much as this many drawings.
+	const shared = 2
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }
 

@@ -203,7 +203,8 @@ func (o *DrawerOptions) seedsOnly(m *Minibatch) {
 
 // copyLabels copies the labels of the scored seeds.
 func (o *DrawerOptions) copyLabels(m *Minibatch) {
-	if l := o.Sampling.Links; l != nil && m.Train { // the label of a link says which of the seeds are its ends
+	// The label of a link says which of the seeds are its ends.
+	if l := o.Sampling.Links; l != nil && m.Train {
 		m.labels = l.Truth(m.labels, m.Key)
 		m.Batch.Labels = m.labels
 		return

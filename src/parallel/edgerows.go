@@ -72,11 +72,13 @@ func (w *withEdgeRows) stages() []Stage {
 	return append([]Stage{
 		local(trace.Plan, "edges", w.plan),
 		collective(trace.Exchange, "edge ids",
-			func(m *Minibatch) (request, error) { return w.x.StartAsk(&m.edgesOf.fetch), nil }, nil),
+			func(m *Minibatch) (request, error) { return w.x.StartAsk(&m.edgesOf.fetch), nil },
+			nil),
 		local(trace.Slice, "edge slice",
 			func(m *Minibatch) error { return w.x.SliceRows(&m.edgesOf.fetch) }),
 		collective(trace.Exchange, "edge rows",
-			func(m *Minibatch) (request, error) { return w.x.StartRows(&m.edgesOf.fetch), nil }, nil),
+			func(m *Minibatch) (request, error) { return w.x.StartRows(&m.edgesOf.fetch), nil },
+			nil),
 		local(trace.Gather, "edge gather", w.gather),
 	}, w.Rows.stages()...)
 }
@@ -96,7 +98,8 @@ func (w *withEdgeRows) plan(m *Minibatch) (err error) {
 
 // EdgePositions returns the positions in the whole topology of the sampled edges of all hops. It
 // reuses the array ids, and grows it.
-func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
+func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID,
+	error) {
 	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
 	for l := range s.Blocks {
@@ -127,8 +130,9 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)
 	if at < 0 {
-		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not found among the in-edges, which "+
-			"must ascend by the ids of the dataset; run `halognn check` on it", t.Original[u], t.Original[v])
+		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not found among the "+
+			"in-edges, which must ascend by the ids of the dataset; run `halognn check` on it",
+			t.Original[u], t.Original[v])
 	}
 	return at, nil
 }
@@ -180,7 +184,8 @@ func (w *withEdgeRows) gather(m *Minibatch) error {
 
 // hop returns the feature rows of the given number of edges, which begin at edge first.
 func (e *edgesOf) hop(first, edges int) compute.Matrix {
-	return compute.Matrix{Rows: edges, Cols: e.cols, Data: e.rows[first*e.cols : (first+edges)*e.cols]}
+	return compute.Matrix{Rows: edges, Cols: e.cols,
+		Data: e.rows[first*e.cols : (first+edges)*e.cols]}
 }
 
 func (w *withEdgeRows) counters(m *Minibatch) (trace.Counters, error) {

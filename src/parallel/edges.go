@@ -42,7 +42,8 @@ func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	case !train || needs.Copies():
 	case needs.EdgeRows:
 		e.transpose(s)
-	case needs.Transposed && len(s.Blocks) > 0: // the sampler has made the transposes of the other blocks
+	// The sampler has made the transposes of the other blocks.
+	case needs.Transposed && len(s.Blocks) > 0:
 		s.Blocks[0].Transpose(&s.Transposes[0])
 	}
 	if needs.Weights != nn.NoWeights {
@@ -137,7 +138,8 @@ type values struct {
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
-	totals    []float64 // RowTotals of the input layer's destinations or of a block's rows, if known
+	// RowTotals of the input layer's destinations or of a block's rows, if known.
+	totals []float64
 }
 
 // at returns the value of a sampled edge.
@@ -282,7 +284,8 @@ func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	}
 	h := e.Hop(s, 0, needs, false)
 	e.groups.ByPart(h.Forward.Indptr, h.Forward.Indices, h.Weights, part, parts)
-	e.input = exchange.Edges{Indptr: h.Forward.Indptr, Indices: h.Forward.Indices, Weights: h.Weights}
+	e.input = exchange.Edges{Indptr: h.Forward.Indptr, Indices: h.Forward.Indices,
+		Weights: h.Weights}
 	e.grouped = true
 	return &e.input
 }
@@ -291,7 +294,8 @@ func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 // that owners make.
 func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topology,
 	x *exchange.Exchange, p *exchange.Plan, g *exchange.Groups) {
-	needs.Weights, needs.Types = nn.NoWeights, false // the choice between rows and sums does not depend on weights or the order of types
+	// The choice between rows and sums does not depend on weights or the order of types.
+	needs.Weights, needs.Types = nn.NoWeights, false
 	e.Build(s, needs, false, t)
 	x.List(p, e.Group(s, needs, p.Parts, x.Parts()), g)
 }

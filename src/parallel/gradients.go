@@ -75,7 +75,8 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 			flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
 	}
 	if c.Size() == 1 {
-		return &Gradients{reducer: &kept{device: device, params: p}, transport: transportDevice}, nil
+		return &Gradients{reducer: &kept{device: device, params: p}, transport: transportDevice},
+			nil
 	}
 	return newOnDevice(c, p, layers, device, o)
 }

@@ -104,12 +104,14 @@ func (w *withLearned) stages() []Stage {
 	return append(w.Rows.stages(),
 		local(trace.Plan, "learned", w.plan),
 		collective(trace.Exchange, "learned ids",
-			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil }, nil),
+			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil },
+			nil),
 		local(trace.Plan, "learned given", w.begin),
 		ordered(trace.Plan, "learned late", nil, w.part),
 		local(trace.Slice, "learned slice", w.slice),
 		collective(trace.Exchange, "learned rows",
-			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil }, nil),
+			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil },
+			nil),
 		local(trace.Gather, "learned spread",
 			func(m *Minibatch) error { m.learned.late.Spread(w.ask); return nil }))
 }

@@ -76,7 +76,8 @@ func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32
 }
 
 // add sets the gradients of received rows and sums, or of own rows, from the gradients of x.
-func (r *learnedReaders) add(k compute.SegmentKernels, to compute.Matrix, own bool, x compute.Matrix) {
+func (r *learnedReaders) add(k compute.SegmentKernels, to compute.Matrix, own bool,
+	x compute.Matrix) {
 	s := compute.Segments{Indptr: r.indptr[:r.come+1], Indices: r.indices}
 	if own {
 		s.Indptr = r.indptr[r.come:]

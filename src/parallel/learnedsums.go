@@ -67,7 +67,8 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 		}
 		s.indptr[base+int(at[own])]++
 	})
-	for i := base + 1; i < len(s.indptr); i++ { // where the vertex writes next; in the end, where it ends
+	// Where the vertex writes next; in the end, where it ends.
+	for i := base + 1; i < len(s.indptr); i++ {
 		next, s.indptr[i] = next+s.indptr[i], next
 	}
 	each(func(place int, own int32) {

@@ -60,8 +60,8 @@ func withNCCL(t *testing.T) string {
 var errClosing = errors.New("closing a device")
 
 // onGPUs runs f on ranks that are goroutines, each with its own device where there are enough, in a
-// world whose messages may lie in device memory. It returns the errors of the job and of closing the
-// devices.
+// world whose messages may lie in device memory. It returns the errors of the job and of closing
+// the devices.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
@@ -284,8 +284,8 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 					said[cm.Rank()], err = err.Error(), nil
 				}
 				m.Close()
-				// The ranks close a device that both share in turn: the emulated one lets nobody free
-				// memory while the other waits for it.
+				// The ranks close a device that both share in turn: the emulated one lets nobody
+				// free memory while the other waits for it.
 				err = errors.Join(err, d.Sync(), cm.StartBarrier().Wait())
 				if cm.Rank() == 1 {
 					return errors.Join(err, cm.StartBarrier().Wait(), d.Close())

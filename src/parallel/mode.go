@@ -52,9 +52,11 @@ var modes = []*Mode{
 	},
 	{
 		Mode: job.Mode{Name: ModeSplit, Sharing: sample.Together},
-		Doc: "all ranks train each minibatch together: each draws, reads and computes what concerns " +
-			"its own vertices, and hidden rows travel between layers ([when](guide/modes.md))",
-		Depth: sharedDepth, compose: composeSplit, collectives: splitCollectives, refuses: splitRefuses,
+		Doc: "all ranks train each minibatch together: each draws, reads and computes what " +
+			"concerns its own vertices, and hidden rows travel between layers " +
+			"([when](guide/modes.md))",
+		Depth: sharedDepth, compose: composeSplit, collectives: splitCollectives,
+		refuses: splitRefuses,
 	},
 	{
 		Mode: job.Mode{Name: ModeHybrid, Sharing: sample.InNodes},
@@ -66,7 +68,8 @@ var modes = []*Mode{
 	{
 		Mode: job.Mode{Name: ModePushPull, Columns: true},
 		Doc: "every rank trains its own minibatches and holds some columns of all features; all " +
-			"ranks compute the first linear map of each minibatch together, and its partial sums travel",
+			"ranks compute the first linear map of each minibatch together, and its partial sums " +
+			"travel",
 		compose: composePushPull, collectives: pushPullCollectives, refuses: pushPullRefuses,
 	},
 }
@@ -147,7 +150,8 @@ type Reading struct {
 	// positions in the topology. Nil for models that read no edge features.
 	EdgeExchange *exchange.Exchange
 	EdgeCols     int
-	Learned      LearnedRows // in training, for models that learn rows; otherwise these are fetched as features
+	// In training, for models that learn rows; otherwise these are fetched as features.
+	Learned LearnedRows
 
 	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
 	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.

@@ -68,7 +68,8 @@ func (s *mover) leave(of trace.Phase, phases Phases) {
 }
 
 // rows returns a matrix for rows under way, in memory that grows as needed.
-func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (compute.Matrix, error) {
+func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (compute.Matrix,
+	error) {
 	err := growOn(s.device, memory, of.Floats(rows*cols), s.device.Alloc, s.device.Free)
 	if err != nil {
 		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)

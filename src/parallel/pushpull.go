@@ -154,7 +154,9 @@ func (p *columnRows) cut(words []int32, size []int64) (h hopWords) {
 	return h
 }
 
-func (p *columnRows) length(size []int64) int64 { return HopWords(p.needs, size[0], size[1], size[2]) }
+func (p *columnRows) length(size []int64) int64 {
+	return HopWords(p.needs, size[0], size[1], size[2])
+}
 
 // pack writes the message of the own input hop.
 func (p *columnRows) pack(m *Minibatch) error {
@@ -207,8 +209,8 @@ func (p *columnRows) startPush(m *Minibatch) (request, error) {
 	}
 	m.asked.Collectives++
 	m.asked.Bytes += int64(p.ranks-1) * (HopSizeBytes + 4*int64(len(x.own)))
-	return p.comm.StartAlltoallThen(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, x.ones, HopSizeBytes,
-		comm.Then{Send: mem.Bytes(x.own), SendRows: x.sends, RowBytes: 4, ToAll: true,
+	return p.comm.StartAlltoallThen(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, x.ones,
+		HopSizeBytes, comm.Then{Send: mem.Bytes(x.own), SendRows: x.sends, RowBytes: 4, ToAll: true,
 			Expect: (*hopsOf)(m)}), nil
 }
 
@@ -230,9 +232,9 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 		all += x.words[r]
 	}
 	if max(sum[0], sum[2]) > math.MaxInt32 {
-		return nil, nil, fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; push-pull "+
-			"takes %d: choose a smaller sample.batch, or parallel.mode=data", p.ranks, sum[0], sum[2],
-			math.MaxInt32)
+		return nil, nil, fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; "+
+			"push-pull takes %d: choose a smaller sample.batch, or parallel.mode=data", p.ranks,
+			sum[0], sum[2], math.MaxInt32)
 	}
 	x.all = mem.Grow(x.all, all)
 	x.frontier = mem.Grow(x.frontier, int(sum[0]))

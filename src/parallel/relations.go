@@ -312,7 +312,8 @@ type ofType struct {
 
 // average rewrites the edges of the input layer, which relate has made from b, so that they read
 // means. count must have run before.
-func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns, f *nn.Folding) {
+func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns,
+	f *nn.Folding) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends
 	kindOf := func(source int32) int { kind, _, _ := c.Of(frontier[source]); return kind }
 	place := func(source int32) int32 {

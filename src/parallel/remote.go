@@ -232,8 +232,9 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 	for k := range r.wanted {
 		n := r.asked[2*k]
 		if n < 0 || n > most {
-			return nil, nil, fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, "+
-				"which has fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
+			return nil, nil, fmt.Errorf(
+				"rank %d asks for the neighbours of %d vertices of rank %d, which has fewer; the "+
+					"two see different parts or memory is damaged", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)

@@ -45,7 +45,8 @@ type assembly struct {
 func (a *assembly) batch(m *Minibatch) {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
-	b.X, b.Own, b.Aggregate, b.Types = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}, b.Types[:0]
+	b.X, b.Own, b.Aggregate, b.Types = compute.Matrix{}, compute.Matrix{}, compute.Matrix{},
+		b.Types[:0]
 	b.Sparse = nn.Sparse{}
 	if len(b.Hops) != a.layers {
 		b.Hops = make([]nn.Hop, a.layers)
@@ -116,8 +117,8 @@ type keeper interface {
 }
 
 func newFetched(s *Strategy, r readers) *fetched {
-	return &fetched{assembly{s.needs, max(1, s.layers), s.landing}, s.o.Exchange, s.o.Comm.Rank(), r,
-		newKeeper(&s.o)}
+	return &fetched{assembly{s.needs, max(1, s.layers), s.landing}, s.o.Exchange, s.o.Comm.Rank(),
+		r, newKeeper(&s.o)}
 }
 
 // stages implements Rows.
@@ -137,7 +138,8 @@ func (f *fetched) stages() []Stage {
 		collective(trace.Exchange, "rows", f.start, nil))
 	if x.Buys() {
 		stages = append(stages,
-			local(trace.Slice, "pass on", func(m *Minibatch) error { x.PassOn(&m.Fetch); return nil }),
+			local(trace.Slice, "pass on",
+				func(m *Minibatch) error { x.PassOn(&m.Fetch); return nil }),
 			collective(trace.Exchange, "share", f.share,
 				func(m *Minibatch) error { x.Passed(&m.Fetch); return nil }))
 	}

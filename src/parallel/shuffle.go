@@ -11,8 +11,8 @@ import (
 	"halognn/src/trace"
 )
 
-// shuffler sends hidden rows and their gradients between two layers of a minibatch that ranks share,
-// along the shuffle index of its hops:
+// shuffler sends hidden rows and their gradients between two layers of a minibatch that ranks
+// share, along the shuffle index of its hops:
 //
 //	rows of the layer below      [own frontier | ........ ]  pack what others want ──> all-to-all
 //	rows that the layer reads    [own frontier | received ]  <── in place, behind the own ones
@@ -56,7 +56,8 @@ func storesAlike(o *Options) error {
 		if of != all[0] {
 			return comm.AgreedOn(o.Comm, fmt.Errorf("rank %d stores hidden rows in %v, rank 0 "+
 				"in %v, but ranks that share minibatches send each other these rows; choose one "+
-				"compute.device for all ranks, or parallel.mode=data", r, compute.Elements(of), compute.Elements(all[0])))
+				"compute.device for all ranks, or parallel.mode=data", r, compute.Elements(of),
+				compute.Elements(all[0])))
 		}
 	}
 	return nil
@@ -101,8 +102,8 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if err != nil {
 		return err
 	}
-	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil, y,
-		false)
+	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil,
+		y, false)
 	others := in.X.RowsAt(y.Rows, in.X.Rows)
 	if err := s.exchange(&m.moved, wanted.Memory(), others.Memory(), c.Wanted, c.Count,
 		of.Floats(y.Cols)); err != nil {
@@ -172,7 +173,8 @@ func (s *shuffler) backward(
 		dx.Cols); err != nil {
 		return dy, err
 	}
-	s.device.SegmentSum(dy, compute.Segments{Indptr: add.Indptr, Indices: add.Indices}, nil, got, true)
+	s.device.SegmentSum(dy, compute.Segments{Indptr: add.Indptr, Indices: add.Indices}, nil, got,
+		true)
 	s.leave(trace.Backward, phases)
 	return dy, nil
 }

@@ -46,7 +46,8 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	}
 	shuffled, err := newShuffler(&s.o, drawer, s.layers)
 	if err == nil {
-		s.between = Between{forward: shuffled.forward, backward: shuffled.backward, carries: shuffled}
+		s.between = Between{forward: shuffled.forward, backward: shuffled.backward,
+			carries: shuffled}
 	}
 	return drawer, err
 }

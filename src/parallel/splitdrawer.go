@@ -113,7 +113,8 @@ func (d *splitDrawer) stages() []Stage {
 		switch {
 		case d.ranks() == 1:
 		case h < d.hops():
-			stages = append(stages, d.crossing(h, "join", func(m *Minibatch, s *sample.Split) error {
+			stages = append(stages, d.crossing(h, "join", func(m *Minibatch,
+				s *sample.Split) error {
 				return d.joinAndDraw(m, s, h)
 			})...)
 		case d.serving:
@@ -176,9 +177,9 @@ func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 	}
 	m.asked.Collectives++
 	m.asked.Bytes += int64(d.ranks()-1) * (CountBytes + int64(len(own))*4)
-	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes,
-		comm.Then{Send: mem.Bytes(own), SendRows: x.sends, RowBytes: sample.CandidateBytes, ToAll: true,
-			Expect: (*candidates)(m)}), nil
+	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones,
+		CountBytes, comm.Then{Send: mem.Bytes(own), SendRows: x.sends,
+			RowBytes: sample.CandidateBytes, ToAll: true, Expect: (*candidates)(m)}), nil
 }
 
 // candidates and found are a minibatch as comm.Expecter: for the candidates of all ranks of a
@@ -379,9 +380,9 @@ func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 	m.asked.Asked += int64(len(c.IDs))
 	m.asked.Collectives++
 	m.asked.Bytes += int64(len(x.asks))*CountBytes + int64(len(c.IDs))*sample.VertexBytes
-	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes,
-		comm.Then{Send: mem.Bytes(c.IDs), SendRows: c.Count, RowBytes: sample.VertexBytes,
-			Expect: (*found)(m)}), nil
+	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones,
+		CountBytes, comm.Then{Send: mem.Bytes(c.IDs), SendRows: c.Count,
+			RowBytes: sample.VertexBytes, Expect: (*found)(m)}), nil
 }
 
 // Expect makes room for the own vertices that other ranks have found, whose numbers have arrived.

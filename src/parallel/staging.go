@@ -17,8 +17,8 @@ type landing interface {
 	// land makes or sends the inputs of a minibatch, whose hops and labels are set. input is the
 	// hop of the layer that reads the rows.
 	land(m *Minibatch, input *nn.Hop, needs nn.Needs) error
-	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of the
-	// minibatch.
+	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of
+	// the minibatch.
 	receive(*Minibatch) error
 	// release ends what receive began.
 	release(*Minibatch) error
@@ -326,7 +326,8 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	}
 	hopEnds := func() {
 		in.HopEnds = append(in.HopEnds,
-			compute.HopEnd{Segments: len(in.Segments), Weights: len(in.Weights), Vertices: len(in.Vertices)})
+			compute.HopEnd{Segments: len(in.Segments), Weights: len(in.Weights),
+				Vertices: len(in.Vertices)})
 	}
 	hopEnds()
 	for l := range b.Hops {

@@ -242,7 +242,8 @@ func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) er
 }
 
 // giveBack is the counterpart of complete in backward.
-func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix,
+func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
+	phases Phases) (compute.Matrix,
 	error) {
 	if s.between.backward == nil {
 		return grad, nil
@@ -298,7 +299,8 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 
 // backward runs the layers backward, from the gradient with respect to the logits. If last, it
 // starts the sums of the weight gradients; otherwise it holds these.
-func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool, phases Phases) (err error) {
+func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool,
+	phases Phases) (err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if grad, err = s.giveBack(m, s.layers, grad, phases); err != nil {
 		return err

@@ -25,7 +25,8 @@ type SumCounter struct {
 }
 
 // NewSumCounter keeps the groups of window+1 minibatches, for a model with these needs. It frees c.
-func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser, window int) *SumCounter {
+func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser,
+	window int) *SumCounter {
 	return &SumCounter{needs: needs, topology: t, chooser: c,
 		recent: make([]exchange.Groups, window+1)}
 }
@@ -46,7 +47,8 @@ func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
 	s.kept = d.Kept(s.kept)
 	c, n := d.Counters(), s.chooser.Counts(&s.recent[minibatch%len(s.recent)],
 		exchange.Wants{Slot: d.Slot, Early: d.Early, Kept: s.kept})
-	c.Remote, c.Sums, c.Summed, c.RowBytes, c.IDBytes = n.Remote, n.Sums, n.Summed, n.RowBytes, n.IDBytes
+	c.Remote, c.Sums, c.Summed, c.RowBytes, c.IDBytes = n.Remote, n.Sums, n.Summed, n.RowBytes,
+		n.IDBytes
 	return c
 }
 

@@ -145,7 +145,8 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory "+
 				"(HALOGNN_MPI_CUDA=1 if it does)", r)
 		case c.MPI == comm.Unknown && !forced:
-			return "the MPI does not say whether it takes device memory (compute.gradients: mpi if it does)"
+			return "the MPI does not say whether it takes device memory (compute.gradients: mpi " +
+				"if it does)"
 		}
 	}
 	return ""

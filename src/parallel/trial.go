@@ -70,7 +70,8 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 
 // Prepare prepares a minibatch of the given seeds that was sampled by one rank. It reorders its
 // edges.
-func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool) error {
+func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key,
+	train bool) error {
 	m := &t.m
 	m.Key, m.Train, m.tried = key, train, true
 	m.SetSeeds(seeds)
@@ -218,7 +219,8 @@ type idle struct{ compute.Host }
 
 func (idle) GatherRows(compute.Matrix, compute.Rows) {}
 func (idle) SliceRows(_, _ []byte, _ int, _ []int32) {}
-func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32, compute.Rows) {
+func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32,
+	compute.Rows) {
 }
 
 // unmade is a landing that makes nothing from the rows.

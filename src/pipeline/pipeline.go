@@ -44,13 +44,13 @@
 // # No deadlock
 //
 // This section covers runs in which no rank fails; Endings covers the others. Let t(i,c) be the
-// tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item is its local and ordered
-// stages between the ends of collectives c-1 and c. The last one, segment C, ends with the
+// tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item is its local and
+// ordered stages between the ends of collectives c-1 and c. The last one, segment C, ends with the
 // consumption of the item, which may hold collectives of its own. Give the start and the end of
-// collective c of item i the time t(i,c), and its segment c the time t(i,c) - 1/2; but the stages of
-// segment B before the gate the time i*g + B - 1/2. Everything a rank waits for, here or on a peer,
-// is then earlier; or at the same time and of an older item; or at the same time, of the same item,
-// and before it in the list of stages:
+// collective c of item i the time t(i,c), and its segment c the time t(i,c) - 1/2; but the stages
+// of segment B before the gate the time i*g + B - 1/2. Everything a rank waits for, here or on a
+// peer, is then earlier; or at the same time and of an older item; or at the same time, of the same
+// item, and before it in the list of stages:
 //
 //   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of
 //     item i;
@@ -150,8 +150,8 @@ type Stage[T any] struct {
 	Finish func(*T) error
 
 	// Arrive makes this station the gate. It is called when an item has reached it: items in order,
-	// on the goroutine that calls Ordered or Start, and Options.Ahead items ahead of that call. If it
-	// is nil in all stages, the first station is the gate.
+	// on the goroutine that calls Ordered or Start, and Options.Ahead items ahead of that call. If
+	// it is nil in all stages, the first station is the gate.
 	Arrive func(*T) error
 }
 

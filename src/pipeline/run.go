@@ -391,7 +391,8 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = p.ends(Wait, i, begin), s.took
 		err := mem.Contain(consumeItem)
-		if err == nil { // after a stop no item gets a credit, so that no rank starts more than its peers
+		// After a stop no item gets a credit, so that no rank starts more than its peers.
+		if err == nil {
 			r.leave()
 		}
 		switch {

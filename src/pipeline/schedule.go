@@ -15,7 +15,8 @@ type Order struct {
 }
 
 // Schedule yields (item, collective) pairs: item i starts collective c at tick i*g + c if that
-// comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes first.
+// comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes
+// first.
 //
 //	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)          C = 3, Depth 3, Before 1, Ahead 2
 //	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6       tick  0  1  2  3  4  5  6

@@ -11,8 +11,8 @@ const Lookahead = "lookahead"
 // lookahead is Belady's choice with bypass over a window of known minibatches.
 var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead of time, and rows that will " +
-		"be read again soonest are kept, or with `exchange.sums: on` those that save most sums. It " +
-		"transfers [as few rows as any cache could](results/default-policy.md)",
+		"be read again soonest are kept, or with `exchange.sums: on` those that save most sums. " +
+		"It transfers [as few rows as any cache could](results/default-policy.md)",
 	Needs: true, // a graph, to sample the first window and to plan the window
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
@@ -21,7 +21,8 @@ var lookahead = &Policy{
 			return nil, nil, err
 		}
 		o := cache.LookaheadOptions{
-			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level, Initial: start,
+			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level,
+			Initial: start,
 		}
 		if s.Sums {
 			p, err := cache.NewSavings(o)

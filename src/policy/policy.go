@@ -131,7 +131,8 @@ var table []*Policy
 
 func init() { // not in table's declaration, because prefetch looks up its first fill in the table
 	table = []*Policy{
-		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead, optimum,
+		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead,
+		optimum,
 	}
 }
 

@@ -122,7 +122,8 @@ func prefetchVariants(minibatches int) []Variant {
 		all = append(all, Variant{
 			Name: fmt.Sprintf("%s (delta %d)", Prefetch, delta),
 			Set: func(o *Settings) {
-				o.Policy, o.Delta, o.Leave, o.Evict, o.Initial = Prefetch, delta, LeaveUnused, true, VIP
+				o.Policy, o.Delta, o.Leave, o.Evict, o.Initial = Prefetch, delta, LeaveUnused, true,
+					VIP
 			},
 		})
 	}

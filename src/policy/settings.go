@@ -11,8 +11,9 @@ import (
 // Settings choose the policy and size of a cache. A field that the policy reads must be set, unless
 // its comment gives the meaning of 0.
 type Settings struct {
-	Policy       string  // a name in the table
-	Alpha        float64 // capacity as a fraction of an average rank's vertices, if HaloFraction is 0
+	Policy string // a name in the table
+	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0.
+	Alpha        float64
 	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo
 	HaloHops     int     // hops that degree, paths and prefetch consider; 0: one for each layer
 	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
@@ -33,7 +34,8 @@ type Settings struct {
 const (
 	PlacementOwn   = "own"   // every rank keeps the rows that are best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
-	PlacementParts = "parts" // every rank keeps the best rows of its own parts, and reads its peers'
+	// Every rank keeps the best rows of its own parts, and reads its peers'.
+	PlacementParts = "parts"
 )
 
 // Which rows may leave a prefetch buffer.
@@ -84,10 +86,11 @@ const (
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that foresee
-		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it holds"
+		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it " +
+			"holds"
 	case adapts && !p.Static():
-		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt adapt " +
-			"to them"
+		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt " +
+			"adapt to them"
 	case s.Placement == PlacementGroup && s.PeerCost < 0:
 		return KeyPeerCost, "it is measured, and what ranks hold depends on it"
 	}

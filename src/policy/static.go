@@ -29,15 +29,21 @@ var (
 		Bytes:    func(Size) int64 { return 0 },
 		Variants: asIs(None),
 	}
-	degree = static(Degree, "static; the vertices with most out-edges within the model's hops of the "+
-		"training seeds",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Degree) })
+	degree = static(Degree, "static; the vertices with most out-edges within the model's hops of "+
+		"the training seeds",
+		func(m *access.Graph, r *access.Workload) ([]float32, error) {
+			return m.Nearby(r, m.Degree)
+		})
 	halo1 = static(Halo1, "static; the 1-hop halo",
 		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.RankHalo(r, 1) })
 	wpr = static(WPR, "static; by weighted reverse PageRank",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.PageRank(r.Seeds()) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) {
+			return m.PageRank(r.Seeds())
+		})
 	paths = static(Paths, "static; by the number of paths from the training seeds",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Paths) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) {
+			return m.Nearby(r, m.Paths)
+		})
 	sim = static(Sim, "static; by counts over 2 simulated epochs",
 		func(_ *access.Graph, r *access.Workload) ([]float32, error) {
 			return r.Counted(access.SimulatedFirst, access.SimulatedEpochs)
@@ -47,11 +53,13 @@ var (
 		"seed's own row)", (*access.Graph).RankVIP)
 
 	inclusion = static(Inclusion, "static; by the probability that a minibatch reads the row, as "+
-		"`vip`, but with this program's sampler: a vertex, once reached, draws at every later hop, and "+
-		"a seed's own row counts", (*access.Graph).RankInclusion)
+		"`vip`, but with this program's sampler: a vertex, once reached, draws at every later "+
+		"hop, and a seed's own row counts", (*access.Graph).RankInclusion)
 	oracle = static(Oracle, "static; by counts over the very epochs of the run, the best that a "+
 		"static cache can do, at the price of sampling them twice",
-		func(_ *access.Graph, r *access.Workload) ([]float32, error) { return r.Counted(1, r.Epochs) })
+		func(_ *access.Graph, r *access.Workload) ([]float32, error) {
+			return r.Counted(1, r.Epochs)
+		})
 )
 
 func init() {

@@ -80,9 +80,9 @@ type Rank struct {
 // of returns the purpose of a policy's ranking for a job.
 func of(j *job.Job, p *policy.Policy) Purpose {
 	purpose := Purpose{
-		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name, HaloHops: j.Cache.HaloHops,
-		Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind), Batch: j.Batch,
-		Global: [2]bool{j.GlobalBatch, j.GlobalSeeds}, PerPart: j.StreamPerPart,
+		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name,
+		HaloHops: j.Cache.HaloHops, Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind),
+		Batch: j.Batch, Global: [2]bool{j.GlobalBatch, j.GlobalSeeds}, PerPart: j.StreamPerPart,
 	}
 	for r := range j.Ranks {
 		purpose.Local = append(purpose.Local, j.Local(r))

@@ -108,7 +108,8 @@ func (s *Store) residentRows(free int) []int {
 func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
 	s.HostDraws = parallel.HostDraws(&s.Job.Spec)
 	if s.Job.Kinds() != nil {
-		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes}, nil
+		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes},
+			nil
 	}
 	count := s.residentRows(s.leaveTopology(device.FreeBytes()))
 	hot, order, err := s.hotRows(count)
@@ -142,8 +143,8 @@ func (s *Store) leaveTopology(free int) int {
 	}
 	topology := compute.TopologyBytes(int(s.shards().Vertices), s.shards().Edges)
 	if topology > int64(free)/2 {
-		s.HostDraws = fmt.Sprintf("the topology takes %d MB of device memory, more than half of the %d MB "+
-			"that the model leaves", topology>>20, free>>20)
+		s.HostDraws = fmt.Sprintf("the topology takes %d MB of device memory, more than half of "+
+			"the %d MB that the model leaves", topology>>20, free>>20)
 		return free
 	}
 	return free - int(topology)
@@ -167,8 +168,8 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return nil, "the first rows of the parts: nothing is trained", nil
 	case shard.SplitOf(s.shards()) == 0 && // parts are ordered by the seeds of this split
 		s.shards().Origin.HotFirst(s.Job.Sample.Fanouts, s.Job.Batch):
-		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
-			"and this batch", nil
+		return nil, "the first rows: the parts are ordered by access probability with these " +
+			"fanouts and this batch", nil
 	}
 	if s.Job.Mode.Columns {
 		return nil, "the first rows of the parts: each rank reads those of all minibatches", nil
@@ -196,8 +197,8 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 			return hot, "", err
 		}
 	}
-	return hot, "by access probability with these fanouts and this batch, for which the parts are " +
-		"not ordered", nil
+	return hot, "by access probability with these fanouts and this batch, for which the parts " +
+		"are not ordered", nil
 }
 
 // seedRows returns the rows of the first training vertices of a part that begins at vertex first.

@@ -13,7 +13,8 @@ func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
 		return nil, err
 	}
 	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
-		Kinds: []exchange.Kind{{Cols: s.shards().EdgeFeatures}}, Offsets: shard.EdgeOffsets(s.shards())}
+		Kinds:   []exchange.Kind{{Cols: s.shards().EdgeFeatures}},
+		Offsets: shard.EdgeOffsets(s.shards())}
 	return exchange.Open(s.Comm, o)
 }
 

@@ -12,9 +12,9 @@ import (
 	"halognn/src/sample"
 )
 
-// NodesChoice says whether ranks of a node fetch as one with `exchange.nodes: auto`, and why. Numbers
-// are of some minibatches without a cache, sums and pipeline, of which each rank fetches the rows
-// both ways: "nodes_choice" in summary.json.
+// NodesChoice says whether ranks of a node fetch as one with `exchange.nodes: auto`, and why.
+// Numbers are of some minibatches without a cache, sums and pipeline, of which each rank fetches
+// the rows both ways: "nodes_choice" in summary.json.
 type NodesChoice struct {
 	// `on` or `off`
 	Nodes string `json:"nodes"`
@@ -38,7 +38,8 @@ func (c *NodesChoice) compare() {
 		c.Nodes = "on"
 	}
 	c.Why = fmt.Sprintf("for a step, ranks that fetch for themselves get %.0f rows in %.3g ms, "+
-		"and nodes that fetch as one %.0f rows in %.3g ms", c.OffRows, 1e3*c.OffSeconds, c.OnRows, 1e3*c.OnSeconds)
+		"and nodes that fetch as one %.0f rows in %.3g ms", c.OffRows, 1e3*c.OffSeconds, c.OnRows,
+		1e3*c.OnSeconds)
 }
 
 // triedNodes is the number of a rank's minibatches that are fetched.
@@ -100,7 +101,8 @@ func (s *Store) nextFrontiers(at Position, n int) (all [][]graph.VertexID, err e
 // timeFrontiers fetches the rows of minibatches, with nodes as one or each rank for itself. It
 // returns the rows that all ranks fetch for one step, and the mean time of the slowest rank.
 // Collective.
-func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, seconds float64, err error) {
+func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, seconds float64,
+	err error) {
 	was := s.Job.AsNodes
 	s.Job.AsNodes = nodes
 	defer func() { s.Job.AsNodes = was }()

@@ -114,8 +114,8 @@ func (s *Store) tellAnalysis(policy string, prepared time.Duration) {
 	if s.whole == nil || takes < time.Minute {
 		return
 	}
-	s.note("ranking vertices takes each rank about %s at every start; for static policies `halognn "+
-		"analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s --alpha %g`, with the "+
-		"--set of this run, does it once", takes.Round(time.Second), s.shards().Dir, s.Comm.Size(),
-		s.Comm.Size()/s.Job.Nodes(), policy, s.Job.Cache.Alpha)
+	s.note("ranking vertices takes each rank about %s at every start; for static policies "+
+		"`halognn analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s --alpha "+
+		"%g`, with the --set of this run, does it once", takes.Round(time.Second), s.shards().Dir,
+		s.Comm.Size(), s.Comm.Size()/s.Job.Nodes(), policy, s.Job.Cache.Alpha)
 }

@@ -15,10 +15,11 @@ import (
 	"halognn/src/random"
 )
 
-// PeerCost is what reading rows costs where the ranks of a node read each other's caches: means over
-// all ranks, which measure at the same time. "peer_cost" of the cache in summary.json.
+// PeerCost is what reading rows costs where the ranks of a node read each other's caches: means
+// over all ranks, which measure at the same time. "peer_cost" of the cache in summary.json.
 type PeerCost struct {
-	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two digits
+	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two
+	// digits
 	Ratio float64 `json:"ratio"`
 	// seconds to gather a row from the rank's own part of a table in shared memory; with a GPU 0,
 	// because kernels read it in place
@@ -182,7 +183,8 @@ func (s *Store) scattered(i, n int) int {
 func (s *Store) timeGather(tables [][]byte, refs []compute.RowRef) float64 {
 	rows := s.shards().Rows()
 	rows.Tables, rows.Of = tables, refs
-	dst := compute.Matrix{Rows: len(refs), Cols: rows.Cols, Data: mem.Make[float32](len(refs) * rows.Cols)}
+	dst := compute.Matrix{Rows: len(refs), Cols: rows.Cols,
+		Data: mem.Make[float32](len(refs) * rows.Cols)}
 	defer mem.Free(dst.Data)
 	clear(dst.Data) // so that its pages exist before the clock starts
 	begin := time.Now()

@@ -64,14 +64,15 @@ type Store struct {
 	// far as the job and the memory that the model leaves tell; "" if they can.
 	HostDraws string
 
-	first, last int             // own parts [first, last)
-	read        [][]byte        // [P] what minibatches read: Tables or, if ranks hold columns, these
-	kinds       []exchange.Kind // of read: one for each vertex type
-	node        comm.Comm       // ranks that fetch as one; nil: each rank fetches for itself
-	columns     int64           // bytes of the columns, if read is not Tables
-	edgeTables  [][]byte        // [P] edge features of the parts in Tables; see OpenEdgeRows
-	whole       *shard.Shards   // the whole graph while it is analysed; nil otherwise
-	closers     mem.Closers
+	first, last int // own parts [first, last)
+	// [P] what minibatches read: Tables or, if ranks hold columns, these.
+	read       [][]byte
+	kinds      []exchange.Kind // of read: one for each vertex type
+	node       comm.Comm       // ranks that fetch as one; nil: each rank fetches for itself
+	columns    int64           // bytes of the columns, if read is not Tables
+	edgeTables [][]byte        // [P] edge features of the parts in Tables; see OpenEdgeRows
+	whole      *shard.Shards   // the whole graph while it is analysed; nil otherwise
+	closers    mem.Closers
 }
 
 // Open finds the ranks that share this node's memory, records them in the job, and maps their
@@ -128,8 +129,8 @@ func (s *Store) checkNode(group []int) error {
 	}
 	for _, r := range group {
 		if !slices.Contains(real, r) {
-			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different nodes; "+
-				"set it to a divisor of the ranks that are launched on a node, or to 0",
+			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different "+
+				"nodes; set it to a divisor of the ranks that are launched on a node, or to 0",
 				s.RanksPerNode, group[0], group[len(group)-1])
 			break
 		}
@@ -200,7 +201,8 @@ func (s *Store) rows() compute.Rows {
 
 func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchange.Options {
 	o := exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
-		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(), Window: s.Job.Window}
+		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(),
+		Window: s.Job.Window}
 	if s.node != nil && s.Job.AsNodes { // AsNodes may have been set meanwhile
 		o.Node = &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
 	}

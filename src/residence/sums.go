@@ -17,8 +17,8 @@ import (
 	"halognn/src/sample"
 )
 
-// SumsChoice says whether owners add rows with `exchange.sums: auto`, and why. Bytes and seconds are
-// means over some minibatches of all ranks, each for itself, without a cache: "sums_choice" in
+// SumsChoice says whether owners add rows with `exchange.sums: auto`, and why. Bytes and seconds
+// are means over some minibatches of all ranks, each for itself, without a cache: "sums_choice" in
 // summary.json.
 type SumsChoice struct {
 	// `on` or `off`
@@ -216,7 +216,8 @@ func (s *Store) timeRow(table []byte, of exchange.Kind) float64 {
 	for i := range refs {
 		refs[i] = compute.MakeRowRef(0, s.scattered(i, rows))
 	}
-	dst := compute.Matrix{Rows: len(refs), Cols: of.Cols, Data: mem.Make[float32](len(refs) * of.Cols)}
+	dst := compute.Matrix{Rows: len(refs), Cols: of.Cols,
+		Data: mem.Make[float32](len(refs) * of.Cols)}
 	defer mem.Free(dst.Data)
 	from := compute.Rows{Cols: of.Cols, Type: of.Type, Tables: [][]byte{table}, Of: refs}
 	if of.Type == compute.Int8 {

@@ -126,16 +126,19 @@ func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 	for from, n := range a.Count {
 		begin := at
 		row, block := 0, &s.list.block
-		for _, r := range s.list.of(&s.topology, a.ids[vertex:vertex+n], a.of[vertex:vertex+n], block, nil) {
+		for _, r := range s.list.of(&s.topology, a.ids[vertex:vertex+n], a.of[vertex:vertex+n],
+			block, nil) {
 			copy(a.columns[at:], r.vertices)
 			copy(a.original[at:], r.original)
 			for _, v := range r.vertices {
-				if without := a.list.of(vertex + int(block.Target(row))); len(without) > 0 && c.Links(r.relation) {
+				if without := a.list.of(vertex + int(block.Target(row))); len(without) > 0 &&
+					c.Links(r.relation) {
 					skips.put(at, s.topology.row(v), without)
 				}
 				row, at = row+1, at+1
 			}
-			a.runs = append(a.runs, run{from, at, own.fanout(r.relation), own.when.word(word[from], r.relation)})
+			a.runs = append(a.runs, run{from, at, own.fanout(r.relation),
+				own.when.word(word[from], r.relation)})
 		}
 		vertex += n
 		a.Count[from] = at - begin

@@ -53,7 +53,8 @@ func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32
 		most += (end - begin) * len(c.Into(kind))
 	}
 	l.columns, l.original = mem.Grow(l.columns[:0], most), mem.Grow(l.original[:0], most)
-	block.Targets, block.Ends = mem.Grow(block.Targets[:0], most), mem.Grow(block.Ends[:0], c.NumRelations())
+	block.Targets, block.Ends = mem.Grow(block.Targets[:0], most),
+		mem.Grow(block.Ends[:0], c.NumRelations())
 	n := 0
 	if skips != nil {
 		skips.clear()
@@ -120,12 +121,14 @@ func (l *columnList) free() {
 // checkRelations returns an error for options that a graph with relations does not support.
 func (o *Options) checkRelations(t *Topology) error {
 	if r := len(o.Relations); r > 0 && r != t.Columns.NumRelations() {
-		return fmt.Errorf("there are fanouts for %d relations, but the graph has %d", r, t.Columns.NumRelations())
+		return fmt.Errorf("there are fanouts for %d relations, but the graph has %d", r,
+			t.Columns.NumRelations())
 	}
 	switch {
 	case t.Columns.Plain():
 	case !o.HasFanouts():
-		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
+		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(),
+			Neighbour)
 	case !o.Near.None():
 		return errors.New("sample.locality does not work on a graph with relations yet; set " +
 			"sample.locality=1")

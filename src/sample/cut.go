@@ -47,7 +47,8 @@ func push[T mem.Number](s []T, x T) []T {
 // between ranks for hop h, as Split leaves them; with serving, as after Serve. All sizes are those
 // of a run, but the order differs: vertices beyond the destinations of a block come in the order of
 // the whole minibatch. O(edges).
-func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch, c []Crossing) {
+func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch,
+	c []Crossing) {
 	x.m, x.share, x.size, x.member, x.serving = m, share, o.Size, int32(member), serving
 	x.owner, x.place = mem.Grow(x.owner, len(m.Frontier)), mem.Grow(x.place, len(m.Frontier))
 	own, seeds := int32(0), 0
@@ -121,7 +122,8 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	s := x.share
 	s.Frontier, s.Original = mem.Grow(s.Frontier, x.most), mem.Grow(s.Original, x.most)
 	for i, k := range x.at {
-		if k >= 0 && (int(k) < own) == (x.owner[i] == x.member) { // otherwise it is no source of the share
+		// Otherwise it is no source of the share.
+		if k >= 0 && (int(k) < own) == (x.owner[i] == x.member) {
 			s.Frontier[k], s.Original[k] = x.m.Frontier[i], x.m.Original[i]
 		}
 	}
@@ -179,7 +181,8 @@ func (x *Cutter) block(b, to *graph.Block, destinations, own int) {
 	to.Indptr, to.Indices = mem.Grow(to.Indptr, len(rows)+1), mem.Grow(to.Indices, edges)
 	to.Weights, to.Places = mem.Grow(to.Weights, min(edges, len(b.Weights))), mem.Grow(to.Places,
 		min(edges, len(b.Places)))
-	to.Targets, to.Ends = mem.Grow(to.Targets, min(len(rows), len(b.Targets))), mem.Grow(to.Ends, len(b.Ends))
+	to.Targets, to.Ends = mem.Grow(to.Targets, min(len(rows), len(b.Targets))),
+		mem.Grow(to.Ends, len(b.Ends))
 	to.Indptr[0] = 0
 	relation := 0
 	for k, row := range rows {

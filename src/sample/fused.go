@@ -78,7 +78,8 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() + int64(cap(s.values))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() +
+		int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -244,7 +245,8 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	at, err := 0, error(nil)
 	for _, r := range ranges {
 		s.hop.skips.first = at
-		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), s.when.word(key, r.relation))
+		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation),
+			s.when.word(key, r.relation))
 		if err != nil {
 			return err
 		}
@@ -264,7 +266,8 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 
 // draw draws the rows of one relation, from row at of the block on, and appends new vertices to the
 // frontier, whose length is n. It returns the new length.
-func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int, error) {
+func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int,
+	error) {
 	mb, before := s.mb, int(block.Indptr[at])
 	block.Indptr[at] = 0 // during the draw, counted from the relation's first edge
 	indptr := block.Indptr[at : at+len(r.vertices)+1]
@@ -273,7 +276,8 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 	s.hop.by(fanout, key, s.when)
 	if g := &s.topology.Graph; s.when.lasts > 0 {
 		mean := float64(g.NumEdges()-g.Indptr[0]) / float64(max(g.NumVertices(), 1))
-		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks), int64(float64(n)*mean))
+		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks),
+			int64(float64(n)*mean))
 	}
 	s.hop.prefer(s.near, s.favour)
 	if err := s.locate(); err != nil {

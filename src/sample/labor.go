@@ -246,7 +246,8 @@ func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
 // keepBelow appends to found[:n] the vertices of a row with numbers below a bound; the row begins
 // at place first. It always writes, and advances n only for vertices that are kept, so no branch
 // depends on a number.
-func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, first, bound uint64) int {
+func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, first,
+	bound uint64) int {
 	for k, u := range row {
 		r := uint64(table[u])
 		found[n] = r<<32 | (first + uint64(k))

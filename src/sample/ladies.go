@@ -134,7 +134,8 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 
 // copyFrontier copies the frontier to another minibatch.
 func (m *Minibatch) copyFrontier(to *Minibatch) {
-	to.Frontier, to.Original = mem.Grow(to.Frontier, len(m.Frontier)), mem.Grow(to.Original, len(m.Frontier))
+	to.Frontier, to.Original = mem.Grow(to.Frontier, len(m.Frontier)),
+		mem.Grow(to.Original, len(m.Frontier))
 	copy(to.Frontier, m.Frontier)
 	copy(to.Original, m.Original)
 }

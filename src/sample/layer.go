@@ -151,8 +151,8 @@ func (s *Split) agree(l *Layer, count []int, n int) error {
 	for i := range l.found {
 		v := l.All[candidateWords*i]
 		if int(v) >= len(f.topology.Original) {
-			return fmt.Errorf("sample: a rank has found vertex %d: %w (the graph has %d vertices); %s", v,
-				graph.ErrVertexRange, len(f.topology.Original), sameParts)
+			return fmt.Errorf("sample: a rank has found vertex %d: %w (the graph has %d "+
+				"vertices); %s", v, graph.ErrVertexRange, len(f.topology.Original), sameParts)
 		}
 		l.found[i] = graph.VertexID(v)
 	}

@@ -82,7 +82,8 @@ type Links struct {
 	links    []graph.Link
 	streams  *Streams
 	topology *Topology
-	choices  [][2]choices // [K] for each stream, of a source and of a target; [1] if they are the whole graph
+	// [K] for each stream, of a source and of a target; [1] if they are the whole graph.
+	choices [][2]choices
 
 	mu    sync.Mutex
 	kept  [16]rated // the last minibatches, which callers ask for several times
@@ -110,7 +111,8 @@ type exclusion struct {
 // Rate makes the seeds of a job's streams stand for links: seed i is links[i]. first [K+1] are the
 // first vertices of the streams' parts. The caller still owns the links. It is an error if more
 // negatives are wanted than there are vertices.
-func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, o LinkOptions) (*Links,
+func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
+	o LinkOptions) (*Links,
 	error) {
 	l := &Links{options: o, seed: s.options.Seed, links: links, streams: s, topology: t,
 		place: map[graph.VertexID]int32{}}
@@ -120,8 +122,8 @@ func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, 
 	for k := range len(first) - 1 {
 		var of [2]choices
 		for end, kind := range [2]int{o.Source, o.Target} {
-			if of[end].list(&t.Columns, kind, first[k], first[k+1]); end == 0 && o.Corrupt == CorruptTarget ||
-				end == 1 && o.Corrupt == CorruptSource {
+			if of[end].list(&t.Columns, kind, first[k], first[k+1]); end == 0 &&
+				o.Corrupt == CorruptTarget || end == 1 && o.Corrupt == CorruptSource {
 				continue
 			}
 			if n := of[end].count; o.Negatives.Count > n-2 && s.GlobalSeeds(0) > 0 {
@@ -206,7 +208,8 @@ func (l *Links) make(r *rated) {
 	for _, n := range numbers {
 		a, b := row(l.links[n].Source), row(l.links[n].Target)
 		if o.Exclude {
-			r.without = append(r.without, exclusion{b, l.links[n].Source}, exclusion{a, l.links[n].Target})
+			r.without = append(r.without, exclusion{b, l.links[n].Source},
+				exclusion{a, l.links[n].Target})
 		}
 	}
 	slices.SortFunc(r.without, func(a, b exclusion) int {
@@ -240,7 +243,8 @@ func (l *Links) make(r *rated) {
 
 // other returns negative j, of k, of link i of a minibatch. An end is -1 if there is no such
 // negative.
-func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k, stream int) graph.Link {
+func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k,
+	stream int) graph.Link {
 	switch c := l.options.Corrupt; {
 	case c == CorruptPair:
 		if link.Source = l.negative(link, true, numbers, word, i, k+j, stream); link.Source >= 0 {
@@ -391,8 +395,8 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(g
 		for i := 0; len(without) > 0; i++ {
 			own := mine == nil || mine(r.seeds[i])
 			if own && (at >= len(frontier) || frontier[at] != r.seeds[i]) {
-				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not seed %d; "+
-					"this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
+				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not "+
+					"seed %d; this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
 				return
 			}
 			if own {
@@ -415,7 +419,8 @@ type skips struct {
 	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
 	place []int64 // places in the row, ascending
 	list  leftOut // of the frontier, looked up by find
-	first int     // with relations, where columns are destinations: first column of the relation being drawn
+	// With relations, where columns are destinations: first column of the relation being drawn.
+	first int
 }
 
 // of returns the places in the row of destination i that are not drawn.

@@ -130,7 +130,8 @@ func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 !=
 // of the others. near is the number of near neighbours; the fanout is less than the degree.
 func favour(degree, near, fanout int64, s float64) (ofNear, ofOthers float64) {
 	c := float64(fanout) / (float64(s*float64(near)) + float64(degree-near))
-	if q := float64(c * s); q <= 1 || near >= fanout { // the expected number of near ones is below fanout
+	// The expected number of near ones is below fanout.
+	if q := float64(c * s); q <= 1 || near >= fanout {
 		return min(q, 1), c
 	}
 	return 1, float64(fanout-near) / float64(degree-near)

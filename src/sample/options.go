@@ -80,8 +80,8 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Numbered() && o.Numbers.Steps < 1 {
-		fault("numbers of vertices depend on the step, but the Spec has %d steps per epoch; set the steps "+
-			"with Spec.InJob", o.Numbers.Steps)
+		fault("numbers of vertices depend on the step, but the Spec has %d steps per epoch; set "+
+			"the steps with Spec.InJob", o.Numbers.Steps)
 	}
 	if o.Links.Excludes() && !o.Near.None() {
 		fault("edges of a minibatch's links are left out where no vertices are likelier; choose " +
@@ -125,9 +125,10 @@ func (t *Topology) check() error {
 	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
 		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin,
 			end, len(t.Graph.Indices))
-	case t.Weights != nil && (len(t.Weights) != len(t.Graph.Indices) || len(t.WeightSums) != vertices):
-		return fmt.Errorf("topology: %d weights for %d indices, and %d sums of weights for %d vertices",
-			len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
+	case t.Weights != nil && (len(t.Weights) != len(t.Graph.Indices) ||
+		len(t.WeightSums) != vertices):
+		return fmt.Errorf("topology: %d weights for %d indices, and %d sums of weights for %d "+
+			"vertices", len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
 	}
 	return nil
 }
@@ -160,7 +161,8 @@ func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 			values = max(values, reach)
 		}
 	}
-	if k := s.kind(); k != Neighbour && k != Labor { // such a kind may draw more; one worker numbers a hop beyond reach
+	// Such a kind may draw more; one worker numbers a hop beyond reach.
+	if k := s.kind(); k != Neighbour && k != Labor {
 		values = max(values, vertices)
 	}
 	return min(max(bits.Len(uint(values)), 1), 31)

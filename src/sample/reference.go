@@ -259,12 +259,13 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 	}
 	ofNear, ofOthers := favour(int64(len(all)), int64(len(near)), fanout, key.Favour)
 	if spec.Numbered() {
-		return referenceNumbers(t, referenceRow(t, v, spec, key), int(fanout), spec, h, key, func(e int64) float64 {
-			if isNear(set, t.Graph.Indices[e]) {
-				return ofNear
-			}
-			return ofOthers
-		})
+		return referenceNumbers(t, referenceRow(t, v, spec, key), int(fanout), spec, h, key,
+			func(e int64) float64 {
+				if isNear(set, t.Graph.Indices[e]) {
+					return ofNear
+				}
+				return ofOthers
+			})
 	}
 	count := countStream(hop, t.Original[v])
 	choose := func(from []int64, q float64, s stream) {

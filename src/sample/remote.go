@@ -49,11 +49,14 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		weights = errNoWeights
 	}
 	if !o.Near.None() && o.HasFanouts() {
-		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know what is near "+
-			"to the rank that asks; choose sample.kind %s, or topology.kind replicated", o.kind(), LADIES)
+		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know "+
+			"what is near to the rank that asks; choose sample.kind %s, or topology.kind "+
+			"replicated", o.kind(), LADIES)
 	}
 	if o.Map == MapAuto {
-		o.Map = MapHash // a dense map has 4 bytes for every vertex of the whole graph, of which this rank has a part
+		// A dense map has 4 bytes for every vertex of the whole graph, of which this rank has a
+		// part.
+		o.Map = MapHash
 	}
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights, near,
 		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
@@ -148,8 +151,9 @@ type Asking struct {
 	Words []int // [K] words of IDs for each rank
 	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
 	// edges to it are left out, ascending.
-	IDs        []graph.VertexID
-	Sizes      []byte           // rows of Reply.Column() bytes, a column each, in the order of Remote
+	IDs []graph.VertexID
+	// Rows of Reply.Column() bytes, a column each, in the order of Remote.
+	Sizes      []byte
 	Neighbours []graph.VertexID // [E] in that order, each before its carried words
 
 	asked int // number of vertices asked for
@@ -177,7 +181,8 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	for _, fanouts := range spec.Relations {
 		a.each = append(a.each, fanouts[h-1])
 	}
-	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, Carried{r.fused.options.Weights, r.fused.options.Places}), 0
+	a.kind, a.Reply, a.layer = spec.kind(),
+		spec.Reply(h, Carried{r.fused.options.Weights, r.fused.options.Places}), 0
 	if a.kind == LADIES {
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
 		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
@@ -301,8 +306,8 @@ func (a *Asking) Edges(edges []int) error {
 		for range n {
 			k := a.Reply.size(a.Sizes, i)
 			if k > most {
-				return fmt.Errorf("sample: rank %d returned %d neighbours of a vertex, with a fanout of "+
-					"%d; %s", o, k, a.Fanout, sameParts)
+				return fmt.Errorf("sample: rank %d returned %d neighbours of a vertex, with a "+
+					"fanout of %d; %s", o, k, a.Fanout, sameParts)
 			}
 			sum += k
 			i++

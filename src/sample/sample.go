@@ -154,7 +154,8 @@ func (m *Minibatch) Bytes() int64 {
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
-			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Places)+cap(b.Targets)+cap(b.Ends)+cap(t.Indices)+
+			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Places)+cap(b.Targets)+cap(b.Ends)+cap(
+				t.Indices)+
 				cap(t.Edges))*4
 	}
 	return n

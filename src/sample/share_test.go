@@ -36,7 +36,8 @@ func TestEveryStreamIsDealtOutOnce(t *testing.T) {
 				}
 				owner[stream] = s.Group
 				if i%s.Count == 0 && (step != i/s.Count || stream != s.First) {
-					t.Errorf("%+v: rank %d: item %d is of step %d and stream %d", c, rank, i, step, stream)
+					t.Errorf("%+v: rank %d: item %d is of step %d and stream %d", c, rank, i, step,
+						stream)
 				}
 			}
 			if len(seen) != steps*s.Count {

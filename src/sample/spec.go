@@ -85,17 +85,17 @@ type method struct {
 var methods = []method{
 	{kind: Neighbour, brief: "as many neighbours of each vertex as the fanout, all equally likely",
 		fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
-	{kind: Labor, brief: "the same, but every vertex has a random number, and the neighbours with the " +
-		"smallest numbers are drawn: destinations choose common neighbours, and a minibatch has " +
-		"fewer vertices",
+	{kind: Labor, brief: "the same, but every vertex has a random number, and the neighbours " +
+		"with the smallest numbers are drawn: destinations choose common neighbours, and a " +
+		"minibatch has fewer vertices",
 		fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
-	{kind: Poisson, brief: "each neighbour independently, with probability fanout/degree, weighted by the " +
-		"inverse, so that aggregates are unbiased estimates",
+	{kind: Poisson, brief: "each neighbour independently, with probability fanout/degree, " +
+		"weighted by the inverse, so that aggregates are unbiased estimates",
 		fanouts: true, estimates: true, hops: countFanouts, check: checkNumbers,
 		make: newFused},
-	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` among all neighbours of a layer's " +
-		"vertices, common neighbours more likely, with all edges to the layer; edges weigh the " +
-		"inverse of the probability",
+	{kind: LADIES, brief: "layer by layer: `sample.layer_vertices` among all neighbours of a " +
+		"layer's vertices, common neighbours more likely, with all edges to the layer; edges " +
+		"weigh the inverse of the probability",
 		estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
 		check: checkVertices, make: newLadies},
 }
@@ -205,8 +205,8 @@ func checkFanouts(s Spec) error {
 		for i, f := range fanouts {
 			if f < 1 && f != All || f > graph.MaxVertices {
 				faults = append(faults,
-					fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
-						f, All))
+					fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours",
+						i, f, All))
 			}
 		}
 		if len(fanouts) != len(s.Fanouts) {

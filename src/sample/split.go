@@ -171,8 +171,8 @@ func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {
 		if r := o.first(rank) + m; n < 0 || n > own || r == rank && n > 0 {
-			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has %d; %s", r,
-				n, rank, own, sameParts)
+			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has %d; %s",
+				r, n, rank, own, sameParts)
 		}
 		total += n
 	}
@@ -288,8 +288,8 @@ func (s *Split) checkWanted(c *Crossing) error {
 	for m, k := range c.Wanted {
 		for _, v := range c.WantIDs[at : at+k] {
 			if uint32(v) >= s.owners.parts.Vertices() || s.owners.Of(v) != s.member {
-				return fmt.Errorf("sample: rank %d asks rank %[3]d for vertex %[2]d, which that rank does not own; %[4]s",
-					s.owners.first(s.rank)+m, v, s.rank, sameParts)
+				return fmt.Errorf("sample: rank %d asks rank %[3]d for vertex %[2]d, which that "+
+					"rank does not own; %[4]s", s.owners.first(s.rank)+m, v, s.rank, sameParts)
 			}
 		}
 		at += k

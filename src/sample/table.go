@@ -37,7 +37,8 @@ type table struct {
 
 // find returns the numbers of all vertices that a word keys, in minibatches with this many hops. It
 // returns nil if looking up so few neighbours is not worth a table.
-func (t *tables) find(m moment, word uint64, original []int32, hops int, neighbours int64) []uint32 {
+func (t *tables) find(m moment, word uint64, original []int32, hops int,
+	neighbours int64) []uint32 {
 	n := len(original)
 	if m.lasts == 0 || n > tableVertices || neighbours*int64(m.lasts) < int64(n) {
 		return nil

@@ -17,7 +17,8 @@ func (s *Session) GroupByNode(spec *job.Spec) error {
 	if err != nil {
 		return err
 	}
-	all, err := comm.Allgather(s.Comm, here[0], len(here)) // first rank and number of ranks on every rank's node
+	// First rank and number of ranks on every rank's node.
+	all, err := comm.Allgather(s.Comm, here[0], len(here))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ func (r *run) banner() string {
 		nodes = record.Counted(r.s.Job.Nodes(), "pretended node")
 	}
 	var b strings.Builder
-	have, predicts := fmt.Sprintf("%d features", m.Features), ", and `halognn plan` predicts the peak"
+	have, predicts := fmt.Sprintf("%d features", m.Features),
+		", and `halognn plan` predicts the peak"
 	if m.Schema.Typed() {
 		have, predicts = record.Counted(m.Schema.NumTypes(), "vertex type"), ""
 	}
@@ -38,10 +39,11 @@ func (r *run) banner() string {
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
 		r.s.Metric.Name)
 	if c.LearnsRows() {
-		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n", c.Learned)
+		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n",
+			c.Learned)
 	}
-	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
-		unusual(&r.s.Job.Spec, r.s.Job.FetchesAsNodes()), r.s.Job.Epochs,
+	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first "+
+		"step%s", unusual(&r.s.Job.Spec, r.s.Job.FetchesAsNodes()), r.s.Job.Epochs,
 		record.Counted(r.steps(), "step"), r.streams.GlobalSeeds(0),
 		float64(r.memory().Sum())/1e6, predicts)
 	return b.String()

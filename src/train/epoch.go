@@ -18,7 +18,8 @@ import (
 
 func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() { // rows differ in size
+	// Rows differ in size.
+	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() {
 		rows.RemoteBytes = c.AskedBytes
 	}
 	return rows
@@ -34,9 +35,10 @@ func (r *run) endEpoch(took time.Duration) error {
 	rows := r.rowsOf(total)
 	if total.Remote != total.Served || total.Sums != total.ServedSums ||
 		total.RowBytes != rows.RemoteBytes {
-		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d served, "+
-			"%d bytes sent instead of %d; this is a bug in halognn",
-			total.Remote, total.Sums, total.Served, total.ServedSums, total.RowBytes, rows.RemoteBytes)
+		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d "+
+			"served, %d bytes sent instead of %d; this is a bug in halognn",
+			total.Remote, total.Sums, total.Served, total.ServedSums, total.RowBytes,
+			rows.RemoteBytes)
 	}
 	if s := total.Sampling; s.Asked != s.Answered {
 		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is "+
@@ -55,8 +57,8 @@ func (r *run) endEpoch(took time.Duration) error {
 		Kind: "epoch", Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
 		Loss:         r.loss / float64(r.seeds),
 		LR:           r.s.Job.Schedule.LR(r.epoch*r.steps()-1, r.s.Job.Epochs*r.steps()),
-		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)), Rows: rows,
-		FirstStep: r.firstStep,
+		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)),
+		Rows: rows, FirstStep: r.firstStep,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -277,8 +279,8 @@ func (r *run) setObjective() error {
 	return comm.Agree(r.s.Comm, r.s.Model.SetObjective(o))
 }
 
-// scale returns the mean and spread of the training targets. Sums of parts are added in the order of
-// parts, so that no digest depends on the number of ranks. Collective.
+// scale returns the mean and spread of the training targets. Sums of parts are added in the order
+// of parts, so that no digest depends on the number of ranks. Collective.
 func (r *run) scale() (task.Scale, error) {
 	outputs := r.s.Job.Model.Outputs()
 	width := 1 + 2*outputs // number of vertices, sums, sums of squares
@@ -349,7 +351,8 @@ func (r *run) majority() (*record.Metric, error) {
 		}
 		n += test[c]
 	}
-	of := task.Tally{Vertices: float64(n), Labelled: float64(n)} // in a split every vertex has a label
+	// In a split every vertex has a label.
+	of := task.Tally{Vertices: float64(n), Labelled: float64(n)}
 	m := record.MetricOf(r.s.Metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil
 }

@@ -234,7 +234,8 @@ func (r *run) logits(ctx context.Context) (j judged, err error) {
 	slices.Sort(j.vertices)
 	classes := r.s.Job.Model.Out
 	j.rows = mem.Make[float32](len(j.vertices) * classes)
-	err = infer.Over(r.s).Of(ctx, j.vertices, func(i int, z []float32) { copy(j.rows[i*classes:], z) })
+	err = infer.Over(r.s).Of(ctx, j.vertices,
+		func(i int, z []float32) { copy(j.rows[i*classes:], z) })
 	if err != nil {
 		mem.Free(j.rows)
 	}
@@ -305,9 +306,9 @@ func (r *run) lookAtValidation() (err error) {
 	}
 	if why := r.s.Metric.Why(&r.valid); why != "" && r.training.Patience > 0 {
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: the "+
-				"validation split gives no %s (%s); set train.patience=0, or import the graph with "+
-				"another split", r.s.Shards.Dir, r.training.Patience,
+			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: "+
+				"the validation split gives no %s (%s); set train.patience=0, or import the "+
+				"graph with another split", r.s.Shards.Dir, r.training.Patience,
 				r.s.Metric.Name, why))
 	}
 	return nil

@@ -315,8 +315,8 @@ func (r *run) stop() error {
 			what = f.What
 		}
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s",
-				ErrStopped, nn.ErrDiverged,
+			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is "+
+				"%s%s", ErrStopped, nn.ErrDiverged,
 				what, r.saver.Good(r.optimizer.Steps())))
 	}
 	return comm.AgreedOn(r.s.Comm,

@@ -22,8 +22,8 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 			"give the ones it began with by --set data.parts=",
 			c.Path, r.s.Shards.Dir, s.Parts, r.s.Shards.Identity())
 	case s.Streams != r.streams.Streams() && r.s.Job.Mode.Sharing == sample.InNodes:
-		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
-			"minibatches depend on their number", c.Path, s.Streams, s.Streams)
+		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d "+
+			"nodes, as minibatches depend on their number", c.Path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+

@@ -159,7 +159,8 @@ func (r *run) update(stats task.Stats) error {
 // sum, so all stop at this step and can agree on the error.
 func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss, nn.ErrDiverged)
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss,
+			nn.ErrDiverged)
 		return pipeline.ErrStop
 	}
 	r.bound.begin(stats.Loss)

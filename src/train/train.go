@@ -137,8 +137,8 @@ func Open(env Env, o Options) (*Training, error) {
 	if env.Progress != nil {
 		env.Notes = env.Progress
 	}
-	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
-		digests: digests{losses: xxhash.New()}}
+	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training,
+		saves: o.Checkpoint, digests: digests{losses: xxhash.New()}}
 	r.s.BeforeAbort = r.takeFinished
 	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
@@ -390,7 +390,8 @@ func (r *run) startTrace() error {
 	if err != nil {
 		return err
 	}
-	r.s.Spans, err = trace.CreateRecorder(filepath.Join(r.env.Dir, r.env.Trace), r.s.Comm.Rank(), base)
+	r.s.Spans, err = trace.CreateRecorder(filepath.Join(r.env.Dir, r.env.Trace), r.s.Comm.Rank(),
+		base)
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}

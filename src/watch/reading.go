@@ -48,14 +48,15 @@ func (r *Reading) During(what string, read func() error) error {
 			case <-tick.C:
 			}
 			now := r.work()
-			if now.since(last.work, every) || now.chars-last.chars >= fewChars || r.waits.Load() > 0 {
+			if now.since(last.work, every) || now.chars-last.chars >= fewChars ||
+				r.waits.Load() > 0 {
 				since = time.Now()
 			}
 			last = now
 			if age := time.Since(since); age >= r.Limit {
-				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w; look at its file "+
-					"system (a server that is gone, a disk that fails); run.stall_seconds says how long "+
-					"to wait", what, age.Seconds(), ErrStalled))
+				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w; look at "+
+					"its file system (a server that is gone, a disk that fails); "+
+					"run.stall_seconds says how long to wait", what, age.Seconds(), ErrStalled))
 				return
 			}
 		}

@@ -58,8 +58,8 @@ func (f *following) Expect() ([]byte, []int, error) {
 // startFollowing starts an all-to-all of known rows. The first row from each rank begins with the
 // number of rows that follow.
 func startFollowing(c comm.Comm, seed uint64, long bool) *following {
-	f := &following{known: newPlan(c.Size(), seed), more: newPlan(c.Size(), seed+500), rank: c.Rank(),
-		rows: make([]int, c.Size())}
+	f := &following{known: newPlan(c.Size(), seed), more: newPlan(c.Size(), seed+500),
+		rank: c.Rank(), rows: make([]int, c.Size())}
 	f.known.rowBytes = max(2, f.known.rowBytes)
 	for from := range f.known.rows {
 		for to, n := range f.known.rows[from] {
@@ -91,8 +91,8 @@ func (f *following) finish() error {
 		return fmt.Errorf("seed %d: %w", f.known.seed, err)
 	}
 	if f.asked != 1 || !slices.Equal(f.rows, f.more.received(f.rank)) {
-		return fmt.Errorf("seed %d: asked %d times, %v more, want %v", f.known.seed, f.asked, f.rows,
-			f.more.received(f.rank))
+		return fmt.Errorf("seed %d: asked %d times, %v more, want %v", f.known.seed, f.asked,
+			f.rows, f.more.received(f.rank))
 	}
 	at := 0
 	for from, n := range f.known.received(f.rank) {
@@ -138,9 +138,9 @@ func alltoallToAll(c comm.Comm) error {
 		n := rowsOf(round, c.Rank())
 		send := slices.Repeat([]byte{byte(10*round + c.Rank()), 1, 2}, n*gatheredBytes/3)
 		g := &gathered{lengths: make([]byte, c.Size()), rows: make([]int, c.Size())}
-		g.request = c.StartAlltoallThen(bytes.Repeat([]byte{byte(n)}, c.Size()), g.lengths, ones, ones, 1,
-			comm.Then{Send: send, SendRows: slices.Repeat([]int{n}, c.Size()), RowBytes: gatheredBytes,
-				ToAll: true, Expect: g})
+		g.request = c.StartAlltoallThen(bytes.Repeat([]byte{byte(n)}, c.Size()), g.lengths, ones,
+			ones, 1, comm.Then{Send: send, SendRows: slices.Repeat([]int{n}, c.Size()),
+				RowBytes: gatheredBytes, ToAll: true, Expect: g})
 		under = append(under, g)
 	}
 	for round, g := range under {

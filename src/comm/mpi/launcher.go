@@ -75,7 +75,8 @@ func launchOf(s surroundings) Launch {
 // served reports whether the server for the processes of mpirun is there.
 func (s *surroundings) served() bool {
 	for _, name := range s.names {
-		if (strings.HasPrefix(name, "PMIX_SERVER_URI") || name == "OMPI_MCA_orte_local_daemon_uri") &&
+		if (strings.HasPrefix(name, "PMIX_SERVER_URI") ||
+			name == "OMPI_MCA_orte_local_daemon_uri") &&
 			s.answers(s.env(name)) {
 			return true
 		}
@@ -86,7 +87,8 @@ func (s *surroundings) served() bool {
 // managed reports whether the process manager that set PMI_SIZE is there: by a socket that this
 // process has inherited or, on Crays, by other variables.
 func (s *surroundings) managed() bool {
-	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) { // set by srun
+	// Set by srun.
+	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) {
 		return !s.prompt()
 	}
 	if fd, err := strconv.Atoi(s.env("PMI_FD")); err == nil {
@@ -96,7 +98,8 @@ func (s *surroundings) managed() bool {
 		return s.answers(";tcp4://" + port)
 	}
 	return slices.ContainsFunc(s.names, func(name string) bool {
-		return strings.HasPrefix(name, "PALS_") || strings.HasPrefix(name, "ALPS_") || name == "PMI_CONTROL_PORT"
+		return strings.HasPrefix(name, "PALS_") || strings.HasPrefix(name, "ALPS_") ||
+			name == "PMI_CONTROL_PORT"
 	})
 }
 

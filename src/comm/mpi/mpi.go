@@ -132,8 +132,8 @@ func checkLauncher(size int) error {
 		}
 		if n > 1 && size == 1 {
 			return fmt.Errorf("the launcher started %d ranks (%s), but %s sees only itself: "+
-				"launch with the mpirun that belongs to it (with srun, try another --mpi=)", n, name,
-				Library())
+				"launch with the mpirun that belongs to it (with srun, try another --mpi=)", n,
+				name, Library())
 		}
 		return nil
 	}

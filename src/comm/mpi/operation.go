@@ -34,7 +34,8 @@ const (
 	free
 )
 
-var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
+var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgatherv",
+	"MPI_Iallreduce", "MPI_Ibarrier",
 	"MPI_Isend", "MPI_Irecv",
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 

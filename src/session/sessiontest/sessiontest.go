@@ -24,7 +24,8 @@ import (
 // Graph returns a small graph in the given number of parts.
 func Graph(t testing.TB, parts, vertices int) *shard.Shards {
 	t.Helper()
-	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4, Seed: 1}
+	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4,
+		Seed: 1}
 	return shardtest.Open(t, graph, shardtest.Options{Parts: parts})
 }
 
@@ -45,7 +46,8 @@ func Handmade(t testing.TB, parts int, m dataset.Meta, labels []byte, split grap
 	var source, target []graph.VertexID
 	for v := range n {
 		for d := 1; d < 4; d++ {
-			source, target = append(source, graph.VertexID((v*7+d)%n)), append(target, graph.VertexID(v))
+			source, target = append(source, graph.VertexID((v*7+d)%n)),
+				append(target, graph.VertexID(v))
 		}
 	}
 	g, err := graph.FromEdges(n, source, target)
@@ -94,6 +96,6 @@ func Spec() job.Spec {
 // Env returns the environment of a rank that is its own node and computes with the reference
 // device.
 func Env(c comm.Comm, shards *shard.Shards) session.Env {
-	return session.Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
-		Workers: 2}
+	return session.Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(),
+		Host: ref.Host{}, Workers: 2}
 }
