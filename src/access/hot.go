@@ -14,8 +14,8 @@ import (
 //
 //	part   [N]  part of each vertex
 //	train  [P]  training vertices of each part
-//	batch       seeds of a part's minibatch. All parts have the same number of steps in an epoch: as many
-//	            as the part with the most seeds needs
+//	batch       seeds of a part's minibatch. All parts have the same number of steps in an epoch:
+//	            as many as the part with the most seeds needs
 //	result [N]
 //
 // Every part is analysed separately, with Inclusion, which counts the seeds' own rows. A part

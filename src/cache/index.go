@@ -23,9 +23,9 @@ const denseBytes = 64
 // Index maps vertices to slots, or other numbers of 31 bits.
 //
 //	dense  [N]  slot+1, 0 for none
-//	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the keys;
-//	            a key lies at its home, the upper bits of vertex*golden, or after it with no empty
-//	            entry in between
+//	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the
+//	            keys; a key lies at its home, the upper bits of vertex*golden, or after it with no
+//	            empty entry in between
 type Index struct {
 	dense []int32
 	table []uint64

@@ -46,10 +46,10 @@ func (o *LookaheadOptions) check() []error {
 // Lookahead keeps rows that it knows will be used again. Sampling is a pure function of its key, so
 // the accesses of the next Window steps can be sampled before they are due; Feed takes them.
 //
-//	         served │ window of fed steps                        fed next
-//	steps   .. t-1  │  t       t+1      t+2   ...  t+Window    │
+//	         served │ window of fed steps                       fed next
+//	steps   .. t-1  │  t       t+1      t+2   ...  t+Window   │
 //	uses            │  a b c   d a e    c d
-//	                │  └─────────┘                               an interval: keep a from t to t+1?
+//	                │  └─────────┘                              an interval: keep a from t to t+1?
 //
 // A row that is used at two steps within the window, and not in between, is kept between them if a
 // slot is free; all other rows are fetched when used and not kept (bypass). When the later use is
@@ -60,11 +60,11 @@ func (o *LookaheadOptions) check() []error {
 // and, in slots that were never filled, misses. If such a row gets a known use in time, it is
 // booked. The oldest of these rows are replaced first.
 //
-//	ids  [R]   ring of the uses in the window, step after step
-//	next [R]   use that the row is kept for, or ^step of this use if none is known, or declined
-//	slot [R]   slot that holds the row when the step comes, or -1
-//	index      vertex -> its last use in the window (position << 1), or the slot where it stays for
-//	           no known use (slot << 1 | 1)
+//	ids  [R]  ring of the uses in the window, step after step
+//	next [R]  use that the row is kept for, or ^step of this use if none is known, or declined
+//	slot [R]  slot that holds the row when the step comes, or -1
+//	index     vertex -> its last use in the window (position << 1), or the slot where it stays for
+//	          no known use (slot << 1 | 1)
 //
 // Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that because the ring's
 // length is a power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index.

@@ -14,17 +14,17 @@ import (
 // some length T. Belady's rule does the same if many rows are read at a time. With p reads of it a
 // minibatch:
 //
-//	held(W) = sum of p (S(W) - W U(W))   rows between two uses at most W apart, at any moment
-//	kept(W) = sum of p (1 - U(W))        reads of a minibatch that come at most W after the last one
-//	                                     of the vertex
+//	held(W) = sum of p (S(W) - W U(W))  rows between two uses at most W apart, at any moment
+//	kept(W) = sum of p (1 - U(W))       reads of a minibatch that come at most W after the last
+//	                                    one of the vertex
 //
 // So T is the W at which held reaches the capacity, and a window of T minibatches shows all
 // intervals worth keeping. If minibatches are independent, U(l) is (1-p)^l; for random numbers that
 // last several minibatches see gap.
 //
-//	count [levels][bins]   vertices by the share of random numbers with which they are read, and by p: 128 bins an
-//	                       octave
-//	sum   [levels][bins]   their p, added up
+//	count [levels][bins]  vertices by the share of random numbers with which they are read,
+//	                      and by p: 128 bins an octave
+//	sum   [levels][bins]  their p, added up
 //
 // Memory: 256 KiB on the heap for each level, for any graph; 1 level if minibatches are
 // independent, else 8.

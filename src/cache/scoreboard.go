@@ -22,18 +22,18 @@ const (
 // these, and the other bits are the slot. So the scoreboard is also the index of the buffer, and
 // looking up and scoring a vertex is one memory access.
 //
-//	entry < 0    buffered, in slot entry & slotMask
-//	entry >= 0   not buffered; the bits of S_A as float32, which order like the numbers; unscored, a
-//	             NaN, for vertices that are no candidates: adding 1 leaves it as it is, and it is
-//	             never a best score
+//	entry < 0   buffered, in slot entry & slotMask
+//	entry >= 0  not buffered; the bits of S_A as float32, which order like the numbers; unscored,
+//	            a NaN, for vertices that are no candidates: adding 1 leaves it as it is, and it
+//	            is never a best score
 //
 //	dense    entry [N]    of vertex v at v
 //	compact  entry [H+1]  of the i-th candidate at i; the last one, unscored, stands for all other
 //	                      vertices
 //	         vertex [H]   candidates, ascending
-//	         rank [2W]    for every 64 vertices: which are candidates, and how many candidates come
-//	                      before. This finds the place of a vertex among the sorted candidates as a
-//	                      binary search would, in one read
+//	         rank [2W]    for every 64 vertices: which are candidates, and how many candidates
+//	                      come before. This finds the place of a vertex among the sorted candidates
+//	                      as a binary search would, in one read
 type scoreboard struct {
 	entry  []int32
 	vertex []graph.VertexID

@@ -3,13 +3,13 @@
 // it fetches any other matrix whose rows are distributed like the vertices, such as the hidden
 // states of layer-wise inference.
 //
-//	frontier   v0  v1  v2  v3  v4  v5  ...        vertex ids, distinct
-//	             │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
-//	Plan         │
-//	             ├─ own part       Of[i] = (part, row)          Tables[part]   own shard, mapped
-//	             ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's shard on this node, mapped
-//	             ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
-//	             └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
+//	frontier  v0  v1  v2  v3  v4  v5  ...        vertex ids, distinct
+//	            │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
+//	Plan        │
+//	            ├─ own part       Of[i] = (part, row)          Tables[part]   own shard, mapped
+//	            ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's shard, mapped
+//	            ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
+//	            └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
 //
 // Rows are of one or several kinds. If there are several, the cache has a table for each kind, and
 // the receive buffer one for each part.
@@ -17,11 +17,11 @@
 // With Options.Stored every rank has the tables of all parts, and nothing is remote. Each vertex is
 // looked up in the cache first, and then in the table of its part.
 //
-//	remote ids, by owning part, then in frontier order:        rank r asks            rank s is asked
-//	    counts   how many rows of each owner                   asked   [K]  ───────>  wanted   [K]
-//	    ids      rows relative to the owner's first vertex     askIDs  [R]  ───────>  wantIDs  [S]
-//	    slice    the owner copies them together                                       wantRows [S, rowBytes]
-//	    rows     in the order of the ids, so they land in place received [R] <───────  wantRows
+//	remote ids, by owning part, then in frontier order:      rank r asks           rank s is asked
+//	  counts  how many rows of each owner                    asked   [K]  ───────>  wanted   [K]
+//	  ids     rows relative to the owner's first vertex      askIDs  [R]  ───────>  wantIDs  [S]
+//	  slice   the owner copies them together                                 wantRows [S, rowBytes]
+//	  rows    in the order of the ids, so they land in place received [R] <───────  wantRows
 //
 // With Options.Sums the neighbours that a destination has in one part may come as their sum
 // (groups.go): ranks send three counts, of rows, sums and members of sums; ids of members follow

@@ -11,10 +11,10 @@ import (
 // Sums of learned rows, for which gradients come back (Sums.Back). The gradient of a sum is also
 // the gradient of each of its rows, which the owner knows from the request:
 //
-//	reader                                       owner
-//	ids of rows, members of sums ──────────────> which are late
-//	rows, sums                   <────────────── early and late
-//	a gradient for each          ──────────────> for a row: of its sums in their order, its own last
+//	reader                                   owner
+//	ids of rows, members of sums ──────────> which are late
+//	rows, sums                   <────────── early and late
+//	a gradient for each          ──────────> for a row: of its sums in their order, its own last
 //
 // The gradient of a row is added in that order even if no sums travel. So for each kind, either
 // owners add all groups, and rows travel only if they are read themselves, or owners add none.

@@ -358,7 +358,8 @@ func TestSumsOfSeveralKinds(t *testing.T) {
 					part := p.Parts[i]
 					is := kinds[int(part)%len(kinds)]
 					ref, at := p.Rows.Of[i], int(int64(ids[i])-offsets[part])*is.RowBytes()
-					if !bytes.Equal(p.Rows.Tables[ref.Table()][ref.Row()*is.RowBytes():][:is.RowBytes()],
+					if !bytes.Equal(
+						p.Rows.Tables[ref.Table()][ref.Row()*is.RowBytes():][:is.RowBytes()],
 						tables[part][at:][:is.RowBytes()]) {
 						return fmt.Errorf("vertex %d has another row", ids[i])
 					}

@@ -3,7 +3,7 @@
 // goroutines do.
 //
 //	signal ──> handler ── second ──> exit with 128 + n
-//	              └────── first ───> Go's handler ──> channel ──> its reader ends the work in order
+//	              └────── first ───> Go's handler ──> channel ──> an orderly end of the work
 //
 // The orderly end may never come: a rank may wait for a rank that has stopped, or a goroutine for a
 // disk that does not answer. Go itself may be stuck: a page fault that does not end cannot be

@@ -225,8 +225,8 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 // those of GCN's symmetric normalisation of the whole graph, without the edges that the minibatch
 // leaves out:
 //
-//	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i    for an edge from j to i, k_i of whose deg_i in-edges
-//	w_ii = 1/(W_i+1)                                were sampled
+//	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i  for an edge from j to i; i has deg_i
+//	w_ii = 1/(W_i+1)                              in-edges, and k_i of them were sampled
 //
 // where v is the value of an edge and W the sum of the weights of all in-edges, which is deg
 // without edge weights. For samplers that estimate, the values already account for edges that were

@@ -3,21 +3,21 @@
 // stages, runs the model's layers on it, and sums the gradients; training itself (package train) is
 // the same for all.
 //
-//	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ─────> gradients, loss     training
-//	                                                   └──> Forward ──> outputs             evaluation
-//	NewLayer(l) ─> Strategy ─ Stages ─> Pipe ─────────────> Forward ──> rows of layer l     inference
-//	NewAggregates ─> Strategy ─ Stages ─> Pipe ───────────> Forward ──> aggregates          inference
+//	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ────> gradients, loss  training
+//	                                                   └──> Forward ─> outputs          evaluation
+//	NewLayer(l) ─> Strategy ─ Stages ─> Pipe ─────────────> Forward ─> rows of layer l  inference
+//	NewAggregates ─> Strategy ─ Stages ─> Pipe ───────────> Forward ─> aggregates       inference
 //
 // Data parallelism, with the whole topology on every rank:
 //
 //	           local          collective  local    collective  local
 //	seeds ──> sample | plan ──> ids ────> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
 //	          blocks  where      │         what       │       Own, Aggregate
-//	                  rows lie   └─ all ──┴─ others ──┘       straight from the rows where they lie
+//	                  rows lie   └─ all ──┴─ others ──┘       from the rows where they lie
 //	                                ranks    ask for
 //
-//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
-//	                                                                  ── all-gather ──> Wait
+//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all
+//	                                           ── add in rank order ── all-gather ──> Wait
 //
 // If each rank holds only the in-edges of its own vertices, sampling takes two collectives for each
 // hop that crosses ranks (remoteDrawer); all that follows is the same.

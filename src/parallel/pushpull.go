@@ -27,10 +27,10 @@ import (
 //	         own hop   hops of all      into one, and where  own columns, for all
 //	                                    its rows lie
 //
-//	forward     columns W1ᵀ [rows of rank 0 | rank 1 | ...]  ── all-to-all ──> share of each rank, added
-//	            of the minibatches of all                                      ──> bias ... layer 1 ...
-//	backward    gradient of the sums of all  <── all-gather ── gradient of the own sums <── ... layer 1
-//	            ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
+//	forward   columns W1ᵀ [rows of rank 0 | rank 1 | ...]  ─ all-to-all ─> shares, added
+//	          of the minibatches of all                          ──> bias ... layer 1 ...
+//	backward  gradient of the sums of all  <─ all-gather ─ gradient of the own sums <─ layer 1 ...
+//	          ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
 //
 // The weights are on all ranks and updated alike, so a checkpoint is that of any other mode.
 func composePushPull(s *Strategy) error {
@@ -293,7 +293,7 @@ func (p *columnRows) join(m *Minibatch) error {
 
 // columnSums adds up what each rank has computed for an input layer from its columns:
 //
-//	forward   [rows of rank 0 | rank 1 | ...] of own columns  ── all-to-all ──> [K] shares of own rows
+//	forward   [rows of rank 0 | rank 1 | ...] of own columns ─ all-to-all ─> [K] shares
 //	backward  gradient of own rows ── all-gather ──> [of rank 0 | rank 1 | ...]
 type columnSums struct {
 	mover

@@ -15,9 +15,9 @@ import (
 // (shuffler). Feature rows of other ranks do not depend on the weights, so they are sent while
 // minibatches are prepared, by the exchange, which holds only this rank's tables.
 //
-//	                 local       collective  local        as data parallelism
-//	seeds of all ──> sample ──> found ─────> join ──> ... plan ──> ids ──> slice ──> rows ──> assemble
-//	                 own ones                next hop
+//	                local      collective  local      as data parallelism
+//	seeds of all ─> sample ──> found ─────> join ──> plan ──> ids ──> slice ──> rows ──> assemble
+//	                own ones                next hop
 //
 //	layer 0 ── shuffle ──> layer 1 ── shuffle ──> layer 2 ──> loss of own seeds
 //	        <── shuffle ──        <── shuffle ──

@@ -159,8 +159,8 @@ func (onHostMemory) close() error             { return nil }
 
 // stagingPool sends minibatches to a device with its own memory during training:
 //
-//	preparing   land ──> pinned memory ──> device
-//	training    receive ──> Batch.Own, Aggregate, X in device memory ── forward, backward ── release
+//	preparing  land ──> pinned memory ──> device
+//	training   receive ─> Batch.Own, Aggregate, X in device memory ─ forward, backward ─ release
 //
 // A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
 // as minibatches between the two. If a pass stops, an unconsumed minibatch keeps its buffer.

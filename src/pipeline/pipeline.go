@@ -2,14 +2,14 @@
 // through a list of stages of three kinds. The package knows no graphs, ranks, transports or
 // devices.
 //
-//	local        on a pool, in any order among items
-//	ordered      on a goroutine of the stage, in item order: for state that one item leaves to the next
-//	collective   all ranks take part: starts in an order that all agree on, ends in item order
+//	local       on a pool, in any order among items
+//	ordered     on a goroutine of the stage, in item order: if an item depends on the one before
+//	collective  all ranks take part: starts in an order that all agree on, ends in item order
 //
 //	admit            pool            issuer        waiter          pool       own goroutine
 //	prepare(i) ──> chain 0 ──ready──> start ────> wait, finish ──> chain 1 ──> ordered ──> ... ──┐
 //	   ^           local stages      one for all   one for each                                  │
-//	   │           back to back      collectives   collective                                  done
+//	   │           back to back      collectives   collective                                 done
 //	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
 //
 // A station is a stage that is not local. A chain is the run of local stages before a station, or
@@ -56,20 +56,20 @@
 //     item i;
 //   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each
 //     collective in item order, for the end of (i-1,c), g ticks before;
-//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before or, beyond the gate of
-//     segment B, earlier. An ordered stage waits for the same stage of item i-1 as well, g ticks
+//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before or, beyond the gate
+//     of segment B, earlier. An ordered stage waits for the same stage of item i-1 as well, g ticks
 //     before, and consumption for older consumptions here and on the peers. A local stage waits for
 //     nothing else;
 //   - segment 0 of item i waits for its admission, which is the consumption of item i-Depth-1-Ahead
-//     at (i-Depth-1-Ahead+A)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
-//     (Depth+1)*g >= C and A <= Ahead; and it is of an older item;
+//     at (i-Depth-1-Ahead+A)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment,
+//     because (Depth+1)*g >= C and A <= Ahead; and it is of an older item;
 //   - the gate, at (i+A)*g + B - 1/2, waits for the consumption of item i-Depth-1, which comes at
-//     (i+A-Depth-1)*g + C - 1/2: (i+A)*g - 1/2 at most, and of an older item. It waits for the arrival
-//     of items up to i+Ahead. If B > 0 that is at (i+A)*g + B - 1/2 at most: the same time, and of
-//     a younger item. Count the stages of a segment before the gate as before all gates of the same
-//     time: they wait for ends of collectives half a tick before, and for each other in item order. If
-//     B = 0 arrivals wait for the admission of their items alone, which is the consumption of items
-//     up to i-Depth-1 again.
+//     (i+A-Depth-1)*g + C - 1/2: (i+A)*g - 1/2 at most, and of an older item. It waits for the
+//     arrival of items up to i+Ahead. If B > 0 that is at (i+A)*g + B - 1/2 at most: the same time,
+//     and of a younger item. Count the stages of a segment before the gate as before all gates of
+//     the same time: they wait for ends of collectives half a tick before, and for each other in
+//     item order. If B = 0 arrivals wait for the admission of their items alone, which is the
+//     consumption of items up to i-Depth-1 again.
 //
 // Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
 // them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool

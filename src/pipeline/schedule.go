@@ -18,11 +18,11 @@ type Order struct {
 // comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes
 // first.
 //
-//	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)          C = 3, Depth 3, Before 1, Ahead 2
-//	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6       tick  0  1  2  3  4  5  6
-//	i=0   0  1  2                 i=0   0  1  2                   i=0   0        1  2
-//	i=1      0  1  2              i=1         0  1  2             i=1      0        1  2
-//	i=2         0  1  2           i=2               0  1  2       i=2         0        1  2
+//	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)         C = 3, Depth 3, Before 1, Ahead 2
+//	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6      tick  0  1  2  3  4  5  6
+//	i=0   0  1  2                 i=0   0  1  2                  i=0   0        1  2
+//	i=1      0  1  2              i=1         0  1  2            i=1      0        1  2
+//	i=2         0  1  2           i=2               0  1  2      i=2         0        1  2
 //
 // It allocates nothing per pair.
 func (o Order) Schedule() iter.Seq2[int, int] {

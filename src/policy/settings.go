@@ -125,8 +125,8 @@ func (s *Settings) WithoutFanouts() {
 // Place divides the rows of a static cache among the ranks of a node. Each rank caches up to slots
 // rows; rank d owns the vertices own[d].
 //
-//	score [N]  probability that a rank of the node reads each vertex, summed over ranks; 0 for those
-//	           that need no cache. Exact for vip, inclusion, sim and oracle up to a factor, which
+//	score [N]  probability that a rank of the node reads each vertex, summed over ranks; 0 for
+//	           those that need no cache. Exact for vip, inclusion, sim and oracle up to a factor, which
 //	           changes nothing
 //
 // The caller frees the placement.

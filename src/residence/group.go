@@ -18,8 +18,8 @@ import (
 // groupCache is one table in shared memory that holds the caches of all ranks of a node and that
 // all of them read: exchange.SharedCache.
 //
-//	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
-//	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
+//	table  rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
+//	index  vertex ──> row of its own copy if the rank has one, else of the first rank that has one
 //
 // policy.Settings.Place decides which rank holds which row, from the policy's scores summed over
 // the ranks of the node. Vertices that a rank of the node owns are not cached, because they are

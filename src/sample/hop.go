@@ -17,15 +17,15 @@ const chunkEdges = 2048
 // not depend on each other, so that the processor overlaps their cache misses. A single pass that
 // follows each vertex from row pointer to neighbours would wait for every miss in turn.
 //
-//	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
-//	count    edges of each destination    arithmetic only; of kind Poisson alone, and by numbers
-//	                                      as draw
-//	         near ones before, if any     random reads of the marks of rows (Near.Edges)
-//	draw     positions                    arithmetic only; by numbers (Numbers) random reads of the
-//	                                      original ids of all neighbours
-//	gather   Indices[position]            random reads of the neighbours
-//	touch    table[neighbour]             random reads of the vertex map
-//	number   table, rows, frontier        finds all of it in the cache (vertexMap)
+//	locate   Indptr[v], Indptr[v+1]      random reads of the row pointers
+//	count    edges of each destination   arithmetic only; of kind Poisson alone, and by numbers
+//	                                     as draw
+//	         near ones before, if any    random reads of the marks of rows (Near.Edges)
+//	draw     positions                   arithmetic only; by numbers (Numbers) random reads of the
+//	                                     original ids of all neighbours
+//	gather   Indices[position]           random reads of the neighbours
+//	touch    table[neighbour]            random reads of the vertex map
+//	number   table, rows, frontier       finds all of it in the cache (vertexMap)
 type hop struct {
 	topology *Topology
 	rows     []int64 // row pointers, from those of vertex first on

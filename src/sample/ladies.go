@@ -13,7 +13,7 @@ import (
 // vertices drawn, so a frontier grows by a bounded number of vertices at each hop.
 //
 //	m_u = sum over the edges from u to a destination d of (v_ud / sum of v over d's in-edges)²
-//	q_u = min(1, c m_u), c such that the sum of q is Spec.Vertices; q_u = 1 if there are no more vertices
+//	q_u = min(1, c m_u), c such that the sum of q is Spec.Vertices, or 1 without more vertices
 //
 // v is the weight of an edge in the data, or 1. The paper draws with replacement. Here each vertex
 // is drawn independently with probability q_u, by its own random bits, so q is exact and the order

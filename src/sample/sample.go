@@ -3,11 +3,11 @@
 //
 //	seeds ─ hop 1 ─> frontier ─ hop 2 ─> frontier ─ hop 3 ─> input frontier
 //	           \                  \                  \
-//	         Blocks[2]          Blocks[1]          Blocks[0]        the input layer is the last hop
+//	         Blocks[2]          Blocks[1]          Blocks[0]      the input layer is the last hop
 //
-//	Frontier  s s s s | a b c d e | f g h i j k l                   one array holds every frontier:
-//	          seeds     new at     new at                           the sources of a block are a prefix of it,
-//	                    hop 1      hop 2                            because destinations come first
+//	Frontier  s s s s | a b c d e | f g h i j k l                  one array has all frontiers:
+//	          seeds     new at     new at                          the sources of a block are a
+//	                    hop 1      hop 2                           prefix: destinations first
 //
 // A minibatch is a pure function of (graph, Spec, Near, seeds, Key): every vertex draws from a
 // random stream of its own, keyed by the key, the hop and its original id, or by random numbers of
@@ -104,17 +104,18 @@ func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID))
 // Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to it,
 // and are reused by the next Sample into it; the zero value is ready for use.
 //
-//	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop), the destinations of Blocks[L-1] are the seeds
+//	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop); the destinations of
+//	               Blocks[L-1] are the seeds
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] where gradients flow below
-//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
-//	               other ranks; only those before them are a prefix of Frontier. nil otherwise
-//	Totals         for estimates by a Remote, and if edges are left out: for each destination of the
-//	               input layer its degree without these or, if the data has weights, their sum over
-//	               all its in-edges; for estimates in a graph with relations the degree of each row
-//	               of all blocks, those of the seeds first. Empty otherwise
+//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices
+//	               of other ranks; only those before them are a prefix of Frontier. nil otherwise
+//	Totals         for estimates by a Remote, and if edges are left out: for each destination of
+//	               the input layer its degree without these or, if the data has weights, their
+//	               sum over all its in-edges; for estimates in a graph with relations the degree
+//	               of each row of all blocks, those of the seeds first. Empty otherwise
 //
 // Blocks[l].Weights are those of the data if Options.Weights is set, else 1; with Estimates each is
 // divided by the probability that its edge was drawn. They are empty if neither is set.

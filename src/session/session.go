@@ -1,10 +1,10 @@
 // Package session holds what one rank needs to run minibatches through a model, in training or
 // inference: the job, the model, the rows at hand, and the pipe that prepares minibatches.
 //
-//	New ──> OpenModel    job, model                  needs no other rank
-//	        OpenStore    feature rows in memory; OpenDevice: those that a device copies or maps
-//	        OpenRows     cache, exchange, strategy, pipe; after CloseRows another cache can be opened
-//	        Close        all of it, in reverse order of opening; after an error EndedBy
+//	New ──> OpenModel  job, model                  needs no other rank
+//	        OpenStore  feature rows in memory; OpenDevice: those that a device copies or maps
+//	        OpenRows   cache, exchange, strategy, pipe; CloseRows closes these, for another cache
+//	        Close      all of it, in reverse order of opening; after an error EndedBy
 //
 // Training (package train) adds optimiser, gradients and digests; inference (package infer) runs
 // passes over given vertices or over all.

@@ -5,8 +5,8 @@
 //
 //	run    a session, with optimiser, gradient sum, digests
 //
-//	Open   session, optimiser, gradient sum; cache of the config, or the one that auto tries first
-//	       checkpoint, if any ──> weights, moments, digests, sums            nothing is written yet
+//	Open  session, optimiser, gradient sum; cache of the config, or the one that auto tries first
+//	      checkpoint, if any ──> weights, moments, digests, sums            nothing is written yet
 //
 //	Run    ├─ epoch: seeds of every step ──> pipe ──> forward, loss, backward, gradient sum,
 //	       │         update ──> votes on saving and stopping, which came with the sum

@@ -229,7 +229,8 @@ func testStep(t *testing.T, s *shard.Shards, o Options,
 				}
 				// the first step: m and v are g and its square, but for the factors that it takes
 				// out
-				moved := x - o.Learned.LR*want/(math.Abs(want)+o.Optimizer.Eps/math.Sqrt(1-o.Optimizer.Beta2))
+				moved := x - o.Learned.LR*want/
+					(math.Abs(want)+o.Optimizer.Eps/math.Sqrt(1-o.Optimizer.Beta2))
 				if d := math.Abs(float64(rows[i]) - moved); !(d < 1e-4*o.Learned.LR+1e-7) {
 					t.Errorf("%d ranks: vertex %d, column %d is %v, want %v", ranks, v, i%cols,
 						rows[i], moved)
