@@ -32,8 +32,8 @@ const (
 //	                      vertices
 //	         vertex [H]   candidates, ascending
 //	         rank [2W]    for every 64 vertices: which are candidates, and how many candidates
-//	                      come before. This finds the place of a vertex among the sorted candidates
-//	                      as a binary search would, in one read
+//	                      come before. This finds the place of a vertex among the sorted
+//	                      candidates as a binary search would, in one read
 type scoreboard struct {
 	entry  []int32
 	vertex []graph.VertexID

@@ -7,7 +7,7 @@
 //	            │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
 //	Plan        │
 //	            ├─ own part       Of[i] = (part, row)          Tables[part]   own shard, mapped
-//	            ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's shard, mapped
+//	            ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's, mapped
 //	            ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
 //	            └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
 //
@@ -20,7 +20,7 @@
 //	remote ids, by owning part, then in frontier order:      rank r asks           rank s is asked
 //	  counts  how many rows of each owner                    asked   [K]  ───────>  wanted   [K]
 //	  ids     rows relative to the owner's first vertex      askIDs  [R]  ───────>  wantIDs  [S]
-//	  slice   the owner copies them together                                 wantRows [S, rowBytes]
+//	  slice   the owner copies them together                                wantRows [S, rowBytes]
 //	  rows    in the order of the ids, so they land in place received [R] <───────  wantRows
 //
 // With Options.Sums the neighbours that a destination has in one part may come as their sum

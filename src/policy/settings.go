@@ -126,8 +126,8 @@ func (s *Settings) WithoutFanouts() {
 // rows; rank d owns the vertices own[d].
 //
 //	score [N]  probability that a rank of the node reads each vertex, summed over ranks; 0 for
-//	           those that need no cache. Exact for vip, inclusion, sim and oracle up to a factor, which
-//	           changes nothing
+//	           those that need no cache. Exact for vip, inclusion, sim and oracle up to a factor,
+//	           which changes nothing
 //
 // The caller frees the placement.
 func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {
