@@ -12,8 +12,8 @@ import (
 // (latesums.go): they are as long as a row, and late if one of their rows is.
 //
 //	           owner                                                reader
-//	early      a bit for each row, and rows with bit 0 ─────────> in received, then in their places
-//	late       rows with bit 1 ─────────────────────────────────> in received, in their places
+//	early      a bit for each row, and rows with bit 0 ────────> in received, then in their places
+//	late       rows with bit 1 ────────────────────────────────> in received, in their places
 //	StartBack  as many bytes for each row <─────────────────────── from received
 
 // StartBack is the reverse of StartRows on x. Where a row of p has landed, the reader writes as
