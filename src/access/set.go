@@ -149,9 +149,10 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 }
 
 // Halo returns scores [N]: 1 for the vertices outside the local ranges that sampling from inside
-// reaches in at most hops hops, and 0 for others. With one hop it is the policy halo1. Time is that
-// of Within. Memory is 4 N + N/4 bytes, 4 N of it the result. Source: policy "1-hop" of SALIENT++,
-// section 3.2.
+// reaches in at most hops hops, and 0 for others. With one hop it is the policy halo1.
+//
+// Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
+// Source: policy "1-hop" of SALIENT++, section 3.2.
 func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	n := m.in.NumVertices()
 	if err := checkLocal(n, local); err != nil {

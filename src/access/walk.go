@@ -44,7 +44,9 @@ func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 // Paths counts, for each vertex, the paths of at most hops edges from the training vertices to it,
 // in the direction of sampling. A training vertex has one path of length 0, and a path may pass a
 // vertex twice. The result [N] is rounded to float32 at every hop, and saturates at the largest
-// float32. Time is that of as many hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
+// float32.
+//
+// Time is that of as many hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
 // Source: policy "#paths" of SALIENT++, section 3.2.
 func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 	paths, err := m.walk(train, hops, 1, 1, func(int) float64 { return 1 })

@@ -17,6 +17,14 @@ import (
 
 // Mates are the ranks that run as processes on one node. They notice at once if one of them ends
 // without notice, as a killed process does: its sockets close.
+//
+//	rank 0 of the node ── a socket ──> rank 1     reports the death of rank 0
+//	   │                  a socket ──> rank 2
+//	   └─ reports all other deaths
+//
+// A rank that ends in order says so before, and then the watch is over on all ranks of the node, as
+// the job is over. If several ranks fail at the same time, one of them reports why: Speaks. A nil
+// Mates watches nothing.
 type Mates struct {
 	rank int
 	died func(rank int)

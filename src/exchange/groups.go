@@ -11,6 +11,14 @@ import (
 
 // Sums says how the input layer adds the rows that it reads. Then a group, which is all neighbours
 // of a destination in one part, may travel as one vector, made by their owner:
+//
+//	destination d    s1 s2 s3 │ s4 s5 │ s6        sources, by part (graph.Grouper)
+//	                 own part │ p     │ q
+//	row of s6, or                     │ x         which of the two covers an edge is chosen by
+//	sum of s4, s5             │ x     │           cover: a row may be in many groups
+//
+// A sum covers all neighbours of d in its part, also cached ones, so it has the bits that this rank
+// would get from their rows (docs/design/08-input-aggregation.md).
 type Sums struct {
 	How      compute.Reduction // for a mean, the owner sends a sum, which the asker divides
 	Own      bool              // rows of destinations are also read as they are

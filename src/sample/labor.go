@@ -11,9 +11,18 @@ import (
 	"halognn/src/random"
 )
 
-// Labor draws by numbers of vertices instead of random sequences of destinations (layer-neighbour
-// sampling, Balin and Catalyurek, NeurIPS 2023). In each hop every vertex t has a random number
-// r(t), and a destination takes the neighbours with the smallest numbers.
+// Labor draws by random numbers of vertices instead of random sequences of destinations
+// (layer-neighbour sampling, Balin and Catalyurek, NeurIPS 2023). In each hop every vertex t has a
+// random number r(t), and a destination takes the neighbours with the smallest numbers.
+//
+//	r             7  2  9  4  1        of the vertices a b c d e
+//	x -> a b c    takes b a            fanout 2
+//	y -> b c d    takes b d            neighbours of several destinations are chosen alike
+//	z -> d e      takes d e            with at most fanout neighbours: all
+//
+// For one destination this is a uniform subset without replacement, as with Neighbour, and edges
+// weigh 1. A minibatch has fewer vertices, because destinations choose the same ones; for the same
+// reason its noise averages out less.
 const Labor Kind = "labor"
 
 // Numbers says how long the random number of a vertex lasts, and which streams share it. Labor

@@ -76,6 +76,13 @@ const tries = 64
 
 // Links are training links. Streams cuts their numbers into minibatches. The seeds of a minibatch
 // are the distinct ends of its links and negatives in first-seen order:
+//
+//	links      a->b  c->d        negatives of each   e f | g h
+//	seeds      a b c d e f g h   each once
+//	truth      2 links, 2 negatives; pairs of rows: ab ae af, cd cg ch
+//
+// A negative depends only on (run seed, epoch, step, stream, link or chunk of links, its number).
+// Links are safe for concurrent use.
 type Links struct {
 	options  LinkOptions
 	seed     uint64

@@ -16,6 +16,10 @@ const piecesUnderWay = 6
 // rank, such as gradients, wait behind a window of rows and not behind whole minibatches. A piece
 // is under way until its receiver takes it (MPI_Issend). So pieces do not pile up in the buffers of
 // sockets and switches, where nothing can overtake them. For the engine's goroutine only.
+//
+//	rows      peer 1 ■■■■■■   peer 2 ■■■■   peer 3 ■■■■■     waiting, one to each peer in turn
+//	             └── as many as the window holds ──> link
+//	gradients ─────────────────────────────────────> link
 type pacer struct {
 	waiting []piece // in the order of sending, from first
 	first   int
