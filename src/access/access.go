@@ -1,5 +1,5 @@
 // Package access estimates how often the minibatches of one part, or of one rank with several
-// parts, read each vertex: analytically, by heuristics, and by counting.
+// parts, read each vertex: by analysis, by heuristics, and by counting.
 //
 //	              in-neighbours of v: what v samples            T  training vertices of the part
 //	Graph  ──┬──  out-neighbours of u: what samples u           f  fanouts, seed hop first
@@ -43,16 +43,16 @@ type Options struct {
 	// if it is not symmetric.
 	Out *graph.CSC
 
-	// Columns are those of a graph with relations; nil for others.
+	// Columns are the columns of a graph with relations; nil for others.
 	Columns *graph.Columns
 }
 
 // Graph is a graph with in-neighbours and out-neighbours. It is read-only, so several analyses may
 // run at a time.
 //
-// Memory beyond the graph: 8 bytes for every 2^18 edges and, where the graph is not symmetric and
-// Out is not given, 4 M + 8 N bytes for the transpose. With relations out has the columns that each
-// vertex is a source of, in 4 M + 8 N bytes, and 4 bytes a column.
+// Memory beyond the graph: 8 bytes for every 2^18 edges and, if the graph is not symmetric and Out
+// is not given, 4 M + 8 N bytes for the transpose. With relations, out has the columns that draw
+// from each vertex, in 4 M + 8 N bytes, and 4 bytes for each column.
 type Graph struct {
 	in, out    *graph.CSC
 	columns    columns
@@ -74,8 +74,8 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 	}
 	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) ||
 		len(o.Out.Indices) != len(g.Indices)) {
-		return nil, fmt.Errorf("access: the graph has %d vertices and %d edges, its out-neighbours %d and %d; "+
-			"they must be its transpose",
+		return nil, fmt.Errorf("access: the graph has %d vertices and %d edges, its "+
+			"out-neighbours %d and %d; they must be its transpose",
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
 	m := &Graph{in: g, out: o.Out, workers: o.Workers,
@@ -121,14 +121,14 @@ func (m *Graph) Free() {
 func (m *Graph) Transposed() bool { return m.transposed }
 
 // degree returns the out-degree of v: the number of vertices that may sample it, counting parallel
-// edges. Caches break ties between scores by higher degree, then lower id. The in-degree, how many
-// vertices v may sample, says nothing about how often v is read; on the symmetric graphs of the
-// papers the two are equal. PaGraph (Lin et al., SoCC 2020), the source of policy degree, ranks by
-// out-degree.
+// edges. Caches break ties between scores by higher degree, then lower id. The in-degree, the
+// number of vertices that v may sample, says nothing about how often v is read. On the symmetric
+// graphs of the papers the two are equal. PaGraph (Lin et al., SoCC 2020), the source of policy
+// degree, ranks by out-degree.
 func (m *Graph) degree(v graph.VertexID) int { return m.out.InDegree(v) }
 
-// OutDegrees returns a function that gives the out-degree of a vertex: how many vertices may sample
-// it. It reads the graph, or the transpose that New made, and is valid until Free.
+// OutDegrees returns a function from a vertex to its out-degree: the number of vertices that may
+// sample it. The function reads the graph, or the transpose that New made, and is valid until Free.
 func (m *Graph) OutDegrees() func(v graph.VertexID) int {
 	out := m.out
 	return func(v graph.VertexID) int { return out.InDegree(v) }
@@ -137,8 +137,9 @@ func (m *Graph) OutDegrees() func(v graph.VertexID) int {
 // NumVertices returns N.
 func (m *Graph) NumVertices() int { return m.in.NumVertices() }
 
-// Chunks are long enough to be cheap to distribute and short enough to balance the goroutines.
-// Their ends are multiples of 64, so that goroutines that set bits of vertices never share a word.
+// Chunks are long enough that distributing them is cheap, and short enough to balance the
+// goroutines. Their ends are multiples of 64, so that goroutines that set bits of vertices never
+// share a word.
 const (
 	chunkEdges   = 1 << 18
 	vertexWeight = 4 // a vertex costs about as much as this many edges
@@ -160,8 +161,8 @@ func cut(g *graph.CSC) []int {
 	return cuts
 }
 
-// chunks runs do on all chunks, shared among the goroutines; worker numbers them. A failed read of
-// a mapped file is an error.
+// chunks runs do on all chunks, which the goroutines share; worker is the goroutine's number. A
+// failed read of a mapped file is returned as an error.
 func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var next atomic.Int64
 	return mem.Together(m.workers, func(w int) error {
@@ -172,8 +173,8 @@ func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	})
 }
 
-// symmetric reports whether the edges and the reversed edges are the same multiset. It compares the
-// sums of their hashes; different multisets have equal sums once in 2^64.
+// symmetric reports whether the edges and the reversed edges are the same multiset. It compares
+// sums of hashes; those of different multisets are equal with probability 2^-64.
 func (m *Graph) symmetric() (bool, error) {
 	var difference atomic.Uint64
 	err := m.chunks(func(_, lo, hi int) {

@@ -130,8 +130,8 @@ func TestErrors(t *testing.T) {
 		{"workers", of(New(g, Options{Workers: -1})),
 			"access: workers is -1; it must be at least 1, or 0 for one per CPU", nil},
 		{"another graph's transpose", of(New(g, Options{Out: &graph.CSC{Indptr: []int64{0, 0}}})),
-			"access: the graph has 4 vertices and 2 edges, its out-neighbours 1 and 0; they must be " +
-				"its transpose", nil},
+			"access: the graph has 4 vertices and 2 edges, its out-neighbours 1 and 0; they must " +
+				"be its transpose", nil},
 		{"training vertex", of(m.VIP(graphtest.IDs(1, 4), 1, []int{1})),
 			"access: VIP: training vertex 4: " +
 				"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
@@ -141,9 +141,11 @@ func TestErrors(t *testing.T) {
 		{"no fanouts", of(m.VIP(graphtest.IDs(1), math.NaN(), nil)),
 			"access: VIP: batch is NaN; it must be above 0\nno fanouts; give one for every " +
 				"layer, seed hop first", nil},
-		{"no hops", of(m.Paths(graphtest.IDs(1), 0)), "access: paths: 0 hops; at least 1 is needed", nil},
-		{"negative vertex", of(m.PageRank(graphtest.IDs(-1))), "access: PageRank: training vertex -1: " +
-			"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
+		{"no hops", of(m.Paths(graphtest.IDs(1), 0)), "access: paths: 0 hops; at least 1 is needed",
+			nil},
+		{"negative vertex", of(m.PageRank(graphtest.IDs(-1))),
+			"access: PageRank: training vertex -1: vertex out of range (the graph has 4 vertices)",
+			graph.ErrVertexRange},
 		{"degree", of(m.Degree(graphtest.IDs(9), 1)),
 			"access: degree: training vertex 9: vertex out of " +
 				"range (the graph has 4 vertices)", graph.ErrVertexRange},

@@ -12,7 +12,7 @@ import (
 )
 
 // Candidates returns the vertices that may be cached: the remote ones within Hops of the reader's
-// home. nil stands for all, if minibatches reach no farther.
+// home. nil means all, if minibatches reach no farther.
 func (m *Graph) Candidates(r *Workload) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
@@ -32,8 +32,7 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 }
 
 // HaloSize returns the number of vertices outside the local ranges that may be sampled in one hop
-// from home, or the bytes of their rows where there are kinds. Time that of Within, memory 3 N/8
-// bytes.
+// from home; with kinds, the bytes of their rows. Time is that of Within, memory 3 N/8 bytes.
 func (m *Graph) HaloSize(r *Workload) (int, error) {
 	halo, err := m.Candidates(&Workload{Local: r.Local, Home: r.Home, Hops: 1,
 		Sample: sample.Neighbours(1, 1)})
@@ -50,10 +49,10 @@ func (m *Graph) HaloSize(r *Workload) (int, error) {
 	return bytes, nil
 }
 
-// Ahead yields the remote vertices of up to n minibatches of the reader, from minibatch from of an
-// epoch to the end of the run: those of training, key for key, in frontier order. Each is sampled
-// when it is requested, and overwrites the one before. An error ends the sequence and is stored in
-// fault.
+// Ahead yields the remote vertices of up to n minibatches of the reader, beginning with minibatch
+// from of an epoch, at most to the end of the run. They are the minibatches of training, with the
+// same keys, in frontier order. Each is sampled when it is requested, and overwrites the one
+// before. An error ends the sequence and is stored in fault.
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		var remote []graph.VertexID
@@ -71,7 +70,7 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 	}
 }
 
-// ahead yields the minibatches whose remote vertices Ahead does.
+// ahead yields the minibatches of Ahead.
 func (r *Workload) ahead(epoch, from, n int, fault *error,
 ) iter.Seq2[sample.Key, *sample.Minibatch] {
 	o := sample.Options{Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), ForwardOnly: true}
@@ -94,12 +93,12 @@ func within(ranges []Range, v graph.VertexID) bool {
 	return i < len(ranges) && v >= ranges[i].First
 }
 
-// WindowMemory is the most memory that the waiting minibatches of a planned window may take.
+// WindowMemory is the most memory that the minibatches waiting in a planned window may take.
 const WindowMemory = 1 << 30
 
 // PlanWindow returns how many minibatches a look-ahead cache of capacity rows should know in
-// advance; see cache.PlanWindow. p is the result of Reads. The window follows from the graph and
-// the settings alone.
+// advance; see cache.PlanWindow. p is the result of Reads. The window depends only on the graph and
+// the settings.
 func (m *Graph) PlanWindow(r *Workload, p []float32, capacity int) (int, error) {
 	reuse, err := m.Reuse(r, p)
 	if err != nil {
@@ -122,8 +121,7 @@ func (m *Graph) WindowBytes(r *Workload, p []float32, window int) (int64, error)
 }
 
 // Reuse counts the remote vertices of the reader by access probability; p is the result of Reads.
-// Where numbers of vertices last for several steps, the first call takes the time and memory of
-// Reads.
+// If numbers of vertices last for several steps, the first call takes the time and memory of Reads.
 func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 	if err := checkLocal(len(p), r.Local); err != nil {
 		return nil, fmt.Errorf("access: reuse: %w", err)
@@ -134,7 +132,8 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 		return reuse, nil
 	}
 	if r.reuse == nil {
-		drawn, err := m.reads(r, func(train []graph.VertexID, batch float64, _ []int) ([]float32, error) {
+		drawn, err := m.reads(r, func(train []graph.VertexID, batch float64, _ []int) ([]float32,
+			error) {
 			return m.labor(train, batch, r.Sample, true)
 		})
 		if err != nil {
@@ -148,9 +147,9 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 }
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its
-// turn: 24 bytes a vertex of the input frontier, 16 more a vertex of each other, 4 bytes an edge of
-// the input layer, whose rows no gradient flows to, and 12 of each other. For a kind of sampling
-// without fanouts, the mean of a few minibatches.
+// turn: 24 bytes for a vertex of the input frontier, and 16 more for a vertex of each other
+// frontier; 4 bytes for an edge of the input layer, whose rows get no gradient, and 12 for an edge
+// of each other layer. For a kind of sampling without fanouts, it is the mean of a few minibatches.
 func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	if !r.Sample.HasFanouts() {
 		return r.countedBytes(4)
@@ -176,7 +175,7 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	return int64(bytes), nil
 }
 
-// countedBytes counts what waitingBytes estimates, over the first n minibatches.
+// countedBytes measures what waitingBytes estimates, on the first n minibatches.
 func (r *Workload) countedBytes(n int) (int64, error) {
 	var fault error
 	bytes, counted := 0, 0

@@ -76,7 +76,8 @@ func BenchmarkVIP(b *testing.B) {
 					}
 					took := (processTime() - begin).Seconds()
 					mem.Free(p)
-					limits = append(limits, (before+timing.ReadRate(array, 1<<22, -len(limits)))/2e6)
+					limits = append(limits,
+						(before+timing.ReadRate(array, 1<<22, -len(limits)))/2e6)
 					rates = append(rates, float64(g.NumEdges())*float64(len(fanouts))/took/1e6)
 					ratios = append(ratios, rates[len(rates)-1]/limits[len(limits)-1])
 				}

@@ -6,10 +6,10 @@ import (
 	"halognn/src/sample"
 )
 
-// In a graph with relations a vertex draws from each of its columns by itself, so hops pass values
-// by column: w [C]. Without relations a vertex is a column.
+// In a graph with relations a vertex draws from each of its columns separately, so hops pass values
+// by column: w [C]. Without relations each vertex has one column.
 
-// draws are the fanouts of a model, seed hop first, and those of relations that have their own.
+// draws are the fanouts of a model, seed hop first, and those of relations with their own fanouts.
 type draws struct {
 	fanouts   []int
 	relations [][]int
@@ -23,13 +23,13 @@ func (d draws) of(hop, relation int) int {
 	return d.fanouts[hop]
 }
 
-// columns are those of a graph.
+// columns are the columns of a graph.
 type columns struct {
 	graph.Columns
-	owners []graph.VertexID // [C] the vertex of each; nil where each vertex is one
+	owners []graph.VertexID // [C] the vertex of each column; nil if each vertex is one
 }
 
-// columnsOf returns the columns of g, which has those of c, or one for each vertex if c is nil.
+// columnsOf returns the columns of g: those in c or, if c is nil, one for each vertex.
 func columnsOf(g *graph.CSC, c *graph.Columns) (m columns) {
 	if c != nil {
 		m.Columns = *c
@@ -44,9 +44,9 @@ func columnsOf(g *graph.CSC, c *graph.Columns) (m columns) {
 func (m *columns) width() int { return len(m.Indptr) - 1 }
 
 // each calls f with every column of v and the probability that v, when it draws in a hop, draws a
-// given in-neighbour of it.
+// given in-neighbour of the column.
 func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
-	if m.Plain() { // the loop makes BenchmarkVIP a seventh slower
+	if m.Plain() { // otherwise BenchmarkVIP would be a seventh slower
 		f(v, transition(d.fanouts[hop], int(m.Indptr[v+1]-m.Indptr[v])))
 		return
 	}
@@ -57,8 +57,8 @@ func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
 	}
 }
 
-// spread returns w [C] of w [N]: what a vertex passes on each of its columns does. free gives its
-// memory back.
+// spread turns w [N] into of [C]: each column of a vertex passes on what the vertex does. free
+// frees its memory.
 func (m *columns) spread(w []float32) (of []float32, free func()) {
 	if m.owners == nil {
 		return w, func() {}

@@ -9,21 +9,21 @@ import (
 	"halognn/src/sample"
 )
 
-// The epochs that policy sim counts. Training numbers its epochs from 1 and never reaches them, so
-// they share no seed order and no draw with a run.
+// The first epoch that policy sim counts. Training numbers its epochs from 1 and never reaches it,
+// so sim shares no seed order and no draw with a run.
 const (
 	SimulatedFirst  = 1 << 30
 	SimulatedEpochs = 2
 )
 
-// Count samples the minibatches of a sweep as training does, key for key, and counts how many of
-// them read each vertex: score [N]. Policy sim counts epochs that the run does not have (2 in
-// SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best static
-// cache.
+// Count samples the minibatches of a sweep as training does, with the same keys, and counts how
+// many of them read each vertex: score [N]. Policy sim counts epochs that the run does not have (2
+// in SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best
+// static cache.
 //
-// Time is that of sampling these minibatches on Workers goroutines. Memory 8 N bytes, 4 N of it the
-// result, and a Sampler and a minibatch a worker. Counts from 2^24 on are rounded. Errors are those
-// of sample.Sampler.
+// Time is that of sampling these minibatches on Workers goroutines. Memory is 8 N bytes, 4 N of it
+// the result, and a Sampler and a minibatch for each worker. Counts above 2^24 are rounded. Errors
+// are those of sample.Sampler.
 func Count(t *sample.Topology, w *sample.Sweep) ([]float32, error) {
 	if err := checkSweep(w); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
@@ -48,12 +48,12 @@ func Count(t *sample.Topology, w *sample.Sweep) ([]float32, error) {
 	return score, nil
 }
 
-// checkSweep returns every error at once.
+// checkSweep returns all errors, joined.
 func checkSweep(w *sample.Sweep) error {
 	var errs []error
 	if n := w.Streams.Streams(); w.First < 0 || w.Count < 1 || w.Count > n-w.First {
-		errs = append(errs, fmt.Errorf("%d streams from stream %d on; there are %d, numbered from 0",
-			w.Count, w.First, n))
+		errs = append(errs, fmt.Errorf(
+			"%d streams from stream %d on; there are %d, numbered from 0", w.Count, w.First, n))
 	}
 	if w.Epochs < 1 {
 		errs = append(errs, fmt.Errorf("%d epochs; count at least 1", w.Epochs))

@@ -16,9 +16,8 @@ type scratch struct {
 	sums   [blockEdges]float64
 }
 
-// sparseShare is a ratio: if fewer than 1 in sparseShare values differ from zero, testing a bit
-// before reading a value costs less than reading it, because the bits fit a cache and the values do
-// not.
+// sparseShare is a ratio: if fewer than 1 in sparseShare values differ from zero, it is cheaper to
+// test a bit before each read, because the bits fit a cache and the values do not.
 const sparseShare = 16
 
 // gather sums w [columns] over the out-neighbours of every vertex, counting parallel edges, and
@@ -26,9 +25,9 @@ const sparseShare = 16
 // goroutines at a time, on different vertices.
 //
 // A block is gathered before it is summed: a loop without branches that depend on the graph keeps
-// the most reads of w in flight, where a loop over rows would stall at the end of each row. While
-// few values differ from zero, as in the first hops from few training vertices, the zeros are not
-// read; that changes no sum.
+// the most reads of w in flight, while a loop over rows would stall at the end of each row. If few
+// values differ from zero, as in the first hops from few training vertices, zeros are not read;
+// this changes no sum.
 func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) error {
 	active := NewSet(len(w))
 	defer active.Free()
@@ -65,7 +64,7 @@ func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int,
 	load func(values, w []float32, at []graph.VertexID), finish func(first int, sums []float64)) {
 	ends := m.out.Indptr[1 : hi+1]
 	last := m.out.Indptr[hi]
-	sum := 0.0 // of the row in progress, which may span blocks
+	sum := 0.0 // of the current row, which may span blocks
 	for u, edge := lo, m.out.Indptr[lo]; u < hi; {
 		stop := min(edge+blockEdges, last)
 		values := s.values[:stop-edge]
@@ -95,7 +94,7 @@ func loadAll(values, w []float32, at []graph.VertexID) {
 	}
 }
 
-// loadActive is loadAll where w is zero outside the active vertices.
+// loadActive is loadAll for a w that is zero outside the active vertices.
 func loadActive(values, w []float32, at []graph.VertexID, active Set) {
 	values = values[:len(at)]
 	for i, v := range at {
@@ -106,7 +105,7 @@ func loadActive(values, w []float32, at []graph.VertexID, active Set) {
 	}
 }
 
-// total adds in four independent strands, which the processor overlaps.
+// total adds in four independent chains, which the processor overlaps.
 func total(x []float32) float64 {
 	var a, b, c, d float64
 	for ; len(x) >= 4; x = x[4:] {

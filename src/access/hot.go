@@ -14,13 +14,13 @@ import (
 //
 //	part   [N]  part of each vertex
 //	train  [P]  training vertices of each part
-//	batch       seeds of a part's minibatch; parts share the steps of an epoch, as many as the one
-//	            with most seeds has
+//	batch       seeds of a part's minibatch. All parts have the same number of steps in an epoch:
+//	            as many as the part with the most seeds needs
 //	result [N]
 //
-// Every part is analysed by itself, with Inclusion, which counts the seeds' own rows. A part
-// without training vertices has zeros. Time P times that of Inclusion, memory 12 N + N/8 bytes, 4 N
-// of it the result.
+// Every part is analysed separately, with Inclusion, which counts the seeds' own rows. A part
+// without training vertices has zeros. Time is P times that of Inclusion, memory 12 N + N/8 bytes,
+// 4 N of it the result.
 func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 	fanouts []int) ([]float32, error) {
 	n := m.in.NumVertices()
@@ -57,11 +57,11 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 
 // HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most
 // count, as row numbers in the part, hottest first; ties by out-degree, then lower row. A run needs
-// it only if its settings differ from those by which the part was ordered; otherwise the hot rows
-// are the first ones. The list lies outside the Go heap.
+// it only if its settings differ from those with which the part was ordered; otherwise the first
+// rows are the hot ones. The list lies outside the Go heap.
 //
-// Time that of Reads and of sorting the part, memory 8 bytes a vertex of the graph and 4 a row of
-// the part.
+// Time is that of Reads and of sorting the part, memory 8 bytes for each vertex of the graph and 4
+// for each row of the part.
 func (m *Graph) HotRows(r *Workload, part Range, count int) ([]int32, error) {
 	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
 		return nil, fmt.Errorf("access: hot rows: %w", err)

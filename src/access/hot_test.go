@@ -34,7 +34,8 @@ func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 	for k, seeds := range train {
 		want := make([]float32, n)
 		if len(seeds) > 0 {
-			want = memtest.Must[float32](t)(m.Inclusion(seeds, float64(len(seeds))/float64(steps), fanouts))
+			want = memtest.Must[float32](t)(
+				m.Inclusion(seeds, float64(len(seeds))/float64(steps), fanouts))
 		}
 		for v := range part {
 			if int(part[v]) == k && heat[v] != want[v] {

@@ -2,24 +2,25 @@ package access
 
 import "halognn/src/graph"
 
-// Kinds says how long rows are where that depends on the vertex, or on its kind. Vertices of a kind
-// lie together: range i is of kind i modulo the number of kinds. nil are rows of one kind and size.
+// Kinds says how long rows are, if this depends on the vertex or on its kind. Vertices of a kind
+// are consecutive: range i has kind i modulo the number of kinds. nil means that all rows have one
+// kind and size.
 type Kinds struct {
-	Bytes []int // [kinds] of a row; 0: there are none
-	// Ends [N+1], of sparse rows alone, which are of one kind: that of vertex v has the entries
-	// Ends[v] to Ends[v+1]-1 of all, of Bytes each.
+	Bytes []int // [kinds] bytes of a row; 0: the kind has no rows
+	// Ends [N+1], only for sparse rows, which have one kind: the row of vertex v has the entries
+	// Ends[v] to Ends[v+1]-1, of Bytes each.
 	Ends []int64
 
 	starts []int64 // [ranges+1]
 	index  graph.PartIndex
 }
 
-// NewKinds returns the kinds of the vertices starts[i] to starts[i+1]-1.
+// NewKinds returns kinds in which range i is the vertices starts[i] to starts[i+1]-1.
 func NewKinds(starts []int64, bytes []int) *Kinds {
 	return &Kinds{Bytes: bytes, starts: starts, index: graph.NewPartIndex(starts)}
 }
 
-// NewSparseKinds returns the kinds of sparse rows with these ends, whose entries have the given
+// NewSparseKinds returns the kind of sparse rows with these ends, whose entries have the given
 // number of bytes.
 func NewSparseKinds(ends []int64, entry int) *Kinds {
 	k := NewKinds([]int64{0, int64(len(ends) - 1)}, []int{entry})
@@ -54,7 +55,7 @@ func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
 	return bytes
 }
 
-// Takes returns what a vertex's row takes of a capacity: its bytes, or one row where all have one
+// Takes returns how much of a capacity a vertex's row takes: its bytes, or 1 if all rows have one
 // size.
 func (k *Kinds) Takes(v graph.VertexID) int {
 	if k == nil {
@@ -104,7 +105,7 @@ func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	return all
 }
 
-// Of returns the reader of the rows of one kind, which have one size.
+// Of returns the reader of the rows of one kind only, which all have one size.
 func (r *Workload) Of(kind int) *Workload {
 	one := *r
 	one.Home, one.Kinds, one.reuse = r.home(), nil, nil

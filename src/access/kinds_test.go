@@ -91,8 +91,10 @@ func TestRowsOfKinds(t *testing.T) {
 		24: {1, 3, 4, 9}, 27: {1, 3, 4, 9}, 28: {1, 3, 4, 5, 9}, 1000: {1, 2, 3, 4, 5, 6, 7, 9},
 	} {
 		got, err := m.Best(score, r, capacity)
-		if bytes := kinds.Sizes(got); err != nil || !slices.Equal(got, want) || bytes > int64(capacity) {
-			t.Errorf("room for %d bytes: %v of %d bytes (%v), want %v", capacity, got, bytes, err, want)
+		if bytes := kinds.Sizes(got); err != nil || !slices.Equal(got, want) ||
+			bytes > int64(capacity) {
+			t.Errorf("room for %d bytes: %v of %d bytes (%v), want %v", capacity, got, bytes, err,
+				want)
 		}
 		mem.Free(got)
 	}
@@ -111,8 +113,8 @@ func TestRowsOfKinds(t *testing.T) {
 	}
 }
 
-// A graph without types is one type with one relation: with names for both, the analyses are the same
-// to the bit. Where all rows have one size, a row takes one of a capacity.
+// A graph without types is one type with one relation: with names for both, the analyses are the
+// same to the bit. Where all rows have one size, a row takes one of a capacity.
 func TestOneKindIsNone(t *testing.T) {
 	g, train := randomForest(t, rand.New(rand.NewPCG(3, 0)), 60)
 	named := graph.Schema{Types: []string{"page"},
@@ -121,12 +123,15 @@ func TestOneKindIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, one := mustNew(t, g, Options{Workers: 2}), mustNew(t, g, Options{Workers: 2, Columns: &c})
+	plain, one := mustNew(t, g, Options{Workers: 2}),
+		mustNew(t, g, Options{Workers: 2, Columns: &c})
 	for name, analyse := range map[string]func(*Graph) ([]float32, error){
-		"vip":       func(m *Graph) ([]float32, error) { return m.VIP(train, 2, []int{2, 1}) },
-		"inclusion": func(m *Graph) ([]float32, error) { return m.Inclusion(train, 2, []int{2, 1}) },
-		"PageRank":  func(m *Graph) ([]float32, error) { return m.PageRank(train) },
-		"degree":    func(m *Graph) ([]float32, error) { return m.Degree(train, 2) },
+		"vip": func(m *Graph) ([]float32, error) { return m.VIP(train, 2, []int{2, 1}) },
+		"inclusion": func(m *Graph) ([]float32, error) {
+			return m.Inclusion(train, 2, []int{2, 1})
+		},
+		"PageRank": func(m *Graph) ([]float32, error) { return m.PageRank(train) },
+		"degree":   func(m *Graph) ([]float32, error) { return m.Degree(train, 2) },
 	} {
 		want := memtest.Must[float32](t)(analyse(plain))
 		if got := memtest.Must[float32](t)(analyse(one)); !slices.Equal(got, want) {
@@ -134,7 +139,8 @@ func TestOneKindIsNone(t *testing.T) {
 		}
 	}
 	var rows *Kinds
-	if rows.Of(7) != 0 || rows.Takes(7) != 1 || !slices.Equal(rows.PerKind(train), []int{len(train)}) {
+	if rows.Of(7) != 0 || rows.Takes(7) != 1 ||
+		!slices.Equal(rows.PerKind(train), []int{len(train)}) {
 		t.Errorf("row 7 is of kind %d and takes %d; of each kind %v", rows.Of(7), rows.Takes(7),
 			rows.PerKind(train))
 	}

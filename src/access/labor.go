@@ -11,19 +11,21 @@ import (
 	"halognn/src/sample"
 )
 
-// Labor is Inclusion for draws by numbers of vertices. A destination v takes an in-neighbour u, to a
-// good approximation, where the number of u, uniform in [0,1), is below c(v) = min(1, f/indegree(v)).
-// So what the destinations of u take is not independent: the one with the largest c decides. With
-// p(v) the probability that v is a destination, and c(1) >= c(2) >= ... of those that may take u:
+// Labor is Inclusion for draws by random numbers of vertices. To a good approximation, a
+// destination v takes an in-neighbour u if the number of u, uniform in [0,1), is below c(v) =
+// min(1, f/indegree(v)). So the draws of u's destinations are not independent: the destination with
+// the largest c decides. If p(v) is the probability that v is a destination, and c(1) >= c(2) >=
+// ... are those of the vertices that may take u, then
 //
 //	P(u) = sum over i of (c(i) - c(i+1)) (1 - product over j <= i of (1 - p(v(j))))
 //
 // The numbers of different hops are independent, so the probabilities that u is not drawn multiply
-// over hops. With one number for all hops, v counts once for each hop that may have found it, with
-// the largest c of the hops that follow.
+// over hops. If a vertex has one number for all hops, v counts once for each hop that may have
+// found it, with the largest c of the later hops.
 //
-// Time O(L (M+N)), and of one number for all hops O(L² M): a random read of 8 bytes an edge and hop.
-// Memory 12 N bytes, with one number 8 (L+1) N, 4 N of it the result, and N/8.
+// Time is O(L (M+N)), and with one number for all hops O(L² M): a random read of 8 bytes for each
+// edge and hop. Memory is 12 N bytes, with one number 8 (L+1) N, in which 4 N are the result, and
+// N/8.
 func (m *Graph) Labor(train []graph.VertexID, batch float64, spec sample.Spec) ([]float32, error) {
 	return m.labor(train, batch, spec, false)
 }
@@ -38,7 +40,7 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 		return nil, fmt.Errorf("access: labor: %w", err)
 	}
 	n, width, layers := m.in.NumVertices(), 1, spec.Numbers.Layers
-	q, last := mem.Make[float32](n), []float32(nil) // last is q before the hop before
+	q, last := mem.Make[float32](n), []float32(nil) // last is q one hop earlier
 	if layers {
 		width, last = len(fanouts), mem.Make[float32](n)
 	}
@@ -55,7 +57,8 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 					continue
 				}
 				active.Add(graph.VertexID(v))
-				t, c := takes[v*width:][:width], transition(fanout, m.in.InDegree(graph.VertexID(v)))
+				t, c := takes[v*width:][:width],
+					transition(fanout, m.in.InDegree(graph.VertexID(v)))
 				if layers {
 					foundAt(t[:h+1], c, float64(q[v]), float64(last[v]))
 					last[v] = q[v]
@@ -92,7 +95,7 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 }
 
 // taker describes a destination: with probability 1-exp(miss) it is in the minibatch, and then it
-// draws the in-neighbours whose numbers are below c.
+// draws the in-neighbours with numbers below c.
 type taker uint64
 
 func makeTaker(miss, c float32) taker {
@@ -102,8 +105,8 @@ func makeTaker(miss, c float32) taker {
 func (t taker) miss() float32 { return math.Float32frombits(uint32(t >> 32)) }
 func (t taker) c() float32    { return math.Float32frombits(uint32(t)) }
 
-// foundAt updates the takers t of a destination, one for each hop so far. It is in this hop, and
-// draws numbers below c, with probability q; it was in an earlier one with probability last.
+// foundAt updates the takers t of a destination, one for each hop so far. With probability q it is
+// in this hop, and draws numbers below c; with probability last it was in an earlier one.
 func foundAt(t []taker, c, q, last float64) {
 	for i := range t {
 		t[i] = makeTaker(t[i].miss(), max(t[i].c(), float32(c)))
@@ -111,11 +114,11 @@ func foundAt(t []taker, c, q, last float64) {
 	t[len(t)-1] = makeTaker(certain(max(q-last, 0)/max(1-last, 1e-9)), float32(c))
 }
 
-// certain is logMiss of a probability, finite where that is 1.
+// certain is logMiss of a probability, but finite if that is 1.
 func certain(p float64) float32 { return max(logMiss(p), -64) }
 
-// Values of c lie in classes by their exponent and three bits of their fraction, the largest first:
-// within an eighth of each other, down to 2^-31.
+// Values of c lie in classes by their exponent and the first three bits of their fraction, the
+// largest first: values of a class differ by at most an eighth, down to 2^-31.
 const (
 	classes   = 256
 	classBits = 20
@@ -129,7 +132,7 @@ func classOf(c float32) uint32 {
 func (m *Graph) takeAll(takes []taker, width int, active Set,
 	finish func(u int, taken float64)) error {
 	return m.chunks(func(_, lo, hi int) {
-		var sums, means [classes]float64 // of miss, and of miss times c
+		var sums, means [classes]float64 // sums of miss, and of miss times c
 		for u := lo; u < hi; u++ {
 			var some [classes / 64]uint64
 			for _, v := range m.out.InNeighbours(graph.VertexID(u)) {
@@ -143,7 +146,8 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 					means[i] += float64(t.miss()) * float64(t.c())
 				}
 			}
-			// above is the probability for numbers in the interval below before, the last c.
+			// above is the probability for numbers in the interval between the current and the last
+			// c, before.
 			total, hits, above, before := 0.0, 0.0, 0.0, 1.0
 			for w, word := range some {
 				for ; word != 0; word &= word - 1 {
@@ -162,7 +166,7 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 	})
 }
 
-// takeDrawn returns takeAll for numbers that each vertex draws for a hop.
+// takeDrawn returns takeAll for the numbers that vertices have drawn for a hop.
 func (m *Graph) takeDrawn(hop int) func([]taker, int, Set, func(u int, taken float64)) error {
 	return func(takes []taker, width int, active Set, finish func(u int, taken float64)) error {
 		return m.chunks(func(_, lo, hi int) {

@@ -75,8 +75,8 @@ func TestLaborEqualsFormula(t *testing.T) {
 	}
 }
 
-// The analysis predicts the rows that minibatches by numbers read within 6%, and its cache misses at most 5%
-// more than that of the oracle.
+// The analysis predicts the rows that minibatches by numbers read within 6%, and its cache misses
+// at most 5% more than that of the oracle.
 func TestLaborPredictsSimulation(t *testing.T) {
 	race.Alone(t)
 	g := newGenerated(t, 2,
@@ -104,14 +104,14 @@ func TestLaborPredictsSimulation(t *testing.T) {
 			cached := memtest.Must[graph.VertexID](t)(g.Top(p, local, capacity))
 			best := memtest.Must[graph.VertexID](t)(g.Top(counts, local, capacity))
 			steps := epochs * streams.Steps()
-			measured, oracle := g.perStep(t, counts, part, steps, cached), g.perStep(t, counts, part,
-				steps, best)
+			measured, oracle := g.perStep(t, counts, part, steps, cached),
+				g.perStep(t, counts, part, steps, best)
 			predicted := g.perStep(t, p, part, 1, cached)
-			t.Logf("%v, alpha %g: %.0f rows a step, predicted %.0f, oracle %.0f", spec, alpha, measured,
-				predicted, oracle)
+			t.Logf("%v, alpha %g: %.0f rows a step, predicted %.0f, oracle %.0f", spec, alpha,
+				measured, predicted, oracle)
 			if math.Abs(predicted/measured-1) > 0.06 || measured > 1.05*oracle {
-				t.Errorf("%v, alpha %g: %g rows a step, predicted %g, by the oracle %g", spec, alpha, measured,
-					predicted, oracle)
+				t.Errorf("%v, alpha %g: %g rows a step, predicted %g, by the oracle %g", spec,
+					alpha, measured, predicted, oracle)
 			}
 		}
 	}

@@ -9,13 +9,12 @@ import (
 )
 
 // Near returns the vertices that spec draws with a higher probability in each hop, seed hop first.
-// In the last hop, whose sources are the input frontier, they are the held ones; in the l-th hop
-// before it, the vertices with the most paths of l edges from held ones, at most most of them. Ties
-// go to the higher out-degree, then to the lower id. Paths are counted in float32.
+// In the last hop, whose sources are the input frontier, they are the held vertices; in the l-th
+// hop before it, the vertices with the most paths of l edges from held ones, at most most of them.
+// Ties go to the higher out-degree, then to the lower id. Paths are counted in float32.
 //
-// Time O(hops (M+N)), memory 8 N bytes and the result, outside the Go heap: N/8 bytes a hop, and of
-// kind Poisson M/8.
-// Source: data placement (Song and Jiang, ICS '22), section 4.
+// Time is O(hops (M+N)). Memory is 8 N bytes and the result, outside the Go heap: N/8 bytes for
+// each hop, and M/8 for kind Poisson. Source: data placement (Song and Jiang, ICS '22), section 4.
 func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) {
 	n, hops := m.in.NumVertices(), spec.Hops()
 	near := sample.NewNear(spec, n, len(m.in.Indices))
@@ -55,7 +54,7 @@ func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) 
 	if near.Edges == nil {
 		return near, nil
 	}
-	err := m.chunks(func(_, lo, hi int) { // the words that begin among a chunk's edges
+	err := m.chunks(func(_, lo, hi int) { // words that begin among the chunk's edges
 		first, end := m.in.Indptr[lo], m.in.Indptr[hi]
 		near.MarkEdges(m.in.Indices, int((first+63)/64), int((end+63)/64))
 	})

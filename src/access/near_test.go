@@ -101,7 +101,8 @@ func TestNearCountsPaths(t *testing.T) {
 			}
 		}
 		if got := Set(near.Vertices[h]).Len(); got != 10 || least < most {
-			t.Errorf("hop %d: %d are near, with at least %d paths, and others have %d", h, got, least, most)
+			t.Errorf("hop %d: %d are near, with at least %d paths, and others have %d", h, got,
+				least, most)
 		}
 	}
 	for h, set := range near.Edges {

@@ -139,7 +139,8 @@ func TestPaths(t *testing.T) {
 		for _, v := range train {
 			follow(v, hops)
 		}
-		equal(t, "paths", memtest.Must[float32](t)(mustNew(t, g, Options{}).Paths(train, hops)), want)
+		equal(t, "paths", memtest.Must[float32](t)(mustNew(t, g, Options{}).Paths(train, hops)),
+			want)
 	}
 }
 
@@ -249,8 +250,8 @@ func TestSelectKey(t *testing.T) {
 			}
 		}, count)
 		if want := sorted[count-1]; least != want || count-rest != slices.Index(sorted, want) {
-			t.Errorf("%d of %d: key %x with room for %d equal ones, want %x", count, len(keys), least, rest,
-				want)
+			t.Errorf("%d of %d: key %x with room for %d equal ones, want %x", count, len(keys),
+				least, rest, want)
 		}
 	}
 }

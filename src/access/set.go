@@ -96,8 +96,8 @@ func checkLocal(n int, local []Range) error {
 // Within returns the vertices that sampling reaches from start in at most hops hops, start
 // included. hops = 0 copies start.
 //
-// Time at most O(hops (M+N)) shared among the workers; a vertex stops looking at the first
-// neighbour that may sample it. Memory N/4 bytes, N/8 of it the result.
+// Time is at most O(hops (M+N)), divided among the workers; the search of a vertex ends at the
+// first neighbour that may sample it. Memory is N/4 bytes, N/8 of it the result.
 func (m *Graph) Within(start Set, hops int) (Set, error) {
 	reached, next := NewSet(m.in.NumVertices()), NewSet(m.in.NumVertices())
 	defer func() { next.Free() }()
@@ -106,7 +106,8 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 	for h := range hops {
 		err := m.chunks(func(_, lo, hi int) {
 			for u := lo; u < hi; u++ {
-				if reached.Has(graph.VertexID(u)) || slices.ContainsFunc(m.out.InNeighbours(graph.VertexID(u)), sampling) {
+				if reached.Has(graph.VertexID(u)) ||
+					slices.ContainsFunc(m.out.InNeighbours(graph.VertexID(u)), sampling) {
 					next.Add(graph.VertexID(u))
 				}
 			}
@@ -115,15 +116,15 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 			reached.Free()
 			return nil, fmt.Errorf("access: reach: hop %d: %w", h+1, err)
 		}
-		// next holds a subset of reached, so nothing has to be cleared
+		// next has a subset of reached, so nothing has to be cleared.
 		reached, next = next, reached
 	}
 	return reached, nil
 }
 
 // Degree scores the vertices within hops of the training vertices by their out-degree: the number
-// of vertices that may sample them. The others score 0. The result is [N]; where the graph is
-// symmetric, in-degree and out-degree are the same.
+// of vertices that may sample them. The others score 0. The result is [N]. On a symmetric graph
+// in-degree and out-degree are the same.
 //
 // Time that of Within. Memory 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
@@ -147,10 +148,10 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	})
 }
 
-// Halo scores 1 the vertices outside the local ranges that sampling reaches from inside in at most
-// hops hops, and 0 the others: result [N]. One hop is the policy halo1.
+// Halo returns scores [N]: 1 for the vertices outside the local ranges that sampling from inside
+// reaches in at most hops hops, and 0 for others. With one hop it is the policy halo1.
 //
-// Time that of Within. Memory 4 N + N/4 bytes, 4 N of it the result.
+// Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "1-hop" of SALIENT++, section 3.2.
 func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	n := m.in.NumVertices()

@@ -11,7 +11,7 @@ import (
 )
 
 // Expected returns the expected number of remote rows that a step reads and that are not cached:
-// the sum of p (of Inclusion) over the remote vertices, less that over the cached ones, which are
+// the sum of p (of Inclusion) over the remote vertices, without the cached ones, which must be
 // remote and distinct. O(N).
 func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
 	if err := checkLocal(len(p), local); err != nil {
@@ -31,18 +31,19 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 
 // Top returns the remote vertices with the highest scores, at most capacity of them, in ascending
 // order: the best static cache of that size by that score. Ties go to the higher out-degree, then
-// to the lower id. Vertices that score 0 are never read and left out, so there may be fewer.
+// to the lower id. Vertices with score 0 are never read, and left out, so there may be fewer.
 //
 //	score [N]  >= 0
 //
-// It finds the least score to be kept by its digits (radix selection), sorting nothing: time O(N),
-// memory 512 KiB and the result, which lies outside the Go heap.
+// It finds the lowest score to be kept digit by digit (radix selection), without sorting: time
+// O(N), memory 512 KiB and the result, which lies outside the Go heap.
 func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.VertexID, error) {
 	return m.top(score, local, nil, capacity)
 }
 
-// Best is Top for a reader: with kinds, the vertices with the highest scores whose rows fit into
-// capacity bytes. What a row saves for each byte of the cache is its score, however long it is.
+// Best is Top for a reader. With kinds it returns the vertices with the highest scores whose rows
+// fit into capacity bytes: the score of a row is its saving for each byte of cache, whatever its
+// length.
 func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
 	return m.top(score, r.Local, r.Kinds, capacity)
 }
@@ -95,16 +96,16 @@ func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) 
 	return top, nil
 }
 
-// BestFirst sorts vertices by score, the highest first, with the ties of Top. So Top of any
-// capacity is the first of Top of a larger one.
+// BestFirst sorts vertices by score, the highest first, with the ties of Top. So the result of Top
+// is always a prefix of Top with a larger capacity.
 func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
 	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
 		return cmp.Or(cmp.Compare(m.key(score[b], b), m.key(score[a], a)), cmp.Compare(a, b))
 	})
 }
 
-// key orders vertices by score, then by out-degree. The bits of floats that are not negative order
-// as they do.
+// key orders vertices by score, then by out-degree. The bits of floats that are not negative have
+// the order of the floats.
 func (m *Graph) key(score float32, v graph.VertexID) uint64 {
 	return uint64(math.Float32bits(score))<<32 | uint64(min(m.degree(v), math.MaxUint32))
 }
@@ -115,7 +116,7 @@ const (
 )
 
 // selectKey selects candidates by descending key while their sizes fit into capacity. It returns
-// the least key that is selected, and what larger keys leave of it for candidates with that key. It
+// the least selected key, and the capacity that larger keys leave for candidates with that key. It
 // makes one pass for each digit, from the highest, over the keys that share the digits found so
 // far.
 func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), capacity int) (
@@ -124,7 +125,8 @@ func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int
 		return math.MaxUint64, 0
 	}
 	sizes := make([]int, 1<<digitBits)
-	prefix, above := uint64(0), 0 // the digits found so far; the sizes of the keys above them
+	// The digits found so far; the sizes of all candidates with larger keys.
+	prefix, above := uint64(0), 0
 	for shift := keyBits - digitBits; shift >= 0; shift -= digitBits {
 		clear(sizes)
 		candidates(func(_ graph.VertexID, key uint64, size int) {

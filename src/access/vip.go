@@ -10,7 +10,7 @@ import (
 	"halognn/src/sample"
 )
 
-// VIP estimates the probability that one minibatch reads each vertex (its vertex inclusion
+// VIP estimates the probability that a minibatch reads each vertex (its vertex inclusion
 // probability), by the paper's formula:
 //
 //	p_0(v) = min(1, batch/T) for v in train, else 0
@@ -22,9 +22,9 @@ import (
 //	batch      mean seeds of a step: T/S where S steps share them evenly
 //	fanouts    seed hop first; sample.All draws every neighbour
 //
-// It is exact where each vertex is reached by at most one sampling path and only the vertices found
-// last draw at a hop. Where paths meet, their independence is assumed; parallel edges are paths of
-// their own. Being a seed (hop 0) is not counted.
+// It is exact if each vertex is reached by at most one sampling path and only the vertices found by
+// the last hop draw in a hop. Where paths meet, they are assumed to be independent; parallel edges
+// are separate paths. Being a seed (hop 0) does not count.
 //
 // Products are sums of logarithms. Time O(L (M+N)) shared among the workers, dominated by a random
 // 4-byte read an edge and hop. Memory 12 N + N/8 bytes, 4 N of it the result.
@@ -47,7 +47,7 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 		m.columns.each(d, 0, int(v), func(c int, t float64) { w[c] = logMiss(t * p0) })
 	}
 	for h := 1; h <= len(fanouts); h++ {
-		// p is the sum of logarithms until the last hop.
+		// Until the last hop, p is a sum of logarithms.
 		hop := func(first int, sums []float64) {
 			for i, sum := range sums {
 				u := first + i
@@ -72,20 +72,20 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 	return p, nil
 }
 
-// Inclusion is VIP for package sample, whose frontiers keep their destinations, as those of other
-// systems do: a vertex draws not only in the hop after the one that found it, but in every later
-// hop too. With q_h(v) the probability that v is in the frontier after hop h, and a_h(v) that v is
-// there and has drawn one given neighbour:
+// Inclusion is VIP for package sample, where a frontier keeps its destinations, as in other
+// systems: a vertex draws in every hop after the one that found it, not only in the next. With
+// q_h(v) the probability that v is in the frontier after hop h, and a_h(v) that v is there and has
+// drawn one given neighbour:
 //
 //	q_0(v) = min(1, batch/T) for v in train, else 0;    a_0(v) = 0
 //	a_h(v) = a_{h-1}(v) + t_h(v) (q_{h-1}(v) - a_{h-1}(v))
 //	q_h(u) = 1 - (1 - q_0(u)) product over v that may sample u of (1 - a_h(v))
 //
 // The result is q_L [N]; seeds count. With relations a, t and f are of a column of v. It is exact
-// where each vertex is reached by at most one path of edges from the seeds, and elsewhere assumes
-// independence as VIP does. Arguments and time are those of VIP; memory is 8 N + N/8 bytes, 4 N of
-// it the result. The two rank vertices alike, but sums of VIP come out low where fanouts do not
-// fall from hop to hop: by 11 to 16% at 5,5,5 on block models, where these are within 4%. So use
+// if each vertex is reached by at most one path of edges from the seeds; otherwise it assumes
+// independence, as VIP does. Arguments and time are those of VIP; memory is 8 N + N/8 bytes, 4 N of
+// it the result. Both rank vertices alike, but sums of VIP are too low if fanouts do not fall from
+// hop to hop: by 11 to 16% at 5,5,5 on block models, where sums of Inclusion are within 4%. So use
 // Inclusion to predict volumes.
 func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	return m.includes(train, batch, draws{fanouts: fanouts})
@@ -96,7 +96,8 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 	if err != nil {
 		return nil, fmt.Errorf("access: inclusion: %w", err)
 	}
-	w, q := mem.Make[float32](m.columns.width()), mem.Make[float32](m.in.NumVertices()) // w = log(1-a)
+	// W = log(1-a).
+	w, q := mem.Make[float32](m.columns.width()), mem.Make[float32](m.in.NumVertices())
 	defer mem.Free(w)
 	for _, v := range train {
 		q[v] = float32(p0)
@@ -130,7 +131,7 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 	return q, nil
 }
 
-// start checks the arguments of an analysis of sampling and returns p_0 of a training vertex.
+// start checks the arguments of an analysis and returns p_0 of a training vertex.
 func (m *Graph) start(train []graph.VertexID, batch float64, fanouts []int) (float64, error) {
 	errs := []error{checkTrain(m.NumVertices(), train)}
 	if !(batch > 0) {
@@ -160,7 +161,8 @@ func checkTrain(n int, train []graph.VertexID) error {
 }
 
 // small is the argument up to which a few terms of the series of a logarithm or exponential are as
-// exact as a float32. Most probabilities lie below, and the terms cost a fraction of the functions.
+// exact as a float32. Most probabilities are below it, and the terms take a fraction of the time of
+// the functions.
 const small = 1.0 / 32
 
 // logMiss returns log(1-p), -Inf for p = 1.

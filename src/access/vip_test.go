@@ -134,7 +134,8 @@ func TestExactOnForests(t *testing.T) {
 			keep bool
 		}{
 			{"VIP", memtest.Must[float32](t)(m.VIP(train, float64(batch), fanouts)), false},
-			{"Inclusion", memtest.Must[float32](t)(m.Inclusion(train, float64(batch), fanouts)), true},
+			{"Inclusion", memtest.Must[float32](t)(m.Inclusion(train, float64(batch), fanouts)),
+				true},
 		} {
 			want := enumerate(g, train, batch, fanouts, c.keep)
 			for v := range want {
@@ -195,8 +196,8 @@ func TestEqualsFormula(t *testing.T) {
 		m := mustNew(t, g, Options{Workers: c.worker})
 		vip, inclusion := formulas(g, train, c.batch, c.fanouts)
 		equal(t, c.name+": VIP", memtest.Must[float32](t)(m.VIP(train, c.batch, c.fanouts)), vip)
-		equal(t, c.name+": Inclusion", memtest.Must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)),
-			inclusion)
+		equal(t, c.name+": Inclusion",
+			memtest.Must[float32](t)(m.Inclusion(train, c.batch, c.fanouts)), inclusion)
 	}
 }
 
@@ -314,7 +315,8 @@ func TestReadsOfSeveralParts(t *testing.T) {
 				vip[v] += without[v] * float64(source.Minibatches)
 			}
 		}
-		p, score := memtest.Must[float32](t)(m.Reads(reader)), memtest.Must[float32](t)(m.RankVIP(reader))
+		p, score := memtest.Must[float32](t)(m.Reads(reader)),
+			memtest.Must[float32](t)(m.RankVIP(reader))
 		for v := range n {
 			if math.Abs(float64(p[v])*float64(minibatches)-reads[v]) > 1e-5 ||
 				math.Abs(float64(score[v])-vip[v]) > 1e-5 {

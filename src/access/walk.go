@@ -16,7 +16,7 @@ const (
 
 // PageRank scores vertices by the weighted reverse PageRank of the policy wpr: walkers start at the
 // training vertices, step from a vertex to one of its in-neighbours (against the edges, as sampling
-// goes), and with probability 1-d restart.
+// does), and restart with probability 1-d.
 //
 //	r_0(v)     = 1/T for v in train, else 0
 //	r_{i+1}(u) = (1-d) r_0(u) + d * sum over v that may sample u of r_i(v) / indegree(v)
@@ -41,9 +41,10 @@ func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 	return r, nil
 }
 
-// Paths counts the paths of at most hops edges that lead from the training vertices to each vertex
-// the way sampling goes; a training vertex has one of length 0, and a path may pass a vertex twice.
-// The result [N] is rounded to float32 at every hop, and saturates at the largest float32.
+// Paths counts, for each vertex, the paths of at most hops edges from the training vertices to it,
+// in the direction of sampling. A training vertex has one path of length 0, and a path may pass a
+// vertex twice. The result [N] is rounded to float32 at every hop, and saturates at the largest
+// float32.
 //
 // Time is that of as many hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
 // Source: policy "#paths" of SALIENT++, section 3.2.
@@ -69,7 +70,7 @@ func (m *Graph) walk(train []graph.VertexID, steps int, start, restart float64,
 		return nil, fmt.Errorf("%d hops; at least 1 is needed", steps)
 	}
 	n := m.in.NumVertices()
-	w, next := mem.Make[float32](n), mem.Make[float32](n) // w = weight x
+	w, next := mem.Make[float32](n), mem.Make[float32](n) // w is weight times x
 	for _, v := range train {
 		w[v] = float32(start * weight(int(v)))
 	}

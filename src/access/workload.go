@@ -9,9 +9,9 @@ import (
 	"halognn/src/sample"
 )
 
-// Workload describes the minibatches of one reader, a rank or a part, for the analyses.
+// Workload describes the minibatches of one reader, a rank or a part, as input to the analyses.
 type Workload struct {
-	Local   []Range     // rows that need no fetch
+	Local   []Range     // vertices whose rows need no fetch
 	Home    []Range     // the part of Local from which a halo is counted; nil: Local
 	Sources []Source    // of the seeds of its minibatches
 	Sample  sample.Spec // how they are drawn
@@ -20,33 +20,33 @@ type Workload struct {
 	Hops int
 
 	Topology      *sample.Topology
-	sample.Reader     // the minibatches, of which sim and oracle count the streams
+	sample.Reader     // the minibatches whose streams sim and oracle count
 	Epochs        int // of the run
 	Workers       int
 
 	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
-	// training does; rankings of vertices go by draws of all alike.
+	// training does; rankings of vertices assume that all are equally likely.
 	Near sample.Near
 
-	// Kinds are those of the vertices, if not all rows have one size: capacities are then in bytes.
+	// Kinds are the kinds of the rows, if these differ in size; capacities are then in bytes.
 	Kinds *Kinds
 
-	// Known [N] are the accesses of the run's epochs, if they have been counted already.
+	// Known [N] are the accesses of the run's epochs, if already counted.
 	Known []uint32
 
-	reuse *cache.Reuse // the result of Reuse, where finding it takes an analysis of its own
+	reuse *cache.Reuse // result of Reuse, kept if it takes an analysis of its own
 }
 
 // Source is a set of training vertices from which minibatches draw seeds: those of a stream or, if
-// streams draw from the whole graph, all.
+// streams draw from the whole graph, all training vertices.
 type Source struct {
 	Seeds       []graph.VertexID
 	PerBatch    float64 // mean seeds of a minibatch
-	Minibatches int     // of a step of the reader, that draw from here
+	Minibatches int     // number of the reader's minibatches in a step that draw from here
 }
 
-// Sources returns the sources of streams first to first+count-1. Their seeds are views of the
-// streams' seeds.
+// Sources returns the sources of streams first to first+count-1. Their seeds are views of those of
+// the streams.
 func Sources(s *sample.Streams, first, count int) []Source {
 	var all []Source
 	for k := first; k < first+count; k++ {
@@ -73,7 +73,7 @@ func (r *Workload) Seeds() []graph.VertexID {
 	return all
 }
 
-// home returns the vertices from where a halo is counted.
+// home returns the vertices from which a halo is counted.
 func (r *Workload) home() []Range {
 	if r.Home == nil {
 		return r.Local
@@ -81,8 +81,8 @@ func (r *Workload) home() []Range {
 	return r.Home
 }
 
-// RankHalo returns scores [N]: 1 for the vertices of the reader's halo, up to the given number of
-// hops, that it fetches, 0 for others.
+// RankHalo returns scores [N]: 1 for the vertices that the reader fetches in its halo of the given
+// number of hops, 0 for others.
 func (m *Graph) RankHalo(r *Workload, hops int) ([]float32, error) {
 	score, err := m.Halo(r.home(), hops)
 	if err != nil {
@@ -111,9 +111,10 @@ const readsCounted = 32
 
 // Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
 // the mean over the minibatches of a step; zeros without seeds. For a kind of sampling without
-// fanouts, or if some vertices are likelier, it counts some minibatches of an epoch that the run
-// does not have: their sums are unbiased, but a vertex that is read rarely may have 0. Time that of
-// Inclusion for each source, or of sampling; memory that of Inclusion, and 4 N with more than one.
+// fanouts, or if some vertices are likelier, it counts some minibatches of an epoch that is not
+// part of the run: sums of these probabilities are unbiased, but a rarely read vertex may have 0.
+// Time is that of Inclusion for each source, or of sampling. Memory is that of Inclusion, and 4 N
+// bytes more with several sources.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
 	if !r.Sample.HasFanouts() || !r.Near.None() {
 		return r.counted(SimulatedFirst, 1, readsCounted)
@@ -133,12 +134,12 @@ func (m *Graph) reads(r *Workload,
 		1/float64(max(minibatches, 1)), analyse)
 }
 
-// byNumbers reports whether analyses take into account that vertices are drawn by random numbers of
-// their own (LABOR). In a graph with relations they take draws to be independent, and so predict
-// more vertices.
+// byNumbers reports whether analyses take into account that draws depend on random numbers of
+// vertices (LABOR). In a graph with relations they assume that draws are independent, and so
+// predict more vertices.
 func (m *Graph) byNumbers(r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
 
-// inclusion returns the analysis of how a reader's minibatches are drawn.
+// inclusion returns the analysis that fits how a reader's minibatches are drawn.
 func (m *Graph) inclusion(r *Workload,
 ) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	if !m.byNumbers(r) {
@@ -152,9 +153,9 @@ func (m *Graph) inclusion(r *Workload,
 }
 
 // sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
-// analysis of all seeds would treat the step as one minibatch: vertices that most minibatches read
-// would all get a probability near 1, and no order. what names the result in the error about a kind
-// of sampling without fanouts.
+// analysis of all seeds would treat the step as one minibatch: all vertices that most minibatches
+// read would get a probability near 1, and so no order. what names the result, in the error about a
+// kind of sampling without fanouts.
 func (m *Graph) sum(
 	r *Workload, what string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
@@ -192,10 +193,10 @@ func (m *Graph) sum(
 	return sum, nil
 }
 
-// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]; for draws by numbers
-// of vertices by Labor. VIP does not count
-// the reads of the seeds' own rows. That is right while those rows are local; if seeds are drawn
-// from the whole graph, Inclusion, which counts them, takes its place.
+// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. For draws by
+// numbers of vertices it uses Labor. VIP does not count the reads of the seeds' own rows. That is
+// right while those rows are local; if seeds are drawn from the whole graph, it uses Inclusion,
+// which counts them.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
 	if m.byNumbers(r) || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
@@ -211,8 +212,8 @@ func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
 	return m.sum(r, "ranking by inclusion", 1, m.inclusion(r))
 }
 
-// Nearby ranks by an analysis of the vertices that minibatches can reach, as many hops from the
-// seeds as are sampled. r.Hops, if above 0, restricts it to the halo of that many hops.
+// Nearby ranks by an analysis of the vertices that minibatches can reach, with as many hops from
+// the seeds as are sampled. If r.Hops is above 0, it keeps only the halo of that many hops.
 func (m *Graph) Nearby(r *Workload,
 	analyse func(train []graph.VertexID, hops int) ([]float32, error),
 ) ([]float32, error) {
@@ -242,12 +243,12 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 	}
 	all := r.Reader
 	all.Favour = 0
-	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first, Epochs: epochs,
-		Workers: r.Workers})
+	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first,
+		Epochs: epochs, Workers: r.Workers})
 }
 
-// counted returns the mean accesses of a minibatch, over at most that many minibatches of each
-// stream of the reader.
+// counted returns the mean accesses of a minibatch, over at most most minibatches of each stream of
+// the reader.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
 		Most: most * r.Count, Workers: r.Workers}
@@ -282,8 +283,8 @@ func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err err
 	return sum, nil
 }
 
-// Capacity returns the size of a cache of alpha times the average of a reader, n/readers; at most
-// n. n are vertices, or bytes of their rows.
+// Capacity returns the size of a cache: alpha times the average of a reader, n/readers, but at most
+// n. n counts vertices, or bytes of their rows.
 func Capacity(alpha float64, n int64, readers int) int {
 	return int(min(alpha*float64(n)/float64(readers), float64(n)))
 }

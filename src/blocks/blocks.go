@@ -1,5 +1,5 @@
 // Package blocks writes the minibatches of a run and its initial weights, for other programs that
-// train on the same. It runs in one process and trains nothing.
+// train on the same data. It runs in one process and trains nothing.
 package blocks
 
 import (
@@ -98,14 +98,14 @@ type Layer struct {
 // Export says which minibatches of a run are written, and where.
 type Export struct {
 	Shards  *shard.Shards
-	Device  compute.Device // on which the initial weights are drawn
+	Device  compute.Device // draws the initial weights
 	Workers int
 	Version string // of the program
 
 	Ranks int // of the run
-	// its run.ranks_per_node, on which minibatches depend if the ranks of a node share them
+	// The run's run.ranks_per_node. Minibatches depend on it if the ranks of a node share them.
 	RanksPerNode int
-	Steps        int    // to write, from the first; 0: all
+	Steps        int    // number of steps to write, from the first; 0: all
 	Dir          string // the output directory: new or empty
 }
 
@@ -142,12 +142,13 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 		return err
 	}
 	if task.Stored(w.Shards.Task).Embeds {
-		return fmt.Errorf("%s: the task is %s, and blocks writes minibatches of vertices with labels; "+
-			"import the graph with labels of vertices, without --task links", w.Shards.Dir, w.Shards.Task)
+		return fmt.Errorf("%s: the task is %s, but blocks writes only minibatches of vertices "+
+			"with labels; import the graph with labels of vertices, without --task links",
+			w.Shards.Dir, w.Shards.Task)
 	}
 	if spec.Locality.Favours() {
-		return errors.New("with sample.locality minibatches depend on what each rank of a run has at " +
-			"hand; set sample.locality=1")
+		return errors.New("with sample.locality minibatches depend on what each rank of a run " +
+			"has at hand; set sample.locality=1")
 	}
 	spec.Ranks, spec.RanksPerNode = w.Ranks, w.RanksPerNode
 	if w.job, err = session.NewJob(w.Shards, spec); err != nil {
@@ -177,8 +178,8 @@ func (w *blocksWriter) write() error {
 	var err error
 	if w.drawer, err = parallel.NewDrawer(parallel.DrawerOptions{
 		Topology: w.Shards.Topology(), Samplers: 1, Sampling: sample.Options{
-			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(), ForwardOnly: true,
-			Weights: j.Model.EdgeWeights,
+			Spec: j.Sample, Workers: max(1, w.Workers), MaxSeeds: j.Streams.MaxPiece(),
+			ForwardOnly: true, Weights: j.Model.EdgeWeights,
 		},
 		Labels: w.Shards.Labels(),
 	}); err != nil {
@@ -238,8 +239,8 @@ func (w *blocksWriter) minibatch(key sample.Key) error {
 	}
 	w.digest += m.Digest
 	item := Item{
-		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step, Stream: stream,
-		Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step),
+		Dir: fmt.Sprintf("%06d", len(w.blocks.Minibatches)), Epoch: epoch, Step: step,
+		Stream: stream, Seeds: len(m.Seeds), GlobalSeeds: j.Streams.GlobalSeeds(step),
 		LR:     j.Schedule.LR((epoch-1)*j.Steps()+step, j.Epochs*j.Steps()),
 		Digest: fmt.Sprintf("%016x", m.Digest),
 	}
@@ -250,10 +251,12 @@ func (w *blocksWriter) minibatch(key sample.Key) error {
 	for l := range m.Sampled.Blocks {
 		b := &m.Sampled.Blocks[l]
 		item.Layers = append(item.Layers, Layer{b.NumSrc, b.NumDst, b.NumEdges()})
-		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr, len(b.Indptr)); err != nil {
+		if err := writeArray(dir, fmt.Sprintf("indptr-%d", l), b.Indptr,
+			len(b.Indptr)); err != nil {
 			return err
 		}
-		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices, len(b.Indices)); err != nil {
+		if err := writeArray(dir, fmt.Sprintf("indices-%d", l), b.Indices,
+			len(b.Indices)); err != nil {
 			return err
 		}
 		if len(b.Ends) > 0 {
@@ -266,7 +269,8 @@ func (w *blocksWriter) minibatch(key sample.Key) error {
 		if !j.Model.EdgeWeights && !j.Model.Estimates {
 			continue
 		}
-		if err := writeArray(dir, fmt.Sprintf("weights-%d", l), b.Weights, len(b.Weights)); err != nil {
+		if err := writeArray(dir, fmt.Sprintf("weights-%d", l), b.Weights,
+			len(b.Weights)); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// Minibatches of links have pairs and no label of each seed: they are refused before a file is made.
+// Minibatches of links have pairs and no label of each seed: they are refused before a file is
+// made.
 func TestLinksAreRefused(t *testing.T) {
 	s := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
 		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})

@@ -4,24 +4,24 @@ import "halognn/src/mem"
 
 // bookings decides whether a row can be kept from one step to another. A use and the next use of a
 // vertex form an interval. Keeping the row over the interval takes one slot, which is free again
-// from the step of the later use on. Intervals arrive in the order of their ends. So giving each
-// the slot that has been free for the shortest time, if any is free, keeps as many intervals as
-// possible (interval scheduling on identical machines).
+// from the step of the later use on. Intervals arrive in the order of their ends. So bookings keep
+// as many intervals as possible if each one gets the free slot that has been free for the shortest
+// time (interval scheduling on identical machines).
 //
 // Bookings count slots; which slot a row gets is decided when the row arrives.
 //
 //	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free
 //	              by then
-//	below [ring]  of step s without such slots: a step before s to look at next
+//	below [ring]  of step s without such slots: an earlier step to look at next
 //
-// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Belady's rule (1966), which evicts
-// the row with the farthest next use and bypasses the cache with rows used farther off than all
-// others, keeps equally many but must revise its decisions.
+// Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Belady's rule (1966) evicts the row
+// with the farthest next use, and does not cache a row whose next use is farther than all others.
+// It keeps the same number, but must revise its decisions.
 type bookings struct {
 	free  []int32
 	below []int32
 	base  int // first step that intervals may still begin at
-	end   int // steps from here on have not been opened
+	end   int // first step that has not been opened
 }
 
 // newBookings returns bookings with the given number of slots free at step 0 and room for the given
@@ -56,7 +56,8 @@ func (b *bookings) grow() {
 	old.release()
 }
 
-// book keeps a row from a step to the last opened one and reports whether a slot was free for it.
+// book keeps a row from step from to step to, the last one opened, and reports whether a slot was
+// free for it.
 func (b *bookings) book(from, to int) bool {
 	s := b.latest(from)
 	if b.free[s&b.mask()] == 0 {
@@ -68,8 +69,8 @@ func (b *bookings) book(from, to int) bool {
 }
 
 // latest returns the latest step up to from at which slots became free, or base. Except at base, no
-// slot becomes free at a step at which intervals have begun, so the answer stays true and is kept
-// in below.
+// slot becomes free at a step at which intervals have already begun, so the answer stays true and
+// is kept in below.
 func (b *bookings) latest(from int) int {
 	mask := b.mask()
 	s := from
@@ -84,7 +85,7 @@ func (b *bookings) latest(from int) int {
 	return s
 }
 
-// pass closes the step base: no later interval begins there. The step after it must be open.
+// pass closes step base: no later interval begins there. The next step must be open.
 func (b *bookings) pass() {
 	b.free[(b.base+1)&b.mask()] += b.free[b.base&b.mask()]
 	b.base++

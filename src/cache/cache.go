@@ -21,7 +21,7 @@
 //	Savings    likewise                            what saves most, where rows may come as sums
 //	Optimum    everything                          (only counts: the floor for all of these)
 //
-// Place divides rows among devices that read each other, once, before the first step.
+// Place divides rows among devices that can read each other's memory, once, before the first step.
 //
 // Decisions are pure functions of the accesses and the options, so a simulation and a training run
 // decide alike. All arrays lie outside the Go heap; in steady state a step allocates nothing. The
@@ -39,10 +39,10 @@ import (
 type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
-	// Feed gives the policy the remote vertices of the next unfed minibatch, and the worth of each:
-	// the share of a vector that caching its row saves, in 255ths; nil: a whole one each. Before Step
-	// is called for a minibatch, the Window minibatches after it have been fed, as far as they exist.
-	// A policy without a window ignores it.
+	// Feed gives the policy the remote vertices of the next minibatch in order, and the worth of
+	// each: the share of a vector that caching its row saves, in 255ths; nil: a whole vector each.
+	// Before Step is called for a minibatch, the Window minibatches after it have been fed, if they
+	// exist. A policy without a window ignores it.
 	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
@@ -54,7 +54,7 @@ type Policy interface {
 	Free()
 }
 
-// blind is the part of a policy that knows no minibatch in advance.
+// blind is embedded in policies that know no minibatch in advance.
 type blind struct{}
 
 // Window implements Policy.
@@ -67,15 +67,15 @@ func (blind) Feed([]graph.VertexID, []uint8) {}
 // are reused from step to step.
 type Decision struct {
 	Slot   []int32          // [remote] slot that holds the row, or -1
-	Early  []graph.VertexID // rows to fetch beside the misses, mostly ascending
-	Insert []Insert         // at most one a slot
+	Early  []graph.VertexID // rows to fetch besides the misses, mostly ascending
+	Insert []Insert         // at most one for each slot
 
 	Misses       int // entries of Slot that are -1
 	Evictions    int // rows that are overwritten
-	Replacements int // rows that enter in an eviction round; in Early unless missed
+	Replacements int // rows that enter in an eviction round; they are in Early unless missed
 }
 
-// Counters returns the counts of the decision: hits, rows fetched for this step, and rows exchanged
+// Counters returns the counts of the decision: hits, rows fetched for this step, and rows replaced
 // in the cache.
 func (d *Decision) Counters() trace.Counters {
 	return trace.Counters{
@@ -93,10 +93,10 @@ func (d *Decision) begin(n, early, inserts int) {
 	d.Misses, d.Evictions, d.Replacements = 0, 0, 0
 }
 
-// Clear makes it the decision of a step that reads nothing.
+// Clear makes d the decision of a step that reads nothing.
 func (d *Decision) Clear() { d.begin(0, 0, 0) }
 
-// Kept lists, in the memory of dst, which fetched rows stay, numbered as Insert.From has them.
+// Kept lists the fetched rows that stay, numbered as by Insert.From, in the memory of dst.
 func (d *Decision) Kept(dst []int32) []int32 {
 	dst = mem.Grow(dst[:0], len(d.Insert))
 	for k, i := range d.Insert {
@@ -118,14 +118,14 @@ func (d *Decision) Free() {
 	*d = Decision{}
 }
 
-// Insert says which fetched row is copied to which slot. It is a number, so that arrays of it can
-// lie outside the heap.
+// Insert says which fetched row is copied to which slot. It is a plain number, so that arrays of it
+// can lie outside the Go heap.
 type Insert uint64
 
 func makeInsert(from int, slot int32) Insert { return Insert(from)<<32 | Insert(uint32(slot)) }
 
-// From returns which fetched row: the misses of the step in order, then Early.
+// From returns the number of the fetched row: the step's misses in order, then Early.
 func (i Insert) From() int { return int(i >> 32) }
 
-// Slot returns where it goes.
+// Slot returns the slot that it is copied to.
 func (i Insert) Slot() int { return int(uint32(i)) }

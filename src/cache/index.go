@@ -7,7 +7,7 @@ import (
 	"halognn/src/mem"
 )
 
-// IndexKind is how an Index lies in memory. Both kinds give the same answers.
+// IndexKind is the memory layout of an Index. Both layouts give the same answers.
 type IndexKind int
 
 const (
@@ -16,16 +16,16 @@ const (
 	IndexHash                   // 16 to 32 bytes a key; open addressing
 )
 
-// denseBytes is the most that a dense index may cost for each key: little beside a feature row of
-// hundreds of bytes.
+// denseBytes is the most that a dense index may cost for each key. This is little compared with a
+// feature row of hundreds of bytes.
 const denseBytes = 64
 
 // Index maps vertices to slots, or other numbers of 31 bits.
 //
 //	dense  [N]  slot+1, 0 for none
-//	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the keys;
-//	            a key lies at its home, the upper bits of vertex*golden, or after it with no empty
-//	            entry in between
+//	table  [T]  vertex+1 << 32 | slot, 0 for none; T is a power of two and at least twice the
+//	            keys; a key lies at its home, the upper bits of vertex*golden, or after it with no
+//	            empty entry in between
 type Index struct {
 	dense []int32
 	table []uint64
@@ -49,8 +49,8 @@ func IndexBytes(vertices, keys int) int64 {
 	return 8 << tableBits(keys)
 }
 
-// NewIndex makes an empty index for a graph of the given vertices and, for now, the given number of
-// keys; a hash grows with need.
+// NewIndex makes an empty index for a graph with the given number of vertices, with room for the
+// given number of keys; a hash grows as needed.
 func NewIndex(vertices, keys int, kind IndexKind) *Index {
 	if kind.dense(vertices, keys) {
 		return &Index{dense: mem.Make[int32](max(vertices, 1))}
@@ -60,7 +60,7 @@ func NewIndex(vertices, keys int, kind IndexKind) *Index {
 	return x
 }
 
-// resize moves the keys to a table that has room for so many.
+// resize moves the keys to a table with room for the given number.
 func (x *Index) resize(keys int) {
 	old := x.table
 	size := tableBits(keys)
@@ -130,7 +130,7 @@ func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// lookup is Lookup in the hash, for a block. It reads the entries at the homes of all keys first,
+// lookup is Lookup in the hash, for a block. It first reads the entries at the homes of all keys,
 // then probes on for keys that are not at home.
 func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	var home [lookupBlock]uint64
@@ -165,7 +165,7 @@ func touch[E, T ~int32](array []E, at []T) (any E) {
 	return any
 }
 
-// Set gives v the slot, which is not negative.
+// Set maps v to the slot, which must not be negative.
 func (x *Index) Set(v graph.VertexID, slot int32) {
 	if x.dense != nil {
 		x.dense[v] = slot + 1
@@ -186,8 +186,8 @@ func (x *Index) put(v graph.VertexID, slot int32) {
 	x.table[at] = (uint64(v)+1)<<32 | uint64(slot)
 }
 
-// Remove deletes v, if present. In the hash, later keys move up into the gap, so that all stay
-// reachable and no tombstones are needed.
+// Remove deletes v, if present. In the hash, later keys move up into the gap, so that all keys stay
+// reachable without tombstones.
 func (x *Index) Remove(v graph.VertexID) {
 	if x.dense != nil {
 		x.dense[v] = 0

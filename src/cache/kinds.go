@@ -5,12 +5,11 @@ import (
 	"halognn/src/mem"
 )
 
-// ByKind is a cache of rows of several kinds, each with a policy and slots of its own, because a
-// row does not fit the slot of a shorter one. The slots of its decisions are those of the row's
-// kind.
+// ByKind is a cache of rows of several kinds. Each kind has its own policy and slots, because a row
+// does not fit the slot of a shorter row. A slot in its decisions is one of the row's kind.
 //
-//	remote   a  p  q  b  r        Slot of a, b from the decision of their kind's policy, and so on
-//	kind     0  1  1  0  1        misses are numbered anew, in the order of all; early rows by kind
+//	remote   a  p  q  b  r        Slot of a, b by the policy of their kind, and so on
+//	kind     0  1  1  0  1        misses are renumbered in the order of remote; early rows by kind
 type ByKind struct {
 	of   func(graph.VertexID) int
 	each []kindOfRows
@@ -18,15 +17,15 @@ type ByKind struct {
 
 // kindOfRows is the policy for the rows of one kind, with its state in a step.
 type kindOfRows struct {
-	policy Policy // nil: none is kept
+	policy Policy // nil: no row of the kind is kept
 	remote []graph.VertexID
 	d      Decision
-	misses []int32 // number among all misses of each of its own
+	misses []int32 // for each miss of the kind, its number among all misses
 	next   int     // place in d.Slot
-	early  int     // where its early rows begin among all
+	early  int     // where the kind's early rows begin in d.Early
 }
 
-// NewByKind makes the cache of the policies of each kind; nil for a kind of which nothing is kept.
+// NewByKind makes a cache from the policies of the kinds; nil for a kind of which no row is kept.
 func NewByKind(of func(graph.VertexID) int, policies []Policy) *ByKind {
 	c := &ByKind{of: of, each: make([]kindOfRows, len(policies))}
 	for k, p := range policies {
@@ -35,7 +34,7 @@ func NewByKind(of func(graph.VertexID) int, policies []Policy) *ByKind {
 	return c
 }
 
-// divide sorts vertices by kind, each in the order given.
+// divide groups vertices by kind, each group in the order given.
 func (c *ByKind) divide(remote []graph.VertexID) {
 	for k := range c.each {
 		c.each[k].remote = mem.Grow(c.each[k].remote[:0], len(remote))[:0]
@@ -56,7 +55,7 @@ func (c *ByKind) Window() (most int) {
 	return most
 }
 
-// Feed implements Policy. Rows of several kinds are not summed, so each is worth a whole one.
+// Feed implements Policy. Rows of several kinds are not summed, so each is worth a whole vector.
 func (c *ByKind) Feed(remote []graph.VertexID, _ []uint8) {
 	if c.Window() == 0 {
 		return
@@ -101,7 +100,7 @@ func (c *ByKind) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// addTo adds to d what the kind's decision says besides slots.
+// addTo adds to d what the decision of the kind has besides slots.
 func (k *kindOfRows) addTo(d *Decision) {
 	d.Early = append(d.Early, k.d.Early...)
 	d.Evictions += k.d.Evictions
@@ -134,7 +133,8 @@ func (c *ByKind) Slots() (all int) {
 	return all
 }
 
-// HighWater returns the largest numbers of rows held for a known use, as Lookahead does.
+// HighWater returns the sum of the kinds' largest numbers of rows held for a known use: see
+// Lookahead.
 func (c *ByKind) HighWater() (rows int) {
 	for i := range c.each {
 		if p, ok := c.each[i].policy.(interface{ HighWater() int }); ok {

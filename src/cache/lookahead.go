@@ -21,9 +21,9 @@ type LookaheadOptions struct {
 	// filled Optimum.
 	Initial []graph.VertexID
 
-	// Level evens out misses: where the next step has more than this one, it fetches half the
-	// difference a step early, into slots without a booked row. Fewer rows without a known use can
-	// then stay.
+	// Level evens out misses: if the next step has more misses than this one, half of the
+	// difference is fetched a step early, into slots without a booked row. Then fewer rows without
+	// a known use can stay.
 	Level bool
 
 	Index IndexKind
@@ -46,25 +46,25 @@ func (o *LookaheadOptions) check() []error {
 // Lookahead keeps rows that it knows will be used again. Sampling is a pure function of its key, so
 // the accesses of the next Window steps can be sampled before they are due; Feed takes them.
 //
-//	         served │ window of fed steps                        fed next
-//	steps   .. t-1  │  t       t+1      t+2   ...  t+Window    │
+//	         served │ window of fed steps                       fed next
+//	steps   .. t-1  │  t       t+1      t+2   ...  t+Window   │
 //	uses            │  a b c   d a e    c d
-//	                │  └─────────┘                               an interval: keep a from t to t+1?
+//	                │  └─────────┘                              an interval: keep a from t to t+1?
 //
 // A row that is used at two steps within the window, and not in between, is kept between them if a
 // slot is free; all other rows are fetched when used and not kept (bypass). When the later use is
-// fed, its interval gets a slot or not, for good; as many rows as possible are kept (see bookings).
-// With a window over all steps the transfers equal those of Optimum.
+// fed, it is decided for good whether its interval gets a slot; as many rows as possible are kept
+// (see bookings). With a window over all steps the transfers equal those of Optimum.
 //
-// Slots without a booked row keep rows whose next use is not known: rows left after their last
-// known use and, in slots never filled, misses. If such a row gets a known use in time, it is
-// booked. The oldest of them are replaced first.
+// Slots without a booked row keep rows whose next use is not known: rows after their last known use
+// and, in slots that were never filled, misses. If such a row gets a known use in time, it is
+// booked. The oldest of these rows are replaced first.
 //
-//	ids  [R]   ring of the uses in the window, step after step
-//	next [R]   use that the row is kept for, or ^step of this use while none is known, or declined
-//	slot [R]   slot that holds the row when the step comes, or -1
-//	index      vertex -> its last use in the window (position << 1), or the slot where it stays for
-//	           no known use (slot << 1 | 1)
+//	ids  [R]  ring of the uses in the window, step after step
+//	next [R]  use that the row is kept for, or ^step of this use if none is known, or declined
+//	slot [R]  slot that holds the row when the step comes, or -1
+//	index     vertex -> its last use in the window (position << 1), or the slot where it stays for
+//	          no known use (slot << 1 | 1)
 //
 // Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that because the ring's
 // length is a power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index.
@@ -77,21 +77,21 @@ type Lookahead struct {
 
 	ids        []graph.VertexID
 	next, slot []int32
-	first      []uint32 // [steps, a ring as that of bookings] position of the step's first use
-	// position after the last use; positions count on modulo 2^30, their place in the rings is
-	// their lower bits
+	first      []uint32 // [steps, a ring like those of bookings] position of the step's first use
+	// Position after the last use. Positions are modulo 2^30; their lower bits are the places in
+	// the rings.
 	head uint32
 
 	slots
-	held int // slots with a booked row
-	high int // most slots with one, ever
+	held int // slots with a booked row now
+	high int // largest held so far
 }
 
 const (
-	positions  = 1 << 30 // uses that a window can have at most; positions count on modulo this
+	positions  = 1 << 30 // most uses in a window; positions are modulo this
 	declined   = math.MinInt32
 	maxWindow  = 1 << 24
-	entryBytes = 3 * 4 // of a use in the rings
+	entryBytes = 3 * 4 // of a use, in the rings
 )
 
 // open makes the index and the slots of a cache. All errors of the options are reported at once.
@@ -123,8 +123,8 @@ func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
 // Window returns the steps known in advance.
 func (l *Lookahead) Window() int { return l.window }
 
-// HighWater returns the largest number of rows held for a known use at any time, early rows
-// included. If it is below the capacity, a wider window would keep more.
+// HighWater returns the largest number of rows that were held for a known use at any time,
+// including early rows. If it is below the capacity, a wider window would keep more.
 func (l *Lookahead) HighWater() int { return l.high }
 
 // Slots returns the capacity.
@@ -143,7 +143,7 @@ func LookaheadBytes(o LookaheadOptions, uses int) int64 {
 	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8
 }
 
-// powerOfTwo returns the smallest one that is at least n and 2.
+// powerOfTwo returns the smallest power of two that is at least n and at least 2.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 2)-1)) }
 
 // Free gives the memory back.

@@ -253,7 +253,10 @@ func TestLookaheadPanicsOnMisuse(t *testing.T) {
 			l.Feed(step, nil)
 			l.Step([]graph.VertexID{1, 3}, d)
 		}},
-		{"other number", func(l *Lookahead, d *Decision) { l.Feed(step, nil); l.Step(step[:1], d) }},
+		{"other number", func(l *Lookahead, d *Decision) {
+			l.Feed(step, nil)
+			l.Step(step[:1], d)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: 2,

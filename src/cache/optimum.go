@@ -9,9 +9,9 @@ import (
 )
 
 // Optimum counts the rows that the best possible cache transfers: one that knows all accesses in
-// advance, keeps whole rows, and may fetch a row without keeping it (Belady with bypass). It only
-// counts, because it is given the accesses in order: the count after any step is the optimum for
-// the steps so far.
+// advance, keeps whole rows, and may fetch a row without keeping it (Belady with bypass). It is
+// given the accesses in order, and only counts: the count after any step is the optimum for the
+// steps so far.
 //
 // Time O(1) a vertex; memory 4 bytes a vertex of the graph and 8 to 16 a step.
 type Optimum struct {
@@ -19,12 +19,12 @@ type Optimum struct {
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
 	held     int // rows cached before the first step
-	// [<= C] the rows cached before the first step, in order of first use, if Start needs them
+	// [<= C] Rows cached before the first step, in order of first use; only for Start.
 	start []graph.VertexID
 }
 
-// NewOptimum has room for capacity rows of a graph of n vertices. If filled, the cache may hold any
-// rows before the first step, uncounted, as Static and Prefetch do.
+// NewOptimum makes an Optimum with room for capacity rows of a graph of n vertices. If filled, the
+// cache may hold any rows before the first step, which do not count, as with Static and Prefetch.
 func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 	if err := checkSize(n, capacity); err != nil {
 		return nil, fmt.Errorf("optimum: %w", err)
@@ -33,10 +33,9 @@ func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 		filled: filled}, nil
 }
 
-// Step adds a step with distinct remote vertices and returns by how many rows the total transfers
-// grow.
+// Step adds a step with distinct remote vertices, and returns the increase of the total transfers.
 func (o *Optimum) Step(remote []graph.VertexID) (transferred int) {
-	step := o.bookings.open() // from 1: rows of the first fill are held from step 0
+	step := o.bookings.open() // from 1; rows of the first fill are held from step 0
 	for len(remote) > 0 {
 		n := min(len(remote), lookupBlock)
 		transferred += o.add(step, remote[:n])
@@ -67,12 +66,12 @@ func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
 	return transferred
 }
 
-// Filled returns the rows held before the first step, which Step does not count: rows that are kept
-// until their first use.
+// Filled returns the number of rows held before the first step, which Step does not count: rows
+// that are kept until their first use.
 func (o *Optimum) Filled() int { return o.held }
 
-// Start returns the best rows for a look-ahead cache to hold before the first step, given only
-// these steps: those that the best possible cache would hold, in order of first use, at most
+// Start returns the best rows for a look-ahead cache to hold before the first step, if only these
+// steps are known: those that the best possible cache would hold, in order of first use, at most
 // capacity. The caller frees the list with mem.Free.
 func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID, error) {
 	o, err := NewOptimum(n, capacity, true)
@@ -80,7 +79,7 @@ func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID,
 		return nil, fmt.Errorf("start of a look-ahead cache: %w", err)
 	}
 	defer o.Free()
-	// a row held from the start takes a slot of its own until its first use
+	// A row held from the start takes its own slot until its first use.
 	o.start = mem.Make[graph.VertexID](capacity)[:0]
 	for remote := range steps {
 		o.Step(remote)

@@ -11,35 +11,35 @@ import (
 	"halognn/src/mem"
 )
 
-// Placement says which rows each device of a group holds. The devices of a group read each other
-// faster than anything else, such as GPUs on one fabric or the ranks of a node.
+// Placement says which rows each device of a group holds. The devices of a group read each other's
+// rows faster than any others; examples are GPUs on one fabric, or the ranks of a node.
 type Placement struct {
 	vertices int
 	held     [][]graph.VertexID // [devices][<= slots]
 }
 
-// Place divides rows among devices that have room for so many each.
+// Place divides rows among devices with the given number of slots each.
 //
 //	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not
 //	        placed: those that are never read, and those that the group holds anyway
-//	a       cost of a row of a peer / cost of a row from outside the group: 0 spreads the rows as
+//	a       cost of a peer's row / cost of a row from outside the group: 0 spreads the rows as
 //	        widely as possible, 1 gives all devices the same
 //
 // Every device starts with the likeliest rows. Then the next vertices, by descending p, replace
 // rows that several devices hold, the least likely first:
 //
-//	round 0     slot S-1 of all devices holds the same vertex. The devices, least gained first, are
-//	            offered a vertex each for it, all but the last, which keeps it.
+//	round 0     slot S-1 of all devices holds the same vertex. In the order of gains, least first,
+//	            each device but the last is offered a vertex for it. The last keeps its own.
 //	round 1     the same with slot S-2, and so on.
 //
 // A device takes the offer if p(new) > a * p(old). The first refusal ends the placement, because
 // all later offers are worse.
 //
 // Time is one sort of the vertices with p > 0, then O(1) for each that is placed. Ties in p go to
-// the lower id, ties in what was gained to the lower device. Source: data placement (Song and
-// Jiang, ICS 2022), algorithm 1. As printed, the algorithm skips the vertex whose turn falls on the
-// device that keeps its row; the worked example of section 3.2 offers it to the next device, and so
-// does this.
+// the lower id, ties in gains to the lower device. Source: data placement (Song and Jiang, ICS
+// 2022), algorithm 1. As printed, the algorithm skips a vertex when it is the turn of the device
+// that keeps its row. The worked example of section 3.2 offers this vertex to the next device, as
+// Place does.
 func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 	order, err := byLikelihood(p, devices, slots, a)
 	if err != nil {
@@ -79,8 +79,8 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 	return g, nil
 }
 
-// PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room:
-// what a partition of the graph leaves a group, with which Place is compared. owner returns the
+// PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room.
+// This is what a partition of the graph gives a group, for comparison with Place. owner returns the
 // device of a vertex, -1 for none; a vertex with p = 0 is not placed. Time is one sort.
 func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
 	error) {
@@ -102,7 +102,7 @@ func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) in
 	return g, nil
 }
 
-// maxDevices is the largest number of devices that the arrays of Lookup can name.
+// maxDevices is the largest number of devices in the arrays of Lookup.
 const maxDevices = math.MaxInt16
 
 func checkPlace(vertices, devices, slots int, a float64) error {
@@ -119,8 +119,8 @@ func checkPlace(vertices, devices, slots int, a float64) error {
 	return errors.Join(errs...)
 }
 
-// byLikelihood returns the vertices with p > 0 in the lower half of the words, most likely first,
-// ties by lower id, once the arguments of a placement have been checked.
+// byLikelihood checks the arguments of a placement. It returns the vertices with p > 0, most likely
+// first, ties by lower id, each in the lower half of a word.
 func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) {
 	if err := checkPlace(len(p), devices, slots, a); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) 
 	order := mem.Make[uint64](n)[:0]
 	for v, x := range p {
 		if x > 0 {
-			// float bits order alike
+			// The bits of floats >= 0 have the order of the floats.
 			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v))
 		}
 	}
@@ -145,16 +145,16 @@ func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) 
 	return order, nil
 }
 
-// Devices returns how many devices the rows are divided among.
+// Devices returns the number of devices.
 func (g *Placement) Devices() int { return len(g.held) }
 
-// Held returns what a device holds: a vertex for each slot, as a view. Fewer than the slots if
-// there are not enough vertices.
+// Held returns the vertex in each slot of a device, as a view. There are fewer than slots if there
+// are not enough vertices.
 func (g *Placement) Held(device int) []graph.VertexID { return g.held[device] }
 
-// Lookup returns where a device reads each vertex [N]: its own copy, else that of the first device
-// with one; -1 if no device has it. The caller frees the arrays with mem.Free. Time O(N + devices *
-// slots).
+// Lookup returns where a device reads each vertex [N]: in its own copy, else in that of the first
+// device with one; -1 if no device has it. The caller frees the arrays with mem.Free. Time O(N +
+// devices * slots).
 func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
 	device, slot = mem.Make[int16](g.vertices), mem.Make[int32](g.vertices)
 	for v := range device {
@@ -172,8 +172,8 @@ func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
 	return device, slot
 }
 
-// Rows returns how many rows the devices hold together; a row that several hold counts once for
-// each.
+// Rows returns how many rows the devices hold together; a row counts once for each device that
+// holds it.
 func (g *Placement) Rows() (n int) {
 	for _, held := range g.held {
 		n += len(held)

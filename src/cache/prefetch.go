@@ -21,15 +21,15 @@ type PrefetchOptions struct {
 	Initial []graph.VertexID
 
 	// Candidates are the vertices that may be buffered, such as the halo within some hops: vertex v
-	// if bit v%64 of word v/64 is set. nil for all. It is read by NewPrefetch only.
+	// if bit v%64 of word v/64 is set; nil means all. Only NewPrefetch reads it.
 	Candidates []uint64
 
-	// decay of a buffered row in a step without use, in (0, 1]; 1: none decays or leaves
+	// Decay of a buffered row in a step without use, in (0, 1]; 1: no row decays or leaves.
 	Gamma float64
 	Delta int // steps between eviction rounds; 0: no rounds
 
-	// Unused lets those rows leave that no step has used since the last round, whatever their score:
-	// equation 1 of the paper with the S_E of that round.
+	// Unused lets rows leave if no step has used them since the last round, whatever their score.
+	// This is equation 1 of the paper with the S_E of that round.
 	Unused bool
 
 	// Degree breaks ties between equal scores: higher is better.
@@ -79,35 +79,35 @@ func (o PrefetchOptions) check() error {
 // list has. A vertex that leaves keeps its S_E as its S_A, one that enters keeps its S_A as its
 // S_E. Entering rows that the step does not miss are fetched with its misses.
 //
-// With Gamma = 1 nothing decays, so nothing leaves: rounds fill empty slots only. (The comparison
-// alone would let every row leave that entered with S_E <= 1, however often it was used.) With
-// Unused the slots that no step has used since the last round may leave instead.
+// With Gamma = 1 nothing decays, so nothing leaves: rounds only fill empty slots. (By the
+// comparison alone, every row that entered with S_E <= 1 could leave, however often it was used.)
+// With Unused, the slots that no step has used since the last round may leave instead.
 //
-// A step costs nothing for rows that it does not use: S_E is kept as a logarithm and the step since
-// which it has decayed, which a use moves on by one.
+// A step costs nothing for rows that it does not use: S_E is stored as a logarithm and the step
+// since which it has decayed. A use adds one to that step.
 //
 //	log S_E(t) = start - (t - since) * -log Gamma
 //
 // Time O(len(remote)) a step, and O(Capacity + candidates) a round. Memory: the scoreboard, 24
 // bytes a slot and 256 KiB. S_A is a float32: it stops growing at 2^24. Source: MassiveGNN (Sarkar
-// et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss counts also in a step
-// with a round; the threshold itself may leave, except with Gamma = 1; scores are swapped as the
-// text says, of which algorithm 2 shows half.
+// et al., CLUSTER 2024), algorithm 2 and section 3.2. Differences: a miss also counts in a step
+// with a round; a row exactly at the threshold may leave, except with Gamma = 1; scores are swapped
+// as the text says, while algorithm 2 shows only half of the swap.
 type Prefetch struct {
 	blind
 	board  *scoreboard
 	vertex []graph.VertexID // [C]
 	start  []float64        // [C] log S_E when the row entered
 	since  []int32          // [C] step from which S_E has decayed
-	filled int              // slots that hold a row
+	filled int              // number of slots that hold a row
 	degree func(graph.VertexID) int
 
 	lambda float64 // -log Gamma
 	delta  int
-	unused bool // Unused; then rounds set start and since anew
-	step   int  // done so far
+	unused bool // then rounds reset start and since
+	step   int  // steps so far
 
-	// Of a round.
+	// Used during a round.
 	leaving []int32 // [C] slots
 	coming  []int32 // [C] entries of the scoreboard
 	digits  []uint32
@@ -165,18 +165,18 @@ func (p *Prefetch) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// score returns the logarithm of the S_E of a slot. (The conversion stops compilers from fusing the
+// score returns the logarithm of the S_E of a slot. (The conversion keeps compilers from fusing the
 // operations, which would change bits between machines.)
 func (p *Prefetch) score(slot int32) float64 {
 	return p.start[slot] - float64(float64(p.step-int(p.since[slot]))*p.lambda)
 }
 
-// The tolerance of the threshold, as a difference of logarithms: some ulps of S_E.
+// The tolerance of the threshold, as a difference of logarithms: a few ulps of S_E.
 const ulps = 4 * 0x1p-52
 
-// mayLeave reports whether S_E has decayed to Gamma^Delta or below. A row that entered with S_E = 1
-// and was not used for Delta steps is exactly at the threshold. Or, with Unused, whether no step has
-// used it since the last round.
+// mayLeave reports whether S_E has decayed to Gamma^Delta or below; with Unused, whether no step
+// has used the row since the last round. A row that entered with S_E = 1 and was not used for Delta
+// steps is exactly at the threshold.
 func (p *Prefetch) mayLeave(slot int32) bool {
 	if p.unused {
 		return int(p.since[slot]) == p.step-p.delta

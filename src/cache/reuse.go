@@ -8,37 +8,39 @@ import (
 // Reuse models how soon remote rows are read again: a histogram of vertices by the probability that
 // a minibatch reads them. It predicts the rows that a look-ahead cache keeps, without sampling.
 //
-// Let U(l) be the probability that a vertex that was just read is not read by the next l minibatches,
-// and S(W) the sum of U(l) over l < W. Keeping the row for l minibatches takes one slot for as long
-// and saves one transfer, so a cache should keep the shortest intervals: all up to some length T.
-// Belady's rule does the same if many rows are read at a time. With p reads of it a minibatch:
+// Let U(l) be the probability that a vertex that was just read is not read by the next l
+// minibatches, and S(W) the sum of U(l) over l < W. Keeping the row for l minibatches takes one
+// slot for as long and saves one transfer, so a cache should keep the shortest intervals: all up to
+// some length T. Belady's rule does the same if many rows are read at a time. With p reads of it a
+// minibatch:
 //
-//	held(W) = sum of p (S(W) - W U(W))   rows that are between two uses at most W apart, at any moment
-//	kept(W) = sum of p (1 - U(W))        reads of a minibatch that come at most W after the last one
-//	                                     of the vertex
+//	held(W) = sum of p (S(W) - W U(W))  rows between two uses at most W apart, at any moment
+//	kept(W) = sum of p (1 - U(W))       reads of a minibatch that come at most W after the last
+//	                                    one of the vertex
 //
-// So T is where held reaches the capacity, and a window of T minibatches knows all intervals worth
-// keeping. Where minibatches are independent U(l) is (1-p)^l; see gap for numbers that last.
+// So T is the W at which held reaches the capacity, and a window of T minibatches shows all
+// intervals worth keeping. If minibatches are independent, U(l) is (1-p)^l; for random numbers that
+// last several minibatches see gap.
 //
-//	count [levels][bins]   vertices by the share of numbers that have them read, and p: 128 bins an
-//	                       octave
-//	sum   [levels][bins]   their p, added up
+//	count [levels][bins]  vertices by the share of random numbers with which they are read,
+//	                      and by p: 128 bins an octave
+//	sum   [levels][bins]  their p, added up
 //
-// Memory 256 KiB on the heap for a level, whatever the graph: 1 where minibatches are independent,
-// else 8.
+// Memory: 256 KiB on the heap for each level, for any graph; 1 level if minibatches are
+// independent, else 8.
 type Reuse struct {
 	count, sum [][]float64
 	lasts      float64
 }
 
 const (
-	reuseShift  = 16 // bits of a float32 that a bin does not tell apart
+	reuseShift  = 16 // low bits of a float32 that a bin ignores
 	reuseBins   = 0x3F800000>>reuseShift + 1
 	reuseLevels = 8 // of shares: 1, 1/2, 1/4 ...
 )
 
-// NewReuse returns an empty histogram. lasts is how many minibatches the numbers last by which
-// vertices are drawn; 1: minibatches are independent.
+// NewReuse returns an empty histogram. lasts is the number of minibatches for which the random
+// numbers of vertices last; 1: minibatches are independent.
 func NewReuse(lasts int) *Reuse {
 	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(lasts)}
 	if lasts > 1 {
@@ -50,11 +52,12 @@ func NewReuse(lasts int) *Reuse {
 	return r
 }
 
-// Add counts vertices: p in [0, 1] is the probability that a minibatch reads each. O(len(p)).
+// Add counts vertices. p in [0, 1] is the probability that a minibatch reads each. O(len(p)).
 func (r *Reuse) Add(p []float32) { r.AddDrawn(p, p) }
 
-// AddDrawn counts vertices whose random numbers (LABOR's) are drawn already. A minibatch reads
-// vertex v with probability p[v] given the numbers, and with mean[v] over all numbers. O(len(p)).
+// AddDrawn counts vertices whose random numbers (LABOR's) are already drawn. A minibatch reads
+// vertex v with probability p[v] given the numbers, and with mean[v] averaged over all numbers.
+// O(len(p)).
 func (r *Reuse) AddDrawn(p, mean []float32) {
 	for v, x := range p {
 		level := 0
@@ -67,10 +70,10 @@ func (r *Reuse) AddDrawn(p, mean []float32) {
 	}
 }
 
-// gap is the distribution of the time for which a vertex is not read, where vertices have random
-// numbers (LABOR). With its present number a minibatch reads the vertex with probability p. A
-// number lasts for lasts minibatches; the next one is as good with probability share, and otherwise
-// no minibatch reads the vertex. The times of new numbers are spread evenly.
+// gap is the distribution of the time in which a vertex is not read, if vertices have random
+// numbers (LABOR). With its present number, a minibatch reads the vertex with probability p. A
+// number lasts for lasts minibatches. With probability share the next one gives the same p;
+// otherwise no minibatch reads the vertex. The times of new numbers are spread evenly.
 type gap struct {
 	p, share, lasts float64
 }
@@ -105,7 +108,7 @@ func (g gap) over(l int) (unread, sum float64) {
 	return unread, sum
 }
 
-// Uses returns how many of the vertices a minibatch reads on average.
+// Uses returns the mean number of the counted vertices that a minibatch reads.
 func (r *Reuse) Uses() float64 {
 	uses := 0.0
 	for _, level := range r.sum {
@@ -116,8 +119,8 @@ func (r *Reuse) Uses() float64 {
 	return uses
 }
 
-// beyond returns the reads of a minibatch that come more than reach minibatches after the last one
-// of the row: all but kept; see Reuse.
+// beyond returns the reads of a minibatch that come more than reach minibatches after the last read
+// of the row: all reads without kept; see Reuse.
 func (r *Reuse) beyond(reach int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, _ := g.over(reach)
@@ -129,14 +132,15 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 // Fetched predicts the rows that a cache of this capacity and window transfers for a minibatch, on
 // average over a run of the given number of minibatches.
 //
-// Where the window knows too few uses to fill the cache, rows without a known use fill the rest,
-// and the one used longest ago is replaced first. If that is A minibatches ago, the cache holds
+// If the window knows too few uses to fill the cache, rows without a known use fill the rest, and
+// the one used longest ago is replaced first. If that was A minibatches ago, the cache holds
 //
 //	occupied(A) = sum of p (S(A+W) - W U(A+W))
 //
-// rows: those used less than A ago and not in the window, and those used in the window and at most
-// A+W apart. So A is where that reaches the capacity. A read is a hit up to A+W minibatches after
-// the last one, and in the first W+1 minibatches, whose rows the first fill holds.
+// rows: those used less than A ago and not in the window, and those whose uses, one of them in the
+// window, are at most A+W apart. So A is where occupied reaches the capacity. A read is a hit up to
+// A+W minibatches after the last one, and in the first W+1 minibatches, whose rows are in the first
+// fill.
 func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	rows := float64(capacity)
 	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= rows {
@@ -145,14 +149,14 @@ func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	}
 	known := min(window+1, run)
 	age := sort.Search(run, func(age int) bool { return r.occupied(age, window) >= rows })
-	if age+window >= run { // it is never full
+	if age+window >= run { // the cache is never full
 		return r.missed(known, run, run)
 	}
 	return between(rows, r.occupied(age-1, window), r.occupied(age, window),
 		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
 }
 
-// between interpolates from x to y as at goes from from to to.
+// between interpolates linearly: it returns x at from, and y at to.
 func between(at, from, to, x, y float64) float64 {
 	if to <= from {
 		return y
@@ -160,8 +164,8 @@ func between(at, from, to, x, y float64) float64 {
 	return x + (y-x)*min(1, max(0, (at-from)/(to-from)))
 }
 
-// occupied returns the rows of a cache in which rows without a known use stay up to that age; see
-// Fetched.
+// occupied returns the rows of a cache in which rows without a known use stay up to the given age;
+// see Fetched.
 func (r *Reuse) occupied(age, window int) (rows float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(age + window)
@@ -171,18 +175,18 @@ func (r *Reuse) occupied(age, window int) (rows float64) {
 }
 
 // missed returns the mean reads of a minibatch that come more than reach minibatches after the last
-// one of the row. The first known minibatches of a run miss nothing.
+// read of the row. The first known minibatches of a run miss nothing.
 func (r *Reuse) missed(known, reach, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(reach)
 		_, before := g.over(known)
-		first := g.p * max(sum-before, 0) // reads for the first time, before reach is over
+		first := g.p * max(sum-before, 0) // first reads of a row before reach is over
 		reads += n * (first + float64(run-reach)*g.p*unread) / float64(max(run, 1))
 	})
 	return reads
 }
 
-// each calls yield with the vertices of every bin and the law of their reads.
+// each calls yield with the number of vertices in every bin and the distribution of their reads.
 func (r *Reuse) each(yield func(n float64, g gap)) {
 	share := 1.0
 	for level, sums := range r.sum {
@@ -195,33 +199,34 @@ func (r *Reuse) each(yield func(n float64, g gap)) {
 	}
 }
 
-// fills returns the narrowest window that knows enough uses to fill the cache, at most limit.
+// fills returns the narrowest window with enough known uses to fill the cache, at most limit.
 func (r *Reuse) fills(capacity, limit int) int {
 	return sort.Search(max(limit, 0), func(w int) bool {
 		return r.occupied(0, w) >= float64(capacity)
 	})
 }
 
-// WindowOptions are the inputs of a planned window. They follow from the graph and the settings,
-// never from the machine, so that all ranks, and a simulation, plan the same window.
+// WindowOptions are the inputs of PlanWindow. They depend on the graph and the settings, but not on
+// the machine, so that all ranks, and a simulation, plan the same window.
 type WindowOptions struct {
 	Capacity int    // rows
 	Steps    int    // minibatches of a rank in an epoch
 	Epochs   int    // of the run
 	Reuse    *Reuse // of the remote vertices
 
-	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are spent
-	// on those of the window, of StepBytes each, and on looking ahead itself; 0 for no bound.
+	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are used
+	// for the minibatches of the window, StepBytes each, and for the look-ahead itself; 0 for no
+	// bound.
 	Memory, StepBytes int64
 }
 
 // windowSlack widens a planned window beyond the mean, because steps differ.
 const windowSlack = 4 // a quarter
 
-// PlanWindow returns the steps that a Lookahead must know to be as good as one that knows all: the
-// narrowest window with enough uses to fill the cache, and a quarter more, within the memory; at
-// least 1. If no window fills the cache it is an epoch: no row has to leave, and an epoch is enough
-// to choose the first rows.
+// PlanWindow returns the number of steps that a Lookahead must know to be as good as one that knows
+// all. It is the narrowest window with enough uses to fill the cache, and a quarter more, within
+// the memory, and at least 1. If no window fills the cache, it is an epoch: no row has to leave,
+// and an epoch is enough to choose the first rows.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1
@@ -233,7 +238,7 @@ func PlanWindow(o WindowOptions) int {
 	}
 	w += (w + windowSlack - 1) / windowSlack
 	if o.Memory > 0 {
-		// rings are up to twice as long as what they hold
+		// Rings may be twice as long as their content.
 		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes
 		w = int(min(float64(w), float64(o.Memory)/each))
 	}

@@ -84,8 +84,9 @@ func TestReuseIsWhatLookingAheadFinds(t *testing.T) {
 	}
 }
 
-// lasting draws steps in which a vertex is read with probability p while its number is good, which a
-// number is with probability share; each has a new one every so many steps, at a phase of its own.
+// lasting draws steps in which a vertex is read with probability p while its number is good, which
+// a number is with probability share; each has a new one every so many steps, at a phase of its
+// own.
 func lasting(r *rand.Rand, p, share []float32, lasts, steps int) (trace [][]graph.VertexID,
 	drawn []float32) {
 	trace, drawn = make([][]graph.VertexID, steps), make([]float32, len(p))
@@ -126,12 +127,12 @@ func TestReuseOfNumbersThatLast(t *testing.T) {
 			got := steady(t, n, capacity, window, trace)
 			predicted := reuse.Fetched(capacity, window, math.MaxInt32)
 			without := means.Fetched(capacity, window, math.MaxInt32)
-			t.Logf("numbers of %d steps, capacity %d: window %d transfers %.1f rows a step, predicted "+
-				"%.1f, by means %.1f", lasts, capacity, window, got, predicted, without)
+			t.Logf("numbers of %d steps, capacity %d: window %d transfers %.1f rows a step, "+
+				"predicted %.1f, by means %.1f", lasts, capacity, window, got, predicted, without)
 			if math.Abs(predicted-got) > 0.05*got+2 ||
 				lasts == 64 && capacity > 100 && without < 1.2*got {
-				t.Errorf("numbers of %d steps, capacity %d: %.1f rows a step, predicted %.1f, by means %.1f",
-					lasts, capacity, got, predicted, without)
+				t.Errorf("numbers of %d steps, capacity %d: %.1f rows a step, predicted %.1f, by "+
+					"means %.1f", lasts, capacity, got, predicted, without)
 			}
 		}
 	}

@@ -30,15 +30,15 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	p.deliver(remote, coming, d)
 }
 
-// restart rebases the scores of all slots on this step: afterwards since differs from it only where
-// a step has used the row.
+// restart restarts the decay of all slots' scores at this step. Afterwards since differs from the
+// step only if a step has used the row.
 func (p *Prefetch) restart() {
 	for slot := range int32(p.filled) {
 		p.start[slot], p.since[slot] = p.score(slot), int32(p.step)
 	}
 }
 
-// leavesBefore orders slots by S_E; of equal ones the lower degree goes first, then the higher id.
+// leavesBefore orders slots by S_E; among equal ones a lower degree goes first, then a higher id.
 func (p *Prefetch) leavesBefore(a, b int32) bool {
 	if x, y := p.score(a), p.score(b); x != y {
 		return x < y
@@ -50,10 +50,10 @@ func (p *Prefetch) leavesBefore(a, b int32) bool {
 	return v > u
 }
 
-// pending marks, in place of since, a slot whose new row has no source yet.
+// pending marks, in since, a slot whose new row has no source yet.
 const pending = -1
 
-// exchange fills the slots that leave, and then empty ones, with the entering vertices.
+// exchange gives the slots that leave, and then empty ones, to the entering vertices.
 func (p *Prefetch) exchange(leaving, coming []int32) {
 	entry := p.board.entry
 	for i, at := range coming {
@@ -71,8 +71,8 @@ func (p *Prefetch) exchange(leaving, coming []int32) {
 	}
 }
 
-// scoreBits returns the entry for a score. A score too small for float32 becomes 0, which means no
-// score.
+// scoreBits returns the scoreboard entry for a score. A score too small for a normal float32
+// becomes 0, which means no score.
 func scoreBits(x float64) int32 {
 	if e := int32(math.Float32bits(float32(x))); e >= smallest {
 		return e
@@ -80,8 +80,7 @@ func scoreBits(x float64) int32 {
 	return 0
 }
 
-// deliver finds the source of each entering row: a miss of the step, or a row fetched beside the
-// misses.
+// deliver finds the source of each entering row: a miss of the step, or an additional row to fetch.
 func (p *Prefetch) deliver(remote []graph.VertexID, coming []int32, d *Decision) {
 	d.Early = mem.Grow(d.Early, len(coming))[:0]
 	d.Insert = mem.Grow(d.Insert, len(coming))[:0]
@@ -119,7 +118,7 @@ func (p *Prefetch) best(k int) []int32 {
 	count := p.digits
 	clear(count)
 	for _, e := range entries {
-		count[uint32(e)>>digitBits]++ // buffered and unscored entries exceed all scores
+		count[uint32(e)>>digitBits]++ // buffered and unscored entries are above all scores
 	}
 	high, rest := fromTop(count[:infinity>>digitBits], 1, k)
 	clear(count)
@@ -152,8 +151,8 @@ func (p *Prefetch) best(k int) []int32 {
 	return coming
 }
 
-// lastDegree returns the lowest degree among the k vertices of highest degree that have the score,
-// and how many of those with just that degree are among them.
+// lastDegree considers the k vertices of highest degree with the given score. It returns the lowest
+// degree among them, and how many of them have it.
 func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 	entries, count := p.board.candidates(), p.digits
 	clear(count)
@@ -177,8 +176,8 @@ func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 }
 
 // fromTop returns the digit of the k-th largest of the counted numbers, and how many numbers with
-// that digit are among the k largest. It stops at lowest: if fewer than k numbers have at least
-// that digit, it returns lowest and the count there.
+// that digit are among the k largest. It stops at digit lowest: if fewer than k numbers have at
+// least that digit, it returns lowest and the number of those that have it.
 func fromTop(count []uint32, lowest, k int) (digit, rest int) {
 	for digit = len(count) - 1; digit > lowest && int(count[digit]) < k; digit-- {
 		k -= int(count[digit])

@@ -8,12 +8,12 @@ import (
 	"halognn/src/mem"
 )
 
-// Savings is the look-ahead cache for accesses of different worth. Where owners add rows (package
-// exchange, Sums), a cached row saves a vector only if all of its group is cached, and a row that
-// is to be kept must come as a row although a sum might have done.
+// Savings is the look-ahead cache for accesses of different worth. If owners add rows (package
+// exchange, Sums), a cached row saves a vector only if all rows of its group are cached, and a row
+// to be kept must come as a row although a sum might have been enough.
 //
-// Of the rows that a step reads, those stay that save most for each step in their slot: by the best
-// of their next uses in the window,
+// Of the rows that a step reads, it keeps those that save most for each step in their slot, by the
+// best of their next uses in the window:
 //
 //	rate = max over j of (worth(use 1) + ... + worth(use j) - fee) / (step(use j) - this step)
 //
@@ -21,8 +21,9 @@ import (
 // with a booked use stay. A row without a known use stays until its slot is needed. Lookahead, for
 // which all uses have the same worth, keeps the rows with the shortest waits.
 //
-// It sees what Lookahead does, and costs as much: O(1) a use, since few of the next uses matter;
-// entries of 17 bytes for a use in the window, up to twice that, 16 bytes a slot, the index.
+// It is given what Lookahead is given, and costs as much: O(1) a use, since few of the next uses
+// matter. Memory: 17 bytes for a use in the window, up to twice that as rings are powers of two; 16
+// bytes a slot; the index.
 type Savings struct {
 	slots
 	index  *Index // vertex -> its last use in the window (position << 1), or entryOf its slot
@@ -32,24 +33,24 @@ type Savings struct {
 
 	first []uint32 // [steps, a ring] position of the step's first use
 	head  uint32   // position after the last use
-	// rings of the uses; positions are as in Lookahead
+	// Rings of the uses; positions are as in Lookahead.
 	ids   []graph.VertexID
 	step  []int32
-	next  []int32 // the vertex's next use; none if negative
-	slot  []int32 // that holds the row when the step comes, or -1
+	next  []int32 // [uses] position of the vertex's next use; negative: none
+	slot  []int32 // [uses] slot that holds the row when the step comes, or -1
 	worth []uint8
 
-	free  int       // slots in which no row waits for a use
+	free  int       // slots whose rows wait for no use
 	rates []float32 // [uses of a step]
 	best  []int32   // uses of the step that are worth a slot
 }
 
 const wholeVector = math.MaxUint8 // the worth of a row that is read itself
 
-// usesThatCount is how many of a row's next uses are looked at: more change next to nothing.
+// usesThatCount is how many of a row's next uses are considered: more would change almost nothing.
 const usesThatCount = 4
 
-// NewSavings makes a cache. All errors of the options are reported at once; Level is not for it.
+// NewSavings makes a cache. All errors of the options are reported at once. It ignores Level.
 func NewSavings(o LookaheadOptions) (*Savings, error) {
 	index, slots, err := o.open()
 	if err != nil {
@@ -68,8 +69,8 @@ func (c *Savings) Slots() int { return len(c.vertex) }
 // Feed implements Policy. It panics if a step is fed before its turn.
 func (c *Savings) Feed(remote []graph.VertexID, worth []uint8) {
 	if c.end-c.base > c.window {
-		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window is %d",
-			c.end-c.base, c.window))
+		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window "+
+			"is %d", c.end-c.base, c.window))
 	}
 	c.reserve(len(remote))
 	c.first[c.end&(len(c.first)-1)] = c.head
@@ -123,8 +124,8 @@ func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 		end = c.first[(c.base+1)&(len(c.first)-1)]
 	}
 	if int(end-first) != len(remote) {
-		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it", len(remote),
-			end-first))
+		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it",
+			len(remote), end-first))
 	}
 	d.begin(len(remote), 0, min(len(remote), len(c.vertex)))
 	c.rate(first, remote, d)
@@ -141,7 +142,7 @@ func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 	c.base++
 }
 
-// rate looks up which rows are cached, and rates all rows.
+// rate looks up which rows are cached, and computes the rates of all rows.
 func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	mask := uint32(len(c.ids) - 1)
 	c.rates = mem.Grow(c.rates[:0], len(remote))
@@ -149,8 +150,8 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	for i, v := range remote {
 		at := (first + uint32(i)) & mask
 		if c.ids[at] != v {
-			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i, v,
-				c.ids[at]))
+			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i,
+				v, c.ids[at]))
 		}
 		d.Slot[i] = c.slot[at]
 		saved := 0
@@ -158,7 +159,7 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 			d.Misses++
 			saved = int(c.worth[at]) - wholeVector
 		} else {
-			c.free++ // unless it stays
+			c.free++ // if it does not stay
 		}
 		best := float32(0)
 		next := c.next[at]
@@ -196,7 +197,7 @@ func (c *Savings) serve(first uint32, d *Decision) {
 	}
 }
 
-// keep gives slots to missed rows that are worth one, and forgets those without a known use.
+// keep gives slots to missed rows that are worth one, and forgets rows without a known use.
 func (c *Savings) keep(first uint32, d *Decision) {
 	mask := uint32(len(c.ids) - 1)
 	miss := 0
@@ -221,7 +222,7 @@ func (c *Savings) Bytes() int64 {
 		int64(cap(c.rates)+cap(c.best))*4
 }
 
-const useBytes = 4*4 + 1 // of a use in the rings
+const useBytes = 4*4 + 1 // of a use, in the rings
 
 // SavingsBytes predicts Bytes for a dense index, if no step has more than the given number of uses.
 func SavingsBytes(o LookaheadOptions, uses int) int64 {

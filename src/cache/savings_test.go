@@ -115,7 +115,8 @@ func TestSavingsFollowTheirRule(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		n := 1 + rng.IntN(30)
 		r := &rule{capacity: rng.IntN(8), window: rng.IntN(7),
-			trace: randomTrace(rng, n, 1+rng.IntN(40), rng.IntN(min(n, 12)+1), float64(rng.IntN(3)))}
+			trace: randomTrace(rng, n, 1+rng.IntN(40), rng.IntN(min(n, 12)+1),
+				float64(rng.IntN(3)))}
 		for _, step := range r.trace {
 			w := make([]uint8, len(step))
 			for i := range w {
@@ -147,8 +148,8 @@ func TestSavingsFollowTheirRule(t *testing.T) {
 			slices.Sort(stay)
 			slices.Sort(wantStay)
 			if !slices.Equal(hits, wantHits) || !slices.Equal(stay, wantStay) {
-				t.Fatalf("seed %d, step %d: %v at hand and %v stay, want %v and %v", seed, step, hits,
-					stay, wantHits, wantStay)
+				t.Fatalf("seed %d, step %d: %v at hand and %v stay, want %v and %v", seed, step,
+					hits, stay, wantHits, wantStay)
 			}
 			if err := x.execute(remote, &d); err != nil {
 				t.Fatal(fmt.Errorf("seed %d, step %d: %w", seed, step, err))

@@ -8,7 +8,7 @@ import (
 	"halognn/src/mem"
 )
 
-// Layout is how the scoreboard of a Prefetch lies in memory. Both layouts give the same decisions.
+// Layout is the memory layout of a Prefetch's scoreboard. Both layouts give the same decisions.
 type Layout int
 
 const (
@@ -17,23 +17,23 @@ const (
 	LayoutCompact               // 8 bytes a candidate and a quarter of a byte a vertex
 )
 
-// scoreboard holds one entry for every vertex that may be buffered: its access score S_A, or where
-// it is buffered. In the paper S_A is negative for buffered vertices; here the sign marks them and
-// the other bits are the slot. So the scoreboard is also the index of the buffer, and looking up
-// and scoring a vertex is one memory access.
+// scoreboard holds one entry for every vertex that may be buffered: its access score S_A or, if it
+// is buffered, its slot. In the paper S_A is negative for buffered vertices; here the sign marks
+// these, and the other bits are the slot. So the scoreboard is also the index of the buffer, and
+// looking up and scoring a vertex is one memory access.
 //
-//	entry < 0    buffered, in slot entry & slotMask
-//	entry >= 0   not buffered; the bits of S_A as float32, which order like the numbers; unscored, a
-//	             NaN, for vertices that are no candidates: adding 1 leaves it as it is, and it is
-//	             never a best score
+//	entry < 0   buffered, in slot entry & slotMask
+//	entry >= 0  not buffered; the bits of S_A as float32, which order like the numbers; unscored,
+//	            a NaN, for vertices that are no candidates: adding 1 leaves it as it is, and it
+//	            is never a best score
 //
 //	dense    entry [N]    of vertex v at v
 //	compact  entry [H+1]  of the i-th candidate at i; the last one, unscored, stands for all other
 //	                      vertices
 //	         vertex [H]   candidates, ascending
-//	         rank [2W]    for every 64 vertices: which are candidates, and how many candidates come
-//	                      before. This finds the place of a vertex among the sorted candidates as a
-//	                      binary search would, in one read
+//	         rank [2W]    for every 64 vertices: which are candidates, and how many candidates
+//	                      come before. This finds the place of a vertex among the sorted
+//	                      candidates as a binary search would, in one read
 type scoreboard struct {
 	entry  []int32
 	vertex []graph.VertexID
@@ -44,11 +44,11 @@ const (
 	slotMask = math.MaxInt32
 	buffered = math.MinInt32
 	unscored = 0x7FC00000 // quiet NaN
-	infinity = 0x7F800000 // scores are below
+	infinity = 0x7F800000 // all scores are below this
 	smallest = 0x00800000 // normal float32; a smaller value is not a score
 )
 
-// newScoreboard makes a scoreboard for n vertices, of which those with a bit in candidates may be
+// newScoreboard makes a scoreboard for n vertices. Only those with a bit in candidates may be
 // buffered; nil means all.
 func newScoreboard(n int, candidates []uint64, layout Layout) *scoreboard {
 	h := n
@@ -118,7 +118,7 @@ func (s *scoreboard) id(at int32) graph.VertexID {
 }
 
 // candidates returns the entries that may hold scores. In the dense layout these are the entries of
-// all vertices, scored or not.
+// all vertices.
 func (s *scoreboard) candidates() []int32 {
 	if s.rank == nil {
 		return s.entry
@@ -127,7 +127,7 @@ func (s *scoreboard) candidates() []int32 {
 }
 
 // count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of
-// ids[i], or -1; uses [C] counts up for every hit. It returns the number of misses.
+// ids[i], or -1; Each hit adds 1 to its slot's entry in uses [C]. It returns the number of misses.
 func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses int) {
 	var at [lookupBlock]int32
 	for len(ids) > 0 {
@@ -147,7 +147,7 @@ func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses in
 
 // countAt is count for entries at known positions, a block of them. All entries are read before any
 // is written, because a processor delays a read that may depend on an earlier write. Hits and
-// misses alternate at random, so no branch depends on them: hits are listed first and counted
+// misses alternate unpredictably, so no branch depends on them: hits are listed first and counted
 // afterwards.
 func countAt[T ~int32](entry []int32, at []T, slots, uses []int32) (misses int) {
 	touch(entry, at)

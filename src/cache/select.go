@@ -1,8 +1,8 @@
 package cache
 
-// selectFirst reorders items so that items[:k] are the first k by before, a strict total order, in
-// any order. Expected time O(len(items)): quickselect with the median of three as the pivot, so
-// that the same items in the same order always end up alike.
+// selectFirst reorders items so that items[:k] are the first k in the strict total order before;
+// these are in no particular order. Expected time O(len(items)): quickselect with the median of
+// three as the pivot, so that the same items in the same order always give the same result.
 func selectFirst(items []int32, k int, before func(a, b int32) bool) {
 	for lo, hi := 0, len(items)-1; k > lo && k <= hi; {
 		mid := lo + (hi-lo)/2
@@ -16,7 +16,7 @@ func selectFirst(items []int32, k int, before func(a, b int32) bool) {
 		order(lo, mid)
 		pivot := items[mid]
 		i, j := lo, hi
-		for i <= j { // items[lo:i] come no later than the pivot, items[j+1:hi+1] no earlier
+		for i <= j { // items[lo:i] are not after the pivot, items[j+1:hi+1] not before it
 			for before(items[i], pivot) {
 				i++
 			}

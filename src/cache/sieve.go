@@ -9,28 +9,28 @@ import (
 )
 
 // Sieve is the general-purpose cache that dynamic policies are compared with: first in, first out,
-// except that a row read since the hand last passed stays.
+// except that a row stays if it was read since the hand last passed it.
 //
 //	head (newest) ─ v7 ─ v3* ─ v9 ─ v1* ─ v4 ─ tail (oldest)      * visited
 //	                           ^hand, going towards the head: clears marks, evicts the first
 //	                            vertex without one
 //
-// A step marks its hits, then inserts its misses in order, each at the head, evicting for it when
-// all slots are taken. A miss that a later one of the same step evicts again is not inserted.
-// Memory: the index and 17 bytes a slot. Source: SIEVE (Zhang et al., NSDI 2024), algorithm 1, by
-// steps instead of by reads.
+// A step marks its hits, then inserts its misses in order, each at the head; if all slots are
+// taken, it evicts a row first. A miss that a later miss of the same step evicts again is not
+// inserted. Memory: the index and 17 bytes a slot. Source: SIEVE (Zhang et al., NSDI 2024),
+// algorithm 1, applied to steps instead of single reads.
 type Sieve struct {
 	blind
 	index   *Index
 	vertex  []graph.VertexID // [C]
 	newer   []int32          // [C] neighbours in the list; -1 at its ends
 	older   []int32          // [C]
-	insert  []int32          // [C] entry of the step's inserts that goes here, plus 1
+	insert  []int32          // [C] index of the step's insert into this slot, plus 1
 	visited []uint8          // [C]
-	used    int32            // slots taken so far
+	used    int32            // slots used so far
 	head    int32
 	tail    int32
-	hand    int32 // -1: at the tail
+	hand    int32 // slot at the hand; -1: at the tail
 }
 
 // NewSieve makes an empty cache of the given number of rows for a graph of n vertices.
@@ -46,10 +46,10 @@ func NewSieve(n, capacity int) (*Sieve, error) {
 	}, nil
 }
 
-// maxCapacity leaves room for other bits in a word that holds a slot.
+// maxCapacity leaves bits for other uses in a word that holds a slot.
 const maxCapacity = 1<<30 - 1
 
-// checkSize reports what is wrong with the sizes every policy has.
+// checkSize reports errors in the sizes that every policy has.
 func checkSize(vertices, capacity int) error {
 	var errs []error
 	if vertices < 0 || vertices > graph.MaxVertices {
@@ -104,7 +104,7 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 		s.tail = slot
 	}
 	s.head = slot
-	if at := s.insert[slot]; at > 0 { // this step's insert is already evicted
+	if at := s.insert[slot]; at > 0 { // this miss of the step is already evicted
 		d.Insert[at-1] = makeInsert(miss, slot)
 		return
 	}

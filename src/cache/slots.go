@@ -5,17 +5,17 @@ import (
 	"halognn/src/mem"
 )
 
-// slots are those of a look-ahead cache. The ones without a booked row are in a list, the oldest
+// slots are the slots of a look-ahead cache. Those without a booked row are in a list, the oldest
 // first.
 type slots struct {
 	vertex []graph.VertexID // [C] row in the slot, or unused or dropped
-	// [C+1] slots without a booked row, in a ring; that after C is the oldest
+	// [C+1] ring of the slots without a booked row; the one after C is the oldest.
 	older, newer []int32
-	vacant       int // slots that are unused or dropped
+	vacant       int // number of slots that are unused or dropped
 }
 
-// newSlots makes slots of which the first ones hold rows without a booked use: row initial[i] in
-// slot i, which index maps to entryOf(i).
+// newSlots makes slots whose first ones hold rows without a booked use: row initial[i] in slot i,
+// which index maps to entryOf(i).
 func newSlots(index *Index, vertices, capacity int, initial []graph.VertexID) (slots, error) {
 	l := slots{vertex: mem.Make[graph.VertexID](capacity), older: mem.Make[int32](capacity + 1),
 		newer: mem.Make[int32](capacity + 1)}
@@ -34,8 +34,8 @@ func newSlots(index *Index, vertices, capacity int, initial []graph.VertexID) (s
 	return l, nil
 }
 
-// entryOf is the entry in the index of a row that stays in a slot for no known use; that of a use is
-// even.
+// entryOf is the index entry of a row that stays in a slot without a known use. The entry of a use
+// is even.
 func entryOf(slot int32) int32 { return slot<<1 | 1 }
 
 func (l *slots) bytes() int64 { return int64(len(l.vertex))*4 + int64(len(l.older))*8 }
@@ -49,13 +49,13 @@ func (l *slots) free() {
 // link adds a slot to the list of slots without a booked row, as the newest.
 func (l *slots) link(slot int32) { l.linkAfter(l.older[len(l.vertex)], slot) }
 
-// Values in place of a vertex, for slots whose row may be replaced at once.
+// Values in place of a vertex, for slots that may be filled at once.
 const (
 	unused  = graph.VertexID(-1) // never filled
 	dropped = graph.VertexID(-2)
 )
 
-// vacate links a slot as the oldest, so that slots with a useless row are taken first.
+// vacate makes a slot the oldest in the list, so that slots with useless rows are used first.
 func (l *slots) vacate(slot int32, because graph.VertexID) {
 	l.vertex[slot] = because
 	l.vacant++
@@ -73,7 +73,7 @@ func (l *slots) unlink(slot int32) {
 	l.newer[older], l.older[newer] = newer, older
 }
 
-// take gives the oldest slot without a booked row to vertex v, for a fetched row.
+// take gives the oldest slot without a booked row to vertex v, for the fetched row number from.
 func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int32 {
 	slot := l.newer[len(l.vertex)]
 	l.unlink(slot)

@@ -14,7 +14,7 @@ type Static struct {
 	slots int
 }
 
-// NewStatic holds the rows of the given vertices, of a graph of n: held[i] in slot i.
+// NewStatic makes a cache with the rows of the given vertices of a graph of n: held[i] in slot i.
 func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	s := &Static{index: NewIndex(n, len(held), IndexAuto), slots: len(held)}
 	if err := fill(s.index, n, held, func(slot int32) int32 { return slot }); err != nil {
@@ -24,7 +24,7 @@ func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	return s, nil
 }
 
-// fill gives held[i] slot i in the index.
+// fill adds held[i] to the index with slot i.
 func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
 	for i, v := range held {
 		if uint32(v) >= uint32(n) {

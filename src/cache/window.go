@@ -7,8 +7,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Feed gives the remote vertices of the next unfed step. Every step is fed once, in order, before
-// it is due and at most Window steps before; all uses are worth alike. It panics if a step is fed
+// Feed takes the remote vertices of the next step in order. Every step must be fed once, before it
+// is due, and at most Window steps before; all uses are worth the same. It panics if a step is fed
 // earlier, because decisions depend on the known steps.
 func (l *Lookahead) Feed(remote []graph.VertexID, _ []uint8) {
 	b := l.bookings
@@ -56,8 +56,8 @@ func (l *Lookahead) enter(step int, remote []graph.VertexID) {
 	}
 }
 
-// claim books a row that stayed in its slot without a known use and now has one, and returns the
-// slot; or -1 if the slot is needed before that use.
+// claim books a row that stayed in its slot without a known use and now has one. It returns the
+// slot, or -1 if the slot is needed before that use.
 func (l *Lookahead) claim(slot int32, step int) int32 {
 	l.unlink(slot)
 	if !l.bookings.book(l.bookings.base, step) {
@@ -99,7 +99,7 @@ func (l *Lookahead) reserve(n int) {
 	l.slot = regrow(l.slot, tail, l.head, need)
 }
 
-// checkUses panics if a window of so many steps has more uses than positions can tell apart.
+// checkUses panics if a window of this many steps has more uses than positions can distinguish.
 func checkUses(uses, window int) {
 	if uses > positions {
 		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; "+
@@ -107,7 +107,7 @@ func checkUses(uses, window int) {
 	}
 }
 
-// regrow moves the elements at positions tail to head to a ring for n elements.
+// regrow moves the elements at positions tail to head into a ring for n elements.
 func regrow[T mem.Number](old []T, tail, head uint32, n int) []T {
 	ring := mem.Make[T](powerOfTwo(n))
 	for p := tail; p != head; p++ {
@@ -138,7 +138,8 @@ func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	l.bookings.pass()
 }
 
-// serve answers from the slots and releases those whose row has no booked use after this step.
+// serve looks up the rows in the slots, and releases slots whose row has no booked use after this
+// step.
 func (l *Lookahead) serve(first uint32, remote []graph.VertexID, d *Decision) {
 	mask := uint32(len(l.ids) - 1)
 	for i, v := range remote {
@@ -184,8 +185,8 @@ func (l *Lookahead) keep(first uint32, d *Decision) {
 }
 
 // fetchEarly fetches rows that the next step will miss, if that step misses more rows than this
-// one. It uses slots that no booking needs in this step; bookings from the next step on do not
-// depend on them.
+// one. It uses slots that no booking needs in this step. No booking from the next step on depends
+// on these slots.
 func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	if step == l.bookings.end {
 		return

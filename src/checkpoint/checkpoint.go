@@ -1,5 +1,5 @@
-// Package checkpoint holds what a training keeps to go on with: the state between two steps, the
-// saver that writes it while training goes on, and the checkpoint that comes back.
+// Package checkpoint saves and restores a training: the state between two steps, the saver that
+// writes it while training continues, and the checkpoint that is read back.
 //
 //	State ──> Saver.Save ──> rundir: state.json, weights, moments ──> Open ──> Checkpoint.Restore
 package checkpoint
@@ -20,14 +20,14 @@ import (
 type Checkpoint struct {
 	State    *State
 	Path     string
-	Damaged  []string          // newer checkpoints that are damaged, and why
+	Damaged  []string          // newer checkpoints that are damaged, and how
 	finished bool              // the run has a summary
-	Files    map[string][]byte // by name
+	Files    map[string][]byte // contents by file name
 }
 
-// Open returns the newest undamaged checkpoint of a run: rank 0 reads it, and all ranks
-// get its bytes. nil: the run ended before its first checkpoint. All ranks return the same error.
-// Collective.
+// Open returns the newest undamaged checkpoint of a run: rank 0 reads it, and all ranks get its
+// bytes. It returns nil if the run ended before its first checkpoint. All ranks return the same
+// error. Collective.
 func Open(c comm.Comm, run string) (*Checkpoint, error) {
 	var wire bytes.Buffer
 	err := comm.OnFirst(c, func() error {
@@ -52,7 +52,7 @@ func Open(c comm.Comm, run string) (*Checkpoint, error) {
 		return nil, nil
 	}
 	state, err := ReadState(found.State)
-	if err != nil { // all ranks have the same text
+	if err != nil { // the same text on all ranks
 		return nil, comm.AgreedOn(c,
 			fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
@@ -68,10 +68,10 @@ func (c *Checkpoint) File(name string) (text []byte, there bool) {
 	return text, there
 }
 
-// Config is the resolved config of the run when the checkpoint was made, by key.
+// Config returns the resolved config of the run when the checkpoint was made, by key.
 func (c *Checkpoint) Config() map[string]string { return c.State.Config }
 
-// Begun returns the epochs that were begun.
+// Begun returns the number of epochs that had begun.
 func (c *Checkpoint) Begun() int {
 	if c.State.Step == 0 {
 		return c.State.Epoch - 1
@@ -79,8 +79,8 @@ func (c *Checkpoint) Begun() int {
 	return c.State.Epoch
 }
 
-// Finished reports whether training with the given epochs and patience is over and its results are
-// written.
+// Finished reports whether training with the given epochs and patience is complete and its results
+// are written.
 func (c *Checkpoint) Finished(epochs, patience int) bool {
 	return c.finished && c.State.over(epochs, patience)
 }
@@ -89,8 +89,8 @@ func (s *State) over(epochs, patience int) bool {
 	return s.Epoch > epochs || s.Step == 0 && patience > 0 && s.Since >= patience
 }
 
-// Restore reads weights, moments and, if there are any, the best weights, which are in host memory.
-// The checkpoint then frees their bytes.
+// Restore reads weights, moments and, if there are any, the best weights into host memory. Then it
+// frees the checkpoint's bytes.
 func (c *Checkpoint) Restore(p *nn.Params, optimizer *nn.Optimizer, best []float32) error {
 	defer func() { c.Files = nil }()
 	weights, _, err := nn.ParseSafetensors(c.Files[rundir.ModelFile])

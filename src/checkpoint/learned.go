@@ -10,15 +10,16 @@ import (
 	"halognn/src/rundir"
 )
 
-// Learned rows are of no rank alone, so every rank writes and reads the files of its own parts:
+// Learned rows are distributed over the ranks, so every rank writes and reads the files of its own
+// parts:
 //
 //	rank 0      begin ──┬─────────────────────── sums ──> Saver.Save: all else, rename
 //	all ranks           └─ own parts' files, sync ──┘
 
-// SaveLearned writes the learned rows of the parts [first, last) of each rank into the checkpoint at
-// path, on rank 0, which Saver.Save then completes with the sums that it returns there. Without a path
-// nothing is written. best says that there are best rows; alive is called while files are written.
-// Collective.
+// SaveLearned writes the learned rows of the parts [first, last) of each rank into the checkpoint
+// at rank 0's path. Saver.Save then completes the checkpoint with the checksums that SaveLearned
+// returns there. Without a path nothing is written. best says that there are best rows; alive is
+// called while files are written. Collective.
 func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool,
 	alive func()) (rundir.FileSums, error) {
 	path, err := comm.Bcast(c, path)
@@ -32,16 +33,17 @@ func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best 
 	return together(c, alive, func(cut func(io.Writer) io.Writer) (rundir.FileSums, error) {
 		var files []rundir.File
 		for p := first; p < last; p++ {
-			files = append(files, rundir.File{Name: rundir.LearnedFile(p), Write: func(w io.Writer) error {
-				return nn.FormatSafetensors(cut(w), l.StateOf(p, best), nil)
-			}})
+			files = append(files, rundir.File{Name: rundir.LearnedFile(p),
+				Write: func(w io.Writer) error {
+					return nn.FormatSafetensors(cut(w), l.StateOf(p, best), nil)
+				}})
 		}
 		return rundir.WriteInto(path, files)
 	})
 }
 
 // WriteLearned writes the learned rows of the parts [first, last) of each rank into a run
-// directory, and returns the sums of all files. Collective.
+// directory, and returns the checksums of all files. Collective.
 func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 	alive func()) (rundir.FileSums, error) {
 	return together(c, alive, func(cut func(io.Writer) io.Writer) (rundir.FileSums, error) {
@@ -61,8 +63,8 @@ func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 }
 
 // together lets every rank write its files in pieces, through cut. After each piece the ranks agree
-// whether any has more to write, and report to the watchdog that they are alive, because writing
-// all may take longer than the watchdog waits. It returns the sums of all files. Collective.
+// whether any has more to write, and report to the watchdog that they are alive, because all the
+// files may take longer than the watchdog waits. It returns the checksums of all files. Collective.
 func together(c comm.Comm, alive func(),
 	write func(cut func(io.Writer) io.Writer) (rundir.FileSums, error)) (rundir.FileSums, error) {
 	turn := func(more bool) (bool, error) {
@@ -88,17 +90,17 @@ func together(c comm.Comm, alive func(),
 	return sums, err
 }
 
-// pieceBytes are the bytes that a rank writes between two turns. Tests make them few.
+// pieceBytes is the number of bytes that a rank writes between two turns. Tests set it low.
 var pieceBytes = 64 << 20
 
-// pieces is a file that takes turns.
+// pieces is a file that is written in turns.
 type pieces struct {
 	w    io.Writer
 	turn func(more bool) (bool, error)
-	left int // bytes of the piece
+	left int // bytes left of the piece
 }
 
-// Write writes p, and brings every whole piece to the disk.
+// Write writes p, and syncs every complete piece to disk.
 func (s *pieces) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		if s.left == 0 {

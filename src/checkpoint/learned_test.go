@@ -42,7 +42,8 @@ func TestLearnedFilesAreWrittenTogether(t *testing.T) {
 		}
 		if lives[rank].Load() < 80*cols*4/256 || lives[rank].Load() != lives[0].Load() ||
 			len(sums[rank]) != ranks || fmt.Sprint(sums[rank]) != fmt.Sprint(sums[0]) {
-			t.Errorf("rank %d shows life %d times and has the sums %v", rank, lives[rank].Load(), sums[rank])
+			t.Errorf("rank %d shows life %d times and has the sums %v", rank, lives[rank].Load(),
+				sums[rank])
 		}
 	}
 	path, want := filepath.Join(dir, rundir.LearnedFile(2)), sums[0][rundir.LearnedFile(2)]

@@ -21,34 +21,34 @@ import (
 //	step i ── vote ── gradient sum ── update ── copy ──┬── step i+1 ──────────────────────────>
 //	                                                   └── files, sync, rename, prune ── done
 //
-// A save that falls due meanwhile waits for the end of the write, and happens at the first step
+// A save that is due during a write waits for the end of the write, and happens at the first step
 // after it.
 type Saver struct {
 	o     config.Saves
-	run   string       // its directory
-	lock  *rundir.Lock // of the directory
+	run   string       // the run directory
+	lock  *rundir.Lock // of the run directory
 	saved int          // number of updates at the last save, or at the start
 	at    time.Time
 
-	weights, best []float32 // [Params.Len()] copies, made with the first save
+	weights, best []float32 // [Params.Len()] copies, allocated by the first save
 	bestOf        int       // epoch of the weights in best
 	slots         [][]float32
 
-	writing chan error // nil: nothing is being written
+	writing chan error // receives the result of a write; nil: no write is under way
 	Last    string     // the newest complete checkpoint; empty: none
 	before  string     // the one before it
 	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
 
-	took time.Duration // of the last save: copy and files
-	rare bool          // the user knows that saves by time are rarer than asked for
+	took time.Duration // of the last save: copying and writing
+	rare bool          // the user has been told that saves by time are rarer than asked for
 }
 
-// saveShare bounds the share of the time that saves by time may take.
+// saveShare is the largest share of the time that saves by time may take.
 const saveShare = 0.005
 
-// NewSaver returns the saver of a run that has made the given number of updates; last is the
-// checkpoint that it goes on from, if any. lock is of the run's directory.
+// NewSaver returns the saver of a run that has made the given number of updates. last is the
+// checkpoint from which the run continues, if any. lock is the lock of the run directory.
 func NewSaver(o config.Saves, run string, lock *rundir.Lock, updates int, last string) *Saver {
 	return &Saver{o: o, run: run, lock: lock, saved: updates, at: time.Now(), Last: last}
 }
@@ -74,14 +74,14 @@ func (s *Saver) Due(updates int, note func(format string, args ...any)) (bool, e
 	due := n > 0 && updates/n > s.saved/n || idle && s.dueByTime(note)
 	if due && !idle && !s.slow {
 		s.slow = true
-		note("a checkpoint fell due while the one before it was still being written; it follows " +
-			"at the next step after that, here and from now on")
+		note("a checkpoint fell due while the one before it was still being written; such a " +
+			"checkpoint is made at the first step after the write, now and later")
 	}
 	return due && idle, nil
 }
 
-// dueByTime reports whether enough time has passed since the last save. None may be under way. Not
-// only the pause counts as its cost: writing takes processor time from the next steps too.
+// dueByTime reports whether enough time has passed since the last save. No save may be under way.
+// The cost of a save is not only the pause: writing also takes processor time from the next steps.
 func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	asked := time.Duration(s.o.EveryMinutes * float64(time.Minute))
 	if asked <= 0 {
@@ -90,16 +90,17 @@ func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	every := max(asked, time.Duration(float64(s.took)/saveShare))
 	if every > asked && !s.rare {
 		s.rare = true
-		note("a checkpoint took %.3g s: the next one by time follows %.3g minutes after it, not %g "+
-			"(checkpoint.every_minutes), so that they cost %g %% of the time at most, here and from "+
-			"now on", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
+		note("a checkpoint took %.3g s: the next one by time follows %.3g minutes after it, not "+
+			"%g (checkpoint.every_minutes), so that checkpoints take at most %g %% of the time, "+
+			"now and later", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
 	}
 	return time.Since(s.at) >= every
 }
 
-// Next notes that the state after the given number of updates is to be saved, at the end of
-// training or on the way. It returns the path of the checkpoint, and whether it has to be written:
-// a run that was resumed from it may be stopped before its next step. No write may be under way.
+// Next records that the state after the given number of updates is to be saved, at the end of
+// training or before. It returns the path of the checkpoint, and whether it has to be written: if a
+// run is stopped before its first step after resuming, the checkpoint already exists. No write may
+// be under way.
 func (s *Saver) Next(updates int, end bool) (path string, needed bool) {
 	s.saved, s.at = updates, time.Now()
 	path = rundir.CheckpointPath(s.run, updates, end)
@@ -107,8 +108,8 @@ func (s *Saver) Next(updates int, end bool) (path string, needed bool) {
 	return path, err != nil
 }
 
-// Contents is what a checkpoint is made of. State, Metadata and Log belong to the saver until the
-// write has ended; the arrays are copied at once.
+// Contents is what a checkpoint is made of. The saver owns State, Metadata and Log until the write
+// has ended; the arrays are copied at once.
 type Contents struct {
 	State     *State
 	Device    compute.Device
@@ -117,8 +118,8 @@ type Contents struct {
 	Best      []float32         // [Params.Len()] in host memory
 	Metadata  map[string]string // of the model files
 	Log       *rundir.Log
-	Learned   rundir.FileSums // files of learned rows, which are there; nil: none
-	Diverged  bool            // learned rows are not finite
+	Learned   rundir.FileSums // files of learned rows that are already written; nil: none
+	Diverged  bool            // some learned rows are not finite
 }
 
 // Save copies the arrays and starts to write the checkpoint.
@@ -133,7 +134,8 @@ func (s *Saver) Save(path string, of Contents) {
 	}()
 }
 
-// copy is cheap: a few bytes a weight, beside thousands of operations a weight in each step.
+// copy is cheap: a few bytes for each weight, compared with thousands of operations for each weight
+// in a step.
 func (s *Saver) copy(of *Contents) {
 	n, slots := of.Params.Len(), of.Optimizer.Slots()
 	if s.weights == nil {
@@ -152,7 +154,7 @@ func (s *Saver) copy(of *Contents) {
 	}
 }
 
-// contents returns the files of a checkpoint of the copies.
+// contents returns the files of a checkpoint, made from the copies.
 func (s *Saver) contents(of *Contents) []rundir.File {
 	tensors := func(name string, t []nn.Tensor) rundir.File {
 		write := func(w io.Writer) error { return nn.FormatSafetensors(w, t, of.Metadata) }
@@ -197,7 +199,7 @@ func (s *Saver) write(path string, files []rundir.File, of *Contents) error {
 	if err != nil {
 		return err
 	}
-	// A restart continues the log after the steps of the checkpoint.
+	// A resumed run appends to the log, after the steps of the checkpoint.
 	if err := of.Log.Sync(); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
@@ -216,7 +218,7 @@ func (s *Saver) write(path string, files []rundir.File, of *Contents) error {
 	return rundir.Prune(s.run, max(1, s.o.Keep))
 }
 
-// poll returns the error of a write that has ended, and whether none is under way.
+// poll returns the error of a write that has ended, and whether no write is under way.
 func (s *Saver) poll() (idle bool, err error) {
 	if s.writing == nil {
 		return true, nil
@@ -237,8 +239,8 @@ func (s *Saver) Wait() error {
 	return s.written(<-s.writing)
 }
 
-// written notes the end of a write. It does not report a state that is not finite: the error about
-// the next loss says more.
+// written handles the end of a write. It does not report a state that is not finite, because the
+// error about the next loss says more.
 func (s *Saver) written(err error) error {
 	s.writing = nil
 	if err == nil {
@@ -250,14 +252,15 @@ func (s *Saver) written(err error) error {
 	return err
 }
 
-// Good names the last good checkpoint after the given number of updates, for messages. A checkpoint
-// made after the last update holds the weights with which training diverged.
+// Good returns the last good checkpoint after the given number of updates, for messages. A
+// checkpoint made after the last update has the weights with which training diverged, so it is not
+// good.
 func (s *Saver) Good(updates int) string {
 	if s == nil {
 		return ""
 	}
 	good, bad := s.Last, ""
-	// A prefix: the checkpoint at the end of training has a longer name.
+	// A prefix, because the checkpoint at the end of training has a longer name.
 	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false))
 	if good != "" && strings.HasPrefix(filepath.Base(good), latest) {
 		good, bad = s.before, good+" holds the weights that diverged, and "

@@ -84,7 +84,8 @@ func TestLastGoodCheckpoint(t *testing.T) {
 		{"the only one that is left", second, filepath.Join(dir, "pruned"), 7, "; " + second +
 			" holds the weights that diverged, and there is no good checkpoint"},
 	} {
-		if got := (&Saver{run: dir, Last: c.last, before: c.before}).Good(c.updates); got != c.want {
+		if got := (&Saver{run: dir, Last: c.last, before: c.before}).Good(c.updates); got !=
+			c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -17,12 +17,13 @@ import (
 	"halognn/src/trace"
 )
 
-// The state in a checkpoint has types of its own but for the counters, so that a change of
+// Except for the counters, the state in a checkpoint has its own types, so that a change of
 // summary.json or of the phases does not change its format by accident. A key never changes its
-// meaning: state.json of any version with this rundir.CheckpointFormat can be read, and absent keys are 0.
+// meaning: state.json of any version with this rundir.CheckpointFormat can be read, and absent keys
+// are 0.
 
-// State is state.json: the state of a run between two steps. It holds sums over ranks, so
-// that a run may go on with another number of ranks.
+// State is state.json: the state of a run between two steps. It has sums over ranks, so that a run
+// can continue with another number of ranks.
 type State struct {
 	Format int `json:"format"`
 	Origin
@@ -127,7 +128,7 @@ type Sums struct {
 	OldScore float64 `json:"score_seconds,omitzero"` // of older versions: Scoring
 }
 
-// Add adds an epoch; rows are the counters of all ranks.
+// Add adds an epoch. rows are the counters of all ranks.
 func (s *Sums) Add(e *record.Epoch, rows trace.Counters) {
 	s.Epochs++
 	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew
@@ -144,15 +145,15 @@ func (s *Sums) Add(e *record.Epoch, rows trace.Counters) {
 	s.Counters.Add(rows)
 }
 
-// Copy returns a copy that further epochs do not change.
+// Copy returns a copy that later epochs do not change.
 func (s Sums) Copy() Sums {
 	s.PhaseSeconds = maps.Clone(s.PhaseSeconds)
 	return s
 }
 
-// current gives sums of an older version today's form.
+// current converts sums of an older version to the current form.
 func (s *Sums) current() {
-	if s.IDBytes == 0 { // fetched rows alone
+	if s.IDBytes == 0 { // only rows were fetched
 		s.IDBytes = s.Remote * exchange.IDBytes
 	}
 	if s.OldScore > 0 {
@@ -160,10 +161,10 @@ func (s *Sums) current() {
 	}
 }
 
-// oldCounters are the counters of older versions, which had the names of their fields for keys.
+// oldCounters are the counters of older versions, whose keys are the names of the fields.
 type oldCounters map[string]json.RawMessage
 
-// renamed are today's names of fields that had others then.
+// renamed maps old names of fields to current ones.
 var renamed = map[string]string{"Rounds": "Collectives", "Shuffle": "Shuffles"}
 
 func (o oldCounters) read(v reflect.Value) error {
@@ -187,13 +188,13 @@ func (o oldCounters) read(v reflect.Value) error {
 	return nil
 }
 
-// oldPhases names the elements of "phase_seconds", the list of older versions that did not name
-// phases.
+// oldPhases names the elements of "phase_seconds", which older versions wrote as a list without
+// names.
 var oldPhases = [...]string{
 	"sample", "plan", "exchange", "gather", "forward", "backward", "sync", "update", "wait", "save",
 }
 
-// current gives a state of an older version today's form.
+// current converts a state of an older version to the current form.
 func (s *State) current() error {
 	s.Sums.current()
 	if s.Phases == nil {
@@ -214,7 +215,7 @@ func ReadState(text []byte) (*State, error) {
 	return s, s.current()
 }
 
-// Sound returns an error if a state, as JSON, is damaged: it has counts that no run can have.
+// Sound returns an error if a state, as JSON, is damaged, that is, has impossible counts.
 func Sound(text []byte) error {
 	s, err := ReadState(text)
 	if err != nil {
@@ -223,7 +224,7 @@ func Sound(text []byte) error {
 	return s.check()
 }
 
-// check rejects counts that no run can have.
+// check rejects impossible counts.
 func (s *State) check() error {
 	for _, c := range []struct {
 		name               string
@@ -239,7 +240,7 @@ func (s *State) check() error {
 		{"number of epoch_seconds", len(s.EpochSeconds), s.Epoch - 1, s.Epoch - 1},
 	} {
 		if c.value < c.least || c.value > c.most {
-			return fmt.Errorf("%s is %d, and must be %d to %d: it was altered",
+			return fmt.Errorf("%s is %d, but must be %d to %d: it was altered",
 				c.name, c.value, c.least, c.most)
 		}
 	}
@@ -255,7 +256,7 @@ type Nearness struct {
 	record.Adapted
 }
 
-// Digest returns the digest of what the run that made the checkpoint had at hand.
+// Digest returns the digest of the vertices that the checkpointed run had at hand.
 func (s *Nearness) Digest() string {
 	if s == nil {
 		return ""
@@ -263,7 +264,7 @@ func (s *Nearness) Digest() string {
 	return s.Held
 }
 
-// check rejects factors that no run can have after the given complete epochs.
+// check rejects impossible factors after the given number of complete epochs.
 func (s *Nearness) check(epochs int) error {
 	if s == nil {
 		return nil
@@ -274,7 +275,8 @@ func (s *Nearness) check(epochs int) error {
 		}
 	}
 	if n := len(s.Factors); n != len(s.Shares) || n > epochs {
-		return errors.New("there are more factors of locality than epochs, or not as many as shares: they were altered")
+		return errors.New("there are more factors of locality than epochs, or not as many as " +
+			"shares: they were altered")
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 		{"sound", func(*State) {}, ""},
 		{"before the first epoch", func(s *State) { s.Epoch = 0 }, "epoch is 0"},
 		{"beyond the steps of an epoch", func(s *State) { s.Step = 10 },
-			"step is 10, and must be 0 to 9"},
+			"step is 10, but must be 0 to 9"},
 		{"a negative step", func(s *State) { s.Step = -1 }, "step is -1"},
 		{"no steps", func(s *State) { s.StepsPerEpoch = 0 }, "steps_per_epoch is 0"},
 		{"updates undone", func(s *State) { s.OptimizerSteps = -4 }, "optimizer_steps is -4"},
@@ -114,11 +114,13 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 			c.spoil(s)
 			run := t.TempDir()
 			state := func(rundir.FileSums) any { return s }
-			if err := rundir.WriteCheckpoint(rundir.CheckpointPath(run, 1, false), nil, state); err != nil {
+			if err := rundir.WriteCheckpoint(rundir.CheckpointPath(run, 1, false), nil,
+				state); err != nil {
 				t.Fatal(err)
 			}
 			_, err := rundir.NewestCheckpoint(run, Sound)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if (err == nil) != (c.want == "") ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

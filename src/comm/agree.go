@@ -10,10 +10,10 @@ import (
 	"halognn/src/mem"
 )
 
-// The helpers below are collective, block, and allocate: they serve set-up, checks before the first
-// step, and reports once an epoch.
+// The helpers below are collective, block, and allocate. They are for set-up, checks before the
+// first step, and reports once an epoch.
 
-// Allgather returns the values of every rank in rank order. All ranks give the same number of
+// Allgather returns the values of every rank in rank order. All ranks must pass the same number of
 // values.
 func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 	all := make([]T, c.Size()*len(values))
@@ -28,7 +28,8 @@ func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 	return all, c.StartAllgatherv(mem.Bytes(values), mem.Bytes(all), rows, rowBytes).Wait()
 }
 
-// Allgatherv returns the values of every rank, which may differ in number, in rank order.
+// Allgatherv returns the values of every rank in rank order. Their number may differ from rank to
+// rank.
 func Allgatherv[T mem.Number](c Comm, own []T) ([][]T, error) {
 	lengths, err := Allgather(c, len(own))
 	if err != nil {
@@ -59,7 +60,7 @@ func AllgatherStrings(c Comm, own string) ([]string, error) {
 	return texts, err
 }
 
-// AllgatherJSON returns the value of every rank, which travels as JSON.
+// AllgatherJSON returns the value of every rank. Values are sent as JSON.
 func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
 	text, err := json.Marshal(own)
 	if err != nil {
@@ -75,7 +76,7 @@ func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
 	return all, err
 }
 
-// Bcast returns the data of rank 0; other ranks give none.
+// Bcast returns the data of rank 0; what other ranks pass is ignored.
 func Bcast[T ~string | ~[]byte](c Comm, own T) (T, error) {
 	parts, err := Allgatherv(c, []byte(own))
 	if err != nil {
@@ -84,7 +85,7 @@ func Bcast[T ~string | ~[]byte](c Comm, own T) (T, error) {
 	return T(parts[0]), nil
 }
 
-// AgreeAny reports whether any rank gave true.
+// AgreeAny reports whether any rank passed true.
 func AgreeAny(c Comm, value bool) (bool, error) {
 	mine := 0
 	if value {
@@ -94,7 +95,7 @@ func AgreeAny(c Comm, value bool) (bool, error) {
 	return most > 0, err
 }
 
-// AgreeMax returns the largest value that any rank gave.
+// AgreeMax returns the largest value that any rank passed.
 func AgreeMax[T mem.Number](c Comm, value T) (T, error) {
 	all, err := Allgather(c, value)
 	if err != nil {
@@ -120,7 +121,7 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 // so the job may end in order, and one rank prints the error.
 type Agreed struct {
 	Rank int  // of the caller
-	Own  bool // Err is the caller's own, with all that it wraps; elsewhere it is a text
+	Own  bool // Err is the caller's own error, with all that it wraps; on other ranks it is a text
 	Err  error
 }
 
@@ -137,10 +138,10 @@ func IsAgreed(err error) bool {
 }
 
 // Agree returns nil if no rank passes an error. Otherwise it returns on every rank an Agreed about
-// the first rank that does. A step that may fail on one rank calls it before the next collective,
-// so that no rank waits for one that has given up. The failing rank gets its own error, others its
-// text; the rank is named unless all texts are equal. If communication fails, the error is not an
-// Agreed.
+// the first rank that does. After a step that may fail on one rank, call Agree before the next
+// collective, so that no rank waits for one that has given up. The failing rank gets its own error,
+// the others its text. The text names the rank unless all ranks pass the same text. If
+// communication fails, the error is not an Agreed.
 func Agree(c Comm, mine error) error {
 	text := ""
 	if mine != nil {
@@ -164,14 +165,15 @@ func Agree(c Comm, mine error) error {
 	if !own {
 		mine = errors.New(all[first])
 	}
-	if !same { // an error that all ranks share needs no rank
+	if !same { // an error that all ranks have names no rank
 		mine = fmt.Errorf("rank %d: %w", first, mine)
 	}
 	return &Agreed{Rank: c.Rank(), Own: own, Err: mine}
 }
 
-// AgreedCode returns on every rank the code that the first rank whose own error it is gives for an
-// Agreed that all ranks have: the types by which a program tells its codes do not travel. Collective.
+// AgreedCode returns, on every rank, the exit code for an Agreed error that all ranks have: the
+// code that the first rank with its own error passes. Only there the error still has the types from
+// which a program derives its codes. Collective.
 func AgreedCode(c Comm, err error, code int) (int, error) {
 	own := 0
 	if a := (*Agreed)(nil); errors.As(err, &a) && a.Own {
@@ -186,7 +188,7 @@ func AgreedCode(c Comm, err error, code int) (int, error) {
 	return code, err
 }
 
-// OnFirst calls f on rank 0 alone, and agrees on its error.
+// OnFirst calls f on rank 0 only; all ranks agree on its error.
 func OnFirst(c Comm, f func() error) error {
 	var err error
 	if c.Rank() == 0 {
@@ -195,9 +197,9 @@ func OnFirst(c Comm, f func() error) error {
 	return Agree(c, err)
 }
 
-// AllEqual returns the same error, which wraps ErrMismatch, on every rank unless all ranks gave the
-// same value. It names the first rank that differs from rank 0, and the first line that differs.
-// what names the compared value: "config", "shard identity".
+// AllEqual returns an error that wraps ErrMismatch unless all ranks passed the same value. All
+// ranks return the same error. It names the first rank that differs from rank 0, and the first line
+// that differs. what names the compared value: "config", "shard identity".
 func AllEqual(c Comm, what, value string) error {
 	all, err := AllgatherStrings(c, value)
 	if err != nil {
@@ -213,7 +215,7 @@ func AllEqual(c Comm, what, value string) error {
 	return nil
 }
 
-// difference returns the first lines in which two texts differ, without the indentation.
+// difference returns the first line of each text in which they differ, without indentation.
 func difference(a, b string) (string, string) {
 	for a != "" || b != "" {
 		var x, y string
@@ -226,8 +228,8 @@ func difference(a, b string) (string, string) {
 	return "", ""
 }
 
-// NodeOf returns the communicator of the ranks on this rank's node: that of Node or, if
-// ranksPerNode > 0, of the ranksPerNode consecutive ranks that form a pretended node.
+// NodeOf returns the communicator of the ranks on this rank's node. If ranksPerNode > 0, each
+// ranksPerNode consecutive ranks pretend to be a node.
 func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
 	if ranksPerNode > 0 {
 		return c.Split(c.Rank()/ranksPerNode, c.Rank())
@@ -235,7 +237,7 @@ func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
 	return c.Node()
 }
 
-// RanksHere returns the ranks of c on the node of NodeOf.
+// RanksHere returns the ranks of c on this rank's node, as NodeOf defines it.
 func RanksHere(c Comm, ranksPerNode int) ([]int, error) {
 	node, err := NodeOf(c, ranksPerNode)
 	if err != nil {

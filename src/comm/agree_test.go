@@ -66,7 +66,8 @@ func TestGatherOfSeveralKinds(t *testing.T) {
 			return err
 		}
 		for k := range ranks {
-			if len(numbers[k]) != k || texts[k] != fmt.Sprint("rank ", k) || values[k]["rank"] != k {
+			if len(numbers[k]) != k || texts[k] != fmt.Sprint("rank ", k) ||
+				values[k]["rank"] != k {
 				return fmt.Errorf("%v, %v, %v", numbers, texts, values)
 			}
 		}
@@ -74,7 +75,10 @@ func TestGatherOfSeveralKinds(t *testing.T) {
 			return fmt.Errorf("ranks of the node of rank %d: %v", r, here)
 		}
 		calls, told := 0, ""
-		if err := OnFirst(c, func() error { calls, told = calls+1, "done"; return nil }); err != nil {
+		if err := OnFirst(c, func() error {
+			calls, told = calls+1, "done"
+			return nil
+		}); err != nil {
 			return err
 		}
 		if told, err = Bcast(c, told); err != nil || told != "done" || calls > 0 != (r == 0) {
@@ -106,7 +110,8 @@ func TestAgreedCode(t *testing.T) {
 		want int
 	}{
 		{"the last rank", []error{nil, nil, gone}, 7}, {"rank 0", []error{gone, nil}, 7},
-		{"the first of two", []error{nil, errors.New("a"), gone}, 1}, {"all", []error{gone, gone}, 7},
+		{"the first of two", []error{nil, errors.New("a"), gone}, 1},
+		{"all", []error{gone, gone}, 7},
 	} {
 		err := RunWorld(len(c.errs), func(w Comm) error {
 			agreed := Agree(w, c.errs[w.Rank()])

@@ -23,11 +23,12 @@ import (
 // was shut down.
 var ErrAborted = errors.New("another rank ended the job")
 
-// ErrMismatch is wrapped by errors about ranks that disagree: on the operation, a count, a setting.
+// ErrMismatch is wrapped by errors about ranks that disagree on the operation, a count or a
+// setting.
 var ErrMismatch = errors.New("the ranks disagree")
 
 // Request is a pending operation. It owns its buffers until Wait returns: to give up a computation,
-// wait for its requests before freeing their buffers.
+// wait for its requests, then free their buffers.
 type Request interface {
 	// Wait blocks until the operation is complete on this rank. It may be called once, from any
 	// goroutine.
@@ -43,7 +44,7 @@ type Request interface {
 // soon as Start returns. A send buffer must not overlap its receive buffer. Buffers may be longer
 // than the counts say.
 //
-// Start never fails: Wait returns errors of its arguments.
+// Start methods never fail: Wait returns errors in their arguments.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -53,8 +54,8 @@ type Comm interface {
 	// j's recvRows for it.
 	StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request
 
-	// StartAlltoallThen is StartAlltoallv with more rows in the same messages, of which the receiver
-	// learns from the rows before how many they are: see Then.
+	// StartAlltoallThen is StartAlltoallv with a second payload in the same messages, whose sizes
+	// the receiver learns from the first rows: see Then.
 	StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int, then Then) Request
 
 	// StartAllgatherv sends this rank's rows to all; recv receives recvRows[r] rows of every rank
@@ -85,18 +86,18 @@ type Comm interface {
 	Dup() (Comm, error)
 
 	// Split returns the communicator of the ranks that gave the same color >= 0, ordered by key,
-	// then rank. Collective; blocks. Like Dup and Node it serves set-up: all ranks must call it in
-	// the same order across communicators too.
+	// then rank. Collective; blocks. Like Dup and Node it is for set-up: all ranks must make these
+	// calls in the same order, also across communicators.
 	Split(color, key int) (Comm, error)
 
 	// Node returns the communicator of the ranks that share this rank's memory. Collective; blocks.
 	Node() (Comm, error)
 
 	// Abort ends the job because this rank has failed with cause; the error names the rank. It
-	// returns at once and may be called from any goroutine. In process, every present and later
-	// request of every rank, on any communicator, then ends with an error that wraps ErrAborted and
+	// returns at once and may be called from any goroutine. In process, all pending and later
+	// requests of every rank, on any communicator, then end with an error that wraps ErrAborted and
 	// the cause; when Wait returns, its buffers are no longer in use. Under MPI requests may never
-	// end, because the processes are about to. Only the first call of a job counts.
+	// end, because the processes are about to end. Only the first call in a job has an effect.
 	Abort(cause error)
 
 	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited
@@ -106,11 +107,11 @@ type Comm interface {
 }
 
 // Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
-// rank r, in rank order without gaps or, with ToAll, the first ones to every rank. None go where no
-// rows go before them: such a rank gets no message. The request
-// owns the counts too. When the first rows of all ranks have arrived, Expect is called once, on
-// any goroutine. It returns the receive buffer and how many rows each rank sends, which must be
-// right. Wait returns its error.
+// rank r, in rank order without gaps; with ToAll the first rows of Send go to every rank. A rank
+// that gets no first rows gets no message, and so no second payload. The request owns the counts
+// too. When the first rows of all ranks have arrived, Expect is called once, on any goroutine. It
+// must return the receive buffer and the number of rows that each rank sends. Wait returns its
+// error.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -119,20 +120,24 @@ type Then struct {
 	Expect   Expecter
 }
 
-// Expecter knows how much follows the rows of an all-to-all. It must wait for nothing.
+// Expecter knows how many rows follow the first rows of an all-to-all. Expect must not wait for
+// anything.
 type Expecter interface {
 	Expect() (recv []byte, rows []int, err error)
 }
 
-// CheckSend checks what a rank sends after the given rows. Implementations of Comm call it.
+// CheckSend checks the second payload that a rank sends after the given rows. Implementations of
+// Comm call it.
 func (t *Then) CheckSend(before []int) error {
 	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {
-		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter", t.RowBytes)
+		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter",
+			t.RowBytes)
 	}
 	for r, n := range t.SendRows {
 		if n > 0 && r < size && before[r] == 0 {
-			return fmt.Errorf("alltoallv: %d rows follow for rank %d, which gets none before them", n, r)
+			return fmt.Errorf("alltoallv: %d rows follow for rank %d, which gets none before them",
+				n, r)
 		}
 	}
 	if !t.ToAll || len(t.SendRows) != size {
@@ -140,15 +145,15 @@ func (t *Then) CheckSend(before []int) error {
 	}
 	for r, n := range t.SendRows {
 		if n < 0 || n > len(t.Send)/t.RowBytes {
-			return fmt.Errorf("alltoallv: send count for rank %d is %d; the buffer has %d bytes, for "+
-				"rows of %d", r, n, len(t.Send), t.RowBytes)
+			return fmt.Errorf("alltoallv: send count for rank %d is %d; the buffer has %d bytes, "+
+				"for rows of %d", r, n, len(t.Send), t.RowBytes)
 		}
 	}
 	return nil
 }
 
-// Receive asks Expect, and checks the answer; a panic of Expect is an error. Implementations of Comm
-// call it.
+// Receive calls Expect and checks its answer; a panic of Expect becomes an error. Implementations
+// of Comm call it.
 func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 	err = mem.Contain(func() (err error) { recv, rows, err = t.Expect.Expect(); return err })
 	if err == nil {
@@ -157,14 +162,14 @@ func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 	return recv, rows, err
 }
 
-// Pacer is a Comm whose all-to-alls, if both ends know all counts, can go by pieces: at most
-// window bytes of them are under way from a rank at a time, so that what it sends on other
-// communicators waits for no more than those. Worth it where a link is slow: a window of what it
-// carries in some 30 ms keeps it busy. Every rank gives the same window, before its first
-// all-to-all; 0 is no limit.
+// Pacer is a Comm that can cut all-to-alls into pieces if both ends know all counts. At most window
+// bytes of a rank's pieces are under way at a time, so that what it sends on other communicators
+// waits only for those. This helps on a slow link; a window of what the link carries in some 30 ms
+// keeps it busy. Every rank sets the same window, before its first all-to-all; 0 is no limit.
 type Pacer interface{ Pace(window int) }
 
-// Pace paces c if it is a Pacer. Others, whose ranks share memory, have no link to wait for.
+// Pace paces c if it is a Pacer. For other implementations it does nothing: their ranks share
+// memory, and no link.
 func Pace(c Comm, window int) {
 	if p, ok := c.(Pacer); ok {
 		p.Pace(window)
@@ -205,7 +210,7 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 	return nil
 }
 
-// same detects the overlap that is cheap to detect.
+// same detects overlapping buffers only if they begin at the same address, which is cheap to check.
 func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {

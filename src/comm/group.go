@@ -22,7 +22,7 @@ type group struct {
 	mu    sync.Mutex
 	idle  sync.Cond  // signals that a meeting has no copies under way
 	base  uint64     // number of open[0]
-	open  []*meeting // meetings that some rank has not joined, oldest first
+	open  []*meeting // meetings that not all ranks have joined, oldest first
 	spare []*meeting
 	next  []uint64 // per rank, the number of the meeting it joins next
 	left  []bool   // per rank: its function has returned
@@ -39,7 +39,7 @@ type meeting struct {
 	posts   []post
 	joined  []int // ranks in the order in which they joined
 	copying int   // ranks copying at the moment
-	copied  int   // ranks that have exchanged rows with all that joined before them, without error
+	copied  int   // ranks that have exchanged rows, without error, with all that joined before them
 	waited  int
 }
 
@@ -54,7 +54,7 @@ type call struct {
 	color, key         int
 }
 
-// post is one rank's share of a meeting, and its request.
+// post is one rank's part in a meeting, and its request.
 type post struct {
 	call
 	meeting        *meeting
@@ -62,7 +62,7 @@ type post struct {
 	sendAt, recvAt []int         // [size+1] first row of each rank in send and recv
 	made           *member       // the result of Dup, Split and Node
 	done           chan struct{} // holds one token when the operation is complete
-	err            error         // then, of this rank alone
+	err            error         // valid when the operation is complete; of this rank alone
 	pending        bool          // not waited for
 }
 
@@ -77,9 +77,8 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// start begins rank's next operation: it exchanges rows with the ranks that came before, and
-// completes the operation if this rank is the last. If the sides do not fit together it ends the
-// job.
+// start begins rank's next operation: it exchanges rows with the ranks that joined before, and
+// completes the operation if this rank is the last. If the two sides do not match, it ends the job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
 	if err != nil {
@@ -89,11 +88,11 @@ func (g *group) start(rank int, c call) (*post, error) {
 	return p, nil
 }
 
-// exchange is what a rank that has joined does for the operation.
+// exchange does a rank's part of the operation once it has joined.
 func (p *post) exchange(earlier []int) {
 	s, g := p.meeting, p.meeting.group
 	complete := false
-	defer func() { // a panic, too, ends the copying that the others wait for
+	defer func() { // also after a panic: other ranks wait for the copying to end
 		g.mu.Lock()
 		if s.copying--; s.copying == 0 {
 			g.idle.Broadcast()
@@ -106,7 +105,7 @@ func (p *post) exchange(earlier []int) {
 		}
 	}()
 	if err := s.meet(p, earlier); err != nil {
-		g.world.Abort(err) // it has not copied: the operation is never complete
+		g.world.Abort(err) // this rank has not copied, so the operation never completes
 		return
 	}
 	g.mu.Lock()
@@ -123,8 +122,8 @@ func (p *post) exchange(earlier []int) {
 }
 
 // join enters rank into the meeting of its next operation and returns the ranks that joined before
-// it. It returns an error if the job has failed or must fail now; otherwise it counts the caller as
-// copying.
+// it. It returns an error if the job has failed or must fail now; otherwise the caller counts as
+// copying from now on.
 func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,7 +144,8 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	if g.gone > 0 {
 		g.checkLeft(s, p)
 	}
-	if err := g.world.failure(); err != nil { // others may have freed their buffers: copy nothing
+	// Other ranks may have freed their buffers: copy nothing.
+	if err := g.world.failure(); err != nil {
 		return nil, nil, err
 	}
 	earlier = s.joined
@@ -195,8 +195,8 @@ func (g *group) claim(pending *bool) {
 	}
 }
 
-// settle blocks until the operation is complete. Even after a failure it waits for copies in or out
-// of the buffers, which belong to the caller when it returns.
+// settle blocks until the operation is complete. Even after a failure it waits until nothing is
+// copied into or out of the buffers, which then belong to the caller again.
 func (p *post) settle() error {
 	g := p.meeting.group
 	g.claim(&p.pending)
@@ -229,7 +229,7 @@ func (p *post) release() {
 	}
 }
 
-// leave records that a world rank has returned; if others wait for it in a meeting that it never
+// leave records that a world rank has returned. If others wait for it in a meeting that it has not
 // joined, the job fails.
 func (g *group) leave(worldRank int) {
 	g.mu.Lock()

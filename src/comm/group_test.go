@@ -14,7 +14,8 @@ func TestMismatchIsNeverComplete(t *testing.T) {
 	earlier := make([][]int, 3)
 	for r, n := range []int{4, 4, 3} {
 		var err error
-		joined[r], earlier[r], err = w.root.join(r, call{kind: "allreduce", sum: make([]float32, n)})
+		joined[r], earlier[r], err = w.root.join(r,
+			call{kind: "allreduce", sum: make([]float32, n)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,42 +15,44 @@ import (
 	"time"
 )
 
-// Mates are the ranks that run as processes on one node. They notice at once when one of them ends
-// without a word, as a process does that is killed: its sockets close.
+// Mates are the ranks that run as processes on one node. They notice at once if one of them ends
+// without notice, as a killed process does: its sockets close.
 //
 //	rank 0 of the node ── a socket ──> rank 1     reports the death of rank 0
 //	   │                  a socket ──> rank 2
 //	   └─ reports all other deaths
 //
-// Who ends says so before, and the watch is over on all ranks of the node, as the job is. Of those
-// that fail at once, one tells why: Speaks. A nil Mates watches nothing.
+// A rank that ends in order says so before, and then the watch is over on all ranks of the node, as
+// the job is over. If several ranks fail at the same time, one of them reports why: Speaks. A nil
+// Mates watches nothing.
 type Mates struct {
 	rank int
 	died func(rank int)
 	over atomic.Bool
-	met  chan struct{} // of the first rank: closed when all others are here
+	met  chan struct{} // of the node's first rank: closed when all others have connected
 
 	mu     sync.Mutex
 	peers  []net.Conn
-	failed []int // ranks that are about to tell why they end the job
+	failed []int // ranks that are about to report why they end the job
 }
 
-// A word of a mate that ends.
+// The first letter of the message of a mate that ends.
 const (
 	wordLeaves = 'l'
-	wordFails  = 'f' // and eight digits, its rank: that of another mate if the first rank passes it on
+	wordFails  = 'f' // followed by eight digits: the failing rank, maybe another mate
 )
 
-// hear is how long a rank that fails waits for the word of others: the socket is on its node. Tests
-// wait for the word itself, and in begin, before a rank gives its own, for all that fail at once.
+// hear is how long a rank that fails waits for messages of others; sockets on one node are fast.
+// Tests wait for the message itself; in begin they wait, before a rank sends its own, for all ranks
+// that fail at the same time.
 var (
 	hear  = func(*Mates) { time.Sleep(100 * time.Millisecond) }
 	begin = func() {}
 )
 
-// WatchMates begins to watch. died is called on one rank of the node, by a goroutine, with the
-// first rank that has died. Without Linux, or without other ranks on the node, nothing is watched.
-// Collective: when it returns all ranks watch, so that none can die unnoticed.
+// WatchMates begins to watch. died is called on one rank of the node, in a goroutine, with the
+// first rank that has died. Nothing is watched if the system is not Linux or the node has no other
+// ranks. Collective: when it returns, all ranks watch, so that none can die unnoticed.
 func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 	door, own := openDoor(c.Rank())
 	all, err := Allgatherv(c, own)
@@ -68,8 +70,8 @@ func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 	return m, err
 }
 
-// meet connects a rank with its mates: the first rank of a node accepts the connections of the
-// others, which connect to it. It returns nil if connecting fails.
+// meet connects a rank with its mates: the others connect to the first rank of the node. It returns
+// nil if this fails.
 func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank int)) *Mates {
 	node, _, _ := bytes.Cut(own, []byte("\n"))
 	var here []int
@@ -98,14 +100,16 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank 
 	return m
 }
 
-// openDoor listens for the mates of a rank and returns what they need to connect: node, address and
-// password, a line each. Both results are nil where listening is not possible.
+// openDoor listens for the mates of a rank, and returns what they need to connect, a line each:
+// node, address and password. Both results are nil if it cannot listen.
 func openDoor(rank int) (door net.Listener, card []byte) {
-	space, err := os.Readlink("/proc/self/ns/net") // in which the address holds
+	// The network namespace in which the address holds.
+	space, err := os.Readlink("/proc/self/ns/net")
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, nil
 	}
-	host, _ := os.Hostname() // spaces of one number on two nodes: no connection
+	// Namespaces of two nodes may have the same number, but then nobody connects.
+	host, _ := os.Hostname()
 	address := fmt.Sprintf("@halognn-%d-%d-%d", os.Getpid(), rank, time.Now().UnixNano())
 	if door, err = net.Listen("unix", address); err != nil {
 		return nil, nil
@@ -134,7 +138,7 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 		_ = peer.SetReadDeadline(time.Time{})
 		if _, err := fmt.Sscan(string(hello[len(password):]), &rank); err != nil {
 			_ = peer.Close()
-			mates-- // whoever knows the password is a mate, and connects once
+			mates-- // only a mate knows the password, and it connects once
 			continue
 		}
 		mates--
@@ -145,7 +149,7 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	}
 }
 
-// follow waits for the end of a mate.
+// follow waits until a mate ends.
 func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	word := make([]byte, 9)
 	for {
@@ -156,7 +160,7 @@ func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 			}
 			return
 		case word[0] == wordLeaves:
-			m.Leave() // and the others hear of it
+			m.Leave() // so that the others end in order too
 			return
 		}
 		of := 0
@@ -170,8 +174,8 @@ func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	}
 }
 
-// fails notes that a rank is about to tell why it ends the job, and tells all peers but the one that
-// said so.
+// fails records that a rank is about to report why it ends the job, and tells all peers except
+// from, which has reported it.
 func (m *Mates) fails(rank int, from net.Conn) {
 	m.over.Store(true)
 	m.mu.Lock()
@@ -179,13 +183,15 @@ func (m *Mates) fails(rank int, from net.Conn) {
 	m.failed = append(m.failed, rank)
 	for _, peer := range m.peers {
 		if peer != from {
-			_, _ = fmt.Fprintf(peer, "%c%8d", wordFails, rank) // one that is gone needs no word
+			// A mate that is gone needs no message.
+			_, _ = fmt.Fprintf(peer, "%c%8d", wordFails, rank)
 		}
 	}
 }
 
-// Speaks reports whether this rank, which fails, is to tell why: no mate does already, and none of a
-// lower rank fails at the same time. It ends the watch, as Leave does. Any goroutine may call it.
+// Speaks reports whether this rank, which fails, should report why. It should unless a mate already
+// reports, or one with a lower rank fails at the same time. It ends the watch, as Leave does. Any
+// goroutine may call it.
 func (m *Mates) Speaks() bool {
 	if m == nil {
 		return true

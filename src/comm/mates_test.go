@@ -78,7 +78,8 @@ func TestMates(t *testing.T) {
 				for _, peer := range open {
 					_ = peer.Close()
 				}
-				time.Sleep(500 * time.Millisecond) // for those who would report it, on a busy machine
+				// For those who would report it, on a busy machine.
+				time.Sleep(500 * time.Millisecond)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -108,7 +109,8 @@ func TestOneOfTheMatesSpeaks(t *testing.T) {
 		hears := func(m *Mates, of ...int) {
 			for heard := false; !heard; time.Sleep(time.Millisecond) {
 				m.mu.Lock()
-				heard = !slices.ContainsFunc(of, func(r int) bool { return !slices.Contains(m.failed, r) })
+				heard = !slices.ContainsFunc(of,
+					func(r int) bool { return !slices.Contains(m.failed, r) })
 				m.mu.Unlock()
 			}
 		}

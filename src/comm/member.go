@@ -114,7 +114,7 @@ func (m *member) Free() error {
 	return nil
 }
 
-// misuse names the rank and communicator in an error of the arguments.
+// misuse adds the rank and communicator to an error in the arguments.
 func (m *member) misuse(err error) error {
 	return fmt.Errorf("rank %d of communicator %d: %w", m.rank, m.group.id, err)
 }
@@ -127,7 +127,7 @@ func offsets(at, rows []int) {
 	}
 }
 
-// meet checks p against the ranks that joined before it, and copies what they send each other.
+// meet checks that p fits the ranks that joined before it, and copies what they send each other.
 func (s *meeting) meet(p *post, earlier []int) error {
 	for _, r := range earlier {
 		q := &s.posts[r]
@@ -221,8 +221,8 @@ func (s *meeting) follow() error {
 				begin, end = 0, end-begin
 			}
 			if end-begin != n || from.then.RowBytes != width {
-				return s.mismatch("rank %d sends rank %d %d more rows of %d bytes, but rank %d expects "+
-					"%d of %d", q, r, end-begin, from.then.RowBytes, r, n, width)
+				return s.mismatch("rank %d sends rank %d %d more rows of %d bytes, but rank %d "+
+					"expects %d of %d", q, r, end-begin, from.then.RowBytes, r, n, width)
 			}
 			recv = recv[copy(recv[:n*width], from.then.Send[begin*width:]):]
 		}

@@ -11,11 +11,11 @@ const (
 	Supported
 )
 
-// CheckMessage checks the other rank of a message of rank. Implementations of Comm call it.
+// CheckMessage checks that rank may exchange messages with peer. Implementations of Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
-		return fmt.Errorf("a message of rank %d to or from rank %d: it must be another of the %d "+
-			"ranks", rank, peer, size)
+		return fmt.Errorf("rank %d exchanges a message with rank %d, which must be another of "+
+			"the %d ranks", rank, peer, size)
 	}
 	return nil
 }
@@ -30,20 +30,20 @@ func Ended(c Comm) <-chan struct{} {
 }
 
 // message is one end of a message in process, and the request for it. The end that comes second
-// copies.
+// copies the bytes.
 type message struct {
 	group    *group
 	rank     int
 	peer     int
 	receives bool
 	buf      []byte
-	done     chan struct{} // holds a token when the bytes are there
+	done     chan struct{} // holds a token when the bytes have arrived
 	copying  bool
 	pending  bool // not waited for
 }
 
-// mailboxes hold the ends of messages that wait for the other end: those from rank r to rank q are
-// in [r*size+q], in order, either all sent or all to be received.
+// mailboxes hold the ends of messages whose other end has not come yet. Slot [r*size+q] has those
+// of messages from rank r to rank q, in order: all of them sends, or all receives.
 type mailboxes struct {
 	waiting [][]*message
 	spare   []*message
@@ -77,8 +77,8 @@ func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	return mine
 }
 
-// match adds a rank's end of a message and returns it with the other end, if that was there before;
-// the caller then copies.
+// match adds a rank's end of a message. It returns this end, and the other one if that came first;
+// then the caller copies.
 func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +87,7 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 			fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank,
 				g.id)
 	}
-	if err := g.world.failure(); err != nil { // the other rank may have given its buffer up
+	if err := g.world.failure(); err != nil { // the other rank may have freed its buffer
 		return nil, nil, err
 	}
 	m := g.end()
@@ -106,7 +106,7 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 	return m, nil, nil
 }
 
-// end returns an end of a message without content. g.mu is held.
+// end returns an empty end of a message. g.mu is held.
 func (g *group) end() *message {
 	if last := len(g.mail.spare) - 1; last >= 0 {
 		m := g.mail.spare[last]
@@ -116,7 +116,7 @@ func (g *group) end() *message {
 	return &message{group: g, done: make(chan struct{}, 1)}
 }
 
-// box returns where an end waits. g.mu is held.
+// box returns the mailbox of an end. g.mu is held.
 func (g *group) box(m *message) *[]*message {
 	if g.mail.waiting == nil {
 		g.mail.waiting = make([][]*message, len(g.ranks)*len(g.ranks))
@@ -128,7 +128,8 @@ func (g *group) box(m *message) *[]*message {
 	return &g.mail.waiting[from*len(g.ranks)+to]
 }
 
-// lonely ends the job because the other rank of a message has returned without it. g.mu is held.
+// lonely ends the job because the other rank of a message has returned without its end. g.mu is
+// held.
 func (g *group) lonely(m *message) {
 	what := "sends %d bytes to"
 	if m.receives {
@@ -158,7 +159,7 @@ func (g *group) transfer(mine, other *message) {
 	}
 	var err error
 	arrived := false
-	defer func() { // a panic, too, ends the copying that Wait waits for
+	defer func() { // also after a panic: Wait waits for the copying to end
 		g.mu.Lock()
 		mine.copying, other.copying = false, false
 		g.idle.Broadcast()
@@ -196,7 +197,7 @@ func (m *message) Wait() error {
 		case <-g.world.ended:
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			for m.copying { // the caller owns the buffer when this returns
+			for m.copying { // when Wait returns, the buffer belongs to the caller
 				g.idle.Wait()
 			}
 			return g.world.failure()

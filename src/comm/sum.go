@@ -13,22 +13,23 @@ type SumMode int
 
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
-	SumReproducible                // in rank order: one result for every implementation of Comm
-	// StartAllreduceSum: the last bit depends on the implementation and its algorithm
+	SumReproducible                // in rank order: the same result with every Comm
+	// By StartAllreduceSum: the last bit depends on the implementation and its algorithm.
 	SumFast
 )
 
 // MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: with more
-// ranks the messages of its all-to-all shrink until latency dominates.
+// ranks, the messages of its all-to-all become so small that latency dominates.
 const MaxReproducible = 64
 
 // SumOptions sets how a Summer adds. The zero value is SumAuto with a plain loop.
 type SumOptions struct {
 	Mode SumMode
-	// sum[i] += x[i]; nil means AddInto. Every Summer calls it from a goroutine of its own.
+	// Add does sum[i] += x[i]; nil means AddInto. Every Summer calls it from its own goroutine.
 	Add func(sum, x []float32)
 	// Halves makes vectors travel as bfloat16, with sums in rank order at any number of ranks; nil:
-	// as float32. It must not come with SumFast, whose library adds what travels.
+	// as float32. It cannot be combined with SumFast, where the library adds the numbers that
+	// travel.
 	Halves Halves
 }
 
@@ -75,15 +76,15 @@ func AddInto(sum, x []float32) {
 // and bucket i+1 travels while bucket i is added. It moves 2n(K-1)/K floats a rank, as a
 // bandwidth-optimal allreduce does.
 //
-// With SumOptions.Halves each rank rounds what it gives, the owner of a slice adds these numbers as
-// float32 and rounds the sum, and all ranks, the owner too, get the rounded one. One rank alone, to
-// which nothing travels, rounds nothing.
+// With SumOptions.Halves each rank rounds what it sends; the owner of a slice adds these numbers as
+// float32 and rounds the sum; and all ranks, also the owner, get the rounded sum. A single rank
+// sends nothing, and so rounds nothing.
 type Summer struct {
 	scatter, gather Comm // gather is nil if sums are fast
 	add             func(sum, x []float32)
 	halves          Halves
-	total, one      []float32     // of the adder: a piece of a sum, and what a rank gives to it
-	queue           chan *Sum     // vectors whose slices are on their way, oldest first
+	total, one      []float32     // for the adder: a piece of a sum, and a rank's part of it
+	queue           chan *Sum     // vectors whose slices are under way, oldest first
 	stopped         chan struct{} // closed when the adder has returned
 	sent            int64         // bytes that all ranks have sent each other
 
@@ -97,12 +98,12 @@ type Summer struct {
 type Sum struct {
 	owner *Summer
 	buf   []float32
-	exact int // the first ones of buf are not rounded
-	// this rank's slice as every rank sent it, in rank order; the sum replaces the first
+	exact int // the first exact numbers of buf are not rounded
+	// This rank's slice from every rank, in rank order; the sum replaces the first.
 	slices []float32
-	// with halves, instead: buf as it travels, and the slices
+	// With halves instead: buf in the form in which it travels, and the slices.
 	packed, packedSlices []uint16
-	// floats, or halves, of each rank's slice; of this rank's slice from each rank
+	// Number of floats, or halves, of each rank's slice; of this rank's slice from each rank.
 	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the adder has set moving or err
 	moving             Request       // the last collective
@@ -112,7 +113,7 @@ type Sum struct {
 // NewSummer makes a Summer on duplicates of c. Collective; every rank gives the same mode.
 func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 	if o.Halves != nil && o.Mode == SumFast {
-		return nil, errors.New("a library adds no vectors that travel as bfloat16")
+		return nil, errors.New("sums by the library cannot travel as bfloat16")
 	}
 	s := &Summer{add: o.Add}
 	if s.add == nil {
@@ -139,8 +140,8 @@ func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 // Reproducible reports whether sums are added in rank order.
 func (s *Summer) Reproducible() bool { return s.gather != nil }
 
-// Sent returns the bytes that all ranks have sent each other for the vectors so far. What a library
-// adds counts as if it were added in rank order, which sends the fewest.
+// Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by the
+// library count as if they were added in rank order, which sends the fewest bytes.
 func (s *Summer) Sent() int64 { return s.sent }
 
 // Start begins to replace buf by its sum over all ranks. Every rank starts vectors of the same
@@ -148,8 +149,8 @@ func (s *Summer) Sent() int64 { return s.sent }
 // its Wait returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is Start where the first exact numbers are never rounded, such as counts among
-// gradients.
+// StartExact is Start, but the first exact numbers are never rounded; these may be counts that
+// travel with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()
 	sum.buf, sum.exact = buf, exact
@@ -182,7 +183,7 @@ func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	return sum
 }
 
-// end returns where the slice of rank r ends in a vector as it travels.
+// end returns where the slice of rank r ends in a vector, in the form in which it travels.
 func (s *Summer) end(sum *Sum, r int) int {
 	end := sliceEnd(len(sum.buf), r, s.scatter.Size())
 	if s.halves != nil {
@@ -191,18 +192,18 @@ func (s *Summer) end(sum *Sum, r int) int {
 	return end
 }
 
-// halvesEnd returns where the first n numbers of a packed vector end: exact ones are two halves
+// halvesEnd returns where the first n numbers of a packed vector end. Exact numbers take two halves
 // each.
 func halvesEnd(n, exact int) int { return n + min(n, exact) }
 
-// pack sets dst to a vector as it travels.
+// pack converts a vector to the form in which it travels.
 func (s *Summer) pack(dst []uint16, x []float32, exact int) {
 	exact = min(exact, len(x))
 	copy(mem.Bytes(dst), mem.Bytes(x[:exact]))
 	s.halves.ToBF16(dst[2*exact:], x[exact:])
 }
 
-// unpack sets dst to a packed vector.
+// unpack converts it back.
 func (s *Summer) unpack(dst []float32, packed []uint16, exact int) {
 	exact = min(exact, len(dst))
 	copy(mem.Bytes(dst[:exact]), mem.Bytes(packed))

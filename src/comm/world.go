@@ -10,29 +10,28 @@ import (
 )
 
 // World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI,
-// for tests, debuggers and laptops. It is stricter than MPI: operations or counts that do not
-// match, and a rank that returns while others wait for it, end the job with an error that names
-// both sides.
+// for tests, debuggers and laptops. It is stricter than MPI. If operations or counts do not match,
+// or if a rank returns while others wait for it, the job ends with an error that names both sides.
 type World struct {
-	// NodeSize is the number of consecutive ranks that pretend to share a node, which Node then
-	// returns; 0 means all ranks. To be set before the first Node.
+	// NodeSize is the number of consecutive ranks that pretend to share a node; 0 means all ranks.
+	// Set it before the first Node.
 	NodeSize int
 
 	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. A Copy that
-	// handles device memory allows messages there, as a CUDA-aware MPI does. To be set before the
+	// handles device memory allows messages there, as a CUDA-aware MPI does. Set it before the
 	// first message.
 	Copy func(dst, src []byte) error
 
-	// Grace is how long Run waits for ranks to return after the job has failed; 0 means for
-	// ever. To be set before Run.
+	// Grace is how long Run waits for ranks to return after the job has failed; 0 means for ever.
+	// Set it before Run.
 	Grace time.Duration
 
 	root  *group
 	ended chan struct{} // closed when the job fails
 
 	mu     sync.Mutex // taken after a group's mutex, never before
-	cause  error      // why the job failed; nil while it has not
-	wake   error      // the error of waits then: ErrAborted and the cause
+	cause  error      // why the job failed; nil if it has not
+	wake   error      // error that waits then return: ErrAborted and the cause
 	groups []*group   // communicators not yet freed
 	serial int        // names the next communicator
 }
@@ -55,7 +54,7 @@ func NewWorld(n int) *World {
 func (w *World) Rank(r int) Comm { return &member{group: w.root, rank: r} }
 
 // Abort ends the job: every wait of every rank returns an error that wraps ErrAborted and cause.
-// The first call counts.
+// Only the first call has an effect.
 func (w *World) Abort(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +64,7 @@ func (w *World) Abort(cause error) {
 	}
 }
 
-// failure returns the error that waits of a failed job return; nil while the job has not failed.
+// failure returns the error for waits once the job has failed; nil before.
 func (w *World) failure() error {
 	select {
 	case <-w.ended:
@@ -107,8 +106,8 @@ func (w *World) Run(f func(Comm) error) error {
 	return w.cause
 }
 
-// late returns a channel that is closed when the job has failed and Grace is over, unless all
-// ranks have returned before it failed.
+// late returns a channel that is closed when Grace is over after a failure of the job. It is never
+// closed if all ranks return before that.
 func (w *World) late(returned <-chan struct{}) <-chan struct{} {
 	if w.Grace == 0 {
 		return nil

@@ -142,7 +142,8 @@ func TestRankAborts(t *testing.T) {
 	}
 }
 
-// A rank that hangs on its own does not keep a world with a grace period from telling what has failed.
+// A rank that hangs on its own does not keep a world with a grace period from telling what has
+// failed.
 func TestGrace(t *testing.T) {
 	w := comm.NewWorld(3)
 	w.Grace = 20 * time.Millisecond
@@ -176,8 +177,8 @@ func (r crowded) Expect() ([]byte, []int, error) {
 func TestNoRoomForWhatFollows(t *testing.T) {
 	err := comm.RunWorld(2, func(c comm.Comm) error {
 		time.Sleep(time.Duration(1-c.Rank()) * 20 * time.Millisecond) // rank 0 is the last to join
-		request := c.StartAlltoallThen(make([]byte, 2), make([]byte, 2), []int{1, 1}, []int{1, 1}, 1,
-			comm.Then{SendRows: []int{0, 0}, RowBytes: 1, Expect: crowded(c.Rank())})
+		request := c.StartAlltoallThen(make([]byte, 2), make([]byte, 2), []int{1, 1}, []int{1, 1},
+			1, comm.Then{SendRows: []int{0, 0}, RowBytes: 1, Expect: crowded(c.Rank())})
 		return request.Wait()
 	})
 	if !errors.Is(err, mem.ErrMemory) || !strings.HasPrefix(err.Error(), "rank 1: ") {

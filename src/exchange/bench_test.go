@@ -12,9 +12,9 @@ import (
 	"halognn/src/mem"
 )
 
-// BenchmarkSums is the work of an owner: it adds rows of a table much larger than the caches, groups
-// of one to seven, as SliceRows copies rows. "of-row-copy" is the rate at which it reads rows to add
-// them over that at which it copies the same rows, one run after the other.
+// BenchmarkSums is the work of an owner: it adds rows of a table much larger than the caches,
+// groups of one to seven, as SliceRows copies rows. "of-row-copy" is the rate at which it reads
+// rows to add them over that at which it copies the same rows, one run after the other.
 func BenchmarkSums(b *testing.B) {
 	const rows, members, cols = 400000, 100000, 100
 	host, err := cpu.NewHost("")

@@ -5,32 +5,32 @@ import "halognn/src/mem"
 // cover chooses what travels, in few bytes: the row of a source, or the sum of a group (the
 // neighbours that one destination has in one part). One of the two must cover each edge from a
 // source that is neither local nor cached. So the choice is a vertex cover of the bipartite graph
-// of sources and groups, whose vertices weigh their bytes. The minimum one is a minimum cut, which
-// would take longer than sampling. Instead, vertices that are certain to be in some minimum cover
-// are taken first; where there are none, by bytes per covered edge. O(edges).
+// of sources and groups, with bytes as weights. A minimum vertex cover is a minimum cut, which
+// would take longer to compute than sampling. Instead, cover first takes vertices that are certain
+// to be in some minimum cover; if there are none, it goes by bytes per covered edge. O(edges).
 //
 // Communication-optimal distributed SpMM makes the same choice once for a matrix.
 type cover struct {
-	row   []int32 // [G] bytes of any row of each group
-	bytes []int32 // [G] and of its sum
+	row   []int32 // [G] bytes of a row of each group's members
+	bytes []int32 // [G] bytes of each group's sum
 
 	begin  []int32 // [G+1] edges of group g are member[begin[g]:begin[g+1]]
 	member []int32 // [E] sources
-	first  []int32 // [U+1] and of source u group[first[u]:first[u+1]]
+	first  []int32 // [U+1] the groups of source u are group[first[u]:first[u+1]]
 	group  []int32 // [E]
 
 	open  []int32 // [G] uncovered edges of each group
-	left  []int32 // [U] and of each source
-	alone []int32 // [G] uncovered edges of each group whose source has no other
-	state []uint8 // [U] of sources, then [G] of groups
+	left  []int32 // [U] uncovered edges of each source
+	alone []int32 // [G] uncovered edges of each group whose source has no other group
+	state []uint8 // [U] of sources, then [G] of groups: undecided, taken, waiting
 	queue []int32 // groups to look at again
 }
 
-// What is known of a source or group.
+// The state of a source or group.
 const (
 	undecided = iota
 	taken
-	waiting // of a group: undecided, and in the queue
+	waiting // only of a group: undecided, and in the queue
 )
 
 // start empties the graph, and makes room for edges and groups.
@@ -42,8 +42,8 @@ func (c *cover) start(edges, groups int) {
 }
 
 // add makes a group of the members appended since the last call, and reports whether there are any.
-// bytes is the size of its sum, row that of a row of a member, which is the same in all groups of
-// the member.
+// bytes is the size of the group's sum, row that of a member's row. All groups of a source must
+// have the same row size.
 func (c *cover) add(bytes, row int) bool {
 	if len(c.member) == int(c.begin[len(c.begin)-1]) {
 		return false
@@ -61,7 +61,7 @@ func (c *cover) decide(n int) {
 	c.left = mem.Grow(c.left[:0], n)
 	c.state = mem.Grow(c.state[:0], n+groups)
 	clear(c.state)
-	c.queue = mem.Grow(c.queue[:0], groups)[:0] // a group is in it once
+	c.queue = mem.Grow(c.queue[:0], groups)[:0] // a group is in the queue at most once
 	for u := range c.left {
 		c.left[u] = c.first[u+1] - c.first[u]
 	}
@@ -139,14 +139,14 @@ func (c *cover) push(g int32) {
 	}
 }
 
-// How sure a decision must be.
+// How certain a decision must be.
 const (
 	certain = iota // some minimum cover agrees with it
-	likely         // one would if a sum had the bytes of its vector alone
-	guess          // the first group of the queue is decided in any case
+	likely         // some would, if a sum had only the bytes of its vector
+	guess          // the first group of the queue is decided anyway
 )
 
-// settle decides the groups in the queue, and those that these decisions make certain.
+// settle decides the groups in the queue, and then those that become certain by these decisions.
 func (c *cover) settle(how int) {
 	for len(c.queue) > 0 {
 		g := c.queue[len(c.queue)-1]
@@ -159,8 +159,8 @@ func (c *cover) settle(how int) {
 		if c.open[g] == 0 {
 			continue
 		}
-		// Take the rows if they cost no more than the sum: they cover more edges. Take the sum if the
-		// rows of those sources that have no other group cost as much alone.
+		// Take the rows if they cost no more than the sum, as they cover more edges. Take the sum
+		// if the rows of the sources without another group cost as much.
 		row, sum := int64(c.row[g]), int64(c.bytes[g])
 		rows, alone := row*int64(c.open[g]), row*int64(c.alone[g])
 		switch {
@@ -177,8 +177,8 @@ func (c *cover) settle(how int) {
 	}
 }
 
-// share returns the bytes of rows that the sum of a group saves: of each source its row's bytes,
-// divided by the source's groups without a sum.
+// share returns the bytes of rows that the sum of a group saves: for each source, the bytes of its
+// row divided by the number of its groups without a sum.
 func (c *cover) share(g int32) (bytes int64) {
 	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
 		if c.state[u] != taken {
@@ -204,7 +204,7 @@ func (c *cover) takeRows(g int32) {
 	}
 }
 
-// takeSum takes a group.
+// takeSum takes the sum of a group.
 func (c *cover) takeSum(g int32) {
 	c.state[int32(len(c.left))+g] = taken
 	c.open[g] = 0
@@ -215,7 +215,8 @@ func (c *cover) takeSum(g int32) {
 		if c.left[u]--; c.left[u] != 1 {
 			continue
 		}
-		for _, other := range c.group[c.first[u]:c.first[u+1]] { // in which it now stands alone
+		// These groups now have a source that is in no other group.
+		for _, other := range c.group[c.first[u]:c.first[u+1]] {
 			if c.open[other] > 0 {
 				c.alone[other]++
 				c.push(other)
@@ -229,7 +230,8 @@ func (c *cover) isRow(u int) bool { return c.state[u] == taken }
 func (c *cover) isSum(g int) bool { return c.state[len(c.left)+g] == taken }
 
 func (c *cover) memory() int64 {
-	return int64(cap(c.row)+cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(c.open)+
+	return int64(cap(c.row)+cap(c.bytes)+cap(c.begin)+cap(c.member)+cap(c.first)+cap(c.group)+cap(
+		c.open)+
 		cap(c.left)+cap(c.alone)+cap(c.queue))*4 + int64(cap(c.state))
 }
 

@@ -111,8 +111,8 @@ func TestCoverOfMinibatches(t *testing.T) {
 		{Kind: sample.LADIES, Vertices: []int{256, 256}}}
 	var s *shard.Shards
 	if *measured == "" {
-		s = shardtest.Open(t, dataset.GenerateOptions{Vertices: 6000, Degree: 20, Features: 100, Classes: 4,
-			Seed: 1}, shardtest.Options{Parts: 4})
+		s = shardtest.Open(t, dataset.GenerateOptions{Vertices: 6000, Degree: 20, Features: 100,
+			Classes: 4, Seed: 1}, shardtest.Options{Parts: 4})
 	} else {
 		if specs = []sample.Spec{sample.Neighbours(numbers(t, *fanouts)...)}; *drawn != "" {
 			specs = []sample.Spec{{Kind: sample.LADIES, Vertices: numbers(t, *drawn)}}
@@ -263,7 +263,8 @@ func leastCover(c *cover, sources int) int64 {
 	return flow
 }
 
-// A row is worth a vector if it is read itself or stands alone in a group, and otherwise its shares.
+// A row is worth a vector if it is read itself or stands alone in a group, and otherwise its
+// shares.
 func TestWorthIsTheShareOfVectors(t *testing.T) {
 	for _, c := range []struct {
 		groups [][]int32

@@ -1,47 +1,47 @@
 // Package exchange locates and fetches the feature rows of a minibatch's input frontier: rows that
-// the rank can read stay where they lie, the others are fetched from their owners. It fetches any
-// other matrix whose rows are distributed like the vertices in the same way, such as the hidden
+// the rank can read stay where they lie, the others are fetched from their owners. In the same way
+// it fetches any other matrix whose rows are distributed like the vertices, such as the hidden
 // states of layer-wise inference.
 //
-//	frontier   v0  v1  v2  v3  v4  v5  ...        vertex ids, distinct
-//	             │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
-//	Plan         │
-//	             ├─ own part       Of[i] = (part, row)          Tables[part]   own shard, mapped
-//	             ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's shard on this node, mapped
-//	             ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
-//	             └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
+//	frontier  v0  v1  v2  v3  v4  v5  ...        vertex ids, distinct
+//	            │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
+//	Plan        │
+//	            ├─ own part       Of[i] = (part, row)          Tables[part]   own shard, mapped
+//	            ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's, mapped
+//	            ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
+//	            └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
 //
-// Rows are of one kind or several. Where they are of several, each kind has a table of the cache, and
-// each part one of the buffer.
+// Rows are of one or several kinds. If there are several, the cache has a table for each kind, and
+// the receive buffer one for each part.
 //
-// With Options.Stored every rank has the tables of all parts, nothing is remote, and the cache is
-// asked for every vertex before the table of its part is.
+// With Options.Stored every rank has the tables of all parts, and nothing is remote. Each vertex is
+// looked up in the cache first, and then in the table of its part.
 //
-//	remote ids, by owning part, then in frontier order:        rank r asks            rank s is asked
-//	    counts   how many rows of each owner                   asked   [K]  ───────>  wanted   [K]
-//	    ids      rows relative to the owner's first vertex     askIDs  [R]  ───────>  wantIDs  [S]
-//	    slice    the owner copies them together                                       wantRows [S, rowBytes]
-//	    rows     in the order of the ids, so they land in place received [R] <───────  wantRows
+//	remote ids, by owning part, then in frontier order:      rank r asks           rank s is asked
+//	  counts  how many rows of each owner                    asked   [K]  ───────>  wanted   [K]
+//	  ids     rows relative to the owner's first vertex      askIDs  [R]  ───────>  wantIDs  [S]
+//	  slice   the owner copies them together                                wantRows [S, rowBytes]
+//	  rows    in the order of the ids, so they land in place received [R] <───────  wantRows
 //
 // With Options.Sums the neighbours that a destination has in one part may come as their sum
-// (groups.go): three counts are sent, of rows, sums and members of sums; ids of members follow those
-// of rows, and sums follow rows. Edges are rewritten to read a sum like a row.
+// (groups.go): ranks send three counts, of rows, sums and members of sums; ids of members follow
+// ids of rows, and sums follow rows. Edges are rewritten so that they read a sum like a row.
 //
 // With Options.Node the ranks of a node ask each owner for a row once: nodes.go.
 //
-// No row is copied twice or permuted, but for that: readers follow Plan.Rows
+// Otherwise no row is copied twice or permuted: readers follow Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
 // copies each run of rows of one table with one call.
 //
 // With a dynamic cache, whose content depends on the minibatches before, Plan is split: Locate
-// finds the remote vertices; Request is told which of them are in Buffer and which rows to fetch
-// besides; Keep copies rows into the cache after all rows of the minibatch have been read.
+// finds the remote vertices; Request is told which of them are in Buffer and which further rows to
+// fetch; Keep copies rows into the cache after all rows of the minibatch have been read.
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
-// StartRows. Many plans may be in flight. One communicator serves both collectives, and that of a
-// node those of nodes.go: all ranks must start its operations in the same order, and the pipeline's
-// issuer does so by a schedule on which all ranks agree. Nothing else may use it, because gradients
-// and layer shuffles follow other schedules.
+// StartRows. Many plans may be in flight. Both collectives use one communicator, and those of
+// nodes.go the node's. All ranks must start the operations of a communicator in the same order; the
+// pipeline's issuer does so by a schedule on which all ranks agree. Nothing else may use these
+// communicators, because gradients and layer shuffles follow other schedules.
 //
 // All arrays lie outside the Go heap, grow with slack and are kept; in steady state a plan
 // allocates nothing. The package knows nothing of sampling, of cache policies, or of where tables
@@ -58,11 +58,11 @@ import (
 	"halognn/src/graph"
 )
 
-// Slicer is the part of compute.Host that serving rows and their sums needs.
+// Slicer is the part of compute.Host that is needed to send rows and their sums.
 type Slicer interface {
 	// SliceRows copies rows ids[i] of table, rowBytes bytes each, to dst, in order.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
-	// SegmentRows adds rows as compute.Host does; for Options.Sums and Late alone.
+	// SegmentRows adds rows as compute.Host does. Only Options.Sums and Late need it.
 	SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments, weights []float32,
 		rows compute.Rows)
 }
@@ -70,18 +70,18 @@ type Slicer interface {
 // Cache holds copies of rows of other ranks. It must be safe for concurrent use, and a row that it
 // has returned must stay until the plan that asked for it has been used.
 type Cache interface {
-	// Row returns the row of Table that holds vertex v, of sparse rows its first entry, or -1. Only
-	// remote vertices are looked up.
+	// Row returns the row of Table that holds vertex v, or -1; for sparse rows, the row's first
+	// entry. It is called only for remote vertices.
 	Row(v graph.VertexID) int
-	// Table returns the rows, of the exchange's columns and type.
+	// Table returns the cached rows, with the exchange's columns and type.
 	Table() []byte
 }
 
-// SharedCache is a Cache whose table also holds the cached rows of other ranks of this node, which
-// are counted as peer rows.
+// SharedCache is a Cache whose table also holds rows that other ranks of this node have cached.
+// These count as peer rows.
 type SharedCache interface {
 	Cache
-	// Own returns the rows [first, end) of Table that this rank keeps.
+	// Own returns the rows [first, end) of Table that this rank caches.
 	Own() (first, end int)
 }
 
@@ -92,34 +92,34 @@ type Options struct {
 	Offsets []int64
 
 	// Tables [P] are the rows of the parts that this rank can read: its own, and those of peers
-	// that share its memory. nil for the others, whose rows are fetched. They must stay valid until
-	// the last plan has been used.
+	// that share its memory. The others are nil, and their rows are fetched. Tables must stay valid
+	// until the last plan has been used.
 	Tables [][]byte
 
-	// Stored: Tables are of all parts, and slower to read than the cache: rows that the cache lacks
-	// are read from them, and counted as stored.
+	// Stored: Tables has all parts, but is slower to read than the cache. Rows that are not cached
+	// are read from it, and counted as stored.
 	Stored bool
 
-	// Kinds are what rows are: part k has rows of kind k % len(Kinds), and every rank has parts of
-	// all kinds. Several are not for SharedCache.
+	// Kinds are the kinds of rows: part k has rows of kind k % len(Kinds), and every rank has parts
+	// of all kinds. A SharedCache allows only one.
 	Kinds []Kind
-	Scale []float32 // [Cols] of rows of compute.Int8: compute.Rows.Scale
-	Ends  []int64   // [N+1] of sparse rows: compute.Rows.Ends. Without SharedCache, Buffer and Sums
-	// Kept [len(Kinds)] says how many rows of each kind there are in the table of Cache, or in
-	// Buffer: CutTable. Only read where there are several.
+	Scale []float32 // [Cols] for rows of compute.Int8: compute.Rows.Scale
+	Ends  []int64   // [N+1] for sparse rows: compute.Rows.Ends; without SharedCache, Buffer, Sums
+	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer:
+	// CutTable. Only read if there are several kinds.
 	Kept []int
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Sums lets owners add rows that are read for their sum alone; nil for none. All ranks must
-	// give the same.
+	// Sums lets owners add rows of which only the sum is read; nil for none. All ranks must set the
+	// same.
 	Sums *Sums
 
-	// Node is this rank's, whose ranks fetch as one; nil: each fetches for itself.
+	// Node is this rank's node, whose ranks fetch as one; nil: each rank fetches for itself.
 	Node *Node
 
-	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must give
+	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must set
 	// the same; 0 is no limit.
 	Window int
 
@@ -128,13 +128,13 @@ type Options struct {
 	Buffer []byte
 }
 
-// Kind is what the rows of a part are.
+// Kind describes the rows of a part.
 type Kind struct {
-	Cols int // 0: there are none, and none are asked for
+	Cols int // 0: the part has no rows, and none are requested
 	Type compute.DType
 }
 
-// RowBytes returns the bytes of a row; of sparse rows those of an entry.
+// RowBytes returns the bytes of a row; for sparse rows, the bytes of an entry.
 func (k Kind) RowBytes() int {
 	if k.Type.IsSparse() {
 		return k.Type.Size()
@@ -142,12 +142,12 @@ func (k Kind) RowBytes() int {
 	return k.Cols * k.Type.Size()
 }
 
-// tableAlign is where the rows of a kind may begin in a table of several.
+// tableAlign is the alignment of a kind's rows in a table with several kinds.
 const tableAlign = 64
 
 // TableBytes returns the length of a table with the given number of rows of each kind.
 func TableBytes(kinds []Kind, rows []int) (bytes int) {
-	if len(kinds) == 1 { // nothing follows
+	if len(kinds) == 1 { // no other kind follows, so no alignment
 		return rows[0] * kinds[0].RowBytes()
 	}
 	for k, n := range rows {
@@ -156,7 +156,8 @@ func TableBytes(kinds []Kind, rows []int) (bytes int) {
 	return bytes
 }
 
-// CutTable returns of a table of TableBytes the rows of each kind. One kind has the whole table.
+// CutTable cuts a table of TableBytes into the rows of each kind. A single kind has the whole
+// table.
 func CutTable(table []byte, kinds []Kind, rows []int) [][]byte {
 	if len(kinds) == 1 {
 		return [][]byte{table}
@@ -182,21 +183,21 @@ type Exchange struct {
 	first    graph.VertexID // of this rank's vertices
 	rows     int            // of this rank
 	scale    []float32
-	ends     []int64 // of sparse rows; nil else
+	ends     []int64 // of sparse rows; nil for others
 	offsets  []int64 // [P+1]
 	kinds    []Kind
 	partKind []uint16         // [P]
-	unit     int              // divides the bytes of every row
+	unit     int              // a divisor of the bytes of every row: the unit of counts
 	tables   [][]byte         // [P+kinds] parts, then the cache
 	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
-	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and, unless
-	stored   bool             // Tables are of all parts, fetched
+	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and,
+	stored   bool             // unless stored, fetched; stored: Tables has all parts
 	host     Slicer
 	cache    Cache
 	changes  bool   // there is an Options.Buffer
-	kept     [2]int // rows of the cache's table that are this rank's own: from, to
+	kept     [2]int // first and end of the cache table's rows that this rank caches
 	sums     *Sums
-	perKind  int            // counts of each kind
+	perKind  int            // numbers in the counts of each kind
 	choices  chan *choosing // idle ones
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
@@ -210,11 +211,11 @@ type Exchange struct {
 // Parts returns the number of parts.
 func (x *Exchange) Parts() int { return len(x.base) }
 
-// Ranks returns the number of ranks, and OwnerOf which of them has a part.
+// Ranks returns the number of ranks, and OwnerOf the rank that owns a part.
 func (x *Exchange) Ranks() int           { return x.ranks }
 func (x *Exchange) OwnerOf(part int) int { return part / x.perRank }
 
-// Rank returns this rank, and First the first of its vertices.
+// Rank returns this rank, and First its first vertex.
 func (x *Exchange) Rank() int             { return x.rank }
 func (x *Exchange) First() graph.VertexID { return x.first }
 
@@ -281,7 +282,7 @@ func open(c comm.Comm, o Options) *Exchange {
 	return x
 }
 
-// RowsOf returns the rows of a plan as those of one kind: with its columns, its type and that of
+// RowsOf returns the rows of a plan as rows of one kind: with its columns, its type and the type of
 // its sums. References to rows of other kinds must not be followed.
 func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	rows, of := p.Rows, x.kinds[kind]
@@ -295,7 +296,7 @@ func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	return rows
 }
 
-// Kinds returns what the rows of part k % len(Kinds) are.
+// Kinds returns the kinds: part k has rows of kind k % len(Kinds).
 func (x *Exchange) Kinds() []Kind { return x.kinds }
 
 // MakesSums reports whether owners may send sums of rows.
@@ -307,8 +308,8 @@ func (x *Exchange) rowBytesOf(part int) int { return x.kinds[x.partKind[part]].R
 //
 //	parts [P] | cached rows [kinds] | received | passed on | collected | sums
 //
-// Where rows are of several kinds none are passed on, those received have a table for each part, and
-// sums one for each owner and kind.
+// With several kinds no rows are passed on, received rows have a table for each part, and sums one
+// for each owner and kind.
 func (x *Exchange) layTables() {
 	x.received = len(x.base) + len(x.kinds)
 	x.summed = x.received + 3
@@ -325,7 +326,7 @@ func (x *Exchange) layTables() {
 // mixed reports whether rows are of several kinds.
 func (x *Exchange) mixed() bool { return len(x.kinds) > 1 }
 
-// tableOf returns the table of cached rows for a part, and landedIn that of received rows.
+// tableOf returns the table of cached rows for a part, and landedIn the table of received rows.
 func (x *Exchange) tableOf(part int) int { return len(x.base) + int(x.partKind[part]) }
 func (x *Exchange) landedIn(part int) int {
 	if !x.mixed() {
@@ -353,7 +354,7 @@ func gcd(a, b int) int {
 }
 
 // maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or
-// the sums in that buffer, and what Collect takes out of the cache.
+// the sums in the receive buffer, and the rows that Collect takes out of the cache.
 const maxParts = 1<<16 - 5
 
 // check reports every error of the arguments of New.
@@ -361,12 +362,12 @@ func check(c comm.Comm, o Options) error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Kinds) == 0 {
-		return errors.New("rows are of no kind; they need at least 1")
+		return errors.New("there is no kind of rows; give at least 1")
 	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
-		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give a " +
-			"Cache")
+		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give " +
+			"a Cache")
 	}
 	if o.Cache != nil && o.Buffer != nil {
 		reject("there is a Cache and a Buffer; rows are kept in one of them")
@@ -388,7 +389,7 @@ func check(c comm.Comm, o Options) error {
 	return errors.Join(append(errs, checkTables(c.Rank(), (len(o.Offsets)-1)/c.Size(), o)...)...)
 }
 
-// checkParts rejects parts that ranks cannot share.
+// checkParts rejects parts that cannot be divided among the ranks.
 func checkParts(c comm.Comm, o Options) error {
 	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
 	if len(o.Kinds) > 1 {
@@ -401,24 +402,26 @@ func checkParts(c comm.Comm, o Options) error {
 	case parts < 1 || parts > most:
 		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
 	case parts%k != 0 || parts/k%len(o.Kinds) != 0:
-		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks that divides it",
-			parts, k)
+		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks "+
+			"that divides it", parts, k)
 	case o.Offsets[0] != 0:
 		return fmt.Errorf("offsets start at %d, not 0", o.Offsets[0])
 	case o.Offsets[parts] > graph.MaxVertices:
-		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts], graph.MaxVertices)
+		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts],
+			graph.MaxVertices)
 	case len(o.Tables) != parts:
 		return fmt.Errorf("%d tables for %d parts", len(o.Tables), parts)
 	}
 	return nil
 }
 
-// checkKept reports a cache or a buffer that does not have the rows of kinds that Kept says.
+// checkKept reports a cache or buffer whose length does not fit the rows of each kind in Kept.
 func checkKept(o *Options) []error {
 	if o.Cache == nil && o.Buffer == nil {
 		return nil
 	}
-	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) { // sparse rows differ in length
+	// Sparse rows differ in length.
+	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) {
 		return nil
 	}
 	table := o.Buffer
@@ -430,15 +433,16 @@ func checkKept(o *Options) []error {
 	case shared && len(o.Kinds) == 1:
 		return nil
 	case shared:
-		return []error{errors.New("rows of several kinds are cached by each rank alone")}
+		return []error{errors.New("rows of several kinds do not work with a SharedCache")}
 	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):
-		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds", len(table),
-			o.Kept, len(o.Kinds))}
+		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds",
+			len(table), o.Kept, len(o.Kinds))}
 	}
 	return nil
 }
 
-// checkTables reports offsets that fall, and tables that are missing or do not fit their part.
+// checkTables reports offsets that do not ascend, and tables that are missing or do not fit their
+// part.
 func checkTables(rank, perRank int, o Options) (errs []error) {
 	for p, table := range o.Tables {
 		rows := o.Offsets[p+1] - o.Offsets[p]

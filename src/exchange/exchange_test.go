@@ -74,7 +74,8 @@ func TestEveryRowArrives(t *testing.T) {
 					totals[rank].Add(p.Counters)
 				}
 				if n := totals[rank].Collectives; n != int64(transport.calls) {
-					return fmt.Errorf("counted %d rounds; the transport was asked for %d", n, transport.calls)
+					return fmt.Errorf("counted %d rounds; the transport was asked for %d", n,
+						transport.calls)
 				}
 				if seen := [3]int64{totals[rank].CountBytes, totals[rank].IDBytes,
 					totals[rank].RowBytes}; seen != transport.sent {
@@ -136,7 +137,8 @@ func TestPlansInFlight(t *testing.T) {
 				defer p.Close()
 				draw := func(step int, m *minibatch) {
 					rng := rand.New(rand.NewPCG(seed, uint64(1000*rank+step)))
-					m.ids = l.frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+					m.ids = l.frontier(rng, rng.Float64(),
+						func(graph.VertexID) bool { return true })
 				}
 				return p.Run(context.Background(), steps, draw, func(step int, m *minibatch) error {
 					time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
@@ -252,7 +254,8 @@ func TestStoredRowsAreNotFetched(t *testing.T) {
 				if err := fetch(x, &p, ids); err != nil {
 					return err
 				}
-				want := trace.Counters{Frontier: int64(len(ids)), Collectives: 2, CountBytes: 8 * ranks}
+				want := trace.Counters{Frontier: int64(len(ids)), Collectives: 2,
+					CountBytes: 8 * ranks}
 				for i, v := range ids {
 					ref, row := p.Rows.Of[i], l.row(int64(v))
 					if got := p.Rows.Tables[ref.Table()][ref.Row()*len(row):][:len(row)]; string(
@@ -303,7 +306,8 @@ func TestOnePlanServesExchangesOfOtherShapes(t *testing.T) {
 			}
 			ids := l.frontier(rand.New(rand.NewPCG(uint64(k), uint64(world.Rank()))), 0.8,
 				func(graph.VertexID) bool { return true })
-			if err := errors.Join(fetch(x, &p, ids), l.check(&p, world.Rank(), ids, uncached)); err != nil {
+			if err := errors.Join(fetch(x, &p, ids),
+				l.check(&p, world.Rank(), ids, uncached)); err != nil {
 				return err
 			}
 		}
@@ -341,9 +345,11 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 						switch {
 						case rowBytes != c.rowBytes:
 						case rowBytes == IDBytes:
-							binary.LittleEndian.PutUint32(send[4:], uint32(c.value)) // the second id
+							// The second id.
+							binary.LittleEndian.PutUint32(send[4:], uint32(c.value))
 						default:
-							binary.LittleEndian.PutUint64(send, uint64(c.value)) // the count for rank 0
+							// The count for rank 0.
+							binary.LittleEndian.PutUint64(send, uint64(c.value))
 						}
 					}
 				}
@@ -417,7 +423,8 @@ func TestNewReportsFaults(t *testing.T) {
 			"part 1 has no table of its 3 rows"},
 		{"stored and buffered", func(o *Options) { o.Stored, o.Buffer = true, make([]byte, 12) },
 			"give a Cache"},
-		{"a buffer of another length", func(o *Options) { o.Kept, o.Buffer = []int{2}, make([]byte, 12) },
+		{"a buffer of another length",
+			func(o *Options) { o.Kept, o.Buffer = []int{2}, make([]byte, 12) },
 			"a table of 12 bytes does not have [2] rows"},
 		{"peer's table short", func(o *Options) { o.Tables[1] = make([]byte, 35) },
 			"part 1 has 35 bytes"},
@@ -426,7 +433,8 @@ func TestNewReportsFaults(t *testing.T) {
 			o := good()
 			c.edit(&o)
 			_, err := New(comm.NewWorld(2).Rank(0), o)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if (err == nil) != (c.want == "") ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
@@ -532,16 +540,18 @@ func BenchmarkPlan(b *testing.B) {
 	})
 }
 
-// The rows of several kinds begin at aligned places of a table, one after the other; those of one kind
-// are the whole table.
+// The rows of several kinds begin at aligned places of a table, one after the other; those of one
+// kind are the whole table.
 func TestTablesOfKinds(t *testing.T) {
-	kinds, rows := []Kind{{5, compute.Float32}, {0, compute.Float32}, {3, compute.Int8}}, []int{4, 9, 30}
+	kinds, rows := []Kind{{5, compute.Float32}, {0, compute.Float32}, {3, compute.Int8}},
+		[]int{4, 9, 30}
 	table := make([]byte, TableBytes(kinds, rows))
 	for i := range table {
 		table[i] = byte(i)
 	}
 	of := CutTable(table, kinds, rows)
-	if len(table) != 128+128 || len(of[0]) != 80 || len(of[1]) != 0 || len(of[2]) != 90 || of[2][0] != 128 {
+	if len(table) != 128+128 || len(of[0]) != 80 || len(of[1]) != 0 || len(of[2]) != 90 ||
+		of[2][0] != 128 {
 		t.Errorf("of %d bytes %d, %d and %d", len(table), len(of[0]), len(of[1]), len(of[2]))
 	}
 	one := kinds[:1]

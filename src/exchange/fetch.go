@@ -10,11 +10,11 @@ import (
 
 const countBytes = 8 // of an entry of Plan.asked
 
-// IDBytes are the bytes of the id with which a row is asked for, an entry of Plan.askIDs.
+// IDBytes is the size of the id by which a row is requested: an entry of Plan.askIDs.
 const IDBytes = 4
 
-// StartAsk tells every rank which of its rows p requests, and the members of sums: counts, and the ids
-// behind them. All ranks start the collectives of their plans in the same order, even for a plan that
+// StartAsk sends every rank the rows of it that p requests, and the members of sums: counts, then
+// ids. All ranks start the collectives of their plans in the same order, even for a plan that
 // requests nothing.
 func (x *Exchange) StartAsk(p *Plan) comm.Request {
 	p.Collectives++
@@ -33,12 +33,12 @@ func (x *Exchange) StartAsk(p *Plan) comm.Request {
 			RowBytes: IDBytes, Expect: (*expected)(p)})
 }
 
-// expected is a plan as comm.Expecter of the ids that others send.
+// expected is a plan as comm.Expecter, for the ids that other ranks send.
 type expected Plan
 
-// Expect makes room for the ids that others request from this rank, when their counts are here. A
-// frontier's vertices are distinct, so no rank can request more rows than there are: a larger count is
-// an error that names both ranks. A row may be in many sums.
+// Expect makes room for the ids that others request from this rank, once their counts have arrived.
+// A frontier's vertices are distinct, so no rank can request more rows than there are: a larger
+// count is an error that names both ranks. A row may be in many sums.
 func (p *expected) Expect() ([]byte, []int, error) {
 	x := p.on
 	if x.node != nil {
@@ -52,7 +52,8 @@ func (p *expected) Expect() ([]byte, []int, error) {
 			wanted := x.countsOf(p.wanted, r, k)
 			of := wanted[0]
 			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
-				return nil, nil, fmt.Errorf("exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
+				return nil, nil, fmt.Errorf(
+					"exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
 					of, x.rank, x.rows, cure)
 			}
 			n += of
@@ -62,7 +63,8 @@ func (p *expected) Expect() ([]byte, []int, error) {
 			}
 			sums, of := wanted[1], wanted[2]
 			if sums < 0 || sums > of || of > math.MaxInt32/2 || members > math.MaxInt32/2-of {
-				return nil, nil, fmt.Errorf("exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
+				return nil, nil, fmt.Errorf(
+					"exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
 					of, x.rank, cure)
 			}
 			members += of
@@ -87,11 +89,11 @@ const cure = "the two see different parts or memory is damaged: give all ranks t
 	"and check those"
 
 // Asked returns the rows that others request, counted from this rank's first vertex. It is valid
-// from the end of StartAsk's request until SliceRows, which checks and overwrites them.
+// once StartAsk's request is complete, until SliceRows checks and overwrites them.
 func (p *Plan) Asked() []int32 { return p.wantIDs }
 
 // SliceRows copies the rows that others request into one buffer, in the order of the requests, and
-// adds up the rows whose sums they request. Call it when the request of StartAsk is complete. An id
+// adds up the rows whose sums they request. Call it once the request of StartAsk is complete. An id
 // outside this rank's rows is an error that names both ranks.
 func (x *Exchange) SliceRows(p *Plan) error {
 	if x.ends != nil {
@@ -133,13 +135,13 @@ func (x *Exchange) sliceRows(to []byte, want []int32, rank int) error {
 }
 
 func (x *Exchange) outside(request string) error {
-	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request, x.rank,
-		x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
+	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request,
+		x.rank, x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
 }
 
 // toPart converts the leading ids that lie in one part from rows of the rank to rows of the part,
-// and returns their number. Requests come part by part, so runs are long; another order would only
-// make them shorter.
+// and returns their number. Requests come part by part, so runs are long. In another order they
+// would be shorter, but still correct.
 func (x *Exchange) toPart(part int, ids []int32) int {
 	first := x.firsts[part]
 	rows := x.parts.End(part) - uint32(x.first) - uint32(first)
@@ -152,8 +154,8 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 	return len(ids)
 }
 
-// StartRows sends the requested rows and sums and receives those of p in place. When its request is
-// complete, all of p.Rows may be read.
+// StartRows sends the requested rows and sums, and receives those of p in their places. Once its
+// request is complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Collectives++
 	p.RowBytes = int64(len(p.sent))

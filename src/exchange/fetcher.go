@@ -7,14 +7,15 @@ import (
 	"halognn/src/graph"
 )
 
-// Fetcher is an exchange with the communicator that it owns.
+// Fetcher is an exchange that owns its communicator.
 type Fetcher struct {
 	*Exchange
 	Comm comm.Comm
 	node comm.Comm // of Options.Node; nil for none
 }
 
-// Open makes an exchange on a copy of c, and of the communicator of a node. Collective, as is Close.
+// Open makes an exchange on duplicates of c and of the node's communicator. Open and Close are
+// collective.
 func Open(c comm.Comm, o Options) (f *Fetcher, err error) {
 	f = new(Fetcher)
 	if f.Comm, err = c.Dup(); err != nil {

@@ -9,28 +9,28 @@ import (
 	"halognn/src/trace"
 )
 
-// Sums says what the input layer makes of the rows that it reads. All neighbours of a destination
-// in one part, a group, may then travel as one vector, made by their owner:
+// Sums says how the input layer adds the rows that it reads. Then a group, which is all neighbours
+// of a destination in one part, may travel as one vector, made by their owner:
 //
 //	destination d    s1 s2 s3 │ s4 s5 │ s6        sources, by part (graph.Grouper)
 //	                 own part │ p     │ q
 //	row of s6, or                     │ x         which of the two covers an edge is chosen by
 //	sum of s4, s5             │ x     │           cover: a row may be in many groups
 //
-// A sum has all neighbours of d in its part, also those that are cached, so it is the number that
-// would be made of their rows here (docs/design/08-input-aggregation.md).
+// A sum covers all neighbours of d in its part, also cached ones, so it has the bits that this rank
+// would get from their rows (docs/design/08-input-aggregation.md).
 type Sums struct {
-	How      compute.Reduction // a mean is a sum that the asker divides
-	Own      bool              // the rows of destinations are read themselves
-	Weighted bool              // edges have weights, which travel
-	// Back: a gradient goes back for each row and each sum (Late). Then of a kind all groups travel
-	// as sums, or all as rows, so that the gradient of a row is added in one place
+	How      compute.Reduction // for a mean, the owner sends a sum, which the asker divides
+	Own      bool              // rows of destinations are also read as they are
+	Weighted bool              // edges have weights, which are sent along
+	// Back: a gradient goes back for each row and each sum (Late). Then all groups of a kind travel
+	// as sums, or all as rows, so that the gradient of a row is added in one place.
 	Back bool
 }
 
 const floatBytes = 4
 
-// costs are the bytes that travel, ids and weights among them, and the most members of a sum.
+// costs are the bytes that travel, including ids and weights, and the most members of a sum.
 type costs struct{ row, sum, member, most int }
 
 // MemberBytes returns the bytes of the id, and the weight, of a member of a sum.
@@ -41,7 +41,7 @@ func (s *Sums) MemberBytes() int {
 	return IDBytes
 }
 
-// typeOf returns the type of sums of rows of type t, and the most rows of one.
+// typeOf returns the type of a sum of rows of type t, and the most rows that it may have.
 func (s *Sums) typeOf(t compute.DType) (compute.DType, int) { return t.SumType(s.How, s.Weighted) }
 
 // Bytes returns the bytes of a sum of rows.
@@ -57,35 +57,35 @@ func (s *Sums) costs(k Kind) costs {
 		most: most}
 }
 
-// Edges are those of the input layer, as graph.Grouper leaves them. Request writes sums in the
-// place of groups: the arrays become shorter, and Counts says how many rows each destination has.
-// Where rows are of several kinds a destination's are of one.
+// Edges are the edges of the input layer, as graph.Grouper leaves them. Request replaces groups by
+// sums: the arrays become shorter, and Counts has the number of rows of each destination. If there
+// are several kinds of rows, all rows of a destination have the same kind.
 type Edges struct {
 	Indptr  []int64
 	Indices []int32
-	Weights []float32 // nil without
+	Weights []float32 // nil if edges have no weights
 	Counts  []int32
-	// Whole are places in the frontier of rows that are read themselves, where these are not those
-	// of the destinations, in their order (Sums.Own)
+	// Whole are frontier positions of rows that are read as they are, if these are not the rows of
+	// the destinations in order (Sums.Own).
 	Whole []int32
-	Alone int // the last segments, so many, are one such row each, and no groups
+	Alone int // number of last segments that are one such row each, and no groups
 }
 
-// Groups are the groups of a minibatch whose members are not read here, destination by destination
-// and part by part. They are all that the choice between rows and sums depends on. The zero value
-// is ready for List; the arrays are reused.
+// Groups are the groups of a minibatch whose members this rank does not read itself, destination by
+// destination and part by part. The choice between rows and sums depends on nothing else. The zero
+// value is ready for List; the arrays are reused.
 type Groups struct {
 	begin  []int32  // [G+1] the members of group g are member[begin[g]:begin[g+1]]
-	member []int32  // [E] places in the list of remote vertices, or -1 for a cached one
-	edge   []int32  // [G] first edge
-	part   []uint16 // [G]
-	alone  []uint8  // [R] 1 if the row itself is read
-	kind   []uint16 // [R] of the row; empty where there is one
-	place  []int32  // [frontier] place of each vertex in the list of remote ones, or -1
+	member []int32  // [E] indices into the list of remote vertices, -1 for a cached one
+	edge   []int32  // [G] first edge of each group
+	part   []uint16 // [G] part of each group
+	alone  []uint8  // [R] 1 if the row itself is read too
+	kind   []uint16 // [R] kind of the row; empty if there is one kind
+	place  []int32  // [frontier] index of each vertex in the list of remote ones, or -1
 }
 
-// List lists the groups of the remote vertices that p lists: all after Locate, those that are not
-// cached after Find. It may run for many plans at once. O(frontier + edges).
+// List lists the groups of the remote vertices of p: all remote ones after Locate, those that are
+// not cached after Find. It may run for many plans at once. O(frontier + edges).
 func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	g.place = mem.Grow(g.place[:0], len(p.Parts))
 	for i := range g.place {
@@ -109,7 +109,7 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 			g.alone[k] = 1
 		}
 	}
-	found := len(p.Parts) // sources from here on are passed on
+	found := len(p.Parts) // sources from here on are passed on by other ranks
 	if r := &p.relayed; len(r.parts) > 0 {
 		found = r.own
 		for _, i := range r.read {
@@ -147,11 +147,12 @@ func (g *Groups) add(sources []int32, edge int64, part uint16) {
 	g.begin[groups+1], g.edge[groups], g.part[groups] = int32(len(g.member)), int32(edge), part
 }
 
-const vector = math.MaxUint8 // of worth
+const vector = math.MaxUint8 // one vector in units of worth
 
-// Worth returns how many vectors caching the row of each remote vertex would save, in the memory of
-// dst, in 255ths of a vector: one where the row itself is read, otherwise the sum of its shares in
-// its groups. A group travels as one vector, which its rows that are not read themselves share.
+// Worth returns how many vectors caching the row of each remote vertex would save, in 255ths of a
+// vector, in the memory of dst. It is one vector if the row itself is read, otherwise the sum of
+// its shares in its groups. A group travels as one vector, which is shared by its rows that are not
+// read themselves.
 func (g *Groups) Worth(dst []uint8) []uint8 {
 	dst = mem.Grow(dst[:0], len(g.alone))
 	for k, alone := range g.alone {
@@ -173,7 +174,7 @@ func (g *Groups) Worth(dst []uint8) []uint8 {
 	return dst
 }
 
-// Copy makes g a copy of o that can be chosen from, without what List alone needs.
+// Copy makes g a copy of o from which a choice can be made, without what only List needs.
 func (g *Groups) Copy(o *Groups) {
 	g.begin = append(mem.Grow(g.begin[:0], len(o.begin))[:0], o.begin...)
 	g.member = append(mem.Grow(g.member[:0], len(o.member))[:0], o.member...)
@@ -184,8 +185,8 @@ func (g *Groups) Copy(o *Groups) {
 
 // Bytes returns the memory of the arrays.
 func (g *Groups) Bytes() int64 {
-	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 + int64(cap(g.part)+cap(g.kind))*2 +
-		int64(cap(g.alone))
+	return int64(cap(g.begin)+cap(g.member)+cap(g.edge)+cap(g.place))*4 +
+		int64(cap(g.part)+cap(g.kind))*2 + int64(cap(g.alone))
 }
 
 // Free frees the arrays.
@@ -202,20 +203,20 @@ func (g *Groups) Free() {
 
 // Chooser chooses between the rows and the sums of minibatches, so that few bytes travel.
 type Chooser struct {
-	costs  []costs                  // [kinds]
+	costs  []costs                  // kind of a vertex, if there are several
 	early  func(graph.VertexID) int // kind of a vertex, where there are several
 	cover  cover
-	groups []int32 // listed ones, by their number in cover
-	misses []int32 // places in the list of remote vertices
-	needed []uint8 // [R] 1 if the row is only read for sums, and not at hand: to be covered
+	groups []int32 // listed groups, by their number in cover
+	misses []int32 // indices into the list of remote vertices
+	needed []uint8 // [R] 1 if the row is not at hand and only read for sums, so cover must decide
 	chosen []int32 // groups whose sums travel
-	rows   []int32 // places of the vertices whose rows travel
-	vacant []int32 // and of those that are only in sums
-	kinds  []int64 // [2*kinds] of chooseKinds: the bytes of rows, and of sums
+	rows   []int32 // indices of the vertices whose rows travel
+	vacant []int32 // indices of those that are only in sums
+	kinds  []int64 // [2*kinds] for chooseKinds: the bytes of rows, and of sums
 }
 
-// NewChooser makes the chooser of an exchange of rows of kinds. of says of which a vertex is: for
-// Counts of several.
+// NewChooser makes the chooser of an exchange with these kinds of rows. of returns the kind of a
+// vertex; only Counts with several kinds needs it.
 func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
 	c := &Chooser{early: of}
 	for _, k := range kinds {
@@ -224,14 +225,14 @@ func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
 	return c
 }
 
-// kindOf returns the costs of a group.
+// kindOf returns the costs for the kind of a group.
 func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 	return &c.costs[int(g.part[group])%len(c.costs)]
 }
 
 // choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
-// negative; without slots, none is. kept lists vertices that are not, counted among themselves,
-// whose rows are wanted.
+// negative; without slots, no row is. kept lists vertices whose rows must come as rows, counted
+// among those not at hand.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))
@@ -243,7 +244,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 	}
 	for _, n := range kept {
-		if int(n) < len(c.misses) { // the others come early
+		if int(n) < len(c.misses) { // the others are early rows
 			c.needed[c.misses[n]] = 0
 		}
 	}
@@ -258,7 +259,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 		is := c.kindOf(g, int32(i))
 		bytes := is.sum + len(members)*is.member
-		if len(members) > is.most { // rows cost less
+		if len(members) > is.most { // then rows cost less than several sums
 			bytes = math.MaxInt32
 		}
 		if c.cover.add(bytes, is.row) {
@@ -275,7 +276,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.rows = mem.Grow(c.rows[:0], len(c.misses))[:0]
 	c.vacant = mem.Grow(c.vacant[:0], len(c.misses))[:0]
 	for _, k := range c.misses {
-		// a row with no edges to be covered is wanted for itself
+		// A row without edges to cover is read as it is.
 		if c.cover.isRow(int(k)) || c.cover.first[k] == c.cover.first[k+1] {
 			c.rows = append(c.rows, k)
 		} else {
@@ -284,7 +285,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
-// AddRows adds the rows of each kind that travel after the last Counts, of g and w, to rows.
+// AddRows adds to rows, by kind, the rows that travel after the last Counts, for g and w.
 func (c *Chooser) AddRows(g *Groups, w Wants, rows []float64) {
 	if len(c.costs) == 1 {
 		rows[0] += float64(len(c.rows) + len(w.Early))
@@ -314,8 +315,8 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs, early: c.early}
 }
 
-// Counts returns the counters that a plan of a minibatch would have after Request of w, where g
-// groups the edges w.Edges.
+// Counts returns the counters that the plan of a minibatch would have after Request with w. g are
+// the groups of w.Edges.
 func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
 	c.choose(g, w.Slot, w.Kept)
 	early, sums := int64(len(w.Early)), int64(len(c.chosen))

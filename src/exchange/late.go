@@ -6,25 +6,25 @@ import (
 	"halognn/src/mem"
 )
 
-// Learned rows have one size, and change with training. Rows that a step under way changes are sent
-// late, after that step, all others early, so that each row travels once. For each row its reader
-// sends something back to the owner, such as a gradient. So it is with sums (latesums.go), which
-// are as long as a row, and late if one of their rows is.
+// Learned rows all have the same size, and change with training. Rows that a step under way changes
+// are sent late, after that step, and all others early, so that each row travels once. For each row
+// its reader sends something back to the owner, such as a gradient. The same holds for sums
+// (latesums.go): they are as long as a row, and late if one of their rows is.
 //
 //	           owner                                                reader
-//	early      a bit for each row, and those whose bit is 0 ─────> in received, then where they belong
-//	late       those whose bit is 1 ─────────────────────────────> in received, where they belong
+//	early      a bit for each row, and rows with bit 0 ────────> in received, then in their places
+//	late       rows with bit 1 ────────────────────────────────> in received, in their places
 //	StartBack  as many bytes for each row <─────────────────────── from received
 
-// StartBack is the reverse of StartRows on x. Where a row of p has landed, its reader has put as
-// many bytes to return, which travel to the row's owner. When the request is complete, Returned has
-// what came for this rank's rows.
+// StartBack is the reverse of StartRows on x. Where a row of p has landed, the reader writes as
+// many bytes to return, and StartBack sends them to the row's owner. Once the request is complete,
+// Returned has what came back for this rank's rows.
 func (x *Exchange) StartBack(p *Plan) comm.Request {
 	p.Collectives++
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
 }
 
-// Vectors returns how many rows and sums this rank sends, and how many it gets.
+// Vectors returns how many rows and sums this rank sends, and how many it receives.
 func (p *Plan) Vectors() (sent, got int64) {
 	for r := range p.wantRows {
 		sent, got = sent+int64(p.wantRows[r]), got+int64(p.askRows[r])
@@ -32,11 +32,11 @@ func (p *Plan) Vectors() (sent, got int64) {
 	return sent, got
 }
 
-// ServedIDBytes returns the bytes of ids in which others have asked this rank.
+// ServedIDBytes returns the bytes of the ids that others have sent to this rank.
 func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
-// Slot returns the place among what p receives of the row of the i-th vertex, or of the sum that
-// stands there; -1 if the rank has the row. It may be called from Request on.
+// Slot returns where p receives the row of the i-th vertex, or the sum that stands there, as an
+// index into what p receives; -1 if the rank has the row. It may be called after Request.
 func (x *Exchange) Slot(p *Plan, i int) int {
 	ref := p.Rows.Of[i]
 	table := ref.Table() - x.received
@@ -49,44 +49,46 @@ func (x *Exchange) Slot(p *Plan, i int) int {
 	return ref.Row()
 }
 
-// Received returns what p receives, a row for each place, as numbers: what the reader puts there
-// travels back.
+// Received returns what p receives as a matrix of numbers, one row for each row and sum. What the
+// reader writes there travels back.
 func (p *Plan) Received() compute.Matrix { return p.numbers(p.received) }
 
-// Returned returns what StartBack has brought, a row for each row and sum that others ask for.
+// Returned returns what StartBack has brought, one row for each row and sum that others ask for.
 func (p *Plan) Returned() compute.Matrix { return p.numbers(p.sent) }
 
 func (p *Plan) numbers(of []byte) compute.Matrix {
-	return compute.Matrix{Rows: len(of) / p.on.unit, Cols: p.on.unit / floatBytes, Data: asFloats(of)}
+	return compute.Matrix{Rows: len(of) / p.on.unit, Cols: p.on.unit / floatBytes,
+		Data: asFloats(of)}
 }
 
-// Late says which rows of a plan are sent late. The zero value is ready for Begin. What it makes is
-// listed while minibatches are prepared, so that a step makes rows and sums alone.
+// Late says which rows of a plan are sent late. The zero value is ready for Begin. Its lists are
+// made while minibatches are prepared, so that a step only makes rows and sums.
 type Late struct {
-	own         []int32    // rows of this rank that others ask for, and members of sums: from its first vertex on
-	first       []int      // [K+1] of each rank its first row, or sum, among all that others ask for
-	rows        []int      // [K] how many are rows; its sums follow
-	all         serving    // the rows, of one member each, and sums: members in the order of own
+	own         []int32    // rows asked for, and members of sums, from this rank's first vertex on
+	first       []int      // [K+1] index of each rank's first row, or sum, among all asked for
+	rows        []int      // [K] rows that each rank asks for; its sums follow these
+	all         serving    // rows, as sums of one member, and sums; members in the order of own
 	some        [2]serving // the early ones, and the late ones
-	serve, read halves     // what others ask of this rank, and it of them
+	serve, read halves     // requests of others to this rank, and its requests to them
 
 	on     *Plan
-	landed []int32 // places of the late rows that come
-	late   []byte  // and they themselves
+	landed []int32 // places of late rows to be received
+	late   []byte  // the late rows received
 }
 
-// halves are the early and the late rows that ranks ask of each other. A row's place is its number
-// among the rows that one rank asks of another, after which come its sums.
+// halves are the early and the late rows that ranks ask each other for. The place of a row is its
+// index among the rows that one rank asks another for; sums come after rows.
 type halves struct {
-	bits        []byte // of each place: 1 if the row is late; of each rank whole bytes
-	bytes       []int  // [K] of bits
-	early, late []int  // [K] rows
+	bits        []byte // a bit for each place: 1 if the row is late; each rank begins a new byte
+	bytes       []int  // [K] bytes of bits
+	early, late []int  // [K] number of rows
 }
 
 // begin makes room for the given number of rows of each rank, and marks none as late.
 func (h *halves) begin(rows []int) {
 	if len(h.bytes) != len(rows) {
-		h.bytes, h.early, h.late = make([]int, len(rows)), make([]int, len(rows)), make([]int, len(rows))
+		h.bytes, h.early, h.late = make([]int, len(rows)), make([]int, len(rows)),
+			make([]int, len(rows))
 	}
 	all := 0
 	for r, n := range rows {
@@ -108,7 +110,8 @@ func (h *halves) ofRank(rank int) []byte {
 
 func isLate(bits []byte, place int) bool { return bits[place/8]>>(place%8)&1 != 0 }
 
-// Begin begins with the rows that others ask for, when the request of StartAsk is complete: none is late.
+// Begin takes over the rows that others ask for, once the request of StartAsk is complete. No row
+// is late yet.
 func (l *Late) Begin(p *Plan) error {
 	l.on = p
 	l.serve.begin(p.wantRows)
@@ -116,22 +119,22 @@ func (l *Late) Begin(p *Plan) error {
 	return l.list()
 }
 
-// Asked returns the rows that a rank asks for itself, counted from this rank's first vertex, by
-// place.
+// Asked returns, by place, the rows that a rank asks for as rows, counted from this rank's first
+// vertex.
 func (l *Late) Asked(rank int) []int32 {
 	first := l.all.ptr[l.first[rank]]
 	return l.own[first : first+int64(l.rows[rank])]
 }
 
-// Reads returns how many rows a rank asks for, those in sums as often as they are.
+// Reads returns how many rows a rank asks for; a row in several sums counts several times.
 func (l *Late) Reads(rank int) int {
 	return int(l.all.ptr[l.first[rank+1]] - l.all.ptr[l.first[rank]])
 }
 
-// First returns the number of a rank's first row, or sum, among all that others ask for.
+// First returns the index of a rank's first row, or sum, among all that others ask for.
 func (l *Late) First(rank int) int { return l.first[rank] }
 
-// Put makes the row, or sum, at a place of a rank late. Cut must follow.
+// Put marks the row, or sum, at a place of a rank as late. Cut must follow.
 func (l *Late) Put(rank, place int) {
 	bits := l.serve.ofRank(rank)
 	if isLate(bits, place) {
@@ -170,8 +173,8 @@ func (l *Late) half(late bool) *serving {
 // Vectors returns how many rows and sums are early, or late.
 func (l *Late) Vectors(late bool) int { return len(l.half(late).ptr) - 1 }
 
-// Make makes those from lo to hi, so that they can be sent. Several goroutines may make different
-// ones.
+// Make makes the early or late rows and sums lo to hi-1, so that they can be sent. Several
+// goroutines may make different ones.
 func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	if lo == hi || x.planning {
 		return
@@ -180,11 +183,12 @@ func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	x.host.SegmentRows(compute.Matrix{Rows: hi - lo, Cols: cols,
 		Data: asFloats(l.on.sent[lo*x.unit : hi*x.unit])}, compute.ReduceSum,
 		compute.Segments{Indptr: s.ptr[lo : hi+1], Indices: s.indices}, nil,
-		compute.Rows{Cols: cols, Type: compute.Float32, Tables: x.tables, Of: l.all.of, Mixed: true})
+		compute.Rows{Cols: cols, Type: compute.Float32, Tables: x.tables, Of: l.all.of,
+			Mixed: true})
 }
 
-// StartEarly sends the early rows, and which rows are late. When its request is complete, Spread
-// moves the received rows to their places.
+// StartEarly sends the early rows, and the bits that say which rows are late. Once its request is
+// complete, Spread moves the received rows to their places.
 func (l *Late) StartEarly(x *Exchange) comm.Request {
 	l.on.Collectives++
 	return x.comm.StartAlltoallThen(l.serve.bits, l.read.bits, l.serve.bytes, l.read.bytes, 1,
@@ -205,9 +209,9 @@ func (l *Late) Expect() (recv []byte, rows []int, err error) {
 	return l.on.received, l.read.early, nil
 }
 
-// Spread moves the early rows, which were received without gaps, to their places. It begins with
-// the last one, because no place lies before the position at which its row was received. It lists the
-// places of the late ones.
+// Spread moves the early rows, which were received without gaps, to their places. It starts with
+// the last row, because a row's place never comes before the position where it was received. It
+// also lists the places of the late rows.
 func (l *Late) Spread(x *Exchange) {
 	from, to, size, late := 0, 0, x.unit, 0
 	for r, n := range l.on.askRows {
@@ -228,7 +232,7 @@ func (l *Late) Spread(x *Exchange) {
 	}
 }
 
-// StartLate sends the late rows. When its request is complete, Land moves the received rows to
+// StartLate sends the late rows. Once its request is complete, Land moves the received rows to
 // their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
 	l.on.Collectives++
@@ -236,11 +240,11 @@ func (l *Late) StartLate(x *Exchange) comm.Request {
 	return x.comm.StartAlltoallv(l.on.sent, l.late, l.serve.late, l.read.late, x.unit)
 }
 
-// Landed returns how many late rows and sums come.
+// Landed returns how many late rows and sums are received.
 func (l *Late) Landed() int { return len(l.landed) }
 
-// Land moves the late rows from lo to hi of those that have come to their places. Several goroutines
-// may move different ones.
+// Land moves the received late rows lo to hi-1 to their places. Several goroutines may move
+// different rows.
 func (l *Late) Land(x *Exchange, lo, hi int) {
 	size := x.unit
 	for k, to := range l.landed[lo:hi] {
@@ -248,7 +252,7 @@ func (l *Late) Land(x *Exchange, lo, hi int) {
 	}
 }
 
-// Rows returns how many late rows this rank sends, and how many it gets.
+// Rows returns how many late rows this rank sends, and how many it receives.
 func (l *Late) Rows() (sent, got int) {
 	for r := range l.serve.late {
 		sent, got = sent+l.serve.late[r], got+l.read.late[r]
@@ -256,13 +260,13 @@ func (l *Late) Rows() (sent, got int) {
 	return sent, got
 }
 
-// Bits returns the bytes that tell which rows are late: sent, and received.
+// Bits returns the bytes of the bits that say which rows are late: sent, and received.
 func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bits) }
 
 // Bytes returns the memory.
 func (l *Late) Bytes() int64 {
-	return 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() + l.some[1].bytes() +
-		int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
+	return 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() +
+		l.some[1].bytes() + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
 }
 
 // Free frees it.

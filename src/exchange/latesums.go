@@ -8,17 +8,16 @@ import (
 	"halognn/src/mem"
 )
 
-// Sums of rows that change, of which gradients come back (Sums.Back). The gradient of a sum is that
-// of each of its rows, which the owner knows from what it was asked for:
+// Sums of learned rows, for which gradients come back (Sums.Back). The gradient of a sum is also
+// the gradient of each of its rows, which the owner knows from the request:
 //
-//	reader                                       owner
-//	ids of rows, members of sums ──────────────> which are late
-//	rows, sums                   <────────────── early and late
-//	a gradient for each          ──────────────> for a row: of its sums in their order, its own last
+//	reader                                   owner
+//	ids of rows, members of sums ──────────> which are late
+//	rows, sums                   <────────── early and late
+//	a gradient for each          ──────────> for a row: of its sums in their order, its own last
 //
-// The gradient of a row is added in that order where no sums travel, too. So of the rows of a kind
-// either all are added by their owners, and come as rows only where they are read themselves, or
-// none are.
+// The gradient of a row is added in that order even if no sums travel. So for each kind, either
+// owners add all groups, and rows travel only if they are read themselves, or owners add none.
 
 // list lists the rows and sums that others ask for, rank by rank, and sums kind by kind.
 func (l *Late) list() error {
@@ -58,7 +57,7 @@ func (l *Late) list() error {
 	return nil
 }
 
-// listRows appends rows that rank r wants, as sums of one row each.
+// listRows appends rows that rank r wants, each as a sum of one row.
 func (x *Exchange) listRows(s *serving, r int, ids []int32) error {
 	at, before := len(s.of), len(s.ptr)
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
@@ -75,7 +74,7 @@ func (x *Exchange) listRows(s *serving, r int, ids []int32) error {
 	return nil
 }
 
-// AskedMembers returns how many members the sums have that p asks of a rank.
+// AskedMembers returns how many members the sums have that p requests from a rank.
 func (x *Exchange) AskedMembers(p *Plan, rank int) (n int) {
 	for kind := range x.kinds {
 		if x.sums != nil {
@@ -85,7 +84,8 @@ func (x *Exchange) AskedMembers(p *Plan, rank int) (n int) {
 	return n
 }
 
-// AskBytes returns the bytes with which p asks for rows and sums, and is told which are late.
+// AskBytes returns the bytes by which p requests rows and sums, and by which owners answer which of
+// them are late.
 func (p *Plan) AskBytes() (bytes int64) {
 	for r, numbers := range p.askNumbers {
 		bytes += int64(numbers*IDBytes + (p.askRows[r]+7)/8)
@@ -97,7 +97,7 @@ func (p *Plan) AskBytes() (bytes int64) {
 func (l *Late) Sums(rank int) int { return l.first[rank+1] - l.first[rank] - l.rows[rank] }
 
 // Members yields the members of the sums that a rank asks for, counted from this rank's first
-// vertex, with the place of each, in the order of these.
+// vertex, each with the place of its sum, in the order of places.
 func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	return func(yield func(int, int32) bool) {
 		for k := l.first[rank] + l.rows[rank]; k < l.first[rank+1]; k++ {
@@ -110,7 +110,7 @@ func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	}
 }
 
-// chooseKinds chooses, for each kind, whether all groups travel as sums, by the bytes of both ways.
+// chooseKinds chooses for each kind whether all groups travel as sums, by comparing the bytes.
 func (c *Chooser) chooseKinds(g *Groups) {
 	kinds := len(c.costs)
 	if len(c.kinds) != 2*kinds {
@@ -118,7 +118,7 @@ func (c *Chooser) chooseKinds(g *Groups) {
 	}
 	clear(c.kinds)
 	rows, sums := c.kinds[:kinds], c.kinds[kinds:]
-	c.needed = mem.Grow(c.needed[:0], len(g.alone)) // 1 if in a group
+	c.needed = mem.Grow(c.needed[:0], len(g.alone)) // 1 if the row is in a group
 	clear(c.needed)
 	for i := range len(g.begin) - 1 {
 		members, is := g.member[g.begin[i]:g.begin[i+1]], c.kindOf(g, int32(i))

@@ -63,19 +63,21 @@ func (w lateWorld) write(tables [][]byte, after bool) {
 // gradient names what a rank gives back for a row, and adds up to what it does for a sum.
 func gradient(rank int, v graph.VertexID) float32 { return float32(rank*100000 + int(v)) }
 
-// Sums of rows, early or late, are those of the rows that the owners have then, all groups of a kind
-// travel as sums or none, and what is given back for a row or a sum comes to its owner as such.
+// Sums of rows, early or late, are those of the rows that the owners have then, all groups of a
+// kind travel as sums or none, and what is given back for a row or a sum comes to its owner as
+// such.
 func TestLateSums(t *testing.T) {
 	for _, is := range []struct {
 		ranks, perRank, kinds, vertices, cols int
 		fewer                                 bool // sums are fewer than rows
 	}{
 		{3, 2, 1, 300, 8, true}, {4, 1, 1, 300, 5, true}, {2, 4, 2, 400, 6, true},
-		{3, 2, 2, 300, 8, true}, {3, 2, 2, 300, 8, false}, {1, 2, 1, 50, 4, true}, {4, 1, 1, 6, 3, true},
+		{3, 2, 2, 300, 8, true}, {3, 2, 2, 300, 8, false}, {1, 2, 1, 50, 4, true},
+		{4, 1, 1, 6, 3, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", is), func(t *testing.T) {
-			w := lateWorld{newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, 1, is.vertices,
-				is.cols, compute.Float32), is.kinds}
+			w := lateWorld{newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, 1,
+				is.vertices, is.cols, compute.Float32), is.kinds}
 			sums := make([]int64, is.ranks)
 			err := comm.RunWorld(is.ranks, func(c comm.Comm) error {
 				o := w.options(c.Rank())
@@ -238,8 +240,8 @@ func (w lateWorld) compare(x *Exchange, p *Plan, ids []graph.VertexID, e *Edges,
 	n := s.Len()
 	got, want := make([]float32, n*w.cols), make([]float32, n*w.cols)
 	means := func(to []float32, s compute.Segments, rows compute.Rows) {
-		ref.Host{}.SegmentRows(compute.Matrix{Rows: n, Cols: w.cols, Data: to}, compute.ReduceMean, s, nil,
-			rows)
+		ref.Host{}.SegmentRows(compute.Matrix{Rows: n, Cols: w.cols, Data: to}, compute.ReduceMean,
+			s, nil, rows)
 	}
 	means(got, compute.Segments{Indptr: e.Indptr, Indices: e.Indices, Counts: e.Counts},
 		x.RowsOf(p, w.kinds-1))
@@ -251,7 +253,8 @@ func (w lateWorld) compare(x *Exchange, p *Plan, ids []graph.VertexID, e *Edges,
 	means(want, s, rows)
 	for i := range want {
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			return fmt.Errorf("segment %d, column %d: %v, want %v", i/w.cols, i%w.cols, got[i], want[i])
+			return fmt.Errorf("segment %d, column %d: %v, want %v", i/w.cols, i%w.cols, got[i],
+				want[i])
 		}
 	}
 	return nil
@@ -298,8 +301,8 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 		}
 		all := p.Returned()
 		if l.Reads(rank) < len(want) || rank == x.ranks-1 && all.Rows != l.First(rank)+len(want) {
-			return fmt.Errorf("rank %d reads %d rows for %d places; %d are given back, from %d on", rank,
-				l.Reads(rank), len(want), all.Rows, l.First(rank))
+			return fmt.Errorf("rank %d reads %d rows for %d places; %d are given back, from %d on",
+				rank, l.Reads(rank), len(want), all.Rows, l.First(rank))
 		}
 		for i, g := range all.RowsAt(l.First(rank), l.First(rank)+len(want)).Data {
 			if g != want[i/w.cols] {
@@ -311,8 +314,8 @@ func (w lateWorld) giveBack(x *Exchange, p *Plan, l *Late, ids []graph.VertexID,
 	return nil
 }
 
-// A plan takes the memory of a run whose sums of rows are early and late: others ask of a rank about
-// as much as it asks of them.
+// A plan takes the memory of a run whose sums of rows are early and late: others ask of a rank
+// about as much as it asks of them.
 func TestPlannedMemoryOfLateSums(t *testing.T) {
 	for _, kinds := range []int{1, 2} {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -368,8 +371,8 @@ func TestPlannedMemoryOfLateSums(t *testing.T) {
 	}
 }
 
-// Of the rows of a kind all groups travel as sums if that takes fewer bytes than the rows that are not
-// read themselves, there and back.
+// Of the rows of a kind all groups travel as sums if that takes fewer bytes than the rows that are
+// not read themselves, there and back.
 func TestChoiceOfLateSums(t *testing.T) {
 	// a row takes 16 bytes there, 16 back and 4 of its id; a sum 32, and 4 for each member
 	kinds := []Kind{{4, compute.Float32}, {4, compute.Float32}}
@@ -386,7 +389,8 @@ func TestChoiceOfLateSums(t *testing.T) {
 	}{
 		{"sums of kind 0, of 44 bytes against 108; rows of kind 1, of 72 bytes against 120",
 			[]uint16{0, 0, 0, 1, 1}, []uint8{0, 0, 0, 0, 0},
-			[]group{{0, []int32{0, 1, 2}}, {1, []int32{3, 4}}, {1, []int32{4, 3}}, {1, []int32{3, 4}}},
+			[]group{{0, []int32{0, 1, 2}}, {1, []int32{3, 4}}, {1, []int32{4, 3}},
+				{1, []int32{3, 4}}},
 			[]int32{0}, []int32{3, 4}, []int32{0, 1, 2}},
 		{"sums of kind 1 alone", []uint16{0, 1, 1}, []uint8{0, 0, 0},
 			[]group{{0, []int32{0}}, {1, []int32{1, 2}}}, // 36 against 36, 40 against 72

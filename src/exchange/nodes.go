@@ -7,9 +7,10 @@ import (
 	"halognn/src/mem"
 )
 
-// Ranks of a node that fetch as one. Each vertex of other nodes has a buyer in the node: the rank in
-// the place that the vertex's owner has in its own node. The buyer asks the owner once for what any
-// rank of the node wants of it, and passes the rows on (docs/design/35-nodes.md).
+// Ranks of a node that fetch as one. For each vertex of another node, one rank of this node is the
+// buyer: the one whose place in the node is that of the vertex's owner in its own node. The buyer
+// asks the owner once for a row that any rank of the node wants, and passes it on
+// (docs/design/35-nodes.md).
 //
 //	           rank of the node             buyer                              owner
 //	StartWants ids, by buyer     ──node──>  of all L ranks
@@ -20,31 +21,30 @@ import (
 //	StartPass rows, where they  <──node──  and for whom each was fetched
 //	           were to land
 //
-// Between Unite and the end of StartPass a plan's messages are those of the buyer, and what the rank
-// asks for itself waits in purchase.own. Rows of ranks of the own node, if those cannot be read where
-// they lie, are asked for by each rank alone, and so are sums: those of two ranks never coincide.
+// Between Unite and the end of StartPass a plan's messages are those of the buyer; the requests of
+// the rank itself wait in purchase.own. If rows of ranks of the own node cannot be read where they
+// lie, each rank asks for them alone. So it does for sums, as two ranks never want the same sum.
 
-// Node says which ranks fetch as one. All ranks must give it, or none.
+// Node says which ranks fetch as one. Either all ranks must set it, or none.
 type Node struct {
-	Comm comm.Comm // of the ranks of this rank's node, in rank order; for exchanges alone
-	Of   []int     // [K] a number of each rank's node
+	Comm comm.Comm // of the ranks of this rank's node, in rank order; used only by exchanges
+	Of   []int     // [K] the number of each rank's node
 }
 
-// check returns an error unless the node is that of rank r of k.
+// check returns an error unless Comm is the node of rank r of k.
 func (n *Node) check(r, k int) error {
 	if len(n.Of) != k {
-		return fmt.Errorf("the nodes of %d ranks are given; there are %d", len(n.Of), k)
+		return fmt.Errorf("nodes are given for %d ranks, but there are %d", len(n.Of), k)
 	}
 	place, ranks := n.places(r)
 	if n.Comm.Rank() != place[r] || n.Comm.Size() != ranks {
-		return fmt.Errorf("rank %d is rank %d of %d on its node, and must be %d of %d", r, n.Comm.Rank(),
-			n.Comm.Size(), place[r], ranks)
+		return fmt.Errorf("rank %d is rank %d of %d on its node, and must be %d of %d", r,
+			n.Comm.Rank(), n.Comm.Size(), place[r], ranks)
 	}
 	return nil
 }
 
-// places returns the place of each rank among those of its node, and how many there are on that of
-// rank r.
+// places returns the place of each rank on its node, and the number of ranks on the node of rank r.
 func (n *Node) places(r int) (place []int, ranks int) {
 	next := map[int]int{}
 	for _, node := range n.Of {
@@ -54,18 +54,18 @@ func (n *Node) places(r int) (place []int, ranks int) {
 	return place, next[n.Of[r]]
 }
 
-// buying is how a rank of a node fetches.
+// buying is the state of a rank whose node fetches as one.
 type buying struct {
 	comm  comm.Comm
 	self  int    // place of this rank in the node
-	buyer []int  // [K] place of the rank that asks each owner for this rank
-	near  []bool // [K] ranks of this node
-	// owners by buyer: those of buyer b are order[first[b]:first[b+1]]. Far ones come before ranks of
-	// this node, of which a rank is its own buyer.
+	buyer []int  // [K] place of the rank that asks each owner on behalf of this rank
+	near  []bool // [K] whether the rank is on this node
+	// Owners by buyer: those of buyer b are order[first[b]:first[b+1]]. Owners on other nodes come
+	// before those on this node, for which each rank is its own buyer.
 	order, first []int
-	far          int // owners on other nodes of which this rank is the buyer
-	// [K] 1 for ranks that this rank asks, and for those that ask it; 0 for others, with which it
-	// exchanges no message
+	far          int // number of owners on other nodes for which this rank is the buyer
+	// [K] 1 for ranks that this rank asks, and for ranks that ask it; 0 for ranks without messages
+	// to or from it.
 	asks, hears []int
 	finders     chan *finder // idle ones
 }
@@ -73,8 +73,9 @@ type buying struct {
 func newBuying(n *Node, r int, sums bool) *buying {
 	k := len(n.Of)
 	place, ranks := n.places(r)
-	b := &buying{comm: n.Comm, self: place[r], buyer: make([]int, k), first: make([]int, 1, ranks+1),
-		asks: make([]int, k), hears: make([]int, k), finders: make(chan *finder, 64)}
+	b := &buying{comm: n.Comm, self: place[r], buyer: make([]int, k),
+		first: make([]int, 1, ranks+1), asks: make([]int, k), hears: make([]int, k),
+		finders: make(chan *finder, 64)}
 	of := map[int]int{} // ranks of each node
 	for _, node := range n.Of {
 		of[node]++
@@ -108,10 +109,10 @@ func newBuying(n *Node, r int, sums bool) *buying {
 	return b
 }
 
-// ranks returns how many there are on the node.
+// ranks returns the number of ranks on the node.
 func (b *buying) ranks() int { return len(b.first) - 1 }
 
-// told returns how many numbers of rows rank m of the node tells this rank.
+// told returns how many row counts rank m of the node sends to this rank.
 func (b *buying) told(m int) int {
 	if m == b.self {
 		return b.first[m+1] - b.first[m]
@@ -119,7 +120,7 @@ func (b *buying) told(m int) int {
 	return b.far
 }
 
-// message is what a rank asks of owners, as in Plan.
+// message is a request to owners, as in Plan.
 type message struct {
 	asked               []int64
 	askIDs              []int32
@@ -135,32 +136,37 @@ func (m *message) swap(p *Plan) {
 	m.received, p.received = p.received, m.received
 }
 
-// purchase is what a plan wants of buyers, and what its rank buys.
+// purchase is what a plan wants from buyers, and what its rank buys.
 type purchase struct {
-	own   message // of this rank alone; of the buyer while own's is in the plan
+	own   message // of this rank alone; holds the buyer's message while own's is in the plan
 	early []int32 // places in own.askIDs of early rows
 
-	// [L] of each rank of the node: numbers of owners, ids of rows, and what they take in units
+	// [L] for each rank of the node: numbers of owners, ids of rows, and units of rows.
 	toldTo, toldBy, wants, wanted, comes, passes []int
-	counts, told                                 []int64 // rows wanted of each owner: sent, by buyer; received, by rank
-	ids                                          []int32 // that ranks want, by rank; then places in the union
-	start                                        []int64 // [U] where each row of the union is received, in units, and
-	size                                         []int32 // how many it has; of rows of one size neither
-	sent                                         []byte  // rows, as ranks want them
+	// Rows wanted from each owner: sent, by buyer; received, by rank.
+	counts, told []int64
+	// Ids that ranks want, by rank; then their indices in the union.
+	ids []int32
+	// [U] where each row of the union is received, in units.
+	start []int64
+	// [U] units of each row; start and size are empty if all rows have one size.
+	size []int32
+	// Rows, in the order in which ranks want them.
+	sent []byte
 
-	// a bit for each wanted row: 1 if it was fetched for the rank that wants it. Of each rank whole
-	// bytes.
+	// A bit for each wanted row: 1 if it was fetched for the rank that wants it. Each rank begins a
+	// new byte.
 	firsts, fetched        []byte
 	firstBytes, fetchBytes []int
 
 	out, in []int64 // counts of the ranks that are asked, and of those that ask
 }
 
-// Buys reports whether ranks of a node fetch as one: StartWants and Unite then come before StartAsk,
-// and PassOn and StartPass after StartRows.
+// Buys reports whether ranks of a node fetch as one: StartWants and Unite then come before
+// StartAsk, and PassOn and StartPass after StartRows.
 func (x *Exchange) Buys() bool { return x.node != nil }
 
-// owners returns in which order the rows asked of owners are listed and land: by buyer.
+// owners returns the owners in the order in which their rows are listed and land: by buyer.
 func (x *Exchange) owners() []int {
 	if x.node != nil {
 		return x.node.order
@@ -168,7 +174,7 @@ func (x *Exchange) owners() []int {
 	return x.byRank
 }
 
-// rowsAsked returns how many rows a plan asks of a rank.
+// rowsAsked returns how many rows a plan requests from a rank.
 func (x *Exchange) rowsAsked(asked []int64, rank int) (rows int) {
 	for kind := range x.kinds {
 		rows += int(x.countsOf(asked, rank, kind)[0])
@@ -176,7 +182,7 @@ func (x *Exchange) rowsAsked(asked []int64, rank int) (rows int) {
 	return rows
 }
 
-// sumUnits returns the room that the sums take that are asked of a rank.
+// sumUnits returns the units that the sums requested from a rank take.
 func (x *Exchange) sumUnits(asked []int64, rank int) (units int) {
 	if x.sums == nil {
 		return 0
@@ -187,19 +193,19 @@ func (x *Exchange) sumUnits(asked []int64, rank int) (units int) {
 	return units
 }
 
-// plain reports whether what a rank receives is rows of one size alone.
+// plain reports whether a rank receives only rows, all of one size.
 func (x *Exchange) plain() bool { return x.sums == nil && x.ends == nil && !x.mixed() }
 
-// StartWants tells the buyers of the node which rows p wants. All ranks of the node start the same
-// plans in the same order.
+// StartWants sends the buyers of the node the rows that p wants. All ranks of the node start the
+// same plans in the same order.
 func (x *Exchange) StartWants(p *Plan) comm.Request {
 	b, w := x.node, &p.bought
 	p.Collectives++
 	p.on = x
 	ranks := b.ranks()
 	if len(w.wants) != ranks {
-		for _, list := range []*[]int{&w.toldTo, &w.toldBy, &w.wants, &w.wanted, &w.comes, &w.passes,
-			&w.firstBytes, &w.fetchBytes} {
+		for _, list := range []*[]int{&w.toldTo, &w.toldBy, &w.wants, &w.wanted, &w.comes,
+			&w.passes, &w.firstBytes, &w.fetchBytes} {
 			*list = make([]int, ranks)
 		}
 	}
@@ -222,12 +228,12 @@ func (x *Exchange) StartWants(p *Plan) comm.Request {
 	w.told = mem.Grow(w.told[:0], told)
 	others := len(b.order) - w.toldTo[b.self]
 	p.NodeBytes = int64(others)*countBytes + int64(rows-w.wants[b.self])*IDBytes
-	return b.comm.StartAlltoallThen(mem.Bytes(w.counts), mem.Bytes(w.told), w.toldTo, w.toldBy, countBytes,
-		comm.Then{Send: mem.Bytes(p.askIDs[:rows]), SendRows: w.wants, RowBytes: IDBytes,
-			Expect: (*wanting)(p)})
+	return b.comm.StartAlltoallThen(mem.Bytes(w.counts), mem.Bytes(w.told), w.toldTo, w.toldBy,
+		countBytes, comm.Then{Send: mem.Bytes(p.askIDs[:rows]), SendRows: w.wants,
+			RowBytes: IDBytes, Expect: (*wanting)(p)})
 }
 
-// wanting is a plan as comm.Expecter of what ranks of the node want of this one.
+// wanting is a plan as comm.Expecter, for what ranks of the node want from this one.
 type wanting Plan
 
 // Expect makes room for ids.
@@ -238,7 +244,8 @@ func (p *wanting) Expect() ([]byte, []int, error) {
 		w.wanted[m] = 0
 		for _, n := range w.told[at : at+w.toldBy[m]] {
 			if n < 0 || n > int64(p.on.parts.Vertices()) {
-				return nil, nil, fmt.Errorf("exchange: rank %d of the node wants %d rows by rank %d of it; %s",
+				return nil, nil, fmt.Errorf("exchange: rank %d of the node wants %d rows "+
+					"through rank %d of the node; %s",
 					m, n, b.self, cure)
 			}
 			w.wanted[m] += int(n)
@@ -251,9 +258,9 @@ func (p *wanting) Expect() ([]byte, []int, error) {
 	return mem.Bytes(w.ids), w.wanted, nil
 }
 
-// Unite makes of what the ranks of the node want of this one what it asks of owners, when the request
-// of StartWants is complete. Rows that several want are asked for once, for the first of them. An id
-// outside an owner's rows is an error.
+// Unite merges what the ranks of the node want from this rank into its requests to owners, once the
+// request of StartWants is complete. A row that several ranks want is requested once, for the first
+// of them. An id outside an owner's rows is an error.
 func (x *Exchange) Unite(p *Plan) error {
 	b, w := x.node, &p.bought
 	all, bits, units := 0, 0, 0
@@ -293,13 +300,13 @@ func (x *Exchange) Unite(p *Plan) error {
 	return nil
 }
 
-// union is the work of Unite.
+// union is the state of Unite.
 type union struct {
 	x *Exchange
 	p *Plan
 	*finder
-	next, landing int // of askIDs, and of what is received in units
-	rows          int // so far
+	next, landing int // next index in askIDs, and next unit of the receive buffer
+	rows          int // listed so far
 }
 
 // make lists the rows of each owner, rank after rank of the node, and then this rank's sums.
@@ -310,7 +317,7 @@ func (u *union) make() error {
 	for m := range w.wants {
 		sums += w.wants[m]
 	}
-	far, near := 0, b.far // which number of told is the owner's, of those that a rank tells
+	far, near := 0, b.far // index of the owner's count among those that a rank sends
 	for r := range x.ranks {
 		begin, landed := u.next, u.landing
 		for kind := range x.kinds {
@@ -335,12 +342,12 @@ func (u *union) make() error {
 	return nil
 }
 
-// rowsOf lists the rows of an owner, whose numbers are the k-th that ranks have told.
+// rowsOf lists the rows of an owner, whose counts are the k-th that ranks have sent.
 func (u *union) rowsOf(owner, k int) error {
 	x, p, w := u.x, u.p, &u.p.bought
 	first := x.offsets[owner*x.perRank]
 	end := x.offsets[(owner+1)*x.perRank]
-	told, ids, bits := 0, 0, 0 // where those of a rank begin
+	told, ids, bits := 0, 0, 0 // where the rank's counts, ids and bits begin
 	for m, n := range w.toldBy {
 		if k < n {
 			at := ids
@@ -350,7 +357,8 @@ func (u *union) rowsOf(owner, k int) error {
 			for i := at; i < at+int(w.told[told+k]); i++ {
 				id := int64(w.ids[i])
 				if id < 0 || first+id >= end {
-					return fmt.Errorf("exchange: rank %d of the node wants row %d of rank %d, which has %d; %s",
+					return fmt.Errorf(
+						"exchange: rank %d of the node wants row %d of rank %d, which has %d; %s",
 						m, id, owner, end-first, cure)
 				}
 				place, isNew := u.find(uint32(first+id), u.rows)
@@ -378,8 +386,8 @@ func (u *union) rowsOf(owner, k int) error {
 	return nil
 }
 
-// PassOn copies the rows that were bought as the ranks of the node want them, when the request of
-// StartRows is complete, and this rank's sums to their places.
+// PassOn copies the bought rows in the order in which each rank of the node wants them, and this
+// rank's sums to their places. Call it once the request of StartRows is complete.
 func (x *Exchange) PassOn(p *Plan) {
 	w, own := &p.bought, &p.bought.own
 	at, units := 0, 0
@@ -421,8 +429,8 @@ func (x *Exchange) PassOn(p *Plan) {
 	}
 }
 
-// StartPass sends the ranks of the node the rows that they want, and for whom each was fetched. When
-// its request is complete, Passed must follow.
+// StartPass sends the ranks of the node the rows that they want, with the bits that say for whom
+// each row was fetched. Once its request is complete, Passed must follow.
 func (x *Exchange) StartPass(p *Plan) comm.Request {
 	w := &p.bought
 	p.Collectives++
@@ -437,20 +445,20 @@ func (x *Exchange) StartPass(p *Plan) comm.Request {
 		comm.Then{Send: w.sent, SendRows: w.passes, RowBytes: x.unit, Expect: (*passing)(p)})
 }
 
-// passing is a plan as comm.Expecter of the rows that buyers pass on.
+// passing is a plan as comm.Expecter, for the rows that buyers pass on.
 type passing Plan
 
-// Expect says where they land: the sums that follow them are this rank's.
+// Expect returns where the rows land. This rank's sums follow them.
 func (p *passing) Expect() ([]byte, []int, error) {
 	return p.bought.own.received, p.bought.comes, nil
 }
 
-// Passed ends what StartPass has begun: all of p.Rows may be read, and the counters say which rows
-// were fetched for this rank, and which for another one of its node.
+// Passed completes what StartPass has begun: now all of p.Rows may be read, and the counters say
+// which rows were fetched for this rank, and which for another one of its node.
 func (x *Exchange) Passed(p *Plan) {
 	w := &p.bought
 	w.own.swap(p)
-	if x.planning { // nobody tells
+	if x.planning { // a prediction receives no bits
 		return
 	}
 	rows, fetched, early := 0, 0, 0
@@ -482,7 +490,7 @@ func (x *Exchange) compact(of []int64, all []int64, ranks []int) []int64 {
 	return of
 }
 
-// expand is the reverse: the counts of other ranks are 0.
+// expand is the reverse of compact: the counts of other ranks are 0.
 func (x *Exchange) expand(all []int64, of []int64, ranks []int) {
 	for r, talks := range ranks {
 		to := all[r*x.counts():][:x.counts()]
@@ -494,13 +502,14 @@ func (x *Exchange) expand(all []int64, of []int64, ranks []int) {
 	}
 }
 
-// finder tells whether a vertex has come before, and in which place: an open table.
+// finder tells whether a vertex has come before, and at which place. It is an open-addressing
+// table.
 type finder struct {
-	slots []uint64 // place, and vertex + 1 in the low 32 bits; 0: vacant
+	slots []uint64 // place << 32 | vertex + 1; 0: vacant
 	shift int
 }
 
-// borrow returns a finder for so many vertices, which giveBack takes.
+// borrow returns a finder for the given number of vertices. giveBack takes it back.
 func (b *buying) borrow(vertices int) *finder {
 	var f *finder
 	select {
@@ -525,7 +534,7 @@ func (b *buying) giveBack(f *finder) {
 	}
 }
 
-// find returns the place of a vertex, which is place if it is new.
+// find returns the place of a vertex; a new vertex gets the given place.
 func (f *finder) find(vertex uint32, place int) (at int, isNew bool) {
 	key := uint64(vertex) + 1
 	for i := vertex * 0x9e3779b1 >> f.shift; ; i = (i + 1) & uint32(len(f.slots)-1) {
@@ -539,7 +548,7 @@ func (f *finder) find(vertex uint32, place int) (at int, isNew bool) {
 	}
 }
 
-// bytes returns the memory that plans share, and free frees it. None may be in Unite.
+// bytes returns the memory that plans share, and free frees it. No plan may be in Unite.
 func (b *buying) bytes() (bytes int64) {
 	if b == nil {
 		return 0

@@ -30,8 +30,8 @@ type nodesWorld struct {
 func newNodesWorld(of []int, perRank, vertices int, kinds []Kind) *nodesWorld {
 	w := &nodesWorld{of: of, kinds: kinds}
 	for _, k := range kinds {
-		w.layouts = append(w.layouts, newLayout(rand.New(rand.NewPCG(8, 0)), len(of), perRank*len(kinds), 1,
-			vertices, k.Cols, k.Type))
+		w.layouts = append(w.layouts, newLayout(rand.New(rand.NewPCG(8, 0)), len(of),
+			perRank*len(kinds), 1, vertices, k.Cols, k.Type))
 	}
 	if kinds[0].Type.IsSparse() {
 		rng := rand.New(rand.NewPCG(8, 1))
@@ -88,9 +88,10 @@ func (w *nodesWorld) check(x *Exchange, p *Plan, ids []graph.VertexID) error {
 		if len(row) == 0 {
 			continue
 		}
-		if got := p.Rows.Tables[ref.Table()][ref.Row()*size:][:len(row)]; string(got) != string(row) {
-			return fmt.Errorf("vertex %d of rank %d, in table %d: %x, want %x", v, w.owner(v), ref.Table(),
-				got, row)
+		if got := p.Rows.Tables[ref.Table()][ref.Row()*size:][:len(row)]; string(got) !=
+			string(row) {
+			return fmt.Errorf("vertex %d of rank %d, in table %d: %x, want %x", v, w.owner(v),
+				ref.Table(), got, row)
 		}
 	}
 	return p.Check(len(ids))
@@ -112,7 +113,8 @@ func (c *peers) count(rows []int) {
 	c.most = max(c.most, n)
 }
 
-func (c *peers) StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) comm.Request {
+func (c *peers) StartAlltoallv(send, recv []byte, sendRows, recvRows []int,
+	rowBytes int) comm.Request {
 	c.count(sendRows)
 	return c.Comm.StartAlltoallv(send, recv, sendRows, recvRows, rowBytes)
 }
@@ -132,15 +134,16 @@ var nodesOf = map[string][]int{
 	"of one each":      {0, 1, 2},
 }
 
-// Whatever ranks of a node want, each gets the rows of its own vertices; the node asks for each row of
-// other nodes once, for the first that wants it, in few messages.
+// Whatever ranks of a node want, each gets the rows of its own vertices; the node asks for each row
+// of other nodes once, for the first that wants it, in few messages.
 func TestRanksOfANodeFetchAsOne(t *testing.T) {
 	for name, of := range nodesOf {
 		for what, kinds := range map[string][]Kind{
-			"rows":                  {{7, compute.Float32}},
-			"halves":                {{5, compute.Float16}},
-			"rows of several kinds": {{5, compute.Float32}, {0, compute.Float32}, {7, compute.Float16}},
-			"sparse rows":           {{9, compute.Sparse}},
+			"rows":   {{7, compute.Float32}},
+			"halves": {{5, compute.Float16}},
+			"rows of several kinds": {{5, compute.Float32}, {0, compute.Float32},
+				{7, compute.Float16}},
+			"sparse rows": {{9, compute.Sparse}},
 		} {
 			t.Run(name+", "+what, func(t *testing.T) {
 				before := mem.Allocated()
@@ -167,7 +170,8 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 					defer p.Free()
 					rng := rand.New(rand.NewPCG(5, uint64(rank)))
 					for round := range 5 {
-						ids := w.layouts[0].frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+						ids := w.layouts[0].frontier(rng, rng.Float64(),
+							func(graph.VertexID) bool { return true })
 						if err := fetch(x, &p, ids); err != nil {
 							return err
 						}
@@ -176,7 +180,8 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 						}
 						mu.Lock()
 						for _, v := range ids {
-							if part := w.part(v); of[w.owner(v)] != of[rank] && kinds[part%len(kinds)].Cols > 0 {
+							if part := w.part(v); of[w.owner(v)] != of[rank] &&
+								kinds[part%len(kinds)].Cols > 0 {
 								wants[rank][round] = append(wants[rank][round], v)
 							}
 						}
@@ -194,8 +199,9 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 						}
 					}
 					if far.most > most || near.most > here-1 {
-						return fmt.Errorf("%d messages to owners, above %d; %d in the node, of %d ranks", far.most,
-							most, near.most, here)
+						return fmt.Errorf(
+							"%d messages to owners, above %d; %d in the node, of %d ranks",
+							far.most, most, near.most, here)
 					}
 					return nil
 				})
@@ -216,11 +222,14 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 							}
 						}
 						c := counters[rank][round]
-						sent := w.nodeBytes(rank, func(m int) []graph.VertexID { return wants[m][round] })
+						sent := w.nodeBytes(rank,
+							func(m int) []graph.VertexID { return wants[m][round] })
 						if c.NodeBytes != sent {
-							t.Errorf("round %d, rank %d: %d bytes in the node, want %d", round, rank, c.NodeBytes, sent)
+							t.Errorf("round %d, rank %d: %d bytes in the node, want %d", round,
+								rank, c.NodeBytes, sent)
 						}
-						if got := (trace.Counters{Shared: c.Shared, Remote: c.Remote}); got != want {
+						if got := (trace.Counters{Shared: c.Shared, Remote: c.Remote}); got !=
+							want {
 							t.Errorf("round %d, rank %d: %+v, want %+v", round, rank, got, want)
 						}
 						if c.Collectives != 4 {
@@ -277,8 +286,8 @@ func (w *nodesWorld) nodeBytes(rank int, wants func(rank int) []graph.VertexID) 
 	return bytes
 }
 
-// Rows of ranks of the own node that cannot be read where they lie, as rows of hidden layers, are asked
-// for by each rank.
+// Rows of ranks of the own node that cannot be read where they lie, as rows of hidden layers, are
+// asked for by each rank.
 func TestNodesWithoutTablesOfPeers(t *testing.T) {
 	w := newNodesWorld([]int{0, 0, 1, 1, 1}, 1, 300, []Kind{{3, compute.Float32}})
 	err := comm.RunWorld(5, func(world comm.Comm) error {
@@ -295,7 +304,8 @@ func TestNodesWithoutTablesOfPeers(t *testing.T) {
 		defer p.Free()
 		rng := rand.New(rand.NewPCG(5, uint64(world.Rank())))
 		for range 4 {
-			ids := w.layouts[0].frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+			ids := w.layouts[0].frontier(rng, rng.Float64(),
+				func(graph.VertexID) bool { return true })
 			if err := f.Fetch(&p, ids); err != nil {
 				return err
 			}
@@ -310,8 +320,8 @@ func TestNodesWithoutTablesOfPeers(t *testing.T) {
 	}
 }
 
-// Many plans are under way at once, with rows from a buffer, and rows that come early: each counts what
-// was fetched for it, and rows that are kept are those of their vertices.
+// Many plans are under way at once, with rows from a buffer, and rows that come early: each counts
+// what was fetched for it, and rows that are kept are those of their vertices.
 func TestNodesWithBuffers(t *testing.T) {
 	const slots, steps = 30, 25
 	w := newNodesWorld([]int{0, 0, 0, 1, 1}, 2, 300, []Kind{{3, compute.Float32}})
@@ -367,13 +377,21 @@ func TestNodesWithBuffers(t *testing.T) {
 			stages := []pipeline.Stage[item]{
 				{Name: "locate", Local: func(m *item) error { return x.Locate(&m.plan, m.ids) }},
 				{Name: "request", Ordered: request},
-				{Name: "wants", Start: func(m *item) (pipeline.Request, error) { return x.StartWants(&m.plan), nil }},
+				{Name: "wants", Start: func(m *item) (pipeline.Request, error) {
+					return x.StartWants(&m.plan), nil
+				}},
 				{Name: "unite", Local: func(m *item) error { return x.Unite(&m.plan) }},
-				{Name: "ids", Start: func(m *item) (pipeline.Request, error) { return x.StartAsk(&m.plan), nil }},
+				{Name: "ids", Start: func(m *item) (pipeline.Request, error) {
+					return x.StartAsk(&m.plan), nil
+				}},
 				{Name: "slice", Local: func(m *item) error { return x.SliceRows(&m.plan) }},
-				{Name: "rows", Start: func(m *item) (pipeline.Request, error) { return x.StartRows(&m.plan), nil }},
+				{Name: "rows", Start: func(m *item) (pipeline.Request, error) {
+					return x.StartRows(&m.plan), nil
+				}},
 				{Name: "pass on", Local: func(m *item) error { x.PassOn(&m.plan); return nil }},
-				{Name: "share", Start: func(m *item) (pipeline.Request, error) { return x.StartPass(&m.plan), nil },
+				{Name: "share", Start: func(m *item) (pipeline.Request, error) {
+					return x.StartPass(&m.plan), nil
+				},
 					Finish: func(m *item) error { x.Passed(&m.plan); return nil }},
 			}
 			p, err := pipeline.New(items, stages, pipeline.Options{Depth: depth, Workers: 2})
@@ -383,7 +401,8 @@ func TestNodesWithBuffers(t *testing.T) {
 			defer p.Close()
 			draw := func(step int, m *item) {
 				rng := rand.New(rand.NewPCG(uint64(step), uint64(rank)))
-				m.ids = w.layouts[0].frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+				m.ids = w.layouts[0].frontier(rng, rng.Float64(),
+					func(graph.VertexID) bool { return true })
 			}
 			return p.Run(context.Background(), steps, draw, func(_ int, m *item) error {
 				if err := w.check(x, &m.plan, m.ids); err != nil {
@@ -392,7 +411,8 @@ func TestNodesWithBuffers(t *testing.T) {
 				misses := len(m.plan.missing)
 				for n, v := range m.early {
 					at := m.plan.Landed(misses + n)
-					if got := m.plan.Rows.Tables[at.Table()][at.Row()*size:][:size]; string(got) != string(w.row(v)) {
+					if got := m.plan.Rows.Tables[at.Table()][at.Row()*size:][:size]; string(got) !=
+						string(w.row(v)) {
 						return fmt.Errorf("early row of %d is another", v)
 					}
 					if depth == 0 { // else later ones may be reading
@@ -417,7 +437,8 @@ func TestNodesWithBuffers(t *testing.T) {
 		for _, c := range totals {
 			sum.Add(c)
 		}
-		if sum.Remote != sum.Served || sum.Shared == 0 || sum.Early == 0 || depth == 0 && sum.Cached == 0 {
+		if sum.Remote != sum.Served || sum.Shared == 0 || sum.Early == 0 ||
+			depth == 0 && sum.Cached == 0 {
 			t.Errorf("depth %d: %+v", depth, sum)
 		}
 		if after := mem.Allocated(); after != before {
@@ -488,7 +509,8 @@ func TestDamagedWants(t *testing.T) {
 		value    byte
 		want     string
 	}{
-		{countBytes, 0xff, "rank 0 of the node wants "}, {IDBytes, 0x7f, "rank 0 of the node wants row "},
+		{countBytes, 0xff, "rank 0 of the node wants "},
+		{IDBytes, 0x7f, "rank 0 of the node wants row "},
 	} {
 		err := comm.RunWorld(len(of), func(world comm.Comm) error {
 			o := w.options(world.Rank(), false)

@@ -17,7 +17,7 @@ type Plan struct {
 	// Exchange.Plan, remote ones when the request of StartRows is complete.
 	Rows compute.Rows
 
-	// Parts holds the part of each vertex of the frontier: rows are added part by part, wherever
+	// Parts holds the part of each vertex of the frontier. Rows are added part by part, wherever
 	// they are read from.
 	Parts []uint16
 
@@ -26,34 +26,36 @@ type Plan struct {
 
 	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
 	RemoteIDs []graph.VertexID
-	// Worth is how many vectors caching the row of each of them would save (Groups.Worth); set by
-	// Value, nil before.
+	// Worth is how many vectors caching the row of each remote vertex would save (Groups.Worth);
+	// set by Value, nil before.
 	Worth []uint8
 
-	on      *Exchange        // where it asks
-	missing []int32          // positions in the frontier of vertices whose rows are not at hand
-	rows    []int32          // those of them whose rows are fetched: all, without sums
-	early   []compute.RowRef // of early rows, which the frontier does not read
-	part    []int            // [P] vertices of each part, then the next position in askIDs
+	on      *Exchange        // the exchange that it asks
+	missing []int32          // frontier positions of vertices whose rows are not at hand
+	rows    []int32          // the part of missing whose rows are fetched: all, if no sums are
+	early   []compute.RowRef // where early rows land, which the frontier does not read
+	part    []int            // [P] number of vertices of each part, later the next index in askIDs
 
 	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members
-	// of sums, the first of each sum inverted; their weights, as bits. Answers: rows, then sums.
+	// of sums, the first member of each sum inverted; their weights, as bits. Answers: rows, then
+	// sums.
 	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
 	wanted   []int64 // [K*counts] received: what each rank requests from this one
 	askIDs   []int32 // sent: rows of the owners
 	wantIDs  []int32 // received
-	sent     []byte  // what others request
-	received []byte  // what this plan requests
-	// [K] numbers of askIDs and wantIDs, and of rows in received and sent, a sum being one or two
+	sent     []byte  // rows and sums that others request
+	received []byte  // rows and sums that this plan requests
+	// [K] words of askIDs and wantIDs, and rows in received and sent; a sum counts as one or two
+	// rows.
 	askNumbers, wantNumbers, askRows, wantRows []int
 
 	counts []int32 // [D] Edges.Counts
-	// of rows of several kinds: what of received each table from Exchange.received on has, in units
+	// With several kinds: the range in received of each table from Exchange.received on, in units.
 	spans [][2]int
-	// [P] reference of the received row that the first place in askIDs asks for, as if in the part:
-	// add the place (wraps)
+	// [P] reference of the received row of askIDs[0], as if it were in the part: add the index in
+	// askIDs (wraps).
 	landing  []compute.RowRef
-	starts   []int64   // of sparse rows: the entry at which each row of askIDs is received
+	starts   []int64   // for sparse rows: the entry at which each row of askIDs is received
 	choosing *choosing // during Request
 	serving
 	relayed relayed  // see Relay
@@ -74,7 +76,7 @@ func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 // Find is the first half of Plan: it looks up every vertex. Request must follow.
 func (x *Exchange) Find(p *Plan, ids []graph.VertexID) error { return x.place(p, ids) }
 
-// Locate is Find for a cache that changes: it also lists the remote vertices of a frontier in
+// Locate is Find for a cache that changes. It also lists the remote vertices of a frontier in
 // p.RemoteIDs, in frontier order. It may run for many plans at once.
 func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
@@ -87,7 +89,7 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// hold takes rows from the buffer.
+// hold sets the references of rows that are in the buffer.
 func (x *Exchange) hold(p *Plan, slot []int32) {
 	if len(slot) == 0 {
 		return
@@ -108,7 +110,7 @@ func (x *Exchange) hold(p *Plan, slot []int32) {
 }
 
 // Landed returns where the n-th fetched row was received: misses in frontier order, then early
-// rows. A miss must have come as a row.
+// rows. The miss must have come as a row, not in a sum.
 func (p *Plan) Landed(n int) compute.RowRef {
 	if n < len(p.missing) {
 		if len(p.relayed.found) > 0 {
@@ -119,11 +121,12 @@ func (p *Plan) Landed(n int) compute.RowRef {
 	return p.early[n-len(p.missing)]
 }
 
-// Keep copies the n-th fetched row to a slot of those of its kind in Options.Buffer. Call it when
-// the request of StartRows is complete and the plan has read all its rows of the buffer.
+// Keep copies the n-th fetched row to a slot in Options.Buffer, counted among the slots of the
+// row's kind. Call it once the request of StartRows is complete and the plan has read all its rows
+// of the buffer.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
 	from := p.Landed(n)
-	part := from.Table() - x.received // of the kind of the row
+	part := from.Table() - x.received // tells the kind of the row
 	size := x.rowBytesOf(part)
 	copy(x.tables[x.tableOf(part)][slot*size:(slot+1)*size],
 		p.Rows.Tables[from.Table()][from.Row()*size:])
@@ -160,7 +163,7 @@ func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// ask lists the rows to fetch, and the sums that were chosen, by owner.
+// ask lists, by owner, the rows and the chosen sums to request.
 func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	if p.choosing == nil {
 		p.rows = p.missing
@@ -179,8 +182,8 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// Lend exchanges the plan's send and receive buffers for b, so that plans that wait long for
-// Request need none.
+// Lend swaps the plan's send and receive buffers with b, so that plans that wait long for Request
+// need none.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
@@ -230,17 +233,18 @@ func (x *Exchange) size(p *Plan, n int) {
 
 // locate sets every vertex's reference as if all parts could be read here, counts the vertices of
 // each part, and lists the positions of remote ones; it returns their number. Local and remote
-// vertices alternate at random, so the list is written without a branch.
+// vertices alternate unpredictably, so the list is written without a branch.
 func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	clear(p.part)
-	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part // locals: no reload after a store
+	// Locals need no reload after a store.
+	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part
 	parts := p.Parts[:len(ids)]
 	index, base, remote := x.parts, x.base, x.remote
 	m := 0
 	for i, v := range ids {
 		if uint32(v) >= index.Vertices() {
-			return 0, fmt.Errorf("exchange: frontier vertex %d is %d: %w (the graph has %d vertices)",
-				i, v, graph.ErrVertexRange, index.Vertices())
+			return 0, fmt.Errorf("exchange: frontier vertex %d is %d: %w (the graph has %d "+
+				"vertices)", i, v, graph.ErrVertexRange, index.Vertices())
 		}
 		part := index.Find(uint32(v))
 		of[i] = base[part] + compute.RowRef(v)
@@ -252,8 +256,8 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	return m, nil
 }
 
-// lookUp points the remote vertices that the cache holds to their cached rows, and returns the
-// number of misses. Nothing else here uses the cache.
+// lookUp points the remote vertices that are cached to their cached rows, and returns the number of
+// misses. Nothing else in this package uses the cache.
 func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	left, own := 0, 0
 	for _, i := range p.missing[:remote] {
@@ -277,10 +281,10 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 
 // group sorts the remote vertices by owning part with one counting pass, in frontier order within a
 // part, and points each to its row of the receive buffer. Early rows, whose parts are in p.early,
-// follow in order; p.early then holds their rows of the receive buffer. The sums asked of an owner
+// follow in order; afterwards p.early holds where they land. The sums requested from an owner
 // follow its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
-	next, landing, parts := 0, 0, len(x.base) // landing counts units of bytes
+	next, landing, parts := 0, 0, len(x.base) // landing counts units
 	p.landing = mem.Grow(p.landing[:0], parts)
 	for _, r := range x.owners() {
 		begin, landed := next, landing
@@ -303,7 +307,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		}
 		p.askNumbers[r], p.askRows[r] = next-begin, landing-landed
 	}
-	if x.sums != nil && x.node != nil { // ranks of the node have nothing to do with them
+	if x.sums != nil && x.node != nil { // the node's buyers do not handle sums
 		for r := range x.ranks {
 			begin, landed := next, landing
 			next, landing = x.placeSums(p, r, next, landing)
@@ -337,8 +341,8 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// cutReceived gives every part a table of its own in the receive buffer, where rows are of several
-// kinds, and the sums of every owner's kind.
+// cutReceived gives the rows of every part, and the sums of every owner and kind, their own table
+// in the receive buffer, if there are several kinds.
 func (p *Plan) cutReceived(x *Exchange) {
 	if !x.mixed() {
 		p.Rows.Tables[x.received] = p.received
@@ -354,14 +358,15 @@ func (p *Plan) cutReceived(x *Exchange) {
 func (p *Plan) Bytes() int64 {
 	return int64(cap(p.Rows.Of)+cap(p.early)+cap(p.asked)+cap(p.wanted))*8 +
 		int64(cap(p.RemoteIDs)+cap(p.missing))*4 + int64(cap(p.Parts))*2 + int64(cap(p.Worth)) +
-		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 + int64(cap(p.Rows.Lengths))*4 +
-		p.MessageBytes() + p.relayed.bytes()
+		int64(cap(p.counts))*4 + int64(cap(p.landing)+cap(p.starts))*8 +
+		int64(cap(p.Rows.Lengths))*4 + p.MessageBytes() + p.relayed.bytes()
 }
 
-// MessageBytes returns that of its messages, ids and rows: as much as it fetches.
+// MessageBytes returns the memory of the plan's messages, ids and rows, which grows with what it
+// fetches.
 func (p *Plan) MessageBytes() int64 {
-	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) + p.serving.bytes() +
-		p.bought.bytes()
+	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) +
+		p.serving.bytes() + p.bought.bytes()
 }
 
 // Free frees the plan's arrays. None of its requests may be under way.

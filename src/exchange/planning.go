@@ -5,9 +5,10 @@ import (
 	"halognn/src/compute/ref"
 )
 
-// NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans, and
-// makes room for messages, but reads no rows and tells nobody: others ask of this rank as much as it
-// asks of them. Offsets, kinds and s are as in Options. local says whose rows the rank reads in memory.
+// NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans
+// and makes room for messages, but reads and sends nothing. It assumes that others ask this rank
+// for as much as it asks them. Offsets, kinds and s are as in Options. local says whose rows the
+// rank reads in memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),
@@ -26,9 +27,9 @@ func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part
 	return x, nil
 }
 
-// PlanNodes makes a planning exchange that of a rank whose node fetches as one; of is as in Node. The
-// other ranks of the node want other rows of it, as many as it buys for itself: none is shared, as if
-// the most were to be bought.
+// PlanNodes lets a planning exchange fetch as one with its node; of is as in Node. It assumes that
+// no two ranks of the node want the same row, which is the most expensive case, and that others
+// want as many rows from this buyer as it buys for itself.
 func (x *Exchange) PlanNodes(of []int) {
 	n := &Node{Of: of}
 	place, ranks := n.places(x.rank)
@@ -36,20 +37,20 @@ func (x *Exchange) PlanNodes(of []int) {
 	x.node = newBuying(n, x.rank, x.sums != nil)
 }
 
-// echo is the communicator of a rank that is alone and predicts: the other ranks send to it, and ask of
-// it, as much as it sends to them and asks of them.
+// echo is the communicator of a rank that predicts alone. It assumes that the other ranks send to
+// it, and ask it for, as much as it sends to them and asks them for.
 type echo struct {
-	comm.Comm   // of what predictions do not call
+	comm.Comm   // nil: predictions call no other method
 	rank, ranks int
 }
 
-// NewEcho makes the communicator of a rank of a prediction.
+// NewEcho makes the communicator of a rank in a prediction.
 func NewEcho(rank, ranks int) comm.Comm { return echo{rank: rank, ranks: ranks} }
 
 func (e echo) Rank() int { return e.rank }
 func (e echo) Size() int { return e.ranks }
 
-// StartAlltoallv implements comm.Comm: nobody reads what others send.
+// StartAlltoallv implements comm.Comm. Nobody reads what others send.
 func (e echo) StartAlltoallv(_, _ []byte, _, _ []int, _ int) comm.Request { return answered{} }
 
 // StartAlltoallThen implements comm.Comm.
@@ -65,8 +66,8 @@ func (e echo) StartAlltoallThen(send, recv []byte, _, _ []int, _ int, then comm.
 	return answered{err}
 }
 
-// echoedWants makes the other ranks of the node want as many rows of each owner as p buys for itself,
-// other ones as long as there are some.
+// echoedWants lets the other ranks of the node want as many rows of each owner as p buys for
+// itself, and different ones as long as there are enough.
 func (x *Exchange) echoedWants(p *Plan) error {
 	b, w := x.node, &p.bought
 	mine := w.counts[b.first[b.self]:b.first[b.self+1]]
@@ -77,7 +78,7 @@ func (x *Exchange) echoedWants(p *Plan) error {
 	if _, _, err := (*wanting)(p).Expect(); err != nil {
 		return err
 	}
-	first := 0 // of askIDs that this rank buys for itself
+	first := 0 // index in askIDs of the rows that this rank buys for itself
 	for m := range b.self {
 		first += w.wants[m]
 	}
@@ -102,10 +103,10 @@ type answered struct{ err error }
 
 func (a answered) Wait() error { return a.err }
 
-// echoed makes others ask of this rank what p asks of them, as far as it has as many rows. What is of
-// rows of others becomes some row of this rank.
+// echoed lets others ask this rank for what p asks them for, at most for all its rows. Ids of other
+// ranks' rows become ids of some row of this rank.
 func (x *Exchange) echoed(p *Plan) error {
-	if x.node != nil { // of which the messages leave some ranks out
+	if x.node != nil { // its messages leave out some ranks
 		copy(p.wanted, p.asked)
 	}
 	for r := range x.ranks {
@@ -114,7 +115,7 @@ func (x *Exchange) echoed(p *Plan) error {
 			wanted := x.countsOf(p.wanted, r, kind)
 			wanted[0] = min(wanted[0], left)
 			left -= wanted[0]
-			if x.rows == 0 && len(wanted) > 1 { // nor sums
+			if x.rows == 0 && len(wanted) > 1 { // no rows, and so no sums
 				wanted[1], wanted[2] = 0, 0
 			}
 		}

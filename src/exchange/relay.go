@@ -9,43 +9,43 @@ import (
 	"halognn/src/mem"
 )
 
-// Where the ranks of a group each find a share of the rows that all of them read, no row is fetched
-// twice for the group: a rank plans the rows of its share, whoever reads them, and passes them on.
+// The ranks of a group divide the rows that any of them reads, so that no row is fetched twice for
+// the group: each rank plans the rows of its share, whichever rank reads them, and passes them on.
 //
-//	ids planned       [ own 0 .. n | that others alone read ]
+//	ids planned       [ own 0 .. n | read only by others ]
 //	Relay             Of = [ own 0 .. n | passed on by others ]     the latter in Tables[P+2]
 //	Plan ... StartRows
 //	Collect           rows of the share that others read, by rank   ──┐ group
 //	StartRelay        rows that others pass on, in Tables[P+2]  <─────┘
 //
-// With Options.Sums, Share comes before Request: a sum may stand for the neighbours of a destination
-// that the rank finds itself, and rows that others read come as rows. A group has one part, and so
-// one finder, which makes it whole or absent.
+// With Options.Sums, Share comes before Request: a sum may replace those neighbours of a
+// destination that are in this rank's share, but rows that others read must come as rows. All
+// neighbours of a sum are in one part, and so in the share of one rank.
 //
-// Options.Buffer changes as soon as Keep has run, and what is passed on is read by two ranks at
-// different times. So Collect takes all that a minibatch reads of the buffer out of it: the own rows
-// as well, which then lie in Tables[P+3].
+// Options.Buffer changes as soon as Keep has run, but two ranks read a row that is passed on, at
+// different times. So Collect copies all rows that a minibatch reads in the buffer, also those that
+// this rank reads, which then lie in Tables[P+3].
 
-// relayed is what a plan passes on and is passed.
+// relayed is what a plan passes on to other ranks, and what they pass on to it.
 type relayed struct {
-	found []compute.RowRef // [planned] where the rows lie that were planned; empty without Relay
-	sums  []compute.RowRef // those that edges read beyond own rows and those passed on
-	own   int              // of them, those that the rank itself reads
-	parts []uint16         // [own + passed on] of Share, empty without: the part of each row
-	read  []int32          // of Share: places among those planned of rows that others read
-	sent  []byte           // [W, rowBytes] what others read, then own rows of the buffer
+	found []compute.RowRef // [planned] where the planned rows lie; empty without Relay
+	sums  []compute.RowRef // sums that edges read, behind own rows and rows passed on
+	own   int              // number of planned rows that the rank itself reads
+	parts []uint16         // [own + passed on] set by Share: the part of each row; else empty
+	read  []int32          // set by Share: indices among the planned rows of those that others read
+	sent  []byte           // [W, rowBytes] rows that others read, then own rows of the buffer
 	got   []byte           // [R, rowBytes]
 }
 
-// Share tells the next Request in advance what Relay will be given (own and ids) and Collect (at).
-// It returns the part of each own vertex and then of each of ids; the next call overwrites them.
+// Share announces to the next Request the arguments of Relay (own and ids) and Collect (at). It
+// returns the part of each own vertex and then of each of ids, valid until the next call.
 func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
 	r := &p.relayed
 	r.own, r.read = own, at
 	r.parts = mem.Grow(r.parts[:0], own+len(ids))
 	copy(r.parts, p.Parts[:own])
 	for k, v := range ids {
-		r.parts[own+k] = 0 // of one that Relay refuses
+		r.parts[own+k] = 0 // Relay will refuse this vertex
 		if uint32(v) < x.parts.Vertices() {
 			r.parts[own+k] = uint16(x.parts.Find(uint32(v)))
 		}
@@ -53,8 +53,8 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay makes a plan, after Plan or Request, that of the first own vertices planned, followed by
-// ids, whose rows other ranks of a group pass on. A vertex that the graph does not have is
+// Relay makes a plan, after Plan or Request, one for the first own planned vertices, followed by
+// ids, whose rows other ranks of the group pass on. A vertex that the graph does not have is
 // graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed
@@ -78,8 +78,8 @@ func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	return nil
 }
 
-// Collect copies the rows that other ranks read, at the positions at among all planned vertices.
-// Call it when the request of StartRows is complete. With a Buffer it also copies the rows that
+// Collect copies the rows that other ranks read; at are their positions among all planned vertices.
+// Call it once the request of StartRows is complete. With a Buffer it also copies the rows that
 // this rank reads there, so that Keep may overwrite them.
 func (x *Exchange) Collect(p *Plan, at []int32) {
 	r, buffer := &p.relayed, len(x.base)
@@ -117,13 +117,14 @@ func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
 	if x.planning {
 		return
 	}
-	size := x.kinds[0].RowBytes() // there is one kind
+	size := x.kinds[0].RowBytes() // all rows have one kind
 	copy(p.relayed.sent[k*size:(k+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
-// StartRelay sends each rank of the group wanted of the collected rows, and receives count from it:
-// both by rank, in the orders of at and of ids. When its request is complete, all of p.Rows may be
-// read. All ranks of the group start the same plans in the same order.
+// StartRelay sends wanted[r] of the collected rows to each rank r of the group, and receives
+// count[r] rows from it, in rank order; within a rank in the order of at and of ids. Once its
+// request is complete, all of p.Rows may be read. All ranks of the group start the same plans in
+// the same order.
 func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {
 	rows := 0
 	for _, n := range wanted {

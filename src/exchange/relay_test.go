@@ -87,9 +87,10 @@ func TestRelayedRowsAreTheirOwners(t *testing.T) {
 				ref := p.Rows.Of[i]
 				size := x.kinds[0].RowBytes()
 				got := p.Rows.Tables[ref.Table()][ref.Row()*size:][:size]
-				if string(got) != string(l.row(int64(v))) || x.parts.Find(uint32(v)) != int(p.Parts[i]) {
-					return fmt.Errorf("row %d, vertex %d, part %d: %x, want %x", i, v, p.Parts[i], got,
-						l.row(int64(v)))
+				if string(got) != string(l.row(int64(v))) ||
+					x.parts.Find(uint32(v)) != int(p.Parts[i]) {
+					return fmt.Errorf("row %d, vertex %d, part %d: %x, want %x", i, v, p.Parts[i],
+						got, l.row(int64(v)))
 				}
 			}
 		}

@@ -9,11 +9,11 @@ import (
 	"halognn/src/mem"
 )
 
-// Sparse rows differ in length, and every rank knows the lengths of all (Options.Ends). So they are
-// planned like others, row for row, and then laid out: a reference becomes that of the row's first
-// entry. Asker and owner come to the same numbers of entries, which no message tells.
+// Sparse rows differ in length, but every rank knows the length of each (Options.Ends). So they are
+// planned like other rows, and then laid out: the reference to a row becomes a reference to its
+// first entry. Asker and owner compute the same numbers of entries, so no message carries them.
 
-// measure sets how many entries the row of each vertex has.
+// measure sets the number of entries of each vertex's row.
 func (x *Exchange) measure(p *Plan, ids []graph.VertexID) {
 	p.Rows.Lengths = mem.Grow(p.Rows.Lengths[:0], len(ids))
 	for i, v := range ids {
@@ -21,7 +21,8 @@ func (x *Exchange) measure(p *Plan, ids []graph.VertexID) {
 	}
 }
 
-// layEntries lays out the rows of a plan but for cached ones, whose references are of entries.
+// layEntries lays out the rows of a plan, except cached ones, whose references are to entries
+// already.
 func (x *Exchange) layEntries(p *Plan) {
 	p.starts = mem.Grow(p.starts[:0], len(p.askIDs))
 	place, end := 0, 0
@@ -48,7 +49,7 @@ func (x *Exchange) layEntries(p *Plan) {
 	}
 }
 
-// sliceEntries is SliceRows.
+// sliceEntries is SliceRows for sparse rows.
 func (x *Exchange) sliceEntries(p *Plan) error {
 	total, ids := 0, p.wantIDs
 	for r, n := range p.wantNumbers {
@@ -74,23 +75,23 @@ func (x *Exchange) sliceEntries(p *Plan) error {
 	return nil
 }
 
-// checkSparse returns an error for options that sparse rows cannot have, and for impossible row
-// ends.
+// checkSparse returns an error for options that do not work with sparse rows, and for impossible
+// row ends.
 func checkSparse(o *Options) error {
 	n := o.Offsets[len(o.Offsets)-1]
 	if _, shared := o.Cache.(SharedCache); shared || o.Buffer != nil || o.Stored {
-		return errors.New("sparse rows are kept by each rank alone, and stay: give a Cache")
+		return errors.New("sparse rows do not work with a SharedCache or a Buffer; give a Cache")
 	}
 	if o.Sums != nil || len(o.Kinds) > 1 {
-		return errors.New("sparse rows are of one kind, and not added by owners")
+		return errors.New("sparse rows must be of one kind, without Sums")
 	}
 	if int64(len(o.Ends)) != n+1 {
-		return fmt.Errorf("%d ends of sparse rows of %d vertices", len(o.Ends), n)
+		return fmt.Errorf("there are %d ends of sparse rows for %d vertices", len(o.Ends), n)
 	}
 	for v := range n {
 		if d := o.Ends[v+1] - o.Ends[v]; d < 0 || d > int64(o.Kinds[0].Cols) {
-			return fmt.Errorf("the row of vertex %d has %d entries in %d columns; partition again", v, d,
-				o.Kinds[0].Cols)
+			return fmt.Errorf("the row of vertex %d has %d entries in %d columns; partition again",
+				v, d, o.Kinds[0].Cols)
 		}
 	}
 	return nil

@@ -11,24 +11,24 @@ import (
 	"halognn/src/mem"
 )
 
-// Wants are what a plan asks for beside the misses of its frontier. The zero value asks for the
-// rows of all misses.
+// Wants are what a plan requests besides the misses of its frontier. The zero value requests the
+// rows of all misses, and nothing else.
 type Wants struct {
-	// Slot [remote vertices], after Locate: the row is read from this row of Options.Buffer or, if
-	// that is negative, missed. Empty: all are missed.
+	// Slot [remote vertices], after Locate: the row of Options.Buffer with the vertex's row, or
+	// negative for a miss. Empty: all are misses.
 	Slot []int32
-	// Early are further rows.
+	// Early are further rows to fetch.
 	Early []graph.VertexID
 	// Kept lists fetched rows that Keep will copy into the cache, numbered as by Landed. They must
 	// come as rows, not in sums.
 	Kept []int32
-	// Edges are those of the input layer, which Request rewrites where sums replace rows; nil if
-	// all rows are read themselves.
+	// Edges are the edges of the input layer, which Request rewrites where sums replace rows; nil
+	// if all rows are read themselves.
 	Edges *Edges
 }
 
-// Request asks for what Locate, or Find, has not found of a frontier. It may run for many plans at
-// once; the caller answers for the order of decisions.
+// Request requests the rows of a frontier that Locate, or Find, has not found at hand. It may run
+// for many plans at once; the caller keeps the order of decisions.
 func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 	x.hold(p, w.Slot)
 	if x.sums == nil || w.Edges == nil || len(p.missing) == 0 {
@@ -68,7 +68,7 @@ func (x *Exchange) Value(p *Plan, e *Edges) {
 	x.giveBack(c)
 }
 
-// borrow returns the memory of a choice, which giveBack takes.
+// borrow returns the memory for a choice. giveBack takes it back.
 func (x *Exchange) borrow() *choosing {
 	select {
 	case c := <-x.choices:
@@ -90,7 +90,8 @@ func (x *Exchange) giveBack(c *choosing) {
 type choosing struct {
 	Chooser
 	list Groups
-	next []int // [K*kinds*2] place in askIDs and in its table of each owner's next sum of a kind
+	// [K*kinds*2] where the next sum of an owner and kind goes in askIDs and in its table.
+	next []int
 }
 
 func (c *choosing) memory() int64 { return c.Chooser.Bytes() + c.list.Bytes() }
@@ -100,7 +101,7 @@ func (c *choosing) free() {
 	c.list.Free()
 }
 
-// Bytes returns the memory that plans share. None may be in Request.
+// Bytes returns the memory that plans share. No plan may be in Request.
 func (x *Exchange) Bytes() (bytes int64) {
 	for range len(x.choices) {
 		c := <-x.choices
@@ -110,7 +111,7 @@ func (x *Exchange) Bytes() (bytes int64) {
 	return bytes + x.node.bytes()
 }
 
-// Free frees the memory that plans share. None may be in Request.
+// Free frees the memory that plans share. No plan may be in Request.
 func (x *Exchange) Free() {
 	for range len(x.choices) {
 		(<-x.choices).free()
@@ -123,7 +124,7 @@ type serving struct {
 	of      []compute.RowRef
 	ptr     []int64
 	indices []int32
-	sums    []float32 // that travel in another type
+	sums    []float32 // for sums that travel in another type
 }
 
 func (s *serving) clear() {
@@ -141,8 +142,8 @@ func (s *serving) free() {
 	mem.Free(s.sums)
 }
 
-// counts returns how many numbers ranks tell each other before ids: of each kind rows and, with
-// sums, these and their members.
+// counts returns how many numbers a rank sends before ids: for each kind the number of rows and,
+// with sums, those of sums and their members.
 func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
 
 func (x *Exchange) countsOf(counts []int64, rank, kind int) []int64 {
@@ -155,7 +156,8 @@ func (x *Exchange) sumRows(kind int) int {
 	return of.Size() / x.kinds[kind].Type.Size()
 }
 
-// divide puts the choice into the plan: which misses travel, as positions in the frontier.
+// divide applies the choice to the plan: it lists which misses travel, as positions in the
+// frontier.
 func (x *Exchange) divide(p *Plan) {
 	c := p.choosing
 	clear(p.part)
@@ -179,14 +181,14 @@ func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[g
 // kindOf returns the kind of a group's rows.
 func (x *Exchange) kindOf(g *Groups, group int32) int { return int(x.partKind[g.part[group]]) }
 
-// nextOf returns the positions at which the next sum of the group's owner and kind is placed.
+// nextOf returns where the next sum of the group's owner and kind goes.
 func (x *Exchange) nextOf(c *choosing, group int32) []int {
 	return c.next[2*(x.owner(&c.list, group)*len(x.kinds)+x.kindOf(&c.list, group)):][:2]
 }
 
-// placeSums counts the sums asked of rank r and places them, kind by kind: their members from
-// position next of askIDs on, the sums from landing on in the receive buffer. It returns the
-// positions after them.
+// placeSums counts the sums requested from rank r and places them, kind by kind: their members in
+// askIDs from index next on, the sums in the receive buffer from landing on. It returns the indices
+// after them.
 func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	c := p.choosing
 	for kind := range x.kinds {
@@ -214,7 +216,7 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 		landing += int(asked[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 		at := c.next[2*(r*len(x.kinds)+kind):]
 		at[0], at[1] = next, begin
-		if x.mixed() { // sums are counted from the first of their own table
+		if x.mixed() { // indices count from the first sum of its table
 			at[1] = 0
 			p.spans[x.sumsIn(r, kind)-x.received] = [2]int{begin, landing}
 		}
@@ -227,8 +229,8 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	return next, landing
 }
 
-// askSums lists the members of the sums to ask for, owner by owner and kind by kind, after the
-// rows. Those of one kind come in the order of their destinations.
+// askSums lists the members of the sums to request, owner by owner and kind by kind, after the
+// rows. Sums of one kind come in the order of their destinations.
 func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 	c, ask := p.choosing, p.askIDs
 	g := &c.list
@@ -251,17 +253,18 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 	}
 }
 
-// standIn puts the sums in the place of their edges. They are referred to like vertices, in the
-// places of those that are only in sums, and beyond the frontier if there are more.
+// standIn replaces edges by the sums that stand for them. Sums are referred to like vertices: at
+// the positions of vertices that are only in sums, and behind the frontier if there are more sums.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c := p.choosing
 	if x.mixed() {
-		p.Rows.Wide = x.summed // RowsOf says for which kinds
+		p.Rows.Wide = x.summed // RowsOf decides for which kinds
 	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
 		p.Rows.Tables[x.summed], p.Rows.Wide, p.Rows.WideType = p.received, x.summed, of
 	}
 	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
-	if r := &p.relayed; len(r.parts) > 0 { // Relay puts them behind those that are passed on
+	// Relay puts these sums behind the rows that are passed on.
+	if r := &p.relayed; len(r.parts) > 0 {
 		frontier, beyond = len(r.parts), &r.sums
 	}
 	next := len(*beyond)
@@ -284,13 +287,13 @@ func (x *Exchange) standIn(p *Plan, e *Edges) {
 		set(j, compute.MakeRowRef(x.sumsIn(x.owner(&c.list, group), kind), next[1]))
 		next[1] += x.sumRows(kind)
 	}
-	for j := len(c.chosen); j < len(c.vacant); j++ { // which nobody reads
+	for j := len(c.chosen); j < len(c.vacant); j++ { // nothing reads these
 		set(j, p.Rows.Of[c.vacant[0]])
 	}
 	p.shorten(e, place)
 }
 
-// shorten rewrites the edges: the j-th sum, at place(j), is one edge of weight 1.
+// shorten rewrites the edges: the j-th sum becomes one edge from place(j), with weight 1.
 func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 	c, g := p.choosing, &p.choosing.list
 	p.counts = mem.Grow(p.counts[:0], len(e.Indptr)-1)
@@ -327,8 +330,8 @@ func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 	}
 }
 
-// addSums computes the sums that rank r wants into dst. ids are their members, which follow the
-// rows of r in wantIDs.
+// addSums computes the sums that rank r wants into dst. ids are their members, which follow the ids
+// of rows in wantIDs.
 func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	for kind, of := range x.kinds {
 		wanted := x.countsOf(p.wanted, r, kind)
@@ -345,7 +348,7 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	return nil
 }
 
-// addKind is addSums for the rows of one kind; ids begins with the members of its sums.
+// addKind is addSums for one kind; ids begins with the members of its sums.
 func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error {
 	wanted, is := x.countsOf(p.wanted, r, kind), x.kinds[kind]
 	sums, members := int(wanted[1]), int(wanted[2])
@@ -392,12 +395,13 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 	return nil
 }
 
-// listSums appends sums of a kind that rank r wants. ids are their members.
+// listSums appends the sums of a kind that rank r wants. ids are their members.
 func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) error {
 	at, before := len(s.of), len(s.ptr)-1
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
 	s.ptr = mem.Grow(s.ptr, before+sums+1)
-	if x.planning { // ids are of rows of others: as many of this rank stand for them, shared evenly
+	// Ids are rows of other ranks; this rank's own rows stand for them, divided evenly.
+	if x.planning {
 		for k, id := range ids {
 			v := uint32(x.first) + uint32(id)
 			s.of[at+k] = x.base[x.parts.Find(v)] + compute.RowRef(v)
@@ -408,7 +412,7 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 		}
 		return nil
 	}
-	groups, of := 0, 0 // sums so far, and the part of the last
+	groups, of := 0, 0 // number of sums so far, and the part of the last one
 	for k, id := range ids {
 		first := id < 0
 		if first {
@@ -434,16 +438,15 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 		s.indices[at+k] = int32(at + k)
 	}
 	if groups != sums || len(ids) > 0 && ids[0] >= 0 {
-		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; %s",
-			r, sums, x.rank, groups, cure)
+		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; "+
+			"%s", r, sums, x.rank, groups, cure)
 	}
 	s.ptr[before+sums] = int64(at + len(ids))
 	return nil
 }
 
-// asFloats returns memory as float32 numbers. float16 rows of an odd width may put it at an odd
-// multiple of 2 bytes, from which the processors that this runs on read and write them all the
-// same.
+// asFloats returns memory as float32 numbers. float16 rows of odd width may put it at an odd
+// multiple of 2 bytes; the supported processors read and write unaligned numbers just the same.
 func asFloats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/floatBytes)
 }

@@ -28,7 +28,8 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 		ranks, perRank, perNode, vertices, cols int
 		dtype                                   compute.DType
 		sums                                    Sums
-		nodes                                   []int // that fetch as one; nil: each rank for itself
+		// That fetch as one; nil: each rank for itself.
+		nodes []int
 	}{
 		{3, 1, 1, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true}, nil},
 		{2, 3, 1, 200, 41, compute.Float16, Sums{How: compute.ReduceMean, Own: true}, nil},
@@ -43,7 +44,8 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 		{3, 1, 1, 300, 100, compute.Int8, Sums{How: compute.ReduceMax, Own: true}, nil},
 		{1, 4, 1, 100, 3, compute.Float32, Sums{How: compute.ReduceMean}, nil},
 		{4, 1, 1, 5, 3, compute.Float32, Sums{How: compute.ReduceMean, Own: true}, nil},
-		{4, 2, 2, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true}, []int{0, 0, 1, 1}},
+		{4, 2, 2, 300, 40, compute.Float32, Sums{How: compute.ReduceMean, Own: true},
+			[]int{0, 0, 1, 1}},
 		{5, 1, 3, 300, 50, compute.Float16, Sums{How: compute.ReduceSum, Weighted: true},
 			[]int{0, 0, 0, 1, 1}},
 	} {
@@ -51,7 +53,8 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 			l := newLayout(rand.New(rand.NewPCG(1, 2)), is.ranks, is.perRank, is.perNode,
 				is.vertices, is.cols, is.dtype)
 			l.finite()
-			made, wanted, read := make([]int64, is.ranks), make([]int64, is.ranks), make([]int64, is.ranks)
+			made, wanted, read := make([]int64, is.ranks), make([]int64, is.ranks),
+				make([]int64, is.ranks)
 			err := comm.RunWorld(is.ranks, func(c comm.Comm) error {
 				o := l.options(c.Rank())
 				o.Sums = &is.sums
@@ -78,7 +81,8 @@ func TestSumsAreWhatRowsGive(t *testing.T) {
 					}
 					made[c.Rank()] += p.Sums
 					// in bytes, for a rank may buy rows for others
-					wanted[c.Rank()] += p.Remote*int64(is.sums.MemberBytes()) + p.IDBytes - p.Remote*IDBytes
+					wanted[c.Rank()] += p.Remote*int64(is.sums.MemberBytes()) +
+						p.IDBytes - p.Remote*IDBytes
 					read[c.Rank()] += p.ServedReads
 				}
 				return nil
@@ -149,7 +153,8 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 	// As if all rows were here.
 	all := compute.Rows{Cols: l.cols, Type: l.dtype, Scale: l.scale(), Tables: l.tables}
 	for i, v := range ids {
-		all.Of = append(all.Of, compute.MakeRowRef(int(p.Parts[i]), int(int64(v)-l.offsets[p.Parts[i]])))
+		all.Of = append(all.Of, compute.MakeRowRef(int(p.Parts[i]),
+			int(int64(v)-l.offsets[p.Parts[i]])))
 	}
 	reduce := func(rows compute.Rows, counts []int32) []byte {
 		m := compute.Matrix{Rows: destinations, Cols: l.cols,
@@ -235,21 +240,23 @@ func (l *layout) sum(x *Exchange, p *Plan, count *tally, rng *rand.Rand, how Sum
 		return fmt.Errorf("%d bytes were sent, but %d, %d, %d counted", count.sent, p.CountBytes,
 			p.IDBytes, p.RowBytes)
 	}
-	if want := p.Served*int64(l.cols*l.dtype.Size()) + p.ServedSums*int64(how.Bytes(l.cols, l.dtype)); want != p.RowBytes {
+	if want := p.Served*int64(l.cols*l.dtype.Size()) +
+		p.ServedSums*int64(how.Bytes(l.cols, l.dtype)); want != p.RowBytes {
 		return fmt.Errorf("%d bytes of %d rows and %d sums", p.RowBytes, p.Served, p.ServedSums)
 	}
 	return nil
 }
 
-// Rows of several kinds are added kind by kind, each in its own width and type: the sums are those of the
-// rows, and what is foreseen is what is sent. A kind may have no rows.
+// Rows of several kinds are added kind by kind, each in its own width and type: the sums are those
+// of the rows, and what is foreseen is what is sent. A kind may have no rows.
 func TestSumsOfSeveralKinds(t *testing.T) {
 	const ranks, vertices = 3, 240
-	kinds := []Kind{{5, compute.Float32}, {0, compute.Float32}, {7, compute.Float16}, {3, compute.Int8}}
+	kinds := []Kind{{5, compute.Float32}, {0, compute.Float32}, {7, compute.Float16},
+		{3, compute.Int8}}
 	layouts := make([]*layout, len(kinds)) // each with the parts of all kinds, of its own width
 	for k, kind := range kinds {
-		layouts[k] = newLayout(rand.New(rand.NewPCG(8, 0)), ranks, len(kinds), 1, vertices, kind.Cols,
-			kind.Type)
+		layouts[k] = newLayout(rand.New(rand.NewPCG(8, 0)), ranks, len(kinds), 1, vertices,
+			kind.Cols, kind.Type)
 		layouts[k].finite()
 	}
 	tables := make([][]byte, ranks*len(kinds))
@@ -258,13 +265,15 @@ func TestSumsOfSeveralKinds(t *testing.T) {
 	}
 	offsets := layouts[0].offsets
 	kindOf := func(v graph.VertexID) int {
-		return (sort.Search(len(offsets), func(i int) bool { return offsets[i] > int64(v) }) - 1) % len(kinds)
+		return (sort.Search(len(offsets), func(i int) bool { return offsets[i] > int64(v) }) -
+			1) % len(kinds)
 	}
-	for _, how := range []Sums{{How: compute.ReduceMean}, {How: compute.ReduceSum, Weighted: true}} {
+	for _, how := range []Sums{{How: compute.ReduceMean},
+		{How: compute.ReduceSum, Weighted: true}} {
 		all := [ranks]int64{}
 		err := comm.RunWorld(ranks, func(c comm.Comm) error {
-			o := Options{Offsets: offsets, Tables: make([][]byte, len(tables)), Kinds: kinds, Host: slicer{},
-				Sums: &how}
+			o := Options{Offsets: offsets, Tables: make([][]byte, len(tables)), Kinds: kinds,
+				Host: slicer{}, Sums: &how}
 			copy(o.Tables[c.Rank()*len(kinds):], tables[c.Rank()*len(kinds):][:len(kinds)])
 			x, err := New(c, o)
 			if err != nil {
@@ -277,7 +286,8 @@ func TestSumsOfSeveralKinds(t *testing.T) {
 			defer chooser.Free()
 			rng := rand.New(rand.NewPCG(9, uint64(c.Rank())))
 			for range 5 {
-				ids := layouts[0].frontier(rng, rng.Float64(), func(graph.VertexID) bool { return true })
+				ids := layouts[0].frontier(rng, rng.Float64(),
+					func(graph.VertexID) bool { return true })
 				var e Edges
 				var of []int // the kind of each destination
 				e.Indptr = []int64{0}
@@ -323,7 +333,8 @@ func TestSumsOfSeveralKinds(t *testing.T) {
 					return sums
 				}
 				want := reduce(func(kind int) compute.Rows {
-					rows := compute.Rows{Cols: kinds[kind].Cols, Type: kinds[kind].Type, Tables: tables}
+					rows := compute.Rows{Cols: kinds[kind].Cols, Type: kinds[kind].Type,
+						Tables: tables}
 					for i, v := range ids {
 						rows.Of = append(rows.Of, compute.MakeRowRef(int(p.Parts[i]),
 							int(int64(v)-offsets[p.Parts[i]])))
@@ -340,19 +351,21 @@ func TestSumsOfSeveralKinds(t *testing.T) {
 				}
 				got := reduce(func(kind int) compute.Rows { return x.RowsOf(&p, kind) })
 				if !bytes.Equal(mem.Bytes(got), mem.Bytes(want)) {
-					return fmt.Errorf("%d sums of %d rows give other numbers than the rows", p.Sums, p.Summed)
+					return fmt.Errorf("%d sums of %d rows give other numbers than the rows", p.Sums,
+						p.Summed)
 				}
 				for _, i := range e.Whole {
 					part := p.Parts[i]
 					is := kinds[int(part)%len(kinds)]
 					ref, at := p.Rows.Of[i], int(int64(ids[i])-offsets[part])*is.RowBytes()
-					if !bytes.Equal(p.Rows.Tables[ref.Table()][ref.Row()*is.RowBytes():][:is.RowBytes()],
+					if !bytes.Equal(
+						p.Rows.Tables[ref.Table()][ref.Row()*is.RowBytes():][:is.RowBytes()],
 						tables[part][at:][:is.RowBytes()]) {
 						return fmt.Errorf("vertex %d has another row", ids[i])
 					}
 				}
-				if asked := (trace.Counters{Remote: p.Remote, Sums: p.Sums, Summed: p.Summed, IDBytes: p.IDBytes,
-					RowBytes: p.AskedBytes}); asked != foreseen {
+				if asked := (trace.Counters{Remote: p.Remote, Sums: p.Sums, Summed: p.Summed,
+					IDBytes: p.IDBytes, RowBytes: p.AskedBytes}); asked != foreseen {
 					return fmt.Errorf("%+v, but foreseen are %+v", asked, foreseen)
 				}
 				all[c.Rank()] += p.Sums
@@ -388,13 +401,16 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 		want   string
 	}{
 		{"member too large", 1, false, rows,
-			fmt.Sprintf("rank 1 wants a sum with row %d of rank 0, which has %d in parts 0 to 2", rows,
-				rows)},
-		{"first member too large", 0, false, ^rows, fmt.Sprintf("a sum with row %d of rank 0", rows)},
-		{"member of another part", 1, false, stray, fmt.Sprintf("rank 1 wants a sum of rows of part %d "+
-			"of rank 0, with row %d, which is of part %d", asked, stray, other)},
+			fmt.Sprintf("rank 1 wants a sum with row %d of rank 0, which has %d in parts 0 to 2",
+				rows, rows)},
+		{"first member too large", 0, false, ^rows,
+			fmt.Sprintf("a sum with row %d of rank 0", rows)},
+		{"member of another part", 1, false, stray,
+			fmt.Sprintf("rank 1 wants a sum of rows of part %d of rank 0, with row %d, which is "+
+				"of part %d", asked, stray, other)},
 		{"a sum more", 1, false, ^row, "rank 1 wants 1 sums of rank 0, but names the rows of 2"},
-		{"no first member", 0, false, row, "rank 1 wants 1 sums of rank 0, but names the rows of 0"},
+		{"no first member", 0, false, row,
+			"rank 1 wants 1 sums of rank 0, but names the rows of 0"},
 		{"sums negative", 1, true, -1, "rank 1 wants -1 sums of"},
 		{"more sums than members", 1, true, 1 << 40, "sums of"},
 		{"members too many", 2, true, 1 << 40, "1 sums of 1099511627776 rows of rank 0"},

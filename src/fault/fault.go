@@ -2,7 +2,7 @@
 
 // Package fault injects faults for tests: named points in the program at which a rank dies, stops,
 // slows down or gets an error. Without the build tag "faults" the points are empty and cost
-// nothing; with it, HALOGNN_FAULTS chooses.
+// nothing; with it, HALOGNN_FAULTS sets the faults.
 //
 //	HALOGNN_FAULTS="sample=kill@1:2:3"     rank 1 dies when it samples for epoch 2, step 3
 //
@@ -10,7 +10,7 @@
 // callers.
 package fault
 
-// Enabled reports whether faults can happen.
+// Enabled reports whether the program can inject faults.
 const Enabled = false
 
 // At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enabled reports whether faults can happen.
+// Enabled reports whether the program can inject faults.
 const Enabled = true
 
 // injection is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any
@@ -26,7 +26,7 @@ type injection struct {
 	point, action     string
 	millis            int
 	rank, epoch, step int
-	done              atomic.Bool // each happens once, except slow and burn
+	done              atomic.Bool // each fault happens once, except slow and burn
 }
 
 var armed = sync.OnceValue(func() []*injection {
@@ -121,7 +121,7 @@ func At(point string, rank, epoch, step int) error {
 	return nil
 }
 
-// burn takes so much processor time, however long that takes.
+// burn uses the given amount of processor time, however long that takes.
 func burn(d time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,10 +136,11 @@ func burn(d time.Duration) {
 	}
 }
 
-// mark makes the file HALOGNN_FAULT_MARK, whose modification time is that of the fault.
+// mark creates the file HALOGNN_FAULT_MARK, whose modification time is the time of the fault.
 func mark() {
 	if path := os.Getenv("HALOGNN_FAULT_MARK"); path != "" {
-		_ = os.WriteFile(path, nil, 0o666) // a test that waits for it notices
+		// A test that waits for the file notices if it is missing.
+		_ = os.WriteFile(path, nil, 0o666)
 	}
 }
 

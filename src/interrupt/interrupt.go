@@ -1,14 +1,14 @@
 // Package interrupt handles the signals by which a user, a launcher or a batch system stops the
-// process: the first signal asks, the second one ends the process at once, whatever its goroutines
-// do.
+// process: the first signal asks it to end in order, the second one ends it at once, whatever its
+// goroutines do.
 //
 //	signal ──> handler ── second ──> exit with 128 + n
-//	              └────── first ───> Go's handler ──> channel ──> whoever ends the work in order
+//	              └────── first ───> Go's handler ──> channel ──> an orderly end of the work
 //
-// The orderly end may never come: a rank may wait for one that has stopped, a goroutine for a disk
-// that does not answer. Go itself may be stuck: a page fault that does not end cannot be preempted,
-// and the next garbage collection waits for it. So builds with cgo count signals in the handler,
-// which needs no goroutine; others count them in a goroutine.
+// The orderly end may never come: a rank may wait for a rank that has stopped, or a goroutine for a
+// disk that does not answer. Go itself may be stuck: a page fault that does not end cannot be
+// preempted, and the next garbage collection waits for it. So builds with cgo count signals in a C
+// handler, which needs no goroutine; others count them in a goroutine.
 package interrupt
 
 import (
@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// SamePress is how long after the first signal another one counts as the same request: a terminal
-// signals every process in the foreground, and a launcher among them, or a batch system, forwards
-// its own signal.
+// SamePress is how long after the first signal another one counts as the same request. A terminal
+// signals every process in the foreground, also a launcher, which then forwards its own signal; a
+// batch system does the same.
 const SamePress = 500 * time.Millisecond
 
-// First returns a channel that carries the first of the signals. From SamePress after it on, any of
-// them ends the process with the exit code 128 + n, which is what shells make of death by signal n.
-// A SIGHUP that is ignored, as under nohup, stays so. It is called once a process.
+// First returns a channel that carries the first of the signals. Once SamePress has passed, any of
+// them ends the process with the exit code 128 + n, the shells' convention for death by signal n.
+// If SIGHUP is ignored, as under nohup, it stays ignored. Call First only once in a process.
 func First(signals ...os.Signal) <-chan os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		signals = slices.DeleteFunc(slices.Clone(signals),
@@ -50,11 +50,12 @@ func First(signals ...os.Signal) <-chan os.Signal {
 	return first
 }
 
-// Woken returns a channel that is closed by a SIGCONT of the launcher that comes while the process
-// runs: Open MPI's mpirun sends its ranks one as soon as it is to end the job, long before SIGTERM. One
-// that follows a stop (SIGSTOP, Ctrl-Z) only ends that, as those of others do: a shell's, or of a
-// program that limits the use of CPUs by stopping and waking. byLauncher tells by the number of the
-// sender, 0 if it is unknown.
+// Woken returns a channel that is closed when the launcher sends SIGCONT while the process runs:
+// Open MPI's mpirun sends it to its ranks as soon as it starts to end the job, long before SIGTERM.
+// A SIGCONT after a stop (SIGSTOP, Ctrl-Z) only ends the stop. So does one from another sender,
+// such as a shell, or a program that limits CPU use by stopping and waking processes. byLauncher
+// reports whether the process with this number is the launcher; the number is 0 if the sender is
+// unknown.
 func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	woken, come := make(chan struct{}), make(chan os.Signal, 1)
 	signal.Notify(come, syscall.SIGCONT)
@@ -62,7 +63,7 @@ func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	go func() {
 		tick := time.NewTicker(standstill / 5)
 		defer tick.Stop()
-		var stopped time.Time // when a standstill was last seen
+		var stopped time.Time // when the last standstill was seen
 		for last := time.Now(); ; {
 			asked := false
 			select {
@@ -83,6 +84,6 @@ func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	return woken
 }
 
-// standstill is how long a running process goes without a tick at most. A busier machine only
-// delays the news until SIGTERM.
+// standstill is the longest time that a running process goes without a tick. On a busier machine
+// the channel is closed only at SIGTERM.
 const standstill = 500 * time.Millisecond

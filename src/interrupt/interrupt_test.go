@@ -132,7 +132,8 @@ func TestWoken(t *testing.T) {
 		{"while it runs", []syscall.Signal{syscall.SIGCONT, syscall.SIGTERM, syscall.SIGTERM},
 			[]time.Duration{standstill, 2 * SamePress, 2 * SamePress}, 143, "woken\n"},
 		{"after a stop", []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM,
-			syscall.SIGTERM}, []time.Duration{standstill, 3 * standstill, standstill, 2 * SamePress},
+			syscall.SIGTERM}, []time.Duration{standstill, 3 * standstill, standstill,
+			2 * SamePress},
 			143, "terminated\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -164,7 +165,8 @@ func TestWokenByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, signals := range []string{"-CONT", "-STOP", "-CONT"} {
-		if text, err := exec.Command("kill", signals, fmt.Sprint(c.Process.Pid)).CombinedOutput(); err != nil {
+		if text, err := exec.Command("kill", signals,
+			fmt.Sprint(c.Process.Pid)).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 	}

@@ -9,20 +9,21 @@ import (
 	"halognn/src/shard"
 )
 
-// OwnersSums returns what the owners of rows add for others; nil if rows alone travel.
+// OwnersSums returns what the owners of rows add for other ranks; nil if only rows travel.
 func (s *Spec) OwnersSums() *exchange.Sums {
 	if !s.Sums || !s.Reads() {
 		return nil
 	}
 	needs := s.Model.Needs()
-	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own, Weighted: needs.Weights != nn.NoWeights}
+	sums := &exchange.Sums{How: needs.Aggregate, Own: needs.Own,
+		Weighted: needs.Weights != nn.NoWeights}
 	if needs.Averages {
 		sums.How = compute.ReduceMean
 	}
 	return sums
 }
 
-// LearnedSums returns what owners add of learned rows that are trained; nil if rows alone travel.
+// LearnedSums returns what owners add of learned rows in training; nil if only rows travel.
 func (s *Spec) LearnedSums() *exchange.Sums {
 	if !s.Sums || !s.Model.LearnsRows() || !s.Model.Needs().Averages {
 		return nil
@@ -35,7 +36,7 @@ func NewChooser(j *Job) *exchange.Chooser {
 	return exchange.NewChooser(j.OwnersSums(), Rows(&j.Shards.Meta), j.Kinds().Of)
 }
 
-// Rows returns what the rows of each vertex type are.
+// Rows returns the kind of the rows of each vertex type.
 func Rows(m *shard.Meta) (kinds []exchange.Kind) {
 	for t := range m.Schema.NumTypes() {
 		kinds = append(kinds, exchange.Kind{Cols: m.Table(t).Features, Type: m.Table(t).Type()})
@@ -43,7 +44,7 @@ func Rows(m *shard.Meta) (kinds []exchange.Kind) {
 	return kinds
 }
 
-// SumBytes returns the bytes of a sum of rows that travels; 0 if rows alone do.
+// SumBytes returns the bytes of a sum of rows; 0 if only rows travel.
 func (s *Spec) SumBytes(of *shard.Meta) int {
 	sums := s.OwnersSums()
 	if sums == nil {
@@ -52,7 +53,7 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 	return sums.Bytes(of.Table(0).Features, of.Type())
 }
 
-// pieces returns where the vertices of each piece and type begin, as Ranges does of parts.
+// pieces returns the first vertex of each piece and type, as Ranges does for parts.
 func (j *Job) pieces() []int64 {
 	starts, types := j.Shards.Ranges(), j.Shards.Schema.NumTypes()
 	all := make([]int64, 0, j.Ranks*types+1)
@@ -65,8 +66,8 @@ func (j *Job) pieces() []int64 {
 	return append(all, j.Shards.Vertices)
 }
 
-// ReadRows returns what the rows of each vertex type are that minibatches read, or of all vertices.
-// Sparse ones stand for rows of bytes of average length.
+// ReadRows returns the kind of the rows that minibatches read of each vertex type, or of all
+// vertices. For sparse rows it is a kind with rows of their average length in bytes.
 func (j *Job) ReadRows() []exchange.Kind {
 	m := &j.Shards.Meta
 	if j.Sparse {
@@ -75,17 +76,18 @@ func (j *Job) ReadRows() []exchange.Kind {
 	return Rows(m)
 }
 
-// Exchange returns the exchange with which a rank plans its minibatches but never fetches, for
-// predictions.
+// Exchange returns an exchange for predictions: it plans the minibatches of a rank, but never
+// fetches.
 func (j *Job) Exchange(rank int) (*exchange.Exchange, error) {
 	return j.ExchangeOf(rank, j.ReadRows(), j.Neighbours(rank), j.OwnersSums())
 }
 
-// ExchangeOf is Exchange for rows of kinds, of which a rank reads those of the ranks here in memory.
+// ExchangeOf is Exchange for rows of the given kinds. The rank reads the rows of the ranks here in
+// memory.
 func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exchange.Sums) (
 	*exchange.Exchange, error) {
 	offsets := j.Shards.Ranges()
-	if !j.Exact { // of the pieces into which parts are cut
+	if !j.Exact { // for the pieces into which parts are cut
 		offsets = j.pieces()
 	}
 	return exchange.NewPlanning(rank, j.Ranks, offsets, kinds, func(part int) bool {
@@ -93,8 +95,8 @@ func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exch
 	}, sums)
 }
 
-// EdgeExchange is Exchange for the feature rows of edges, which the owners of their targets have and,
-// where rows are read from files, all ranks.
+// EdgeExchange is Exchange for the feature rows of edges. The owner of an edge's target has its
+// row; if rows are read from files, all ranks have it.
 func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	offsets := make([]int64, j.Ranks+1)
 	for r, v := range j.first {
@@ -106,8 +108,8 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 		func(part int) bool { return j.Cache.FromFiles() || slices.Contains(here, part) }, nil)
 }
 
-// LearnedKinds returns what the learned rows of each vertex type are; of no columns where it has
-// none.
+// LearnedKinds returns the kind of the learned rows of each vertex type, with 0 columns for a type
+// without any.
 func (j *Job) LearnedKinds() []exchange.Kind {
 	kinds := make([]exchange.Kind, j.Shards.Schema.NumTypes())
 	for t, learns := range j.Model.Learns {
@@ -118,7 +120,7 @@ func (j *Job) LearnedKinds() []exchange.Kind {
 	return kinds
 }
 
-// LearnedExchange is Exchange for the learned rows of training, which their owners alone have.
+// LearnedExchange is Exchange for learned rows in training, which only their owners have.
 func (j *Job) LearnedExchange(rank int) (*exchange.Exchange, error) {
 	return j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, j.LearnedSums())
 }

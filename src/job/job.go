@@ -15,7 +15,7 @@ import (
 	"halognn/src/task"
 )
 
-// Job is a Spec on parts. With K ranks on P parts, if K divides P, rank r has P/K consecutive
+// Job is a Spec on parts. With K ranks and P parts, if K divides P, rank r has P/K consecutive
 // parts, as in a run. If P divides K, each part and its seeds are cut into K/P pieces of equal
 // length; only plans do this.
 type Job struct {
@@ -25,13 +25,13 @@ type Job struct {
 	Exact   bool            // ranks have whole parts, as in a run
 
 	first []int64          // [K+1] rank r has the vertices first[r] to first[r+1]-1
-	begin []graph.VertexID // of the vertices of each stream
+	begin []graph.VertexID // first vertex of each stream
 	node  []int            // [K] the node of each rank
 	share []sample.Share
 }
 
-// Fit gives the model the widths and the task of the graph, tells it what the sampler weighs, and
-// leaves the weights of edges out where there are none or nobody reads them.
+// Fit sets the model's widths and task from the graph, and the weights that the sampler needs. It
+// leaves edge weights out if the graph has none or nothing reads them.
 func (s *Spec) Fit(of *shard.Shards) {
 	m := &s.Model
 	m.Out, m.Task = of.Classes, of.Task
@@ -72,17 +72,17 @@ func (s *Spec) Fit(of *shard.Shards) {
 	}
 }
 
-// Trainable returns an error for parts that no model is trained on: they have no labels, or no features
-// where none are learned.
+// Trainable returns an error for parts on which no model can be trained: they lack labels, or lack
+// features that are not learned.
 func (s *Spec) Trainable(of *shard.Shards) error {
 	if of.Task == task.None {
 		return fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
 			"import it with labels", of.Dir)
 	}
 	if of.Features == 0 && !of.Schema.Typed() && s.Model.Learned == 0 {
-		return fmt.Errorf("%s: the graph has no features, which models read; set model.learned=64, "+
-			"which learns rows of so many columns, or partition it again with --features degree, or "+
-			"ones, which makes some of the graph", of.Dir)
+		return fmt.Errorf("%s: the graph has no features for a model to read; set "+
+			"model.learned=64 to learn rows of 64 columns, or partition it again with "+
+			"--features degree or ones, which makes features from the graph", of.Dir)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	}
 	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
 	rated := task.Stored(s.Task).Embeds
-	if rated { // seeds are numbers of links
+	if rated { // seeds are then numbers of links
 		o.Original = nil
 	}
 	if spec.GlobalBatch {
@@ -153,8 +153,8 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// NewForward divides the vertices among the ranks of a job that trains nothing: it has no seeds,
-// steps or streams, and its model keeps the classes and the task that it was trained for. Errors:
+// NewForward divides the vertices among the ranks of a job that trains nothing. It has no seeds,
+// steps or streams, and its model keeps the classes and the task that it was trained for. Error:
 // the ranks do not divide the parts.
 func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	m := &spec.Model
@@ -181,13 +181,13 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// fits sets Sample.Relations as RelationFanouts say, and returns an error if those do not fit the
-// graph's relations, if rows are to be learned and no vertex lacks features, or if ranks cannot share
-// the graph as the job says, since they would share fewer columns of features than there are ranks.
+// fits sets Sample.Relations from RelationFanouts. It returns an error if these do not fit the
+// graph's relations, if rows are to be learned but all vertices have features, or if ranks cannot
+// share the graph as the job says, because there are fewer columns of features than ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
 	if s.Model.Learned > 0 && !s.Model.LearnsRows() {
-		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: leave it out",
-			s.Model.Learned)
+		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: "+
+			"leave it out", s.Model.Learned)
 	}
 	if s.RelationFanouts != "" && s.Reads() {
 		if s.Sample.Relations, err = relationFanouts(s.RelationFanouts, s.Sample.Fanouts,
@@ -202,7 +202,7 @@ func (s *Spec) fits(of *shard.Shards) (err error) {
 	return nil
 }
 
-// divided makes a job without streams.
+// divided makes a job that has no streams yet.
 func divided(s *shard.Shards, spec Spec) *Job {
 	if spec.Ranks == 0 {
 		spec.Ranks = s.Parts
@@ -272,8 +272,8 @@ func (j *Job) Close() {
 	}
 }
 
-// SeedsElsewhere reports whether the seeds of a minibatch may be vertices of any rank: ends of links
-// are.
+// SeedsElsewhere reports whether the seeds of a minibatch may be vertices of other ranks, as with
+// ends of links.
 func (s *Spec) SeedsElsewhere() bool {
 	return s.GlobalSeeds || task.Stored(s.Model.Task).Embeds
 }
@@ -281,8 +281,8 @@ func (s *Spec) SeedsElsewhere() bool {
 // Trains reports whether the job has seeds to train on.
 func (j *Job) Trains() bool { return j.Streams != nil }
 
-// MaxSeeds returns the seeds of the largest minibatch. If nothing is trained it depends on the
-// batch and the parts alone, and so do the draws of all minibatches.
+// MaxSeeds returns the number of seeds of the largest minibatch. If nothing is trained, it depends
+// only on the batch size and the parts, and so do the draws of all minibatches.
 func (j *Job) MaxSeeds() int {
 	if j.Trains() {
 		return j.Streams.MaxPiece()
@@ -297,7 +297,7 @@ func (j *Job) MaxSeeds() int {
 	return max(1, min(batch, int(most)))
 }
 
-// SetNodes sets the node of each rank, as a run has detected it.
+// SetNodes sets the node of each rank, as detected in a run.
 func (j *Job) SetNodes(nodeOf []int) { j.node = slices.Clone(nodeOf) }
 
 // Nodes returns the number of nodes.
@@ -307,14 +307,14 @@ func (j *Job) Nodes() int {
 	return len(slices.Compact(nodes))
 }
 
-// FetchesAsNodes reports whether ranks of a node fetch as one: there are several nodes, and one has
-// several ranks.
+// FetchesAsNodes reports whether ranks of a node fetch as one: AsNodes is set, there are several
+// nodes, and one has several ranks.
 func (j *Job) FetchesAsNodes() bool {
 	n := j.Nodes()
 	return j.AsNodes && n > 1 && n < j.Ranks
 }
 
-// NodeOf returns a number of the node of each rank. The caller must not change it.
+// NodeOf returns the number of each rank's node. The caller must not change it.
 func (j *Job) NodeOf() []int { return j.node }
 
 // Neighbours returns the ranks of a rank's node, itself included, ascending.
@@ -349,12 +349,12 @@ func (j *Job) Columns(rank int) (first, end int) {
 // not change it.
 func (j *Job) Offsets() []int64 { return j.first }
 
-// AllInMemory reports whether all ranks are on one node, whose memory has all rows, so that a cache
-// is of no use.
+// AllInMemory reports whether all ranks are on one node and rows are read in its memory, so that a
+// cache is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
 
 // FavoursNear reports whether training draws vertices whose rows are at hand likelier than others.
-// On one node all rows are at hand, and none is.
+// On one node all rows are at hand, so it does not.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
 // Local returns the vertices whose rows a rank does not fetch: those of its own parts or node, and
@@ -367,7 +367,7 @@ func (j *Job) Local(rank int) []access.Range {
 	return kinds.Outside(local, func(kind int) bool { return kinds.Bytes[kind] > 0 })
 }
 
-// Kinds says how long the rows of each vertex type are, or sparse rows; nil where all have one
+// Kinds returns the row sizes of each vertex type, or of sparse rows; nil if all rows have one
 // size.
 func (j *Job) Kinds() *access.Kinds {
 	m := &j.Shards.Meta
@@ -385,8 +385,8 @@ func (j *Job) Kinds() *access.Kinds {
 }
 
 // finds returns the vertices whose rows a rank need not fetch: those of the ranks of its node; its
-// own in split mode; all vertices if it holds columns of all rows; none if rows come from the
-// files. In hybrid mode they are the vertices of the node, and those of other nodes whose rows
+// own vertices in split mode; all vertices if it holds columns of all rows; none if rows come from
+// the files. In hybrid mode they are the vertices of the node, and those of other nodes whose rows
 // another rank of the node finds (sample.Owners).
 func (j *Job) finds(rank int) []access.Range {
 	switch {
@@ -414,9 +414,10 @@ func (j *Job) finds(rank int) []access.Range {
 	return local
 }
 
-// home returns the vertices from which a rank's halo is counted: those whose rows it finds, without
-// the others of types without features, which Local also has. In hybrid mode they are those of its
-// node, whose ranks divide the halo as they divide all vertices (sample.Owners).
+// home returns the vertices from which a rank's halo is counted: those whose rows it need not
+// fetch, without the other vertices of types without features, which Local also has. In hybrid mode
+// they are those of its node, whose ranks divide the halo as they divide all vertices
+// (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
 	if j.Mode.Sharing != sample.InNodes {
 		return j.finds(rank)
@@ -426,10 +427,11 @@ func (j *Job) home(rank int) []access.Range {
 		first = rank - rank%j.share[rank].Size
 		end = first + j.share[rank].Size
 	}
-	return []access.Range{{First: graph.VertexID(j.first[first]), End: graph.VertexID(j.first[end])}}
+	return []access.Range{{First: graph.VertexID(j.first[first]),
+		End: graph.VertexID(j.first[end])}}
 }
 
-// notFetched returns the ranks whose rows a rank does not fetch, where the ranks of a node share
+// notFetched returns the ranks whose rows a rank does not fetch, if the ranks of a node share
 // minibatches.
 func (j *Job) notFetched(rank int) (ranks []int) {
 	size := j.share[rank].Size
@@ -441,7 +443,7 @@ func (j *Job) notFetched(rank int) (ranks []int) {
 	return ranks
 }
 
-// Owned returns the vertices of each of the given ranks.
+// Owned returns the vertices of the given ranks.
 func (j *Job) Owned(ranks []int) (own []access.Range) {
 	for _, r := range ranks {
 		own = append(own, access.Range{
@@ -451,11 +453,11 @@ func (j *Job) Owned(ranks []int) (own []access.Range) {
 	return own
 }
 
-// Steps returns the optimiser's updates of an epoch.
+// Steps returns the number of optimiser updates in an epoch.
 func (j *Job) Steps() int { return j.Streams.Steps() }
 
-// Rates returns the learning rates of an update, counted from 0 at the beginning of the run: of the
-// weights, and of learned rows, which follow the schedule from a base of their own.
+// Rates returns the learning rates of an update, counted from 0 at the beginning of the run: that
+// of the weights, and that of learned rows, which follows the same schedule from its own base.
 func (j *Job) Rates(update int) (weights, rows float64) {
 	weights = j.Schedule.LR(update, j.Epochs*j.Steps())
 	return weights, j.Learned.LR * (weights / j.Schedule.Base)
@@ -471,14 +473,14 @@ func (j *Job) Minibatches() int { return j.share[0].Count }
 // Items returns how many minibatches a rank trains in an epoch.
 func (j *Job) Items() int { return j.Steps() * j.Minibatches() }
 
-// Reader says which minibatches a rank trains, in which order, and by which draws: epochs are
+// Reader returns which minibatches a rank trains, in which order, and with which draws. Epochs are
 // numbered from 1.
 func (j *Job) Reader(rank int) *sample.Reader {
 	share := j.share[rank]
 	return &sample.Reader{Streams: j.Streams, First: share.First, Count: share.Count, Seed: j.Seed}
 }
 
-// Readers is the reader of the minibatches of all ranks.
+// Readers returns the reader of the minibatches of all ranks.
 func (j *Job) Readers() *sample.Reader {
 	return &sample.Reader{Streams: j.Streams, Count: j.Streams.Streams(), Seed: j.Seed}
 }
@@ -499,8 +501,8 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 	}
 }
 
-// Capacity returns the rows that a rank's cache holds with settings o, as alpha or halo_fraction
-// says, or bytes where rows differ in size; 0 for a model that reads no neighbours.
+// Capacity returns how many rows a rank's cache holds with settings o, from alpha or halo_fraction;
+// bytes if rows differ in size; 0 for a model that reads no neighbours.
 func (j *Job) Capacity(m *access.Graph, rank int, o *policy.Settings) (int, error) {
 	if !j.Reads() {
 		return 0, nil

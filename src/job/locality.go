@@ -5,34 +5,36 @@ import (
 	"math"
 )
 
-// Locality says how much likelier training draws vertices whose rows a rank has at hand, or whose
-// neighbours' rows (data placement, Song and Jiang, ICS '22, section 4). It changes the minibatches:
-// they then depend on the cache and on the nodes.
+// Locality says how much likelier training draws vertices whose rows, or whose neighbours' rows, a
+// rank has at hand (data placement, Song and Jiang, ICS '22, section 4). It changes the
+// minibatches, which then depend on the cache and on the nodes.
 type Locality struct {
-	Favour   float64 // how many times likelier; 0 and 1: no more than others
-	Vertices int     // of each hop but the last that are likelier
-	Adapts   bool    // Favour is the most, and epochs adapt the factor; false: it is that of all
+	Favour   float64 // how many times likelier; 0 and 1: no likelier
+	Vertices int     // number of likelier vertices in each hop but the last
+	Adapts   bool    // Favour is a maximum, to which the factor adapts; false: it is fixed
 	Adaption         // if Adapts
 }
 
-// Adaption says to what the factor of locality adapts from epoch to epoch: to the share of loading
-// in an epoch's time, by counts and given rates. It reads no clock, so that runs repeat.
+// Adaption says how the factor of locality adapts from epoch to epoch: to the share of an epoch's
+// time that loading takes, computed from counts and given rates. It reads no clock, so that runs
+// can be repeated.
 type Adaption struct {
-	Lower, Upper float64 // bounds between which a share of loading is left as it is
+	Lower, Upper float64 // a share of loading between these leaves the factor as it is
 	Link         float64 // bytes/s at which a rank gets rows that are not at hand
-	Edges        float64 // sampled edges/s that a rank draws and trains
+	Edges        float64 // sampled edges/s that a rank draws and trains on
 }
 
-// Clash returns every error of numbers that do not go together; reads: the model reads neighbours,
-// without which there is no factor.
+// Clash returns every error of numbers that do not fit each other. reads: the model reads
+// neighbours; without them there is no factor.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
-		errs = append(errs, fmt.Errorf("sample.locality_adapt adapts a factor up to sample.locality, "+
-			"which is %g; set sample.locality=8, or sample.locality_adapt=false", l.Favour))
+		errs = append(errs, fmt.Errorf(
+			"sample.locality_adapt adapts a factor up to sample.locality, which is %g; set "+
+				"sample.locality=8, or sample.locality_adapt=false", l.Favour))
 	}
 	if l.Lower > l.Upper {
-		errs = append(errs, fmt.Errorf("sample.locality_lower is %g, above sample.locality_upper, which "+
-			"is %g; exchange them", l.Lower, l.Upper))
+		errs = append(errs, fmt.Errorf("sample.locality_lower is %g, above "+
+			"sample.locality_upper, which is %g; swap them", l.Lower, l.Upper))
 	}
 	return errs
 }
@@ -61,7 +63,7 @@ func (l *Locality) check(reads bool) []error {
 	return errs
 }
 
-// Favours reports whether some vertices are likelier, in some epoch.
+// Favours reports whether some vertices are likelier in some epoch.
 func (l *Locality) Favours() bool { return l.Favour > 1 }
 
 // Start returns the factor of the first epoch.
@@ -72,8 +74,8 @@ func (l *Locality) Start() Factor {
 	return Factor{Value: l.Favour, Before: l.Favour, Fixed: true}
 }
 
-// Share returns the share of an epoch's time that loading takes, by the given rates: bytes and edges
-// are those of all ranks, which load and train alike.
+// Share returns the share of an epoch's time that loading takes, by the given rates. bytes and
+// edges are sums over all ranks, which are assumed to load and train equally much.
 func (a *Adaption) Share(bytes, edges int64) float64 {
 	load, train := float64(bytes)/a.Link, float64(edges)/a.Edges
 	if load == 0 {
@@ -82,16 +84,16 @@ func (a *Adaption) Share(bytes, edges int64) float64 {
 	return load / (load + train)
 }
 
-// Factor is how many times likelier an epoch draws what is at hand.
+// Factor is how many times likelier an epoch draws vertices that are at hand.
 type Factor struct {
 	Value  float64
-	Before float64 // that of the epoch before the last one that doubled it
+	Before float64 // the value before it was doubled last
 	Fixed  bool    // later epochs keep it
 }
 
-// Next returns the factor of the epoch after one in which loading took a share of the time: twice as
-// much above Upper, and at most Favour; half of the way back below Lower; else it stays for good
-// (algorithm 2).
+// Next returns the factor of the next epoch, after one in which loading took the given share of the
+// time. Above Upper it doubles, to at most Favour. Below Lower it goes half of the way back.
+// Otherwise it stays for good (algorithm 2).
 func (l *Locality) Next(f Factor, share float64) Factor {
 	switch {
 	case f.Fixed:

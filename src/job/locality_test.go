@@ -53,8 +53,8 @@ func TestShareOfLoading(t *testing.T) {
 	}
 }
 
-// A model that reads no neighbours has no factor to adapt; bounds in the wrong order are refused for
-// every model, adapted to or not.
+// A model that reads no neighbours has no factor to adapt; bounds in the wrong order are refused
+// for every model, adapted to or not.
 func TestLocalityThatClashes(t *testing.T) {
 	right := Adaption{Lower: 0.1, Upper: 0.2, Link: 1, Edges: 1}
 	wrong := Adaption{Lower: 0.2, Upper: 0.1}
@@ -63,10 +63,11 @@ func TestLocalityThatClashes(t *testing.T) {
 		l    Locality
 		want string
 	}{
-		{"sage", Locality{Favour: 1, Adapts: true, Adaption: right}, "sample.locality_adapt adapts"},
+		{"sage", Locality{Favour: 1, Adapts: true, Adaption: right},
+			"sample.locality_adapt adapts"},
 		{"mlp", Locality{Favour: 1, Adapts: true, Adaption: right}, ""},
-		{"sage", Locality{Favour: 1, Adaption: wrong}, "exchange them"},
-		{"mlp", Locality{Favour: 1, Adaption: wrong}, "exchange them"},
+		{"sage", Locality{Favour: 1, Adaption: wrong}, "swap them"},
+		{"mlp", Locality{Favour: 1, Adaption: wrong}, "swap them"},
 	} {
 		s := Spec{Model: nn.Config{Kind: c.kind}, Batch: 1, Epochs: 1, Locality: c.l}
 		err := s.Check()

@@ -6,21 +6,21 @@ import (
 	"halognn/src/sample"
 )
 
-// Mode is what a job must know of the way in which ranks share a step (the table is in package
+// Mode is what a job has to know about the way in which ranks share a step (the table is in package
 // parallel). In the zero Mode every rank trains minibatches of its own.
 type Mode struct {
-	Name string // of parallel.mode
+	Name string // the word for parallel.mode
 	// Sharing says which ranks train each minibatch together; their seeds form one stream.
 	Sharing sample.Sharing
-	// Columns: every rank holds some columns of all feature rows, instead of all columns of those of
-	// its own vertices; with sample.Alone only.
+	// Columns: every rank holds some columns of all feature rows, instead of all columns of its own
+	// vertices' rows; only with sample.Alone.
 	Columns bool
 }
 
-// Refusal is a combination of settings that a job cannot have.
+// Refusal is a combination of settings that a job must not have.
 type Refusal struct {
 	Key, Value string // the setting
-	What       string // with which this cannot be had
+	What       string // the setting that it cannot be combined with
 	Why        string
 	Cure       string // settings to choose instead of What
 	Other      string // or this value of Key; "": there is no other

@@ -10,14 +10,14 @@ import (
 	"halognn/src/sample"
 )
 
-// NamedFanouts are the fanouts, seed hop first, of the relation of that name.
+// NamedFanouts are the fanouts, seed hop first, of a relation given by name.
 type NamedFanouts struct {
 	Name    string
 	Fanouts []int
 }
 
-// ParseRelationFanouts reads "writes=5,3 paper,cites,paper=10,5", for a model of the given number
-// of layers. Whether a graph has the relations it does not know.
+// ParseRelationFanouts reads "writes=5,3 paper,cites,paper=10,5", for a model with the given number
+// of layers. It does not check whether the graph has the relations.
 func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err error) {
 	for _, field := range strings.Fields(text) {
 		name, list, _ := strings.Cut(field, "=")
@@ -28,7 +28,7 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 				return nil, fmt.Errorf("%q: want NAME=FANOUT,FANOUT,..., seed hop first", field)
 			}
 			if f < 1 && f != sample.All || f > graph.MaxVertices {
-				return nil, fmt.Errorf("%q: %d; a fanout is at least 1 and at most %d, or %d for all "+
+				return nil, fmt.Errorf("%q: fanout %d; it must be 1 to %d, or %d for all "+
 					"neighbours", field, f, graph.MaxVertices, sample.All)
 			}
 			own = append(own, f)
@@ -41,8 +41,8 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 	return all, nil
 }
 
-// relationFanouts returns the fanouts of each relation: those that text gives to it, otherwise
-// fanouts. A relation may be named without its types if its name is unique.
+// relationFanouts returns the fanouts of each relation: those in text, otherwise fanouts. A
+// relation may be named without its types if its name is unique.
 func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, error) {
 	if !s.Typed() {
 		return nil, fmt.Errorf("%q: the graph has no relations; leave it out", text)

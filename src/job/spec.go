@@ -1,7 +1,7 @@
 // Package job describes a job: which minibatches each rank trains in which step, from which seeds
 // and by which draws, whose rows it reads in memory, and how many rows its cache holds. Training,
-// planning, simulation, the export of blocks and the config hold one Spec, so plans and simulations
-// describe the job that is trained, by construction.
+// planning, simulation, the export of blocks and the config all use the same Spec, so plans and
+// simulations describe, by construction, the job that is trained.
 //
 //	Spec ────────┐
 //	parts ──> New ──> Job   ranks       vertices, node, local ranges
@@ -25,76 +25,76 @@ import (
 	"halognn/src/task"
 )
 
-// Spec describes a job. All ranks of a run have the same.
+// Spec describes a job. It is the same on all ranks of a run.
 type Spec struct {
-	Model     nn.Config // In, Out and Task are taken from the parts
-	Links     LinkSpec  // of the task of links
+	Model     nn.Config // In, Out and Task are set from the parts
+	Links     LinkSpec  // for the task of links
 	Optimizer nn.OptimizerOptions
 	Schedule  nn.Schedule // Every is set by New, from StepEpochs
 
-	StepEpochs int // epochs between two drops of schedule step
+	StepEpochs int // for schedule step: epochs between two drops
 	Learned    nn.LearnedOptions
 
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Locality Locality    // the zero Locality: none
 	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-	// of minibatches drawn by Sample on a graph with relations: NAME=FANOUTS, separated by spaces; ""
-	// for none but Sample.Fanouts
+	// Fanouts for minibatches drawn by Sample on a graph with relations: NAME=FANOUTS, separated by
+	// spaces; "" for Sample.Fanouts everywhere.
 	RelationFanouts string
-	Batch           int  // seeds in a step of a stream for each rank that shares it
+	Batch           int  // seeds of a stream in a step, for each rank that shares the stream
 	GlobalBatch     bool // Batch counts the seeds of all streams
 	GlobalSeeds     bool // streams draw from the whole graph
-	StreamPerPart   bool // a stream for every part instead of every rank; with Alone only
+	StreamPerPart   bool // a stream for every part instead of every rank; only with Alone
 
 	Mode Mode // how ranks share a step
 
 	Seed   uint64
 	Epochs int
-	Depth  int // minibatches in preparation while one trains
+	Depth  int // minibatches in preparation while another trains
 
-	Sparse bool // feature rows are, as the parts say
+	Sparse bool // feature rows are sparse; set from the parts
 
-	DrawOn string // where minibatches are drawn that are trained; changes no number
+	DrawOn string // where training minibatches are drawn; changes no number
 
-	Partitioned bool // each rank holds the in-edges and labels of its own vertices alone
+	Partitioned bool // each rank holds only the in-edges and labels of its own vertices
 
 	Cache policy.Settings
 
-	Sums    bool // owners add rows that are read for their sum alone
-	TrySums bool // before the first step a run may set Sums to false, if sums would not pay
+	Sums    bool // owners add rows of which only the sum is read
+	TrySums bool // a run may set Sums to false before the first step, if sums do not pay
 
 	AsNodes  bool // ranks of a node fetch as one: see Job.FetchesAsNodes
-	TryNodes bool // before the first step a run may set AsNodes to false, if that would be slower
+	TryNodes bool // a run may set AsNodes to false before the first step, if that would be slower
 
-	// How gradients are added over ranks, and whether they travel as bfloat16.
+	// How gradients are added over the ranks, and whether they travel as bfloat16.
 	Sum          comm.SumMode
 	HalfGradient bool
 
 	Window int // bytes of rows under way from a rank at a time; 0 is no limit
 
 	Ranks int // 0: one for each part
-	// ranks that share a node's memory, and minibatches with InNodes; 0: each is a node, unless
-	// Job.SetNodes says more
+	// Ranks that share a node's memory and, with InNodes, minibatches; 0: each rank is a node,
+	// unless Job.SetNodes says otherwise.
 	RanksPerNode int
 }
 
-// The links that pass messages when test links are judged.
+// The links over which messages pass when test links are evaluated.
 const (
 	TrainGraph      = "train"
 	TrainValidGraph = "train+valid"
 )
 
-// LinkSpec says how links are trained and judged.
+// LinkSpec says how links are trained and evaluated.
 type LinkSpec struct {
 	sample.LinkOptions
 	task.Pairs
-	Graph      string // what passes messages when test links are judged: TrainGraph or TrainValidGraph
-	Width      int    // of embeddings; 0: as hidden rows
-	Judged     int    // negatives of a link that it is ranked among; 0: all vertices
+	Graph      string // for messages when test links are evaluated: TrainGraph or TrainValidGraph
+	Width      int    // of embeddings; 0: as wide as hidden rows
+	Judged     int    // negatives that a link is ranked against; 0: all vertices
 	JudgedFile string // names them; "": they are drawn
 }
 
-// fit makes the settings those of a task: without one that ranks links there are no negatives.
+// fit fits the settings to a task: without a task that ranks links there are no negatives.
 func (l *LinkSpec) fit(of *task.Task) {
 	if !of.Ranks {
 		l.Negatives, l.Corrupt, l.Filter = sample.Negatives{}, sample.CorruptTarget, false
@@ -118,8 +118,8 @@ type limit struct {
 	value, least, most int
 }
 
-// Check reports every error of the numbers that define minibatches, and of how many of them a
-// cache decides by.
+// Check reports every error in the numbers that define minibatches, and in how many of them a cache
+// sees in advance.
 func (s *Spec) Check() error {
 	var errs []error
 	reject := func(format string, args ...any) {
@@ -139,13 +139,13 @@ func (s *Spec) Check() error {
 	return errors.Join(append(errs, s.Locality.check(s.Model.ReadsNeighbours())...)...)
 }
 
-// ByNode reports whether minibatches depend on which ranks are of a node.
+// ByNode reports whether minibatches depend on which ranks form a node.
 func (s *Spec) ByNode() bool { return s.Mode.Sharing == sample.InNodes || s.Sample.ByNode() }
 
 // Reads reports whether the model reads neighbours.
 func (s *Spec) Reads() bool { return s.Sample.Hops() > 0 && s.Model.ReadsNeighbours() }
 
-// CarriedOf says what owners return with each neighbour that they draw for another rank.
+// CarriedOf returns what owners return with each neighbour that they draw for another rank.
 func CarriedOf(s *Spec) sample.Carried {
 	return sample.Carried{Weights: s.Model.EdgeWeights, Places: s.Model.EdgeIn > 0}
 }

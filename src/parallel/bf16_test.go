@@ -34,8 +34,9 @@ func (w *world) inBF16(g grouping, config nn.Config, apart bool, n, depth int) (
 	return results, err
 }
 
-// In bf16 ranks that share minibatches come to the losses and gradients of one rank within 2^-7, which is
-// what rounding a sum of another order may change, and to the same bits whatever the plumbing.
+// In bf16 ranks that share minibatches come to the losses and gradients of one rank within 2^-7,
+// which is what rounding a sum of another order may change, and to the same bits whatever the
+// plumbing.
 func TestModesAgreeInBF16(t *testing.T) {
 	race.Alone(t)
 	const n, bound = 3, 0x1p-7
@@ -59,7 +60,8 @@ func TestModesAgreeInBF16(t *testing.T) {
 			}
 			for i, of := range want[0][:n-1] { // the last one is not trained
 				if x := got[0][i]; !(math.Abs(x.loss-of.loss) <= bound*of.loss) {
-					t.Errorf("%s, %v, step %d: the loss is %g, of ranks alone %g", name, g, i, x.loss, of.loss)
+					t.Errorf("%s, %v, step %d: the loss is %g, of ranks alone %g", name, g, i,
+						x.loss, of.loss)
 				}
 				most, off := 0.0, 0.0
 				for k, v := range of.grads {
@@ -95,7 +97,8 @@ func TestUnlikeStorageIsRefused(t *testing.T) {
 			device = ref.WithPrecision(compute.PrecisionBF16)
 		}
 		defer device.Close()
-		_, err := w.sharer(c, device, grouping{ModeSplit, 1, 2}, sharedModels()["sage"], false, nil, 0)
+		_, err := w.sharer(c, device, grouping{ModeSplit, 1, 2}, sharedModels()["sage"], false, nil,
+			0)
 		said[c.Rank()] = fmt.Sprint(err)
 		return nil
 	})

@@ -9,9 +9,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Shuffling is how rows between layers travel where ranks have devices with memory of their own:
+// Shuffling is how hidden rows travel between ranks whose devices have memory of their own:
 //
-//	direct  between the devices, in one queue with the gradients and by what carries these
+//	direct  between the devices, through the queue and the transport of the gradients
 //	staged  between the hosts, through pinned memory
 type Shuffling string
 
@@ -24,18 +24,20 @@ const (
 
 // carrier moves rows between the ranks of a group within a step.
 type carrier interface {
-	// carry sends out[r] rows of send to every rank r, or without out all of it to all, and
-	// receives in[r] rows of it. Kernels called later find them.
+	// carry sends out[r] rows of send to every rank r, and receives in[r] rows from it into recv.
+	// If out is nil, every rank gets all of send. Kernels that are called later see the received
+	// rows.
 	carry(send, recv []float32, out, in []int, cols int) error
-	// arrived returns the reason why rows carried so far have not come, once kernels are done.
+	// arrived returns an error if rows carried so far have not arrived. Call it once kernels are
+	// done.
 	arrived() error
-	// bytes returns the pinned memory, and way how rows go.
+	// bytes returns the size of the pinned memory, way the path of the rows.
 	bytes() int64
 	way() Shuffling
 	close() error
 }
 
-// ShuffleHost is the way of rows that are in the hosts' memory.
+// ShuffleHost is the path of rows that lie in host memory.
 const ShuffleHost Shuffling = "host"
 
 func (byHosts) way() Shuffling       { return ShuffleHost }
@@ -49,8 +51,7 @@ func (s Shuffling) Direct(gradients Transport) bool {
 		s == ShuffleAuto && (gradients == TransportNCCL || gradients == TransportMPI)
 }
 
-// newCarrier makes the carrier of a device for the ranks of c, the first of which is rank first of
-// the job.
+// newCarrier makes a device's carrier for the ranks of c. Rank 0 of c is rank first of the job.
 func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
@@ -62,10 +63,10 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	}
 	switch {
 	case o.Shuffles == ShuffleDirect && queue == nil && o.Gradients != nil && o.Comm.Size() > 1:
-		return nil, fmt.Errorf("%w as compute.shuffles: direct wants it: rows go by what carries "+
-			"gradients, and these are %s (compute.gradients: nccl or mpi, or "+
-			"train.gradient_dtype: bf16, says why); set "+
-			"compute.shuffles: auto", ErrTransport, o.Gradients.Transport())
+		return nil, fmt.Errorf("%w as compute.shuffles: direct requires: rows travel by the "+
+			"transport of gradients, which is %s (set compute.gradients: nccl or mpi, or "+
+			"train.gradient_dtype: bf16, to see why); set compute.shuffles: auto", ErrTransport,
+			o.Gradients.Transport())
 	case queue == nil || o.Shuffles == ShuffleStaged:
 		return &throughHosts{comm: c, device: device}, nil
 	}
@@ -127,18 +128,18 @@ func (t *throughHosts) close() error {
 	return nil
 }
 
-// direct carries rows from device to device, by the queue of the gradients. The host waits until
-// the work is queued, the device until it is done:
+// direct carries rows from device to device, through the queue of the gradients. The host waits
+// until the transfer is queued, the device until it is done:
 //
 //	kernels  pack ── ready                                          done ── unpack
 //	comm                └ (buckets of gradients) ── rows ── done ──┘
 type direct struct {
 	queue       *linkQueue
-	first, rank int         // of the group's ranks in the job; this one's in the group
+	first, rank int         // rank in the job of the group's rank 0; own rank in the group
 	send, recv  [][]float32 // by rank of the job; empty for those of other groups
 	ready, done compute.Event
 	errand      errand
-	told        chan error // of it
+	told        chan error // the result of the errand
 	carried     bool
 }
 

@@ -5,8 +5,8 @@ import (
 	"halognn/src/nn"
 )
 
-// What a minibatch costs in messages, for predictions: each number stands for sends of this package,
-// and tests hold the predictions to what runs count.
+// The communication cost of a minibatch, for predictions: each number describes sends of this
+// package. Tests compare the predictions with the counts of runs.
 
 // The collectives of a minibatch.
 const (
@@ -14,7 +14,7 @@ const (
 	nodeCollectives     = 2 // fetched, as a node: wants; rows passed on
 	edgeCollectives     = 2 // withEdgeRows: places of edges, their rows
 	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
-	lateCollectives     = 1 // learning: learned rows of steps under way
+	lateCollectives     = 1 // learning: learned rows that steps under way change
 	askCollectives      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
 	crossingCollectives = 3 // splitDrawer and shuffler, of a hop but the last: ids; rows, gradients
 	layerCollectives    = 1 // splitDrawer, of a hop that is drawn as a whole: masses
@@ -31,31 +31,33 @@ const CountBytes = 8
 // columns.
 const HopSizeBytes = 8 * hopSize
 
-// BetweenBytes is the bytes that travel for a hidden row or partial sum of the given width: the
-// row, and its gradient back.
+// BetweenBytes returns the bytes that travel for a hidden row or partial sum of the given width:
+// the row, and its gradient back.
 func BetweenBytes(width int) float64 { return StoredBytes(width, compute.Float32s) }
 
-// StoredBytes is BetweenBytes of rows that are stored in elements of a type.
+// StoredBytes is BetweenBytes for rows that are stored in elements of the given type.
 func StoredBytes(width int, of compute.Elements) float64 { return float64((of.Size() + 4) * width) }
 
-// NormBytes is the bytes that a rank sends every other rank for a batch norm of the given width
-// over the rows of all: two moments with the number of rows, and two sums of backward.
+// NormBytes returns the bytes that a rank sends to each other rank for a batch norm of the given
+// width over all ranks' rows: two moments and the number of rows, and two sums of backward.
 func NormBytes(width int) float64 { return 4 * float64(2*width+1+2*width) }
 
-// Messages describe the minibatches of a rank to the costs of a mode.
+// Messages describe the minibatches of a rank, as input to a mode's cost.
 type Messages struct {
 	Hops   int // of a minibatch; 0 for a model that reads no neighbours
-	Asking int // of them, those that ask owners to draw
+	Asking int // hops whose in-neighbours their owners draw
 	Group  int // ranks that train a minibatch together
-	Norms  int // over all rows of a minibatch
+	Norms  int // batch norms over the rows of all ranks
 	Layers int // hops that are drawn as a whole
-	// with ModeData: features of edges are fetched; learned rows are; some of these late (UnderWay)
+	// Only with ModeData: the model reads edge features; it learns rows; steps under way may change
+	// some of these (UnderWay).
 	EdgeRows, Learned, UnderWay bool
 	Nodes                       bool // ranks of a node fetch as one
-	Rated                       bool // links are rated, by embeddings of several ranks where these share minibatches
+	// Links are scored; ranks that share minibatches exchange embeddings.
+	Rated bool
 }
 
-// Collectives returns those that a rank starts for a minibatch.
+// Collectives returns how many collectives a rank starts for a minibatch.
 func (m *Mode) Collectives(of Messages) int { return m.collectives(of) }
 
 func dataCollectives(of Messages) int {

@@ -34,7 +34,8 @@ func TestBatchIsWhatItsKeySays(t *testing.T) {
 			w := newWorld(t, 4)
 			err := comm.RunWorld(ranks, func(c comm.Comm) error {
 				d, err := w.data(c, dtype,
-					Options{Drawing: Drawing{Sample: sample.Neighbours(fanouts...), Labels: w.oneLabel()}}, everything, 2)
+					Options{Drawing: Drawing{Sample: sample.Neighbours(fanouts...),
+						Labels: w.oneLabel()}}, everything, 2)
 				if err != nil {
 					return err
 				}
@@ -140,8 +141,8 @@ func (w *world) checkOrder(m *Minibatch, input *graph.Block, frontier []graph.Ve
 			e := got.Indices[got.Indptr[d]+int64(k)]
 			begins := k > 0 && part(s) != part(sorted[k-1])
 			if compute.SourceOf(e) != s || begins != (e < 0) {
-				return fmt.Errorf("edge %d of destination %d is %d; it comes from %d, and begins a "+
-					"part: %t", k, d, e, s, begins)
+				return fmt.Errorf("edge %d of destination %d is %d; it comes from %d, and begins "+
+					"a part: %t", k, d, e, s, begins)
 			}
 		}
 	}
@@ -197,7 +198,8 @@ func TestDigest(t *testing.T) {
 	w := newWorld(t, 1)
 	err := comm.RunWorld(1, func(c comm.Comm) error {
 		d, err := w.data(c, compute.Float32,
-			Options{Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()}}, everything, 2)
+			Options{Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()}},
+			everything, 2)
 		if err != nil {
 			return err
 		}
@@ -263,7 +265,8 @@ func TestPreparingAllocatesNothing(t *testing.T) {
 	}
 	err := comm.RunWorld(1, func(c comm.Comm) error {
 		d, err := w.data(c, compute.Float32,
-			Options{Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()}}, everything, 2)
+			Options{Drawing: Drawing{Sample: sample.Neighbours(4, 3), Labels: w.oneLabel()}},
+			everything, 2)
 		if err != nil {
 			return err
 		}

@@ -23,8 +23,8 @@ const (
 	DrawAuto   = "auto" // on the device where that can be
 )
 
-// HostDraws says why a job's minibatches cannot be drawn on a device; "" if they can, as far as
-// settings tell.
+// HostDraws says why a job's minibatches cannot be drawn on a device, as far as its settings tell;
+// "" if they can.
 func HostDraws(s *job.Spec) string {
 	for _, c := range deviceDrawRefuses(s) {
 		if c.bad {
@@ -49,44 +49,51 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
-			"ranks draw parts of each other's minibatches, or send them", "parallel.mode=" + ModeData},
+			"ranks draw parts of each other's minibatches, or send them",
+			"parallel.mode=" + ModeData},
 		{s.Partitioned, "topology.kind partitioned", "no device has the rows of all vertices",
 			"topology.kind=replicated"},
 		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
-			"sample.kind " + string(s.Sample.Kind), "the device draws neighbours all equally likely",
+			"sample.kind " + string(s.Sample.Kind),
+			"the device draws neighbours all equally likely",
 			neighbour},
 		{kind != nil && !kind.ReadsNeighbours, "model.kind " + s.Model.Kind,
 			"it reads no neighbours", "sample.on=" + DrawHost},
 		{kind != nil && kind.ByRelation, "model.kind " + s.Model.Kind,
-			"its layers read edges relation by relation, which the host lists", "sample.on=" + DrawHost},
+			"its layers read edges relation by relation, which the host lists",
+			"sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
 			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops",
 			few},
-		{s.Model.Schema.Typed(), "a graph with vertex types", "the device draws by one relation alone",
+		{s.Model.Schema.Typed(), "a graph with vertex types",
+			"the device draws by one relation alone",
 			"sample.on=" + DrawHost},
-		{embeds, "the task of links", "links of a minibatch are left out, or its pairs listed, on the host",
+		{embeds, "the task of links", "links of a minibatch are left out, or its pairs listed, " +
+			"on the host",
 			"sample.on=" + DrawHost},
-		{s.Model.LearnsRows(), "model.learned", "the host asks for learned rows by the edges that read them",
+		{s.Model.LearnsRows(), "model.learned",
+			"the host asks for learned rows by the edges that read them",
 			"model.learned=0"},
 		{s.Sparse, "sparse features", "the host makes what layers read of them", "dense features"},
 		{s.Model.EdgeIn > 0, "model.edge_features", "the host looks up the rows of edges",
 			"model.edge_features=false"},
 		{weighted, "model.edge_weights", "weights of the data's edges are not on the device",
 			"model.edge_weights=false"},
-		{s.Sums && !s.TrySums, "exchange.sums on", "owners are asked for sums by edges, which the host " +
-			"then lacks", "exchange.sums=off"},
+		{s.Sums && !s.TrySums, "exchange.sums on",
+			"owners are asked for sums by edges, which the host then lacks", "exchange.sums=off"},
 	}
 }
 
-// DrawnOn says where the minibatches are drawn that a strategy trains, and why.
+// DrawnOn says where a strategy draws the minibatches that it trains, and why.
 type DrawnOn struct{ Where, Why string }
 
-// DrawsOn returns where this strategy's minibatches are drawn; the zero value for one that does not
-// train on a device with its own memory. The same on all ranks.
+// DrawsOn returns where this strategy draws the minibatches that it trains; the zero value if it
+// does not train on a device with its own memory. It is the same on all ranks.
 func (s *Strategy) DrawsOn() DrawnOn { return s.drawsOn }
 
-// onCard is what a minibatch has that was drawn on the device; the zero value of one of the host.
+// onCard is what a minibatch that was drawn on the device has; the zero value for one that the host
+// drew.
 type onCard struct {
 	drawing compute.Drawing // kept from one minibatch of the slot to the next
 	drawn   *compute.Drawn  // nil: the host drew this one
@@ -105,8 +112,8 @@ func (c *onCard) hop(l int) (h nn.Hop) {
 	return h
 }
 
-// deviceDraws is the Draw of a rank whose device has the whole topology: it draws the minibatches that
-// are trained, bit for bit as the host would, and the host all others
+// deviceDraws is the Draw of a rank whose device has the whole topology. It draws training
+// minibatches on the device, bit for bit as the host would; the host draws all others
 // (docs/design/36-drawn-on-the-card.md).
 type deviceDraws struct {
 	alone
@@ -115,7 +122,7 @@ type deviceDraws struct {
 
 	mu    sync.Mutex
 	all   []compute.Drawing // one for each minibatch of the pipe
-	spare []compute.Drawing // those that no minibatch has yet
+	spare []compute.Drawing // those that no minibatch has taken yet
 }
 
 func (d *deviceDraws) stages() []Stage {
@@ -142,10 +149,10 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	if err != nil {
 		return err
 	}
-	if x.Faulty { // the host's sampler says what is wrong
+	if x.Faulty { // the host's sampler reports what is wrong
 		if err = d.Draw(m); err == nil {
-			err = errors.New("the GPU found a fault in the topology that the host does not; this is a bug " +
-				"in halognn, or of the GPU's memory")
+			err = errors.New("the GPU found a fault in the topology, but the host does not; " +
+				"this is a bug in halognn, or an error of the GPU's memory")
 		}
 		return err
 	}
@@ -155,7 +162,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	return nil
 }
 
-// lend gives a minibatch a drawing for good.
+// lend gives a minibatch a drawing, which it keeps.
 func (d *deviceDraws) lend(m *Minibatch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +178,7 @@ func (d *deviceDraws) pinned() (bytes int64) {
 	return bytes
 }
 
-// close frees the device memory of all drawings too: their minibatches are freed before.
+// close also frees the device memory of all drawings, whose minibatches must be freed before.
 func (d *deviceDraws) close() error { return errors.Join(d.free(), d.alone.close()) }
 
 // free frees the drawings and the topology.
@@ -183,8 +190,8 @@ func (d *deviceDraws) free() error {
 	return errors.Join(append(errs, d.drawer.Free())...)
 }
 
-// drawOnDevice lets the device draw the minibatches that are trained, where it is to, on all ranks or
-// on none, and sets DrawsOn. whole draws the others. Collective.
+// drawOnDevice sets up drawing on the device for training minibatches if the options ask for it and
+// all ranks can, and sets DrawsOn. whole draws the others. Collective.
 func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	o := &s.o
 	device := compute.CapabilitiesOf(o.Device).Accelerator
@@ -193,8 +200,9 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	}
 	if device == nil {
 		s.drawsOn = DrawnOn{DrawHost, "compute.device has no memory of its own"}
-		if o.On == DrawDevice { // a config says so before
-			return whole, comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s", s.drawsOn.Why))
+		if o.On == DrawDevice { // the config has been checked for this before
+			return whole, comm.AgreedOn(o.Comm,
+				fmt.Errorf("sample.on=device is not possible: %s", s.drawsOn.Why))
 		}
 		return whole, nil
 	}
@@ -217,17 +225,18 @@ func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 		err = errors.Join(err, d.free())
 	}
 	if err == nil && o.On == DrawDevice {
-		err = comm.AgreedOn(o.Comm, fmt.Errorf("sample.on device cannot be had: %s; choose "+
+		err = comm.AgreedOn(o.Comm, fmt.Errorf("sample.on=device is not possible: %s; choose "+
 			"sample.on=auto or host", why))
 	}
 	s.drawsOn = DrawnOn{DrawHost, why}
 	return whole, err
 }
 
-// drawOnHost sets DrawsOn where nobody has asked whether the device can draw.
+// drawOnHost sets DrawsOn to the host if drawOnDevice has not set it.
 func (s *Strategy) drawOnHost() {
 	o := &s.o
-	if s.drawsOn.Where != "" || o.Gradients == nil || compute.CapabilitiesOf(o.Device).Accelerator == nil {
+	if s.drawsOn.Where != "" || o.Gradients == nil ||
+		compute.CapabilitiesOf(o.Device).Accelerator == nil {
 		return
 	}
 	s.drawsOn = DrawnOn{DrawHost, o.HostDraws}
@@ -244,30 +253,35 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	case o.HostDraws != "":
 		return nil, o.HostDraws, nil
 	case o.Exchange.MakesSums():
-		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks", nil
+		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks",
+			nil
 	}
-	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows || needs.OfData {
+	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows ||
+		needs.OfData {
 		return nil, "layers read more of edges than a device draws", nil
 	}
 	if o.MaxSeeds == 0 {
 		return nil, "nothing bounds the minibatches", nil
 	}
 	draws := DrawBounds(o.Sample, s.needs, o.MaxSeeds, len(t.Original), o.Edges)
-	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices), t.Original
+	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices),
+		t.Original
 	draws.Parts, draws.Resident = o.Parts, o.Resident
 	for h, hop := range draws.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
-			return nil, fmt.Sprintf("hop %d of a minibatch may have %d edges, and drawn ones have at most "+
-				"2^28 with their destinations; lower sample.batch or sample.fanouts", h+1, hop.Edges), nil
+			return nil, fmt.Sprintf("hop %d of a minibatch may have %d edges, but on a GPU "+
+				"edges and destinations of a hop are at most 2^28; lower sample.batch or "+
+				"sample.fanouts", h+1, hop.Edges), nil
 		}
 	}
 	slots := o.Depth + 1 + o.Ahead
 	room, left := DrawnBytes(&draws, slots), int64(device.FreeBytes())
 	left -= compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
 	if room > left/2 {
-		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of device "+
-			"memory that model, rows and topology leave; lower sample.batch, sample.fanouts, "+
-			"pipeline.depth or compute.gpu_rows", slots, room>>20, max(0, left>>20)), nil
+		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d "+
+			"MB of device memory that model, rows and topology leave; lower sample.batch, "+
+			"sample.fanouts, pipeline.depth or compute.gpu_rows", slots, room>>20,
+			max(0, left>>20)), nil
 	}
 	if d, err = reserveDraws(device, draws, slots); errors.Is(err, compute.ErrMemory) {
 		return nil, err.Error(), nil
@@ -278,9 +292,11 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	return d, "", nil
 }
 
-// reserveDraws takes the memory of all minibatches under way, before steps take what is left: so that
-// none fails for it later, and pinning none makes the device wait.
-func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws, error) {
+// reserveDraws allocates the memory of all minibatches under way before steps take what is left. So
+// no later minibatch fails for lack of memory, and none pins memory, for which the device would
+// wait.
+func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws,
+	error) {
 	drawer, err := device.NewDrawer(draws)
 	if err != nil {
 		return nil, err
@@ -297,9 +313,10 @@ func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots i
 	return d, nil
 }
 
-// DrawBounds returns what bounds the minibatches of up to so many seeds that a model reads, of kind
-// neighbour, on a graph.
-func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64) compute.DrawOptions {
+// DrawBounds returns the bounds of the minibatches that a model reads: of the neighbour sampler,
+// with at most the given number of seeds, on a graph of that size.
+func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
+	edges int64) compute.DrawOptions {
 	limits, _ := s.Limits(seeds, vertices, edges)
 	o := compute.DrawOptions{Seeds: limits.Vertices[0], SelfEdges: needs.SelfEdges,
 		Weights: drawnWeights[needs.Weights], Grouped: needs.Aggregate != compute.NoReduction}
@@ -311,13 +328,15 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int, edges int64)
 	return o
 }
 
-// DrawnBytes estimates the device memory of so many minibatches under way, without the topology.
+// DrawnBytes estimates the device memory of the given number of minibatches under way, without the
+// topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	const shared = 2 // so many take about what drawings have in common, 16 to 20 bytes an edge
+	// What drawings have in common, 16 to 20 bytes an edge, is about as much as this many drawings.
+	const shared = 2
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }
 
-// drawnWeights are the weights of a device's edges that a model needs.
+// drawnWeights maps the edge weights that a model needs to those that a device makes.
 var drawnWeights = map[nn.Weighting]compute.DrawnWeights{nn.NoWeights: compute.DrawnUnweighted,
 	nn.WeightsPlain: compute.DrawnPlain, nn.WeightsMean: compute.DrawnMean,
 	nn.WeightsSymmetric: compute.DrawnSymmetric}

@@ -11,9 +11,9 @@ import (
 	"halognn/src/trace"
 )
 
-// Drawer draws minibatches on the whole topology and copies the labels of their seeds. It is the
-// first stage of strategies in which every rank has the whole topology, and the source of an
-// export.
+// Drawer draws minibatches on the whole topology and copies the labels of their seeds. Strategies
+// in which every rank has the whole topology use it as their first stage, and exports as their
+// source.
 type Drawer struct {
 	o        DrawerOptions
 	samplers pool[sample.Sampler]
@@ -47,12 +47,12 @@ func NewDrawer(o DrawerOptions) (*Drawer, error) {
 	return d, nil
 }
 
-// ofDraw is what a Draw keeps with a minibatch.
+// ofDraw is the state that a Draw keeps in a minibatch.
 type ofDraw struct {
 	draws  remoteDraws // of a partitioned topology
 	shared sharing     // with other ranks
-	edges  LayerEdges  // of a model that reads others than the sampled ones
-	card   onCard      // where the device has drawn it
+	edges  LayerEdges  // of a model that reads more than the sampled edges
+	card   onCard      // if the device has drawn it
 	labels []byte
 }
 
@@ -67,20 +67,20 @@ func (d *ofDraw) free() {
 	mem.Free(d.labels)
 }
 
-// drawn is the beginning and the end of drawing a minibatch.
+// drawn is what drawing a minibatch begins and ends with, wherever it is drawn.
 type drawn struct {
 	needs    nn.Needs
 	topology *sample.Topology
 	rank     int
 }
 
-// begin comes before a minibatch is drawn.
+// begin is called before a minibatch is drawn.
 func (d *drawn) begin(m *Minibatch) error {
 	m.asked, m.moved = trace.Sampling{}, trace.Shuffles{}
 	return m.point(fault.Sample, d.rank)
 }
 
-// end makes from the complete blocks what else the model needs.
+// end makes what else the model needs from the complete blocks.
 func (d *drawn) end(m *Minibatch) { m.edges.Build(&m.Sampled, d.needs, m.Train, d.topology) }
 
 // drawn returns the beginning and the end of this strategy's drawing.
@@ -147,7 +147,8 @@ func (s *Strategy) drawOwn() error {
 	return err
 }
 
-// degreesKnown returns an error if edges are weighed by degrees that this rank cannot know.
+// degreesKnown returns an error if the model's edge weights need degrees that this rank does not
+// have.
 func (s *Strategy) degreesKnown() error {
 	if t := s.o.Topology; s.needs.Weights == nn.WeightsSymmetric && t.Rows == nil &&
 		t.Graph.NumVertices() < len(t.Original) {
@@ -188,7 +189,7 @@ func (d *Drawer) Draw(m *Minibatch) error {
 	})
 }
 
-// seedsOnly is sampling for a model without neighbours: the frontier is the scored seeds.
+// seedsOnly replaces sampling for a model without neighbours: the frontier is the scored seeds.
 func (o *DrawerOptions) seedsOnly(m *Minibatch) {
 	s, n := &m.Sampled, len(m.Scored)
 	s.Frontier, s.Original = mem.Grow(s.Frontier, n), mem.Grow(s.Original, n)
@@ -202,7 +203,8 @@ func (o *DrawerOptions) seedsOnly(m *Minibatch) {
 
 // copyLabels copies the labels of the scored seeds.
 func (o *DrawerOptions) copyLabels(m *Minibatch) {
-	if l := o.Sampling.Links; l != nil && m.Train { // the truth of a link is which seeds are its ends
+	// The label of a link says which of the seeds are its ends.
+	if l := o.Sampling.Links; l != nil && m.Train {
 		m.labels = l.Truth(m.labels, m.Key)
 		m.Batch.Labels = m.labels
 		return

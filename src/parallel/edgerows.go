@@ -14,9 +14,9 @@ import (
 	"halognn/src/trace"
 )
 
-// withEdgeRows is Rows for models that also read features of edges: the rows of the sampled edges of
-// all hops, which the owners of their targets have, are fetched before those of vertices, by an
-// exchange in which edges have their positions in the whole topology for ids.
+// withEdgeRows is Rows for models that also read edge features. It fetches the rows of the sampled
+// edges of all hops, before those of vertices, from the owners of the edges' targets. In the
+// exchange for them, the id of an edge is its position in the whole topology.
 //
 //	blocks ──> positions ──> ids ──> slice ──> rows ──> EdgeRows of each hop
 //
@@ -33,11 +33,11 @@ type withEdgeRows struct {
 // edgesOf are a minibatch's features of edges.
 type edgesOf struct {
 	ids   []graph.VertexID // positions of the sampled edges, hop by hop
-	once  []graph.VertexID // each of them once, ascending: those of fetch
+	once  []graph.VertexID // each of them once, ascending: the vertices of fetch
 	fetch exchange.Plan
 	of    []compute.RowRef // of ids
-	got   []float32        // [sampled edges, cols], where layers have edges to themselves besides
-	rows  []float32        // [edges, cols] as layers have them
+	got   []float32        // [sampled edges, cols], if layers also have self-edges
+	rows  []float32        // [edges, cols], in the order of the layers' edges
 	cols  int              // 0: the model reads none
 }
 
@@ -61,7 +61,7 @@ func addEdgeRows(s *Strategy) error {
 		return nil
 	}
 	if compute.CapabilitiesOf(s.o.Device).Accelerator != nil {
-		return errors.New("features of edges are read on CPUs alone: set compute.device=cpu, or " +
+		return errors.New("features of edges are read only on CPUs: set compute.device=cpu, or " +
 			"model.edge_features=false to leave them out")
 	}
 	s.rows = &withEdgeRows{s.rows, s.o.EdgeExchange, s.needs, s.o.Host, s.o.EdgeCols, s.o.Topology}
@@ -72,11 +72,13 @@ func (w *withEdgeRows) stages() []Stage {
 	return append([]Stage{
 		local(trace.Plan, "edges", w.plan),
 		collective(trace.Exchange, "edge ids",
-			func(m *Minibatch) (request, error) { return w.x.StartAsk(&m.edgesOf.fetch), nil }, nil),
+			func(m *Minibatch) (request, error) { return w.x.StartAsk(&m.edgesOf.fetch), nil },
+			nil),
 		local(trace.Slice, "edge slice",
 			func(m *Minibatch) error { return w.x.SliceRows(&m.edgesOf.fetch) }),
 		collective(trace.Exchange, "edge rows",
-			func(m *Minibatch) (request, error) { return w.x.StartRows(&m.edgesOf.fetch), nil }, nil),
+			func(m *Minibatch) (request, error) { return w.x.StartRows(&m.edgesOf.fetch), nil },
+			nil),
 		local(trace.Gather, "edge gather", w.gather),
 	}, w.Rows.stages()...)
 }
@@ -94,14 +96,15 @@ func (w *withEdgeRows) plan(m *Minibatch) (err error) {
 	return w.x.Plan(&e.fetch, slices.Compact(e.once))
 }
 
-// EdgePositions returns the positions in the whole topology of the sampled edges of all hops, in
-// the array of ids, which grows.
-func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID, error) {
+// EdgePositions returns the positions in the whole topology of the sampled edges of all hops. It
+// reuses the array ids, and grows it.
+func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology) ([]graph.VertexID,
+	error) {
 	ids = mem.Grow(ids[:0], s.NumEdges())
 	n := 0
 	for l := range s.Blocks {
 		b := &s.Blocks[l]
-		if len(b.Places) > 0 { // whoever drew them has told
+		if len(b.Places) > 0 { // the sampler has recorded them
 			for _, at := range b.Places {
 				ids[n] = graph.VertexID(at)
 				n++
@@ -122,13 +125,14 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 	return ids, nil
 }
 
-// position returns where the edge u -> v lies in the topology. In-neighbours ascend by their
+// position returns where the edge u -> v lies in the topology, whose in-neighbours ascend by their
 // original ids.
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)
 	if at < 0 {
-		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not found among the in-edges, which "+
-			"must ascend by the ids of the dataset; run `halognn check` on it", t.Original[u], t.Original[v])
+		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not found among the "+
+			"in-edges, which must ascend by the ids of the dataset; run `halognn check` on it",
+			t.Original[u], t.Original[v])
 	}
 	return at, nil
 }
@@ -180,7 +184,8 @@ func (w *withEdgeRows) gather(m *Minibatch) error {
 
 // hop returns the feature rows of the given number of edges, which begin at edge first.
 func (e *edgesOf) hop(first, edges int) compute.Matrix {
-	return compute.Matrix{Rows: edges, Cols: e.cols, Data: e.rows[first*e.cols : (first+edges)*e.cols]}
+	return compute.Matrix{Rows: edges, Cols: e.cols,
+		Data: e.rows[first*e.cols : (first+edges)*e.cols]}
 }
 
 func (w *withEdgeRows) counters(m *Minibatch) (trace.Counters, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // LayerEdges are the edges of a minibatch as the layers of a model read them. If a model needs more
-// than the sampled edges, they are copies with an edge from each destination to itself, and with
+// than the sampled edges, these are copied, with an edge from each destination to itself, and with
 // weights. The zero value is ready for use; the arrays are reused.
 type LayerEdges struct {
 	blocks     []graph.Block
@@ -22,7 +22,7 @@ type LayerEdges struct {
 	related    []related // of blocks, if relations are told apart
 	order      byType    // of the input layer's sources, if sorted
 	sorted     bool
-	means      averaged // in the place of some of these
+	means      averaged // of the rows that the input layer reads as means
 	groups     graph.Grouper
 	input      exchange.Edges // those of the input layer, if grouped
 	grouped    bool
@@ -42,7 +42,8 @@ func (e *LayerEdges) Build(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	case !train || needs.Copies():
 	case needs.EdgeRows:
 		e.transpose(s)
-	case needs.Transposed && len(s.Blocks) > 0: // of the others there are some
+	// The sampler has made the transposes of the other blocks.
+	case needs.Transposed && len(s.Blocks) > 0:
 		s.Blocks[0].Transpose(&s.Transposes[0])
 	}
 	if needs.Weights != nn.NoWeights {
@@ -129,15 +130,16 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	}
 }
 
-// values are the values that the sampled edges of a block have: the weights of the data or 1, and
-// in estimates over the probability that the edge was drawn.
+// values are the values of a block's sampled edges: the weights of the data or 1. For samplers that
+// estimate, they are divided by the probability that the edge was drawn.
 type values struct {
 	of        []float32 // nil: all 1
-	data      bool      // made of the weights that edges have in the data
+	data      bool      // from edge weights of the data
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
-	totals    []float64 // of destinations of the input layer, or rows of a block, if known: RowTotals
+	// RowTotals of the input layer's destinations or of a block's rows, if known.
+	totals []float64
 }
 
 // at returns the value of a sampled edge.
@@ -148,7 +150,7 @@ func (v *values) at(edge int64) float64 {
 	return float64(v.of[edge])
 }
 
-// totalOf returns total of a destination.
+// totalOf returns the total of a destination.
 func (v *values) totalOf(d int) float64 {
 	if len(v.totals) > 0 {
 		return v.totals[d]
@@ -156,8 +158,8 @@ func (v *values) totalOf(d int) float64 {
 	return v.total(int32(d))
 }
 
-// total returns the sum of the weights, without probabilities, of all in-edges that a source has in
-// the graph: without weights of data, its degree.
+// total returns the sum of the weights, not divided by probabilities, of all in-edges that a source
+// has in the graph: its degree if the data has no weights.
 func (v *values) total(position int32) float64 {
 	if v.data {
 		return float64(v.topology.WeightSums[v.ids.at(position)])
@@ -165,8 +167,9 @@ func (v *values) total(position int32) float64 {
 	return v.degree(position)
 }
 
-// degree returns that of a source in the graph without the edges that the minibatch leaves out, which
-// only seeds have: a whole degree beside the edges that are left would tell ends of links from others.
+// degree returns a source's degree in the graph without the edges that the minibatch leaves out;
+// only seeds have such edges. The full degree next to the remaining edges would reveal which seeds
+// are ends of links.
 func (v *values) degree(position int32) float64 {
 	if int(position) < min(len(v.totals), len(v.ids.own)) && !v.data {
 		return v.totals[position]
@@ -185,11 +188,11 @@ func (v *values) plain(w []float32) {
 	}
 }
 
-// shares sets the weights of a block to the values of its edges over their sum, over the edges of the
-// row or, in estimates, over all its in-edges in the graph. An edge from a vertex
-// to itself, which is the first, counts 1. They are 0 where the sum is.
+// shares sets each weight of a block to the value of the edge divided by the sum of the values over
+// the edges of its row; for samplers that estimate, over all in-edges in the graph. An edge from a
+// vertex to itself comes first and has value 1. If the sum is 0, so are the weights.
 func shares(w []float32, b *graph.Block, v *values, self bool) {
-	at := int64(0) // the edge in v
+	at := int64(0) // index of the edge in v
 	for d := range b.NumRows() {
 		lo, hi := b.Indptr[d], b.Indptr[d+1]
 		sum := 0.0
@@ -218,19 +221,21 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 	}
 }
 
-// symmetric sets the weights of a block with edges from the destinations to themselves: those of
-// GCN's symmetric normalisation of the whole graph, but for edges that the minibatch leaves out,
+// symmetric sets the weights of a block that has an edge from each destination to itself. They are
+// those of GCN's symmetric normalisation of the whole graph, without the edges that the minibatch
+// leaves out:
 //
-//	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i    for an edge from j to i, k_i of whose deg_i in-edges
-//	w_ii = 1/(W_i+1)                                were sampled
+//	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i  for an edge from j to i; i has deg_i
+//	w_ii = 1/(W_i+1)                              in-edges, and k_i of them were sampled
 //
-// where v is the value of an edge and W the sum of the weights of all in-edges: deg where edges
-// have none. In estimates the values account for what was not sampled, and there is no deg_i/k_i.
-// So the weighted sum over a sample is an unbiased estimate of the sum over all edges.
+// where v is the value of an edge and W the sum of the weights of all in-edges, which is deg
+// without edge weights. For samplers that estimate, the values already account for edges that were
+// not sampled, so there is no factor deg_i/k_i. So the weighted sum over a sample is an unbiased
+// estimate of the sum over all edges.
 func symmetric(w []float32, b *graph.Block, v *values) {
 	for d := range b.NumDst {
 		self, end := b.Indptr[d], b.Indptr[d+1]
-		before := int64(d) + 1 // edges from destinations to themselves, which v does not have
+		before := int64(d) + 1 // v has no edges from destinations to themselves
 		all := v.total(int32(d))
 		share := 1.0
 		if !v.estimates {
@@ -244,7 +249,7 @@ func symmetric(w []float32, b *graph.Block, v *values) {
 	}
 }
 
-// sources are the vertices of a block's sources: the first ones are a prefix of the frontier.
+// sources are the vertices that a block reads: a prefix of the frontier, then those of other ranks.
 type sources struct{ own, others []graph.VertexID }
 
 func sourcesOf(s *sample.Minibatch, l int) sources {
@@ -262,10 +267,10 @@ func (s *sources) at(position int32) graph.VertexID {
 	return s.own[position]
 }
 
-// Group brings the edges of the input layer into the order in which their rows are added: by the
-// part of the source, then as they were drawn; part is that of each vertex of the frontier.
-// Afterwards only Host.SegmentRows may read the edges. It returns them, so that the exchange can
-// replace rows by sums; nil if the input layer adds nothing.
+// Group sorts the edges of each row of the input layer into the order in which their rows are
+// added: by the part of the source, then as they were drawn. part[i] is the part of frontier vertex
+// i. Afterwards only Host.SegmentRows may read the edges. Group returns them, so that the exchange
+// can replace rows by sums; nil if the input layer adds nothing.
 func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	parts int) *exchange.Edges {
 	e.input = exchange.Edges{}
@@ -279,20 +284,23 @@ func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	}
 	h := e.Hop(s, 0, needs, false)
 	e.groups.ByPart(h.Forward.Indptr, h.Forward.Indices, h.Weights, part, parts)
-	e.input = exchange.Edges{Indptr: h.Forward.Indptr, Indices: h.Forward.Indices, Weights: h.Weights}
+	e.input = exchange.Edges{Indptr: h.Forward.Indptr, Indices: h.Forward.Indices,
+		Weights: h.Weights}
 	e.grouped = true
 	return &e.input
 }
 
-// List lists the groups of a minibatch that x has located in p, for a prediction of what owners add.
+// List lists the groups of a minibatch that x has located in p. Predictions need them for the sums
+// that owners make.
 func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topology,
 	x *exchange.Exchange, p *exchange.Plan, g *exchange.Groups) {
-	needs.Weights, needs.Types = nn.NoWeights, false // on whose values, and whose order, no choice depends
+	// The choice between rows and sums does not depend on weights or the order of types.
+	needs.Weights, needs.Types = nn.NoWeights, false
 	e.Build(s, needs, false, t)
 	x.List(p, e.Group(s, needs, p.Parts, x.Parts()), g)
 }
 
-// Hop returns the edges of layer l of the minibatch of the last Build.
+// Hop returns the edges of layer l of the minibatch that Build was last called for.
 func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool) (h nn.Hop) {
 	b, t := e.of(s, l, needs)
 	h.Sources, h.Destinations, h.Edges = b.NumSrc, s.Blocks[l].NumDst, b.NumEdges()
@@ -326,7 +334,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 	return h
 }
 
-// Rows returns how many rows of a type the input layer reads.
+// Rows returns how many rows of a vertex type the input layer reads.
 func (e *LayerEdges) Rows(kind int) int {
 	if len(e.means.of) > 0 {
 		return e.means.types[kind].end - e.means.types[kind].x

@@ -61,8 +61,9 @@ func TestLayersEstimateAllNeighbours(t *testing.T) {
 				c.Layers, c.In, c.Hidden, c.Out = 1, 1, 1, 2
 				c.EdgeWeights, c.Estimates = ofData, true
 				needs := c.Needs()
-				s, err := sample.New(topology, sample.Options{Spec: spec, Eval: sample.Neighbours(sample.All),
-					Weights: needs.OfData})
+				s, err := sample.New(topology,
+					sample.Options{Spec: spec, Eval: sample.Neighbours(sample.All),
+						Weights: needs.OfData})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -89,8 +90,9 @@ func TestLayersEstimateAllNeighbours(t *testing.T) {
 						random++
 					}
 					if off := math.Abs(mean - all); off > 5*math.Sqrt(variance/draws)+1e-5 {
-						t.Errorf("%+v, %s, %s: vertex %d comes to %g on average, %.1f standard errors from %g",
-							spec, c.Kind, c.GCNNorm, seeds[d], mean, off/math.Sqrt(variance/draws), all)
+						t.Errorf("%+v, %s, %s: vertex %d comes to %g on average, %.1f standard "+
+							"errors from %g", spec, c.Kind, c.GCNNorm, seeds[d], mean,
+							off/math.Sqrt(variance/draws), all)
 					}
 				}
 				if random < len(want)/2 {

@@ -20,23 +20,23 @@ import (
 //
 // The loss and the counts of the step are in the first bucket (nn.Params). Gradients in device
 // memory are added there, or through a copy on the host: see Transport. Sums in rank order have the
-// same bits with every transport. With GradientOptions.Halves gradients travel as bfloat16, what is
-// before them in the first bucket does not.
+// same bits with every transport. With GradientOptions.Halves gradients travel as bfloat16, but not
+// the loss and the counts.
 type Gradients struct {
 	reducer   reducer
-	queue     *linkQueue // by which sums travel between devices; nil if they do not
+	queue     *linkQueue // queue of the sums between devices; nil if they go another way
 	transport Transport
 	note      string
 	holding   bool
-	err       error // of holding, until Wait
-	steps     int64 // waited for
+	err       error // of Hold, returned by Wait
+	steps     int64 // that Wait has ended
 }
 
-// reducer sums gradients in the memory that has them.
+// reducer sums gradients where they lie, in host or device memory.
 type reducer interface {
 	hold(first bool) error     // adds a minibatch's gradients to the held ones, or holds the first
 	start(l int, holding bool) // begins the sum of a bucket and its held gradients
-	wait() error               // for all sums or the first error, also one of start
+	wait() error               // returns after all sums; the first error, also one of start
 	reproducible() bool        // whether sums are added in rank order
 	sent() int64               // bytes that all ranks have sent each other for the sums
 	close() error
@@ -45,7 +45,7 @@ type reducer interface {
 // SumMode says how sums over ranks are added.
 type SumMode = comm.SumMode
 
-// The ways of adding.
+// The ways to add.
 const (
 	SumAuto         = comm.SumAuto
 	SumReproducible = comm.SumReproducible
@@ -55,7 +55,7 @@ const (
 // GradientOptions say how gradients are added.
 type GradientOptions struct {
 	comm.SumOptions
-	Device    compute.Device // their memory is the host's, or that of an Accelerator
+	Device    compute.Device // gradients lie in its memory: the host's, or that of an Accelerator
 	Transport Transport      // of gradients in device memory; "" is TransportAuto
 }
 
@@ -75,7 +75,8 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 			flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
 	}
 	if c.Size() == 1 {
-		return &Gradients{reducer: &kept{device: device, params: p}, transport: transportDevice}, nil
+		return &Gradients{reducer: &kept{device: device, params: p}, transport: transportDevice},
+			nil
 	}
 	return newOnDevice(c, p, layers, device, o)
 }
@@ -100,9 +101,9 @@ func (g *Gradients) Hold() {
 // layers in the same order.
 func (g *Gradients) Start(l int) { g.reducer.start(l, g.holding) }
 
-// Wait returns when every bucket that was started is the sum over all minibatches of the step. Its
-// error ends the job. It is returned before Wait waits for anything else, because a peer may be
-// waiting for this rank; other sums may then still be under way.
+// Wait returns when every bucket that was started is the sum over all minibatches of the step. An
+// error ends the job. Wait returns it at once, even if other sums are still under way, because a
+// peer may be waiting for this rank.
 func (g *Gradients) Wait() error {
 	err := g.err
 	if err == nil {
@@ -125,14 +126,15 @@ func (g *Gradients) stepEnds(err error) error {
 // first step.
 func (g *Gradients) StepBytes() int64 { return g.reducer.sent() / max(1, g.steps) }
 
-// Queues reports whether kernels can wait for the sums in the host's place: those of one rank on
-// its device, and those by NCCL. Messages of MPI and sums on the host are started by the host.
+// Queues reports whether kernels, rather than the host, can wait for the sums: those of a single
+// rank on its device, and those by NCCL. The host has to start messages of MPI and sums in host
+// memory.
 func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }
 
-// QueueWait is Wait for a host that does not wait: kernels called from now on see the sums. Later
-// errors are those of WaitFor.
+// QueueWait is Wait without blocking the host: kernels called from now on see the sums. WaitFor
+// returns later errors.
 func (g *Gradients) QueueWait() error {
 	err := g.err
 	if err == nil {
@@ -141,8 +143,9 @@ func (g *Gradients) QueueWait() error {
 	return g.stepEnds(err)
 }
 
-// WaitFor returns when the device has passed an event after QueueWait, or with the reason why it
-// cannot. Passed reports whether it has, without waiting, from any goroutine.
+// WaitFor waits until the device has passed an event that was recorded after QueueWait, and returns
+// an error if it cannot. Passed reports, without waiting and from any goroutine, whether the device
+// has.
 func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
 func (g *Gradients) Passed(e compute.Event) bool   { return g.reducer.(queuedReducer).passed(e) }
 
@@ -161,9 +164,9 @@ type onHost struct {
 	params *nn.Params
 	summer *comm.Summer
 	add    func(sum, x []float32)
-	// sum over this step's earlier minibatches of this rank; nil if none was ever held
+	// Sum over this rank's earlier minibatches of the step; nil if none was ever held.
 	held   []float32
-	flight []*comm.Sum // one a layer, in the order they were started
+	flight []*comm.Sum // one per layer, in the order they were started
 }
 
 func (h *onHost) hold(first bool) error {
@@ -189,7 +192,7 @@ func (h *onHost) start(l int, holding bool) {
 
 func (h *onHost) wait() error { return waitFor(&h.flight) }
 
-// waitFor waits for sums in their order, up to the first that has failed, and forgets them.
+// waitFor waits for the sums in order, up to the first that fails, and clears the list.
 func waitFor(flight *[]*comm.Sum) error {
 	sums := *flight
 	*flight = sums[:0]

@@ -6,11 +6,12 @@ import (
 	"halognn/src/trace"
 )
 
-// composeHybrid makes hybrid parallelism: split parallelism among the ranks of a node, data parallelism
-// across nodes. Each node has minibatches of its own. A vertex of these is drawn, read and computed
-// by one of its ranks, also if another node has it (sample.Owners); that rank fetches its feature
-// row, unless it caches it, and passes it on to those of its node that read it (relay). So a row of
-// another node crosses the network once for a minibatch, and is cached once in a node.
+// composeHybrid makes hybrid parallelism: split parallelism among the ranks of a node, data
+// parallelism across nodes. Each node has minibatches of its own. Each vertex of a node's minibatch
+// is assigned to one rank of the node, even if another node owns the vertex (sample.Owners). That
+// rank draws its neighbours and computes its hidden rows. It also fetches its feature row, unless
+// it has it cached, and passes it on to the ranks of the node that read it (relay). So a row of
+// another node crosses the network once per minibatch, and is cached once per node.
 //
 //	in the node    sample ──> found ──> join ──> ... serve
 //	               own seeds            next hop     whose rows others read
@@ -32,8 +33,9 @@ func composeHybrid(s *Strategy) error {
 	return nil
 }
 
-// relay are the readers of ranks that share the minibatches of a node: a rank finds the feature rows
-// that the node reads of its vertices, and passes them on to those that read them.
+// relay are the readers of ranks that share the minibatches of a node. A rank finds the feature
+// rows of its vertices that any rank of the node reads, and passes them on to the ranks that read
+// them.
 type relay struct {
 	exchange *exchange.Exchange
 	drawer   *splitDrawer
@@ -43,21 +45,21 @@ func (relay) vertices(m *Minibatch) []graph.VertexID { return m.shared.crossing(
 func (relay) serve(*Minibatch) error                 { return nil }
 func (relay) counters(*Minibatch, *trace.Counters)   {}
 
-// edges are those whose sources this rank finds: only it knows their parts.
+// edges returns the edges whose sources this rank finds, as only this rank knows their parts.
 func (r relay) edges(f *fetched, m *Minibatch) *exchange.Edges {
 	c := m.shared.crossing(0)
 	f.group(m, r.exchange.Share(&m.Fetch, c.Own(), c.IDs, c.At))
 	return m.grouped
 }
 
-// request also lists the rows that other ranks of the node pass on.
+// request also lists the rows that other ranks of the node will pass on.
 func (r relay) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
 	c := m.shared.crossing(0)
 	r.exchange.Request(&m.Fetch, c.Reads, w)
 	return r.exchange.Relay(&m.Fetch, c.Own(), c.IDs)
 }
 
-// stages pass the rows on. A row of a cache that changes is read twice, here and where the batch is
+// stages pass the rows on. A row in a cache that changes is read here and again when the batch is
 // made, so it is copied when it is collected.
 func (r relay) stages(f *fetched) []Stage {
 	collect := f.keeper.last(f, trace.Slice, "collect", func(m *Minibatch) error {

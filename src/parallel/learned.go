@@ -13,16 +13,17 @@ import (
 	"halognn/src/trace"
 )
 
-// LearnedRows are the learned rows of a strategy that trains. Two exchanges of them, which are equal but
-// for their communicators, serve the preparation of minibatches and the step.
+// LearnedRows are the learned rows of a strategy that trains. It has two exchanges for them, equal
+// but for their communicators: Ask for the preparation of minibatches, Move for the step.
 type LearnedRows struct {
 	Rows      *nn.Learned
 	Ask, Move *exchange.Exchange
 }
 
-// withLearned is Rows for models that learn rows: these are fetched as others are while a minibatch is
-// prepared, but for those that a step under way changes, which cross late, when it has. At depth 0 none
-// is under way. Gradients go back the same way.
+// withLearned is Rows for models that learn rows: Most learned rows are fetched early, while the
+// minibatch is prepared. Rows that a step under way still changes are late: they are sent in the
+// minibatch's own step, after that change. At pipeline depth 0 no step is under way, so no row is
+// late. Gradients go back the same way.
 //
 //	preparing   frontier ──> ids ───────────────> owner
 //	            rows     <─────────────────────── early
@@ -40,26 +41,26 @@ type withLearned struct {
 
 // learnedOf are the learned rows that a minibatch reads.
 type learnedOf struct {
-	ids     []graph.VertexID // type by type
-	first   []int            // [T] where those of a type begin
+	ids     []graph.VertexID // vertices with learned rows, type by type
+	first   []int            // [T] where a type begins in ids
 	types   []ofLearned
-	read    int     // rows that the input layer reads of all these types
-	own     []int32 // own vertices of them
+	read    int     // number of rows that the input layer reads of all learned types
+	own     []int32 // those of ids that this rank owns
 	plan    exchange.Plan
 	late    exchange.Late
 	waits   bool         // some rank may have late rows
-	means   learnedMeans // of types that are averaged
-	rows    []float32    // [read, cols] what the input layer reads, and then the gradient of it
+	means   learnedMeans // of types whose rows are averaged
+	rows    []float32    // [read, cols] input of the layer, then its gradient
 	readers learnedReaders
 	given   learnedGiven
 }
 
-// ofLearned is a type whose rows are learned.
+// ofLearned is a vertex type whose rows are learned.
 type ofLearned struct {
 	kind            int
-	first, vertices int // where they begin in the list, and how many there are
-	lo, read        int // what the input layer reads of it: of all types, the rows from lo on
-	at              int // and of those that learn rows
+	first, vertices int // where its vertices begin in ids, and how many there are
+	lo, read        int // first of its rows in the input of all types, and their number
+	at              int // first of its rows in the input of learned types
 }
 
 func (e *learnedOf) bytes() int64 {
@@ -85,7 +86,7 @@ func addLearned(s *Strategy) error {
 		return nil
 	}
 	if compute.CapabilitiesOf(s.o.Device).Accelerator != nil {
-		return errors.New("rows are learned on CPUs alone: set compute.device=cpu")
+		return errors.New("rows are learned only on CPUs: set compute.device=cpu")
 	}
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
@@ -96,24 +97,26 @@ func addLearned(s *Strategy) error {
 	return nil
 }
 
-// stages implements Rows. Those of learned rows come last, beyond the gate of a cache that looks ahead:
-// at most depth minibatches are between them and their step. All indices are listed here, minibatch
-// beside minibatch, but for which rows are late.
+// stages implements Rows. The stages of learned rows come last, after the gate of a cache that
+// looks ahead, so at most depth minibatches lie between them and their step. All indices are listed
+// here, for several minibatches at the same time, except which rows are late.
 func (w *withLearned) stages() []Stage {
 	return append(w.Rows.stages(),
 		local(trace.Plan, "learned", w.plan),
 		collective(trace.Exchange, "learned ids",
-			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil }, nil),
+			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil },
+			nil),
 		local(trace.Plan, "learned given", w.begin),
 		ordered(trace.Plan, "learned late", nil, w.part),
 		local(trace.Slice, "learned slice", w.slice),
 		collective(trace.Exchange, "learned rows",
-			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil }, nil),
+			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil },
+			nil),
 		local(trace.Gather, "learned spread",
 			func(m *Minibatch) error { m.learned.late.Spread(w.ask); return nil }))
 }
 
-// plan finds who has the learned rows.
+// plan finds the owners of the learned rows.
 func (w *withLearned) plan(m *Minibatch) error {
 	e := &m.learned
 	if err := e.ask(w.ask, &m.edges, m.edges.Sources(&m.Sampled), w.learns); err != nil {
@@ -125,8 +128,8 @@ func (w *withLearned) plan(m *Minibatch) error {
 	return nil
 }
 
-// ask plans what is asked of the learned rows of a minibatch, of whose edges and vertices types learn
-// some.
+// ask plans the requests for the learned rows of a minibatch with these edges and vertices.
+// learns[t] says whether type t learns rows.
 func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []graph.VertexID,
 	learns []bool) error {
 	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
@@ -159,7 +162,7 @@ func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []grap
 	return nil
 }
 
-// begin lists what others ask for, and what they will give back.
+// begin lists what other ranks ask for, and the gradients that they will return.
 func (w *withLearned) begin(m *Minibatch) error {
 	e := &m.learned
 	if err := e.late.Begin(&e.plan); err != nil {
@@ -171,8 +174,8 @@ func (w *withLearned) begin(m *Minibatch) error {
 	return nil
 }
 
-// part decides which rows are late. Minibatches come in order. Every row is noted, though a sum is late
-// by one.
+// part decides which rows are late, minibatch by minibatch in order. It notes every row, as a sum
+// is late if one of its rows is.
 func (w *withLearned) part(m *Minibatch) error {
 	e := &m.learned
 	if e.waits = false; !m.Train {
@@ -207,16 +210,16 @@ func (w *withLearned) slice(m *Minibatch) error {
 }
 
 // underWay knows which steps may be under way when a minibatch passes the gate: those of the depth
-// minibatches before it. From the ids that reach the owner of a row it knows which steps read the
-// row, and so change it. So which rows are late depends on no clock, and no step changes the early
-// rows of a minibatch before it is trained.
+// minibatches before it. The owner of a row learns from the ids that ranks send it which steps
+// read, and so change, the row. So which rows are late does not depend on timing, and no step
+// changes an early row of a minibatch between its fetch and its training.
 type underWay struct {
 	key    sample.Key
-	step   int32   // the number of its step, from 1
+	step   int32   // number of the current step, from 1
 	items  int     // minibatches so far
 	begun  []int32 // [depth+1] the step of minibatch i, at i % (depth+1)
 	last   []int32 // [own vertices] the last step that reads the row; 0: none
-	before []int32 // and the one before
+	before []int32 // the last but one
 }
 
 func newUnderWay(depth, own int) underWay {
@@ -224,7 +227,7 @@ func newUnderWay(depth, own int) underWay {
 		before: mem.Make[int32](own)}
 }
 
-// begin begins the next minibatch. It returns the first of the steps that may be under way.
+// begin begins the next minibatch. It returns the first step that may be under way.
 func (u *underWay) begin(k sample.Key) (since int32) {
 	if u.items == 0 || k.Epoch != u.key.Epoch || k.Step != u.key.Step {
 		u.key = k
@@ -253,8 +256,8 @@ func (u *underWay) free() {
 	mem.Free(u.before)
 }
 
-// sources returns where the sources of type t begin and end in the input layer, for a graph with
-// that many types, of so many vertices.
+// sources returns the range of the sources of type t in the input layer, for a graph with the given
+// number of types. all is the number of vertices of the layer.
 func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
 	if types == 1 && !e.sorted {
 		return 0, all
@@ -273,9 +276,9 @@ func (w *withLearned) close() error {
 	return w.Rows.close()
 }
 
-// learning is Between for models that learn rows: before the first layer the late ones come from their
-// owners, and after its backward the gradients of all go there. It works in tiles on the threads of the
-// device, by what was listed while the minibatch was prepared.
+// learning is Between for models that learn rows: the late rows arrive before the first layer, and
+// the gradients of all learned rows go to their owners after its backward. It works in tiles on the
+// threads of the device, on indices that were listed while the minibatch was prepared.
 type learning struct {
 	LearnedRows
 	model  *nn.Model
@@ -319,11 +322,11 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// tileRows are the rows of a tile of the step: few enough that both of two threads have tiles, and
-// some 10 us of work.
+// tileRows is the number of rows of a tile: few enough that two threads both have tiles, at about
+// 10 us of work each.
 const tileRows = 64
 
-// tiles calls do for n rows, in tiles on the threads of the device.
+// tiles calls do for ranges that cover n rows, on the threads of the device.
 func (r *learning) tiles(n int, do func(lo, hi int)) {
 	compute.InTiles(r.device, (n+tileRows-1)/tileRows, func(i int) {
 		do(i*tileRows, min((i+1)*tileRows, n))
@@ -342,7 +345,7 @@ func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 		})
 		return
 	}
-	rows.Mixed = true // of a tile the rows that it reads are looked at
+	rows.Mixed = true // other rows may have other sizes; the mean reads none
 	at := 0
 	for _, s := range [...]span{a.means, a.own} {
 		to := x.RowsAt(at, at+s.len())
@@ -354,8 +357,8 @@ func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 	}
 }
 
-// count adds the rows and sums received, the bytes of ids, late bits, rows and sums, and in training
-// the gradients.
+// count adds the received rows and sums to the counters, the bytes of ids, late bits, rows and
+// sums, and in training those of the gradients.
 func (r *learning) count(m *Minibatch) {
 	e, p, ways := &m.learned, &m.learned.plan, int64(1)
 	if m.Train {
@@ -377,7 +380,7 @@ func (r *learning) count(m *Minibatch) {
 	}
 }
 
-// weigh sends the gradients of the rows that the first layer has read to the owners of these.
+// weigh sends the gradients of the rows that the first layer has read to the rows' owners.
 func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases) error {
 	if l > 0 {
 		return nil
@@ -403,7 +406,8 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases
 	return nil
 }
 
-// gradient returns that of what the input layer has read of the types that learn rows, where this was.
+// gradient returns the gradient of what the input layer has read of learned types, in the memory of
+// that input.
 func (r *learning) gradient(e *learnedOf, grad compute.Matrix) (x compute.Matrix) {
 	all := matrixOf(&e.rows, compute.Float32s, e.read, r.Rows.Cols)
 	for _, of := range e.types {

@@ -6,22 +6,23 @@ import (
 	"halognn/src/mem"
 )
 
-// learnedReaders lists, for each learned row and each sum of them, what the input layer has made of it:
-// the gradient of a row is the sum, in this order, of those of its means, each times its share, and of
-// its own row. It is listed while the minibatch is prepared, so that a step adds alone.
+// learnedReaders lists, for each learned row and each sum of such rows, the input rows that it is
+// part of. The gradient of a row is the sum, in this order, of the gradients of its means, each
+// times the row's share in it, and of the row itself if the layer reads it. The lists are made
+// while the minibatch is prepared, so that a step only adds.
 //
-//	x         what the input layer reads: rows of types, or means of theirs and own rows
-//	segments  of what has come, by place (exchange.Plan.Received) │ of own rows (learnedOf.own)
+//	x         what the input layer reads: rows of types, or their means and own rows
+//	segments  of received rows and sums (exchange.Plan.Received) │ of own rows (learnedOf.own)
 type learnedReaders struct {
 	indptr  []int64
 	indices []int32   // rows of x
-	shares  []float32 // of the rows in these
+	shares  []float32 // share of the learned row in each of these
 	shared  bool      // some are not 1
 	slot    []int32   // [places] the segment of the row, or sum, at a place
-	come    int       // so many segments are of what has come
+	come    int       // number of segments of received rows and sums
 }
 
-// turn lists them for what e has asked of x.
+// turn makes the lists for the rows that e has asked x for.
 func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	_, come := e.plan.Vectors()
 	r.come, r.shared = int(come), e.means.count() > 0
@@ -38,7 +39,7 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	clear(r.indptr)
 	edges := 0
 	r.each(e, func(slot, _ int32, _ float32) { r.indptr[slot+1]++; edges++ })
-	next := int64(0) // Indptr[s+1] becomes where s writes next, and at last its end
+	next := int64(0) // indptr[s+1] is where s writes next; in the end it is where s ends
 	for s := range n {
 		next, r.indptr[s+1] = next+r.indptr[s+1], next
 	}
@@ -50,8 +51,8 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	})
 }
 
-// each calls f for every row of a mean, and for every row that is read itself: with its segment, the
-// row of x, and its share in that.
+// each calls f for every row that is part of a mean and every row that is read as it is, with the
+// row's segment, the row of x, and its share in that.
 func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32)) {
 	for _, of := range e.types {
 		a, x := &e.means.types[of.kind], int32(of.at)
@@ -74,8 +75,9 @@ func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32
 	}
 }
 
-// add sets the gradients of what has come, or of own rows, from those of x.
-func (r *learnedReaders) add(k compute.SegmentKernels, to compute.Matrix, own bool, x compute.Matrix) {
+// add sets the gradients of received rows and sums, or of own rows, from the gradients of x.
+func (r *learnedReaders) add(k compute.SegmentKernels, to compute.Matrix, own bool,
+	x compute.Matrix) {
 	s := compute.Segments{Indptr: r.indptr[:r.come+1], Indices: r.indices}
 	if own {
 		s.Indptr = r.indptr[r.come:]

@@ -6,8 +6,8 @@ import (
 	"halognn/src/sample"
 )
 
-// LearnedCounter counts, for predictions, what comes of learned rows for sampled minibatches: what
-// withLearned asks for.
+// LearnedCounter counts, for predictions, the learned rows and sums that withLearned would receive
+// for sampled minibatches.
 type LearnedCounter struct {
 	x        *exchange.Exchange
 	model    nn.Config
@@ -17,16 +17,16 @@ type LearnedCounter struct {
 	of       learnedOf
 }
 
-// NewLearnedCounter counts for a rank whose exchange of learned rows x is, which it frees.
+// NewLearnedCounter counts for the rank whose exchange of learned rows is x. The counter frees x.
 func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange) *LearnedCounter {
 	return &LearnedCounter{x: x, model: model, topology: t}
 }
 
-// LearnedCounts are what comes for minibatches.
+// LearnedCounts count what a rank receives for minibatches.
 type LearnedCounts struct {
 	Rows, Sums int64
-	Bytes      int64 // of both, of ids and late bits, and of gradients, which go back
-	RowBytes   int64 // if rows alone travelled
+	Bytes      int64 // of rows and sums, their ids and late bits, and the gradients that go back
+	RowBytes   int64 // if owners made no sums
 	Members    int64 // rows that owners add
 }
 
@@ -37,10 +37,10 @@ func (c *LearnedCounts) Add(o LearnedCounts) {
 	c.Members += o.Members
 }
 
-// Count counts what comes for a minibatch, in training.
+// Count counts what a rank receives for a training minibatch.
 func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error) {
 	needs := c.model.Needs()
-	needs.Weights = nn.NoWeights // on whose values nothing here depends
+	needs.Weights = nn.NoWeights // no count depends on the weights
 	c.edges.Build(m, needs, false, c.topology)
 	vertices := c.edges.Sources(m)
 	if needs.Averages {

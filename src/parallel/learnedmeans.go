@@ -6,14 +6,15 @@ import (
 	"halognn/src/mem"
 )
 
-// learnedMeans are the means of learned rows that the input layer reads in the place of rows
-// (averaged): of each type the means of its rows by relation, and the destinations' own rows.
+// learnedMeans are the means of learned rows that the input layer reads instead of rows (averaged):
+// for each type the means of its rows by relation, then the destinations' own rows.
 //
 //	segments   means of type 0 │ of type 1 │ ... │ own rows of type 0 │ of type 1 │ ...
-//	x          [means, own rows] of each type, before its map
-//	row        the gradient of a row is the sum, in this order, of those of the sums that it is in
+//	x          [means, own rows] of each type, before its linear map
+//	row        the gradient of a row is the sum, in this order, of the gradients of its sums
 //
-// So own rows come last, and what relations add comes first, in their order.
+// So a row's gradients from relations come first, in the order of relations, and that of its use as
+// own row comes last.
 type learnedMeans struct {
 	exchange.Edges           // of places in learnedOf.ids
 	types          []meansOf // [T]
@@ -32,8 +33,8 @@ func (s span) len() int { return s.end - s.first }
 // rows returns how many rows of the type the input layer reads, if it is averaged.
 func (m *meansOf) rows() int { return m.means.len() + m.own.len() }
 
-// list lists the segments of the types that learn rows and are averaged. Of type t the vertices begin
-// at first[t] in the list of those with learned rows.
+// list lists the segments of the types that learn rows and are averaged. The vertices of type t
+// begin at first[t] in the list of vertices with learned rows.
 func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	if len(a.types) != len(learns) {
 		a.types = make([]meansOf, len(learns))
@@ -59,7 +60,7 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
-// add appends some segments of s, whose indices are moved.
+// add appends the given segments of s, with by added to their indices.
 func (a *learnedMeans) add(s compute.Segments, of span, by int) span {
 	begin, edges := len(a.Indptr)-1, len(a.Indices)
 	lo, hi := s.Indptr[of.first], s.Indptr[of.end]
@@ -81,7 +82,7 @@ func (a *learnedMeans) add(s compute.Segments, of span, by int) span {
 // count returns the number of segments.
 func (a *learnedMeans) count() int { return len(a.Indptr) - 1 }
 
-// segments returns some of them.
+// segments returns the segments of a span.
 func (a *learnedMeans) segments(of span) compute.Segments {
 	s := compute.Segments{Indptr: a.Indptr[of.first : of.end+1], Indices: a.Indices}
 	if a.Counts != nil {

@@ -58,7 +58,8 @@ func TestGradientsOfAveragedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.readers.turn(e, own)
-	x := compute.Matrix{Rows: of.rows() + plain, Cols: cols, Data: make([]float32, (of.rows()+plain)*cols)}
+	x := compute.Matrix{Rows: of.rows() + plain, Cols: cols,
+		Data: make([]float32, (of.rows()+plain)*cols)}
 	for i := range x.Data {
 		x.Data[i] = float32(random.NormFloat64())
 	}

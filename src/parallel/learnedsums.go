@@ -8,21 +8,22 @@ import (
 	"halognn/src/mem"
 )
 
-// learnedGiven turns what ranks give back for rows and sums into gradients of rows, as each rank would
-// have made them: of a row the sum of those of its sums in their order, and its own last. It is listed
-// while the minibatch is prepared.
+// learnedGiven turns the gradients of rows and sums that a rank gives back into gradients of rows,
+// with the bits that the rank itself would have made: for each row the gradients of its sums are
+// added in their order, and that of the row itself last. The lists are made while the minibatch is
+// prepared.
 //
-//	of a rank  rows      │ sums             what it gives back, in this order
+//	of a rank  rows      │ sums             gradients that it gives back, in this order
 //	members              │ u v w   u w   v
 //	u          own, last │ s0      s1
 type learnedGiven struct {
-	own     []int32 // the vertices of which there are gradients, rank by rank
-	first   []int   // [K+1] where those of a rank begin
-	indptr  []int64 // of each what comes back
+	own     []int32 // vertices that get gradients, rank by rank
+	first   []int   // [K+1] where a rank begins in own
+	indptr  []int64 // segments of own: the gradients of each
 	indices []int32
 }
 
-// list lists what comes back for what others ask. O(rows and members).
+// list lists the gradients that come back for what other ranks ask. O(rows and members).
 func (s *learnedGiven) list(l *exchange.Late, ranks int, room *ownPlaces) {
 	n := 0
 	for rank := range ranks {
@@ -32,7 +33,7 @@ func (s *learnedGiven) list(l *exchange.Late, ranks int, room *ownPlaces) {
 	s.indptr = append(mem.Grow(s.indptr[:0], n+1)[:0], 0)
 	s.first = append(s.first[:0], 0)
 	for rank := range ranks {
-		if l.Sums(rank) == 0 { // each row is asked for once
+		if l.Sums(rank) == 0 { // then each row is asked for once
 			next := s.indptr[len(s.own)]
 			for place, own := range l.Asked(rank) {
 				s.indices[next] = int32(l.First(rank) + place)
@@ -48,7 +49,7 @@ func (s *learnedGiven) list(l *exchange.Late, ranks int, room *ownPlaces) {
 	}
 }
 
-// add lists a rank's. at is 0 for every own vertex, and is left so.
+// add lists the gradients of one rank. at is 0 for every own vertex, before and after.
 func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 	base, next := len(s.own), s.indptr[len(s.own)]
 	each := func(f func(place int, own int32)) {
@@ -66,7 +67,8 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 		}
 		s.indptr[base+int(at[own])]++
 	})
-	for i := base + 1; i < len(s.indptr); i++ { // becomes where it writes next, and at last its end
+	// Where the vertex writes next; in the end, where it ends.
+	for i := base + 1; i < len(s.indptr); i++ {
 		next, s.indptr[i] = next+s.indptr[i], next
 	}
 	each(func(place int, own int32) {
@@ -79,7 +81,7 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 	}
 }
 
-// of returns the own vertices that a rank has read, each once, and what it gives back of each.
+// of returns the own vertices that a rank has read, each once, and the segments of their gradients.
 func (s *learnedGiven) of(rank int) (own []int32, back compute.Segments) {
 	lo, hi := s.first[rank], s.first[rank+1]
 	return s.own[lo:hi], compute.Segments{Indptr: s.indptr[lo : hi+1], Indices: s.indices}

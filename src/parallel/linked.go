@@ -19,7 +19,7 @@ import (
 type linked struct {
 	kept
 	queue *linkQueue
-	// adds a bucket in an order of the library's choice; nil: in rank order
+	// Adds a bucket in an order of the library's choice; nil if sums are in rank order.
 	sum     func(buf []float32) error
 	slices  []float32 // of all buckets
 	buckets []bucket  // by layer
@@ -36,7 +36,7 @@ type bucket struct {
 	toAll, fromOwners [][]float32 // slices after they are added
 	ready, done       compute.Event
 	errand            errand
-	told              chan error // of it
+	told              chan error // the result of its errand
 }
 
 // newLinked makes a reducer over a linkQueue. The reducer's close ends the queue and closes its
@@ -189,7 +189,7 @@ func (s *linked) free() error {
 }
 
 // messages sends slices by a CUDA-aware MPI. MPI does not know the queue of a device, so an
-// exchange waits for all earlier work of the device, and is complete when it returns.
+// exchange waits for all earlier work of the device, and is complete when Exchange returns.
 type messages struct {
 	device   compute.PeerDevice
 	comm     comm.Comm

@@ -60,8 +60,8 @@ func withNCCL(t *testing.T) string {
 var errClosing = errors.New("closing a device")
 
 // onGPUs runs f on ranks that are goroutines, each with its own device where there are enough, in a
-// world whose messages may lie in device memory. It returns the errors of the job and of closing the
-// devices.
+// world whose messages may lie in device memory. It returns the errors of the job and of closing
+// the devices.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
@@ -233,7 +233,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 		want, note string // an error; or the chosen transport and a note
 	}{
 		{"nccl is missing", TransportNCCL, [2]int{0, 1}, "/nowhere/libnccl.so.2", true,
-			"compute.gradients: nccl wants it: compute/cuda: NCCL cannot be loaded: " +
+			"compute.gradients: nccl requires: compute/cuda: NCCL cannot be loaded: " +
 				"/nowhere/libnccl.so.2", ""},
 		{"nccl on one device", TransportNCCL, [2]int{1, 1}, path, true, "ranks 0 and 1 share a GPU",
 			""},
@@ -245,7 +245,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 			"staged", "not by mpi: ranks are goroutines"},
 		{"auto on one device", "", [2]int{0, 0}, path, true, "mpi",
 			"not by nccl: ranks are goroutines"},
-		{"nccl fails on one rank", TransportNCCL, [2]int{0, 1}, path, true, "nccl wants it: rank " +
+		{"nccl fails on one rank", TransportNCCL, [2]int{0, 1}, path, true, "nccl requires: rank " +
 			"1: compute/cuda: opening NCCL: NCCL: unhandled system error: emulated: no network",
 			""},
 	} {
@@ -284,8 +284,8 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 					said[cm.Rank()], err = err.Error(), nil
 				}
 				m.Close()
-				// The ranks close a device that both share in turn: the emulated one lets nobody free
-				// memory while the other waits for it.
+				// The ranks close a device that both share in turn: the emulated one lets nobody
+				// free memory while the other waits for it.
 				err = errors.Join(err, d.Sync(), cm.StartBarrier().Wait())
 				if cm.Rank() == 1 {
 					return errors.Join(err, cm.StartBarrier().Wait(), d.Close())

@@ -6,9 +6,9 @@ import (
 )
 
 // linkQueue moves slices between the devices of all ranks, one errand after the other: sums of
-// gradients and rows between layers alike. Every rank gives it the same errands in the same order,
-// so no queue of a device waits for a peer whose queue has the two the other way round. It is a
-// goroutine, because queueing may block and training must not.
+// gradients and rows between layers alike. Every rank gives it the same errands in the same order;
+// otherwise two devices could wait for each other for ever. It is a goroutine, because queueing may
+// block and training must not.
 //
 //	training  layer 2 ─┬─ shuffle ─┬─ layer 1 ─┬─ shuffle ─┬─ ...
 //	queue              └ bucket 2 ─┴ rows 2 ───┴ bucket 1 ─┴ rows 1 ...   one queue of the device
@@ -35,8 +35,8 @@ type sliceTransport interface {
 	Cut()         // called by one rank alone
 }
 
-// newLinkQueue makes a linkQueue over a sliceTransport, which stays the caller's. So many errands
-// may wait without holding up who gives them.
+// newLinkQueue makes a linkQueue over a sliceTransport, which the caller still owns. Callers block
+// when more than waiting errands are in the queue.
 func newLinkQueue(device compute.PeerDevice, over sliceTransport,
 	rank, ranks, waiting int) *linkQueue {
 	q := &linkQueue{device: device, over: over, rank: rank, ranks: ranks,
@@ -45,7 +45,8 @@ func newLinkQueue(device compute.PeerDevice, over sliceTransport,
 	return q
 }
 
-// run does the errands in order. After an error it does no more: all that follow have its error.
+// run does the errands in order. After an error it does no more, and reports this error for all
+// that follow.
 func (q *linkQueue) run() {
 	var fault error
 	for e := range q.errands {

@@ -16,7 +16,9 @@ import (
 // What links cannot be trained with is refused by name, and without links none of it is.
 func TestRefusalsOfLinks(t *testing.T) {
 	for want, change := range map[string]func(*job.Spec){
-		"links.filter":                        func(s *job.Spec) { s.Partitioned, s.Links.Filter = true, true },
+		"links.filter": func(s *job.Spec) {
+			s.Partitioned, s.Links.Filter = true, true
+		},
 		"the near neighbours among the edges": func(s *job.Spec) { s.Locality.Favour = 2 },
 		"validation links have no weights": func(s *job.Spec) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
@@ -26,7 +28,8 @@ func TestRefusalsOfLinks(t *testing.T) {
 			s.Mode, s.Model.Kind, s.Model.GCNNorm = modes[1].Mode, "gcn", nn.GCNBoth
 		},
 	} {
-		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links}, Sample: sample.Neighbours(2, 2)}
+		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links},
+			Sample: sample.Neighbours(2, 2)}
 		s.Links.Exclude = true
 		change(&s)
 		named := func() (found bool) {
@@ -44,8 +47,8 @@ func TestRefusalsOfLinks(t *testing.T) {
 	}
 }
 
-// A minibatch that leaves its links out weighs edges as one of the graph that never had them, so that
-// no weight tells ends of links from other vertices: of every sampler and normalisation.
+// A minibatch that leaves its links out weighs edges as one of the graph that never had them, so
+// that no weight tells ends of links from other vertices: of every sampler and normalisation.
 func TestWeightsDoNotNameLinks(t *testing.T) {
 	const n = 60
 	topologyOf := func(edges [][2]int) *sample.Topology {
@@ -66,7 +69,8 @@ func TestWeightsDoNotNameLinks(t *testing.T) {
 	for i, e := range edges {
 		if i%10 == 0 {
 			numbers = append(numbers, graph.VertexID(len(links)))
-			links = append(links, graph.Link{Source: graph.VertexID(e[0]), Target: graph.VertexID(e[1])})
+			links = append(links, graph.Link{Source: graph.VertexID(e[0]),
+				Target: graph.VertexID(e[1])})
 		}
 	}
 	for _, e := range edges {
@@ -76,19 +80,22 @@ func TestWeightsDoNotNameLinks(t *testing.T) {
 		}
 	}
 	whole, rest := topologyOf(edges), topologyOf(left)
-	streams, err := sample.NewStreams([][]graph.VertexID{numbers}, sample.StreamOptions{Batch: len(links)})
+	streams, err := sample.NewStreams([][]graph.VertexID{numbers},
+		sample.StreamOptions{Batch: len(links)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rated, err := streams.Rate(links, []graph.VertexID{0, n}, whole, sample.LinkOptions{Exclude: true,
-		Corrupt: sample.CorruptTarget, Negatives: sample.Negatives{Kind: sample.NegativesUniform, Count: 1}})
+	rated, err := streams.Rate(links, []graph.VertexID{0, n}, whole,
+		sample.LinkOptions{Exclude: true, Corrupt: sample.CorruptTarget,
+			Negatives: sample.Negatives{Kind: sample.NegativesUniform, Count: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, spec := range []sample.Spec{
 		sample.Neighbours(sample.All, sample.All), sample.Neighbours(4, 20),
 		{Kind: sample.Labor, Fanouts: []int{4, 20}},
-		{Kind: sample.Poisson, Fanouts: []int{4, 20}}, {Kind: sample.LADIES, Vertices: []int{30, 40}},
+		{Kind: sample.Poisson, Fanouts: []int{4, 20}},
+		{Kind: sample.LADIES, Vertices: []int{30, 40}},
 	} {
 		spec = spec.InJob(1, 1, 1, 1)
 		without := spec
@@ -105,7 +112,8 @@ func TestWeightsDoNotNameLinks(t *testing.T) {
 				}
 				var m sample.Minibatch
 				var e LayerEdges
-				if err := s.Sample(&m, streams.Piece(1, 0, 0, nil), sample.Key{Epoch: 1}); err != nil {
+				if err := s.Sample(&m, streams.Piece(1, 0, 0, nil),
+					sample.Key{Epoch: 1}); err != nil {
 					t.Fatal(err)
 				}
 				e.Build(&m, c.Needs(), true, of)
@@ -115,7 +123,8 @@ func TestWeightsDoNotNameLinks(t *testing.T) {
 				s.Free()
 			}
 			if !slices.Equal(weights[0], weights[1]) {
-				t.Errorf("%s, %s %s: edges weigh other than on the graph without the links", spec, c.Kind, c.GCNNorm)
+				t.Errorf("%s, %s %s: edges weigh other than on the graph without the links", spec,
+					c.Kind, c.GCNNorm)
 			}
 		}
 	}

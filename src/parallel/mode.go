@@ -16,13 +16,13 @@ import (
 )
 
 // Mode is a way in which ranks share a step: its description, how minibatches are made and trained,
-// what that costs, and what it cannot be combined with.
+// its communication cost, and what it cannot be combined with.
 type Mode struct {
 	job.Mode
 	Doc   string // which ranks do what: a clause of docs/config.md
 	Depth int    // default of pipeline.depth; 0: that of all modes
 
-	// compose sets the answers of a strategy: its Draw, Rows and Between. Collective.
+	// compose sets the Draw, Rows and Between of a strategy. Collective.
 	compose func(*Strategy) error
 	// collectives counts those of a minibatch.
 	collectives func(Messages) int
@@ -38,12 +38,12 @@ const (
 	ModePushPull = "push-pull"
 )
 
-// sharedDepth is the depth where ranks draw minibatches together, in a collective for each hop: a
-// shallower pipeline starts them several ticks apart.
+// sharedDepth is the default depth where ranks draw minibatches together, with a collective for
+// each hop: a shallower pipeline leaves several ticks between the starts of two minibatches.
 const sharedDepth = 4
 
-// modes is the table of modes, in the order of docs/config.md. A new mode is a row of it, and a file
-// with those answers that it has alone.
+// modes is the table of modes, in the order of docs/config.md. A new mode is a row here, and a file
+// with the functions that only it has.
 var modes = []*Mode{
 	{
 		Mode:    job.Mode{Name: ModeData},
@@ -74,7 +74,7 @@ var modes = []*Mode{
 // Modes returns all modes, in the order of tables.
 func Modes() []*Mode { return slices.Clone(modes) }
 
-// ModeOf looks a mode up. The empty name is that of the first.
+// ModeOf returns the mode of a name. The empty name is the first mode.
 func ModeOf(name string) (*Mode, error) {
 	if name == "" {
 		return modes[0], nil
@@ -119,19 +119,20 @@ type Drawing struct {
 	Edges    int64       // of the whole graph
 	Workers  int         // minibatches that are sampled at the same time
 
-	// Where minibatches are drawn that are trained: DrawHost, the default, DrawDevice or DrawAuto; why
-	// no device can draw them, "" if one can; and [P+1] where the vertices of parts begin, for it.
+	// Where training minibatches are drawn: DrawHost, the default, DrawDevice or DrawAuto.
+	// HostDraws is the reason why no device can draw them, "" if one can. Parts [P+1] are the first
+	// vertices of the parts, for drawing on a device.
 	On, HostDraws string
 	Parts         []int64
 
-	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: it holds in Topology
-	// the in-edges of these alone. SeedsElsewhere: seeds may be vertices of other ranks.
+	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: its Topology holds
+	// only the in-edges of these. SeedsElsewhere: seeds may be vertices of other ranks.
 	Rows           []int64
 	Partitioned    bool
 	SeedsElsewhere bool
 	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
 
-	Labels task.Labels // of every vertex; of none if minibatches are not scored
+	Labels task.Labels // of every vertex; no labels if minibatches are not scored
 }
 
 // Reading says where the rows of the first layer come from.
@@ -139,19 +140,20 @@ type Reading struct {
 	Exchange *exchange.Exchange // of the rows that the input layer reads
 	Cols     int                // columns of such a row, from FirstCol on
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
-	Resident bool               // rows come from the tables passed to Accelerator.Resident
+	Resident bool               // rows lie in the tables passed to Accelerator.Resident
 	Here     int                // ranks of this node, which pin its memory
 
-	// EdgeExchange is of the feature rows of edges, of EdgeCols columns, whose ids are positions in the
-	// topology; nil for models that read none
+	// EdgeExchange fetches the feature rows of edges, which have EdgeCols columns; its ids are
+	// positions in the topology. Nil for models that read no edge features.
 	EdgeExchange *exchange.Exchange
 	EdgeCols     int
-	Learned      LearnedRows // of models that learn rows and are trained; else the rows are as others
+	// In training, for models that learn rows; otherwise these are fetched as features.
+	Learned LearnedRows
 
 	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
 	// cache or a static one. Minibatches that are not trained bypass it and fetch all remote rows.
-	// Ahead is the number of minibatches that it sees in advance, and Depth the number between
-	// decision and training: both as in pipeline.Options.
+	// It sees Ahead minibatches in advance, and Depth minibatches lie between decision and
+	// training, as in pipeline.Options.
 	Policy       cache.Policy
 	Ahead, Depth int
 }
@@ -165,10 +167,10 @@ func (o *Options) needs() nn.Needs {
 	return o.Model.Needs()
 }
 
-// layerNeeds returns what layer l reads where it runs alone.
+// layerNeeds returns what layer l reads when it runs alone.
 func (o *Options) layerNeeds(l int) nn.Needs {
 	needs := o.needs()
-	if l > 0 { // hidden rows have one width
+	if l > 0 { // hidden rows of all types have the same width
 		needs.Types, needs.Averages, needs.Folding = false, false, nil
 	}
 	return needs
@@ -183,7 +185,7 @@ func New(mode string, o Options) (*Strategy, error) {
 	return m.new(o)
 }
 
-// new makes a strategy with the answers of the mode.
+// new makes a strategy and composes the mode's parts.
 func (m *Mode) new(o Options) (*Strategy, error) {
 	s := newStrategy(o, o.needs(), 0, o.Model.Config.Layers)
 	s.output = true
@@ -198,9 +200,9 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 	return s, nil
 }
 
-// composeData makes data parallelism: every rank draws its own minibatches, on the whole topology or
-// with the help of others, fetches the feature rows it lacks, and trains on them. Ranks meet in the
-// two collectives of a fetch and in the sum of the gradients.
+// composeData makes data parallelism: every rank draws its own minibatches, alone if it has the
+// whole topology, otherwise with the help of other ranks; it fetches the feature rows it lacks, and
+// trains on them. Ranks meet in the two collectives of a fetch and in the sum of the gradients.
 func composeData(s *Strategy) error {
 	s.bound()
 	s.rows = newFetched(s, frontier{s.o.Exchange})
@@ -210,8 +212,9 @@ func composeData(s *Strategy) error {
 	return s.drawOwn()
 }
 
-// NewLayer makes a strategy whose Forward runs only layer l of the model, on rows that the layer
-// before has computed for all vertices: every rank for its own. It does not train. Collective.
+// NewLayer makes a strategy whose Forward runs only layer l of the model, on the rows of the layer
+// before, which are already computed for all vertices; each rank has those of its own. It does not
+// train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
 	s := newStrategy(o, o.layerNeeds(l), l, 1)
 	if err := composeData(s); err != nil {
@@ -220,9 +223,9 @@ func NewLayer(o Options, l int) (*Strategy, error) {
 	return s, nil
 }
 
-// NewAggregates makes a strategy whose Forward returns what the layers of the model aggregate of
-// their neighbours' rows, [len(m.Scored), o.Cols]: a sum, mean or maximum, column by column, so the
-// rows may be some columns of a layer's. It does not train. Collective.
+// NewAggregates makes a strategy whose Forward returns the aggregates over neighbours' rows that
+// the layers of the model read, [len(m.Scored), o.Cols]: sum, mean or maximum. These work column by
+// column, so the rows may hold only some columns of a layer's input. It does not train. Collective.
 func NewAggregates(o Options) (*Strategy, error) {
 	needs := o.needs()
 	needs.Own = false

@@ -12,8 +12,8 @@ import (
 	"halognn/src/nn"
 )
 
-// counted is Between for a toy mode, in which ranks tell each other between two layers how many rows
-// they have computed.
+// counted is Between for a toy mode, in which ranks tell each other between two layers how many
+// rows they have computed.
 type counted struct {
 	comm comm.Comm
 	sent *int
@@ -34,8 +34,8 @@ func (c counted) close() error                     { return c.comm.Free() }
 func TestAModeIsARowOfTheTable(t *testing.T) {
 	sent := make([]int, 2)
 	toy := &Mode{
-		Mode: job.Mode{Name: "toy"}, Doc: "as `data`, and ranks count", collectives: dataCollectives,
-		compose: func(s *Strategy) error {
+		Mode: job.Mode{Name: "toy"}, Doc: "as `data`, and ranks count",
+		collectives: dataCollectives, compose: func(s *Strategy) error {
 			made, err := s.o.Comm.Dup()
 			c := counted{comm: made, sent: &sent[s.o.Comm.Rank()]}
 			s.between = Between{forward: c.forward, carries: c}

@@ -10,9 +10,9 @@ import (
 	"halognn/src/trace"
 )
 
-// mover sends rows between ranks within a step. The training goroutine calls it, beside the sums of
-// gradients and the stages of later minibatches: by a communicator of its own, or in one queue of
-// the device with the gradients (carrier).
+// mover sends rows between ranks within a step. The training goroutine calls it while sums of
+// gradients and stages of later minibatches are under way. So it has a communicator of its own, or
+// shares the device's queue with the gradients (carrier).
 type mover struct {
 	comm    comm.Comm
 	rank    int // of the job, for faults that tests inject
@@ -20,8 +20,8 @@ type mover struct {
 	carrier carrier
 }
 
-// newMover makes a communicator of the ranks of c, the first of which is rank first of the job.
-// Collective of all ranks of the job, which agree on what fails in one group: they end together.
+// newMover makes a communicator of the ranks of c, whose rank 0 is rank first of the job.
+// Collective of all ranks of the job: if one group fails, all ranks return its error.
 func newMover(o *Options, c comm.Comm, first int) (mover, error) {
 	made := mover{rank: first + c.Rank(), device: o.Device}
 	own, err := c.Dup()
@@ -52,7 +52,7 @@ func (s *mover) way() Shuffling { return s.carrier.way() }
 
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
-// enter ends the phase of and begins Shuffle; leave does the reverse.
+// enter ends phase of and begins Shuffle; leave does the reverse.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if err := m.point(fault.Shuffle, s.rank); err != nil {
 		return fmt.Errorf("step %d: %w", m.Key.Step, err)
@@ -67,8 +67,9 @@ func (s *mover) leave(of trace.Phase, phases Phases) {
 	phases.Begin(of)
 }
 
-// rows makes room for rows on their way.
-func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (compute.Matrix, error) {
+// rows returns a matrix for rows under way, in memory that grows as needed.
+func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (compute.Matrix,
+	error) {
 	err := growOn(s.device, memory, of.Floats(rows*cols), s.device.Alloc, s.device.Free)
 	if err != nil {
 		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
@@ -76,7 +77,7 @@ func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (co
 	return of.In(*memory, rows, cols), nil
 }
 
-// growOn grows an array to n elements, as the buffers of the model do.
+// growOn grows an array to n elements, at the rate at which the buffers of the model grow.
 func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]float32, error),
 	free func([]float32)) error {
 	if n <= len(*of) {
@@ -94,8 +95,8 @@ func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]floa
 	return err
 }
 
-// exchange sends out[r] rows of send to every rank r, or without out all of it to all, and receives
-// in[r] rows of it, each in the memory of cols float32. count counts what other ranks get and send.
+// exchange carries rows as carrier.carry does, each in the memory of cols float32, and adds to
+// count what this rank sends to and gets from others.
 func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []int,
 	cols int) error {
 	width, rank := 4*cols, s.comm.Rank()

@@ -12,7 +12,7 @@ import (
 type kept struct {
 	device compute.Accelerator
 	params *nn.Params
-	// sum over this step's earlier minibatches of this rank; nil if none was ever held
+	// Sum over this rank's earlier minibatches of the step; nil if none was ever held.
 	held []float32
 }
 
@@ -58,11 +58,11 @@ func (k *kept) close() error {
 type staged struct {
 	kept
 	summer *comm.Summer
-	host   []float32 // as Params.Grads
+	host   []float32 // laid out as Params.Grads
 	events []compute.Event
 	coming []int       // layers whose bucket is being downloaded, oldest first
 	flight []*comm.Sum // in the order they were started
-	err    error       // of start, until wait
+	err    error       // of start; wait returns it
 }
 
 // newStaged allocates everything that needs no other rank.
@@ -87,14 +87,15 @@ func (s *staged) start(l int, holding bool) {
 	lo, hi := s.params.Bucket(l)
 	s.device.StartDownload(s.host[lo:hi], s.params.Grads[lo:hi], s.events[l])
 	s.coming = append(s.coming, l)
-	// One layer behind, so that the device computes while this rank waits for the bucket.
+	// Start the sum of the layer before, so that the device computes while this rank waits for the
+	// bucket.
 	if len(s.coming) > 1 {
 		s.startDownloaded()
 	}
 }
 
-// startDownloaded waits for the oldest bucket under way from the device and begins its sum. After
-// an error it begins no more.
+// startDownloaded waits until the oldest bucket is downloaded and begins its sum. After an error it
+// begins no more.
 func (s *staged) startDownloaded() {
 	l := s.coming[0]
 	s.coming = s.coming[:copy(s.coming, s.coming[1:])]

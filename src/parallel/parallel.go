@@ -1,30 +1,30 @@
-// Package parallel has the modes in which ranks share one step. A Mode composes a Strategy of answers
-// to a step's questions: Draw, Rows, Between, Gradients. A Strategy prepares a minibatch as a list of
+// Package parallel has the modes in which ranks share one step. A Mode composes a Strategy from
+// four parts: Draw, Rows, Between and Gradients. A Strategy prepares a minibatch as a list of
 // stages, runs the model's layers on it, and sums the gradients; training itself (package train) is
 // the same for all.
 //
-//	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ─────> gradients, loss     training
-//	                                                   └──> Forward ──> outputs             evaluation
-//	NewLayer(l) ─> Strategy ─ Stages ─> Pipe ─────────────> Forward ──> rows of layer l     inference
-//	NewAggregates ─> Strategy ─ Stages ─> Pipe ───────────> Forward ──> aggregates          inference
+//	New(mode) ─> Strategy ─ Stages ─> Pipe ── Minibatch ──> Step ────> gradients, loss  training
+//	                                                   └──> Forward ─> outputs          evaluation
+//	NewLayer(l) ─> Strategy ─ Stages ─> Pipe ─────────────> Forward ─> rows of layer l  inference
+//	NewAggregates ─> Strategy ─ Stages ─> Pipe ───────────> Forward ─> aggregates       inference
 //
 // Data parallelism, with the whole topology on every rank:
 //
 //	           local          collective  local    collective  local
 //	seeds ──> sample | plan ──> ids ────> slice ──> rows ──> assemble ──> Minibatch.Batch ──> nn
 //	          blocks  where      │         what       │       Own, Aggregate
-//	                  rows lie   └─ all ──┴─ others ──┘       straight from the rows where they lie
+//	                  rows lie   └─ all ──┴─ others ──┘       from the rows where they lie
 //	                                ranks    ask for
 //
-//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all ── add in rank order
-//	                                                                  ── all-gather ──> Wait
+//	backward, last layer first ── bucket ready ──> Gradients.Start ── slices all-to-all
+//	                                           ── add in rank order ── all-gather ──> Wait
 //
-// On a topology of which every rank holds the rows of its own vertices, sampling takes two
-// collectives a hop between ranks (remoteDrawer); all that follows is the same.
+// If each rank holds only the in-edges of its own vertices, sampling takes two collectives for each
+// hop that crosses ranks (remoteDrawer); all that follows is the same.
 //
-// With a cache that changes, what it holds depends on the minibatches before. So decisions are made
-// in order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then
-// those that stay are written, then the next one reads. That is still beside training, and beside
+// The contents of a dynamic cache depend on the minibatches before. So decisions are made in order,
+// and so are the reads and writes of its buffer: all rows of one minibatch are read, then those to
+// be kept are written, then the next minibatch reads. This still overlaps with training and with
 // the collectives of other minibatches.
 //
 //	local           ordered   local      collective       ordered
@@ -32,9 +32,10 @@
 //	                  the        what to fetch                       and keep what stays
 //	                  policy     from whom
 //
-// Where ranks share minibatches, each draws, reads and computes what concerns its own vertices, and
-// rows travel between layers: composeSplit of all ranks, composeHybrid of those of a node. Where each
-// holds columns of all feature rows, input hops and sums travel: composePushPull.
+// Where ranks share minibatches, each rank draws, reads and computes for its own vertices, and rows
+// travel between layers: among all ranks in composeSplit, among those of a node in composeHybrid.
+// Where each rank holds some columns of all feature rows, input hops and sums travel:
+// composePushPull.
 //
 // A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
 // prepares it does not affect it.
@@ -56,10 +57,10 @@ import (
 // outside the Go heap and are reused by the next minibatch in the same slot.
 type Minibatch struct {
 	Key         sample.Key
-	Seeds       []graph.VertexID // set by SetSeeds, in an array of the minibatch: of all its ranks
+	Seeds       []graph.VertexID // of all its ranks, in an array of the minibatch; set by SetSeeds
 	GlobalSeeds int              // seeds of the step over all streams
 	Train       bool             // backward follows: dropout is applied
-	tried       bool             // by a Trial, in which no faults are injected
+	tried       bool             // prepared by a Trial, in which no faults are injected
 
 	Scored []graph.VertexID // seeds whose outputs Forward returns, in row order
 
@@ -69,13 +70,13 @@ type Minibatch struct {
 	Digest  uint64 // of blocks and frontier: sample.Minibatch.Digest
 	Edges   uint64 // of the sampled edges: sample.Minibatch.EdgesDigest
 
-	// Decision is that of a dynamic cache; empty for a minibatch that is not trained.
+	// Decision is the decision of a dynamic cache; empty for a minibatch that is not trained.
 	Decision cache.Decision
 
-	asked trace.Sampling // of ranks that draw, or get input hops, for each other
-	moved trace.Shuffles // of a step, and of rows passed on
+	asked trace.Sampling // traffic between ranks that draw, or send input hops, for each other
+	moved trace.Shuffles // traffic of rows in a step, and of rows passed on
 
-	// What Draw, Rows and landing keep with it.
+	// The state of Draw, Rows and landing.
 	ofDraw
 	ofRows
 	ofLanding
@@ -104,7 +105,7 @@ func matrixOf(array *[]float32, of compute.Elements, rows, cols int) compute.Mat
 	return of.In(*array, rows, cols)
 }
 
-// point is where tests inject a fault into a training minibatch.
+// point injects the fault that a test has set for a training minibatch.
 func (m *Minibatch) point(name string, rank int) error {
 	if !m.Train || m.tried {
 		return nil

@@ -2,14 +2,14 @@ package parallel
 
 import "fmt"
 
-// pool holds the samplers of a drawer that are not drawing. The vertex map of a sampler serves one
+// pool holds the idle samplers of a drawer. A sampler has one vertex map, so it serves one
 // minibatch at a time.
 type pool[S interface {
 	Bytes() int64
 	Free()
 }] chan S
 
-// with runs f with a sampler. It waits for one if there are fewer than goroutines that draw.
+// with calls f with a sampler. It waits if all of them are drawing.
 func (p pool[S]) with(f func(S) error) error {
 	s := <-p
 	defer func() { p <- s }()

@@ -15,22 +15,22 @@ import (
 	"halognn/src/trace"
 )
 
-// composePushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has minibatches
-// of its own and some columns of the features of all vertices. No feature row travels. The input
-// hop of a minibatch, its edges, is pushed to all ranks; each aggregates its columns for the
-// minibatches of all, and multiplies them by its columns of the first weights. In the step the
-// products, which are as wide as hidden rows, go to the ranks that have the minibatches, which add
-// them up. All that follows is data parallelism:
+// composePushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has
+// minibatches of its own and some columns of the features of all vertices. No feature row travels.
+// The edges of a minibatch's input hop are pushed to all ranks. Each rank aggregates its columns
+// for the minibatches of all ranks, and multiplies them by its columns of the first layer's
+// weights. In the step it sends the products, which are as wide as hidden rows, to the ranks of the
+// minibatches, which add them up. All that follows is data parallelism:
 //
 //	         local     collective       local               local
 //	draw ──> pack ──> push ──────────> join ─────────────> assemble
 //	         own hop   hops of all      into one, and where  own columns, for all
 //	                                    its rows lie
 //
-//	forward     columns W1ᵀ [rows of rank 0 | rank 1 | ...]  ── all-to-all ──> share of each rank, added
-//	            of the minibatches of all                                      ──> bias ... layer 1 ...
-//	backward    gradient of the sums of all  <── all-gather ── gradient of the own sums <── ... layer 1
-//	            ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
+//	forward   columns W1ᵀ [rows of rank 0 | rank 1 | ...]  ─ all-to-all ─> shares, added
+//	          of the minibatches of all                          ──> bias ... layer 1 ...
+//	backward  gradient of the sums of all  <─ all-gather ─ gradient of the own sums <─ layer 1 ...
+//	          ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
 //
 // The weights are on all ranks and updated alike, so a checkpoint is that of any other mode.
 func composePushPull(s *Strategy) error {
@@ -53,8 +53,8 @@ func composePushPull(s *Strategy) error {
 	return s.drawOwn()
 }
 
-// columnRows are the Rows of ranks that hold columns of all: each makes what the input layers of all
-// ranks' minibatches need of its columns.
+// columnRows are the Rows of ranks that hold some columns of all rows: each rank makes what the
+// input layers of all ranks' minibatches need of its columns.
 type columnRows struct {
 	assembly
 	x           *exchange.Exchange
@@ -89,27 +89,27 @@ func (p *columnRows) stages() []Stage {
 func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 	err := m.Fetch.Check(len(m.pushed.frontier))
 	if m.Fetch.Remote > 0 && err == nil {
-		err = fmt.Errorf("%d rows are remote, and none can be; this is a bug in halognn",
+		err = fmt.Errorf("%d rows are remote, but none should be; this is a bug in halognn",
 			m.Fetch.Remote)
 	}
 	n := int64(len(m.Sampled.Frontier))
 	return trace.Counters{Frontier: n, Local: n, Loaded: n}, err
 }
 
-// pushed is what a rank keeps of the input hops of all ranks' minibatches.
+// pushed is what a rank keeps of all ranks' input hops.
 type pushed struct {
 	p        *columnRows
-	size     []int64 // [3K] of the own hop: sources, destinations, edges; for every rank
-	sizes    []int64 // [3K] of all
-	own, all []int32 // the hops as hopWords has them
-	words    []int   // [K] their lengths
-	rows     []int   // [K] destinations: rows of the sums that each rank wants
-	mine     []int   // [K] own destinations, for every rank
-	ones     []int   // [K] one size for every rank
-	sends    []int   // [K] length of the own hop, for every rank
+	size     []int64 // [3K] sources, destinations and edges of the own hop, once for every rank
+	sizes    []int64 // [3K] those of all ranks' hops
+	own, all []int32 // the own hop and those of all ranks, as hopWords
+	words    []int   // [K] length of each rank's hop
+	rows     []int   // [K] destinations of each rank's hop: rows that it wants
+	mine     []int   // [K] own destinations, once for every rank
+	ones     []int   // [K] the number of sizes that each rank gets: 1
+	sends    []int   // [K] length of the own hop, once for every rank
 	first    int     // of the own destinations among those of all
 
-	// The hops as one. Its destinations are those of all hops, in rank order.
+	// The hops of all ranks as one, whose destinations are in rank order.
 	frontier []graph.VertexID
 	block    graph.Block
 	weights  []float32
@@ -154,7 +154,9 @@ func (p *columnRows) cut(words []int32, size []int64) (h hopWords) {
 	return h
 }
 
-func (p *columnRows) length(size []int64) int64 { return HopWords(p.needs, size[0], size[1], size[2]) }
+func (p *columnRows) length(size []int64) int64 {
+	return HopWords(p.needs, size[0], size[1], size[2])
+}
 
 // pack writes the message of the own input hop.
 func (p *columnRows) pack(m *Minibatch) error {
@@ -191,7 +193,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 	return nil
 }
 
-// hopSize is the length of the size of a hop.
+// hopSize is the number of integers in a hop's size: sources, destinations, edges.
 const hopSize = 3
 
 // startPush sends the own hop to all ranks, its size first.
@@ -207,12 +209,12 @@ func (p *columnRows) startPush(m *Minibatch) (request, error) {
 	}
 	m.asked.Collectives++
 	m.asked.Bytes += int64(p.ranks-1) * (HopSizeBytes + 4*int64(len(x.own)))
-	return p.comm.StartAlltoallThen(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, x.ones, HopSizeBytes,
-		comm.Then{Send: mem.Bytes(x.own), SendRows: x.sends, RowBytes: 4, ToAll: true,
+	return p.comm.StartAlltoallThen(mem.Bytes(x.size), mem.Bytes(x.sizes), x.ones, x.ones,
+		HopSizeBytes, comm.Then{Send: mem.Bytes(x.own), SendRows: x.sends, RowBytes: 4, ToAll: true,
 			Expect: (*hopsOf)(m)}), nil
 }
 
-// hopsOf is a minibatch as comm.Expecter: of the input hops of all ranks.
+// hopsOf is a minibatch as comm.Expecter, for the input hops of all ranks.
 type hopsOf Minibatch
 
 // Expect makes room for the hops of all ranks, whose sizes have arrived.
@@ -230,9 +232,9 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 		all += x.words[r]
 	}
 	if max(sum[0], sum[2]) > math.MaxInt32 {
-		return nil, nil, fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; push-pull "+
-			"takes %d: choose a smaller sample.batch, or parallel.mode=data", p.ranks, sum[0], sum[2],
-			math.MaxInt32)
+		return nil, nil, fmt.Errorf("the input hops of %d ranks have %d vertices and %d edges; "+
+			"push-pull takes %d: choose a smaller sample.batch, or parallel.mode=data", p.ranks,
+			sum[0], sum[2], math.MaxInt32)
 	}
 	x.all = mem.Grow(x.all, all)
 	x.frontier = mem.Grow(x.frontier, int(sum[0]))
@@ -243,12 +245,12 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 	return mem.Bytes(x.all), x.words, nil
 }
 
-// join makes one hop of those of all ranks, and finds its rows: the own columns of all vertices are
-// here. A vertex of two minibatches is there twice.
+// join merges the hops of all ranks into one, and locates its rows: this rank has its columns of
+// all vertices. A vertex of two minibatches appears twice.
 func (p *columnRows) join(m *Minibatch) error {
 	x := &m.pushed
 	b, from, dst, edge := &x.block, x.all, 0, 0
-	src := b.NumDst // of the next source that is no destination
+	src := b.NumDst // where the next source that is not a destination goes
 	b.Indptr[0] = 0
 	for r := range p.ranks {
 		h := p.cut(from, x.sizes[hopSize*r:])
@@ -289,9 +291,9 @@ func (p *columnRows) join(m *Minibatch) error {
 	return nil
 }
 
-// columnSums adds up what ranks have computed of an input layer on their columns:
+// columnSums adds up what each rank has computed for an input layer from its columns:
 //
-//	forward   [rows of rank 0 | rank 1 | ...] of own columns  ── all-to-all ──> [K] shares of own rows
+//	forward   [rows of rank 0 | rank 1 | ...] of own columns ─ all-to-all ─> [K] shares
 //	backward  gradient of own rows ── all-gather ──> [of rank 0 | rank 1 | ...]
 type columnSums struct {
 	mover
@@ -317,7 +319,7 @@ func (s *columnSums) bytes() (allocated, pinned int64) {
 	return s.columns.Bytes() + int64(len(s.got)+len(s.dsums))*4, 0
 }
 
-// forward puts the shares of all ranks in the place of the rows of the input layer.
+// forward replaces the input layer's rows by the shares of all ranks.
 func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if l > 0 {
 		return nil
@@ -348,7 +350,7 @@ func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) e
 	return nil
 }
 
-// weigh sets the gradients of the weights of the own columns, from the gradient with respect to the
+// weigh computes the weight gradients of the own columns, from the gradient with respect to the
 // sums of the own minibatch.
 func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phases) error {
 	if l > 0 {

@@ -12,8 +12,8 @@ import (
 	"halognn/src/trace"
 )
 
-// stepQueue is for steps of which the host reads the result when it has queued the next one, so
-// that the device never waits for the host (docs/design/33-one-wait.md). Two results take turns.
+// stepQueue lets the host read the result of a step only after it has queued the next step, so that
+// the device never waits for the host (docs/design/33-one-wait.md). Two results are used in turn.
 //
 //	host     queue i │ queue i+1 │ settle i │ queue i+2 │ settle i+1
 //	device           step i ──────── step i+1 ─────────── step i+2
@@ -24,20 +24,20 @@ type stepQueue struct {
 	next    int
 }
 
-// Queued is a step that the device has been given and may not have run.
+// Queued is a step whose work the device has been given, but may not have done yet.
 type Queued struct {
 	strategy *Strategy
 	header   []float32 // pinned: of the gradients' sums, when arrived has passed
 	arrived  compute.Event
 }
 
-// openStepQueue returns nil where the host has something to do within every step: it computes the
-// loss, carries rows between layers, adds gradients, or trains rows of vertices. Collective.
+// openStepQueue returns nil if the host has work to do within every step: if it computes the loss,
+// carries rows between layers, adds gradients, or trains rows of vertices. Collective.
 func openStepQueue(s *Strategy) (*stepQueue, error) {
 	device := compute.CapabilitiesOf(s.o.Device).Accelerator
 	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
 		s.between.forward != nil || s.between.weigh != nil || s.between.backward != nil {
-		return nil, nil // as on all ranks
+		return nil, nil // the same on all ranks
 	}
 	queues, err := s.o.Model.QueuesLoss()
 	var q *stepQueue
@@ -45,14 +45,14 @@ func openStepQueue(s *Strategy) (*stepQueue, error) {
 		q = &stepQueue{device: device}
 		err = q.make(s)
 	}
-	// A rank that lacks the memory would leave the others waiting for it.
+	// A rank without the memory would keep the others waiting.
 	if err = comm.Agree(s.o.Comm, err); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
 }
 
-// make makes the results. On failure the caller closes what there is.
+// make makes the results. If it fails, the caller closes those that were made.
 func (q *stepQueue) make(s *Strategy) (err error) {
 	if q.headers, err = q.device.AllocHost(2 * nn.HeaderLen); err != nil {
 		return err
@@ -81,12 +81,13 @@ func (q *stepQueue) close() error {
 	return errors.Join(errs...)
 }
 
-// Queues reports whether Queue can take the place of Step: the same on all ranks. A Probe wants the
-// host to wait for what it measures.
+// Queues reports whether Queue can replace Step: the same on all ranks. It cannot with a Probe,
+// which needs the host to wait for what it measures.
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
-// Queue is Step for a host that does not wait. The phases are those of giving the device its work.
-// If last, it returns the step, which is to be settled before another one after the next is queued.
+// Queue is Step without waiting for the device. The phases measure how long the host takes to give
+// the device its work. If last, it returns the step; settle it before you queue the step after the
+// next.
 func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
 	if err := s.landing.receive(m); err != nil {
 		return nil, err
@@ -122,8 +123,8 @@ func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error
 	return q, nil
 }
 
-// Settle waits until the device has run the step up to its sums, and returns the result of the
-// step.
+// Settle waits until the device has run the step up to the sums of its gradients, and returns the
+// step's result.
 func (q *Queued) Settle() (t Trained, err error) {
 	o := &q.strategy.o
 	if err := o.Gradients.WaitFor(q.arrived); err != nil {
@@ -138,7 +139,7 @@ func (q *Queued) Settle() (t Trained, err error) {
 	return t, nil
 }
 
-// Finished is Settle for a run that has failed: it waits for nothing, no lock either, and any
+// Finished is Settle for a run that has failed: it waits for nothing, not even a lock, and any
 // goroutine may call it. ok is false if the device has not run the step, or its loss is not finite.
 func (q *Queued) Finished() (stats task.Stats, ok bool) {
 	if !q.strategy.o.Gradients.Passed(q.arrived) {

@@ -13,11 +13,11 @@ import (
 	"halognn/src/task"
 )
 
-// What a job cannot have: the only list of combinations that are refused. Package config checks
-// words and numbers one by one.
+// The only list of combinations of settings that are refused. Package config checks words and
+// numbers one by one.
 
-// Refusals returns every combination of a job's settings that cannot be trained, with the reason and
-// a cure. Unknown words are refused elsewhere, and taken for harmless here.
+// Refusals returns every combination of a job's settings that cannot be trained, with the reason
+// and a cure. Other packages refuse unknown words; here they count as harmless.
 func Refusals(s *job.Spec) []job.Refusal {
 	var all []job.Refusal
 	reads := nn.FindKind(s.Model.Kind) == nil || s.Model.ReadsNeighbours()
@@ -36,7 +36,8 @@ func Refusals(s *job.Spec) []job.Refusal {
 		all = append(all, refused("the graph", "vertex types", "", typedRefuses(s))...)
 	}
 	if s.Model.LearnsRows() {
-		all = append(all, refused("model.learned", fmt.Sprint(s.Model.Learned), "0", learnedRefuses(s))...)
+		all = append(all, refused("model.learned", fmt.Sprint(s.Model.Learned), "0",
+			learnedRefuses(s))...)
 	}
 	if s.Sparse {
 		all = append(all, refused("the graph", "sparse features", "", sparseRefuses(s))...)
@@ -62,8 +63,9 @@ func Refusals(s *job.Spec) []job.Refusal {
 	}
 	if s.HalfGradient {
 		all = append(all, refused("train.gradient_dtype", "bf16", "float32", []clash{
-			{s.Sum == SumFast, "train.allreduce mpi", "the library adds numbers as they travel, and " +
-				"would round after each addition", "train.allreduce=reproducible or auto"},
+			{s.Sum == SumFast, "train.allreduce mpi",
+				"the library adds numbers as they travel, and would round after each addition",
+				"train.allreduce=reproducible or auto"},
 		})...)
 	}
 	all = append(all, refused("cache.placement", s.Cache.Placement, policy.PlacementOwn,
@@ -99,7 +101,7 @@ func firstOf(all []clash) string {
 	return ""
 }
 
-// clash is a setting that cannot be had with another one.
+// clash is a setting that cannot be combined with another one.
 type clash struct {
 	bad             bool
 	what, why, cure string
@@ -109,14 +111,15 @@ type clash struct {
 func refused(key, value, other string, all []clash) (refusals []job.Refusal) {
 	for _, c := range all {
 		if c.bad {
-			refusals = append(refusals, job.Refusal{Key: key, Value: value, What: c.what, Why: c.why,
-				Cure: c.cure, Other: other})
+			refusals = append(refusals,
+				job.Refusal{Key: key, Value: value, What: c.what, Why: c.why, Cure: c.cure,
+					Other: other})
 		}
 	}
 	return refusals
 }
 
-// policies lists the cache policies that a job may choose instead.
+// policies lists the cache policies that a job could use instead.
 func policies(keep func(*policy.Policy) bool) string {
 	names := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && keep(p) })
 	if n := len(names); n > 1 {
@@ -125,7 +128,7 @@ func policies(keep func(*policy.Policy) bool) string {
 	return "cache.policy=" + strings.Join(names, "")
 }
 
-// Cures that several combinations have.
+// Cures that several combinations share.
 const (
 	noCache   = "cache.policy=" + policy.None
 	owners    = "cache.source=" + policy.SourceOwners
@@ -133,8 +136,8 @@ const (
 	neighbour = "sample.kind=" + string(sample.Neighbour)
 )
 
-// kindOf returns the fields of a model that refusals depend on, and its name. Other fields may be
-// invalid, as the job may be refused for them.
+// kindOf returns those fields of the model's configuration that refusals depend on, and the kind's
+// name. Other fields may be invalid: the job may be refused for them.
 func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	c = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation, Schema: s.Model.Schema,
 		In: s.Model.In}
@@ -145,8 +148,8 @@ func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	return c, name, nn.FindKind(c.Kind) != nil
 }
 
-// localityRefuses lists what cannot be combined with sample.locality, by which draws depend on what
-// a rank holds.
+// localityRefuses lists what cannot be combined with sample.locality, where draws depend on the
+// rows that a rank holds.
 func localityRefuses(s *job.Spec) []clash {
 	adapts := s.Locality.Adapts
 	key, why := s.Cache.Unsettled(adapts)
@@ -195,13 +198,14 @@ func typedRefuses(s *job.Spec) []clash {
 	return []clash{
 		{!s.Sample.HasFanouts(), "sample.kind " + string(s.Sample.Kind), why, neighbour},
 		{s.Locality.Favours(), "sample.locality", why, "sample.locality=1"},
-		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement, "rows that ranks share have one width",
+		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
+			"rows that ranks share have one width",
 			ownCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
 			"models read rows of all",
-			"partition --features degree, which makes them of the graph, model.learned=64, which learns them, " +
-				"or an import with features"},
+			"partition --features degree, which makes them of the graph, model.learned=64, which " +
+				"learns them, or an import with features"},
 	}
 }
 
@@ -210,11 +214,12 @@ func learnedRefuses(s *job.Spec) []clash {
 	const changes = "a row changes with every step that reads it"
 	all := []clash{{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
 		"ranks find the learned rows of their own minibatches", "parallel.mode=" + ModeData}}
-	if s.Model.Schema.Typed() { // whose types may have features besides
+	if s.Model.Schema.Typed() { // a typed graph may have features too
 		return all
 	}
 	return append(all, []clash{
-		{s.Cache.Policy != policy.None && s.Cache.Policy != "", "cache.policy " + s.Cache.Policy, changes, noCache},
+		{s.Cache.Policy != policy.None && s.Cache.Policy != "", "cache.policy " + s.Cache.Policy,
+			changes, noCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, changes, owners},
 		{s.Sums && !s.TrySums, "exchange.sums on",
 			"without vertex types layers read learned rows themselves", "exchange.sums=off"},
@@ -232,14 +237,14 @@ func sparseRefuses(s *job.Spec) []clash {
 			"rows that ranks share have one size", ownCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, "it reads rows of one size",
 			owners + dense},
-		{s.Sums && !s.TrySums, "exchange.sums on", "a sum has an entry in most columns, and is longer than the " +
-			"rows", "exchange.sums=off"},
+		{s.Sums && !s.TrySums, "exchange.sums on",
+			"a sum has an entry in most columns, and is longer than the rows", "exchange.sums=off"},
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
 			"it shares rows of one size", "parallel.mode=" + ModeData + dense},
 	}
 }
 
-// sharedRefuse lists what cannot be combined with minibatches that ranks train together.
+// sharedRefuse lists what cannot be combined with minibatches that ranks share.
 func sharedRefuse(s *job.Spec) []clash {
 	return []clash{
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
@@ -254,7 +259,8 @@ func sharedRefuse(s *job.Spec) []clash {
 
 func splitRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), clash{s.Cache.Policy != policy.None,
-		"cache.policy " + s.Cache.Policy, "a rank reads the rows of its own vertices alone", noCache})
+		"cache.policy " + s.Cache.Policy, "a rank reads the rows of its own vertices alone",
+		noCache})
 }
 
 // hybridRefuses lists what hybrid parallelism cannot have.
@@ -262,7 +268,8 @@ func hybridRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), []clash{
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"each rank of a node already keeps other rows", ownCache},
-		{s.Model.Schema.Typed(), "a graph with vertex types", "rows of one size are passed on in a node",
+		{s.Model.Schema.Typed(), "a graph with vertex types",
+			"rows of one size are passed on in a node",
 			"parallel.mode=" + ModeSplit},
 	}...)
 }
@@ -280,8 +287,9 @@ func pushPullRefuses(s *job.Spec) []clash {
 		{known && !model.Linear(), name,
 			"its input layer is no sum over the columns of the features",
 			"model.kind sage with means, gcn, gin or mlp"},
-		{s.Model.Schema.Typed(), "a graph with vertex types", "columns are those of one linear map, and " +
-			"each type has its own", "parallel.mode=" + ModeSplit},
+		{s.Model.Schema.Typed(), "a graph with vertex types",
+			"columns are those of one linear map, and each type has its own",
+			"parallel.mode=" + ModeSplit},
 	}
 }
 
@@ -305,7 +313,8 @@ func sumsRefuse(s *job.Spec) []clash {
 			"no rank finds rows of others", "parallel.mode=" + ModeData},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
 			"rows are then read from files, and none travels", owners},
-		{s.Cache.Level && (s.Cache.Policy == policy.Auto || p != nil && slices.Contains(p.Reads, "level")),
+		{s.Cache.Level && (s.Cache.Policy == policy.Auto ||
+			p != nil && slices.Contains(p.Reads, "level")),
 			"cache.level", "look-ahead then keeps what saves sums and fetches nothing early",
 			"cache.level=false"},
 	}
@@ -319,7 +328,8 @@ func nodesRefuse(s *job.Spec) []clash {
 		why = "no feature row travels"
 	}
 	return []clash{
-		{shares || s.Mode.Columns, "parallel.mode " + s.Mode.Name, why, "parallel.mode=" + ModeData},
+		{shares || s.Mode.Columns, "parallel.mode " + s.Mode.Name, why,
+			"parallel.mode=" + ModeData},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
 			"rows are then read from files, and none travels", owners},
 	}
@@ -333,7 +343,7 @@ func edgeRowsRefuse(s *job.Spec) []clash {
 	}
 }
 
-// changes reports whether a cache decides at every step which rows stay.
+// changes reports whether a cache decides at every step which rows it keeps.
 func changes(s *policy.Settings) bool {
 	p := policy.Find(s.Policy)
 	return p != nil && !p.Static()
@@ -367,27 +377,33 @@ func filesRefuse(s *job.Spec) []clash {
 func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	o := &s.Links
 	all = append(all, refused("links.exclude", "true", "false", []clash{
-		{o.Exclude && s.Locality.Favours(), "sample.locality", "it would need the near neighbours among the edges " +
-			"that are left", "sample.locality=1"},
-		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights", "sums of the weights of a vertex's edges have " +
-			"those of the links in them, and tell ends of links from others", "model.edge_weights=false"},
-		{o.Exclude && s.Mode.Sharing != sample.Alone && s.Model.GCNNorm == nn.GCNBoth && s.Model.Kind == "gcn",
+		{o.Exclude && s.Locality.Favours(), "sample.locality",
+			"it would need the near neighbours among the edges that are left", "sample.locality=1"},
+		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights",
+			"sums of the weights of a vertex's edges have those of the links in them, and tell " +
+				"ends of links from others", "model.edge_weights=false"},
+		{o.Exclude && s.Mode.Sharing != sample.Alone && s.Model.GCNNorm == nn.GCNBoth &&
+			s.Model.Kind == "gcn",
 			"parallel.mode " + s.Mode.Name, "model.gcn_norm both divides by degrees, and a rank " +
 				"does not know those that are left to vertices of other ranks",
 			"model.gcn_norm=right or parallel.mode=" + ModeData},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
-		{o.Filter && s.Partitioned, "topology.kind partitioned", "negatives are drawn before ranks " +
-			"ask each other, so that edges of other ranks are not known", "topology.kind=replicated"}})...)
+		{o.Filter && s.Partitioned, "topology.kind partitioned",
+			"negatives are drawn before ranks ask each other, so that edges of other ranks are " +
+				"not known", "topology.kind=replicated"}})...)
 	all = append(all, refused("links.corrupt", o.Corrupt, sample.CorruptTarget, []clash{
-		{o.Corrupt == sample.CorruptPair && o.Negatives.Kind == sample.NegativesBatch, "links.negatives " +
-			sample.NegativesBatch, "targets of other links can replace targets only",
+		{o.Corrupt == sample.CorruptPair && o.Negatives.Kind == sample.NegativesBatch,
+			"links.negatives " + sample.NegativesBatch,
+			"targets of other links can replace targets only",
 			"links.negatives=uniform:16"}})...)
 	valid := o.Graph == job.TrainValidGraph
 	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{
-		{valid && s.Partitioned, "topology.kind partitioned", "no rank has all rows to add links to",
+		{valid && s.Partitioned, "topology.kind partitioned",
+			"no rank has all rows to add links to",
 			"topology.kind=replicated"},
-		{valid && s.Model.Schema.Typed(), "vertex types", "links are added to graphs of one relation alone",
+		{valid && s.Model.Schema.Typed(), "vertex types",
+			"links are added to graphs of one relation alone",
 			"a graph without vertex types"},
 		{valid && s.Model.EdgeWeights, "model.edge_weights", "validation links have no weights",
 			"model.edge_weights=false"},

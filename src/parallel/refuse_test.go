@@ -31,13 +31,14 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		want   string
 	}{
 		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gat" },
-			"parallel.mode is push-pull, with which model.kind gat cannot be had, because its input " +
-				"layer is no sum over the columns of the features; choose model.kind sage with means, " +
-				"gcn, gin or mlp, or parallel.mode=data"},
+			"parallel.mode is push-pull, with which model.kind gat cannot be had, because its " +
+				"input layer is no sum over the columns of the features; choose model.kind sage " +
+				"with means, gcn, gin or mlp, or parallel.mode=data"},
 		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gatv2" }, "model.kind gatv2"},
 		{ModePushPull, func(s *job.Spec) { s.Model.Aggregation = nn.AggregateMax },
 			"model.kind sage with model.aggregation max"},
-		{ModePushPull, func(s *job.Spec) { s.Cache.Policy = policy.Sieve }, "no feature row travels"},
+		{ModePushPull, func(s *job.Spec) { s.Cache.Policy = policy.Sieve },
+			"no feature row travels"},
 		{ModeSplit, func(s *job.Spec) { s.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{ModeHybrid, func(s *job.Spec) { s.StreamPerPart = true }, "sample.streams part"},
 		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },
@@ -72,8 +73,8 @@ func TestWithoutSumsSaysWhy(t *testing.T) {
 	}
 }
 
-// Whatever the model, what a mode cannot have is asked before the model is checked: kinds that read one
-// relation alone are refused by name on a typed graph.
+// Whatever the model, what a mode cannot have is asked before the model is checked: kinds that read
+// one relation alone are refused by name on a typed graph.
 func TestRefusalsOfAnyKind(t *testing.T) {
 	for _, k := range nn.Kinds() {
 		for _, mode := range Modes() {

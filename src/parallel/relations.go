@@ -8,24 +8,24 @@ import (
 	"halognn/src/sample"
 )
 
-// related holds the edges, beyond its block, of a layer with weights for each relation. A row of
-// the block belongs to a destination and a relation; related says which destination and group it
-// goes to.
+// related holds the edges of a layer with weights for each relation that are not in its block. A
+// row of the block belongs to a destination and a relation; related says which destination and
+// which group of relations the row goes to.
 type related struct {
 	ends, ownEnds []int32
-	targets       graph.Block // of each destination its rows of z (nn.Hop.Targets)
+	targets       graph.Block // rows of z of each destination (nn.Hop.Targets)
 	rowsOf        graph.BlockTranspose
 	pairs         graph.Block // places of sources and destinations (nn.Hop.Pairs)
 	pairsOf       graph.BlockTranspose
 	pairEnds      []int32
-	last          []int32 // of each source the last pair with it, counted from 1; 0: none
+	last          []int32 // of each source its last pair, counted from 1; 0: none
 }
 
-// byType are the vertices of an input frontier, type by type and in their order. Where vertices have
-// one type it is the frontier.
+// byType is an input frontier sorted by vertex type; within a type the order is kept. With a single
+// type it is the frontier itself.
 type byType struct {
 	vertices []graph.VertexID
-	place    []int32 // of each vertex of the frontier
+	place    []int32 // of each vertex of the frontier, its place in vertices
 	ends     []int   // [T] where the types end
 }
 
@@ -54,8 +54,8 @@ func (o *byType) sort(c *graph.Columns, frontier []graph.VertexID) {
 	}
 }
 
-// relate makes the edges of layers that tell relations apart: after the rows of a block one for each
-// destination, with an edge from itself.
+// relate makes the edges of layers that tell relations apart: the rows of a block, then for each
+// destination one row with an edge from itself.
 func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
 	for len(e.blocks) < len(s.Blocks) {
 		e.blocks, e.transposes = append(e.blocks, graph.Block{}),
@@ -89,7 +89,7 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 			}
 		}
 		if train {
-			if !folds { // else no gradient goes back to sources
+			if !folds { // otherwise sources get no gradient
 				e.blocks[l].Transpose(&e.transposes[l])
 			}
 			r.targets.Transpose(&r.rowsOf)
@@ -100,8 +100,9 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// make sets into to the rows of b followed by one own row for each destination, and r to where they
-// go, and biases if there are rows of these. frontier begins with the destinations.
+// make sets into to the rows of b followed by one own row for each destination, and r to the
+// destinations and groups of the rows, and to biases if there are any. frontier begins with the
+// destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
 	rows, edges := b.NumRows(), b.NumEdges()
@@ -139,15 +140,15 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 	r.end()
 }
 
-// fold makes targets refer to the rows of types, of which b has one for each segment.
+// fold makes targets refer to the rows of types; b has one such row for each segment.
 func (r *related) fold(b *graph.Block) {
 	for i, row := range r.targets.Indices {
 		r.targets.Indices[i] = b.Indices[row]
 	}
 }
 
-// begin lists the rows of the destinations, with room for more rows of each, and returns the group
-// of a vertex.
+// begin lists the rows of each destination, with room for more rows each, and returns a function
+// from a vertex to its group.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	more int64) func(graph.VertexID) int {
 	rows, t, n := b.NumRows(), &r.targets, b.NumDst
@@ -171,7 +172,8 @@ func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	return r.sets(own, c)
 }
 
-// target adds a row to those of a destination. Until the end Indptr[d] is the place of the next.
+// target adds a row to those of a destination. While rows are added, Indptr[d] is the place of the
+// next one.
 func (r *related) target(d int32, row int) {
 	r.targets.Indices[r.targets.Indptr[d]] = int32(row)
 	r.targets.Indptr[d]++
@@ -183,8 +185,8 @@ func (r *related) end() {
 	t.Indptr[0] = 0
 }
 
-// pair sets into to the rows of b, whose sources are pairs of a source and a relation, in the order of
-// relations and then in first-seen order. O(edges + sources).
+// pair sets into to the rows of b with pairs of a source and a relation as sources. Pairs are in
+// the order of relations, then in first-seen order. O(edges + sources).
 func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph.Columns) {
 	set := r.begin(b, nn.Paired, c, 1)
 	rows := b.NumRows()
@@ -232,7 +234,7 @@ func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph
 	r.end()
 }
 
-// sets makes room for the groups of own rows, and returns the group of a vertex.
+// sets makes room for the groups of own rows, and returns a function from a vertex to its group.
 func (r *related) sets(own nn.Relating, c *graph.Columns) func(graph.VertexID) int {
 	if own == nn.OwnTogether {
 		r.ownEnds = append(r.ownEnds[:0], 0)
@@ -253,7 +255,7 @@ func (r *related) sets(own nn.Relating, c *graph.Columns) func(graph.VertexID) i
 	}
 }
 
-// hop adds what relations need to a hop.
+// hop adds to a hop what relations need.
 func (r *related) hop(h *nn.Hop, needs nn.Needs, train bool) {
 	h.Ends, h.OwnEnds = r.ends, r.ownEnds
 	h.Targets = compute.Segments{Indptr: r.targets.Indptr, Indices: r.targets.Indices}
@@ -280,37 +282,38 @@ func (r *related) free() {
 	mem.Free(r.last)
 }
 
-// averaged says which rows are averaged before the linear map. The mean of mapped rows is the map
-// of their mean, so instead of the rows of a type's sources the input layer may read
+// averaged says which rows are averaged before the linear map. The mean of mapped rows equals the
+// map of their mean, so instead of the rows of a type's sources the input layer may read
 //
 //	for each relation and destination the mean of the sources    the destinations' own rows
 //
-// in this order. It does so where these rows are not more than the sources, or the rows of all types
-// are folded (nn.Folding), which depends on the minibatch alone: fewer rows are made and mapped, and
-// owners may add them (docs/design/26-sums.md).
+// in this order. It does so if these are at most as many as the sources, or if the rows of all
+// types are folded (nn.Folding); both depend only on the minibatch. Then fewer rows are made and
+// mapped, and owners may add them (docs/design/26-sums.md).
 type averaged struct {
-	of      []bool  // [T]
-	indptr  []int64 // of the rows of these types, type by type
-	indices []int32 // places among Sources
-	whole   []int32 // those of destinations
+	of      []bool  // [T] whether the type is averaged
+	indptr  []int64 // of the rows of averaged types, type by type
+	indices []int32 // places in Sources
+	whole   []int32 // those of the destinations
 	types   []ofType
 	from    []int32 // [R] the type of each relation's sources, -1 for one without edges
 	folds   bool
-	ends    [][]int32 // if so: nn.Hop.TypeEnds
+	ends    [][]int32 // if folds: nn.Hop.TypeEnds
 }
 
-// ofType are the rows that the input layer reads of a type.
+// ofType counts the rows that the input layer reads of a type.
 type ofType struct {
-	means, edges, own int // rows that would be means, the edges of these, and destinations
-	row, first        int // the next row of indptr, and the first
-	edge              int // the next of indices
-	x                 int // where the type's rows begin among all that are read
+	means, edges, own int // number of means, if averaged; of their edges; of destinations
+	row, first        int // next and first row in indptr
+	edge              int // next place in indices
+	x                 int // where the type's rows begin among all rows that are read
 	end               int
 }
 
-// average rewrites the edges of the input layer, which relate made from b, to read means, which count
-// has counted.
-func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns, f *nn.Folding) {
+// average rewrites the edges of the input layer, which relate has made from b, so that they read
+// means. count must have run before.
+func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns,
+	f *nn.Folding) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends
 	kindOf := func(source int32) int { kind, _, _ := c.Of(frontier[source]); return kind }
 	place := func(source int32) int32 {
@@ -320,7 +323,7 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph
 		return source
 	}
 	row, to, edges := 0, 0, len(b.Indices)
-	read := func(kind int, sources []int32) { // the next row of into
+	read := func(kind int, sources []int32) { // adds the next row of into
 		if of := &a.types[kind]; a.of[kind] {
 			into.Indices[to] = int32(of.x + of.row - of.first)
 			to++
@@ -365,8 +368,8 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph
 // rows returns how many rows of a type are listed so far.
 func (a *averaged) rows(t int) int32 { return int32(a.types[t].row - a.types[t].first) }
 
-// count decides which types are averaged, and makes room for their rows. It reports whether the rows of
-// all are folded.
+// count decides which types are averaged, and makes room for their rows. It reports whether the
+// rows of all types are folded.
 func (a *averaged) count(b *graph.Block, frontier []graph.VertexID, o *byType, c *graph.Columns,
 	f *nn.Folding) bool {
 	n, ends := len(o.ends), b.Ends
@@ -441,7 +444,8 @@ func (e *LayerEdges) Means(kind int) (s compute.Segments, averaged bool) {
 	return s, true
 }
 
-// Types returns where the sources of each type end, if the input layer's come type by type.
+// Types returns where the sources of each type end, if the input layer's sources are sorted by
+// type.
 func (e *LayerEdges) Types() []int { return e.order.ends }
 
 // begin returns where the sources of a type begin.

@@ -12,8 +12,8 @@ import (
 	"halognn/src/trace"
 )
 
-// remoteDrawer draws minibatches where every rank holds the in-edges of its own vertices alone. A
-// hop whose frontier others own takes two collectives of the pipeline:
+// remoteDrawer draws minibatches where each rank holds only the in-edges of its own vertices. A hop
+// with frontier vertices of other ranks takes two collectives of the pipeline:
 //
 //	local     collective   local          collective      local
 //	sample ──> ask 2 ─────> answer 2 ────> reply 2 ──────> extend 2 ──> ask 3
@@ -22,8 +22,8 @@ import (
 //
 // Counts and sizes precede the payloads, so that receivers know how much comes.
 //
-// The key of a minibatch stays with its rank: owners are sent the word that names the draws, and so
-// make those that the rank would make itself.
+// The key of a minibatch stays with its rank. It sends owners the random word of the hop, so that
+// they make the same draws as the rank itself would.
 type remoteDrawer struct {
 	o        DrawerOptions
 	ranks    int
@@ -32,18 +32,19 @@ type remoteDrawer struct {
 	comm     comm.Comm       // of all hops; nil if none asks
 	ones     []int           // [K] one count for every rank
 	samplers pool[*sample.Remote]
-	idle     chan remoteDraws // of minibatches that are drawn
+	idle     chan remoteDraws // of minibatches that are being drawn
 	drawn
 }
 
-// remoteDraws is what a minibatch carries from one collective to the next. Arrays are reused by the next hop, and
-// by another minibatch once this one is drawn: it may then wait in a window.
+// remoteDraws is the state of a minibatch's draws between two collectives. Its arrays are reused by
+// the next hop, and by another minibatch once this one is drawn, as a drawn minibatch may wait in a
+// window.
 type remoteDraws struct {
 	asking sample.Asking
 	answer sample.Answer
 
 	d           *remoteDrawer
-	asks, asked []int64  // [2K] count and word, by rank: sent, received
+	asks, asked []int64  // [2K] count and word for and from each rank
 	words       []uint64 // [K] received
 	wanted      []int    // [K] of wantIDs, by rank
 	wantIDs     []graph.VertexID
@@ -114,7 +115,7 @@ func (d *remoteDrawer) Bytes() int64 {
 	return bytes
 }
 
-// stages are those from the seeds to the blocks.
+// stages returns the stages from the seeds to the blocks.
 func (d *remoteDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	for i := range d.askingHops() {
@@ -136,7 +137,7 @@ func (d *remoteDrawer) asking(h int, extend func(*Minibatch) error) []Stage {
 	}
 }
 
-// sample draws the hops that need no other rank, and prepares the questions of the first hop that
+// sample draws the hops that need no other rank, and prepares the requests of the first hop that
 // does.
 func (d *remoteDrawer) sample(m *Minibatch) error {
 	if err := d.begin(m); err != nil {
@@ -190,7 +191,8 @@ func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) error {
 	return s.Ask(&m.draws.asking, &d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key, h, m.Train)
 }
 
-// startAsk asks every rank for the draws of its vertices in the minibatch, under which word.
+// startAsk asks every rank to draw for its vertices in the minibatch, and sends the word of the
+// draws.
 func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
@@ -213,14 +215,14 @@ func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 			RowBytes: sample.VertexBytes, Expect: (*askedFor)(m)}), nil
 }
 
-// askedFor and repliedTo are a minibatch as comm.Expecter: of the questions that others ask, and of
-// the replies to this rank's questions.
+// askedFor and repliedTo are a minibatch as comm.Expecter: for the requests of other ranks, and for
+// the replies to this rank's requests.
 type (
 	askedFor  Minibatch
 	repliedTo Minibatch
 )
 
-// Expect makes room for the questions of the other ranks, whose lengths have arrived.
+// Expect makes room for the requests of other ranks, whose lengths have arrived.
 func (m *askedFor) Expect() ([]byte, []int, error) {
 	r := &m.draws
 	total, most := 0, int64(r.d.o.Topology.Graph.NumVertices())
@@ -230,8 +232,9 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 	for k := range r.wanted {
 		n := r.asked[2*k]
 		if n < 0 || n > most {
-			return nil, nil, fmt.Errorf("rank %d asks for the neighbours of %d vertices of rank %d, "+
-				"which has fewer; the two see different parts or memory is damaged", k, n, r.d.rank)
+			return nil, nil, fmt.Errorf(
+				"rank %d asks for the neighbours of %d vertices of rank %d, which has fewer; the "+
+					"two see different parts or memory is damaged", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)
@@ -240,7 +243,7 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 	return mem.Bytes(r.wantIDs), r.wanted, nil
 }
 
-// answer draws for whoever asks, and for the minibatch's own vertices.
+// answer draws for the ranks that ask, and for the minibatch's own vertices.
 func (d *remoteDrawer) answer(m *Minibatch) error {
 	r := &m.draws
 	return d.samplers.with(func(s *sample.Remote) error {
@@ -253,7 +256,7 @@ func (d *remoteDrawer) answer(m *Minibatch) error {
 	})
 }
 
-// startReply sends everyone what its vertices have drawn: sizes and neighbours.
+// startReply sends each rank what its vertices have drawn: sizes and neighbours.
 func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 	if err := m.point(fault.Reply, d.rank); err != nil {
 		return nil, err
@@ -266,7 +269,7 @@ func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 			SendRows: r.answer.Edges, RowBytes: r.asking.Reply.Edge, Expect: (*repliedTo)(m)}), nil
 }
 
-// Expect makes room for neighbours, whose numbers are here.
+// Expect makes room for the neighbours, whose numbers have arrived.
 func (m *repliedTo) Expect() ([]byte, []int, error) {
 	r := &m.draws
 	if err := r.asking.Edges(r.edges); err != nil {
@@ -277,7 +280,7 @@ func (m *repliedTo) Expect() ([]byte, []int, error) {
 	return mem.Bytes(r.asking.Neighbours), r.edges, nil
 }
 
-// extend numbers what has come back, and asks for the next hop.
+// extend adds the replies to the block, and asks for the next hop.
 func (d *remoteDrawer) extend(m *Minibatch, h int) error {
 	return d.samplers.with(func(s *sample.Remote) error {
 		if err := s.Extend(&m.Sampled, h, &m.draws.asking); err != nil {

@@ -174,8 +174,8 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 	}
 	if minibatches := int64(len(t.digests)); s.Collectives != 2*hops*minibatches ||
 		got.Collectives != want.Collectives+s.Collectives {
-		return fmt.Errorf("%d collectives to sample %d minibatches of %d hops, %d in all", s.Collectives,
-			minibatches, hops, got.Collectives)
+		return fmt.Errorf("%d collectives to sample %d minibatches of %d hops, %d in all",
+			s.Collectives, minibatches, hops, got.Collectives)
 	}
 	got.Sampling, got.Collectives = trace.Sampling{}, want.Collectives
 	if got != want {
@@ -197,8 +197,8 @@ func (t *traces) addUp(c comm.Comm, plain *traces, elsewhere bool) error {
 }
 
 // Whatever draws and whatever weighs edges, minibatches, losses and gradients have the bits of the
-// topology that all hold, in every mode whose ranks ask each other or draw together; and these come to
-// the edges of a rank for each minibatch, and but for round-off to its numbers.
+// topology that all hold, in every mode whose ranks ask each other or draw together; and these come
+// to the edges of a rank for each minibatch, and but for round-off to its numbers.
 func TestPartitionedSamplersHaveTheBitsOfReplicated(t *testing.T) {
 	const n = 4
 	plain := newWorld(t, 8)
@@ -214,7 +214,8 @@ func TestPartitionedSamplersHaveTheBitsOfReplicated(t *testing.T) {
 		for _, weighted := range []bool{false, true} {
 			for _, config := range []nn.Config{{Kind: "sage"}, {Kind: "gin"}, {Kind: "gcn"},
 				{Kind: "gcn", GCNNorm: nn.GCNBoth}} {
-				if race.Detector && (config.Kind != "sage" || weighted) && (config.GCNNorm == "" || !weighted) {
+				if race.Detector && (config.Kind != "sage" || weighted) &&
+					(config.GCNNorm == "" || !weighted) {
 					continue // ranks share the same of every kind
 				}
 				config.Layers, config.In, config.Hidden, config.Out = 2, cols, 4, classes
@@ -285,7 +286,8 @@ func TestScheduleSetsRoundsApart(t *testing.T) {
 		for _, depth := range []int{0, 1, 3, 4, 5, 8, 20} {
 			type start struct{ item, collective int }
 			at := map[start]int{}
-			for i, c := range (pipeline.Order{Items: 9, Collectives: collectives, Depth: depth}).Schedule() {
+			for i, c := range (pipeline.Order{Items: 9, Collectives: collectives,
+				Depth: depth}).Schedule() {
 				at[start{i, c}] = len(at)
 			}
 			for i := range 8 {

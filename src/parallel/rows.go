@@ -11,12 +11,12 @@ import (
 	"halognn/src/trace"
 )
 
-// ofRows is what Rows keep with a minibatch.
+// ofRows is the state that Rows keep in a minibatch.
 type ofRows struct {
-	pushed   pushed          // to other ranks, and by them
+	pushed   pushed          // hops pushed to other ranks, and by them
 	grouped  *exchange.Edges // of the input layer; nil if it adds nothing
-	summable *exchange.Edges // whose rows may come as sums, until they are asked for
-	kept     []int32         // misses of which the decision keeps the rows
+	summable *exchange.Edges // edges whose rows may come as sums, until they are requested
+	kept     []int32         // misses whose rows the cache keeps, by its decision
 	lent     bool            // holds one of the strategy's buffer sets
 	edgesOf  edgesOf         // of a model that reads features of edges
 	learned  learnedOf       // of a model that learns rows
@@ -33,7 +33,8 @@ func (r *ofRows) free() {
 	r.learned.free()
 }
 
-// assembly makes the batch of a minibatch whose blocks are drawn and whose rows are here.
+// assembly makes the model's batch from a minibatch whose blocks are drawn and whose rows have
+// arrived.
 type assembly struct {
 	needs   nn.Needs
 	layers  int
@@ -44,7 +45,8 @@ type assembly struct {
 func (a *assembly) batch(m *Minibatch) {
 	b := &m.Batch
 	b.Train, b.GlobalSeeds = m.Train, m.GlobalSeeds
-	b.X, b.Own, b.Aggregate, b.Types = compute.Matrix{}, compute.Matrix{}, compute.Matrix{}, b.Types[:0]
+	b.X, b.Own, b.Aggregate, b.Types = compute.Matrix{}, compute.Matrix{}, compute.Matrix{},
+		b.Types[:0]
 	b.Sparse = nn.Sparse{}
 	if len(b.Hops) != a.layers {
 		b.Hops = make([]nn.Hop, a.layers)
@@ -73,10 +75,10 @@ func (a *assembly) batch(m *Minibatch) {
 	}
 }
 
-// fetched is the Rows of ranks that have the rows of their own vertices and fetch others: two
-// collectives, ids out and rows back, and where ranks of a node fetch as one two among these, wants
-// before and rows after. readers says for which vertices, of which ranks, a rank finds
-// rows; keeper says which rows it caches.
+// fetched is the Rows of ranks that have the rows of their own vertices and fetch others: with two
+// collectives, ids out and rows back. If the ranks of a node fetch as one, there are two more among
+// the ranks of the node: wants before, and rows after. readers says for which vertices and ranks
+// this rank finds rows, keeper which rows it caches.
 type fetched struct {
 	assembly
 	x       *exchange.Exchange
@@ -89,24 +91,25 @@ type fetched struct {
 type readers interface {
 	// vertices returns the vertices whose rows this rank finds.
 	vertices(*Minibatch) []graph.VertexID
-	// edges returns those whose rows may come as sums, once the vertices are found; nil for none.
+	// edges returns the edges whose rows may come as sums, once the vertices are located; nil for
+	// none.
 	edges(f *fetched, m *Minibatch) *exchange.Edges
-	// request lists what is fetched from whom.
+	// request lists which rows are fetched from which rank.
 	request(f *fetched, m *Minibatch, w exchange.Wants) error
 	// serve is called before the rows that others ask for are copied.
 	serve(*Minibatch) error
-	// stages come when all these rows are here, up to the batch. The first of them is the keeper's
-	// last.
+	// stages follow once all these rows have arrived, up to the batch. The first of them is the
+	// keeper's last.
 	stages(*fetched) []Stage
-	// counters says what the rows count as.
+	// counters adds how the rows are counted.
 	counters(*Minibatch, *trace.Counters)
 }
 
 // keeper says which fetched rows stay.
 type keeper interface {
-	// plan are the stages from the blocks to what is fetched from whom.
+	// plan returns the stages from the blocks to the list of rows to fetch.
 	plan(*fetched) []Stage
-	// last is a stage after which the minibatch reads nothing of the cache.
+	// last is a stage after which the minibatch no longer reads the cache.
 	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
 	release(*Minibatch)
 	bytes() int64 // of idle buffers
@@ -114,8 +117,8 @@ type keeper interface {
 }
 
 func newFetched(s *Strategy, r readers) *fetched {
-	return &fetched{assembly{s.needs, max(1, s.layers), s.landing}, s.o.Exchange, s.o.Comm.Rank(), r,
-		newKeeper(&s.o)}
+	return &fetched{assembly{s.needs, max(1, s.layers), s.landing}, s.o.Exchange, s.o.Comm.Rank(),
+		r, newKeeper(&s.o)}
 }
 
 // stages implements Rows.
@@ -135,15 +138,16 @@ func (f *fetched) stages() []Stage {
 		collective(trace.Exchange, "rows", f.start, nil))
 	if x.Buys() {
 		stages = append(stages,
-			local(trace.Slice, "pass on", func(m *Minibatch) error { x.PassOn(&m.Fetch); return nil }),
+			local(trace.Slice, "pass on",
+				func(m *Minibatch) error { x.PassOn(&m.Fetch); return nil }),
 			collective(trace.Exchange, "share", f.share,
 				func(m *Minibatch) error { x.Passed(&m.Fetch); return nil }))
 	}
 	return append(stages, f.readers.stages(f)...)
 }
 
-// group brings the edges of the input layer into the order in which their rows are added.
-// parts are of the frontier's vertices.
+// group sorts the edges of the input layer into the order in which their rows are added. parts has
+// the part of each frontier vertex.
 func (f *fetched) group(m *Minibatch, parts []uint16) {
 	m.grouped = m.edges.Group(&m.Sampled, f.needs, parts, f.x.Parts())
 }
@@ -163,7 +167,7 @@ func (f *fetched) start(m *Minibatch) (request, error) {
 	return f.x.StartRows(&m.Fetch), nil
 }
 
-// share passes the rows on that this rank has bought for its node.
+// share passes on the rows that this rank has fetched for its node.
 func (f *fetched) share(m *Minibatch) (request, error) {
 	if err := m.point(fault.Share, f.rank); err != nil {
 		return nil, err
@@ -171,7 +175,7 @@ func (f *fetched) share(m *Minibatch) (request, error) {
 	return f.x.StartPass(&m.Fetch), nil
 }
 
-// assembleRows makes the batch of rows that are all here.
+// assembleRows makes the batch when all rows have arrived.
 func (f *fetched) assembleRows(m *Minibatch) error {
 	f.batch(m)
 	return f.landing.land(m, &m.Batch.Hops[0], f.needs)
@@ -182,7 +186,7 @@ func (f *fetched) counters(m *Minibatch) (trace.Counters, error) {
 	c.Evictions, c.Replacements = int64(m.Decision.Evictions), int64(m.Decision.Replacements)
 	c.Loaded = c.Frontier
 	err := c.Check(len(f.readers.vertices(m)))
-	if x := m.card.drawn; x != nil { // the others are rows of this rank, on the device
+	if x := m.card.drawn; x != nil { // the device has this rank's other rows
 		own := int64(x.Frontier() - len(x.Missing))
 		c.Frontier, c.Local, c.Loaded = c.Frontier+own, c.Local+own, c.Loaded+own
 	}
@@ -210,7 +214,7 @@ func (frontier) vertices(m *Minibatch) []graph.VertexID {
 func (frontier) serve(*Minibatch) error               { return nil }
 func (frontier) counters(*Minibatch, *trace.Counters) {}
 func (frontier) edges(f *fetched, m *Minibatch) *exchange.Edges {
-	if m.card.drawn != nil { // whose edges are in order
+	if m.card.drawn != nil { // the device has put its edges in order
 		return nil
 	}
 	f.group(m, m.Fetch.Parts)
@@ -237,7 +241,7 @@ func newKeeper(o *Options) keeper {
 	return d
 }
 
-// settled keeps what a static cache has, or nothing.
+// settled is the keeper of a static cache, or of none.
 type settled struct{}
 
 func (settled) plan(f *fetched) []Stage {
@@ -256,18 +260,18 @@ func (settled) release(*Minibatch) {}
 func (settled) bytes() int64       { return 0 }
 func (settled) free()              {}
 
-// deciding keeps what a policy decides, minibatch by minibatch: decisions are made in order, and so
-// are the reads and writes of the cache.
+// deciding is the keeper of a cache with a policy. Decisions are made in the order of minibatches,
+// and so are the reads and writes of the cache.
 type deciding struct {
 	policy cache.Policy
-	looks  bool // it is fed what minibatches read in advance: deciding is the first stage not local
-	// of minibatches that wait for their turn; empty unless the policy looks ahead
+	looks  bool // the policy looks ahead: decide is the first stage that is not local
+	// Buffers of minibatches that are decided; empty unless the policy looks ahead.
 	buffers chan bufferSet
 }
 
 // bufferSet holds the arrays that a minibatch needs only from its decision to the end of its
-// training. They are its largest, and with a wide window most minibatches still wait for their
-// decision and do without them.
+// training. They are its largest arrays. With a wide window most minibatches still wait for their
+// decision, and need none.
 type bufferSet struct {
 	own, aggregate, all []float32
 	types               [][]float32
@@ -295,7 +299,7 @@ func (d *deciding) plan(f *fetched) []Stage {
 	}
 }
 
-// feed tells a policy that looks ahead what a later minibatch reads.
+// feed tells a policy that looks ahead what a later minibatch will read.
 func (d *deciding) feed(m *Minibatch) error {
 	if m.Train {
 		d.policy.Feed(m.Fetch.RemoteIDs, m.Fetch.Worth)
@@ -303,7 +307,7 @@ func (d *deciding) feed(m *Minibatch) error {
 	return nil
 }
 
-// decide asks the policy which remote rows are in the buffer. The answer depends on the minibatches
+// decide asks the policy which remote rows are in the buffer; this depends on the minibatches
 // before.
 func (d *deciding) decide(m *Minibatch) error {
 	if m.Train {
@@ -323,8 +327,8 @@ func (d *deciding) request(f *fetched, m *Minibatch) error {
 		Kept: m.kept, Edges: m.summable})
 }
 
-// last reads the rows of a minibatch and then copies those to be cached into the buffer, in the order
-// of the decisions, so that the next minibatch finds its rows there.
+// last reads the rows of a minibatch, then copies those to be cached into the buffer. It runs in
+// the order of the decisions, so that the next minibatch finds its rows there.
 func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
 	return ordered(p, name, nil, func(m *Minibatch) error {
 		if err := do(m); err != nil {
@@ -338,7 +342,7 @@ func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibat
 }
 
 // lend gives a decided minibatch a set of buffers. At most Depth+1 minibatches of the pipeline have
-// one; a minibatch left unconsumed by a stopped run keeps its set.
+// one; if a run stops, an unconsumed minibatch keeps its set.
 func (d *deciding) lend(m *Minibatch) {
 	if m.lent || !d.looks {
 		return

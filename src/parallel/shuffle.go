@@ -11,8 +11,8 @@ import (
 	"halognn/src/trace"
 )
 
-// shuffler sends hidden rows and their gradients between two layers of a minibatch that ranks share,
-// along the shuffle index of its hops:
+// shuffler sends hidden rows and their gradients between two layers of a minibatch that ranks
+// share, along the shuffle index of its hops:
 //
 //	rows of the layer below      [own frontier | ........ ]  pack what others want ──> all-to-all
 //	rows that the layer reads    [own frontier | received ]  <── in place, behind the own ones
@@ -20,19 +20,19 @@ import (
 //	gradient of these            [own frontier | received ]  the last rows ──> all-to-all
 //	gradient of the layer below  [own frontier]              <── added, rank by rank
 //
-// A vertex that several ranks read gets its gradient as (of the own edges) + ((of rank 0) + (of rank
-// 1) + ...), whatever comes first. For norms over all rows of the minibatch it gathers sums over those
-// of each rank.
+// The gradient of a vertex that several ranks read is (own edges) + ((rank 0) + (rank 1) + ...), in
+// whatever order the parts arrive. For norms over all rows of the minibatch it gathers each rank's
+// sums.
 type shuffler struct {
 	mover
 	drawer    *splitDrawer
-	layers    int       // of the model; the loss comes behind them, as if it were the next one
+	layers    int       // of the model; the loss counts as the layer after them
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 
-	minibatch      *Minibatch // whose layers run, for gather, and
+	minibatch      *Minibatch // whose layers run: gather needs it
 	phases         Phases
 	sums, gathered []float32 // [n], [S,n] in host memory
-	counts         []int     // [S] of n
+	counts         []int     // [S] all n
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.
@@ -45,8 +45,8 @@ func newShuffler(o *Options, drawer *splitDrawer, layers int) (*shuffler, error)
 		counts: make([]int, drawer.ranks())}, err
 }
 
-// storesAlike returns an error, the same on every rank, unless all store hidden rows alike: rows travel
-// as they are stored. Collective.
+// storesAlike returns an error unless all ranks store hidden rows in the same type, as rows travel
+// as they are stored. The error is the same on every rank. Collective.
 func storesAlike(o *Options) error {
 	all, err := comm.Allgather(o.Comm, int32(compute.CapabilitiesOf(o.Device).Stores))
 	if err != nil {
@@ -54,9 +54,10 @@ func storesAlike(o *Options) error {
 	}
 	for r, of := range all {
 		if of != all[0] {
-			return comm.AgreedOn(o.Comm, fmt.Errorf("rank %d stores hidden rows in %v, rank 0 in %v, "+
-				"and ranks that share minibatches send each other such rows: choose one compute.device "+
-				"for all ranks, or parallel.mode=data", r, compute.Elements(of), compute.Elements(all[0])))
+			return comm.AgreedOn(o.Comm, fmt.Errorf("rank %d stores hidden rows in %v, rank 0 "+
+				"in %v, but ranks that share minibatches send each other these rows; choose one "+
+				"compute.device for all ranks, or parallel.mode=data", r, compute.Elements(of),
+				compute.Elements(all[0])))
 		}
 	}
 	return nil
@@ -80,8 +81,8 @@ func (s *shuffler) bytes() (allocated, pinned int64) {
 	return sums + int64(len(s.send)+len(s.got))*4, 0
 }
 
-// forward puts behind the rows of the own frontier, which the layer below has computed, those that
-// layer l > 0, or the loss of links, reads of other ranks.
+// forward appends to the rows of the own frontier, which the layer below has computed, those of
+// other ranks that layer l > 0, or the loss of links, reads.
 func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if s.comm.Size() == 1 {
 		return nil
@@ -101,8 +102,8 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if err != nil {
 		return err
 	}
-	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil, y,
-		false)
+	s.device.SegmentSum(wanted, compute.Segments{Indptr: pack.Indptr, Indices: pack.Indices}, nil,
+		y, false)
 	others := in.X.RowsAt(y.Rows, in.X.Rows)
 	if err := s.exchange(&m.moved, wanted.Memory(), others.Memory(), c.Wanted, c.Count,
 		of.Floats(y.Cols)); err != nil {
@@ -112,7 +113,8 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// between returns what crosses ranks before layer l, or before the loss; nil for nothing.
+// between returns what crosses ranks before layer l, or before the loss if l is the number of
+// layers; nil for nothing.
 func (s *shuffler) between(m *Minibatch, l int) (*sample.Crossing, *move) {
 	switch x := &m.shared; {
 	case l == s.layers && x.rated.known:
@@ -124,7 +126,7 @@ func (s *shuffler) between(m *Minibatch, l int) (*sample.Crossing, *move) {
 	}
 }
 
-// gather is the nn.Gather of the minibatch whose layers run.
+// gather is the nn.Gather of the minibatch that is being trained.
 func (s *shuffler) gather(own []float32, backward bool) ([]float32, error) {
 	of, count, n := trace.Forward, &s.minibatch.moved, len(own)
 	if backward {
@@ -150,7 +152,7 @@ func (s *shuffler) gather(own []float32, backward bool) ([]float32, error) {
 	return s.gathered, nil
 }
 
-// backward sends gradients back along the way of the rows.
+// backward sends gradients back to the ranks that the rows came from.
 func (s *shuffler) backward(
 	m *Minibatch, l int, dx compute.Matrix, phases Phases,
 ) (compute.Matrix, error) {
@@ -171,7 +173,8 @@ func (s *shuffler) backward(
 		dx.Cols); err != nil {
 		return dy, err
 	}
-	s.device.SegmentSum(dy, compute.Segments{Indptr: add.Indptr, Indices: add.Indices}, nil, got, true)
+	s.device.SegmentSum(dy, compute.Segments{Indptr: add.Indptr, Indices: add.Indices}, nil, got,
+		true)
 	s.leave(trace.Backward, phases)
 	return dy, nil
 }

@@ -9,15 +9,15 @@ import (
 )
 
 // composeSplit makes split parallelism (GSplit, Polisetty et al.): all ranks train each minibatch
-// together, and each does what concerns the vertices that it owns. They draw it together
-// (splitDrawer), so that no edge is drawn and no vertex computed twice. Rows that a layer reads and
-// another rank has computed are sent before the layer, and their gradients back after it
-// (shuffler). Feature rows of others, the lowest such rows, do not depend on the weights: they are
-// sent while minibatches are prepared, by the exchange, which has the tables of this rank alone.
+// together, and each does the work for the vertices that it owns. They draw it together
+// (splitDrawer), so that no edge is drawn and no vertex computed twice. Before a layer, ranks send
+// the hidden rows that it reads on other ranks; after its backward, the gradients go back
+// (shuffler). Feature rows of other ranks do not depend on the weights, so they are sent while
+// minibatches are prepared, by the exchange, which holds only this rank's tables.
 //
-//	                 local       collective  local        as data parallelism
-//	seeds of all ──> sample ──> found ─────> join ──> ... plan ──> ids ──> slice ──> rows ──> assemble
-//	                 own ones                next hop
+//	                local      collective  local      as data parallelism
+//	seeds of all ─> sample ──> found ─────> join ──> plan ──> ids ──> slice ──> rows ──> assemble
+//	                own ones                next hop
 //
 //	layer 0 ── shuffle ──> layer 1 ── shuffle ──> layer 2 ──> loss of own seeds
 //	        <── shuffle ──        <── shuffle ──
@@ -30,8 +30,8 @@ func composeSplit(s *Strategy) error {
 	return nil
 }
 
-// share makes groups of size ranks train each minibatch together. With serving, rows that a rank of
-// the group reads are found by their owner in the group. Collective.
+// share makes groups of size ranks train each minibatch together. With serving, the feature rows
+// that a rank reads are found by the vertices' owner in the group. Collective.
 func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	if err := s.degreesKnown(); err != nil {
 		return nil, err
@@ -42,17 +42,18 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	}
 	s.draw = drawer
 	if drawer.hops() == 0 && s.o.Model.Config.BatchNorms() == 0 && s.o.Sample.Links == nil {
-		return drawer, nil // nothing of another rank is read
+		return drawer, nil // this rank reads nothing of other ranks
 	}
 	shuffled, err := newShuffler(&s.o, drawer, s.layers)
 	if err == nil {
-		s.between = Between{forward: shuffled.forward, backward: shuffled.backward, carries: shuffled}
+		s.between = Between{forward: shuffled.forward, backward: shuffled.backward,
+			carries: shuffled}
 	}
 	return drawer, err
 }
 
 // mates are the readers of ranks that share all minibatches: each rank finds the rows of its own
-// vertices, and receives from the others the rows of theirs that its part of the input layer reads.
+// vertices, and receives the other rows that its part of the input layer reads from their owners.
 type mates struct {
 	frontier
 	drawer *splitDrawer
@@ -82,29 +83,30 @@ func (r mates) counters(m *Minibatch, c *trace.Counters) {
 	c.Loaded = m.shared.loaded
 }
 
-// sharing is the state of a minibatch that a rank makes together with others.
+// sharing is the state of a minibatch that several ranks make together.
 type sharing struct {
-	loaded int64 // own feature rows that are read, for itself or for others
+	loaded int64 // own feature rows that any rank reads
 
 	own         []graph.VertexID  // seeds
 	hops        []sample.Crossing // by hop, from the seeds on
-	moves       []move            // by layer; that of layer 0 is the exchange's
+	moves       []move            // by layer; that of layer 0 belongs to the exchange
 	asks, asked []int64           // [K] counts of vertices: sent, received
-	d           *splitDrawer      // of the collective under way
-	hop         int               // of it, from 1
-	layer       *sample.Layer     // the hop that is drawn as a whole; nil if none is in progress
-	rated       rated             // the links of this rank; of none if the task has no links
-	counts      []int             // [K] vertices that ranks have found for it
-	sends       []int             // [K] those of this rank, for every rank
+	d           *splitDrawer      // whose collective is under way
+	hop         int               // of that collective, from 1
+	layer       *sample.Layer     // the layer that is drawn as a whole; nil if none is in progress
+	rated       rated             // the links that this rank scores; none if the task has no links
+	counts      []int             // [K] vertices that each rank has found for the layer
+	sends       []int             // [K] those that this rank has found, once for every rank
 }
 
-// move is a hop's shuffle index as kernels read it.
+// move is the shuffle index of a hop in the form that kernels read.
 type move struct {
-	pack graph.Block          // row k is own row At[k]: what goes to the ranks that want it
-	add  graph.BlockTranspose // for each own row, the gradients that come for it, by rank
+	pack graph.Block          // row k is own row At[k]: the rows to send, by rank
+	add  graph.BlockTranspose // for each own row, the gradients that arrive for it, by rank
 }
 
-// rated is what a rank gets and gives to rate its links: embeddings cross as rows between layers do.
+// rated is the exchange of embeddings with which a rank scores its links: they cross as rows
+// between layers do.
 type rated struct {
 	known    bool
 	crossing sample.Crossing
@@ -134,7 +136,7 @@ func (m *move) index(c *sample.Crossing, train bool) {
 	}
 }
 
-// send adds the index to what goes to a device.
+// send adds the indices to what is sent to a device.
 func (s *sharing) send(in *compute.Inputs, train bool) {
 	for l := 1; l < len(s.hops); l++ {
 		s.moves[l].send(in, train)
@@ -154,8 +156,7 @@ func (m *move) send(in *compute.Inputs, train bool) {
 }
 
 // others returns how many rows of other ranks layer l reads behind its own rows; 0 for the input
-// layer, and if the minibatch is not shared. If l is the number of layers, it is the loss that
-// reads them.
+// layer, and if the minibatch is not shared. The loss counts as the layer after the last.
 func (s *sharing) others(l, layers int) int {
 	if l == layers && s.rated.known {
 		return len(s.rated.crossing.IDs)

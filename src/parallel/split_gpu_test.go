@@ -120,8 +120,8 @@ func shufflesBetweenGPUs(t *testing.T, path string, over Transport) {
 				}
 			}
 			if err != nil || pinned != 0 || handed >= before || all.Shuffles != staged.Shuffles {
-				t.Errorf("%s, %v: %d bytes pinned, %d handed to hosts, %d when staged, %+v, want %+v: %v",
-					name, g, pinned, handed, before, all.Shuffles, staged.Shuffles, err)
+				t.Errorf("%s, %v: %d bytes pinned, %d handed to hosts, %d when staged, %+v, want "+
+					"%+v: %v", name, g, pinned, handed, before, all.Shuffles, staged.Shuffles, err)
 			}
 		}
 	}
@@ -136,7 +136,8 @@ func TestShufflesOfNothing(t *testing.T) {
 		name string
 		g    grouping
 	}{
-		{"sage, one layer", grouping{ModeSplit, 1, 2}}, {"mlp, batch norm", grouping{ModeSplit, 1, 2}},
+		{"sage, one layer", grouping{ModeSplit, 1, 2}},
+		{"mlp, batch norm", grouping{ModeSplit, 1, 2}},
 		{"sage", grouping{ModeHybrid, 2, 1}},
 	} {
 		config, known := sharedModels()[c.name]

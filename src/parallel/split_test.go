@@ -180,8 +180,9 @@ func (w *world) sharer(c comm.Comm, device compute.Device, g grouping, config nn
 		buffer = make([]byte, policy.Slots()*cols*dtype.Size())
 	}
 	x, err := exchange.New(l.exchanged, exchange.Options{
-		Offsets: w.offsets, Tables: tables, Kinds: []exchange.Kind{{Cols: end - first, Type: dtype}},
-		Host: ref.Host{}, Buffer: buffer, Sums: w.sums,
+		Offsets: w.offsets, Tables: tables,
+		Kinds: []exchange.Kind{{Cols: end - first, Type: dtype}}, Host: ref.Host{}, Buffer: buffer,
+		Sums: w.sums,
 	})
 	if err != nil {
 		return nil, err
@@ -323,16 +324,17 @@ func (w *world) steps(g grouping, config nn.Config, apart bool, n, depth int) (
 
 // Ranks that share a minibatch come to the loss and to every gradient of a rank alone, up to
 // round-off, with dropout, for every kind of model; together they draw the same edges, compute them
-// once, read every feature row once, and fetch each row of another node once; and what they count as
-// sent is what the transport was given. Nodes of a rank each come to the bits of data parallelism,
-// and one node of all ranks to those of split parallelism. Ranks that hold columns come to what ranks
-// do that hold rows, and fetch none.
+// once, read every feature row once, and fetch each row of another node once; and what they count
+// as sent is what the transport was given. Nodes of a rank each come to the bits of data
+// parallelism, and one node of all ranks to those of split parallelism. Ranks that hold columns
+// come to what ranks do that hold rows, and fetch none.
 func TestModesAgree(t *testing.T) {
 	const n = 3
 	plain := newWorld(t, 8)
 	before := mem.Allocated()
 	for name, config := range sharedModels() {
-		if race.Detector && config.Kind != "gat" && config.Norm != nn.NormBatch && !config.EdgeWeights {
+		if race.Detector && config.Kind != "gat" && config.Norm != nn.NormBatch &&
+			!config.EdgeWeights {
 			continue // ranks share the same of every kind
 		}
 		w := plain
@@ -382,8 +384,9 @@ func TestModesAgree(t *testing.T) {
 	}
 }
 
-// Where a node's ranks pass rows on, a cache that changes leaves the bits as they are: rows that are
-// passed on, and those that the rank reads itself, are read before the next minibatch replaces them.
+// Where a node's ranks pass rows on, a cache that changes leaves the bits as they are: rows that
+// are passed on, and those that the rank reads itself, are read before the next minibatch replaces
+// them.
 func TestRowsOfACacheThatChangesArePassedOn(t *testing.T) {
 	const n = 8
 	w := newWorld(t, 8)
@@ -429,8 +432,8 @@ func TestRowsOfACacheThatChangesArePassedOn(t *testing.T) {
 						}
 					}
 					if err != nil || cached == 0 || changed == 0 {
-						t.Errorf("%s, %v, %s, depth %d: %d rows of the cache, %d replaced: %v", name, g,
-							k.name, depth, cached, changed, err)
+						t.Errorf("%s, %v, %s, depth %d: %d rows of the cache, %d replaced: %v",
+							name, g, k.name, depth, cached, changed, err)
 					}
 				}
 			}
@@ -438,8 +441,8 @@ func TestRowsOfACacheThatChangesArePassedOn(t *testing.T) {
 	}
 }
 
-// Where owners add rows for the ranks of a node, the bits are those without sums, on a topology that
-// all hold or none, with a cache that changes or none; fewer bytes travel, and some as sums.
+// Where owners add rows for the ranks of a node, the bits are those without sums, on a topology
+// that all hold or none, with a cache that changes or none; fewer bytes travel, and some as sums.
 func TestSumsInANodeLeaveTheBits(t *testing.T) {
 	const n = 5
 	for i, name := range []string{"sage", "sage max", "gcn both weighted", "gin", "sage", "gin"} {
@@ -503,8 +506,9 @@ func TestSumsInANodeLeaveTheBits(t *testing.T) {
 						}
 					}
 					if err != nil || all.Sums == 0 || all.RowBytes > before.RowBytes {
-						t.Errorf("%s, float32 %v, %v, %s %v: %d rows and %d sums, %d rows without: %v", name,
-							w.wide, g, k.name, cached, all.Remote, all.Sums, before.Remote, err)
+						t.Errorf("%s, float32 %v, %v, %s %v: %d rows and %d sums, %d rows "+
+							"without: %v", name, w.wide, g, k.name, cached, all.Remote, all.Sums,
+							before.Remote, err)
 					}
 				}
 			}
@@ -571,7 +575,8 @@ func compareShares(g grouping, results, want [][]result, moved []int64) error {
 	for _, b := range moved {
 		handed += b
 	}
-	bytes := all.Shuffles.Bytes + all.CountBytes + all.IDBytes + all.Sampling.Bytes + all.RowBytes + own
+	bytes := all.Shuffles.Bytes + all.CountBytes + all.IDBytes + all.Sampling.Bytes + all.RowBytes +
+		own
 	if handed != bytes || all.Served != all.Remote || all.Shuffles.Bytes != all.Shuffles.Got ||
 		all.Sampling.Asked != all.Sampling.Answered {
 		return fmt.Errorf("%d bytes counted, %d handed to the transport: %+v", bytes, handed, all)

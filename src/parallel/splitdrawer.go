@@ -13,10 +13,11 @@ import (
 )
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
-// vertices go to their owners in a collective of the pipeline, counts before ids; with serving, after
-// the last one too. A hop that is drawn as a whole (sample.Layer) has one more before. A hop
-// begins with the collectives of a remoteDrawer if ranks hold the in-edges of their own vertices
-// alone and draw for those of other groups. As there no sampler is held from one stage to another.
+// vertices go to their owners in a collective of the pipeline, counts before ids; with serving,
+// after the last one too. A hop that is drawn as a whole (sample.Layer) has one more collective
+// before that. If ranks hold only the in-edges of their own vertices, and so draw for other groups
+// too, a hop begins with the collectives of a remoteDrawer. As in that one, no stage keeps a
+// sampler for the next.
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
@@ -25,8 +26,8 @@ type splitDrawer struct {
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group
 	samplers pool[*sample.Split]
-	asker    *remoteDrawer      // of the hops whose in-edges other groups hold
-	layers   chan *sample.Layer // of minibatches that are drawn
+	asker    *remoteDrawer      // of the hops whose in-edges are held by other groups
+	layers   chan *sample.Layer // of minibatches that are being drawn
 }
 
 // newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
@@ -96,7 +97,8 @@ func (d *splitDrawer) Bytes() int64 {
 	return bytes
 }
 
-// stages are those from the seeds to the blocks and, with serving, to the rows that others read.
+// stages returns the stages from the seeds to the blocks and, with serving, to the rows that other
+// ranks read.
 func (d *splitDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	for h := 1; h <= d.hops(); h++ {
@@ -111,7 +113,8 @@ func (d *splitDrawer) stages() []Stage {
 		switch {
 		case d.ranks() == 1:
 		case h < d.hops():
-			stages = append(stages, d.crossing(h, "join", func(m *Minibatch, s *sample.Split) error {
+			stages = append(stages, d.crossing(h, "join", func(m *Minibatch,
+				s *sample.Split) error {
 				return d.joinAndDraw(m, s, h)
 			})...)
 		case d.serving:
@@ -121,11 +124,11 @@ func (d *splitDrawer) stages() []Stage {
 	return stages
 }
 
-// asks reports whether hop h asks those that hold in-edges.
+// asks reports whether hop h asks the ranks that hold its in-edges.
 func (d *splitDrawer) asks(h int) bool { return d.asker.askingHops() > 0 && h >= d.asker.first }
 
-// crossing returns the stages in which the vertices that hop h has found go to their owners;
-// afterwards then runs.
+// crossing returns the stages in which the vertices that hop h has found go to their owners; then
+// do runs.
 func (d *splitDrawer) crossing(h int, what string,
 	do func(*Minibatch, *sample.Split) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
@@ -139,8 +142,8 @@ func (d *splitDrawer) crossing(h int, what string,
 }
 
 // choosing returns the stages in which ranks send each other the in-neighbours that they have found
-// for hop h, as candidates, and choose among them. For a minibatch that is evaluated by fanouts the
-// messages are empty.
+// for hop h, as candidates, and choose among them. In evaluation with fanouts the messages are
+// empty.
 func (d *splitDrawer) choosing(h int) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
@@ -174,13 +177,13 @@ func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 	}
 	m.asked.Collectives++
 	m.asked.Bytes += int64(d.ranks()-1) * (CountBytes + int64(len(own))*4)
-	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes,
-		comm.Then{Send: mem.Bytes(own), SendRows: x.sends, RowBytes: sample.CandidateBytes, ToAll: true,
-			Expect: (*candidates)(m)}), nil
+	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones,
+		CountBytes, comm.Then{Send: mem.Bytes(own), SendRows: x.sends,
+			RowBytes: sample.CandidateBytes, ToAll: true, Expect: (*candidates)(m)}), nil
 }
 
-// candidates and found are a minibatch as comm.Expecter: of what all ranks of a group have found for
-// a layer, and of the own vertices that they have found.
+// candidates and found are a minibatch as comm.Expecter: for the candidates of all ranks of a
+// group, and for the own vertices that other ranks have found.
 type (
 	candidates Minibatch
 	found      Minibatch
@@ -199,7 +202,7 @@ func (m *candidates) Expect() ([]byte, []int, error) {
 	return mem.Bytes(x.layer.All), x.counts, err
 }
 
-// choose draws hop h among what all have found.
+// choose draws hop h from the candidates of all ranks.
 func (d *splitDrawer) choose(m *Minibatch, s *sample.Split, h int) error {
 	x := &m.shared
 	err := s.Choose(&m.Sampled, x.layer, x.counts, &x.hops[h-1], h, m.Train, m.Key, &m.Edges)
@@ -217,8 +220,8 @@ func (d *splitDrawer) choose(m *Minibatch, s *sample.Split, h int) error {
 	return d.found(m, s, h)
 }
 
-// find collects the in-neighbours among which hop h is drawn: from own in-edges, or from the
-// replies of other ranks (a). A rank that is alone in its group also chooses.
+// find collects the candidates of hop h: from own in-edges, or from the replies of other ranks (a).
+// A rank that is alone in its group also chooses.
 func (d *splitDrawer) find(m *Minibatch, s *sample.Split, h int, a *sample.Asking) error {
 	x := &m.shared
 	if x.layer == nil {
@@ -259,7 +262,7 @@ func (d *splitDrawer) sample(m *Minibatch) error {
 	})
 }
 
-// mine keeps the seeds that this rank owns.
+// mine selects the seeds that this rank owns.
 func (d *splitDrawer) mine(m *Minibatch) error {
 	x, n := &m.shared, 0
 	x.own = mem.Grow(x.own, len(m.Seeds))
@@ -292,7 +295,7 @@ func (d *splitDrawer) draw(m *Minibatch, s *sample.Split, h int) error {
 	return d.found(m, s, h)
 }
 
-// extend makes hop h of what has come back.
+// extend makes hop h from the replies of other ranks.
 func (d *splitDrawer) extend(m *Minibatch, s *sample.Split, h int) error {
 	if d.o.Sampling.Layered(m.Train) {
 		return d.find(m, s, h, &m.draws.asking)
@@ -304,7 +307,7 @@ func (d *splitDrawer) extend(m *Minibatch, s *sample.Split, h int) error {
 	return d.found(m, s, h)
 }
 
-// found follows hop h. A rank alone goes on with the next.
+// found follows once hop h is drawn. A rank alone in its group goes on with the next hop.
 func (d *splitDrawer) found(m *Minibatch, s *sample.Split, h int) error {
 	switch {
 	case h == d.hops():
@@ -319,7 +322,7 @@ func (d *splitDrawer) found(m *Minibatch, s *sample.Split, h int) error {
 	return nil
 }
 
-// joinAndDraw completes hop h by what other ranks have found, and draws the next.
+// joinAndDraw adds to hop h what other ranks have found, and draws the next.
 func (d *splitDrawer) joinAndDraw(m *Minibatch, s *sample.Split, h int) error {
 	if err := s.Join(&m.Sampled, &m.shared.hops[h-1], h); err != nil {
 		return err
@@ -344,8 +347,8 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 	d.end(m)
 }
 
-// label finds the labels of the own seeds. For links it finds which of them this rank rates, and
-// whose embeddings it needs.
+// label copies the labels of the own seeds. For links it determines which of them this rank scores,
+// and which embeddings it needs.
 func (d *splitDrawer) label(m *Minibatch) {
 	l := d.o.Sampling.Links
 	if l == nil || !m.Train {
@@ -364,7 +367,7 @@ func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
 	return s.Serve(&m.Sampled, m.shared.crossing(0))
 }
 
-// startFound sends every rank its vertices that hop h has found here.
+// startFound sends each rank those of its vertices that hop h has found here.
 func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
@@ -377,12 +380,12 @@ func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 	m.asked.Asked += int64(len(c.IDs))
 	m.asked.Collectives++
 	m.asked.Bytes += int64(len(x.asks))*CountBytes + int64(len(c.IDs))*sample.VertexBytes
-	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones, CountBytes,
-		comm.Then{Send: mem.Bytes(c.IDs), SendRows: c.Count, RowBytes: sample.VertexBytes,
-			Expect: (*found)(m)}), nil
+	return d.group.StartAlltoallThen(mem.Bytes(x.asks), mem.Bytes(x.asked), d.ones, d.ones,
+		CountBytes, comm.Then{Send: mem.Bytes(c.IDs), SendRows: c.Count,
+			RowBytes: sample.VertexBytes, Expect: (*found)(m)}), nil
 }
 
-// Expect makes room for the own vertices that others have found, whose numbers have arrived.
+// Expect makes room for the own vertices that other ranks have found, whose numbers have arrived.
 func (m *found) Expect() ([]byte, []int, error) {
 	x := &m.shared
 	c := &x.hops[x.hop-1]

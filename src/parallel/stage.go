@@ -22,8 +22,8 @@ func local(p trace.Phase, name string, f func(*Minibatch) error) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Local: f}, p}
 }
 
-// ordered is a stage that runs the minibatches in order. arrive is called with each minibatch in
-// advance, in the first stage that is not local; it may be nil.
+// ordered is a stage that runs the minibatches in order. In the first stage that is not local,
+// arrive is called with each minibatch in advance; it may be nil.
 func ordered(p trace.Phase, name string, arrive, f func(*Minibatch) error) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Arrive: arrive, Ordered: f}, p}
 }
@@ -37,14 +37,14 @@ func collective(
 }
 
 // Phases receives the phases of the training goroutine. The phases of Step are Forward, Backward
-// and, in the last minibatch of a step, Sync; a mode that exchanges rows between two layers leaves
-// Forward and Backward for Shuffle meanwhile.
+// and, in the last minibatch of a step, Sync; while a mode exchanges rows between two layers, the
+// phase is Shuffle instead of Forward or Backward.
 type Phases interface {
 	Begin(trace.Phase)
 	End(trace.Phase)
 }
 
-// unheard is for a pass whose phases nobody counts.
+// unheard ignores the phases.
 type unheard struct{}
 
 func (unheard) Begin(trace.Phase) {}
@@ -52,9 +52,9 @@ func (unheard) End(trace.Phase)   {}
 
 // Trained is the result of Step.
 type Trained struct {
-	// Fault is the place where this rank's numbers stopped being finite; nil if its share of the
-	// loss is finite.
+	// Fault is where the first number of this rank that is not finite appeared; nil if its share of
+	// the loss is finite.
 	Fault *nn.Fault
-	// Stats are of the step, over all ranks. With last only.
+	// Stats are those of the step, over all ranks. Set only with last.
 	Stats task.Stats
 }

@@ -12,18 +12,18 @@ import (
 	"halognn/src/sample"
 )
 
-// landing is where the inputs of a minibatch come to lie: in host memory, or that of a device.
+// landing puts the inputs of a minibatch into host memory, or into that of a device.
 type landing interface {
-	// land makes or sends the inputs of a minibatch, whose hops and labels are set. input is the hop
-	// whose rows are read.
+	// land makes or sends the inputs of a minibatch, whose hops and labels are set. input is the
+	// hop of the layer that reads the rows.
 	land(m *Minibatch, input *nn.Hop, needs nn.Needs) error
-	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of the
-	// minibatch.
+	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of
+	// the minibatch.
 	receive(*Minibatch) error
 	// release ends what receive began.
 	release(*Minibatch) error
-	// pinned returns the pinned memory of all buffers, and growths how often more than the first was
-	// pinned for minibatches that are trained.
+	// pinned returns the pinned memory of all buffers. growths returns how often more memory was
+	// pinned for training minibatches than at first.
 	pinned() int64
 	growths() int
 	close() error
@@ -38,12 +38,12 @@ func newLanding(o *Options) landing {
 		steady: o.Model.Steady(), madeInStep: o.Model.MakesArrays(), depth: o.Depth}
 }
 
-// ofLanding is what landing keeps with a minibatch: the inputs of the model.
+// ofLanding is the state that a landing keeps in a minibatch: the inputs of the model.
 type ofLanding struct {
 	staging             compute.StagingBuffer
 	inputs              compute.Inputs // as they were sent
-	own, aggregate, all []float32      // memory of matrices of either type
-	types               [][]float32    // [T] likewise
+	own, aggregate, all []float32      // memory of the matrices, for either kind of landing
+	types               [][]float32    // [T] the same for each type
 	sparse              compute.SparseMaker
 }
 
@@ -71,7 +71,7 @@ func (l *ofLanding) free() {
 type onHostMemory struct {
 	host     compute.Host
 	cols     int
-	stored   compute.Elements   // in which the rows are made
+	stored   compute.Elements   // the type in which rows are made
 	exchange *exchange.Exchange // says what the rows of each type are
 }
 
@@ -83,7 +83,7 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	}
 	if needs.Types {
 		h.landTypes(m)
-	} else if needs.Sources && h.exchange.Kinds()[0].Cols > 0 { // else the step makes them
+	} else if needs.Sources && h.exchange.Kinds()[0].Cols > 0 { // otherwise the step makes them
 		b.X = matrixOf(&m.all, h.stored, input.Sources, h.cols)
 		h.host.GatherRows(b.X, rows)
 	}
@@ -98,9 +98,8 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	return nil
 }
 
-// landSparse makes what a model reads of sparse rows: the matrices that its input layer multiplies,
-// or dense rows for one that begins with something else. It returns the rows and the needs that
-// remain.
+// landSparse makes what a model reads of sparse rows: matrices that its input layer multiplies, or
+// dense rows if it begins with something else. It returns the remaining rows and needs.
 func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (rows compute.Rows, left nn.Needs,
 	err error) {
 	b := &m.Batch
@@ -160,11 +159,11 @@ func (onHostMemory) close() error             { return nil }
 
 // stagingPool sends minibatches to a device with its own memory during training:
 //
-//	preparing   land ──> pinned memory ──> device
-//	training    receive ──> Batch.Own, Aggregate, X in device memory ── forward, backward ── release
+//	preparing  land ──> pinned memory ──> device
+//	training   receive ─> Batch.Own, Aggregate, X in device memory ─ forward, backward ─ release
 //
 // A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
-// as minibatches between the two; a minibatch left by a stopped pass keeps its buffer.
+// as minibatches between the two. If a pass stops, an unconsumed minibatch keeps its buffer.
 type stagingPool struct {
 	device     compute.Accelerator
 	host       compute.Host
@@ -172,25 +171,25 @@ type stagingPool struct {
 	exchange   *exchange.Exchange // says what the rows of each type are
 	steady     []compute.Segments // which kernels of every minibatch read
 	madeInStep bool               // kernels read arrays that are made in the step
-	depth      int                // minibatches that wait while one is trained
-	limits     *sample.Limits     // of the minibatches that are trained; nil: nothing is known
+	depth      int                // minibatches that wait while another is trained
+	limits     *sample.Limits     // of training minibatches; nil if unknown
 	alone      bool               // no rows come from other ranks
 
-	most int // bytes of pinned memory of a buffer for what may come
+	most int // bytes that a buffer pins at most beyond the first minibatch
 
 	mu        sync.Mutex
 	begun     bool // buffers are made
-	bounded   bool // with room for the largest minibatch
+	bounded   bool // the buffers have room for the largest minibatch
 	grown     int
 	idle, all []compute.StagingBuffer
 }
 
-// mostPinned is how many bytes the ranks of a node pin at most for minibatches that may come and are
-// larger than the first.
+// mostPinned is how many bytes the ranks of a node together pin at most in advance, for minibatches
+// that are larger than the first.
 const mostPinned = 1 << 30
 
-// limitsOf returns those of minibatches whose inputs have no other sizes than these: rows of
-// relations, entries of sparse rows and sums that owners make have.
+// limitsOf returns the limits of the minibatches; nil if their inputs also have sizes that these do
+// not bound: rows of relations, entries of sparse rows, or sums that owners make.
 func limitsOf(o *Options) *sample.Limits {
 	t := o.Topology
 	if o.MaxSeeds == 0 || t == nil || !t.Columns.Plain() || o.Exchange.MakesSums() ||
@@ -204,7 +203,7 @@ func limitsOf(o *Options) *sample.Limits {
 	return &l
 }
 
-// growth returns by how much, at most, inputs are larger than those of m.
+// growth returns by how much the inputs of other minibatches can exceed those of m.
 func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	if p.limits == nil || !m.Train || m.card.drawn != nil {
 		return g
@@ -223,9 +222,9 @@ func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	return g
 }
 
-// begin makes as many buffers as are in use at a time, when the first minibatch shows what they
-// hold: before it is trained. Where that does not tell how large others may be, the next one that
-// does makes room in the buffers that are idle.
+// begin makes as many buffers as are in use at a time, before the first minibatch is trained, from
+// its sizes. If that one does not tell how large others may be, the next one that does enlarges the
+// idle buffers.
 func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,7 +286,7 @@ func (p *stagingPool) close() error {
 	return errors.Join(errs...)
 }
 
-// land sends a minibatch by its staging buffer.
+// land sends a minibatch through its staging buffer.
 func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	b := &m.Batch
 	rows, left, err := landSparse(m, input, needs)
@@ -302,7 +301,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
 		Weights: in.Weights[:0], HopEnds: in.HopEnds[:0], MadeInStep: p.madeInStep,
 	}
-	if needs.Types { // in the place of all sources
+	if needs.Types { // instead of all sources
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
 		for _, rows := range rowsOfTypes(m, p.exchange) {
 			in.Types = append(in.Types, rows)
@@ -327,12 +326,13 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	}
 	hopEnds := func() {
 		in.HopEnds = append(in.HopEnds,
-			compute.HopEnd{Segments: len(in.Segments), Weights: len(in.Weights), Vertices: len(in.Vertices)})
+			compute.HopEnd{Segments: len(in.Segments), Weights: len(in.Weights),
+				Vertices: len(in.Vertices)})
 	}
 	hopEnds()
 	for l := range b.Hops {
 		h := &b.Hops[l]
-		// The input layer's aggregates are among the inputs, and nobody else reads its segments.
+		// The input layer's aggregates are among the inputs, and nothing else reads its segments.
 		aggregated := l == 0 && needs.Aggregate != compute.NoReduction
 		if !aggregated {
 			in.Segments = append(in.Segments, h.Forward)
@@ -370,7 +370,7 @@ func (p *stagingPool) send(m *Minibatch, in *compute.Inputs) error {
 		m.staging = p.take()
 	}
 	before := m.staging.PinnedBytes()
-	if before == 0 { // one more than are in use at a time otherwise
+	if before == 0 { // a buffer beyond those that begin has made
 		if err := m.staging.Reserve(in, growth, p.most); err != nil {
 			return err
 		}

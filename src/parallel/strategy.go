@@ -13,7 +13,7 @@ import (
 )
 
 // Strategy runs steps: it prepares minibatches by stages, runs the layers on them and sums the
-// gradients. It is made of one answer to each question of a step, which a mode chooses:
+// gradients. It has four parts, each of which answers one question; a mode chooses them:
 //
 //	Draw     which blocks follow from the seeds
 //	Rows     where the rows that the first layer reads come from
@@ -31,30 +31,30 @@ import (
 // docs/design/03-tick-schedule.md allows.
 type Strategy struct {
 	o       Options
-	needs   nn.Needs // of the first layer
-	first   int      // layer of the model that runs first, and
-	layers  int      // how many run
-	output  bool     // of them follow the logits
+	needs   nn.Needs // of the first layer that runs
+	first   int      // index of the first layer of the model that runs
+	layers  int      // number of layers that run
+	output  bool     // the logits follow them
 	inputs  []nn.Input
 	draw    Draw
 	rows    Rows
 	between Between
 	landing landing
-	queue   *stepQueue // nil where the host waits in every step
+	queue   *stepQueue // nil if the host waits in every step
 	drawsOn DrawnOn
 }
 
 // Draw makes the blocks of minibatches, from the seeds on.
 type Draw interface {
-	// stages are the first ones of a minibatch.
+	// stages returns the first stages of a minibatch.
 	stages() []Stage
 	// Bytes returns the memory of the samplers. None may be drawing.
 	Bytes() int64
-	// close gives everything back. None may be drawing.
+	// close frees everything. None may be drawing.
 	close() error
 }
 
-// Rows finds the rows that the first layer reads, and makes of them what the layer needs.
+// Rows finds the rows that the first layer reads, and makes the layer's inputs from them.
 type Rows interface {
 	// stages follow those of Draw, up to the batch of the model.
 	stages() []Stage
@@ -63,28 +63,29 @@ type Rows interface {
 	counters(*Minibatch) (trace.Counters, error)
 	// release takes back buffers of a consumed minibatch.
 	release(*Minibatch)
-	// bytes returns the memory of the exchange, and that of idle buffers of minibatches.
+	// bytes returns the memory of the exchange, and that of idle buffers for minibatches.
 	bytes() (exchange, idle int64)
 	close() error
 }
 
-// Between is what crosses ranks between two layers of a step. Where a field is nil nothing does, as
-// where each rank runs the layers of minibatches of its own.
+// Between is what crosses ranks between two layers of a step. A nil field means that nothing does:
+// each rank runs the layers on minibatches of its own.
 type Between struct {
-	// forward completes what layer l reads; l may be the number of layers, and then the loss reads.
+	// forward completes what layer l reads. If l is the number of layers, the loss is what reads.
 	forward func(m *Minibatch, l int, in *nn.Input, phases Phases) error
-	// weigh completes the gradients of the weights of layer l, before they are summed over the
-	// ranks. grad is with respect to what the layer has read, as BackwardLayer returns it.
+	// weigh completes the weight gradients of layer l before they are summed over the ranks. grad
+	// is the gradient with respect to the layer's input, as BackwardLayer returns it.
 	weigh func(m *Minibatch, l int, grad compute.Matrix, phases Phases) error
-	// backward turns the gradient with respect to what layer l > 0 has read into that with respect
-	// to what this rank has computed of the layer below, in the same memory.
+	// backward takes the gradient with respect to the input of layer l > 0. It returns, in the same
+	// memory, the gradient with respect to what this rank has computed in the layer below.
 	backward func(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix, error)
 	carries  carries
 }
 
 // carries is what carries rows between layers.
 type carries interface {
-	// arrived returns the reason why what should have crossed so far has not, once kernels are done.
+	// arrived returns an error if rows that should have crossed so far have not arrived. Call it
+	// once kernels are done.
 	arrived() error
 	way() Shuffling
 	// bytes returns the host memory: allocated by package mem, or pinned.
@@ -106,13 +107,14 @@ func (b *Between) close() error {
 	return b.carries.close()
 }
 
-// newStrategy makes everything but the answers of a mode. The needs are of the first layer.
+// newStrategy makes everything but the parts that a mode chooses. needs are those of the first
+// layer.
 func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 	return &Strategy{o: o, needs: needs, first: first, layers: layers,
 		inputs: make([]nn.Input, layers), landing: newLanding(&o)}
 }
 
-// bound tells where inputs come to lie how large they may be.
+// bound tells the landing how large inputs may become.
 func (s *Strategy) bound() {
 	if p, ok := s.landing.(*stagingPool); ok {
 		p.limits, p.alone = limitsOf(&s.o), s.o.Comm.Size() == 1
@@ -120,7 +122,7 @@ func (s *Strategy) bound() {
 	}
 }
 
-// closeAfter frees what has been made of a strategy whose making has failed with err.
+// closeAfter frees what has been made of a strategy when making it has failed with err.
 func (s *Strategy) closeAfter(err error) error {
 	if s.draw != nil {
 		err = errors.Join(err, s.draw.close())
@@ -141,15 +143,15 @@ func (s *Strategy) Close() error {
 // Forward, in order. Several pipelines may run the stages of one strategy, one at a time.
 func (s *Strategy) Stages() []Stage { return append(s.draw.stages(), s.rows.stages()...) }
 
-// Release takes back the strategy's buffers from a consumed minibatch. After it m.Batch must not be
-// read.
+// Release takes back the strategy's buffers from a consumed minibatch. m.Batch must not be read
+// after it.
 func (s *Strategy) Release(m *Minibatch) error {
 	err := s.landing.release(m)
 	s.rows.release(m)
 	return err
 }
 
-// Shuffling returns how rows go between layers; "" where none do.
+// Shuffling returns how rows travel between layers; "" if none do.
 func (s *Strategy) Shuffling() Shuffling {
 	if s.between.carries == nil {
 		return ""
@@ -180,8 +182,8 @@ func (s *Strategy) Memory() (allocated, pinned trace.Memory) {
 	}
 }
 
-// PinnedGrowths returns how often more memory was pinned for minibatches that are trained than at
-// first. No stage may be running.
+// PinnedGrowths returns how often more memory was pinned for training minibatches than at first. No
+// stage may be running.
 func (s *Strategy) PinnedGrowths() int { return s.landing.growths() }
 
 // Counters returns this rank's rows and collectives for a minibatch, complete after Step. It
@@ -211,7 +213,7 @@ func (s *Strategy) Forward(m *Minibatch) (compute.Matrix, error) {
 }
 
 // forward runs the layers one by one, from the input rows to the output of the last. A strategy
-// without layers returns the aggregates that these would read.
+// without layers returns the aggregates that the layers would read.
 func (s *Strategy) forward(m *Minibatch, phases Phases) (compute.Matrix, error) {
 	x := m.Batch.Aggregate
 	for i := range s.layers {
@@ -231,7 +233,7 @@ func (s *Strategy) forward(m *Minibatch, phases Phases) (compute.Matrix, error) 
 	return x, nil
 }
 
-// complete brings what a layer or the loss reads of other ranks.
+// complete receives what a layer or the loss reads from other ranks.
 func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if s.between.forward == nil {
 		return nil
@@ -239,8 +241,9 @@ func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) er
 	return s.between.forward(m, l, in, phases)
 }
 
-// giveBack is complete in backward.
-func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix, phases Phases) (compute.Matrix,
+// giveBack is the counterpart of complete in backward.
+func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
+	phases Phases) (compute.Matrix,
 	error) {
 	if s.between.backward == nil {
 		return grad, nil
@@ -249,11 +252,11 @@ func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix, phases Pha
 }
 
 // errUntrained is the error of Step in a strategy without Gradients.
-var errUntrained = errors.New("this strategy was made without gradients, to evaluate alone")
+var errUntrained = errors.New("this strategy has no gradients: it can only evaluate")
 
 // Step runs forward, loss and backward on a minibatch. A step has one or several minibatches on a
-// rank. If last, Step returns after the gradients of the step have been summed over these and over
-// the ranks. It reports its phases to phases. An error ends the job.
+// rank. If last, Step returns after the gradients have been summed over all minibatches and ranks
+// of the step. It reports its phases to phases. An error ends the job.
 func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if sums == nil {
@@ -268,7 +271,7 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	if err != nil {
 		return t, err
 	}
-	rated := nn.Input{X: logits} // links are rated by embeddings of other ranks too
+	rated := nn.Input{X: logits} // scoring links also reads embeddings of other ranks
 	if err := s.complete(m, s.layers, &rated, phases); err != nil {
 		return t, err
 	}
@@ -282,8 +285,8 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	if err := s.backward(m, grad, last, phases); err != nil {
 		return t, err
 	}
-	// A GPU may still be computing. Sync waits for sums of gradients only where rows between layers
-	// travel behind them (direct).
+	// A GPU may still be computing. Sync waits for the sums of gradients only if rows between
+	// layers travel in the same queue (direct).
 	if err := errors.Join(s.o.Device.Sync(), s.between.arrived()); err != nil {
 		return t, err
 	}
@@ -294,9 +297,10 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	return t, err
 }
 
-// backward runs the layers backward, from the gradient with respect to the logits, and starts the
-// sums of their gradients or, unless last, holds these.
-func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool, phases Phases) (err error) {
+// backward runs the layers backward, from the gradient with respect to the logits. If last, it
+// starts the sums of the weight gradients; otherwise it holds these.
+func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool,
+	phases Phases) (err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if grad, err = s.giveBack(m, s.layers, grad, phases); err != nil {
 		return err
@@ -341,7 +345,8 @@ func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
 	return s.o.Model.Params.Stats(), nil
 }
 
-// spoil lets tests put a NaN into the dense input of a training minibatch, whichever the model reads.
+// spoil lets tests put a NaN into the dense input of a training minibatch, in whichever array the
+// model reads.
 func (s *Strategy) spoil(m *Minibatch) {
 	b := &m.Batch
 	for _, input := range append([]compute.Matrix{b.Own, b.Aggregate, b.X}, b.Types...) {

@@ -88,7 +88,8 @@ func (l *learner) steps(c comm.Comm, n, each, depth int) (all [][]uint32, err er
 		return nil, err
 	}
 	defer pipe.Close()
-	err = pipe.Run(context.Background(), n*each, admitted(c, each), func(i int, m *Minibatch) error {
+	err = pipe.Run(context.Background(), n*each, admitted(c, each), func(i int,
+		m *Minibatch) error {
 		last := i%each == each-1
 		var phases heard
 		trained, err := l.strategy.Step(m, last, &phases)
@@ -195,13 +196,15 @@ func TestStepHasTheBitsOfTheModel(t *testing.T) {
 					}
 					for s := range want {
 						if !slices.Equal(got[s], want[s]) {
-							return fmt.Errorf("rank %d, step %d: other gradients than the model's", c.Rank(), s)
+							return fmt.Errorf("rank %d, step %d: other gradients than the model's",
+								c.Rank(), s)
 						}
 					}
 					return l.close()
 				})
 				if err != nil {
-					t.Errorf("%d ranks, %d minibatches a step, depth %d: %v", ranks, each, depth, err)
+					t.Errorf("%d ranks, %d minibatches a step, depth %d: %v", ranks, each, depth,
+						err)
 				}
 			}
 		}
@@ -211,9 +214,9 @@ func TestStepHasTheBitsOfTheModel(t *testing.T) {
 	}
 }
 
-// talkative answers Draw and Between with additional exchanges, each on its own communicator: rounds
-// before the counts, with an ordered stage between them, and between the layers of a step, forward
-// and backward.
+// talkative answers Draw and Between with additional exchanges, each on its own communicator:
+// rounds before the counts, with an ordered stage between them, and between the layers of a step,
+// forward and backward.
 type talkative struct {
 	Draw
 	rounds         int
@@ -272,7 +275,8 @@ func (s *talkative) stages() []Stage {
 	stages := s.Draw.stages()
 	for k := range s.rounds {
 		stages = append(stages,
-			collective(trace.Exchange, fmt.Sprintf("ask %d", k), func(m *Minibatch) (request, error) {
+			collective(trace.Exchange, fmt.Sprintf("ask %d", k), func(m *Minibatch) (request,
+				error) {
 				return s.all(s.asks, int64(m.Key.Step)<<32|int64(k))
 			}, nil),
 			local(trace.Sample, fmt.Sprintf("draw %d", k), func(*Minibatch) error { return nil }))
@@ -338,11 +342,13 @@ func TestAStrategyMayExchangeAnywhere(t *testing.T) {
 					}
 					s := l.strategy.draw.(*talkative)
 					if s.said != n*7 || s.ordered != n {
-						return fmt.Errorf("%d exchanges between layers, %d minibatches in order", s.said, s.ordered)
+						return fmt.Errorf("%d exchanges between layers, %d minibatches in order",
+							s.said, s.ordered)
 					}
 					for k := range want {
 						if !slices.Equal(got[k], want[k]) {
-							return fmt.Errorf("step %d: other gradients than without the exchanges", k)
+							return fmt.Errorf("step %d: other gradients than without the exchanges",
+								k)
 						}
 					}
 					return l.close()
@@ -379,7 +385,8 @@ func TestForwardOfAStrategy(t *testing.T) {
 		got := slices.Clone(y.Data)
 		want, err := l.model.Forward(&m.Batch)
 		if err != nil || !slices.Equal(got, want.Data) || !slices.Equal(m.Scored, m.Seeds) {
-			return fmt.Errorf("logits %v of %v, want %v of %v, %v", got, m.Scored, want.Data, m.Seeds, err)
+			return fmt.Errorf("logits %v of %v, want %v of %v, %v", got, m.Scored, want.Data,
+				m.Seeds, err)
 		}
 		o := l.strategy.o
 		o.Sample, o.Gradients, o.Labels = sample.Neighbours(sample.All), nil, task.Labels{}
@@ -443,7 +450,8 @@ func TestStepFindsTheFault(t *testing.T) {
 
 func TestUnknownMode(t *testing.T) {
 	_, err := New("guess", Options{})
-	if err == nil || !strings.Contains(err.Error(), `parallel.mode "guess" is unknown; there is [data split `) {
+	if err == nil || !strings.Contains(err.Error(),
+		`parallel.mode "guess" is unknown; there is [data split `) {
 		t.Errorf("an unknown mode: %v", err)
 	}
 }
@@ -458,7 +466,8 @@ func TestCountersOfAMinibatch(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	m.Fetch.Remote = 2
-	if _, err := d.Counters(&m); err == nil || !strings.Contains(err.Error(), "rows do not add up") {
+	if _, err := d.Counters(&m); err == nil ||
+		!strings.Contains(err.Error(), "rows do not add up") {
 		t.Errorf("three rows for two vertices: %v", err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"halognn/src/trace"
 )
 
-// SumCounter counts, for predictions, what travels where owners add rows: minibatch by minibatch it
-// keeps the groups until a cache has decided, and then chooses between rows and sums as the exchange
-// of a run does. Several caches may decide about the same minibatches.
+// SumCounter counts, for predictions, what travels if owners add rows. It keeps the groups of each
+// minibatch until a cache has decided, and then chooses between rows and sums as the exchange of a
+// run does. Several caches may decide about the same minibatches.
 type SumCounter struct {
 	needs    nn.Needs
 	topology *sample.Topology
@@ -24,14 +24,15 @@ type SumCounter struct {
 	worth    []uint8
 }
 
-// NewSumCounter keeps the groups of window+1 minibatches of a model with these needs. It frees c.
-func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser, window int) *SumCounter {
+// NewSumCounter keeps the groups of window+1 minibatches, for a model with these needs. It frees c.
+func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser,
+	window int) *SumCounter {
 	return &SumCounter{needs: needs, topology: t, chooser: c,
 		recent: make([]exchange.Groups, window+1)}
 }
 
-// Add keeps the groups of the next minibatch, which x has located in p, and returns what each of its
-// remote rows is worth, until the next call. It changes the order of the minibatch's edges.
+// Add keeps the groups of the next minibatch, which x has located in p. It returns the worth of
+// each remote row for a cache, valid until the next call. It reorders the minibatch's edges.
 func (s *SumCounter) Add(m *sample.Minibatch, x *exchange.Exchange, p *exchange.Plan) []uint8 {
 	s.edges.List(m, s.needs, s.topology, x, p, &s.list)
 	s.recent[s.n%len(s.recent)].Copy(&s.list)
@@ -40,21 +41,24 @@ func (s *SumCounter) Add(m *sample.Minibatch, x *exchange.Exchange, p *exchange.
 	return s.worth
 }
 
-// Count returns the counters of a minibatch that is still kept, and about which a cache has decided.
+// Count returns the counters of a minibatch whose groups are still kept, after a cache's decision
+// d.
 func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
 	s.kept = d.Kept(s.kept)
 	c, n := d.Counters(), s.chooser.Counts(&s.recent[minibatch%len(s.recent)],
 		exchange.Wants{Slot: d.Slot, Early: d.Early, Kept: s.kept})
-	c.Remote, c.Sums, c.Summed, c.RowBytes, c.IDBytes = n.Remote, n.Sums, n.Summed, n.RowBytes, n.IDBytes
+	c.Remote, c.Sums, c.Summed, c.RowBytes, c.IDBytes = n.Remote, n.Sums, n.Summed, n.RowBytes,
+		n.IDBytes
 	return c
 }
 
-// AddRows adds the rows of each kind that travel for the minibatch of the last Count to rows.
+// AddRows adds to rows, by kind, the rows that travel for the minibatch that Count was last called
+// for.
 func (s *SumCounter) AddRows(minibatch int, d *cache.Decision, rows []float64) {
 	s.chooser.AddRows(&s.recent[minibatch%len(s.recent)], exchange.Wants{Early: d.Early}, rows)
 }
 
-// Bytes returns the memory of the groups and of choosing, and how much of it an exchange needs to
+// Bytes returns the memory of the groups and of choosing, and the part that an exchange needs to
 // choose for one minibatch; 0 for a nil counter.
 func (s *SumCounter) Bytes() (all, one int64) {
 	if s == nil {

@@ -19,29 +19,29 @@ import (
 //	staged  slices between hosts, through pinned memory
 type Transport string
 
-// TransportAuto chooses the first of these that works.
+// TransportAuto chooses the first of the following that works.
 const (
 	TransportAuto   Transport = "auto"
 	TransportNCCL   Transport = "nccl"
 	TransportMPI    Transport = "mpi"
 	TransportStaged Transport = "staged"
 
-	transportDevice Transport = "device" // of one rank alone
+	transportDevice Transport = "device" // of a job with one rank
 )
 
-// ErrTransport is wrapped by the error of NewGradients or New, a comm.Agreed, about a way between
-// devices that cannot be used.
+// ErrTransport is wrapped by the error of NewGradients or New when a transport between devices
+// cannot be used; that error is a comm.Agreed.
 var ErrTransport = errors.New("the GPUs cannot be linked")
 
 // linkTimeout is how long ranks wait for each other when they open NCCL, which takes seconds for
 // thousands of ranks.
 var linkTimeout = 2 * time.Minute
 
-// capabilities are sent by each rank to all others before they choose.
+// capabilities are what each rank sends to all others before they choose a transport.
 type capabilities struct {
 	Device string       // its ID; "" for one that cannot be linked
-	NCCL   string       // its version, or
-	Fault  string       // the reason why there is none
+	NCCL   string       // its version
+	Fault  string       // why there is no NCCL
 	MPI    comm.Support // for messages in device memory
 	Shared bool         // ranks are goroutines of one process
 }
@@ -67,7 +67,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 			why = "gradients that travel as bf16 are added on hosts"
 		}
 		if why != "" {
-			err = comm.AgreedOn(c, errors.New(why)) // all is the same on every rank
+			err = comm.AgreedOn(c, errors.New(why)) // why is the same on every rank
 		} else {
 			r, err = open(t, c, p, layers, device, linkable, o)
 		}
@@ -81,7 +81,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 		case !comm.IsAgreed(err):
 			return nil, err
 		case forced:
-			return nil, fmt.Errorf("%w as compute.gradients: %s wants it: %w", ErrTransport, t, err)
+			return nil, fmt.Errorf("%w as compute.gradients: %s requires: %w", ErrTransport, t, err)
 		}
 		passed = append(passed, fmt.Sprintf("not by %s: %v", t, err))
 	}
@@ -101,8 +101,8 @@ func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
 	return comm.AllgatherJSON(c, mine)
 }
 
-// unsupportedReason returns the reason why the ranks cannot use a transport, "" if they can. If
-// support is unknown, a forced transport is tried.
+// unsupportedReason returns why the ranks cannot use a transport, "" if they can. If it is not
+// known, only a transport that the user has set is tried.
 func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 	if t == TransportStaged {
 		return ""
@@ -145,7 +145,8 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory "+
 				"(HALOGNN_MPI_CUDA=1 if it does)", r)
 		case c.MPI == comm.Unknown && !forced:
-			return "the MPI does not say whether it takes device memory (compute.gradients: mpi if it does)"
+			return "the MPI does not say whether it takes device memory (compute.gradients: mpi " +
+				"if it does)"
 		}
 	}
 	return ""
@@ -176,7 +177,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 		}
 		over = messages
 	}
-	// all buckets of a step wait, and the rows of one shuffle
+	// waiting at most: all buckets of a step, and the rows of one shuffle
 	queue := newLinkQueue(linkable, over, c.Rank(), c.Size(), layers+1)
 	made, mine := newLinked(p, layers, queue)
 	if err := comm.Agree(c, mine); err != nil {
@@ -191,11 +192,11 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 	return made, nil
 }
 
-// ended returns the error of a transport that the ranks have given up. If this rank failed to clean
-// up, the error is this rank's alone and no longer agreed on.
+// ended returns the error of a transport that all ranks have given up. If cleanup failed on this
+// rank, the error is no longer one that all ranks agree on.
 func ended(err, cleanup error) error {
 	if cleanup != nil {
-		return fmt.Errorf("%v; giving back what was opened: %w", err, cleanup)
+		return fmt.Errorf("%v; closing what was opened failed: %w", err, cleanup)
 	}
 	return err
 }

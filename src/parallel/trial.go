@@ -10,31 +10,32 @@ import (
 	"halognn/src/sample"
 )
 
-// Trial prepares sampled minibatches for a prediction of memory, as one rank of a job: by the
-// stages of a strategy, but for those that draw, on exchanges that plan (exchange.NewPlanning) and
-// with a host that makes nothing. So what it holds has the sizes of a run's, and nobody derives
-// these. Where ranks share minibatches, it cuts the share of its rank out of the whole one.
+// Trial prepares sampled minibatches to predict memory, as one rank of a job would. It runs the
+// stages of a strategy except those that draw, on exchanges that only plan (exchange.NewPlanning)
+// and with a host that computes nothing. So its arrays have the sizes that they have in a run, and
+// no formula is needed for these. Where ranks share minibatches, it cuts this rank's share out of
+// the whole one.
 type Trial struct {
 	strategy *Strategy
 	stages   []Stage
-	drawer   *splitDrawer // completes minibatches as any drawer does, and shares as its own
+	drawer   *splitDrawer // completes minibatches, and has this rank's share
 	shares   bool
 	cutter   sample.Cutter
 
 	m        Minibatch
-	sampled  int64 // bytes of the blocks, which are the caller's
+	sampled  int64 // bytes of the blocks, which the caller owns
 	messages int64 // bytes of the messages, before the minibatch gives them back
 }
 
-// TrialOptions are those of a strategy, of which Host and Comm are set here, and what a trial is
-// of.
+// TrialOptions are the options of a strategy, in which NewTrial sets Host and Comm, and what is
+// tried.
 type TrialOptions struct {
 	Options
 	Rank    int
-	Layer   int  // of an inference layer by layer; -1: all layers run
+	Layer   int  // the layer, for inference layer by layer; -1: all layers run
 	Serving bool // ranks that share minibatches find rows for each other
-	// Unmade leaves out what is made of the rows: of sparse ones it depends on their entries, and
-	// the caller counts it.
+	// Unmade leaves out the matrices made from rows. For sparse rows their size depends on the
+	// entries, so the caller counts it.
 	Unmade bool
 }
 
@@ -54,12 +55,12 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	d.group = exchange.NewEcho(o.Rank%d.owners.Size, d.owners.Size)
 	t := &Trial{strategy: s, drawer: d, shares: d.owners.Size > 1}
 	depth := s.o.Depth
-	s.o.Depth = 0 // one minibatch at a time: its buffers alone grow
+	s.o.Depth = 0 // one minibatch at a time: only its buffers grow
 	s.rows = newFetched(s, frontier{o.Exchange})
 	if t.shares && o.Serving && d.hops() > 0 {
 		s.rows = newFetched(s, relay{o.Exchange, d})
 	}
-	s.o.Depth = depth // by which learned rows come late
+	s.o.Depth = depth // decides which learned rows are late
 	if err := errors.Join(addEdgeRows(s), addLearned(s)); err != nil {
 		return nil, err
 	}
@@ -67,9 +68,10 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	return t, nil
 }
 
-// Prepare prepares a minibatch of the given seeds that has been sampled alone, whose edges it
-// reorders.
-func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool) error {
+// Prepare prepares a minibatch of the given seeds that was sampled by one rank. It reorders its
+// edges.
+func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key,
+	train bool) error {
 	m := &t.m
 	m.Key, m.Train, m.tried = key, train, true
 	m.SetSeeds(seeds)
@@ -127,7 +129,7 @@ func (s *Stage) run(m *Minibatch) error {
 	return err
 }
 
-// cut makes the share of the rank, with what crosses to others.
+// cut makes this rank's share, with what crosses to other ranks.
 func (t *Trial) cut(whole *sample.Minibatch) error {
 	m, d := &t.m, t.drawer
 	x := &m.shared
@@ -150,7 +152,7 @@ func (t *Trial) cut(whole *sample.Minibatch) error {
 	return nil
 }
 
-// learn makes room for the learned rows of a step.
+// learn makes room for the learned rows that a step receives.
 func (t *Trial) learn(m *Minibatch) error {
 	s := t.strategy
 	if s.o.Learned.Rows == nil {
@@ -160,21 +162,22 @@ func (t *Trial) learn(m *Minibatch) error {
 	return s.between.forward(m, 0, &in, unheard{})
 }
 
-// Learned returns the learned rows and sums of these that come for the last minibatch, the sums among
-// them, and the bytes of ids and late bits.
+// Learned returns how many learned rows and sums arrive for the last minibatch, how many of them
+// are sums, and the bytes of ids and late bits.
 func (t *Trial) Learned() (vectors, sums, ids int64) {
 	p := &t.m.learned.plan
 	return p.Remote + p.Sums, p.Sums, p.AskBytes()
 }
 
-// Hops returns what the layers read of the last minibatch, until the next.
+// Hops returns the hops of the last minibatch, valid until the next one.
 func (t *Trial) Hops() []nn.Hop { return t.m.Batch.Hops }
 
-// Vectors returns how many rows, and sums of rows, come for the last minibatch if no cache has any.
+// Vectors returns how many rows and sums of rows arrive for the last minibatch if nothing is
+// cached.
 func (t *Trial) Vectors() int { return int(t.m.Fetch.Remote + t.m.Fetch.Sums) }
 
-// EdgeRows returns the rows of edges that come for the last minibatch, and the bytes of ids and
-// rows that the rank sends for it.
+// EdgeRows returns how many rows of edges arrive for the last minibatch, and the bytes of ids and
+// rows that this rank sends for it.
 func (t *Trial) EdgeRows() (rows, bytes int64) {
 	c := &t.m.edgesOf.fetch.Counters
 	return c.Remote, c.RowBytes + c.IDBytes
@@ -182,18 +185,18 @@ func (t *Trial) EdgeRows() (rows, bytes int64) {
 
 // TrialBytes is the memory of a trial's minibatch, the largest so far.
 type TrialBytes struct {
-	Waiting  int64 // of one that waits for its decision, or of all where none waits
-	Lent     int64 // what it takes besides from then on
-	Messages int64 // of these: ids and rows of the frontier, if no cache has any
-	Strategy int64 // of the strategy, beside the minibatches
-	Choices  int64 // of choosing between rows and sums, which each worker does; not in Strategy
+	Waiting  int64 // of one that waits for its decision; of all if none waits
+	Lent     int64 // what it takes in addition after its decision
+	Messages int64 // part of these: ids and rows of the frontier, if nothing is cached
+	Strategy int64 // of the strategy, without the minibatches
+	Choices  int64 // of choosing between rows and sums, for each worker; not in Strategy
 }
 
 // Bytes returns the memory.
 func (t *Trial) Bytes() TrialBytes {
 	shared, lent := t.strategy.rows.bytes()
 	own := t.m.Bytes()
-	if t.shares { // which has the blocks
+	if t.shares { // the caller has the blocks
 		own -= t.sampled
 	}
 	choices := t.strategy.o.Exchange.Bytes()
@@ -211,15 +214,16 @@ func (t *Trial) Close() error {
 	return t.strategy.rows.close()
 }
 
-// idle is a host that makes nothing.
+// idle is a host that computes nothing.
 type idle struct{ compute.Host }
 
 func (idle) GatherRows(compute.Matrix, compute.Rows) {}
 func (idle) SliceRows(_, _ []byte, _ int, _ []int32) {}
-func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32, compute.Rows) {
+func (idle) SegmentRows(compute.Matrix, compute.Reduction, compute.Segments, []float32,
+	compute.Rows) {
 }
 
-// unmade is a landing that makes nothing of the rows.
+// unmade is a landing that makes nothing from the rows.
 type unmade struct{ onHostMemory }
 
 func (unmade) land(*Minibatch, *nn.Hop, nn.Needs) error { return nil }

@@ -23,8 +23,8 @@ const (
 )
 
 // failShapes have every kind of chain, of two local stages, none, one, and ordered stages at the
-// gate, between collectives and after the last one, and a collective before the gate. They end with a
-// local stage.
+// gate, between collectives and after the last one, and a collective before the gate. They end with
+// a local stage.
 var failShapes = []string{"LLCCLCL", "LOLCOCCOL", "LCLGLCCL"}
 
 var errPeer = errors.New("the peer's own error")

@@ -1,14 +1,15 @@
-// Package pipeline prepares items wide and finishes them in order. An item passes through a list of
-// stages of three kinds. The package knows no graphs, ranks, transports or devices.
+// Package pipeline prepares several items at a time and finishes them in order. An item passes
+// through a list of stages of three kinds. The package knows no graphs, ranks, transports or
+// devices.
 //
-//	local        on a pool, in any order among items
-//	ordered      on a goroutine of the stage, in item order: for what an item decides for the next
-//	collective   all ranks take part: starts in an order that all agree on, ends in item order
+//	local       on a pool, in any order among items
+//	ordered     on a goroutine of the stage, in item order: if an item depends on the one before
+//	collective  all ranks take part: starts in an order that all agree on, ends in item order
 //
 //	admit            pool            issuer        waiter          pool       own goroutine
 //	prepare(i) ──> chain 0 ──ready──> start ────> wait, finish ──> chain 1 ──> ordered ──> ... ──┐
 //	   ^           local stages      one for all   one for each                                  │
-//	   │           back to back      collectives   collective                                  done
+//	   │           back to back      collectives   collective                                 done
 //	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
 //
 // A station is a stage that is not local. A chain is the run of local stages before a station, or
@@ -22,18 +23,18 @@
 //
 // # Foresight
 //
-// The work of an item at one station, the gate, may depend on later items that have reached it (a
-// look-ahead cache). The gate is the station with Arrive, else the first one. With Ahead > 0 there
-// are Depth+1+Ahead slots, and item i passes the gate when item i+Ahead has reached it, but not
-// before item i-Depth-1 has been consumed: at most Depth+1 items are beyond the gate. The last
-// items of a run foresee the first ones of the next run if that continues it (RunOn): these pass
-// all stages before the gate in this run.
+// The work of an item at one station, the gate, may depend on later items that have reached the
+// gate (a look-ahead cache). The gate is the station with Arrive, or else the first one. With Ahead
+// > 0 there are Depth+1+Ahead slots, and item i passes the gate when item i+Ahead has reached it,
+// but not before item i-Depth-1 has been consumed: at most Depth+1 items are beyond the gate. If
+// the next run continues this one (RunOn), its first items are foreseen by the last items of this
+// run: they pass all stages before the gate in this run.
 //
 // # Schedule
 //
-// Let C be the number of collective stages, of which B come before the gate, and A = Ahead if
-// B > 0, else 0. Item i starts collective c at tick i*g + c if c < B, and at (i+A)*g + c
-// otherwise, within one tick the older item first, with g = C if Depth is 0, else the smallest g for
+// Let C be the number of collective stages, of which B come before the gate, and A = Ahead if B >
+// 0, else 0. Item i starts collective c at tick i*g + c if c < B, and at (i+A)*g + c otherwise,
+// within one tick the older item first. g is C if Depth is 0, and otherwise the smallest g for
 // which Depth*g >= C (see Schedule). Depth >= C gives g = 1: one start of every collective a tick.
 // The order is a pure function of these numbers and those of the items, and one goroutine, the
 // issuer, makes all starts and waits until the item is ready. So ranks that agree on them issue the
@@ -43,32 +44,32 @@
 // # No deadlock
 //
 // This section covers runs in which no rank fails; Endings covers the others. Let t(i,c) be the
-// tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item is its local and ordered
-// stages between the ends of collectives c-1 and c. The last one, segment C, ends with the
+// tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item is its local and
+// ordered stages between the ends of collectives c-1 and c. The last one, segment C, ends with the
 // consumption of the item, which may hold collectives of its own. Give the start and the end of
-// collective c of item i the time t(i,c), and its segment c the time t(i,c) - 1/2; but the stages of
-// segment B before the gate the time i*g + B - 1/2. Everything a rank waits for, here or on a peer,
-// is then earlier; or at the same time and of an older item; or at the same time, of the same item,
-// and before it in the list of stages:
+// collective c of item i the time t(i,c), and its segment c the time t(i,c) - 1/2; but the stages
+// of segment B before the gate the time i*g + B - 1/2. Everything a rank waits for, here or on a
+// peer, is then earlier; or at the same time and of an older item; or at the same time, of the same
+// item, and before it in the list of stages:
 //
 //   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of
 //     item i;
 //   - the end of (i,c) waits for its start on all ranks and, as one goroutine waits for each
 //     collective in item order, for the end of (i-1,c), g ticks before;
-//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before or, beyond the gate of
-//     segment B, earlier. An ordered stage waits for the same stage of item i-1 as well, g ticks
+//   - segment c > 0 of item i waits for the end of (i,c-1), half a tick before or, beyond the gate
+//     of segment B, earlier. An ordered stage waits for the same stage of item i-1 as well, g ticks
 //     before, and consumption for older consumptions here and on the peers. A local stage waits for
 //     nothing else;
 //   - segment 0 of item i waits for its admission, which is the consumption of item i-Depth-1-Ahead
-//     at (i-Depth-1-Ahead+A)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment, because
-//     (Depth+1)*g >= C and A <= Ahead; and it is of an older item;
+//     at (i-Depth-1-Ahead+A)*g + C - 1/2. That is i*g - 1/2 at most, the time of the segment,
+//     because (Depth+1)*g >= C and A <= Ahead; and it is of an older item;
 //   - the gate, at (i+A)*g + B - 1/2, waits for the consumption of item i-Depth-1, which comes at
-//     (i+A-Depth-1)*g + C - 1/2: (i+A)*g - 1/2 at most, and of an older item. It waits for the arrival
-//     of items up to i+Ahead. If B > 0 that is at (i+A)*g + B - 1/2 at most: the same time, and of
-//     a younger item. Count the stages of a segment before the gate as before all gates of the same
-//     time: they wait for ends of collectives half a tick before, and for each other in item order. If
-//     B = 0 arrivals wait for the admission of their items alone, which is the consumption of items
-//     up to i-Depth-1 again.
+//     (i+A-Depth-1)*g + C - 1/2: (i+A)*g - 1/2 at most, and of an older item. It waits for the
+//     arrival of items up to i+Ahead. If B > 0 that is at (i+A)*g + B - 1/2 at most: the same time,
+//     and of a younger item. Count the stages of a segment before the gate as before all gates of
+//     the same time: they wait for ends of collectives half a tick before, and for each other in
+//     item order. If B = 0 arrivals wait for the admission of their items alone, which is the
+//     consumption of items up to i-Depth-1 again.
 //
 // Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
 // them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool
@@ -119,10 +120,10 @@ import (
 	"github.com/panjf2000/ants/v2"
 )
 
-// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, all
-// that may have passed the gate on any rank, are finished but not consumed. Where collectives come
-// before the gate the Ahead items after these, all that are admitted on any rank, are brought up to
-// the gate. So ranks that stop at the same item have started the same collectives, and may use the
+// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which
+// may have passed the gate on some rank, are finished but not consumed. If collectives come before
+// the gate, the next Ahead items, which may be admitted on some rank, are brought up to the gate.
+// So ranks that stop at the same item have started the same collectives, and may use the
 // communicators again.
 var ErrStop = errors.New("stop after this item")
 
@@ -135,48 +136,49 @@ type Stage[T any] struct {
 	Name string // in errors and spans
 
 	// Local runs on the pool: different items in any order and at the same time, the stages of one
-	// item in order. It must wait for nothing.
+	// item in order. It must not wait for anything.
 	Local func(*T) error
 
-	// Ordered runs on the stage's own goroutine, items in order. It must wait for nothing, and no
-	// other rank takes part.
+	// Ordered runs on the stage's own goroutine, items in order. It must not wait for anything, and
+	// no other rank takes part.
 	Ordered func(*T) error
 
 	// Start begins a collective and returns at once. The issuer calls it, in the order of Schedule.
 	Start func(*T) (Request, error)
-	// Finish runs after the request is complete, items in order, on a goroutine of the stage. nil
-	// does nothing.
+	// Finish runs after the request is complete, items in order, on a goroutine of the stage. It
+	// may be nil.
 	Finish func(*T) error
 
-	// Arrive makes this station the gate. It is called when an item has reached it: items in
-	// order, on the goroutine that calls Ordered or Start, and Options.Ahead items ahead of that
-	// call. nil does nothing.
+	// Arrive makes this station the gate. It is called when an item has reached it: items in order,
+	// on the goroutine that calls Ordered or Start, and Options.Ahead items ahead of that call. If
+	// it is nil in all stages, the first station is the gate.
 	Arrive func(*T) error
 }
 
 // Options sets how many items are prepared at a time, and by whom.
 type Options struct {
-	Depth   int // items beyond the gate that wait to be consumed; 0 prepares and consumes in turn
+	Depth   int // items beyond the gate that wait to be consumed; 0: synchronous
 	Workers int // goroutines for local stages; 0 means one per CPU
 
-	// Ahead is how many later items must have reached the gate before an item passes it, as far as
-	// the run has them. Each takes one more slot; see Foresight in the package comment. Ranks must
+	// Ahead is how many later items must have reached the gate before an item passes it, if the run
+	// has that many. Each takes one more slot; see Foresight in the package comment. Ranks must
 	// agree on it if collectives come before the gate.
 	Ahead int
 
-	// OnWorker is called once on every pool goroutine, with its number, before New returns, to lock
-	// it to a thread and pin the thread. nil does nothing.
+	// OnWorker is called once on every pool goroutine, with its number, before New returns. It may
+	// lock the goroutine to a thread and pin the thread. It may be nil.
 	OnWorker func(worker int) error
 
 	// OnFail is called once by a run that fails, with the error that Run will return, before the
 	// run waits for anything. It must free ranks that wait for this one, by aborting the
-	// communicators, and must wait for no rank. It is called on any goroutine, and has returned
-	// before Run does. nil does nothing, which is right for a pipeline without collectives.
+	// communicators, and must wait for no rank. It is called on any goroutine, and returns before
+	// Run does. It may be nil for a pipeline without collectives.
 	OnFail func(error)
 
-	// Begin is called before every stage of every item, and Observe after it, with what Begin
-	// returned; from several goroutines at once. So they are of the consumer's wait for each item,
-	// which has the name Wait. A stage that fails does not end. nil does nothing.
+	// Begin is called before every stage of every item, and Observe after it, with the mark that
+	// Begin returned; from several goroutines at once. They are also called for the consumer's wait
+	// for each item, with the name Wait. For a stage that fails, Observe is not called. They may be
+	// nil.
 	Begin   func(stage string) (mark uint64)
 	Observe func(Span)
 }
@@ -199,30 +201,30 @@ type Span struct {
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
-	stations    []int // stage numbers of those that are not local
-	gate        int   // the station that is the gate
-	before      int   // collectives before the gate
-	collectives []int // [C] stations that are collectives
-	// [stations+1] chain k is the local stages [lo,hi) before station k; the last one follows them
-	// all
+	stations    []int // numbers of the stages that are not local
+	gate        int   // index of the gate in stations
+	before      int   // number of collectives before the gate
+	collectives []int // [C] indices of the stations that are collectives
+	// [stations+1] Chain k is the local stages [lo,hi) before station k; the last chain follows all
+	// stations.
 	chains [][2]int
 	slots  []slot[T]
 	pool   *ants.Pool
 	work   func() // workLoop, bound once so that submitting it allocates nothing
 
 	first  int // slot of item 0
-	parked int // items of the next run that are in their slots
+	parked int // items of the next run that are already in their slots
 
 	running atomic.Bool
 	run     *run
-	started []chan *slot[T] // [stations] per Run: from the issuer to the waiter of each collective
+	started []chan *slot[T] // [stations] of one Run: from the issuer to each collective's waiter
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run
 	active  int      // pool goroutines in workLoop
 
-	waited time.Duration   // consumer blocked before the item being consumed
-	took   []time.Duration // [stages] of that item
+	waited time.Duration   // how long the consumer waited for the item being consumed
+	took   []time.Duration // [stages] times of that item
 }
 
 // slot is the place of one item in flight. It is handed from goroutine to goroutine and has one
@@ -233,18 +235,18 @@ type slot[T any] struct {
 	finish  []func() error  // by stage: Finish of this item, or nil
 	arrive  func() error    // Arrive of this item, or nil
 	took    []time.Duration // by stage
-	wait    func() error    // waits for request
+	wait    func() error    // waits for the request
 	number  int             // the item's number in this run
 	chain   int             // the chain that runs next
 	request Request
 	begun   begun // the collective under way
-	// by station, to its goroutine or the issuer: the chain before it is complete
+	// By station, to its goroutine or to the issuer: the chain before the station is complete.
 	ready []chan struct{}
 	done  chan struct{} // to the consumer: the last chain is complete
 }
 
-// New makes a pipeline of the given stages over Depth+1+Ahead items, the slots that are recycled.
-// All errors are reported at once. Close must be called when it is no longer needed.
+// New makes a pipeline of the given stages over Depth+1+Ahead items, which are its slots. All
+// errors are reported at once. Call Close when the pipeline is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
@@ -307,7 +309,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	for i, s := range stages {
 		if s.Arrive != nil && (i != gate || s.Local != nil) {
 			errs = append(errs, fmt.Errorf(
-				"stage %q has Arrive, but one stage alone is the gate, and it is not local", s.Name))
+				"stage %q has Arrive, but only one stage can be the gate, and it must not be "+
+					"local", s.Name))
 		}
 		kinds := 0
 		for _, given := range []bool{s.Local != nil, s.Ordered != nil, s.Start != nil} {
@@ -326,8 +329,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	return errors.Join(errs...)
 }
 
-// bind makes the closures that run the stages on this slot's item once, so that stages allocate
-// none.
+// bind makes, once, the closures that run the stages on this slot's item, so that running stages
+// allocates nothing.
 func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 	s.item = item
 	s.call = make([]func() error, len(stages))

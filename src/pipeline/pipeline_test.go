@@ -33,8 +33,9 @@ func newBatches(depth int) []*batch {
 	return items
 }
 
-// stagesOf makes one stage per letter of shape, L local, O ordered, G so and the gate, C collective on w. An ordered
-// stage fails unless items come to it in order. pause is called where a stage may take time.
+// stagesOf makes one stage per letter of shape, L local, O ordered, G so and the gate, C collective
+// on w. An ordered stage fails unless items come to it in order. pause is called where a stage may
+// take time.
 func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[batch],
 	passed []string) {
 	for k, letter := range shape {
@@ -52,16 +53,17 @@ func stagesOf(shape string, w *world, rank int, pause func()) (stages []Stage[ba
 			if letter == 'O' {
 				arrive = nil
 			}
-			stages = append(stages, Stage[batch]{Name: name, Arrive: arrive, Ordered: func(b *batch) error {
-				if b.number == 0 { // another run
-					next = 0
-				}
-				if b.number != next {
-					return fmt.Errorf("item %d comes when %d should", b.number, next)
-				}
-				next++
-				return pass(b)
-			}})
+			stages = append(stages, Stage[batch]{Name: name, Arrive: arrive,
+				Ordered: func(b *batch) error {
+					if b.number == 0 { // another run
+						next = 0
+					}
+					if b.number != next {
+						return fmt.Errorf("item %d comes when %d should", b.number, next)
+					}
+					next++
+					return pass(b)
+				}})
 		default:
 			start := func(b *batch) (Request,
 				error) {
@@ -358,7 +360,7 @@ func TestNewReportsAllFaults(t *testing.T) {
 			{Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
 	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil",
 		`"empty" must have`, `"odd" has Finish`,
-		`"both" must have`, `"late" has Arrive, but one stage alone is the gate`} {
+		`"both" must have`, `"late" has Arrive, but only one stage can be the gate`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}

@@ -12,7 +12,8 @@ import (
 )
 
 // startPool starts all goroutines of the pool and calls OnWorker on each. They wait until all have
-// started, because the pool would otherwise give the next task to a goroutine that is free again.
+// started, because otherwise the pool would give the next task to a goroutine that is already free
+// again.
 func (p *Pipeline[T]) startPool() error {
 	workers := p.options.Workers
 	pool, err := ants.NewPool(workers, ants.WithDisablePurge(true))
@@ -46,8 +47,9 @@ func (p *Pipeline[T]) startPool() error {
 	return nil
 }
 
-// closePool ends the pool's goroutines and waits for them. ReleaseContext of ants would wait by spinning
-// until its clock has stopped too, which takes longer than a short run.
+// closePool ends the pool's goroutines and waits for them. It does not use ReleaseContext of ants,
+// which would also wait, by spinning, for that package's clock, and so take longer than a short
+// run.
 func (p *Pipeline[T]) closePool() {
 	p.pool.Release()
 	for p.pool.Running() > 0 {
@@ -78,7 +80,7 @@ func (p *Pipeline[T]) submit(s *slot[T]) {
 	}
 }
 
-// byAge is a heap of items, the oldest first. It may hold all slots, thousands with a wide window.
+// byAge is a heap of items, the oldest first. With a wide window it may hold thousands of slots.
 type byAge[T any] []*slot[T]
 
 func (h byAge[T]) Len() int           { return len(h) }
@@ -93,7 +95,7 @@ func (h *byAge[T]) Pop() any {
 	return s
 }
 
-// take removes the oldest pending item, which stations and consumer need first. If none is pending
+// take removes the oldest pending item, which stations and consumer need first. If none is pending,
 // it returns nil and counts one active goroutine less.
 func (p *Pipeline[T]) take() *slot[T] {
 	p.mu.Lock()
@@ -142,7 +144,7 @@ func (p *Pipeline[T]) dispatch(s *slot[T]) {
 }
 
 // chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither
-// send blocks: a slot has one owner, and both channels hold one token.
+// send blocks, because a slot has one owner and both channels have room for one token.
 func (p *Pipeline[T]) chainDone(s *slot[T]) {
 	k := s.chain
 	s.chain++

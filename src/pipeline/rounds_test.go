@@ -94,8 +94,10 @@ func (l law) rank(t *testing.T, w, gradients *world, rank int, seed uint64) {
 				defer mu.Unlock()
 				end := begun + l.runs[in] + min(l.ahead, l.next(in))
 				want := min(end, it.number+l.ahead+1)
-				if l.stop > 0 && in == len(l.runs)-1 && it.number >= begun+l.stop && l.before() == 0 {
-					want = max(it.number+1, min(arrived, want)) // finished after the stop, but not consumed
+				if l.stop > 0 && in == len(l.runs)-1 && it.number >= begun+l.stop &&
+					l.before() == 0 {
+					// Finished after the stop, but not consumed.
+					want = max(it.number+1, min(arrived, want))
 				}
 				if arrived != want {
 					return fmt.Errorf("item %d passes when %d have arrived, want %d", it.number,
@@ -141,7 +143,8 @@ func (l law) rank(t *testing.T, w, gradients *world, rank int, seed uint64) {
 			want = l.stop
 		}
 		if err != nil || done != want {
-			t.Errorf("%+v: rank %d consumed %d of %d items of run %d: %v", l, rank, done, want, k, err)
+			t.Errorf("%+v: rank %d consumed %d of %d items of run %d: %v", l, rank, done, want, k,
+				err)
 		}
 		mu.Lock()
 		begun += n
@@ -150,8 +153,8 @@ func (l law) rank(t *testing.T, w, gradients *world, rank int, seed uint64) {
 }
 
 // With collectives before the gate ranks at random speeds start the same ones in the order of the
-// schedule, run after run, also where the last one stops; what the gate knows of an item is what Ahead
-// promises. The same with no collective before it, and with none after it.
+// schedule, run after run, also where the last one stops; what the gate knows of an item is what
+// Ahead promises. The same with no collective before it, and with none after it.
 func TestCollectivesBeforeTheGate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -197,7 +200,8 @@ func tryGate(t *testing.T, seed, trial uint64) error {
 	return nil
 }
 
-// The law in numbers: an item is admitted, and passes the gate, after what it waits for is complete.
+// The law in numbers: an item is admitted, and passes the gate, after what it waits for is
+// complete.
 func TestScheduleWithGate(t *testing.T) {
 	for _, c := range []int{1, 3, 5, 7} {
 		for before := 1; before <= c; before++ {
@@ -221,9 +225,10 @@ func TestScheduleWithGate(t *testing.T) {
 							at[start{j, before - 1}] > at[start{i, before}] {
 							t.Errorf("item %d passes the gate before item %d has come to it", i, j)
 						}
-						if j := i + depth + 1 + ahead; j < n && at[start{i, c - 1}] > at[start{j, 0}] {
-							t.Errorf("item %d starts before item %d is complete, whose slot it needs", j,
-								i)
+						if j := i + depth + 1 + ahead; j < n &&
+							at[start{i, c - 1}] > at[start{j, 0}] {
+							t.Errorf("item %d starts before item %d is complete, whose slot it "+
+								"needs", j, i)
 						}
 						for k := range c - 1 {
 							if at[start{i, k}] > at[start{i, k + 1}] {

@@ -13,40 +13,41 @@ import (
 // run is the state of one call of Run.
 type run struct {
 	n      int // items
-	all    int // and those of the next run that are prepared in this one
-	parked int // items that the run before has prepared
+	all    int // items of this run and those of the next run that are prepared in it
+	parked int // items that the previous run has prepared
 
-	// issuer, waiters, ordered stages, and pool goroutines while they work for this run
+	// Issuer, waiters, ordered stages, and pool goroutines while they work for this run.
 	goroutines sync.WaitGroup
 
 	once   sync.Once
 	onFail func(error)   // tells the owner; may be nil
 	end    chan struct{} // closed when the run has failed and OnFail has returned
-	err    error         // why; valid after end
+	err    error         // why the run ended; valid after end
 
 	credits chan struct{} // from the consumer to the gate: one more item may pass
 	stop    chan struct{} // closed when consume has returned ErrStop
-	// items that are still finished then, and those that still come to the gate; valid after stop
+	// After a stop: number of items that are finished, and of items that come to the gate. Valid
+	// after stop.
 	limit, come int
 }
 
-// fail ends the run; the first error is kept. It calls OnFail first, so that nothing here waits for
-// a peer before the peers are free. If OnFail panics they are not free, but the owner may free them
-// when Run returns.
+// fail ends the run; the first error is kept. It calls OnFail first, so that the peers are free
+// before anything here waits for one. If OnFail panics they are not free, but the owner may free
+// them when Run returns.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
 		if r.onFail != nil {
 			failed := mem.Contain(func() error { r.onFail(err); return nil })
 			if failed != nil {
-				r.err = fmt.Errorf("%w; to end the job for it failed too: %w", err, failed)
+				r.err = fmt.Errorf("%w; ending the job failed too: %w", err, failed)
 			}
 		}
 		close(r.end)
 	})
 }
 
-// leave gives a credit for one more item beyond the gate, if there is a gate.
+// leave lets one more item pass the gate, if there is a gate.
 func (r *run) leave() {
 	select {
 	case r.credits <- struct{}{}:
@@ -68,11 +69,11 @@ func (r *run) ended() bool {
 // holds an older item's buffers; it should only say what the item is and leave the work to a local
 // stage. Ranks that share collectives must give the same n.
 //
-// An error of a stage is wrapped with the item's number and the stage's name, one of consume is
-// returned as it is, a panic becomes an error with its stack, and the cause of a cancelled context is
-// wrapped as it is. Options.OnFail
-// has been called with every error that Run returns, except errors of its arguments. See the
-// package comment for how a run ends. In steady state an item costs no allocation.
+// An error of a stage is wrapped with the item's number and the stage's name. An error of consume
+// is returned as it is. A panic becomes an error with its stack. The cause of a cancelled context
+// is wrapped. Options.OnFail has been called with every error that Run returns, except errors of
+// its arguments. See the package comment for how a run ends. In steady state an item allocates
+// nothing.
 func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *T),
 	consume func(i int, item *T) error) error {
 	return p.RunOn(ctx, n, 0, prepare, consume)
@@ -90,7 +91,7 @@ func (p *Pipeline[T]) RunOn(
 		return fmt.Errorf("pipeline: %d items, then %d; the numbers must be 0 or more", n, next)
 	}
 	if next = min(next, p.options.Ahead); len(p.stations) == 0 {
-		next = 0 // there is nothing to foresee for
+		next = 0 // no item follows that could be foreseen
 	}
 	if !p.running.CompareAndSwap(false, true) {
 		return errors.New("pipeline: Run was called during another Run; use one pipeline for each")
@@ -101,7 +102,7 @@ func (p *Pipeline[T]) RunOn(
 			n+next, p.parked)
 	}
 	if n == 0 && ctx.Err() == nil {
-		return nil // what is parked stays
+		return nil // parked items stay
 	}
 	r := p.begin(n, next)
 	defer func() {
@@ -113,7 +114,7 @@ func (p *Pipeline[T]) RunOn(
 			p.first, p.parked = (p.first+n)%len(p.slots), next
 		}
 	}()
-	r.goroutines.Add(1) // the one that hears of a cancellation
+	r.goroutines.Add(1) // waits for the cancellation of the context
 	unheard := context.AfterFunc(ctx, func() {
 		defer r.goroutines.Done()
 		r.fail(cancelled(ctx))
@@ -124,7 +125,7 @@ func (p *Pipeline[T]) RunOn(
 		}
 	}()
 	if ctx.Err() != nil {
-		return nil // the error is on its way
+		return nil // the error arrives elsewhere
 	}
 
 	p.launch(r)
@@ -143,8 +144,8 @@ func cancelled(ctx context.Context) error {
 	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
 }
 
-// begin makes the state of a run. Channels are new, because those of a failed run may hold tokens;
-// those of parked items hold none.
+// begin makes the state of a run. Its channels are new, because those of a failed run may hold
+// tokens; channels of parked items are empty.
 func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
@@ -167,7 +168,7 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	}
 	p.parked = 0
 	for _, k := range p.collectives {
-		// an item has at most one collective under way: never full
+		// Never full: an item has at most one collective under way.
 		p.started[k] = make(chan *slot[T], len(p.slots))
 	}
 	return r
@@ -201,7 +202,7 @@ func (p *Pipeline[T]) inOrder(r *run, k int) {
 	}
 	for i := first; i < end; i++ {
 		if p.come(r, k, i, &arrived) != mine {
-			return // the run has failed, or stops before this item and all later ones
+			return // the run has failed, or stops before this item
 		}
 		s, begin := p.at(i), p.begins(p.stages[stage].Name)
 		if err := mem.Contain(s.call[stage]); err != nil {
@@ -253,13 +254,13 @@ func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	return r.await(p.at(i).ready[k], i, &r.limit)
 }
 
-// foresee waits until item i may pass the gate: items up to i+Ahead have arrived, and there is a
-// credit for it.
+// foresee waits until item i may pass the gate: until items up to i+Ahead have arrived, and the
+// consumer has given a credit.
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
 		s := p.at(*arrived)
 		t := r.await(s.ready[p.gate], *arrived, &r.come)
-		if t == skipped && *arrived > i { // the run stops: there are no more to foresee
+		if t == skipped && *arrived > i { // the run stops: no further items will arrive
 			break
 		}
 		if t != mine {
@@ -287,10 +288,10 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. The token of a slot is always that of item i: the item that
-// had the slot before has passed the station, for the issuer by the schedule, for an ordered stage
-// because it takes items in order. When the run stops, items beyond its limit may have left tokens
-// too. limit is that of the station.
+// await waits until item i is ready. A token in a slot's channel is always that of item i, because
+// the item that had the slot before has passed the station: for the issuer this follows from the
+// schedule, and an ordered stage takes items in order. When the run stops, items beyond its limit
+// may have left tokens too. limit is that of the station.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	select {
 	case <-ready:
@@ -313,8 +314,8 @@ func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	}
 }
 
-// beyond reports whether the run is stopping and item i will never be admitted. limit may be read
-// only once r.stop is closed.
+// beyond reports whether the run is stopping and will never admit item i. limit may be read only
+// once r.stop is closed.
 func (r *run) beyond(i int, limit *int) bool {
 	select {
 	case <-r.stop:
@@ -325,8 +326,8 @@ func (r *run) beyond(i int, limit *int) bool {
 }
 
 // waiter waits for the requests of collective station k in item order, finishes them and dispatches
-// the items. It waits for every started request even when the run has failed, because a request
-// owns its buffers until then. OnFail has then been called, so every request ends.
+// the items. Even if the run has failed it waits for every started request, because a request owns
+// its buffers until it ends. As OnFail has then been called, every request does end.
 func (p *Pipeline[T]) waiter(r *run, k int) {
 	defer r.goroutines.Done()
 	stage := p.stations[k]
@@ -351,7 +352,7 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	// bound once: s changes, closures do not
+	// Made once, as closures: s changes, they do not.
 	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
@@ -390,14 +391,15 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = p.ends(Wait, i, begin), s.took
 		err := mem.Contain(consumeItem)
-		if err == nil { // a stop gives no credit, so that no rank starts more than its peers
+		// After a stop no item gets a credit, so that no rank starts more than its peers.
+		if err == nil {
 			r.leave()
 		}
 		switch {
 		case err == ErrStop:
 			end, stopping = min(r.n, i+p.options.Depth+1), true
 			r.limit, r.come = end, end
-			if p.before > 0 { // every rank has admitted as many
+			if p.before > 0 { // every rank has admitted this many
 				r.come = min(r.all, i+len(p.slots))
 			}
 			close(r.stop)

@@ -8,20 +8,21 @@ type Order struct {
 	Collectives int // of an item
 	Depth       int
 
-	// Before: so many collectives come before the gate, which Ahead later items must have reached.
-	// Both 0: none does. Parked: the first items have made these in the run before. Next: as many
-	// items of the run after make them in this one.
+	// Before collectives of an item come before the gate, which Ahead later items must have
+	// reached; both may be 0. The first Parked items have made these collectives in the previous
+	// run. Next items of the next run make them in this one.
 	Before, Ahead, Parked, Next int
 }
 
 // Schedule yields (item, collective) pairs: item i starts collective c at tick i*g + c if that
-// comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes first.
+// comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes
+// first.
 //
-//	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)          C = 3, Depth 3, Before 1, Ahead 2
-//	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6       tick  0  1  2  3  4  5  6
-//	i=0   0  1  2                 i=0   0  1  2                   i=0   0        1  2
-//	i=1      0  1  2              i=1         0  1  2             i=1      0        1  2
-//	i=2         0  1  2           i=2               0  1  2       i=2         0        1  2
+//	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)         C = 3, Depth 3, Before 1, Ahead 2
+//	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6      tick  0  1  2  3  4  5  6
+//	i=0   0  1  2                 i=0   0  1  2                  i=0   0        1  2
+//	i=1      0  1  2              i=1         0  1  2            i=1      0        1  2
+//	i=2         0  1  2           i=2               0  1  2      i=2         0        1  2
 //
 // It allocates nothing per pair.
 func (o Order) Schedule() iter.Seq2[int, int] {
@@ -35,7 +36,7 @@ func (o Order) Schedule() iter.Seq2[int, int] {
 		}
 		last := max((o.Items-1+ahead)*g+o.Collectives-1, (o.Items+o.Next-1)*g+o.Before-1)
 		for tick := range last + 1 {
-			// beyond the gate, where items are older
+			// Beyond the gate, where items are older.
 			late := tick - ahead*g
 			for i := oldest(late, o.Collectives, g, 0); i < o.Items && i*g <= late-o.Before; i++ {
 				if !yield(i, late-i*g) {
@@ -51,7 +52,7 @@ func (o Order) Schedule() iter.Seq2[int, int] {
 	}
 }
 
-// oldest returns the first item, from first on, for which tick - item*g is below end.
+// oldest returns the first item, from first on, with tick - item*g < end.
 func oldest(tick, end, g, first int) int {
 	if tick < end {
 		return first
@@ -59,9 +60,9 @@ func oldest(tick, end, g, first int) int {
 	return max(first, (tick-end)/g+1)
 }
 
-// gap returns g, the ticks between two items, for at least one collective: the smallest with
-// depth*g >= collectives, so that an item is complete before the item depth later starts (package
-// comment, No deadlock).
+// gap returns g, the number of ticks between two items, for at least one collective. It is the
+// smallest g with depth*g >= collectives, so that an item is complete before the item depth later
+// starts (package comment, No deadlock).
 func gap(collectives, depth int) int {
 	if depth == 0 {
 		return collectives

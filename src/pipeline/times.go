@@ -2,15 +2,15 @@ package pipeline
 
 import "time"
 
-// Waited returns how long the consumer was blocked before the item being consumed; before the first
-// one of a run that is the time in which the pipeline fills. Call it from consume.
+// Waited returns how long the consumer has waited for the item being consumed. For the first item
+// of a run, this is the time in which the pipeline fills. Call it from consume.
 func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
 
-// Took returns the time of each stage for the item being consumed: as in its spans, Arrive
-// included. Call it from consume; the slice is valid until consume returns.
+// Took returns the time of each stage for the item being consumed, as in its spans, and including
+// Arrive. Call it from consume; the slice is valid until consume returns.
 func (p *Pipeline[T]) Took() []time.Duration { return p.took }
 
-// begun is the beginning of a stage, or of a wait.
+// begun is when a stage, or a wait, began.
 type begun struct {
 	at   time.Time
 	mark uint64
@@ -24,7 +24,7 @@ func (p *Pipeline[T]) begins(name string) (b begun) {
 	return b
 }
 
-// ends reports what has begun with an item, and returns its time.
+// ends reports the end of a stage, or wait, of an item, and returns its time.
 func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
 	took := time.Since(b.at)
 	if p.options.Observe != nil {

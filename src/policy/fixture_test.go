@@ -49,5 +49,6 @@ func reading(t *testing.T, hops int) (*access.Graph, *access.Workload) {
 
 // local reports whether v lies in the local ranges of r.
 func local(r *access.Workload, v graph.VertexID) bool {
-	return slices.ContainsFunc(r.Local, func(l access.Range) bool { return v >= l.First && v < l.End })
+	return slices.ContainsFunc(r.Local,
+		func(l access.Range) bool { return v >= l.First && v < l.End })
 }

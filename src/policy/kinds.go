@@ -9,18 +9,18 @@ import (
 	"halognn/src/mem"
 )
 
-// Where rows have several kinds (access.Kinds) the capacity of a cache is in bytes. A static policy
-// keeps its best rows that fit. With a dynamic policy each kind has a policy and slots of its own:
-// as many slots as it has rows among the likeliest rows that fit.
+// If rows are of several kinds (access.Kinds), the capacity of a cache is in bytes. A static policy
+// keeps its best rows that fit. With a dynamic policy each kind has its own policy and slots: as
+// many slots as it has rows among the likeliest rows that fit.
 
 // Share is the part of a cache that one kind of rows has.
 type Share struct {
 	Kind, Rows int
-	Reader     *access.Workload // of rows of this kind alone
+	Reader     *access.Workload // of rows of this kind only
 }
 
-// Shares divides a capacity among the kinds that have rows. p [N] is the probability that a
-// minibatch reads each vertex. If there is one kind, it has the whole capacity.
+// Shares divides a capacity among the kinds of rows. p [N] is the probability that a minibatch
+// reads each vertex. A single kind gets the whole capacity.
 func Shares(m *access.Graph, r *access.Workload, p []float32, capacity int) ([]Share, error) {
 	if r.Kinds == nil {
 		return []Share{{0, capacity, r}}, nil
@@ -39,8 +39,8 @@ func Shares(m *access.Graph, r *access.Workload, p []float32, capacity int) ([]S
 	return all, nil
 }
 
-// Start opens a dynamic policy and says which rows it holds before the first step, outside the Go
-// heap: the i-th of a kind in slot i of it.
+// Start opens a dynamic policy and returns the rows that it holds before the first step, outside
+// the Go heap: the i-th row of a kind is in the kind's slot i.
 func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	if s.Workload.Kinds == nil {
 		return p.Open(s)
@@ -78,7 +78,7 @@ func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return cache.NewByKind(kinds.Of, policies), held, nil
 }
 
-// byKind splits the vertices that the minibatches of Ahead read by kind: [kind][minibatch].
+// byKind splits, by kind, the vertices that the minibatches of Ahead read: [kind][minibatch].
 func byKind(s *Setup, kinds *access.Kinds) [][][]graph.VertexID {
 	ahead := make([][][]graph.VertexID, len(kinds.Bytes))
 	if s.Window == 0 || s.Ahead == nil {
@@ -96,7 +96,7 @@ func byKind(s *Setup, kinds *access.Kinds) [][][]graph.VertexID {
 	return ahead
 }
 
-// Widest returns the largest window of any kind of rows: Policy.Window.
+// Widest returns the largest window that Policy.Window gives for any kind of rows.
 func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
 	all, err := Shares(s.Graph, s.Workload, reads, s.Capacity)
 	for _, of := range all {
@@ -111,8 +111,8 @@ func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
 	return most, err
 }
 
-// Fetched returns the bytes of the rows that a decision fetches or, where all have one size, their
-// number: what they would take of a capacity.
+// Fetched returns the bytes of the rows that a decision fetches; if all rows have one size, their
+// number. These are the units of a capacity.
 func Fetched(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) (takes int64) {
 	if kinds == nil {
 		return d.Counters().Remote

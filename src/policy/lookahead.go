@@ -21,7 +21,8 @@ var lookahead = &Policy{
 			return nil, nil, err
 		}
 		o := cache.LookaheadOptions{
-			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level, Initial: start,
+			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level,
+			Initial: start,
 		}
 		if s.Sums {
 			p, err := cache.NewSavings(o)

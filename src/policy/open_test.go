@@ -33,7 +33,8 @@ func TestNewPolicy(t *testing.T) {
 			{Settings{Policy: Sieve}, 0},
 			{Settings{Policy: Prefetch, Gamma: 0.9, Delta: 4, Evict: true, Initial: Degree}, 0},
 			{Settings{
-				Policy: Prefetch, Gamma: 0.9, Delta: 4, Evict: true, Initial: VIP, Layout: cache.LayoutCompact,
+				Policy: Prefetch, Gamma: 0.9, Delta: 4, Evict: true, Initial: VIP,
+				Layout: cache.LayoutCompact,
 			}, 0},
 			{Settings{Policy: Lookahead}, 3},
 		} {
@@ -47,7 +48,8 @@ func TestNewPolicy(t *testing.T) {
 			if err != nil || fault != nil {
 				t.Fatalf("%s: %v, %v", name, err, fault)
 			}
-			if p.Slots() != capacity || (len(held) == 0) != (c.o.Policy == Sieve) || p.Window() != c.window {
+			if p.Slots() != capacity || (len(held) == 0) != (c.o.Policy == Sieve) ||
+				p.Window() != c.window {
 				t.Errorf("%s: %d slots, %d rows at the start, window %d", name, p.Slots(),
 					len(held), p.Window())
 			}
@@ -137,7 +139,8 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 			}
 			p.Free()
 			if !slices.Equal(held, want) {
-				t.Errorf("%d hops, room for %d: the buffer begins with %d, want %d", hops, capacity, held, want)
+				t.Errorf("%d hops, room for %d: the buffer begins with %d, want %d", hops, capacity,
+					held, want)
 			}
 			mem.Free(held)
 			static := memtest.Must[graph.VertexID](t)(m.Top(
@@ -149,7 +152,8 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 			}
 		}
 		if hops == 1 && nearSeeds >= len(best) {
-			t.Errorf("all %d vertices of the halo are next to a seed, which shows nothing", len(best))
+			t.Errorf("all %d vertices of the halo are next to a seed, which shows nothing",
+				len(best))
 		}
 		paths := memtest.Must[float32](t)(Find(Paths).Rank(m, reader))
 		for v := part; v < n; v++ {
@@ -172,7 +176,9 @@ func TestTiesGoByOutDegree(t *testing.T) {
 	}
 	byDegree := func(vertices []graph.VertexID, degree func(graph.VertexID) int) []graph.VertexID {
 		sorted := slices.Sorted(slices.Values(vertices))
-		slices.SortStableFunc(sorted, func(a, b graph.VertexID) int { return degree(b) - degree(a) })
+		slices.SortStableFunc(sorted, func(a, b graph.VertexID) int {
+			return degree(b) - degree(a)
+		})
 		return sorted
 	}
 	out := func(v graph.VertexID) int { return outDegrees[v] }
@@ -189,7 +195,8 @@ func TestTiesGoByOutDegree(t *testing.T) {
 			}
 			p, held, err := Find(Prefetch).Open(&Setup{
 				Graph: m, Workload: reader, Capacity: capacity,
-				Settings: &Settings{Evict: true, Gamma: 0.5, Delta: 1, Initial: Degree, Layout: layout},
+				Settings: &Settings{Evict: true, Gamma: 0.5, Delta: 1, Initial: Degree,
+					Layout: layout},
 			})
 			if err != nil || len(held) != capacity {
 				t.Fatalf("%d rows to begin with (%v)", len(held), err)
@@ -200,7 +207,8 @@ func TestTiesGoByOutDegree(t *testing.T) {
 			m.Free()
 			var misses []graph.VertexID
 			for _, v := range r.Perm(n - part) {
-				if u := graph.VertexID(v + part); !slices.Contains(held, u) && len(misses) < missed {
+				if u := graph.VertexID(v + part); !slices.Contains(held, u) &&
+					len(misses) < missed {
 					misses = append(misses, u)
 				}
 			}

@@ -25,7 +25,7 @@ var optimum = &Policy{
 	Hindsight: true,
 }
 
-// counts makes a policy of an optimum: it knows the number of misses, not the rows.
+// counts makes a policy from an Optimum, which knows the number of misses but not their rows.
 type counts struct{ *cache.Optimum }
 
 func (c counts) Step(remote []graph.VertexID, d *cache.Decision) {

@@ -9,11 +9,11 @@ import (
 	"halognn/src/mem"
 )
 
-// History keeps the remote vertices of a reader's last minibatches, so that a policy may decide
-// about one when it knows later ones. Players of one reader share it.
+// History keeps the remote vertices of a reader's last minibatches, so that a policy can decide
+// about a minibatch when it knows later ones. Players of one reader share it.
 type History struct {
 	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
-	worth  [][]uint8          // likewise; nil for nil
+	worth  [][]uint8          // the same for their worth; nil if worth is nil
 	n      int                // minibatches so far
 }
 
@@ -22,8 +22,8 @@ func NewHistory(window int) *History {
 	return &History{remote: make([][]graph.VertexID, window+1), worth: make([][]uint8, window+1)}
 }
 
-// Add copies the remote vertices of the next minibatch, 4 bytes each, and their worth, as
-// cache.Policy.Feed has it, 1 byte each.
+// Add copies the remote vertices of the next minibatch, 4 bytes each, and their worth as in
+// cache.Policy.Feed, 1 byte each.
 func (h *History) Add(remote []graph.VertexID, worth []uint8) {
 	i := h.n % len(h.remote)
 	h.remote[i] = mem.Grow(h.remote[i][:0], len(remote))
@@ -54,7 +54,7 @@ type Player struct {
 	cache  cache.Policy // nil until it may be opened
 	fed    int          // minibatches fed so far
 	next   int          // the next to decide
-	held   int          // rows before the first step
+	held   int          // rows held before the first step
 	took   time.Duration
 	d      cache.Decision
 }
@@ -105,8 +105,8 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 // Took returns the time that the policy took to be fed and to decide.
 func (p *Player) Took() time.Duration { return p.took }
 
-// Filled returns how many rows the policy held before the first step; with hindsight, as far as it
-// is known by now.
+// Filled returns how many rows the policy held before the first step; for a policy with hindsight,
+// as far as it is known so far.
 func (p *Player) Filled() int {
 	if f, learns := p.cache.(interface{ Filled() int }); learns {
 		return f.Filled()

@@ -1,6 +1,6 @@
 // Package policy is the table of cache policies, by which a rank chooses the remote rows to keep.
 // Training, planning, simulation, plots and the config read the table and know no policy by name,
-// so a policy is one file and one line.
+// so a new policy takes one file and one line.
 //
 //	static    Rank scores every vertex; the rows with the highest scores are fetched before the
 //	          first step and stay
@@ -23,38 +23,40 @@ import (
 	"halognn/src/mem"
 )
 
-// Policy describes a cache policy. A static one has Rank, a dynamic one Open, and none has neither.
+// Policy describes a cache policy. A static policy has Rank, a dynamic one Open, and none has
+// neither.
 type Policy struct {
 	Name string // in cache.policy, --policies, tables and plots
 	Doc  string // which rows it keeps: a clause of docs/config.md
 
-	// Rank scores every vertex, [N] outside the Go heap: higher is better to keep, 0 is never kept.
+	// Rank scores every vertex, [N] outside the Go heap: the highest scores are kept, and a score
+	// of 0 never.
 	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
 
-	// Open makes the policy of a reader of rows of one size and says which rows it holds before the
-	// first step: entry i in slot i, outside the Go heap.
+	// Open makes the policy for a reader of rows of one size. It also returns the rows that the
+	// policy holds before the first step: entry i in slot i, outside the Go heap.
 	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
 
 	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p [N] is
 	// the probability that a minibatch reads each vertex. Rows have one size.
 	Window func(s *Setup, p []float32) (int, error)
 
-	// Predict returns the rows that a minibatch is expected to transfer; nil if there is no
-	// formula. A static policy needs none: its transfers follow from the rows it keeps.
+	// Predict returns the number of rows that a minibatch is expected to transfer; nil if there is
+	// no formula. A static policy needs none, as its transfers follow from the rows it keeps.
 	Predict func(reuse *cache.Reuse, capacity, window, minibatches int) float64
 
 	// Bytes returns the memory of index, scores and window, without the rows.
 	Bytes func(s Size) int64
-	// Scratch returns the temporary memory of Rank, or of the first fill, for n vertices; a sampler
+	// Scratch returns the temporary memory of Rank, or of the first fill, for n vertices. A sampler
 	// and its minibatch take sampler bytes.
 	Scratch func(n, sampler int64, o *Settings) int64
 
-	// Variants are the settings for which cache.policy auto counts rows over the given minibatches;
-	// nil leaves the policy out of auto's candidates.
+	// Variants returns the settings for which cache.policy auto counts rows over the given number
+	// of minibatches. If nil, the policy is not among auto's candidates.
 	Variants func(minibatches int) []Variant
 
-	// Reads lists the keys of the config's section cache that only some policies, among them this
-	// one, read.
+	// Reads lists those keys of the config's section cache that this policy reads but not every
+	// policy does.
 	Reads []string
 
 	// Counts: the ranking depends on the seed and the epochs of the run.
@@ -63,14 +65,14 @@ type Policy struct {
 	// Foresees: it samples minibatches of the run itself before they train.
 	Foresees bool
 
-	// Fanouts: the policy is computed from fanouts, and refused with kinds of sampling that have
-	// none.
+	// Fanouts: the policy is computed from fanouts, and refused for kinds of sampling without
+	// fanouts.
 	Fanouts bool
 
-	// Needs: Open analyses the graph. Static policies do so to rank it.
+	// Needs: Open analyses the graph. Static policies always need it, to rank vertices.
 	Needs bool
 
-	// Hindsight policies know all accesses before the first step. They can be simulated only.
+	// Hindsight: the policy knows all accesses before the first step. It can only be simulated.
 	Hindsight bool
 	// Rounds: fetched rows that were not missed are replacements of an eviction round.
 	Rounds bool
@@ -90,17 +92,17 @@ type Variant struct {
 
 // Setup holds the arguments of Open.
 type Setup struct {
-	Graph    *access.Graph // nil where no rank sees the whole graph
-	Passing  bool          // Graph and Workload are gone after Open
+	Graph    *access.Graph // nil if no rank sees the whole graph
+	Passing  bool          // Graph and Workload do not outlive Open
 	Workload *access.Workload
 	Settings *Settings
-	Capacity int // rows; bytes if Workload.Kinds says that not all have one size
-	Vertices int // of the graph, where Graph is nil
+	Capacity int // rows; bytes if Workload.Kinds says that rows differ in size
+	Vertices int // of the graph, if Graph is nil
 
-	Sums bool // owners add rows that are read for their sum alone: rows differ in worth
+	Sums bool // owners add rows of which only the sum is read: rows differ in worth
 
-	// For policies that know minibatches in advance: Window is their number, and Ahead yields the
-	// remote vertices of the first Window+1, in frontier order.
+	// For policies that know minibatches in advance: Window is the number of these, and Ahead
+	// yields the remote vertices of the first Window+1, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
 }
@@ -113,23 +115,24 @@ func (s *Setup) vertices() int {
 	return s.Graph.NumVertices()
 }
 
-// Size determines the memory of a policy.
+// Size has the numbers from which the memory of a policy follows.
 type Size struct {
 	Vertices int64
 	Rows     int64   // capacity
 	Window   int64   // minibatches known in advance
-	Uses     float64 // remote vertices of a minibatch
+	Uses     float64 // remote vertices in a minibatch
 	Steps    int64   // minibatches of the run
-	Degrees  bool    // a copy of the degrees is kept: the graph is not symmetric, or gone
+	Degrees  bool    // a copy of the degrees is kept: the graph is not symmetric, or not kept
 	Sums     bool    // as in Setup
 }
 
 // table lists the policies in the order of tables and plots.
 var table []*Policy
 
-func init() { // not where table is declared: prefetch looks its first fill up in it
+func init() { // not in table's declaration, because prefetch looks up its first fill in the table
 	table = []*Policy{
-		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead, optimum,
+		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead,
+		optimum,
 	}
 }
 
@@ -170,8 +173,8 @@ const Auto = "auto"
 // Trainable selects the policies that a run can use.
 func Trainable(p *Policy) bool { return !p.Hindsight }
 
-// Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil for one
-// that keeps nothing.
+// Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil if it keeps
+// nothing.
 func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]graph.VertexID, error) {
 	if p.Rank == nil {
 		return nil, nil
@@ -184,9 +187,9 @@ func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]grap
 	return m.Best(score, r, capacity)
 }
 
-// RankTogether scores every vertex for readers that share their caches: the sum of their scores, 0
-// for vertices that are local to them. The readers are those of a node, by rank: then the sum has
-// the bits of that which the ranks compute together in training.
+// RankTogether scores every vertex for readers that share their caches: the sum of the readers'
+// scores, and 0 for vertices that are local to them. If the readers are those of a node, in rank
+// order, the sum has the same bits as the one that the ranks compute together in training.
 func (p *Policy) RankTogether(m *access.Graph, readers []*access.Workload) ([]float32, error) {
 	return access.SumScores(len(readers), func(i int) ([]float32, error) {
 		score, err := p.Rank(m, readers[i])
@@ -214,8 +217,8 @@ func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return c, held, err
 }
 
-// WindowOf returns the window of a policy over a run of the given minibatches: the configured one, or
-// the planned one; at most the run.
+// WindowOf returns the window of a policy for a run with the given number of minibatches: the
+// configured one or the planned one, at most the whole run.
 func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, error) {
 	if p.Window == nil {
 		return 0, nil
@@ -227,9 +230,9 @@ func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, 
 	return min(w, minibatches), err
 }
 
-// Expected returns the rows that a minibatch of the reader is expected to transfer; NaN if there is
-// no formula. held are the rows of a static policy, inclusion the probability that a minibatch
-// reads each vertex.
+// Expected returns the number of rows that a minibatch of the reader is expected to transfer; NaN
+// if there is no formula. held are the rows of a static policy, inclusion the probability that a
+// minibatch reads each vertex.
 func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,
 	held []graph.VertexID, capacity, window, minibatches int,
 ) (float64, error) {

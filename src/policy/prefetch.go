@@ -21,7 +21,7 @@ var prefetch = &Policy{
 	Open:  openPrefetch,
 	Bytes: func(s Size) int64 {
 		bytes := 4*s.Vertices + 24*s.Rows
-		if s.Degrees { // that break ties
+		if s.Degrees { // degrees break ties
 			bytes += 4 * s.Vertices
 		}
 		return bytes
@@ -37,8 +37,8 @@ var prefetch = &Policy{
 // Initial lists the static policies that can fill a prefetch buffer.
 func Initial() []string { return []string{Degree, VIP, Inclusion} }
 
-// openPrefetch makes a buffer that begins with the best candidates that minibatches can reach.
-// Other candidates are never read.
+// openPrefetch makes a buffer that starts with the best candidates that minibatches can reach;
+// others are never read.
 func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	m, o := s.Graph, s.Settings
 	score, err := Find(o.Initial).Rank(m, s.Workload)
@@ -67,7 +67,7 @@ func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return p, held, nil
 }
 
-// interval returns the minibatches between eviction rounds, 0 for none.
+// interval returns the number of minibatches between eviction rounds, 0 for no rounds.
 func (o *Settings) interval() int {
 	if !o.Evict {
 		return 0
@@ -75,8 +75,8 @@ func (o *Settings) interval() int {
 	return o.Delta
 }
 
-// newBuffer makes the buffer with its own copy of the degrees where the graph, or the transpose of
-// one that is not symmetric, is gone before it.
+// newBuffer makes the buffer. It copies the degrees if the graph, or the transpose of a graph that
+// is not symmetric, does not live as long as the buffer.
 func newBuffer(m *access.Graph, passing bool, o cache.PrefetchOptions) (cache.Policy, error) {
 	if !m.Transposed() && !passing {
 		o.Degree = m.OutDegrees()
@@ -96,7 +96,7 @@ func newBuffer(m *access.Graph, passing bool, o cache.PrefetchOptions) (cache.Po
 	return &withDegrees{p, degrees}, nil
 }
 
-// withDegrees is a buffer that keeps the degrees that break ties.
+// withDegrees is a buffer with its own copy of the degrees that break ties.
 type withDegrees struct {
 	*cache.Prefetch
 	degrees []int32 // [N]
@@ -111,8 +111,8 @@ func (d *withDegrees) Free() {
 	mem.Free(d.degrees)
 }
 
-// prefetchVariants are intervals to try. They allow two rounds in the counted half: a buffer that
-// never evicts is a static cache.
+// prefetchVariants are the intervals to try. They allow two rounds in the counted half, because a
+// buffer that never evicts is a static cache.
 func prefetchVariants(minibatches int) []Variant {
 	var all []Variant
 	for _, delta := range []int{8, 16, 32} {
@@ -122,7 +122,8 @@ func prefetchVariants(minibatches int) []Variant {
 		all = append(all, Variant{
 			Name: fmt.Sprintf("%s (delta %d)", Prefetch, delta),
 			Set: func(o *Settings) {
-				o.Policy, o.Delta, o.Leave, o.Evict, o.Initial = Prefetch, delta, LeaveUnused, true, VIP
+				o.Policy, o.Delta, o.Leave, o.Evict, o.Initial = Prefetch, delta, LeaveUnused, true,
+					VIP
 			},
 		})
 	}

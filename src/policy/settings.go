@@ -11,29 +11,31 @@ import (
 // Settings choose the policy and size of a cache. A field that the policy reads must be set, unless
 // its comment gives the meaning of 0.
 type Settings struct {
-	Policy       string  // a name of the table
-	Alpha        float64 // capacity as a fraction of an average rank's vertices, unless
-	HaloFraction float64 // it is above 0: capacity as a fraction of the rank's 1-hop halo
-	HaloHops     int     // depth that degree, paths and prefetch consider; 0: one for each layer
+	Policy string // a name in the table
+	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0.
+	Alpha        float64
+	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo
+	HaloHops     int     // hops that degree, paths and prefetch consider; 0: one for each layer
 	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
-	PeerCost     float64 // PlacementGroup: see Place; MeasuredPeerCost lets the run measure it
+	PeerCost     float64 // for PlacementGroup: see Place; MeasuredPeerCost lets the run measure it
 	Source       string  // SourceOwners or SourceFiles; "" is SourceOwners
 
 	Window  int     // lookahead: minibatches known in advance; 0: planned
-	Level   bool    // lookahead: fetch early where the next minibatch has more misses
+	Level   bool    // lookahead: fetch early if the next minibatch has more misses
 	Gamma   float64 // prefetch: decay of a score in a step that does not use the row
 	Delta   int     // prefetch: minibatches between eviction rounds
 	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
-	Evict   bool    // prefetch; false keeps the first rows
+	Evict   bool    // prefetch: false keeps the first rows
 	Initial string  // prefetch: the static policy that fills it
 	Layout  cache.Layout
 }
 
 // How the rows of a static cache are placed.
 const (
-	PlacementOwn   = "own"   // every rank keeps what is best for itself
+	PlacementOwn   = "own"   // every rank keeps the rows that are best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
-	PlacementParts = "parts" // every rank keeps the best of its own parts, and reads its peers'
+	// Every rank keeps the best rows of its own parts, and reads its peers'.
+	PlacementParts = "parts"
 )
 
 // Which rows may leave a prefetch buffer.
@@ -42,16 +44,16 @@ const (
 	LeaveUnused = "unused" // those that no minibatch has read since the last round
 )
 
-// Where the rows come from that no cache holds.
+// The source of rows that no cache holds.
 const (
-	SourceOwners = "owners" // the ranks that own them; those of a node are read in its memory
+	SourceOwners = "owners" // the ranks that own them; those of the own node are read in its memory
 	SourceFiles  = "files"  // the files of all parts, which every rank maps
 )
 
 const (
 	// MeasuredPeerCost stands for a cost that the run measures.
 	MeasuredPeerCost = -1
-	// AssumedPeerCost is the cost in counts and plans of a run that measures it.
+	// AssumedPeerCost is used in counts and plans of a run that measures the cost.
 	AssumedPeerCost = 0.1
 )
 
@@ -77,25 +79,26 @@ const (
 	KeyPeerCost = "cache.peer_cost"
 )
 
-// Unsettled returns the key because of which the content of the cache is unknown until minibatches
-// are sampled or something is measured, and why; "" for none. Sampling by what is at hand
-// (job.Locality) needs a cache that is settled before, and alike in every run; where it adapts to
-// the rows that are fetched, these must be alike as well.
+// Unsettled returns the key that makes the content of the cache unknown until minibatches are
+// sampled or something is measured, and why; "" if there is none. Draws that favour rows at hand
+// (job.Locality) need a cache whose content is known before, and the same in every run. If they
+// adapt to the number of fetched rows, this number must also be the same in every run.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
-	case p == nil || p.Foresees: // auto tries policies that do
-		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it holds"
+	case p == nil || p.Foresees: // auto tries policies that foresee
+		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it " +
+			"holds"
 	case adapts && !p.Static():
-		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt adapt " +
-			"to them"
+		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt " +
+			"adapt to them"
 	case s.Placement == PlacementGroup && s.PeerCost < 0:
 		return KeyPeerCost, "it is measured, and what ranks hold depends on it"
 	}
 	return "", ""
 }
 
-// OfFanouts returns the setting whose meaning follows from fanouts, which kinds of sampling without
-// fanouts must refuse, and "" if there is none.
+// OfFanouts returns the setting whose meaning depends on fanouts, and which must therefore be
+// refused for kinds of sampling without fanouts; "" if there is none.
 func (s *Settings) OfFanouts() string {
 	p, initial := Find(s.Policy), Find(s.Initial)
 	switch {
@@ -108,8 +111,8 @@ func (s *Settings) OfFanouts() string {
 	return ""
 }
 
-// WithoutFanouts replaces rankings that follow from fanouts: that of a static policy by counts of
-// simulated epochs, that of the first fill by degrees.
+// WithoutFanouts replaces rankings that depend on fanouts: a static policy's by counts of simulated
+// epochs, that of the first fill by degrees.
 func (s *Settings) WithoutFanouts() {
 	if p := Find(s.Policy); p != nil && p.Fanouts {
 		s.Policy = Sim
@@ -122,9 +125,9 @@ func (s *Settings) WithoutFanouts() {
 // Place divides the rows of a static cache among the ranks of a node. Each rank caches up to slots
 // rows; rank d owns the vertices own[d].
 //
-//	score [N]  how likely the ranks of the node read each vertex, summed over them; 0 for those
-//	           that need no cache. Exact for vip, inclusion, sim and oracle up to a factor, which
-//	           changes nothing
+//	score [N]  probability that a rank of the node reads each vertex, summed over ranks; 0 for
+//	           those that need no cache. Exact for vip, inclusion, sim and oracle up to a factor,
+//	           which changes nothing
 //
 // The caller frees the placement.
 func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {

@@ -21,7 +21,7 @@ const (
 // ranking scores every vertex: Policy.Rank.
 type ranking = func(m *access.Graph, r *access.Workload) ([]float32, error)
 
-// The static policies of SALIENT++, section 3.2, and inclusion. Each is one analysis of package
+// The static policies of SALIENT++, section 3.2, and inclusion. Each uses one analysis of package
 // access.
 var (
 	none = &Policy{
@@ -74,7 +74,7 @@ func static(name, doc string, rank ranking) *Policy {
 	}
 }
 
-// asIs is one variant with the settings of the config.
+// asIs returns a single variant, with the settings of the config.
 func asIs(name string) func(int) []Variant {
 	return func(int) []Variant {
 		return []Variant{{name, func(o *Settings) { o.Policy = name }}}

@@ -14,11 +14,12 @@ import (
 // Counts are how often sampling touched each vertex and edge of a graph. The arrays lie outside the
 // Go heap.
 type Counts struct {
-	// [N] pairs of a minibatch and one of its layers in which the vertex appears. A minibatch of L
-	// hops has L+1 layers, from the seeds to the input frontier: in each the part that owns the
-	// vertex draws its neighbours and computes its row, or loads its features.
+	// [N] number of pairs of a minibatch and one of its layers in which the vertex appears. A
+	// minibatch with L hops has L+1 layers, from the seeds to the input frontier. In each layer,
+	// the part that owns the vertex draws its neighbours and computes its row, or loads its
+	// features.
 	Vertices []int32
-	// [M] times that the in-edge was drawn, in the order of graph.CSC.Indices
+	// [M] number of times that the in-edge was drawn, in the order of graph.CSC.Indices.
 	Edges       []int32
 	Minibatches int
 }
@@ -33,9 +34,9 @@ func (c *Counts) Free() {
 // Count samples epochs from the training seeds of g and counts what they touch. In-neighbours of a
 // vertex must be ascending, as datasets have them; edges given twice count as the first.
 //
-// Time that of sampling and a binary search for each edge drawn. Memory 4 (2N + M) bytes, 4 (N + M)
-// of it the result, and for each goroutine 4 N and a minibatch; ErrMemory if it is not there. The
-// counts do not depend on the number of goroutines.
+// Time is that of sampling, and of a binary search for each drawn edge. Memory 4 (2N + M) bytes, 4
+// (N + M) of it the result, and for each goroutine 4 N bytes and a minibatch; ErrMemory if there is
+// less. The counts do not depend on the number of goroutines.
 func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
 	s, err := o.start(g, train, 4*(int64(g.NumVertices())+g.NumEdges()))
 	if err != nil {
@@ -56,11 +57,11 @@ func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
 	return c, nil
 }
 
-// add counts one minibatch. Several goroutines may.
+// add counts one minibatch. Several goroutines may call it at a time.
 func (c *Counts) add(g *graph.CSC, mb *sample.Minibatch) error {
 	layers := len(mb.Blocks)
-	// the sources of a block are a prefix of the frontier that holds the destinations: what is new
-	// in the h-th frontier from the seeds on is in the remaining ones, too
+	// The sources of a block are a prefix of the frontier, destinations first. So vertices that are
+	// new in the h-th frontier from the seeds on are also in the remaining ones.
 	begin, end := 0, len(mb.Seeds)
 	for h := 0; ; h++ {
 		for _, v := range mb.Frontier[begin:end] {
@@ -88,10 +89,10 @@ func (c *Counts) add(g *graph.CSC, mb *sample.Minibatch) error {
 	return nil
 }
 
-// Drawn returns the edges of g that were drawn, and as many weights: the graph that a partitioner
-// cuts where cutting an edge costs what minibatches draw of it. METIS takes weights above 0, so
-// edges never drawn are left out; it adds the weights of both directions. The arrays lie outside
-// the Go heap: 8 N bytes and 8 for each edge.
+// Drawn returns the edges of g that were drawn, with their counts as weights: a graph for a
+// partitioner in which cutting an edge costs as much as minibatches draw it. METIS requires weights
+// above 0, so edges that were never drawn are left out; it adds the weights of both directions. The
+// arrays lie outside the Go heap: 8 N bytes and 8 for each edge.
 func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 	n := g.NumVertices()
 	edges := 0
@@ -116,11 +117,11 @@ func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 }
 
 // Partition cuts g so that parts have equal shares of the vertices' counts, by a method that
-// balances weights. With edges, the drawn edges cost what they were drawn; without, every edge of
-// the graph costs the same (GSplit's baseline Node).
+// balances weights. With edges, a cut edge costs its count; without, every edge of the graph costs
+// the same (GSplit's baseline Node).
 //
-// A vertex that no minibatch drew has no weight: it goes where most of its in-neighbours are, into
-// a part that has room for it. Memory beside the method's own: that of Drawn, with edges.
+// A vertex that no minibatch drew has no weight: it goes to the part with most of its in-neighbours
+// that has room for it. Memory besides the method's own: with edges, that of Drawn.
 func (c *Counts) Partition(method partition.Func, g *graph.CSC, o partition.Options, edges bool) (
 	[]int32, error,
 ) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Measure samples an epoch that Count does not sample, and divides its minibatches among the parts
-// of a partition. o.Epochs is not read. Time and memory are those of Count for one epoch, without
+// of a partition. It ignores o.Epochs. Time and memory are those of Count for one epoch, without
 // the counts.
 func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Options) (
 	*partition.Sampled, error,
@@ -29,7 +29,7 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 		Imbalance:   make([]float64, layers), WorstImbalance: make([]float64, layers),
 	}
 	var sum sync.Mutex
-	// by minibatch, so that the sums have the same bits in whatever order the goroutines finish
+	// By minibatch, so that the sums have the same bits in whatever order the goroutines finish.
 	imbalance := make([][]float64, 0, r.Minibatches)
 	edges, cross := int64(0), int64(0)
 	owner := func(v graph.VertexID) int { return int(part[v]) }
@@ -63,8 +63,8 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	return r, nil
 }
 
-// imbalanceOf returns, for each layer, the edges of the part with the most over the mean; 1 of a
-// layer without edges.
+// imbalanceOf returns, for each layer, the most edges of a part divided by the mean; 1 for a layer
+// without edges.
 func imbalanceOf(loads [][]sample.Load) []float64 {
 	all := make([]float64, len(loads[0]))
 	for l := range all {

@@ -9,8 +9,8 @@
 //	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance
 //
 // A minibatch here is one of all ranks together: its seeds are drawn from the whole graph. Epochs
-// are sampled by the sampler of training, but they are not epochs of a run: what is counted was
-// not chosen to fit the draws of that run. The package knows no ranks, only parts.
+// are sampled by the sampler of training, but they are not epochs of a run, so the counts are not
+// fitted to the draws of that run. The package knows no ranks, only parts.
 //
 // Source: GSplit (Polisetty et al., MLSys 2025), section 4.
 package presample
@@ -31,17 +31,17 @@ import (
 type Options struct {
 	Sample  sample.Spec
 	Batch   int    // seeds of a minibatch, of all ranks together
-	Seed    uint64 // of seed orders and draws, as train.seed
+	Seed    uint64 // for seed orders and draws, as train.seed
 	Epochs  int
 	Workers int // goroutines, each with a sampler; 0: one for each CPU
 }
 
-// DefaultEpochs is what GSplit found sufficient: 30 epochs instead of 10 change the imbalance by
-// 2 % and cross edges by 2 to 7 % (section 6.3).
+// DefaultEpochs is the number that GSplit found sufficient: 30 epochs instead of 10 change the
+// imbalance by 2 % and cross edges by 2 to 7 % (section 6.3).
 const DefaultEpochs = 10
 
-// The numbers of the epochs that are sampled: to count, and to measure the parts. Runs number
-// epochs from 1, and access.Count from 2^30, so these epochs share no draws with theirs.
+// The numbers of the epochs that are sampled, to count and to measure parts. Runs number epochs
+// from 1, and access.Count from 2^30, so these epochs share no draws with theirs.
 const (
 	firstCounted  = 1<<30 + 1<<20
 	firstMeasured = 1<<30 + 1<<29
@@ -77,8 +77,8 @@ type sampling struct {
 	streams  *sample.Streams
 }
 
-// start prepares sampling g from the training seeds. extra are the bytes that the caller will
-// allocate beside: a graph for which memory is short is ErrMemory.
+// start prepares sampling g from the training seeds. extra is the number of bytes that the caller
+// will allocate in addition. If memory is short, the error is ErrMemory.
 func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*sampling, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -122,12 +122,12 @@ func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Min
 	return w.Run(&s.topology, open)
 }
 
-// ErrMemory is wrapped by the error about a graph for which memory is short.
+// ErrMemory is wrapped by the error about a graph for which there is not enough memory.
 var ErrMemory = errors.New("there is not enough memory to sample it ahead")
 
-// fits returns ErrMemory if what is needed beside the mapped graph is not available: the caller's
-// arrays, an id for each vertex, and for each goroutine a vertex map (4 bytes a vertex) and the
-// largest possible minibatch.
+// fits returns ErrMemory unless the memory that is needed besides the mapped graph is available:
+// the caller's arrays, an id for each vertex, and for each goroutine a vertex map (4 bytes a
+// vertex) and the largest possible minibatch.
 func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	available, err := mem.Available()
 	if err != nil {
@@ -144,7 +144,7 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	return nil
 }
 
-// minibatchBytes bounds the bytes of a minibatch of kind Neighbour; Poisson draws as many
+// minibatchBytes bounds the bytes of a minibatch of kind Neighbour. Poisson draws as many
 // neighbours on average.
 func (o *Options) minibatchBytes(g *graph.CSC, seeds int) int64 {
 	frontier, bytes := float64(min(o.Batch, seeds)), 0.0

@@ -228,7 +228,8 @@ func TestWhatCannotBeSampledIsNamed(t *testing.T) {
 	} {
 		o := options(1)
 		c.change(&o)
-		if _, err := Count(d.Graph, train, o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Count(d.Graph, train, o); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}

@@ -17,12 +17,12 @@ import (
 const (
 	format   = 1
 	metaFile = "meta.json"
-	// files of counts
+	// File names of counts.
 	verticesFile = "vertices.npy"
 	edgesFile    = "edges.npy"
 )
 
-// Purpose is all that counts depend on.
+// Purpose is everything that counts depend on.
 type Purpose struct {
 	Dataset  string `json:"dataset"`  // its name
 	Identity string `json:"identity"` // dataset.Identity
@@ -50,8 +50,8 @@ type meta struct {
 // ErrOther is wrapped by the error about counts that were made for another purpose.
 var ErrOther = errors.New("these counts are not for this")
 
-// Save writes counts to dir, which must not exist or be empty: int32 arrays vertices.npy [N] and
-// edges.npy [M], and meta.json. Nothing is seen there before all is written.
+// Save writes counts to dir, which must be empty or not exist: int32 arrays vertices.npy [N] and
+// edges.npy [M], and meta.json. Nothing appears in dir until all of it is written.
 func (c *Counts) Save(dir string, p Purpose) error {
 	tmp, err := dataset.Begin(dir)
 	if err != nil {
@@ -89,8 +89,8 @@ func Saved(dir string) bool {
 }
 
 // Load reads the counts that Save has written for this purpose, on a graph with the given numbers
-// of vertices and edges. It returns ErrOther, with what differs, for counts of another purpose, and
-// an error for altered or damaged files.
+// of vertices and edges. For counts of another purpose it returns ErrOther, with the difference;
+// for altered or damaged files another error.
 func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := mem.ReadFile(path)
@@ -119,10 +119,10 @@ func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 	return c, nil
 }
 
-// remedy is what to do about counts that cannot be used.
+// remedy says what to do about counts that cannot be used.
 const remedy = "remove the counts, or name another directory, to count again"
 
-// differs says in which way counts made for p do not serve want; "" if they do.
+// differs says how counts made for p differ from what want needs; "" if they do not.
 func (p *Purpose) differs(want *Purpose) string {
 	if p.Identity != want.Identity {
 		return fmt.Sprintf("they are of the graph %s (%s), not of %s (%s)", p.Dataset, p.Identity,
@@ -144,7 +144,7 @@ func (p *Purpose) differs(want *Purpose) string {
 	return strings.Join(all, ", ")
 }
 
-// read reads an array of n counts and compares its hash with that of meta.json.
+// read reads an array of n counts and checks its hash against meta.json.
 func (m *meta) read(dir, name string, n int64) ([]int32, error) {
 	path := filepath.Join(dir, name)
 	a, err := npy.Map[int32](path, int(n))

@@ -101,7 +101,8 @@ func TestDamagedCountsAreRefused(t *testing.T) {
 		}
 		_, err := Load(dir, Purpose{Identity: "x"}, 2, 3)
 		if err == nil || damage.is != nil && !errors.Is(err, damage.is) ||
-			!strings.Contains(err.Error(), damage.naming) || !strings.Contains(err.Error(), remedy) {
+			!strings.Contains(err.Error(), damage.naming) ||
+			!strings.Contains(err.Error(), remedy) {
 			t.Errorf("%s: got %v", damage.name, err)
 		}
 	}

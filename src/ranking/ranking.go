@@ -1,15 +1,15 @@
 // Package ranking keeps on disk which remote vertices a static cache would hold for each rank of a
-// job, best first. Ranking reads the whole graph; whoever reads a ranking need not.
+// job, best first. To rank, the whole graph is read; a run that reads a ranking need not do so.
 //
 //	parts, job ──> Write ──> PARTS/analysis/vip-0123456789abcdef/
 //	                           meta.json            what it was computed for, expected rows
 //	                           rank-0000.npy        int32   [n] vertices, best first
 //	                           rank-0000-reads.npy  float32 [n] how likely a minibatch reads each
 //	                           rank-0001.npy  ...
-//	run ──> Open ──> Hold(rank, capacity): what policy.Policy.Hold says, and the rows that are left
+//	run ──> Open ──> Hold(rank, capacity): as policy.Policy.Hold, and the rows that are still read
 //
-// The name of a directory has a hash of all that the ranking depends on, so a run finds its own or
-// none. The package ranks nothing itself: policy and access do.
+// The name of a directory has a hash of everything that the ranking depends on, so a run finds its
+// own ranking or none. Packages policy and access rank; this one only stores.
 package ranking
 
 import (
@@ -43,7 +43,7 @@ const (
 	metaFile = "meta.json"
 )
 
-// ErrMissing is wrapped by the error about a ranking that has not been written, or not far enough.
+// ErrMissing is wrapped by the error about a ranking that has not been written, or is too short.
 var ErrMissing = errors.New("the vertices have not been ranked for this run")
 
 // Meta is meta.json.
@@ -53,7 +53,7 @@ type Meta struct {
 	Ranks  []Rank  `json:"ranks"`
 }
 
-// Purpose is all that a ranking depends on.
+// Purpose is everything that a ranking depends on.
 type Purpose struct {
 	Parts    string           `json:"parts"`           // shard.Shards.Identity
 	Split    int              `json:"split,omitempty"` // whose seeds are read
@@ -70,7 +70,7 @@ type Purpose struct {
 	Numbers  *sample.Numbers  `json:"numbers,omitempty"` // by which it draws, if it does
 }
 
-// Rank is what meta.json says of one rank.
+// Rank is the entry of one rank in meta.json.
 type Rank struct {
 	Vertices int     `json:"vertices"` // ranked
 	All      bool    `json:"all"`      // there are no more that the policy would keep
@@ -80,9 +80,9 @@ type Rank struct {
 // of returns the purpose of a policy's ranking for a job.
 func of(j *job.Job, p *policy.Policy) Purpose {
 	purpose := Purpose{
-		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name, HaloHops: j.Cache.HaloHops,
-		Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind), Batch: j.Batch,
-		Global: [2]bool{j.GlobalBatch, j.GlobalSeeds}, PerPart: j.StreamPerPart,
+		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name,
+		HaloHops: j.Cache.HaloHops, Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind),
+		Batch: j.Batch, Global: [2]bool{j.GlobalBatch, j.GlobalSeeds}, PerPart: j.StreamPerPart,
 	}
 	for r := range j.Ranks {
 		purpose.Local = append(purpose.Local, j.Local(r))
@@ -96,11 +96,11 @@ func of(j *job.Job, p *policy.Policy) Purpose {
 	return purpose
 }
 
-// path returns where a ranking lies.
+// path returns the directory of a ranking.
 func (p *Purpose) path(parts string) string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // numbers and words
+		panic(err) // cannot fail on numbers and words
 	}
 	return filepath.Join(parts, Dir, fmt.Sprintf("%s-%016x", p.Policy, xxhash.Sum64(text)))
 }
@@ -108,9 +108,9 @@ func (p *Purpose) path(parts string) string {
 func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
 func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
 
-// Write ranks for every rank of a job by a static policy, as far as a cache of alpha reaches, and
-// returns the directory. One that is there is written anew. Time and memory are those of the
-// policy's ranking, for one rank after the other; the graph is mapped.
+// Write ranks vertices for every rank of a job by a static policy, as many as a cache of alpha can
+// hold, and returns the directory. An existing ranking is replaced. Time and memory are those of
+// the policy's ranking, for one rank after the other; the graph is mapped.
 func Write(
 	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
 ) (string, error) {
@@ -123,10 +123,10 @@ func Write(
 	if err != nil {
 		return "", err
 	}
-	defer func() { // of no effect once renamed
+	defer func() { // no effect once renamed
 		_ = os.RemoveAll(making)
 		finished()
-		_ = os.RemoveAll(making) // what NFS kept of the file that finished closes
+		_ = os.RemoveAll(making) // removes what NFS has kept of a file until it was closed
 	}()
 	capacity := access.Capacity(alpha, j.Shards.Vertices, j.Ranks)
 	for r := range j.Ranks {
@@ -150,7 +150,7 @@ func Write(
 	return path, os.Rename(making, path)
 }
 
-// write ranks for one rank.
+// write ranks the vertices of one rank.
 func write(
 	dir string, rank int, p *policy.Policy, m *access.Graph, r *access.Workload, capacity int,
 ) (of Rank, err error) {
@@ -187,14 +187,15 @@ func write(
 	return of, errors.Join(err1, err2)
 }
 
-// Ranking is one that has been written.
+// Ranking is a ranking that has been written.
 type Ranking struct {
 	Meta
 	path     string
 	vertices int64
 }
 
-// Open finds the ranking of a policy for a job. One that has not been written is ErrMissing.
+// Open finds the ranking of a policy for a job. If it has not been written, the error is
+// ErrMissing.
 func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	purpose := of(j, p)
 	r := &Ranking{path: purpose.path(j.Shards.Dir), vertices: j.Shards.Vertices}
@@ -215,9 +216,9 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	return r, nil
 }
 
-// Hold returns the vertices that a rank's cache of the given number of rows holds, ascending,
-// outside the Go heap, and the remote rows that a minibatch is expected to read beside them. A
-// ranking that ends before is ErrMissing.
+// Hold returns the vertices that a rank's cache with the given number of rows holds, ascending,
+// outside the Go heap, and the number of other remote rows that a minibatch is expected to read. If
+// the ranking is too short, the error is ErrMissing.
 func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
 	of := r.Ranks[rank]
 	if capacity > of.Vertices && !of.All {
@@ -247,7 +248,7 @@ func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64,
 	return held, max(0, left), nil
 }
 
-// first reads the first elements of a file of n.
+// first reads the first len(dst) elements of a file with n.
 func first[T npy.Element](path string, n int, dst []T) error {
 	a, err := npy.Map[T](path, n)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Auto chooses a cache. Accesses are known in advance, so the policies run on minibatches of the
 // first epoch to count the rows that they would transfer. How long a step takes with those
-// transfers depends on the machine and the network, so the best few candidates are tried, some
+// transfers depends on the machine and the network, so the best few candidates are tried, for some
 // epochs each, and the fastest is kept.
 //
 //	sample some minibatches ──> count rows of every candidate, sum over ranks
@@ -28,21 +28,21 @@ import (
 // Ranks compare the same values, so all make the same choice. A choice affects traffic and time,
 // but no number of the training.
 //
-// A nil Auto stands for a cache that the config chooses: its methods try nothing.
+// A nil Auto means that the config chooses the cache: its methods do nothing.
 type Auto struct {
 	store  *Store
 	from   Position // where training begins
 	o      policy.Settings
 	trials []trial // by ascending rows
-	length int     // epochs of a trial
+	length int     // epochs of each trial
 	at     int     // the trial under way
-	left   int     // epochs that remain of it
+	left   int     // epochs left of that trial
 
 	// State of the epoch under way.
 	steps []float64 // seconds from the end of one step to that of the next
 	last  time.Time // the end of the previous step
 	begun time.Time
-	part  bool // a restart cut the epoch, so it is not a trial
+	part  bool // a restart cut the epoch, so it does not count as a trial
 
 	why  string
 	done bool
@@ -62,8 +62,8 @@ type Choice struct {
 	Why          string  `json:"why"`
 }
 
-// Choice returns the outcome of Auto, or nil. On a single node, where a cache is of no use, there
-// is none.
+// Choice returns the outcome of Auto; nil if there is none, as on a single node, where a cache is
+// of no use.
 func (a *Auto) Choice() *Choice {
 	if a == nil || !a.done || a.store.Job.AllInMemory() {
 		return nil
@@ -85,7 +85,7 @@ func (c *Choice) holds(s *Store) bool {
 		c.Ranks == s.Comm.Size() && c.Nodes == s.Job.Nodes()
 }
 
-// options returns o with the choice made.
+// options returns o with the choice applied.
 func (c *Choice) options(o policy.Settings) policy.Settings {
 	o.Policy = c.Policy
 	if policy.Find(c.Policy).Rounds {
@@ -98,21 +98,21 @@ func (c *Choice) options(o policy.Settings) policy.Settings {
 type trial struct {
 	name    string
 	options policy.Settings
-	rows    float64 // transferred by a step of all ranks, counted: bytes where rows have several sizes
-	seconds float64 // a step's, of the slowest rank: the mean of its fastest epoch; 0 before any
+	rows    float64 // that a step of all ranks transfers, counted; bytes if rows have several sizes
+	seconds float64 // of the slowest rank's step, in its fastest epoch on average; 0 before any
 }
 
 const (
-	countedSteps = 160 // minibatches that candidates are counted on, at most
-	// candidates that transfer more than this times the best's rows are not tried
+	countedSteps = 160 // most minibatches on which candidates are counted
+	// Candidates that transfer more than this many times the rows of the best are not tried.
 	maxRowsRatio = 2.5
 	maxTrials    = 4
-	trialSteps   = 48   // of a trial: noise only adds time, so short epochs are repeated
-	tieTolerance = 0.02 // relative differences in time below this are noise, and fewer rows win
+	trialSteps   = 48   // steps of a trial: noise only adds time, so short epochs are repeated
+	tieTolerance = 0.02 // smaller relative differences in time are noise; then fewer rows win
 )
 
-// candidates returns the variants to count on the given minibatches, of every policy that has
-// variants. Only the best one of each policy is tried.
+// candidates returns the variants to count on the given number of minibatches, for every policy
+// that has variants. Only the best variant of each policy is tried.
 func (s *Store) candidates(minibatches int) (all []trial) {
 	for _, name := range policy.Names(policy.Trainable) {
 		p := policy.Find(name)
@@ -136,7 +136,7 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 }
 
 // Choose counts the candidates for the cache of a run that begins at a position. kept is the choice
-// of a resumed run, or nil: if it holds, nothing is counted. Collective.
+// of a resumed run, or nil; if it still holds, nothing is counted. Collective.
 func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	a := &Auto{store: s, from: at, o: s.Job.Cache}
 	switch {
@@ -163,18 +163,18 @@ func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	return a, nil
 }
 
-// Settings returns the settings of the cache to train with now.
+// Settings returns the settings of the current cache.
 func (a *Auto) Settings() policy.Settings { return a.o }
 
-// plan decides which candidates are tried and for how long: at most a third of the epochs, or the
-// first epoch.
+// plan decides which candidates are tried and for how long: for at most a third of the epochs, or
+// the first epoch.
 func (a *Auto) plan(all []trial, epochs, steps int) {
 	a.trials = worthTrying(all, epochs)
 	a.length = min((trialSteps+steps-1)/steps, max(1, epochs/3/len(a.trials)))
 	a.left = a.length
 }
 
-// worthTrying sorts candidates by rows and keeps the best variant of each policy, drops those
+// worthTrying sorts candidates by rows and keeps the best variant of each policy. It drops those
 // beyond maxRowsRatio, and keeps as many as a third of the epochs can try.
 func worthTrying(all []trial, epochs int) []trial {
 	all = slices.Clone(all)
@@ -190,7 +190,7 @@ func worthTrying(all []trial, epochs int) []trial {
 	return out[:min(len(out), maxTrials, max(1, epochs/3))]
 }
 
-// countCandidates returns the candidates with the rows that a step transfers. Collective.
+// countCandidates returns the candidates with the rows that each transfers in a step. Collective.
 func (a *Auto) countCandidates(m *access.Graph) ([]trial, error) {
 	s, at := a.store, a.from
 	each := s.Job.Items()
@@ -209,8 +209,8 @@ func (a *Auto) countCandidates(m *access.Graph) ([]trial, error) {
 	return all, nil
 }
 
-// countRows counts this rank's rows of each candidate. Half of the minibatches fill the caches and
-// are not counted.
+// countRows counts this rank's rows for each candidate. The first half of the minibatches fills the
+// caches and is not counted.
 func (a *Auto) countRows(m *access.Graph, all []trial, rows []float64, minibatches int) error {
 	s := a.store
 	r := s.workload()
@@ -240,8 +240,8 @@ func (a *Auto) countRows(m *access.Graph, all []trial, rows []float64, minibatch
 	return nil
 }
 
-// countOne plays the accesses of a rank to a candidate and returns the mean rows of a minibatch in
-// the second half of them.
+// countOne plays the accesses of a rank to a candidate, and returns the mean rows of a minibatch in
+// their second half.
 func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity int, p []float32,
 	steps [][]graph.VertexID,
 ) (float64, error) {
@@ -260,7 +260,8 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 }
 
 // Begin chooses the cache of an epoch and reports whether it differs from that of the epoch before;
-// the caller then opens it. part says that a restart cut the epoch, which is then no trial.
+// then the caller opens it. part says that a restart cut the epoch, which then does not count as a
+// trial.
 func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	if a == nil || a.done {
 		return o, false
@@ -284,14 +285,15 @@ func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	return a.o, another
 }
 
-// Time starts timing the steps of the epoch; its cache is open.
+// Time starts to time the steps of an epoch, whose cache is open.
 func (a *Auto) Time() {
 	if a != nil {
 		a.steps, a.last, a.begun = a.steps[:0], time.Time{}, time.Now()
 	}
 }
 
-// Foreseen returns how many later epochs certainly keep the present cache: those of its trial.
+// Foreseen returns how many of the later epochs are certain to keep the current cache: those of its
+// trial.
 func (a *Auto) Foreseen(epochs int) int {
 	if a != nil && !a.done {
 		return min(epochs, a.left)
@@ -307,8 +309,8 @@ func (a *Auto) settle() int {
 	return best
 }
 
-// fastest returns the trial with the shortest step; of those within tieTolerance of it, the one
-// that transfers fewest rows, which comes first.
+// fastest returns the trial with the shortest step. Of trials within tieTolerance of it, the one
+// that transfers the fewest rows wins; it comes first.
 func fastest(trials []trial) int {
 	least := math.Inf(1)
 	for _, t := range trials {
@@ -346,7 +348,7 @@ func (a *Auto) reason(best int) string {
 	return text
 }
 
-// StepEnds notes the time of a step while trials last.
+// StepEnds records the time of a step while trials last.
 func (a *Auto) StepEnds() {
 	if a == nil || a.done {
 		return
@@ -371,10 +373,10 @@ func (a *Auto) End() error {
 }
 
 // stepSeconds returns the mean step time of the epoch, without the steps in which the pipeline
-// fills if enough others remain.
+// fills, if enough others remain.
 func (a *Auto) stepSeconds(depth int) float64 {
 	steps := a.steps
-	if len(steps) == 0 { // an epoch of a single step
+	if len(steps) == 0 { // an epoch with a single step
 		return time.Since(a.begun).Seconds()
 	}
 	if fills := depth + 1; len(steps) > 2*fills {

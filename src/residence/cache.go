@@ -17,14 +17,15 @@ import (
 // Position is where training stands: the epoch, from 1, and this rank's next minibatch in it.
 type Position struct{ Epoch, Item int }
 
-// Cache is the remote rows that a rank keeps copies of.
+// Cache is the set of remote rows of which a rank keeps copies.
 type Cache struct {
 	Settings policy.Settings
-	Expected float64   // rows that a step of all ranks is predicted to transfer; 0 without a cache
-	Peers    *PeerCost // what a peer's row costs; nil unless it was measured
-	// Near are the vertices that this rank's sampler makes likelier: in the last hop those whose rows
-	// it reads in the memory of its node, in parts or in a cache that does not change, and in others
-	// those with the most paths to them. None if the job asks for none, or if all rows are at hand.
+	Expected float64   // predicted rows that a step of all ranks transfers; 0 without a cache
+	Peers    *PeerCost // cost of a peer's row; nil unless it was measured
+	// Near are the vertices that this rank's sampler draws likelier. In the last hop these are the
+	// vertices whose rows the rank reads in the memory of its node: in parts, or in a cache that
+	// does not change. In other hops they are the vertices with the most paths to these. None if
+	// the job does not ask for it, or if all rows are at hand.
 	Near sample.Near
 
 	cards   *cards        // on a device with its own memory; nil for others
@@ -36,17 +37,18 @@ type Cache struct {
 // fixedCache is a cache whose rows stay.
 type fixedCache interface {
 	exchange.Cache
-	// bytes returns the bytes of the rank's own rows, and of its index.
+	// bytes returns the memory of the rank's own cached rows, and that of its index.
 	bytes() (rows, index int64)
-	// memory returns the bytes that package mem has allocated, and those that the ranks of the node
-	// share.
+	// memory returns the bytes that package mem has allocated, and the bytes that the ranks of the
+	// node share.
 	memory() (allocated, shared trace.Memory)
 }
 
 // OpenCache opens the cache of settings o for the steps from a position on: it ranks the remote
 // vertices, fetches the rows of the best, and predicts the rows still to be fetched. The cache is
 // empty with policy none, for a model without neighbours, and if all rows are read in the memory of
-// the node. It then finds what is near, if draws depend on it. Collective. The cache must be closed even after an error.
+// the node. Then it determines the near vertices, if draws depend on these. Collective. The cache
+// must be closed even after an error.
 func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	c := &Cache{Settings: o}
 	if c.Policy().None() && !s.Job.FavoursNear() || !s.Job.Reads() || s.Job.AllInMemory() {
@@ -64,7 +66,7 @@ func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	})
 }
 
-// openAnalysed opens a cache by analyses of the whole graph. Collective.
+// openAnalysed opens a cache that needs analyses of the whole graph. Collective.
 func (s *Store) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 	switch {
 	case c.Policy().None():
@@ -77,7 +79,7 @@ func (s *Store) openAnalysed(c *Cache, m *access.Graph, at Position) error {
 	return s.openStatic(c, m)
 }
 
-// openNear finds what is near with the cache. Collective.
+// openNear determines the vertices that are near with this cache. Collective.
 func (s *Store) openNear(c *Cache, m *access.Graph) error {
 	held := access.NewSet(m.NumVertices())
 	defer held.Free()
@@ -111,7 +113,7 @@ func (c *Cache) Dynamic() (decides cache.Policy, window int) {
 	return c.dynamic.policy, c.dynamic.window
 }
 
-// kept returns how many rows of each kind the rank has room for; nil without a cache.
+// kept returns how many rows of each kind the cache has room for; nil without a cache.
 func (c *Cache) kept() []int {
 	switch fixed := c.fixed.(type) {
 	case *staticCache:
@@ -133,7 +135,7 @@ func (c *Cache) buffer() []byte {
 	return c.dynamic.rows
 }
 
-// Memory returns the bytes of the cache: those that package mem has allocated, and those that the
+// Memory returns the memory of the cache: bytes that package mem has allocated, and bytes that the
 // ranks of the node share.
 func (c *Cache) Memory() (allocated, shared trace.Memory) {
 	switch {
@@ -159,7 +161,7 @@ func (c *Cache) Close() error { return c.closers.Close() }
 type staticCache struct {
 	index *cache.Index
 	table
-	starts []int64 // of sparse rows: the first entry of each
+	starts []int64 // for sparse rows: the first entry of each
 }
 
 // Row implements exchange.Cache.
@@ -189,13 +191,13 @@ func (c *staticCache) free() error {
 	return nil
 }
 
-// table has the rows of a cache: of each kind of rows, in the order in which the exchange has them.
+// table holds the rows of a cache, kind by kind, in the exchange's order of kinds.
 type table struct {
 	rows   []byte
 	counts []int // [kinds] rows
 }
 
-// newTable makes a table of the given number of rows of each kind.
+// newTable makes a table for the given number of rows of each kind.
 func newTable(s *Store, counts []int) table {
 	return table{mem.Make[byte](exchange.TableBytes(s.kinds, counts)), counts}
 }
@@ -215,7 +217,7 @@ func (s *Store) openStatic(c *Cache, m *access.Graph) error {
 	return s.fillStatic(c, held)
 }
 
-// fillStatic fetches the rows of the vertices that a static cache holds. Collective.
+// fillStatic fetches the rows of the vertices in a static cache. Collective.
 func (s *Store) fillStatic(c *Cache, held []graph.VertexID) error {
 	kinds := s.Job.Kinds()
 	counts := kinds.PerKind(held)
@@ -262,8 +264,9 @@ func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
 	return s.Job.Capacity(m, s.Comm.Rank(), &c.Settings)
 }
 
-// predict returns the rows that a step of all ranks is expected to fetch by SALIENT++'s model; runs
-// report it beside the count. 0, for none, where what is drawn depends on the cache. Collective.
+// predict returns the rows that a step of all ranks is expected to fetch, by SALIENT++'s model.
+// Runs report it next to the counted rows. It is 0, which means none, if draws depend on the cache.
+// Collective.
 func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
 	if s.Job.FavoursNear() {
 		return 0, nil
@@ -288,10 +291,10 @@ func (s *Store) expectedRemote(m *access.Graph, held []graph.VertexID) (float64,
 	return rows * float64(r.Count), err
 }
 
-// fillRows is the number of rows of a cache that are fetched at a time.
+// fillRows is the number of rows that are fetched at a time to fill a cache.
 const fillRows = 1 << 16
 
-// fetchRows fetches the rows of the given vertices, in bulk, into the first rows of their kinds.
+// fetchRows fetches the rows of the given vertices in bulk, into the first rows of their kinds.
 // Collective.
 func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
 	fetch, err := s.Fetcher(nil, false)
@@ -310,14 +313,14 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
 		if err := fetch.Fetch(&plan, ids[lo:hi]); err != nil {
 			return err
 		}
-		if s.Alive != nil { // on a slow network nothing else shows progress
+		if s.Alive != nil { // on a slow network this alone shows progress
 			s.Alive()
 		}
 		for i, ref := range plan.Rows.Of {
 			kind := int(plan.Parts[i]) % len(s.kinds)
 			unit := s.kinds[kind].RowBytes()
 			size := unit
-			if s.Job.Sparse { // of entries
+			if s.Job.Sparse { // counted in entries
 				size *= int(plan.Rows.Lengths[i])
 			}
 			copy(left[kind][:size], plan.Rows.Tables[ref.Table()][ref.Row()*unit:])

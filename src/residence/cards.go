@@ -14,16 +14,17 @@ import (
 //	of a peer    in the peer's device memory: fetched for each minibatch   Accelerator.ReachRows
 //	the others   sent from the host, as other rows are
 //
-// The table in host memory stays, for rows of devices that cannot be reached and for minibatches
+// The table in host memory is kept, for rows of devices that cannot be reached and for minibatches
 // that the host aggregates.
 type cards struct {
-	rows int    // own ones, in device memory
+	rows int    // number of own rows, in device memory
 	why  string // why rows, or those of some peers, are sent from the host; "" if none are
 }
 
-// holdCache copies this rank's rows of a static cache, rows [first, ...) of its table, to the
-// device, and lets it read those of the node's other devices if the ranks of the node share the
-// cache: node is nil otherwise. It does nothing for devices that read host memory. Collective.
+// holdCache copies this rank's rows of a static cache, own, to the device; they are rows [first,
+// ...) of its table. If the ranks of the node share the cache, it also lets the device read the
+// rows of the node's other devices; otherwise node is nil. It does nothing for devices that read
+// host memory. Collective.
 func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error {
 	device := s.Device.Capabilities().Accelerator
 	if device == nil {
@@ -47,9 +48,9 @@ const (
 	manySizes = "rows of several sizes are sent from the host"
 )
 
-// holdRows holds rows of a table on the device and reaches those of the node's other ranks, if node
-// is not nil. why says what is sent from the host instead. Collective: a device that fails on one
-// node ends the job on all.
+// holdRows copies rows of a table to the device and, if node is not nil, gives it access to those
+// of the node's other ranks. why says which rows the host sends instead. If a device fails on one
+// node, the job ends on all. Collective.
 func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
 	why string, err error) {
 	var name []byte
@@ -73,11 +74,12 @@ func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, firs
 			why = e.Error()
 		}
 	}
-	return why, node.StartBarrier().Wait() // before any of them is given back
+	return why, node.StartBarrier().Wait() // before any rank frees its rows
 }
 
-// summariseCards records where the rows of a cache lie for devices with their own memory: the fewest
-// rows of any rank, and the first rank's reason to send some from the host. Collective.
+// summariseCards records where the rows of a cache lie for devices with their own memory: the
+// fewest rows on any rank's device, and the first rank's reason to send some from the host.
+// Collective.
 func (s *Store) summariseCards(c *Cache, sum *Summary) error {
 	if s.Device.Capabilities().Accelerator == nil {
 		return nil

@@ -20,7 +20,8 @@ func (b *broken) FreeBytes() int { return 1 << 20 }
 
 func (b *broken) HoldRows(int, int, []byte, int) ([]byte, error) { return nil, b.err }
 
-// A device that fails on one node is an error of every rank: those of other nodes would wait for it.
+// A device that fails on one node is an error of every rank: those of other nodes would wait for
+// it.
 func TestEveryNodeHearsOfABrokenDevice(t *testing.T) {
 	shards := generated(t, 4)
 	for _, shared := range []bool{true, false} {

@@ -6,19 +6,19 @@ import (
 	"halognn/src/mem"
 )
 
-// chunkBytes is how many bytes of rows a rank sends at a time while columns are read. Tests make it
-// small.
+// chunkBytes is the number of bytes of rows that a rank sends at a time while columns are read.
+// Tests set it low.
 var chunkBytes = 8 << 20
 
-// readColumns reads the rank's columns of all feature rows, where ranks hold columns. The files have
-// rows, and several fit in a page, so a rank that read its columns itself would read every page of
-// every part. Instead it reads the rows of its own parts, once and in order, and sends every rank
-// its columns of them:
+// readColumns reads the rank's columns of all feature rows, if ranks hold columns. The files are
+// stored by rows, several to a page, so a rank that read its columns directly would read every page
+// of every part. Instead it reads the rows of its own parts, once and in order, and sends every
+// rank its columns of them:
 //
 //	rows of own parts    cut by columns        all-to-all         [N, columns]
 //	│ row v   │ ──────>  │ to 0 │ to 1 │ ...  ───────────>  from 0 | from 1 | ... in vertex order
 //
-// Memory: vertices * columns elements, and two chunks meanwhile. Collective.
+// Memory: vertices * columns elements, and two chunks while it runs. Collective.
 func (s *Store) readColumns() error {
 	c, err := s.Comm.Dup()
 	if err != nil {
@@ -74,7 +74,8 @@ func (s *Store) vertices(rank, lo, rows int) [2]int64 {
 	return [2]int64{min(end, first+int64(lo)), min(end, first+int64(lo+rows))}
 }
 
-// cutColumns copies bytes [a,b) of the rows of own vertices, and returns how many it has copied.
+// cutColumns copies bytes [a,b) of each row of the own vertices, and returns the number of bytes
+// copied.
 func (s *Store) cutColumns(dst []byte, own [2]int64, a, b int) (n int) {
 	offsets, rowBytes := s.shards().Offsets, int64(s.shards().RowBytes())
 	for p := s.first; p < s.last; p++ {
@@ -86,17 +87,17 @@ func (s *Store) cutColumns(dst []byte, own [2]int64, a, b int) (n int) {
 	return n
 }
 
-// ColumnBytes returns the memory of the columns; 0 where ranks hold rows.
+// ColumnBytes returns the memory of the columns; 0 if ranks hold rows.
 func (s *Store) ColumnBytes() int64 { return s.columns }
 
-// Columns returns the columns [first, end) of the rows that minibatches read: all, unless ranks hold
+// Columns returns the columns [first, end) of rows that minibatches read: all, unless ranks hold
 // columns.
 func (s *Store) Columns() (first, end int) { return s.Job.Columns(s.Comm.Rank()) }
 
 func (s *Store) rowBytes() int { return s.kinds[0].RowBytes() }
 
 // readParts returns the parts [first, last) whose rows a device may hold: the rank's own parts, or
-// all if ranks hold columns.
+// all parts if ranks hold columns.
 func (s *Store) readParts() (first, last int) {
 	if s.Job.Mode.Columns {
 		return 0, s.shards().Parts

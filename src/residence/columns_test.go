@@ -64,7 +64,8 @@ func TestColumnsAreThoseOfTheRows(t *testing.T) {
 
 // Rows without columns would be fetched as nothing.
 func TestRowsWithoutColumnsAreRefused(t *testing.T) {
-	if _, err := new(Store).FetcherOf(compute.Rows{}); err == nil || !strings.Contains(err.Error(), "0 columns") {
+	if _, err := new(Store).FetcherOf(compute.Rows{}); err == nil ||
+		!strings.Contains(err.Error(), "0 columns") {
 		t.Error(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"halognn/src/shard"
 )
 
-// How a device with its own memory gets rows that are not resident.
+// How a device with its own memory reads rows that are not resident.
 const (
 	ReadsAuto   = "auto"   // the faster of the two, measured
 	ReadsCopy   = "copy"   // the host gathers them, and one copy moves them to the device
@@ -49,16 +49,16 @@ type GPU struct {
 	Reads string // ReadsAuto, ReadsCopy or ReadsMapped; "" is ReadsAuto
 }
 
-// GPURows is how many feature rows of the rank's own parts, hottest first, are resident in device
-// memory. The zero value takes half of the memory that the model leaves; the other half is for
+// GPURows says how many feature rows of the rank's own parts are resident in device memory, hottest
+// first. The zero value uses half of the memory that the model leaves free; the other half is for
 // activations and minibatches.
 type GPURows struct {
 	Set      bool
 	Fraction float64 // of the rows, or
-	Bytes    int     // if Fraction is 0
+	Bytes    int     // used if Fraction is 0
 }
 
-// Of returns how many of total bytes are resident on a device on which the model leaves free bytes.
+// Of returns how many of total bytes become resident, on a device with free bytes beside the model.
 func (g GPURows) Of(total, free int) int {
 	switch {
 	case g.Set && g.Fraction > 0:
@@ -69,9 +69,9 @@ func (g GPURows) Of(total, free int) int {
 	return free / 2
 }
 
-// OpenDevice copies the rows that are read most to a device with its own memory, chooses how the
-// device gets the others, and gathers the choices of all ranks. The model must already be
-// allocated. Collective.
+// OpenDevice copies the most read rows to a device with its own memory, chooses how the device
+// reads the others, and gathers the choices of all ranks. The model must already be allocated.
+// Collective.
 func (s *Store) OpenDevice() error {
 	device := s.Device.Capabilities().Accelerator
 	var own *DeviceRows
@@ -79,7 +79,7 @@ func (s *Store) OpenDevice() error {
 	if device != nil {
 		own, err = s.openDeviceRows(device)
 	}
-	if err = comm.Agree(s.Comm, err); err != nil || own == nil { // on every rank
+	if err = comm.Agree(s.Comm, err); err != nil || own == nil { // the same on every rank
 		return err
 	}
 	s.DeviceRows, err = comm.AllgatherJSON(s.Comm, *own)
@@ -90,7 +90,7 @@ func (s *Store) OpenDevice() error {
 func (s *Store) residentRows(free int) []int {
 	rows := make([]int, len(s.read))
 	if s.Job.Cache.FromFiles() {
-		return rows // no rank owns rows; those of its cache are on its device
+		return rows // ranks own no rows; cached ones are on the device
 	}
 	total := 0
 	first, last := s.readParts()
@@ -104,12 +104,12 @@ func (s *Store) residentRows(free int) []int {
 	return rows
 }
 
-// openDeviceRows copies the rows that are read most to the device and chooses how it gets the
-// others.
+// openDeviceRows copies the most read rows to the device and chooses how it reads the others.
 func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) {
 	s.HostDraws = parallel.HostDraws(&s.Job.Spec)
 	if s.Job.Kinds() != nil {
-		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes}, nil
+		return &DeviceRows{Rank: s.Comm.Rank(), Order: "none", Reads: ReadsCopy, Why: manySizes},
+			nil
 	}
 	count := s.residentRows(s.leaveTopology(device.FreeBytes()))
 	hot, order, err := s.hotRows(count)
@@ -134,8 +134,8 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	return r, s.chooseReads(device, r)
 }
 
-// leaveTopology returns how many of the free bytes of a device rows may have where minibatches are to be
-// drawn on it.
+// leaveTopology returns how many of a device's free bytes rows may use if minibatches are drawn on
+// it.
 func (s *Store) leaveTopology(free int) int {
 	if !s.Job.Trains() || s.HostDraws != "" ||
 		s.Job.DrawOn != parallel.DrawDevice && s.Job.DrawOn != parallel.DrawAuto {
@@ -143,15 +143,15 @@ func (s *Store) leaveTopology(free int) int {
 	}
 	topology := compute.TopologyBytes(int(s.shards().Vertices), s.shards().Edges)
 	if topology > int64(free)/2 {
-		s.HostDraws = fmt.Sprintf("the topology takes %d MB of device memory, more than half of the %d MB "+
-			"that the model leaves", topology>>20, free>>20)
+		s.HostDraws = fmt.Sprintf("the topology takes %d MB of device memory, more than half of "+
+			"the %d MB that the model leaves", topology>>20, free>>20)
 		return free
 	}
 	return free - int(topology)
 }
 
 // hotRows returns the resident rows of each part, count[k] of part k; nil for a part whose first
-// rows are read most.
+// rows are the most read.
 func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 	all, none := true, true
 	firstPart, last := s.readParts()
@@ -166,10 +166,10 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return nil, "all", nil
 	case !s.Job.Trains():
 		return nil, "the first rows of the parts: nothing is trained", nil
-	case shard.SplitOf(s.shards()) == 0 && // of whose seeds parts are ordered
+	case shard.SplitOf(s.shards()) == 0 && // parts are ordered by the seeds of this split
 		s.shards().Origin.HotFirst(s.Job.Sample.Fanouts, s.Job.Batch):
-		return nil, "the first rows: the parts are ordered by access probability with these fanouts " +
-			"and this batch", nil
+		return nil, "the first rows: the parts are ordered by access probability with these " +
+			"fanouts and this batch", nil
 	}
 	if s.Job.Mode.Columns {
 		return nil, "the first rows of the parts: each rank reads those of all minibatches", nil
@@ -197,8 +197,8 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 			return hot, "", err
 		}
 	}
-	return hot, "by access probability with these fanouts and this batch, for which the parts are " +
-		"not ordered", nil
+	return hot, "by access probability with these fanouts and this batch, for which the parts " +
+		"are not ordered", nil
 }
 
 // seedRows returns the rows of the first training vertices of a part that begins at vertex first.
@@ -210,7 +210,7 @@ func seedRows(train []graph.VertexID, first int64, count int) []int32 {
 	return rows
 }
 
-// chooseReads lets the device read rows in host memory if that is configured or measured to be
+// chooseReads lets the device read rows in host memory if this is configured, or measured to be
 // faster.
 func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	r.Reads, r.Why = ReadsCopy, "as compute.gpu_reads says"
@@ -254,8 +254,8 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 	return nil
 }
 
-// measureReads moves the rows of some minibatches of the first epoch to the device in both ways and
-// takes the faster one.
+// measureReads moves the rows of some minibatches of the first epoch to the device in both ways,
+// and chooses the faster one.
 func (s *Store) measureReads(device compute.Accelerator, r *DeviceRows) error {
 	minibatches, err := s.firstReads()
 	defer func() {
@@ -276,11 +276,11 @@ func (s *Store) measureReads(device compute.Accelerator, r *DeviceRows) error {
 	return nil
 }
 
-// measuredReads is the number of minibatches that are timed; the first one is not counted.
+// measuredReads is the number of minibatches that are timed, without counting the first.
 const measuredReads = 5
 
-// firstReads samples minibatches of the first epoch, of the rank's first stream, and returns references
-// to the rows that they read in this rank's memory.
+// firstReads samples minibatches of the first epoch, from the rank's first stream, and returns
+// references to the rows that they read in this rank's memory.
 func (s *Store) firstReads() (all []compute.Rows, err error) {
 	o := sample.Options{Spec: s.Job.Sample, ForwardOnly: true}
 	reader := *s.Job.Reader(s.Comm.Rank())
@@ -293,7 +293,7 @@ func (s *Store) firstReads() (all []compute.Rows, err error) {
 	return all, err
 }
 
-// inMemory returns references to the rows of those vertices that this rank reads from memory.
+// inMemory returns references to the rows of those vertices that this rank reads in its memory.
 func (s *Store) inMemory(vertices []graph.VertexID) []compute.RowRef {
 	offsets, n := s.shards().Offsets, 0
 	refs := mem.Make[compute.RowRef](len(vertices))
@@ -307,16 +307,16 @@ func (s *Store) inMemory(vertices []graph.VertexID) []compute.RowRef {
 	return refs[:n]
 }
 
-// pinnedLimit returns the bytes that a rank may pin: its share of half the node's unused memory,
-// cached files included.
+// pinnedLimit returns the bytes that a rank may pin: its share of half of the node's available
+// memory, which includes cached files.
 func (s *Store) pinnedLimit() (int, error) {
 	available, err := mem.Available()
 	ranks := (s.Comm.Size() + s.Job.Nodes() - 1) / s.Job.Nodes()
 	return int(min(available/2, math.MaxInt)) / ranks, err
 }
 
-// DeviceNote describes in a line how the device of rank 0 gets its rows, and how many ranks chose
-// otherwise; empty for devices that read host memory.
+// DeviceNote describes in a line how the device of rank 0 reads its rows, and how many ranks chose
+// another way; empty for devices that read host memory.
 func (s *Store) DeviceNote() string {
 	if len(s.DeviceRows) == 0 {
 		return ""

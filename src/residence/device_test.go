@@ -22,8 +22,9 @@ func TestHotRowsAreThoseThatAreRead(t *testing.T) {
 	o := sage()
 	o.Sample.Fanouts, o.Batch, o.Epochs = []int{2, 1, 1}, 2, 30
 	err := onRanks(comm.NewWorld(2), 1, shards, o, func(s *Store) error {
-		reads, err := access.Count(shards.Topology(), &sample.Sweep{Spec: o.Sample, Epoch: 1, Epochs: o.Epochs,
-			Reader: *s.Job.Reader(s.Comm.Rank())})
+		reads, err := access.Count(shards.Topology(),
+			&sample.Sweep{Spec: o.Sample, Epoch: 1, Epochs: o.Epochs,
+				Reader: *s.Job.Reader(s.Comm.Rank())})
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 // dynamicCache is a cache whose rows change while training runs.
 type dynamicCache struct {
 	policy cache.Policy
-	table      // of its slots
+	table      // rows in the cache's slots
 	window int // steps that the policy sees in advance
 }
 
@@ -25,7 +25,7 @@ func (c *dynamicCache) free() error {
 	return nil
 }
 
-// openDynamic makes the policy and fetches its first rows. m is nil where no rank sees the whole
+// openDynamic makes the policy and fetches its first rows. m is nil if no rank sees the whole
 // topology. Collective.
 func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	kind := c.Policy()
@@ -67,8 +67,9 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	return nil
 }
 
-// planWindow sets how many minibatches the policy knows in advance: as the config says, or the
-// largest plan of any rank that fits the memory of each. It predicts the rows that a step of all ranks fetches. Collective.
+// planWindow sets how many minibatches the policy knows in advance: the configured number, or the
+// largest plan of any rank that fits the memory of all. It predicts the rows that a step of all
+// ranks fetches. Collective.
 func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected float64, err error) {
 	m, r, minibatches := setup.Graph, setup.Workload, s.Job.Epochs*s.Job.Items()
 	planned, waiting, rows, wanted := 1, int64(0), 0.0, setup.Settings.Window

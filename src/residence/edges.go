@@ -6,18 +6,19 @@ import (
 	"halognn/src/shard"
 )
 
-// OpenEdgeRows makes the exchange of the feature rows of edges, whose ids are their positions in the
-// whole topology: an edge's row is with the owner of its target. Collective.
+// OpenEdgeRows makes the exchange of the feature rows of edges. An edge's id is its position in the
+// whole topology, and the owner of its target has its row. Collective.
 func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
 	if err := comm.Agree(s.Comm, s.mapEdgeRows()); err != nil {
 		return nil, err
 	}
 	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
-		Kinds: []exchange.Kind{{Cols: s.shards().EdgeFeatures}}, Offsets: shard.EdgeOffsets(s.shards())}
+		Kinds:   []exchange.Kind{{Cols: s.shards().EdgeFeatures}},
+		Offsets: shard.EdgeOffsets(s.shards())}
 	return exchange.Open(s.Comm, o)
 }
 
-// mapEdgeRows opens the features of edges of the parts of Tables.
+// mapEdgeRows opens the edge features of the parts in Tables.
 func (s *Store) mapEdgeRows() error {
 	if s.edgeTables != nil {
 		return nil

@@ -18,20 +18,20 @@ import (
 // groupCache is one table in shared memory that holds the caches of all ranks of a node and that
 // all of them read: exchange.SharedCache.
 //
-//	table   rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
-//	index   vertex ──> row of its own copy if the rank has one, else of the first rank that has one
+//	table  rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
+//	index  vertex ──> row of its own copy if the rank has one, else of the first rank that has one
 //
-// policy.Settings.Place decides which rank holds which row, from the policy's scores summed over the
-// ranks of the node. Vertices that a rank of the node owns are no candidates, because they are read
-// from its part, unless rows come from the files.
+// policy.Settings.Place decides which rank holds which row, from the policy's scores summed over
+// the ranks of the node. Vertices that a rank of the node owns are not cached, because they are
+// read from its part, unless rows come from the files.
 type groupCache struct {
 	index      *cache.Index
 	table      *mem.Shared
 	ranks      int // of the node
-	first, end int // own rows, of which the last may be vacant
+	first, end int // own rows; the last ones may be vacant
 }
 
-// vacant stands for the vertex of a row that holds none.
+// vacant stands for the vertex in a row of the table that holds none.
 const vacant graph.VertexID = -1
 
 // Row implements exchange.Cache.
@@ -57,8 +57,8 @@ func (c *groupCache) free() error {
 	return c.table.Close()
 }
 
-// openGroup places the rows over the ranks of a node, fetches this rank's share and predicts the
-// rows still to be fetched. Collective.
+// openGroup places rows on the ranks of a node, fetches this rank's share, and predicts the rows
+// that remain to be fetched. Collective.
 func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	node, err := comm.NodeOf(s.Comm, s.RanksPerNode)
 	if err != nil {
@@ -101,8 +101,9 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	return err
 }
 
-// placeGroup returns the vertices whose rows the ranks of the node hold, slots of each, rank after
-// rank: the same on all of them. A rank with fewer has vacant ones at the end. Collective.
+// placeGroup returns the vertices whose rows the ranks of the node hold: slots for each rank, rank
+// after rank. It is the same on all of them. A rank with fewer vertices has vacant ones at the end.
+// Collective.
 func (s *Store) placeGroup(
 	c *Cache, m *access.Graph, node comm.Comm,
 ) (held []graph.VertexID, slots int, err error) {
@@ -129,7 +130,7 @@ func (s *Store) placeGroup(
 		return nil, 0, fmt.Errorf("measuring the cost of a peer's row: %w", err)
 	}
 	var place *cache.Placement
-	if node.Rank() == 0 { // one rank alone, because it takes up to 8 bytes a vertex
+	if node.Rank() == 0 { // on one rank only, because it takes up to 8 bytes a vertex
 		own := s.Job.Owned(s.Job.Neighbours(s.Comm.Rank()))
 		place, err = c.Settings.Place(score, own, capacity)
 		if err == nil {
@@ -184,8 +185,8 @@ func addUp(c comm.Comm, x []float32, add func(sum, x []float32)) error {
 // sharedMemory is the directory of shared memory. Tests choose another.
 var sharedMemory = "/dev/shm"
 
-// shareTable makes the table of a node's caches, slots rows of each rank, and reserves this rank's
-// share. Collective.
+// shareTable makes the table of a node's caches, with slots rows for each rank, and reserves this
+// rank's share. Collective.
 func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	share := slots * s.shards().RowBytes()
 	var table *mem.Shared
@@ -215,11 +216,11 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 			"%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), "+
 				"or set cache.placement=own", err, node.Size()*share)
 	case err != nil:
-		err = fmt.Errorf("%w; the caches of a node, %d bytes, are to lie there: make it usable, "+
-			"or set cache.placement=own", err, node.Size()*share)
+		err = fmt.Errorf("%w; the caches of a node, %d bytes, must be stored there: make it "+
+			"usable, or set cache.placement=own", err, node.Size()*share)
 	}
 	err = comm.Agree(s.Comm, err)
-	if node.Rank() == 0 && table != nil { // all have mapped it, or never will
+	if node.Rank() == 0 && table != nil { // all ranks have mapped it, or never will
 		err = errors.Join(err, table.Unlink())
 	}
 	if err != nil && table != nil {
@@ -228,7 +229,8 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	return table, err
 }
 
-// indexGroup returns the row of the table at which the rank reads each vertex that the node holds.
+// indexGroup returns an index of the vertices that the node holds, with the row of the table at
+// which this rank reads each.
 func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
 	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	enter := func(rank int) {

@@ -6,7 +6,7 @@ import (
 	"halognn/src/exchange"
 )
 
-// OpenLearned makes an exchange of learned rows alone. Collective.
+// OpenLearned makes an exchange for learned rows only. Collective.
 func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
 	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window,
 		Kinds: s.Job.LearnedKinds(), Sums: s.Job.LearnedSums()}
@@ -14,7 +14,7 @@ func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
 	return exchange.Open(s.Comm, o)
 }
 
-// addLearned adds the learned rows of own vertices to what an exchange reads.
+// addLearned adds the learned rows of own vertices to the tables of an exchange.
 func (s *Store) addLearned(o *exchange.Options) {
 	types := len(o.Kinds)
 	o.Tables = slices.Clone(o.Tables)
@@ -27,7 +27,7 @@ func (s *Store) addLearned(o *exchange.Options) {
 		}
 		o.Kinds[t] = kind
 		for p := range s.shards().Parts {
-			o.Tables[p*types+t] = nil // of peers too, whose rows are in their own memory
+			o.Tables[p*types+t] = nil // also for peers, whose learned rows are in their own memory
 		}
 	}
 	for k, r := range s.Learned.Ranges {

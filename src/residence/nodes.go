@@ -12,9 +12,9 @@ import (
 	"halognn/src/sample"
 )
 
-// NodesChoice says whether ranks of a node fetch as one with `exchange.nodes: auto`, and why. Numbers
-// are of some minibatches without a cache, sums and pipeline, of which each rank fetches the rows
-// both ways: "nodes_choice" in summary.json.
+// NodesChoice says whether ranks of a node fetch as one with `exchange.nodes: auto`, and why.
+// Numbers are of some minibatches without a cache, sums and pipeline, of which each rank fetches
+// the rows both ways: "nodes_choice" in summary.json.
 type NodesChoice struct {
 	// `on` or `off`
 	Nodes string `json:"nodes"`
@@ -37,16 +37,17 @@ func (c *NodesChoice) compare() {
 	if c.Nodes = "off"; c.OnSeconds < c.OffSeconds {
 		c.Nodes = "on"
 	}
-	c.Why = fmt.Sprintf("ranks that fetch for themselves get %.0f rows of a step in %.3g ms, nodes that "+
-		"fetch as one %.0f in %.3g ms", c.OffRows, 1e3*c.OffSeconds, c.OnRows, 1e3*c.OnSeconds)
+	c.Why = fmt.Sprintf("for a step, ranks that fetch for themselves get %.0f rows in %.3g ms, "+
+		"and nodes that fetch as one %.0f rows in %.3g ms", c.OffRows, 1e3*c.OffSeconds, c.OnRows,
+		1e3*c.OnSeconds)
 }
 
-// triedNodes is how many minibatches of a rank are fetched.
+// triedNodes is the number of a rank's minibatches that are fetched.
 const triedNodes = 4
 
 // ChooseNodes decides whether ranks of a node fetch as one, for Job.TryNodes, and sets Job.AsNodes.
-// Where they cannot, without says why. It affects traffic and time, but no number of the training.
-// Collective.
+// without says why they cannot; "" if they can. The choice affects traffic and time, but no number
+// of the training. Collective.
 func (s *Store) ChooseNodes(at Position, without string) (*NodesChoice, error) {
 	c, err := nodesOff(without), error(nil)
 	if without == "" {
@@ -87,7 +88,7 @@ func (s *Store) tryNodes(at Position) (*NodesChoice, error) {
 	return &c, nil
 }
 
-// nextFrontiers returns what the rank's next n minibatches read.
+// nextFrontiers returns the input frontiers of the rank's next n minibatches.
 func (s *Store) nextFrontiers(at Position, n int) (all [][]graph.VertexID, err error) {
 	j, topology := s.Job, s.workload().Topology
 	for _, mb := range j.Reader(s.Comm.Rank()).Minibatches(topology, sample.Options{Spec: j.Sample,
@@ -97,9 +98,11 @@ func (s *Store) nextFrontiers(at Position, n int) (all [][]graph.VertexID, err e
 	return all, err
 }
 
-// timeFrontiers fetches the rows of minibatches, as nodes or each rank for itself, and returns the rows
-// that all ranks fetch for one step, and the mean time of the slowest. Collective.
-func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, seconds float64, err error) {
+// timeFrontiers fetches the rows of minibatches, with nodes as one or each rank for itself. It
+// returns the rows that all ranks fetch for one step, and the mean time of the slowest rank.
+// Collective.
+func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, seconds float64,
+	err error) {
 	was := s.Job.AsNodes
 	s.Job.AsNodes = nodes
 	defer func() { s.Job.AsNodes = was }()
@@ -111,7 +114,7 @@ func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, s
 	defer p.Free()
 	for _, ids := range frontiers {
 		least := math.Inf(1)
-		for range 1 + measuredTimes { // in the first, arrays grow
+		for range 1 + measuredTimes { // arrays grow in the first round
 			if err := s.Comm.StartBarrier().Wait(); err != nil {
 				return 0, 0, err
 			}

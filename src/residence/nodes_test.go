@@ -22,8 +22,9 @@ func TestTheFasterWayIsChosen(t *testing.T) {
 	}
 }
 
-// All ranks choose alike, wherever training begins, and the job follows; a node buys fewer rows than its
-// ranks for themselves. After the last minibatch, and on one node, there is nothing to choose.
+// All ranks choose alike, wherever training begins, and the job follows; a node buys fewer rows
+// than its ranks for themselves. After the last minibatch, and on one node, there is nothing to
+// choose.
 func TestRanksChooseNodesAlike(t *testing.T) {
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 400, Degree: 12, Features: 64,
 		Classes: 4, Seed: 1}, shardtest.Options{Parts: 3})

@@ -14,10 +14,10 @@ import (
 	"halognn/src/trace"
 )
 
-// openPartitioned opens a cache where a rank holds the in-edges of its own vertices alone. A policy
-// that needs no graph opens at once, a static one if its ranking was written before. All others,
-// and caches that divide their bytes among types, first map and analyse the whole graph.
-// Collective.
+// openPartitioned opens a cache where each rank holds only the in-edges of its own vertices. A
+// policy that needs no graph opens at once, as does a static one whose ranking was written before.
+// All others, and caches that divide their bytes among types, first map and analyse the whole
+// graph. Collective.
 func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
 	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.Job.Kinds() != nil {
@@ -52,8 +52,8 @@ func (s *Store) openPartitioned(c *Cache, at Position) error {
 	return s.fillStatic(c, held)
 }
 
-// ranked reads the vertices that a static policy keeps on this rank, and the rows that a minibatch
-// is expected to fetch besides.
+// ranked reads the vertices that a static policy keeps on this rank, and the number of rows that a
+// minibatch is expected to fetch in addition.
 func (s *Store) ranked(c *Cache) (held []graph.VertexID, left float64, err error) {
 	capacity, err := s.capacity(c, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Store) ranked(c *Cache) (held []graph.VertexID, left float64, err error
 	return held, left, err
 }
 
-// openWhole opens a cache by an analysis of the whole graph. Collective.
+// openWhole opens a cache that needs an analysis of the whole graph. Collective.
 func (s *Store) openWhole(c *Cache, at Position) error {
 	return s.withGraph(c.Settings.Policy, func(m *access.Graph) error {
 		return s.openAnalysed(c, m, at)
@@ -89,9 +89,8 @@ func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 	})
 }
 
-// withWhole calls f, during which workload has the whole topology. A rank that holds only a part of
-// it maps the files of all parts for the duration of f; the ranks of a node share these pages.
-// Collective.
+// withWhole calls f; meanwhile workload has the whole topology. A rank that holds only a part of it
+// maps the files of all parts until f returns; the ranks of the node share these pages. Collective.
 func (s *Store) withWhole(f func() error) (err error) {
 	if !s.Job.Partitioned {
 		return f()
@@ -107,16 +106,16 @@ func (s *Store) withWhole(f func() error) (err error) {
 	return err
 }
 
-// tellAnalysis warns that an analysis will take more than a minute, where `halognn analyze` could
-// have written it before. Preparing the graph passed over its edges once; an analysis does so for
-// each hop.
+// tellAnalysis warns that an analysis will take more than a minute, and that `halognn analyze`
+// could have done it in advance. Its estimate: preparing the graph took one pass over the edges,
+// and an analysis takes one more for each hop.
 func (s *Store) tellAnalysis(policy string, prepared time.Duration) {
 	takes := prepared * time.Duration(s.Job.Sample.Hops()+1)
 	if s.whole == nil || takes < time.Minute {
 		return
 	}
-	s.note("ranking vertices takes each rank about %s at every start; for static policies `halognn "+
-		"analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s --alpha %g`, with the "+
-		"--set of this run, does it once", takes.Round(time.Second), s.shards().Dir, s.Comm.Size(),
-		s.Comm.Size()/s.Job.Nodes(), policy, s.Job.Cache.Alpha)
+	s.note("ranking vertices takes each rank about %s at every start; for static policies "+
+		"`halognn analyze %s --config FILE --ranks %d --ranks-per-node %d --policies %s --alpha "+
+		"%g`, with the --set of this run, does it once", takes.Round(time.Second), s.shards().Dir,
+		s.Comm.Size(), s.Comm.Size()/s.Job.Nodes(), policy, s.Job.Cache.Alpha)
 }

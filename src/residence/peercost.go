@@ -15,10 +15,11 @@ import (
 	"halognn/src/random"
 )
 
-// PeerCost is what reading rows costs where the ranks of a node read each other's caches: means over
-// all ranks, which measure at the same time. "peer_cost" of the cache in summary.json.
+// PeerCost is what reading rows costs where the ranks of a node read each other's caches: means
+// over all ranks, which measure at the same time. "peer_cost" of the cache in summary.json.
 type PeerCost struct {
-	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two digits
+	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two
+	// digits
 	Ratio float64 `json:"ratio"`
 	// seconds to gather a row from the rank's own part of a table in shared memory; with a GPU 0,
 	// because kernels read it in place
@@ -31,17 +32,18 @@ type PeerCost struct {
 	Far float64 `json:"far_seconds"`
 }
 
-// How much is measured: few rows, so that start-up hardly notices.
+// How much is measured: few rows, so that start-up takes hardly longer.
 const (
 	measuredRows  = 4096    // of each kind, at most, and
 	measuredBytes = 1 << 20 // no more than this
 	measuredTimes = 3       // the shortest time counts
 )
 
-// measurePeers measures the cost of a peer's row, if the settings ask for it, and puts it into the
-// settings of the cache. The cost decides which rank keeps a row and so affects traffic and time,
-// but no number of the training. It measures nothing where it matters nothing: no node has two
-// ranks, or the caches hold no rows. capacity is that of a rank, the same on the node. Collective.
+// measurePeers measures the cost of a peer's row, if the settings ask for it, and sets it in the
+// settings of the cache. The cost decides which rank keeps a row, and so affects traffic and time,
+// but no number of the training. It measures nothing if the result would not matter: if no node has
+// two ranks, or the caches hold no rows. capacity is that of a rank, the same on the whole node.
+// Collective.
 func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if c.Settings.PeerCost >= 0 || c.Settings.Placement != policy.PlacementGroup {
 		return nil
@@ -77,18 +79,18 @@ func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	return nil
 }
 
-// peerRatio is the cost of a peer's row over that of a far one, if an own row costs nothing. It has
-// two digits, so that noise hardly moves rows from rank to rank.
+// peerRatio is the cost of a peer's row relative to that of a far one, both in excess of an own
+// row's. It has two digits, so that noise moves hardly any rows from rank to rank.
 func peerRatio(own, peer, far float64) float64 {
 	if far <= own {
-		return 1 // a far row is as good as an own one, so all ranks keep the same
+		return 1 // a far row costs no more than an own one, so all ranks keep the same rows
 	}
 	return math.Round(100*min(1, max(0, (peer-own)/(far-own)))) / 100
 }
 
-// timeTable returns the seconds to gather a row from the rank's own share of a table in shared
-// memory, and from that of the next rank of the node; and those that a row takes from the host to a
-// device with its own memory, 0 for others. Collective.
+// timeTable returns the seconds to gather a row of a table in shared memory from the rank's own
+// share (own) and from the share of the next rank on the node (peer), and to copy a row from the
+// host to a device with its own memory (bus; 0 for others). Collective.
 func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err error) {
 	table, err := s.shareTable(node, rows)
 	if err != nil {
@@ -101,7 +103,7 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 	}()
 	rowBytes, self := s.shards().RowBytes(), node.Rank()
 	mine := table.Bytes()[self*rows*rowBytes : (self+1)*rows*rowBytes]
-	for i := range mine { // unwritten pages are all the same zero page
+	for i := range mine { // write pages, as unwritten ones are all the same zero page
 		mine[i] = 1
 	}
 	refs := mem.Make[compute.RowRef](rows)
@@ -134,19 +136,20 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 	if peer, err = from(next); err != nil {
 		return 0, 0, 0, err
 	}
-	return own, peer, 0, node.StartBarrier().Wait() // before the first of them unmaps the table
+	return own, peer, 0, node.StartBarrier().Wait() // before the first rank unmaps the table
 }
 
-// timeCards returns the seconds to bring a row that refs name from a peer's device to this one, 0
-// without peers, and from the host: rows [first, ...) of the table are this rank's. Collective.
+// timeCards returns the seconds to copy a row of refs to this device from a peer's device (0
+// without peers), and from the host. own are this rank's rows of the table, [first, ...).
+// Collective.
 func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
-	// The first table number that no part has: that of a cache.
+	// The first table number that no part has: that of the cache.
 	cached := s.shards().Parts
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())
 	}
-	if node.Size() == 1 { // the rows are its own: on the device, none of them would be copied
+	if node.Size() == 1 { // its own rows are on the device, so nothing would be copied
 		own = nil
 	}
 	if _, err = s.holdRows(node, device, cached, first, own); err != nil {
@@ -157,7 +160,7 @@ func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []by
 	rows := s.shards().Rows()
 	rows.Tables, rows.Of = tables, refs
 	var batches []compute.Rows
-	for range 1 + measuredTimes { // the first is not counted
+	for range 1 + measuredTimes { // the first round is not counted
 		batches = append(batches, rows)
 	}
 	copied, fetched, err := device.RowRates(batches)
@@ -171,8 +174,7 @@ func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []by
 	return peer, each / copied, node.StartBarrier().Wait()
 }
 
-// scattered returns row i of n in an order without a pattern that a processor could foresee; a row
-// may come twice.
+// scattered returns row i of n in an order that a processor cannot foresee; a row may occur twice.
 func (s *Store) scattered(i, n int) int {
 	return int(random.Mix(uint64(s.Comm.Rank())<<32|uint64(i)) % uint64(n))
 }
@@ -181,19 +183,20 @@ func (s *Store) scattered(i, n int) int {
 func (s *Store) timeGather(tables [][]byte, refs []compute.RowRef) float64 {
 	rows := s.shards().Rows()
 	rows.Tables, rows.Of = tables, refs
-	dst := compute.Matrix{Rows: len(refs), Cols: rows.Cols, Data: mem.Make[float32](len(refs) * rows.Cols)}
+	dst := compute.Matrix{Rows: len(refs), Cols: rows.Cols,
+		Data: mem.Make[float32](len(refs) * rows.Cols)}
 	defer mem.Free(dst.Data)
-	clear(dst.Data) // its pages are there before the clock runs
+	clear(dst.Data) // so that its pages exist before the clock starts
 	begin := time.Now()
 	s.Host.GatherRows(dst, rows)
 	return time.Since(begin).Seconds()
 }
 
 // timeFar returns the seconds to get a row that no cache of the node holds. Rows from the files are
-// read once, because a second time they would come from memory. Collective.
+// read only once, because the second time they would come from memory. Collective.
 func (s *Store) timeFar(rows int) (float64, error) {
 	ids := s.farVertices(rows)
-	rows = max(1, len(ids)) // none if the parts of the other nodes are empty
+	rows = max(1, len(ids)) // at least 1, as the parts of other nodes may be empty
 	if s.Job.Cache.FromFiles() {
 		refs := s.inMemory(ids)
 		defer mem.Free(refs)
@@ -215,7 +218,7 @@ func (s *Store) timeFar(rows int) (float64, error) {
 	return seconds / float64(rows), nil
 }
 
-// farVertices draws up to n vertices that are not local, each once.
+// farVertices draws up to n different vertices that are not local.
 func (s *Store) farVertices(n int) (ids []graph.VertexID) {
 	local := s.Job.Local(s.Comm.Rank())
 	for i := range n {

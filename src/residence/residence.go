@@ -33,7 +33,7 @@ import (
 	"halognn/src/trace"
 )
 
-// Options describe a rank and its job. All ranks have the same job.
+// Options describe a rank and its job. The job is the same on all ranks.
 type Options struct {
 	Comm         comm.Comm
 	RanksPerNode int // overrides the launched number; 0: as launched
@@ -51,27 +51,28 @@ type Options struct {
 // Store is the rows that a rank reads without fetching them.
 type Store struct {
 	Options
-	// Tables [P] are the rows of this rank's parts and of the other ranks of its node; nil for all
-	// other parts, unless rows come from the files. Rows of Tables are read in place and not sent.
-	// But ranks that share minibatches have their own parts alone, and send each other rows. Where
-	// ranks hold columns, minibatches read the columns, and only layer-wise inference reads Tables.
+	// Tables [P] are the rows of this rank's parts and of the other ranks of its node. Other parts
+	// are nil, unless rows come from the files. Rows in Tables are read in place and not sent.
+	// Ranks that share minibatches have only their own parts, and send each other rows. If ranks
+	// hold columns, minibatches read the columns, and only layer-wise inference reads Tables.
 	Tables [][]byte
 	// DeviceRows holds the entries of all ranks, after OpenDevice; none for devices that read host
 	// memory.
 	DeviceRows []DeviceRows
 
-	// HostDraws says why minibatches cannot be drawn on this rank's device, after OpenDevice; "" if they
-	// can, as far as the job and the memory that the model leaves tell.
+	// HostDraws says, after OpenDevice, why minibatches cannot be drawn on this rank's device, as
+	// far as the job and the memory that the model leaves tell; "" if they can.
 	HostDraws string
 
-	first, last int             // own parts [first, last)
-	read        [][]byte        // [P] what minibatches read: Tables or, where ranks hold columns, these
-	kinds       []exchange.Kind // of read: of each vertex type
-	node        comm.Comm       // ranks that fetch as one; nil: each does for itself
-	columns     int64           // bytes of them, if read is not Tables
-	edgeTables  [][]byte        // [P] features of edges, of the parts of Tables; see OpenEdgeRows
-	whole       *shard.Shards   // the whole graph while it is analysed; nil else
-	closers     mem.Closers
+	first, last int // own parts [first, last)
+	// [P] what minibatches read: Tables or, if ranks hold columns, these.
+	read       [][]byte
+	kinds      []exchange.Kind // of read: one for each vertex type
+	node       comm.Comm       // ranks that fetch as one; nil: each rank fetches for itself
+	columns    int64           // bytes of the columns, if read is not Tables
+	edgeTables [][]byte        // [P] edge features of the parts in Tables; see OpenEdgeRows
+	whole      *shard.Shards   // the whole graph while it is analysed; nil otherwise
+	closers    mem.Closers
 }
 
 // Open finds the ranks that share this node's memory, records them in the job, and maps their
@@ -86,7 +87,7 @@ func Open(o Options) (*Store, error) {
 	if err := s.checkNode(here); err != nil {
 		return s, err
 	}
-	leaders, err := comm.Allgather(s.Comm, here[0]) // of the node of each rank
+	leaders, err := comm.Allgather(s.Comm, here[0]) // first rank of each rank's node
 	if err != nil {
 		return s, err
 	}
@@ -98,7 +99,7 @@ func Open(o Options) (*Store, error) {
 		s.closers = append(s.closers, s.node.Free)
 	}
 	switch {
-	case s.Job.Mode.Sharing != sample.Alone: // rows of others come from those who have them
+	case s.Job.Mode.Sharing != sample.Alone: // other ranks send their rows themselves
 		here = []int{s.Comm.Rank()}
 	case s.Job.Cache.FromFiles():
 		here = here[:0]
@@ -116,7 +117,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// checkNode refuses pretended nodes that span real ones, whose ranks would map each other's parts
+// checkNode rejects pretended nodes that span real ones, because ranks would map each other's parts
 // over the network. Collective.
 func (s *Store) checkNode(group []int) error {
 	if s.RanksPerNode == 0 {
@@ -128,8 +129,8 @@ func (s *Store) checkNode(group []int) error {
 	}
 	for _, r := range group {
 		if !slices.Contains(real, r) {
-			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different nodes; "+
-				"set it to a divisor of the ranks that are launched on a node, or to 0",
+			err = fmt.Errorf("run.ranks_per_node is %d, but ranks %d and %d are on different "+
+				"nodes; set it to a divisor of the ranks that are launched on a node, or to 0",
 				s.RanksPerNode, group[0], group[len(group)-1])
 			break
 		}
@@ -155,7 +156,7 @@ func (s *Store) mapParts(ranks []int) error {
 	return nil
 }
 
-// Bytes returns the length of the mapped parts, with features of edges that are read.
+// Bytes returns the bytes of the mapped parts, including edge features that are read.
 func (s *Store) Bytes() (n int64) {
 	for _, table := range slices.Concat(s.Tables, s.edgeTables) {
 		n += int64(len(table))
@@ -163,8 +164,8 @@ func (s *Store) Bytes() (n int64) {
 	return n
 }
 
-// Fetcher makes the exchange of what minibatches read: feature rows, over Tables and a cache, which
-// may be nil, or columns; and learned rows, if they do not change. Collective.
+// Fetcher makes the exchange of what minibatches read: feature rows in Tables and in a cache, which
+// may be nil, or columns; also learned rows, if they do not change. Collective.
 func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions(s.rows(), slices.Clone(s.kinds))
 	o.Offsets, o.Stored = s.shards().Ranges(), s.Job.Cache.FromFiles()
@@ -177,10 +178,10 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	return exchange.Open(s.Comm, o)
 }
 
-// FetcherOf makes an exchange of other rows that are distributed like the vertices; tables [P] has
+// FetcherOf makes an exchange of other rows that are distributed like the vertices. tables [P] has
 // the rows of this rank's parts. Collective.
 func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
-	if rows.Cols < 1 { // of all ranks alike
+	if rows.Cols < 1 { // the same on all ranks
 		return nil, fmt.Errorf("rows have %d columns; they need at least 1", rows.Cols)
 	}
 	return exchange.Open(s.Comm,
@@ -200,14 +201,15 @@ func (s *Store) rows() compute.Rows {
 
 func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchange.Options {
 	o := exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
-		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(), Window: s.Job.Window}
-	if s.node != nil && s.Job.AsNodes { // which may have been chosen since
+		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(),
+		Window: s.Job.Window}
+	if s.node != nil && s.Job.AsNodes { // AsNodes may have been set meanwhile
 		o.Node = &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
 	}
 	return o
 }
 
-// Close frees everything, last opened first.
+// Close frees everything, in the reverse order of opening.
 func (s *Store) Close() error { return s.closers.Close() }
 
 func (s *Store) shards() *shard.Shards { return s.Job.Shards }

@@ -17,8 +17,8 @@ import (
 	"halognn/src/sample"
 )
 
-// SumsChoice says whether owners add rows with `exchange.sums: auto`, and why. Bytes and seconds are
-// means over some minibatches of all ranks, each for itself, without a cache: "sums_choice" in
+// SumsChoice says whether owners add rows with `exchange.sums: auto`, and why. Bytes and seconds
+// are means over some minibatches of all ranks, each for itself, without a cache: "sums_choice" in
 // summary.json.
 type SumsChoice struct {
 	// `on` or `off`
@@ -37,8 +37,8 @@ type SumsChoice struct {
 
 func sumsOff(why string) *SumsChoice { return &SumsChoice{Sums: "off", Why: why} }
 
-// compare chooses by what sums save and cost, if the network takes the given number of seconds for
-// a byte.
+// compare chooses by what sums save and cost. perByte is the seconds that the network takes for a
+// byte.
 func (c *SumsChoice) compare(perByte float64) {
 	c.Saved = (c.RowBytes - c.SumBytes) * perByte
 	share := 0.0
@@ -49,15 +49,16 @@ func (c *SumsChoice) compare(perByte float64) {
 	if c.Saved > c.Cost {
 		c.Sums = "on"
 	}
-	c.Why = fmt.Sprintf("sums spare %.0f %% of the bytes of a minibatch, for which the network takes "+
-		"%.3g ms; to choose and add them takes %.3g ms", 100*share, 1e3*c.Saved, 1e3*c.Cost)
+	c.Why = fmt.Sprintf("sums save %.0f %% of the bytes of a minibatch, which the network sends "+
+		"in %.3g ms; choosing and adding sums takes %.3g ms", 100*share, 1e3*c.Saved, 1e3*c.Cost)
 }
 
-// triedSums is how many minibatches of a rank are looked at.
+// triedSums is the number of a rank's minibatches that are examined.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. Where they cannot,
-// without says why. It affects traffic and time, but no number of the training. Collective.
+// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. without says why
+// they cannot; "" if they can. The choice affects traffic and time, but no number of the training.
+// Collective.
 func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
 	c, err := sumsOff(without), error(nil)
 	if without == "" {
@@ -103,8 +104,8 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	return &own, nil
 }
 
-// countSums sets the mean bytes of this rank's next n minibatches, by rows alone and with sums, and
-// the seconds that choosing and adding sums would take.
+// countSums sets the mean bytes of this rank's next n minibatches, with rows only and with sums,
+// and the seconds that choosing and adding sums would take.
 func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	j, rank := s.Job, s.Comm.Rank()
 	topology := s.workload().Topology
@@ -122,7 +123,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 		return err
 	}
 	defer learned.Free()
-	added, learnedAdded := 0.0, 0.0 // rows that other ranks add
+	added, learnedAdded := 0.0, 0.0 // rows that other ranks would add
 	size := s.sizes()
 	i, all := 0, float64(n)
 	var fault error
@@ -140,7 +141,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 				return err
 			}
 		}
-		if n == 1 || i > 0 { // in the first, arrays grow
+		if n == 1 || i > 0 { // arrays grow in the first
 			c.Cost += time.Since(begin).Seconds() / float64(max(1, n-1))
 		}
 		for _, v := range p.RemoteIDs {
@@ -157,7 +158,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	c.Cost += added * s.timeRow(rows, of)
 	if learned != nil && learnedAdded > 0 {
 		rows, of = s.longestLearned()
-		c.Cost += 2 * learnedAdded * s.timeRow(rows, of) // gradients are given to each, too
+		c.Cost += 2 * learnedAdded * s.timeRow(rows, of) // each of them also gets a gradient
 	}
 	return fault
 }
@@ -174,7 +175,7 @@ func (s *Store) learnedCounter(t *sample.Topology) (*parallel.LearnedCounter, er
 	return parallel.NewLearnedCounter(s.Job.Model, t, x), nil
 }
 
-// sizes returns the function that returns the bytes of a vertex's row.
+// sizes returns a function from a vertex to the bytes of its row.
 func (s *Store) sizes() func(graph.VertexID) int {
 	if kinds := s.Job.Kinds(); kinds != nil {
 		return kinds.Size
@@ -183,7 +184,7 @@ func (s *Store) sizes() func(graph.VertexID) int {
 	return func(graph.VertexID) int { return bytes }
 }
 
-// longest returns the longest table of rows of this rank's parts, and what its rows are.
+// longest returns the longest table of this rank's parts, and the kind of its rows.
 func (s *Store) longest() (rows []byte, of exchange.Kind) {
 	types := len(s.kinds)
 	for k := s.first * types; k < s.last*types; k++ {
@@ -215,7 +216,8 @@ func (s *Store) timeRow(table []byte, of exchange.Kind) float64 {
 	for i := range refs {
 		refs[i] = compute.MakeRowRef(0, s.scattered(i, rows))
 	}
-	dst := compute.Matrix{Rows: len(refs), Cols: of.Cols, Data: mem.Make[float32](len(refs) * of.Cols)}
+	dst := compute.Matrix{Rows: len(refs), Cols: of.Cols,
+		Data: mem.Make[float32](len(refs) * of.Cols)}
 	defer mem.Free(dst.Data)
 	from := compute.Rows{Cols: of.Cols, Type: of.Type, Tables: [][]byte{table}, Of: refs}
 	if of.Type == compute.Int8 {
@@ -239,8 +241,9 @@ func (s *Store) timeByte() (float64, error) {
 	return far / float64(each), err
 }
 
-// timeSending is timeByte for rows of several kinds, by bytes of none. All ranks send at once to those
-// from whom rows come: of other nodes or, of learned rows, all others.
+// timeSending is timeByte for rows of several kinds, measured by sending zeros. All ranks send at
+// the same time to the ranks that send them rows: those of other nodes or, for learned rows, all
+// others.
 func (s *Store) timeSending() (float64, error) {
 	rank, size := s.Comm.Rank(), s.Comm.Size()
 	near := s.Job.Neighbours(rank)

@@ -52,7 +52,8 @@ func TestRanksChooseSumsAlike(t *testing.T) {
 			t.Errorf("%+v: %+v, %+v and %+v", at, c, chosen[1], chosen[2])
 		}
 		if at.Epoch < 3 && (c.SumBytes <= 0 || c.SumBytes >= c.RowBytes ||
-			c.Cost <= 0 || c.Saved <= 0) || at.Epoch == 3 && *c != *sumsOff("no minibatch is left") {
+			c.Cost <= 0 || c.Saved <= 0) ||
+			at.Epoch == 3 && *c != *sumsOff("no minibatch is left") {
 			t.Errorf("%+v: %+v", at, c)
 		}
 	}

@@ -9,24 +9,24 @@ import (
 	"halognn/src/mem"
 )
 
-// Answer is what a rank returns to the ranks that ask it to draw in one hop. Like Asking it is
-// reused.
+// Answer is what a rank returns to the ranks that ask it to draw in one hop. Its arrays are reused,
+// as those of Asking are.
 type Answer struct {
 	Count      []int            // [K] columns that each rank asks for
-	Edges      []int            // [K] neighbours for each rank
+	Edges      []int            // [K] neighbours that it returns to each rank
 	Sizes      []byte           // as in Asking
 	Neighbours []graph.VertexID // by rank, as in Asking
-	Vertices   int              // that are asked for
+	Vertices   int              // vertices that ranks ask for
 
-	ids      []graph.VertexID // by rank, these
-	list     leftOut          // of them
-	of       []int32          // and their original ids
+	ids      []graph.VertexID // these vertices, by rank
+	list     leftOut          // edges that they leave out
+	of       []int32          // their original ids
 	columns  []graph.VertexID // their columns, in the order of Remote
 	original []int32          // of each column, the original id of its vertex
 	runs     []run
 	indptr   []int64
-	drawn    []graph.VertexID // of neighbours that carry more
-	weights  []float32        // and these
+	drawn    []graph.VertexID // drawn neighbours, if a message has more about each
+	weights  []float32        // weights of their edges
 	places   []int32
 }
 
@@ -60,9 +60,9 @@ func (a *Answer) Bytes() int64 {
 	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
-// Answer draws for the vertices ids, whose rows are held here. Rank after rank, words[r] of ids are
-// the question of rank r, and word[r] keys its draws. All ranks ask for the same hop of the same
-// step as own. A vertex that is not held is graph.ErrVertexRange.
+// Answer draws for the vertices ids, whose rows this rank holds. ids is rank after rank: words[r]
+// of its words are the request of rank r, and word[r] keys its draws. All ranks ask for the same
+// hop of the same step as own. A vertex that is not held is graph.ErrVertexRange.
 func (r *Remote) Answer(
 	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {
@@ -75,7 +75,7 @@ func (r *Remote) Answer(
 	})
 }
 
-// asked reads the questions of all ranks: which vertices are to draw, and which neighbours they
+// asked reads the requests of all ranks: which vertices are to draw, and which neighbours they
 // leave out.
 func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
@@ -110,7 +110,7 @@ func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 	return nil
 }
 
-// listAsked lists the columns that each rank asks for, and what draws them.
+// listAsked lists the columns that each rank asks for, and the runs that draw them.
 func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 	c, columns, skips := &s.topology.Columns, 0, &s.hop.skips
 	skips.clear()
@@ -126,16 +126,19 @@ func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 	for from, n := range a.Count {
 		begin := at
 		row, block := 0, &s.list.block
-		for _, r := range s.list.of(&s.topology, a.ids[vertex:vertex+n], a.of[vertex:vertex+n], block, nil) {
+		for _, r := range s.list.of(&s.topology, a.ids[vertex:vertex+n], a.of[vertex:vertex+n],
+			block, nil) {
 			copy(a.columns[at:], r.vertices)
 			copy(a.original[at:], r.original)
 			for _, v := range r.vertices {
-				if without := a.list.of(vertex + int(block.Target(row))); len(without) > 0 && c.Links(r.relation) {
+				if without := a.list.of(vertex + int(block.Target(row))); len(without) > 0 &&
+					c.Links(r.relation) {
 					skips.put(at, s.topology.row(v), without)
 				}
 				row, at = row+1, at+1
 			}
-			a.runs = append(a.runs, run{from, at, own.fanout(r.relation), own.when.word(word[from], r.relation)})
+			a.runs = append(a.runs, run{from, at, own.fanout(r.relation),
+				own.when.word(word[from], r.relation)})
 		}
 		vertex += n
 		a.Count[from] = at - begin
@@ -150,7 +153,7 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	clear(a.Edges)
 	at, edges := 0, int64(0)
 	a.indptr[0] = 0
-	for _, r := range a.runs { // how many Poisson draws depends on who asks
+	for _, r := range a.runs { // the number of Poisson draws depends on the asking rank
 		h.by(r.fanout, r.word, own.when)
 		drawn := h.locate(at, r.end)
 		for i := at + 1; i <= r.end; i++ {
@@ -197,7 +200,7 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	return nil
 }
 
-// reply writes the rows of an answer about columns whose draws are there.
+// reply writes the rows of an answer once its columns have drawn.
 func (s *Fused) reply(a *Answer, r Reply) {
 	width := r.Column()
 	a.Sizes = mem.Grow(a.Sizes, len(a.columns)*width)

@@ -2,22 +2,22 @@ package sample
 
 import "halognn/src/graph"
 
-// Asked counts what hops ask of other ranks on a partitioned topology (Remote). It is counted on
-// minibatches that were sampled on a replicated one.
+// Asked counts what hops ask of other ranks on a partitioned topology (Remote). The count is made
+// on minibatches that were sampled on a replicated topology.
 type Asked struct {
-	Vertices   int // whose owners are asked
-	Neighbours int // that come back
-	Bytes      int // sent for it, over all ranks
+	Vertices   int // vertices whose owners are asked
+	Neighbours int // neighbours that owners return
+	Bytes      int // sent for both, over all ranks
 }
 
-// AskBytes is what a hop sends to every rank: a count, and the word that names the draws.
+// AskBytes is what a hop sends to every rank: a count, and the word that keys the draws.
 const AskBytes = 16
 
 // VertexBytes is a vertex in a message.
 const VertexBytes = 4
 
-// AskingHops returns how many of a minibatch's hops ask other ranks. Those next to the seeds only
-// do if seeds may be vertices of any rank.
+// AskingHops returns how many of a minibatch's hops ask other ranks. The hop next to the seeds does
+// so only if seeds may be vertices of any rank (elsewhere).
 func AskingHops(hops, ranks int, elsewhere bool) int {
 	if ranks == 1 || hops == 0 {
 		return 0
@@ -31,7 +31,7 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 // Askers describes a rank that asks, and its job.
 type Askers struct {
 	Spec       Spec // of what is drawn
-	Carried         // with neighbours
+	Carried         // what owners return with each neighbour
 	Topology   *Topology
 	Ranks      int
 	Elsewhere  bool                      // seeds may be vertices of any rank
@@ -45,7 +45,7 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 	asks := make([]Asked, len(m.Blocks))
 	var list leftOut
 	if err := list.find(of.Spec.Links, of.Key, m.Frontier, nil); err != nil {
-		panic(err) // it was sampled by this key
+		panic(err) // the key has sampled this minibatch
 	}
 	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {
 		b, a, without := &m.Blocks[l], &asks[l], 0
@@ -63,7 +63,7 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 			case !asks(v):
 			case of.Spec.HasFanouts():
 				a.Neighbours += int(b.Indptr[row+1] - b.Indptr[row])
-			case d < len(m.Totals): // all of them come back, but those that are left out
+			case d < len(m.Totals): // owners return all in-neighbours except those left out
 				a.Neighbours += int(m.Totals[d])
 			default:
 				a.Neighbours += int(of.Topology.Degree(v))

@@ -11,19 +11,19 @@ import (
 // wholeRows draws all neighbours.
 var wholeRows = Neighbours(All)
 
-// columnRange is what a hop draws by one relation: some of the in-edges of each of its columns, which are
-// rows of the block.
+// columnRange is what a hop draws by one relation: some in-edges of each of its columns. Each
+// column is a row of the block.
 type columnRange struct {
 	relation int
 	vertices []graph.VertexID // the destinations or, of a graph with relations, their columns
 	original []int32          // original ids of the destinations
 }
 
-// columnList lists the columns of a frontier, relation by relation, but for those that have no edges or
-// leave all of them out. The zero value is ready for use.
+// columnList lists the columns of a frontier, relation by relation, without those that have no
+// edges or leave all of them out. The zero value is ready for use.
 type columnList struct {
 	ranges   []columnRange
-	block    graph.Block // of columns that another rank asks for: nobody reads it
+	block    graph.Block // of columns that another rank asks for, where nobody reads the block
 	order    []int32     // destinations, type by type
 	ends     []int       // [T] where the types end
 	first    []graph.VertexID
@@ -31,9 +31,10 @@ type columnList struct {
 	original []int32
 }
 
-// of lists the columns, sets the block's Targets and Ends, and finds what the columns skip of the edges
-// that skips.list has. Without skips it lists all columns, also those without edges, as a rank must that
-// asks others. Where vertices are columns, these are the frontier.
+// of lists the columns, sets the block's Targets and Ends, and finds which of the edges in
+// skips.list each column skips. If skips is nil, it also lists columns without edges, because a
+// rank that asks others does not know which these are. Without relations the columns are the
+// frontier.
 func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
 	block *graph.Block, skips *skips) []columnRange {
 	c := &t.Columns
@@ -52,7 +53,8 @@ func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32
 		most += (end - begin) * len(c.Into(kind))
 	}
 	l.columns, l.original = mem.Grow(l.columns[:0], most), mem.Grow(l.original[:0], most)
-	block.Targets, block.Ends = mem.Grow(block.Targets[:0], most), mem.Grow(block.Ends[:0], c.NumRelations())
+	block.Targets, block.Ends = mem.Grow(block.Targets[:0], most),
+		mem.Grow(block.Ends[:0], c.NumRelations())
 	n := 0
 	if skips != nil {
 		skips.clear()
@@ -116,17 +118,20 @@ func (l *columnList) free() {
 	mem.Free(l.block.Ends)
 }
 
-// checkRelations returns an error for what is not drawn in a graph with relations.
+// checkRelations returns an error for options that a graph with relations does not support.
 func (o *Options) checkRelations(t *Topology) error {
 	if r := len(o.Relations); r > 0 && r != t.Columns.NumRelations() {
-		return fmt.Errorf("fanouts of %d relations for a graph of %d", r, t.Columns.NumRelations())
+		return fmt.Errorf("there are fanouts for %d relations, but the graph has %d", r,
+			t.Columns.NumRelations())
 	}
 	switch {
 	case t.Columns.Plain():
 	case !o.HasFanouts():
-		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(), Neighbour)
+		return fmt.Errorf("sample.kind %s does not draw by relations yet; choose %s", o.kind(),
+			Neighbour)
 	case !o.Near.None():
-		return errors.New("no vertices are likelier in a graph with relations yet; choose sample.locality=1")
+		return errors.New("sample.locality does not work on a graph with relations yet; set " +
+			"sample.locality=1")
 	}
 	return nil
 }

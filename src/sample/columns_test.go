@@ -39,7 +39,8 @@ func typedTopology(t *testing.T, r *rand.Rand, links ...int) *Topology {
 			near := members(from)
 			r.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
 			if rel != 4 {
-				indices = append(indices, near[:min(len(near), []int{0, 1, 3, 12, 60}[r.IntN(5)])]...)
+				indices = append(indices,
+					near[:min(len(near), []int{0, 1, 3, 12, 60}[r.IntN(5)])]...)
 			}
 			rows = append(rows, int64(len(indices)))
 		}
@@ -65,9 +66,12 @@ func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
 	for _, spec := range []Spec{
 		Neighbours(3, 2), Neighbours(All, All, All), Neighbours(1),
 		{Fanouts: []int{3, 2}, Relations: each},
-		{Kind: Poisson, Fanouts: []int{3, 2}}, {Kind: Poisson, Fanouts: []int{3, 2}, Relations: each},
-		{Kind: Poisson, Fanouts: []int{3, 2}, Relations: each, Numbers: Numbers{Shared: true, Steps: 4}},
-		{Kind: Labor, Fanouts: []int{3, 2}, Relations: each, Numbers: Numbers{Steps: 4, Dependency: 3}},
+		{Kind: Poisson, Fanouts: []int{3, 2}},
+		{Kind: Poisson, Fanouts: []int{3, 2}, Relations: each},
+		{Kind: Poisson, Fanouts: []int{3, 2}, Relations: each,
+			Numbers: Numbers{Shared: true, Steps: 4}},
+		{Kind: Labor, Fanouts: []int{3, 2}, Relations: each,
+			Numbers: Numbers{Steps: 4, Dependency: 3}},
 		{Kind: Labor, Fanouts: []int{1, 2, 4}, Numbers: Numbers{Steps: 4, Layers: true}},
 	} {
 		s, err := New(top, Options{Spec: spec, Workers: 2, minParallel: 1, MaxSeeds: 15})
@@ -85,7 +89,8 @@ func TestColumnsAreDrawnAsTheReferenceDraws(t *testing.T) {
 			if err := s.Sample(&got, seeds, key); err != nil {
 				t.Fatal(err)
 			}
-			if d := difference(&got, want); d != "" || got.EdgesDigest(key) != want.EdgesDigest(key) {
+			if d := difference(&got, want); d != "" ||
+				got.EdgesDigest(key) != want.EdgesDigest(key) {
 				t.Fatalf("%v, trial %d: not the reference's minibatch: %s", spec, trial, d)
 			}
 			for l := range got.Blocks {
@@ -150,8 +155,8 @@ func checkColumns(t *testing.T, top *Topology, m *Minibatch, b *graph.Block, spe
 	}
 }
 
-// Ranks that hold the columns of their own vertices alone make the minibatches that one makes that holds
-// all, and ask for as much as is counted on these.
+// Ranks that hold the columns of their own vertices alone make the minibatches that one makes that
+// holds all, and ask for as much as is counted on these.
 func TestRemoteColumnsAreReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 6))
 	for round := range 21 {
@@ -159,14 +164,16 @@ func TestRemoteColumnsAreReference(t *testing.T) {
 		spec := []Spec{
 			Neighbours(3, 2), Neighbours(All, 300), Neighbours(1, 1, 1),
 			{Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, 1}, {1, 1}}},
-			{Kind: Poisson, Fanouts: []int{3, 2}, Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, 1}, {1, 1}}},
+			{Kind: Poisson, Fanouts: []int{3, 2},
+				Relations: [][]int{{1, 1}, {All, 2}, {2, 5}, {3, 1}, {1, 1}}},
 			{Kind: Poisson, Fanouts: []int{1, 2}, Numbers: Numbers{Shared: true, Steps: 4}},
 			{Kind: Labor, Fanouts: []int{1, 2}, Numbers: Numbers{Steps: 4, Dependency: 3}},
 		}[round%7]
 		offsets := [][]int64{{0, 60, 120}, {0, 120}, {0, 0, 31, 95, 120}}[round%3]
 		ranks := len(offsets) - 1
 		c := newCluster(t, top, offsets, Options{Spec: spec})
-		mbs, seeds, keys := make([]Minibatch, ranks), make([][]graph.VertexID, ranks), make([]Key, ranks)
+		mbs, seeds, keys := make([]Minibatch, ranks), make([][]graph.VertexID, ranks),
+			make([]Key, ranks)
 		for k := range ranks {
 			seeds[k], keys[k] = someSeeds(r, 120, r.IntN(20)), Key{Seed: 3, Step: round, Stream: k}
 		}
@@ -187,8 +194,9 @@ func TestRemoteColumnsAreReference(t *testing.T) {
 				First: graph.VertexID(offsets[k]), End: graph.VertexID(offsets[k+1]), Key: keys[k],
 				Draws: func(graph.VertexID) bool { return true }})
 			a := &c.asking[k] // of the last hop
-			if got := (Asked{a.Vertices(), len(a.Neighbours), ranks*AskBytes + len(a.IDs)*VertexBytes +
-				len(a.Sizes) + len(a.Neighbours)*VertexBytes}); ranks > 1 && got != asks[0] {
+			if got := (Asked{a.Vertices(), len(a.Neighbours),
+				ranks*AskBytes + len(a.IDs)*VertexBytes + len(a.Sizes) +
+					len(a.Neighbours)*VertexBytes}); ranks > 1 && got != asks[0] {
 				t.Fatalf("round %d, rank %d: asked %+v, counted %+v", round, k, got, asks[0])
 			}
 			want.Free()
@@ -204,10 +212,12 @@ func TestRelationsRefuse(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Spec: Spec{Kind: Poisson, Fanouts: []int{2}}, Near: Near{Vertices: [][]uint64{{1, 1}}}},
+		{Options{Spec: Spec{Kind: Poisson, Fanouts: []int{2}},
+			Near: Near{Vertices: [][]uint64{{1, 1}}}},
 			"choose sample.locality=1"},
 		{Options{Spec: Spec{Kind: LADIES, Vertices: []int{2}}}, "does not draw by relations"},
-		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1}}}}, "fanouts of 1 relations"},
+		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1}}}},
+			"fanouts for 1 relations"},
 		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1, 2}}}}, "for 1 hops"},
 	} {
 		if _, err := New(top, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -232,7 +242,8 @@ func TestRelationsLeaveLinksOut(t *testing.T) {
 		for v := range graph.VertexID(120) {
 			kind, first, _ := c.Of(v)
 			for k, r := range c.Into(kind) {
-				for i, u := range top.Graph.Indices[c.Indptr[int(first)+k]:c.Indptr[int(first)+k+1]] {
+				for i, u := range top.Graph.Indices[c.Indptr[int(first)+k]:c.Indptr[int(
+					first)+k+1]] {
 					all = append(all, edge{r, graph.Link{Source: u, Target: v}})
 					if r == linked[0] && i < 3 && u != v {
 						links = append(links, graph.Link{Source: u, Target: v})
@@ -280,7 +291,8 @@ func TestRelationsLeaveLinksOut(t *testing.T) {
 							}
 							less.Graph.Indices = append(less.Graph.Indices, all[at].Source)
 						}
-						less.Columns.Indptr = append(less.Columns.Indptr, int64(len(less.Graph.Indices)))
+						less.Columns.Indptr = append(less.Columns.Indptr,
+							int64(len(less.Graph.Indices)))
 					}
 					less.Graph.Indptr = append(less.Graph.Indptr, int64(len(less.Graph.Indices)))
 				}
@@ -290,9 +302,10 @@ func TestRelationsLeaveLinksOut(t *testing.T) {
 				if err := sampler.Sample(&mb, seeds, key); err != nil {
 					t.Fatal(err)
 				}
-				if want := Reference(less, plain, seeds, key).Digest(); lost == 0 || mb.Digest() != want ||
-					Reference(top, spec, seeds, key).Digest() != want {
-					t.Fatalf("links of %v, step %d, %d edges lost: not the graph's without them", linked, step, lost)
+				if want := Reference(less, plain, seeds, key).Digest(); lost == 0 ||
+					mb.Digest() != want || Reference(top, spec, seeds, key).Digest() != want {
+					t.Fatalf("links of %v, step %d, %d edges lost: not the graph's without them",
+						linked, step, lost)
 				}
 				l.of(1, step, 0, func(r *rated) {
 					for pairs := r.truth[2:]; len(pairs) > 0; pairs = pairs[2:] {

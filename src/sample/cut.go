@@ -5,24 +5,25 @@ import (
 	"halognn/src/mem"
 )
 
-// Cutter cuts the shares of ranks out of minibatches that their group makes together, for predictions,
-// which draw the whole ones alone. The zero value is ready; its arrays are kept until Free.
+// Cutter cuts a rank's share out of a minibatch that a group of ranks makes together. Predictions
+// use it, as they sample whole minibatches. The zero value is ready; its arrays are kept until
+// Free.
 type Cutter struct {
 	m, share *Minibatch
 	size     int
 	member   int32
 	serving  bool
 	owner    []int32 // of each vertex of the whole frontier
-	place    []int32 // own vertices before it
-	most     int     // vertices that the frontier has had at a time
+	place    []int32 // number of own vertices before it
+	most     int     // largest length of the frontier so far
 
-	at     []int32 // of each source of the block: its position in that of the share; -1: it has none
-	read   []int32 // of each source: the last member that was seen to read it, plus one
+	at     []int32 // of each source of the block: its position among the share's sources; -1: none
+	read   []int32 // of each source: the last member found to read it, plus one
 	others []int32 // positions of sources of other ranks, in the order found
 	rows   byRank
-	ids    []graph.VertexID // own vertices that others want
-	places []int32          // their positions
-	more   []graph.VertexID // those of them that the rank does not read itself
+	ids    []graph.VertexID // own vertices that other ranks want
+	places []int32          // their positions in the frontier
+	more   []graph.VertexID // those of ids that this rank does not read itself
 }
 
 // Free frees the arrays.
@@ -42,10 +43,12 @@ func push[T mem.Number](s []T, x T) []T {
 	return s
 }
 
-// Cut sets share to what a member of a group makes of m, and c[h-1] to what crosses for hop h, as Split
-// leaves both; with serving, as Serve does too. The share has the sizes of a run's, but its vertices,
-// from the destinations of a block on, come in the order of the whole minibatch. O(edges).
-func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch, c []Crossing) {
+// Cut sets share to the share of m that a member of a group makes, and c[h-1] to what crosses
+// between ranks for hop h, as Split leaves them; with serving, as after Serve. All sizes are those
+// of a run, but the order differs: vertices beyond the destinations of a block come in the order of
+// the whole minibatch. O(edges).
+func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch,
+	c []Crossing) {
 	x.m, x.share, x.size, x.member, x.serving = m, share, o.Size, int32(member), serving
 	x.owner, x.place = mem.Grow(x.owner, len(m.Frontier)), mem.Grow(x.place, len(m.Frontier))
 	own, seeds := int32(0), 0
@@ -79,7 +82,7 @@ func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *M
 	}
 }
 
-// numTotals returns how many Totals there are, if any.
+// numTotals returns the length of Totals, if there are any.
 func (m *Minibatch) numTotals() (n int) {
 	if len(m.Blocks[0].Ends) == 0 {
 		return m.Blocks[0].NumDst
@@ -103,7 +106,7 @@ func (x *Cutter) hop(l int, c *Crossing) {
 		if x.at[i] = -1; x.owner[i] != x.member || l == 0 && i >= b.NumDst {
 			continue
 		}
-		x.at[i] = x.place[i] // also of one that another rank has found
+		x.at[i] = x.place[i] // also for a vertex that another rank has found
 		if own++; i < b.NumDst {
 			destinations++
 		}
@@ -119,15 +122,16 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	s := x.share
 	s.Frontier, s.Original = mem.Grow(s.Frontier, x.most), mem.Grow(s.Original, x.most)
 	for i, k := range x.at {
-		if k >= 0 && (int(k) < own) == (x.owner[i] == x.member) { // else no source of the share
+		// Otherwise it is no source of the share.
+		if k >= 0 && (int(k) < own) == (x.owner[i] == x.member) {
 			s.Frontier[k], s.Original[k] = x.m.Frontier[i], x.m.Original[i]
 		}
 	}
 	s.Frontier, s.Original = s.Frontier[:own+len(c.IDs)], s.Original[:own+len(c.IDs)]
 }
 
-// find numbers the sources that the share reads: own ones of the last hop, and those of others by
-// owner. It returns the number of own ones.
+// find numbers the sources that the share reads: in the last hop also its own ones, and those of
+// other ranks by owner. It returns the number of own sources.
 func (x *Cutter) find(b *graph.Block, l, own int, c *Crossing) int {
 	found := 0 // beyond the destinations
 	for _, row := range x.rows.of(int(x.member)) {
@@ -177,7 +181,8 @@ func (x *Cutter) block(b, to *graph.Block, destinations, own int) {
 	to.Indptr, to.Indices = mem.Grow(to.Indptr, len(rows)+1), mem.Grow(to.Indices, edges)
 	to.Weights, to.Places = mem.Grow(to.Weights, min(edges, len(b.Weights))), mem.Grow(to.Places,
 		min(edges, len(b.Places)))
-	to.Targets, to.Ends = mem.Grow(to.Targets, min(len(rows), len(b.Targets))), mem.Grow(to.Ends, len(b.Ends))
+	to.Targets, to.Ends = mem.Grow(to.Targets, min(len(rows), len(b.Targets))),
+		mem.Grow(to.Ends, len(b.Ends))
 	to.Indptr[0] = 0
 	relation := 0
 	for k, row := range rows {

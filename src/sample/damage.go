@@ -16,14 +16,15 @@ func (e *SeedError) Unwrap() error { return e.Reason }
 
 func seedError(format string, args ...any) error { return &SeedError{fmt.Errorf(format, args...)} }
 
-// errEdges is a hop of more edges than a block can number: a batch too large, or row pointers that
-// are not ascending.
+// errEdges is returned for a hop with more edges than a block can number: the batch is too large,
+// or row pointers do not ascend.
 var errEdges = errors.New("too many edges")
 
-// contain runs a call that draws. The hot loops do not validate the topology: Go checks the bounds
-// of every read, and arrays that break the rules of a CSC sooner or later fail such a check, or
-// give too many edges. Only then are the rows of the hop in progress examined one by one. The first
-// row that breaks a rule is the error; if none does, the panic is a bug of the program and goes on.
+// contain runs a call that draws, and turns a panic about a damaged topology into an error. The hot
+// loops do not validate the topology. Instead, Go checks the bounds of every read, and arrays that
+// break the rules of a CSC sooner or later fail such a check, or give too many edges. Only then are
+// the rows of the current hop examined one by one. The first row that breaks a rule is the error;
+// if none does, the panic is a bug of the program and continues.
 func (s *Fused) contain(f func() error) error {
 	s.hop.vertices = nil // vertices of an earlier minibatch may be freed
 	if err := mem.Contain(f); err != nil {
@@ -32,9 +33,9 @@ func (s *Fused) contain(f func() error) error {
 	return nil
 }
 
-// explain returns the damage of the topology that caused err, or err if there is none.
+// explain returns an error about the damaged topology that caused err, or err if it is not damaged.
 func (s *Fused) explain(err error) error {
-	if errors.Is(err, mem.ErrWindow) { // a row that begins or ends among those of other ranks
+	if errors.Is(err, mem.ErrWindow) { // a row that begins or ends in the rows of other ranks
 		s.vertices.forget()
 		t := &s.topology
 		return fmt.Errorf("sample: %w", &graph.LayoutError{Array: graph.Indptr, Reason: fmt.Errorf(
@@ -51,8 +52,9 @@ func (s *Fused) explain(err error) error {
 	return err
 }
 
-// checkRows reports the first destination of the hop in progress whose row breaks a rule. Every
-// destination is a vertex: it was a seed, which was checked, or has had its original id read.
+// checkRows reports the first destination of the current hop whose row breaks a rule. Every
+// destination is known to be a vertex: seeds were checked, and for others the original id has been
+// read.
 func (s *Fused) checkRows() error {
 	h, g, what := &s.hop, s.topology.Graph, "vertex"
 	if g.Indptr = h.rows; !s.topology.Columns.Plain() {

@@ -62,7 +62,8 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 			{Spec: labor(), Workers: 3, minParallel: 1, Map: MapHash},
 		} {
 			for _, fanouts := range [][]int{{5, 3}, {All, 2}, {All, All}} {
-				t.Run(fmt.Sprintf("%s, %s, map %d, %d workers, %v", c.name, o.kind(), o.Map, o.Workers, fanouts),
+				t.Run(fmt.Sprintf("%s, %s, map %d, %d workers, %v", c.name, o.kind(), o.Map,
+					o.Workers, fanouts),
 					func(t *testing.T) {
 						topology := &Topology{Original: whole.Original, Graph: graph.CSC{
 							Indptr:  slices.Clone(whole.Graph.Indptr),
@@ -78,8 +79,10 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 								!strings.Contains(err.Error(), c.want) {
 								t.Errorf("%v; want %q, of %s", err, c.want, c.array)
 							}
-							if !strings.Contains(fmt.Sprint(err), fmt.Sprint("vertex ", busy, ":")) &&
-								!strings.Contains(fmt.Sprint(err), fmt.Sprint("vertex ", busy-1, ":")) {
+							if !strings.Contains(fmt.Sprint(err),
+								fmt.Sprint("vertex ", busy, ":")) &&
+								!strings.Contains(fmt.Sprint(err),
+									fmt.Sprint("vertex ", busy-1, ":")) {
 								t.Errorf("%v; want it to name vertex %d, or the one before, which "+
 									"shares a row pointer", err, busy)
 							}
@@ -101,7 +104,8 @@ func TestDamagedTopologyIsNamed(t *testing.T) {
 						defer want.Free()
 						if err := s.Sample(&mb, want.Seeds, Key{}); err != nil ||
 							difference(&mb, want) != "" {
-							t.Errorf("with the topology restored: %v %s", err, difference(&mb, want))
+							t.Errorf("with the topology restored: %v %s", err,
+								difference(&mb, want))
 						}
 					})
 			}

@@ -9,8 +9,8 @@ import (
 )
 
 // Digest is the XXH64 of the blocks (row pointers and columns, input layer first) and of the
-// original ids of the frontier in order: equal for equal minibatches, for any numbering of the
-// vertices of the graph. Transposes follow from the blocks and are left out. 0 for an empty
+// original ids of the frontier in order. It is equal for equal minibatches, however the vertices of
+// the graph are numbered. Transposes follow from the blocks and are left out. 0 for an empty
 // frontier.
 func (m *Minibatch) Digest() uint64 {
 	if len(m.Original) == 0 {
@@ -29,10 +29,10 @@ func (m *Minibatch) Digest() uint64 {
 	return h.Sum64()
 }
 
-// EdgesDigest sums a hash of every sampled edge: of the hop's draws (the key and the hop, 1 next to
+// EdgesDigest adds up a hash of every sampled edge: of the key and the hop that drew it (1 next to
 // the seeds) and of the original ids of source and destination. It does not depend on the order of
-// edges, on how a block numbers its vertices, nor on which rank holds which part of a minibatch, so
-// it compares ways of sampling that number blocks differently; Digest tells those apart. 0 for a
+// edges, on how a block numbers its vertices, or on which rank holds which part of a minibatch. So
+// it can compare ways of sampling that number blocks differently, which Digest cannot. 0 for a
 // minibatch without edges. One multiply-mix an edge.
 func (m *Minibatch) EdgesDigest(key Key) uint64 {
 	sum := uint64(0)

@@ -24,11 +24,11 @@ func fold(purpose, seed uint64, key ...int) uint64 {
 	return h
 }
 
-// hop returns the word that, with a vertex, keys its random numbers at hop h >= 1.
+// hop returns the word of hop h >= 1. Together with a vertex it keys the vertex's random numbers.
 func (k Key) hop(h int) uint64 { return fold(drawing, k.Seed, k.Epoch, k.Step, k.Stream, h) }
 
 // relationWord returns the word that keys a hop's draws by one relation. For the first relation it
-// is the hop's word, so that graphs without relations draw by the hop's word.
+// is the hop's word, as in graphs without relations.
 func relationWord(hop uint64, relation int) uint64 {
 	if relation == 0 {
 		return hop
@@ -44,8 +44,8 @@ func vertexStream(hop uint64, original int32) stream {
 	return stream(random.Mix(hop ^ uint64(uint32(original))))
 }
 
-// countStream is the random sequence from which a vertex draws how many neighbours it draws, where
-// that is random.
+// countStream is the random sequence for the number of neighbours that a vertex draws, if this
+// number is random.
 func countStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop+random.Golden), original)
 }
@@ -68,13 +68,13 @@ func (s *stream) below(n uint64) uint64 {
 // unit returns a number in [0,1), a multiple of 2^-53.
 func (s *stream) unit() float64 { return float64(s.next()>>11) * 0x1p-53 }
 
-// trialMean bounds the expected successes of trials that are drawn with one random number: the
-// probability of none, which is where invert starts, must not underflow.
+// trialMean bounds the expected successes of trials that share one random number: the probability
+// of no success, with which invert starts, must not underflow.
 const trialMean = 32
 
 // binomial returns how many of n trials succeed, each with probability p in (0,1] and independent
-// of the others. O(1 + n min(p,1-p)). Products are converted, so that no compiler fuses them with a
-// sum: the result is the same on every machine.
+// of the others. O(1 + n min(p,1-p)). Products are converted to float64 explicitly, so that no
+// compiler fuses them with a sum: the result is the same on every machine.
 func (s *stream) binomial(n int64, p float64) int64 {
 	if p >= 1 {
 		return n
@@ -89,8 +89,9 @@ func (s *stream) binomial(n int64, p float64) int64 {
 	return k
 }
 
-// invert is binomial by inversion: it subtracts the probabilities of 0, 1, ... successes from one
-// random number until that is used up. at is the probability of k; that of k+1 follows from it.
+// invert draws a binomial number by inversion: it subtracts the probabilities of 0, 1, ...
+// successes from one random number until nothing is left. at is the probability of k, from which
+// that of k+1 follows.
 func (s *stream) invert(n int64, p float64) (k int64) {
 	odds := p / (1 - p)
 	all := float64(float64(n+1) * odds)
@@ -115,14 +116,14 @@ func power(x float64, n int64) float64 {
 	return y
 }
 
-// maskFanout is the largest fanout at which a 64-bit mask still distinguishes most draws from
-// earlier ones.
+// maskFanout is the largest fanout at which a 64-bit mask still tells most draws apart from earlier
+// ones.
 const maskFanout = 64
 
 // choose sets pos to len(pos) distinct numbers of [begin, begin+degree), every subset equally
 // likely, in the order drawn: Floyd's algorithm. For j = degree-len(pos) .. degree-1 it draws from
-// [0,j], j included, and takes j itself where the number drawn is taken already. len(pos) < degree.
-// Apart from the random words it reads no memory but pos: draws of many vertices overlap.
+// [0,j], and takes j itself if the number drawn is already taken. len(pos) < degree. It reads no
+// memory but pos and the random words, so the draws of many vertices overlap.
 func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
 	switch {
 	case degree <= 64:
@@ -186,10 +187,10 @@ func (s *stream) redraw(hi, lo, n uint64) uint64 {
 	return hi
 }
 
-// picks is the set of numbers taken for fanouts too large for chooseScan: open
-// addressing, at most half full. An entry is stamp<<32 | number, and an entry of an older stamp is
-// empty, so that nothing is cleared between vertices. The zero value is ready for use; the table is
-// made for the largest draw so far, not for a fanout that no vertex reaches.
+// picks is the set of numbers taken for fanouts too large for chooseScan: open addressing, at most
+// half full. An entry is stamp<<32 | number, and an entry of an older stamp is empty, so that
+// nothing is cleared between vertices. The zero value is ready for use; the table grows with the
+// largest draw so far, not with the fanout.
 type picks struct {
 	table []uint64
 	stamp uint32

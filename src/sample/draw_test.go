@@ -45,7 +45,8 @@ func TestInclusionIsUniform(t *testing.T) {
 		p := inclusion(c.degree, c.fanout, 10000,
 			func(pos []int64, s stream) { set.choose(pos, 0, int64(c.degree), s) })
 		if p < rare {
-			t.Errorf("degree %d, fanout %d: inclusion frequencies this uneven have probability %.2g", c.degree, c.fanout, p)
+			t.Errorf("degree %d, fanout %d: inclusion frequencies this uneven have probability "+
+				"%.2g", c.degree, c.fanout, p)
 		}
 	}
 }

@@ -51,7 +51,8 @@ func toHost[T int32 | int64 | float32](d *cuda.Device, of []T) []T {
 func draws(t *Topology, parts []int64, seeds int, o compute.DrawOptions,
 	fanouts ...int) compute.DrawOptions {
 	limits, _ := Neighbours(fanouts...).Limits(seeds, len(t.Original), int64(len(t.Graph.Indices)))
-	o.Indptr, o.Indices, o.Original, o.Parts = t.Graph.Indptr, asRows(t.Graph.Indices), t.Original, parts
+	o.Indptr, o.Indices, o.Original, o.Parts = t.Graph.Indptr, asRows(t.Graph.Indices), t.Original,
+		parts
 	o.Seeds = limits.Vertices[0]
 	for h, f := range fanouts {
 		o.Hops = append(o.Hops, compute.DrawnHops{Fanout: f, Destinations: limits.Vertices[h],
@@ -75,7 +76,8 @@ func drawn(t *testing.T, d compute.Drawing, seeds []graph.VertexID, words []uint
 }
 
 // unlike describes how a drawn minibatch differs from the reference's, as o asks for it.
-func unlike(d *cuda.Device, x *compute.Drawn, want *Minibatch, o *compute.DrawOptions, key Key) string {
+func unlike(d *cuda.Device, x *compute.Drawn, want *Minibatch, o *compute.DrawOptions,
+	key Key) string {
 	missing := graph.VertexID(-1)
 	if len(x.Missing) > 0 {
 		missing = graph.VertexID(x.Missing[0])
@@ -84,13 +86,13 @@ func unlike(d *cuda.Device, x *compute.Drawn, want *Minibatch, o *compute.DrawOp
 	case x.Faulty:
 		return "it is faulty"
 	case !slices.Equal(x.Missing, asRows(want.Frontier)): // no row is resident
-		return fmt.Sprintf("the frontier has %d vertices from %d on, want %d", len(x.Missing), missing,
-			len(want.Frontier))
+		return fmt.Sprintf("the frontier has %d vertices from %d on, want %d", len(x.Missing),
+			missing, len(want.Frontier))
 	case !slices.Equal(toHost(d, x.Original), want.Original):
 		return "other original ids"
 	case x.Digest != want.EdgesDigest(key) || x.NumEdges() != want.NumEdges():
-		return fmt.Sprintf("%d edges of digest %x, want %d of %x", x.NumEdges(), x.Digest, want.NumEdges(),
-			want.EdgesDigest(key))
+		return fmt.Sprintf("%d edges of digest %x, want %d of %x", x.NumEdges(), x.Digest,
+			want.NumEdges(), want.EdgesDigest(key))
 	}
 	for l := range want.Blocks {
 		b, from := want.Blocks[l], graph.BlockTranspose{}
@@ -112,15 +114,16 @@ func unlike(d *cuda.Device, x *compute.Drawn, want *Minibatch, o *compute.DrawOp
 		g := x.Blocks[l]
 		if !slices.Equal(toHost(d, g.Forward.Indptr), b.Indptr) ||
 			!slices.Equal(toHost(d, g.Forward.Indices), b.Indices) {
-			return fmt.Sprintf("block %d has rows %v of %v, want %v of %v", l, toHost(d, g.Forward.Indptr),
-				toHost(d, g.Forward.Indices), b.Indptr, b.Indices)
+			return fmt.Sprintf("block %d has rows %v of %v, want %v of %v", l,
+				toHost(d, g.Forward.Indptr), toHost(d, g.Forward.Indices), b.Indptr, b.Indices)
 		}
 		if h := len(want.Blocks) - 1 - l; o.Hops[h].Transposed &&
 			(!slices.Equal(toHost(d, g.Transposed.Indptr), from.Indptr) ||
 				!slices.Equal(toHost(d, g.Transposed.Indices), from.Indices) ||
 				!slices.Equal(toHost(d, g.Transposed.Edges), from.Edges)) {
-			return fmt.Sprintf("transpose %d is %v, %v, %v, want %v", l, toHost(d, g.Transposed.Indptr),
-				toHost(d, g.Transposed.Indices), toHost(d, g.Transposed.Edges), from)
+			return fmt.Sprintf("transpose %d is %v, %v, %v, want %v", l,
+				toHost(d, g.Transposed.Indptr), toHost(d, g.Transposed.Indices),
+				toHost(d, g.Transposed.Edges), from)
 		}
 	}
 	return ""
@@ -134,8 +137,8 @@ func words(key Key, hops int) (w []uint64) {
 	return w
 }
 
-// A minibatch drawn on a device is the reference's in every bit: whatever the degrees, hops, parts, the
-// order of blocks and how often the tags of the map have run out.
+// A minibatch drawn on a device is the reference's in every bit: whatever the degrees, hops, parts,
+// the order of blocks and how often the tags of the map have run out.
 func TestDrawnOnADevice(t *testing.T) {
 	d := openCard(t)
 	r := rand.New(rand.NewPCG(3, 5))
@@ -162,7 +165,8 @@ func TestDrawnOnADevice(t *testing.T) {
 		start := func(i int) { // into the slot of minibatch i-2
 			if i < minibatches {
 				chosen[i%2] = someSeeds(r, len(topology.Original), max(1, seeds-i%3))
-				if err := slots[i%2].Start(asRows(chosen[i%2]), words(keyOf(i), len(fanouts))); err != nil {
+				if err := slots[i%2].Start(asRows(chosen[i%2]),
+					words(keyOf(i), len(fanouts))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -192,7 +196,8 @@ func TestDrawnOnADevice(t *testing.T) {
 	}
 	more := func(parts int) []int64 { return make([]int64, parts-1) }
 	try("one hop", randomTopology(r, 90), compute.DrawOptions{Parts: more(1)}, 3, 12, 64)
-	try("two hops", randomTopology(r, 200), compute.DrawOptions{Parts: more(2), Grouped: true}, 3, 20, 5, 7)
+	try("two hops", randomTopology(r, 200), compute.DrawOptions{Parts: more(2), Grouped: true}, 3,
+		20, 5, 7)
 	try("three hops", randomTopology(r, 160),
 		compute.DrawOptions{Parts: more(5), Grouped: true, SelfEdges: true}, 2, 9, 3, 64, 2)
 	try("four hops, own edges", randomTopology(r, 70),
@@ -200,11 +205,12 @@ func TestDrawnOnADevice(t *testing.T) {
 	tagged := randomTopology(r, 40) // 2 bits of tags: the map is filled every third time
 	try("tags that run out", tagged, compute.DrawOptions{ValueBits: 30}, 9, 8, 4, 4)
 	try("no room for tags", tagged, compute.DrawOptions{ValueBits: 31}, 3, 8, 4, 4)
-	try("no edges", &Topology{Graph: graph.CSC{Indptr: make([]int64, 9)}, Original: make([]int32, 8)},
+	try("no edges", &Topology{Graph: graph.CSC{Indptr: make([]int64, 9)},
+		Original: make([]int32, 8)},
 		compute.DrawOptions{}, 2, 3, 4, 4)
 
-	// A hub draws from 70,000; and it is the only in-neighbour of others, whose edges a warp puts in
-	// order.
+	// A hub draws from 70,000; and it is the only in-neighbour of others, whose edges a warp puts
+	// in order.
 	const n = 70_000
 	hub := &Topology{Graph: graph.CSC{Indptr: make([]int64, n+1)}, Original: make([]int32, n)}
 	for v := range n {
@@ -240,8 +246,8 @@ func TestDrawnOnADevice(t *testing.T) {
 	freed(t, slot, drawer)
 }
 
-// A drawing of three hops takes 28 launches at most, whatever its size, and the host waits once for it
-// and once for the vertices whose rows are not resident.
+// A drawing of three hops takes 28 launches at most, whatever its size, and the host waits once for
+// it and once for the vertices whose rows are not resident.
 func TestLaunchesOfADrawing(t *testing.T) {
 	d := openCard(t)
 	if cuda.Launches() == nil {
@@ -298,8 +304,8 @@ func unmix(x uint64) uint64 {
 	return unshift(x, 30)
 }
 
-// Words that would favour some numbers are drawn again, which happens once in 2^40 draws: here the word
-// of a hop is made so that the i-th word of a vertex is 0, the one that is always drawn again.
+// Words that would favour some numbers are drawn again, which happens once in 2^40 draws: here the
+// word of a hop is made so that the i-th word of a vertex is 0, the one that is always drawn again.
 func TestDrawnAgainOnADevice(t *testing.T) {
 	for x := range uint64(100) {
 		if w := random.Mix(x * random.Golden); unmix(w) != x*random.Golden {
@@ -318,7 +324,8 @@ func TestDrawnAgainOnADevice(t *testing.T) {
 			topology.Original = append(topology.Original, int32(1000-v))
 		}
 		const fanout = 5
-		drawer, err := d.NewDrawer(draws(topology, []int64{0, 150}, 1, compute.DrawOptions{}, fanout))
+		drawer, err := d.NewDrawer(draws(topology, []int64{0, 150}, 1, compute.DrawOptions{},
+			fanout))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,14 +341,16 @@ func TestDrawnAgainOnADevice(t *testing.T) {
 			sequence := unmix(0) - (i+1)*random.Golden // its word i is 0
 			hop := unmix(sequence) ^ uint64(uint32(topology.Original[0]))
 			var want []graph.VertexID
-			for _, e := range referenceSubset(row, fanout, vertexStream(hop, topology.Original[0])) {
+			for _, e := range referenceSubset(row, fanout,
+				vertexStream(hop, topology.Original[0])) {
 				if u := topology.Graph.Indices[e]; u != 0 { // the seed is in the frontier already
 					want = append(want, u)
 				}
 			}
 			got := drawn(t, slot, []graph.VertexID{0}, []uint64{hop})
 			if !slices.Equal(got.Missing[1:], asRows(want)) {
-				t.Errorf("degree %d, word %d again: drew %v, want %v", degree, i, got.Missing[1:], want)
+				t.Errorf("degree %d, word %d again: drew %v, want %v", degree, i, got.Missing[1:],
+					want)
 			}
 		}
 		freed(t, slot, drawer)
@@ -361,10 +370,13 @@ func TestFaultsFoundOnADevice(t *testing.T) {
 		{"a seed that is no vertex", func(*Topology) {}, []graph.VertexID{2, 4}},
 		{"a negative seed", func(*Topology) {}, []graph.VertexID{-1}},
 		{"a seed twice", func(*Topology) {}, []graph.VertexID{1, 2, 1}},
-		{"a neighbour that is no vertex", func(t *Topology) { t.Graph.Indices[4] = 4 }, []graph.VertexID{2}},
-		{"a negative neighbour", func(t *Topology) { t.Graph.Indices[4] = -5 }, []graph.VertexID{2}},
+		{"a neighbour that is no vertex", func(t *Topology) { t.Graph.Indices[4] = 4 },
+			[]graph.VertexID{2}},
+		{"a negative neighbour", func(t *Topology) { t.Graph.Indices[4] = -5 },
+			[]graph.VertexID{2}},
 		{"a row that falls", func(t *Topology) { t.Graph.Indptr[3] = 1 }, []graph.VertexID{2}},
-		{"a row beyond the indices", func(t *Topology) { t.Graph.Indptr[3] = 9 }, []graph.VertexID{2}},
+		{"a row beyond the indices", func(t *Topology) { t.Graph.Indptr[3] = 9 },
+			[]graph.VertexID{2}},
 		{"a row of a neighbour", func(t *Topology) { t.Graph.Indptr[4] = 99 }, []graph.VertexID{2}},
 		{"rows that overlap, of more edges than there are", func(t *Topology) {
 			copy(t.Graph.Indptr, []int64{0, 8, 0, 8, 8}) // 1, whose row falls, is no neighbour
@@ -372,8 +384,9 @@ func TestFaultsFoundOnADevice(t *testing.T) {
 		}, []graph.VertexID{0, 2}},
 		{"one seed for all vertices", func(*Topology) {}, []graph.VertexID{2, 2, 2}},
 	} {
-		topology := &Topology{Original: []int32{3, 2, 1, 0}, Graph: graph.CSC{Indptr: []int64{0, 2, 3, 6, 8},
-			Indices: []graph.VertexID{1, 2, 0, 0, 1, 3, 2, 0}}}
+		topology := &Topology{Original: []int32{3, 2, 1, 0},
+			Graph: graph.CSC{Indptr: []int64{0, 2, 3, 6, 8},
+				Indices: []graph.VertexID{1, 2, 0, 0, 1, 3, 2, 0}}}
 		o := draws(topology, []int64{0, 4}, 3, compute.DrawOptions{}, 8, 2)
 		c.spoil(topology)
 		drawer, err := d.NewDrawer(o)

@@ -30,7 +30,8 @@ func randomTopology(r *rand.Rand, n int) *Topology {
 
 // weigh gives the edges weights that no two of them share.
 func weigh(r *rand.Rand, t *Topology) {
-	t.Weights, t.WeightSums = make([]float32, len(t.Graph.Indices)), make([]float32, len(t.Original))
+	t.Weights, t.WeightSums = make([]float32, len(t.Graph.Indices)),
+		make([]float32, len(t.Original))
 	for e, w := range r.Perm(len(t.Weights)) {
 		t.Weights[e] = float32(w)
 	}

@@ -10,8 +10,8 @@ import (
 	"halognn/src/mem"
 )
 
-// Fused is the sampler of kinds Neighbour, Labor and Poisson: draws go straight into a block's columns and
-// are renumbered there (FastSample, Mostafa et al. 2023, Algorithm 1).
+// Fused is the sampler of kinds Neighbour, Labor and Poisson. It draws straight into a block's
+// columns and renumbers vertices there (FastSample, Mostafa et al. 2023, Algorithm 1).
 type Fused struct {
 	topology Topology
 	options  Options
@@ -23,16 +23,16 @@ type Fused struct {
 	hop   hop
 	list  columnList // of the hop in progress
 	mb    *Minibatch // the minibatch in progress
-	kind  Kind       // of it
-	when  moment     // of it
-	known tables     // numbers of its vertices
+	kind  Kind       // of the minibatch
+	when  moment     // step of the minibatch, for numbers of vertices
+	known tables     // tables of the vertices' numbers
 
-	mine func(graph.VertexID) bool // whose seeds its minibatches have; nil: all
+	mine func(graph.VertexID) bool // reports which seeds minibatches of this sampler have; nil: all
 
-	near   []uint64 // edges that its hop in progress draws favour times likelier; nil: none
+	near   []uint64 // edges that the current hop draws favour times likelier; nil: none
 	favour float64
-	rows   []int32 // columns of its block in progress, the memory of hop.drawn
-	// [edges of the hop] what the vertex map said of each edge; parallel renumbering only
+	rows   []int32 // columns of the current block, in the memory of hop.drawn
+	// [edges of the hop] each edge's value in the vertex map; only for parallel renumbering
 	values []uint32
 }
 
@@ -78,7 +78,8 @@ func (s *Fused) Free() {
 
 // Bytes implements Sampler.
 func (s *Fused) Bytes() int64 {
-	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() + int64(cap(s.values))*4
+	n := s.vertices.bytes() + s.hop.bytes() + s.known.bytes() + s.list.bytes() +
+		int64(cap(s.values))*4
 	for i := range s.workers {
 		n += s.workers[i].bytes()
 	}
@@ -123,7 +124,7 @@ func (s *Fused) checkSeeds(seeds int) error {
 	return nil
 }
 
-// newAnywhere makes the sampler of a rank that is sent vertices which the edges here do not reach.
+// newAnywhere makes the sampler of a rank that receives vertices which its own edges do not reach.
 func newAnywhere(t *Topology, o Options) (*Fused, error) {
 	if o.valueBits == 0 {
 		o.valueBits = o.mapBits(t, math.MaxInt32)
@@ -135,7 +136,7 @@ func newAnywhere(t *Topology, o Options) (*Fused, error) {
 	return s.(*Fused), nil
 }
 
-// beginBy makes seeds the frontier of a minibatch of which the hops are drawn one by one.
+// beginBy makes seeds the frontier of a minibatch whose hops are then drawn one by one.
 func (s *Fused) beginBy(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	if err := s.checkSeeds(len(seeds)); err != nil {
 		return err
@@ -152,7 +153,7 @@ func (s *Fused) beginBy(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	})
 }
 
-// number lets the vertex map know the frontier, and nothing else.
+// number makes the frontier the only content of the vertex map.
 func (s *Fused) number(frontier []graph.VertexID) {
 	s.vertices.reset()
 	s.vertices.reserve(nil, len(frontier))
@@ -185,12 +186,12 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	return nil
 }
 
-// leaveOut finds the edges that the frontier of the minibatch does not draw.
+// leaveOut finds the edges that the minibatch leaves out.
 func (s *Fused) leaveOut(spec Spec, key Key) error {
 	return s.hop.skips.find(spec.Links, key, &s.topology, s.mb.Frontier, s.mine)
 }
 
-// begin sets how the vertices of the minibatch draw.
+// begin sets how the minibatch is drawn.
 func (s *Fused) begin(spec Spec, key Key) {
 	s.kind, s.when, s.mb.Estimates = spec.kind(), spec.moment(key), spec.Estimates()
 }
@@ -244,7 +245,8 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	at, err := 0, error(nil)
 	for _, r := range ranges {
 		s.hop.skips.first = at
-		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation), s.when.word(key, r.relation))
+		total, err = s.draw(block, r, at, total, spec.fanoutBy(h, r.relation),
+			s.when.word(key, r.relation))
 		if err != nil {
 			return err
 		}
@@ -253,7 +255,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	block.NumDst, block.NumSrc = n, total
 	s.mb.Frontier = s.mb.Frontier[:total]
 	if s.topology.Columns.Plain() && !s.options.Weights && s.hop.skips.end() > 0 {
-		// degrees of the rows that are left
+		// Degrees without the edges left out.
 		s.mb.Totals = mem.Grow(s.mb.Totals, n)
 		for i, degree := range s.hop.degree[:n] {
 			s.mb.Totals[i] = float64(degree)
@@ -262,18 +264,20 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	return nil
 }
 
-// draw draws the rows of one relation, which begin at row at of the block, and appends new vertices
-// to the frontier, which has n so far. It returns the new length of the frontier.
-func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int, error) {
+// draw draws the rows of one relation, from row at of the block on, and appends new vertices to the
+// frontier, whose length is n. It returns the new length.
+func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int,
+	error) {
 	mb, before := s.mb, int(block.Indptr[at])
-	block.Indptr[at] = 0 // rows are counted from the relation's first edge meanwhile
+	block.Indptr[at] = 0 // during the draw, counted from the relation's first edge
 	indptr := block.Indptr[at : at+len(r.vertices)+1]
 	s.hop.start(&s.topology, r.vertices, r.original, indptr)
 	s.hop.poisson = s.kind == Poisson
 	s.hop.by(fanout, key, s.when)
 	if g := &s.topology.Graph; s.when.lasts > 0 {
 		mean := float64(g.NumEdges()-g.Indptr[0]) / float64(max(g.NumVertices(), 1))
-		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks), int64(float64(n)*mean))
+		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks),
+			int64(float64(n)*mean))
 	}
 	s.hop.prefer(s.near, s.favour)
 	if err := s.locate(); err != nil {
@@ -284,7 +288,7 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 		return 0, err
 	}
 	block.Indices = mem.Grow(block.Indices, before+edges)
-	// Room for every edge to find a new vertex, and one entry more for renumber.
+	// Each edge may find a new vertex, and renumber needs one entry more.
 	mb.Frontier = mem.Grow(mb.Frontier[:n], min(n+edges, len(s.topology.Original))+1)
 	if s.topology.Columns.Plain() {
 		s.hop.vertices = mb.Frontier[:n]
@@ -317,8 +321,8 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh makes room behind the first before weights for those of the next edges, into which the hop
-// writes, and returns the array. Without weights it returns an empty one.
+// weigh makes room for the weights of edges more edges behind the first before weights, for the hop
+// to write, and returns the array. Without weights it is empty.
 func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights
@@ -330,7 +334,7 @@ func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	return weights
 }
 
-// checkEdges returns an error for a hop of more edges than a block can have.
+// checkEdges returns an error for a hop with more edges than a block can have.
 func (s *Fused) checkEdges(edges, vertices int) error {
 	if limit := s.options.maxEdges; edges > limit {
 		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller "+
@@ -339,8 +343,8 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 	return nil
 }
 
-// renumberAlone draws the hop and renumbers it, chunk by chunk, and returns the length of the
-// frontier, n before.
+// renumberAlone draws the hop and renumbers it, chunk by chunk. n is the length of the frontier
+// before; it returns the length after.
 func (s *Fused) renumberAlone(n int) int {
 	h, total, rows := &s.hop, n, len(s.hop.vertices)
 	for lo, hi := 0, 0; lo < rows; lo = hi {

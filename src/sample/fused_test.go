@@ -184,7 +184,8 @@ func TestRelabellingChangesNothing(t *testing.T) {
 	defer x.Free()
 	defer y.Free()
 	for _, spec := range []Spec{Neighbours(15, 10, 5), labor(15, 10, 5),
-		{Kind: Poisson, Fanouts: []int{6, 4, 3}, Numbers: Numbers{Shared: true, Dependency: 3, Steps: 9}},
+		{Kind: Poisson, Fanouts: []int{6, 4, 3},
+			Numbers: Numbers{Shared: true, Dependency: 3, Steps: 9}},
 	} {
 		o := Options{Spec: spec}
 		if err := errors.Join(mustNew(t, a, o).Sample(&x, seeds, Key{Step: 4}),

@@ -10,8 +10,8 @@ import (
 )
 
 // hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) |
-// value (shift bits). It grows with the largest minibatch seen, and it grows by inserting the
-// frontier, which lists its content, again.
+// value (shift bits). It grows with the largest minibatch so far. To grow, it inserts the frontier
+// again, which lists its content.
 type hash struct {
 	table   []uint64
 	shift   int
@@ -67,7 +67,8 @@ func (m *hash) touch(ids []graph.VertexID) (any uint64) {
 	return any
 }
 
-// number has one loop branch, repeated only if two vertices hash to the same entry.
+// number branches only in its loop for collisions, which runs only if two vertices hash to the same
+// entry.
 func (m *hash) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	m.reserve(frontier[:n], len(ids))
 	table, tag, shift := m.table, m.tag(), m.shift&63
@@ -114,7 +115,7 @@ func (m *hash) touchShared(ids []graph.VertexID) {
 	}
 }
 
-// offer lowers the value of v to value, inserting v with it if need be.
+// offer sets the value of v to value if that is lower; it inserts v if v is missing.
 func (m *hash) offer(v graph.VertexID, value uint64) {
 	tag, last := m.tag(), uint64(len(m.table)-1)
 	entry := tag | uint64(v)<<m.shift
@@ -149,7 +150,7 @@ func (m *hash) resolve(ids []graph.VertexID, values []uint32, first int) int {
 	return won
 }
 
-// settle inserts or overwrites. It reads entries that other goroutines settle, hence the atomic
+// settle inserts or overwrites. Other goroutines settle entries that it reads, hence the atomic
 // loads and stores.
 func (m *hash) settle(vertices []graph.VertexID, first int) {
 	m.touchShared(vertices)

@@ -10,22 +10,22 @@ import (
 )
 
 // chunkEdges is the number of edges drawn, gathered and renumbered at a time: few enough that the
-// data passed from pass to pass stay in the L1 cache, enough that starting the loops costs little.
+// data between passes stays in the L1 cache, but enough that starting the loops costs little.
 const chunkEdges = 2048
 
 // hop is one hop being drawn. The work is split into passes over many vertices whose iterations do
 // not depend on each other, so that the processor overlaps their cache misses. A single pass that
 // follows each vertex from row pointer to neighbours would wait for every miss in turn.
 //
-//	locate   Indptr[v], Indptr[v+1]       random reads of the row pointers
-//	count    edges of each destination    arithmetic only; of kind Poisson alone, and by numbers
-//	                                      as draw
-//	         near ones before, if any     random reads of the marks of rows (Near.Edges)
-//	draw     positions                    arithmetic only; by numbers (Numbers) random reads of the
-//	                                      original ids of all neighbours
-//	gather   Indices[position]            random reads of the neighbours
-//	touch    table[neighbour]             random reads of the vertex map
-//	number   table, rows, frontier        finds all of it in the cache (vertexMap)
+//	locate   Indptr[v], Indptr[v+1]      random reads of the row pointers
+//	count    edges of each destination   arithmetic only; of kind Poisson alone, and by numbers
+//	                                     as draw
+//	         near ones before, if any    random reads of the marks of rows (Near.Edges)
+//	draw     positions                   arithmetic only; by numbers (Numbers) random reads of the
+//	                                     original ids of all neighbours
+//	gather   Indices[position]           random reads of the neighbours
+//	touch    table[neighbour]            random reads of the vertex map
+//	number   table, rows, frontier       finds all of it in the cache (vertexMap)
 type hop struct {
 	topology *Topology
 	rows     []int64 // row pointers, from those of vertex first on
@@ -33,28 +33,28 @@ type hop struct {
 	vertices []graph.VertexID // [n] the destinations, or their columns
 	original []int32          // [n] their original ids
 	fanout   int64            // MaxInt64 for All
-	poisson  bool             // each neighbour is drawn by itself
+	poisson  bool             // each neighbour is drawn independently
 	key      uint64           // Spec.word
-	numbers  numbers          // of the vertices, if they draw by them
-	table    []uint32         // and all of them; nil: none
-	host     *cpu.Host        // draws by them; nil: plain Go does
-	chunk    int              // destinations a chunk
+	numbers  numbers          // of the vertices, if draws use them
+	table    []uint32         // the numbers of all vertices; nil: no table
+	host     *cpu.Host        // its kernel draws by numbers; nil: plain Go does
+	chunk    int              // most destinations of a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
-	degree []int64 // [n] and the edges that it may draw of it: all but those of skips
+	degree []int64 // [n] edges that the destination may draw, without those of skips
 	skips  skips   // of the minibatch
 
-	indptr []int64          // [n+1] the result: row pointers
-	drawn  []graph.VertexID // [indptr[n]] and the neighbours drawn
+	indptr []int64          // [n+1] result: row pointers
+	drawn  []graph.VertexID // [indptr[n]] result: the neighbours drawn
 
 	near       []uint64 // edges that are drawn favour times likelier (Near.Edges); nil: none
 	favour     float64
-	nearDegree []int64 // [n] near neighbours
-	nearDrawn  []int64 // [n] of them drawn
+	nearDegree []int64 // [n] near neighbours of each
+	nearDrawn  []int64 // [n] near neighbours that each draws
 
-	weights []float32 // [indptr[n]] of the edges drawn; nil: nobody asks for them
-	ofData  []float32 // the topology's, if they are made of these
-	places  []int32   // [indptr[n]] positions of the edges drawn; nil: nobody asks for them
+	weights []float32 // [indptr[n]] of the edges drawn; nil: not needed
+	ofData  []float32 // edge weights of the topology, if weights use them
+	places  []int32   // [indptr[n]] positions of the edges drawn; nil: not needed
 }
 
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64) {
@@ -65,7 +65,7 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	h.drawn, h.weights, h.ofData, h.places, h.poisson, h.near = nil, nil, nil, nil, false, nil
 }
 
-// by says how many neighbours the next destinations draw, and by which random numbers.
+// by sets how many neighbours the next destinations draw, and from which random numbers.
 func (h *hop) by(fanout int, key uint64, m moment) {
 	h.key = key
 	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
@@ -107,10 +107,10 @@ func (h *hop) locate(lo, hi int) int64 {
 	return edges
 }
 
-// count draws how many neighbours destinations [lo,hi) draw, and completes locate. Given their
-// number, the neighbours drawn in independent trials of equal probability are a uniform subset, so
-// draw chooses them as for a fanout. The cost grows with the edges drawn, not with the length of
-// the row.
+// count draws how many neighbours each of destinations [lo,hi) draws, and completes locate. For
+// independent trials of equal probability, the neighbours drawn are a uniform subset once their
+// number is known, so draw chooses them as for a fanout. The cost grows with the edges drawn, not
+// with the length of the row.
 func (h *hop) count(lo, hi int) int64 {
 	if h.near != nil {
 		h.countNear(lo, hi)
@@ -137,7 +137,7 @@ func (h *hop) count(lo, hi int) int64 {
 // drawer is the scratch memory of one goroutine that draws.
 type drawer struct {
 	picks picks
-	// neighbours of one destination that are near, and that are not
+	// Neighbours of one destination that are near, and those that are not.
 	nears, others members
 	pos           []int64        // positions in Indices of the edges of one chunk
 	found         []uint64       // candidates
@@ -147,8 +147,8 @@ type drawer struct {
 func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 
 // draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most
-// h.chunk of them. What the kernel leaves is drawn plainly: damage, which panics there, and what is
-// rare.
+// h.chunk of them. Where the kernel stops, plain Go draws: for rare cases, and for a damaged
+// topology, on which it panics.
 func (d *drawer) draw(h *hop, lo, hi int) {
 	for lo < hi {
 		end, skip := hi, true
@@ -174,7 +174,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 				d.drawRest(h, i, without)
 				continue
 			}
-			// Panics if the row leaves Indices, instead of cutting it short.
+			// Panics if the row exceeds Indices, instead of cutting it short.
 			row := indices[h.begin[i]:][:h.degree[i]]
 			copy(h.drawn[h.indptr[i]:h.indptr[i+1]], row)
 			if h.places != nil {
@@ -200,7 +200,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 		d.sink = h.touch(lo, hi)
 	}
 	first := h.indptr[lo]
-	// a single vertex may draw more than a chunk
+	// One vertex alone may draw more than a chunk.
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.indptr[hi]-first)))
 	for i := lo; i < hi; i++ {
 		pos := d.pos[h.indptr[i]-first : h.indptr[i+1]-first]
@@ -233,7 +233,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// place stores the positions of drawn edges; the first of pos was drawn by destination lo.
+// place stores the positions of drawn edges. pos begins with those of destination lo.
 func (h *hop) place(lo int, pos []int64) {
 	if h.places == nil {
 		return
@@ -243,7 +243,7 @@ func (h *hop) place(lo int, pos []int64) {
 	}
 }
 
-// drawRest draws all edges that are left of the row of destination i.
+// drawRest draws all edges of the row of destination i that are not left out.
 func (d *drawer) drawRest(h *hop, i int, without []int64) {
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.degree[i])))
 	pos := d.pos[:h.degree[i]]
@@ -282,7 +282,7 @@ func (h *hop) weigh(lo, hi int, pos []int64) {
 	}
 }
 
-// inverse returns what the weights of a destination's edges are multiplied by: of kind Poisson 1/q.
+// inverse returns the factor of the weights of a destination's edges: 1/q for kind Poisson, else 1.
 func (h *hop) inverse(i int) float32 {
 	if !h.poisson || h.degree[i] <= h.fanout {
 		return 1

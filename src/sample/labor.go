@@ -11,41 +11,41 @@ import (
 	"halognn/src/random"
 )
 
-// Labor draws by numbers of vertices instead of random sequences of destinations (layer-neighbour
-// sampling, Balin and Catalyurek, NeurIPS 2023): in each hop every vertex t has a number r(t), and a
-// destination takes the neighbours with the smallest ones.
+// Labor draws by random numbers of vertices instead of random sequences of destinations
+// (layer-neighbour sampling, Balin and Catalyurek, NeurIPS 2023). In each hop every vertex t has a
+// random number r(t), and a destination takes the neighbours with the smallest numbers.
 //
 //	r             7  2  9  4  1        of the vertices a b c d e
 //	x -> a b c    takes b a            fanout 2
-//	y -> b c d    takes b d            what several could take, they choose alike
-//	z -> d e      takes d e            as many as the fanout, or fewer: all
+//	y -> b c d    takes b d            neighbours of several destinations are chosen alike
+//	z -> d e      takes d e            with at most fanout neighbours: all
 //
-// For one destination that is a uniform subset without replacement, as of Neighbour, and edges weigh
-// 1. A minibatch has fewer vertices, because destinations choose the same ones, and for the same
-// reason noise averages less over it.
+// For one destination this is a uniform subset without replacement, as with Neighbour, and edges
+// weigh 1. A minibatch has fewer vertices, because destinations choose the same ones; for the same
+// reason its noise averages out less.
 const Labor Kind = "labor"
 
-// Numbers says how long numbers of vertices last and who has them in common. Labor draws by them,
-// and Poisson if Shared is set. A number depends on the original id of its vertex, so neither the
-// numbering of parts nor who holds a row matters.
+// Numbers says how long the random number of a vertex lasts, and which streams share it. Labor
+// draws by these numbers, and so does Poisson if Shared is set. A number depends on the original id
+// of its vertex, so neither the numbering of parts nor the rank that holds a row matters.
 type Numbers struct {
-	Shared bool    // Poisson draws a neighbour where r is below q
-	Share  Sharing // ranks that have numbers in common; Alone: not even the streams of one
-	// Dependency is how many steps a number lasts; 0 means 1. Vertices change theirs at different
-	// steps, one in Dependency at each.
+	Shared bool    // Poisson draws a neighbour if its number r is below q
+	Share  Sharing // ranks that share numbers; Alone: each stream has its own
+	// Dependency is how many steps a number lasts; 0 means 1. Vertices change their numbers at
+	// different steps: at each step one in Dependency does.
 	Dependency int
 	Layers     bool // a vertex has one number for all hops
 
-	// What a job knows, by InJob: the steps of an epoch, and how many consecutive streams have
-	// numbers in common; 0 means 1.
+	// Set by InJob: the steps of an epoch, and how many consecutive streams share numbers; 0 means
+	// 1.
 	Steps, Streams int
 }
 
 // MaxDependency bounds the steps that a number lasts, so that counting steps cannot overflow.
 const MaxDependency = 1 << 30
 
-// InJob returns the Spec for a job with the given number of steps an epoch and streams, trained by
-// ranks of which perNode consecutive ones are a node.
+// InJob returns the Spec for a job with the given number of steps an epoch and streams. Each
+// perNode consecutive ranks are a node.
 func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
 	n := &s.Numbers
 	if n.Steps, n.Streams = steps, 1; n.Share != Alone {
@@ -54,10 +54,10 @@ func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
 	return s
 }
 
-// ByNode reports whether draws depend on which ranks are of a node.
+// ByNode reports whether draws depend on which ranks form a node.
 func (s Spec) ByNode() bool { return s.Numbered() && s.Numbers.Share == InNodes }
 
-// Common returns how many consecutive streams have numbers in common; 0 where vertices have none.
+// Common returns how many consecutive streams share numbers; 0 if vertices have none.
 func (s Spec) Common() int {
 	if !s.Numbered() {
 		return 0
@@ -74,12 +74,12 @@ func (s Spec) Numbered() bool {
 func checkNumbers(s Spec) error {
 	var lasts error
 	if d := s.Numbers.Dependency; d < 0 || d > MaxDependency {
-		lasts = fmt.Errorf("sample.dependency is %d; a number lasts 1 to %d steps", d, MaxDependency)
+		lasts = fmt.Errorf("sample.dependency is %d; it must be 1 to %d steps", d, MaxDependency)
 	}
 	return errors.Join(checkFanouts(s), lasts)
 }
 
-// word returns what names the random numbers of hop h >= 1.
+// word returns the word that keys the random numbers of hop h >= 1.
 func (s Spec) word(k Key, h int) uint64 {
 	if !s.Numbered() {
 		return k.hop(h)
@@ -90,14 +90,14 @@ func (s Spec) word(k Key, h int) uint64 {
 	return fold(numbering, k.Seed, k.Stream/s.Common(), h)
 }
 
-// moment is when numbers are asked for. The zero moment: vertices have no numbers.
+// moment is the step for which numbers are wanted. The zero moment: vertices have no numbers.
 type moment struct {
-	step   int    // since the first epoch
+	step   int    // counted over epochs
 	lasts  int    // steps that a number lasts
-	phases uint64 // keys the steps at which vertices change theirs
+	phases uint64 // key for the steps at which vertices change their numbers
 }
 
-// moment returns that of a minibatch.
+// moment returns the moment of a minibatch.
 func (s Spec) moment(k Key) moment {
 	if !s.Numbered() {
 		return moment{}
@@ -106,8 +106,8 @@ func (s Spec) moment(k Key) moment {
 		phases: fold(phasing, k.Seed)}
 }
 
-// word returns the word of a hop's draws by one relation. Vertices have the same numbers in all, which
-// then choose the same ones.
+// word returns the word of a hop's draws by one relation. A vertex has the same number in all
+// relations, so that these choose the same vertices.
 func (m moment) word(hop uint64, relation int) uint64 {
 	if m.lasts > 0 {
 		return hop
@@ -115,16 +115,17 @@ func (m moment) word(hop uint64, relation int) uint64 {
 	return relationWord(hop, relation)
 }
 
-// numbers gives the vertices their numbers in one hop. A vertex of phase p, uniform in [0,lasts),
-// has its z-th number at step i, z = floor((i+p)/lasts): there are two z at a step.
+// numbers gives each vertex its number in one hop. A vertex of phase p, uniform in [0,lasts), has
+// its z-th number at step i, where z = floor((i+p)/lasts). So at any step there are two values of
+// z.
 type numbers struct {
-	now, next uint64 // key the numbers before a vertex has changed its own, and after
+	now, next uint64 // keys of the numbers that vertices have before and after a change
 	phases    uint64
 	turn      uint64 // i modulo lasts
 	lasts     uint64 // 0: vertices have no numbers
 }
 
-// numbers returns those that a word names.
+// numbers returns the numbers keyed by a word.
 func (m moment) numbers(word uint64) numbers {
 	if m.lasts == 0 {
 		return numbers{}
@@ -143,8 +144,8 @@ func (n *numbers) of(original int32) uint32 {
 	return uint32(random.Mix(word^id) >> 32)
 }
 
-// phase returns the phase of a vertex, below lasts: by it vertices get new numbers in different
-// turns.
+// phase returns the phase of a vertex, below lasts: it decides at which steps the vertex gets a new
+// number.
 func (n *numbers) phase(original int32) uint64 {
 	return random.Mix(n.phases^uint64(uint32(original))) >> 32 * n.lasts >> 32
 }
@@ -155,14 +156,14 @@ func (n *numbers) forKernel(original []int32) cpu.Numbers {
 		Lasts: n.lasts}
 }
 
-// numbersEnd is above every number.
+// numbersEnd is greater than every number.
 const numbersEnd = 1 << 32
 
-// below returns the bound of the numbers that a share q of all vertices has.
+// below returns the bound below which the numbers of a share q of all vertices lie.
 func below(q float64) uint64 { return uint64(math.Ceil(min(q, 1) * numbersEnd)) }
 
-// likely returns a bound below which a row of that degree has at least fanout numbers, nearly
-// always, and not many more.
+// likely returns a bound below which a row of this degree almost always has at least fanout
+// numbers, but not many more.
 func likely(fanout, degree int64) uint64 {
 	f := float64(fanout)
 	return below((f + 3*math.Sqrt(f) + 3) / float64(degree))
@@ -182,8 +183,8 @@ func (h *hop) numberOf(v graph.VertexID) uint32 {
 // numbered reports whether destination i draws by numbers.
 func (h *hop) numbered(i int) bool { return h.numbers.lasts > 0 && h.degree[i] > h.fanout }
 
-// bounds are the numbers below which a destination draws a neighbour: one that is near, another
-// one.
+// bounds are the numbers below which a destination draws a neighbour: one bound for near ones, one
+// for others.
 type bounds struct{ near, others uint64 }
 
 func (h *hop) bounds(i int) bounds {
@@ -195,7 +196,7 @@ func (h *hop) bounds(i int) bounds {
 	return bounds{below(ofNear), below(ofOthers)}
 }
 
-// inverse returns 1/q of the neighbours that are drawn below a bound.
+// inverseBelow returns 1/q for neighbours that are drawn below a bound.
 func inverseBelow(bound uint64) float32 { return float32(numbersEnd / float64(bound)) }
 
 // isNear reports whether an edge is one of Near.Edges.
@@ -203,7 +204,7 @@ func (h *hop) isNear(e int64) bool {
 	return h.near != nil && h.near[e/64]>>(e%64)&1 != 0
 }
 
-// lineIndices is how many neighbours lie in a line of the cache.
+// lineIndices is the number of neighbours in a cache line.
 const lineIndices = 16
 
 // touch reads a neighbour from each cache line of the rows of destinations [lo,hi), so that the
@@ -222,14 +223,14 @@ func (h *hop) touch(lo, hi int) (sum graph.VertexID) {
 	return sum
 }
 
-// touched is the length of the longest rows that touch reads: longer ones the processor prefetches.
+// touched is the length of the longest rows that touch reads: the processor prefetches longer ones.
 const touched = 1024
 
-// blockNumbers is how many neighbours are looked at before room is made for more of them.
+// blockNumbers is how many neighbours are examined before more room is made.
 const blockNumbers = 1024
 
-// candidates returns the neighbours of destination i with numbers below a bound, in the order of the
-// row, each number<<32 | place in the row.
+// candidates returns the neighbours of destination i with numbers below a bound, in the order of
+// the row, each as number<<32 | place in the row.
 func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
 	row := h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(h.skips.of(i))]
 	n := 0
@@ -251,10 +252,11 @@ func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
 	return h.skips.rest(i, d.found[:n])
 }
 
-// keepBelow appends to found[:n] the vertices of a row, which begins at place first, with numbers
-// below a bound. It always writes, and advances n only for those that count: no branch depends on a
-// number.
-func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, first, bound uint64) int {
+// keepBelow appends to found[:n] the vertices of a row with numbers below a bound; the row begins
+// at place first. It always writes, and advances n only for vertices that are kept, so no branch
+// depends on a number.
+func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, first,
+	bound uint64) int {
 	for k, u := range row {
 		r := uint64(table[u])
 		found[n] = r<<32 | (first + uint64(k))
@@ -263,7 +265,7 @@ func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, firs
 	return n
 }
 
-// growKeeping is mem.Grow that keeps the first n items.
+// growKeeping is mem.Grow, but keeps the first n items.
 func growKeeping(s []uint64, n, size int) []uint64 {
 	if size <= cap(s) {
 		return s[:size]
@@ -275,7 +277,7 @@ func growKeeping(s []uint64, n, size int) []uint64 {
 }
 
 // chooseLeast sets pos to the positions of the neighbours of destination i with the smallest
-// numbers, of equal ones those that come first, in the order of the row.
+// numbers, in the order of the row. Of equal numbers the first in the row win.
 func (d *drawer) chooseLeast(pos []int64, h *hop, i int) {
 	found := d.candidates(h, i, likely(h.fanout, h.degree[i]))
 	if len(found) < len(pos) {
@@ -290,9 +292,9 @@ func (d *drawer) chooseLeast(pos []int64, h *hop, i int) {
 	}
 }
 
-// nth returns the n-th smallest of distinct words, n >= 1. It guesses from the largest, as if they
-// were spread evenly, and goes on word by word: a few passes without branches that are hard to
-// predict, where n is a share of few words.
+// nth returns the n-th smallest of distinct words, n >= 1. It estimates the value from the largest
+// word, as if words were spread evenly, and then corrects it word by word. If n is large relative
+// to the number of words, this takes few passes, without branches that are hard to predict.
 func nth(words []uint64, n int) uint64 {
 	guess := uint64(0)
 	for _, w := range words {
@@ -305,7 +307,7 @@ func nth(words []uint64, n int) uint64 {
 			count++
 		}
 	}
-	for ; count < n; count++ { // the smallest above
+	for ; count < n; count++ { // the smallest above guess
 		next := uint64(math.MaxUint64)
 		for _, w := range words {
 			if w > guess {
@@ -314,7 +316,7 @@ func nth(words []uint64, n int) uint64 {
 		}
 		guess = next
 	}
-	for count++; count > n; count-- { // the largest that is not above
+	for count++; count > n; count-- { // the largest not above guess
 		next := uint64(0)
 		for _, w := range words {
 			if w <= guess {
@@ -331,9 +333,9 @@ func (h *hop) byKernel() bool {
 	return h.host != nil && h.numbers.lasts > 0 && !h.poisson && h.host.DrawsLeast(h.fanout)
 }
 
-// drawLeast draws the neighbours of destinations [lo,hi) with the kernel, to the same result as
-// chooseLeast. It returns the number of destinations served: the kernel stops at the first that it
-// cannot.
+// drawLeast draws the neighbours of destinations [lo,hi) with the kernel, with the same result as
+// chooseLeast. The kernel stops at the first destination that it cannot serve; drawLeast returns
+// the number of those before it.
 func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	first, last := h.indptr[lo], h.indptr[hi]
 	var pos []int64
@@ -375,7 +377,7 @@ func (b bounds) has(near bool, number uint64) bool {
 	return number < b.others
 }
 
-// countBelow returns how many neighbours destination i draws, each by itself.
+// countBelow returns how many neighbours destination i draws, each independently.
 func (h *hop) countBelow(i int) (n int64) {
 	b, without := h.bounds(i), h.skips.of(i)
 	for k, u := range h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(without)] {
@@ -388,8 +390,8 @@ func (h *hop) countBelow(i int) (n int64) {
 	return n
 }
 
-// weighBelow sets the weights of the edges that destination i drew each by itself, the first at
-// position pos[at].
+// weighBelow sets the weights of the edges that destination i drew, each independently. The first
+// edge has position pos[at].
 func (h *hop) weighBelow(weights []float32, i int, pos []int64, at int) {
 	b := h.bounds(i)
 	ofNear, ofOthers := inverseBelow(b.near), inverseBelow(b.others)

@@ -80,15 +80,16 @@ func TestNumbersInclusion(t *testing.T) {
 				}
 				z := (pairs[a][b] - draws*p) / math.Sqrt(draws*p*(1-p))
 				if math.Abs(z) > 4.5 {
-					t.Errorf("%v, neighbours %d and %d: %g of %d, %.1f standard deviations from %g", spec,
-						a, b, pairs[a][b], draws, z, draws*p)
+					t.Errorf("%v, neighbours %d and %d: %g of %d, %.1f standard deviations from %g",
+						spec, a, b, pairs[a][b], draws, z, draws*p)
 				}
 			}
 		}
 	}
 }
 
-// Sums over what poisson draws by shared numbers are unbiased, also where some vertices are likelier.
+// Sums over what poisson draws by shared numbers are unbiased, also where some vertices are
+// likelier.
 func TestSharedPoissonIsUnbiased(t *testing.T) {
 	race.Alone(t)
 	shared := func(fanouts ...int) Spec {
@@ -98,8 +99,8 @@ func TestSharedPoissonIsUnbiased(t *testing.T) {
 	unbiased(t, 62, 4, shared(5))
 }
 
-// One vertex in Dependency changes its number at each step, and after so many steps each has done so
-// once; the law of its numbers does not depend on how long they last.
+// One vertex in Dependency changes its number at each step, and after so many steps each has done
+// so once; the law of its numbers does not depend on how long they last.
 func TestNumbersLast(t *testing.T) {
 	const vertices, lasts = 64000, 16
 	spec := Spec{Kind: Labor, Numbers: Numbers{Dependency: lasts, Steps: 10}}
@@ -180,9 +181,10 @@ func TestEdgesDoNotDependOnRanks(t *testing.T) {
 				alone = edges
 			}
 			same := slices.EqualFunc(edges, alone, maps.Equal)
-			if want := ranks == 1 || share == Together || share == InNodes && ranks == 2; same != want {
-				t.Errorf("share %v, %d ranks: edges are those of one rank: %v, want %v", share, ranks, same,
-					want)
+			if want := ranks == 1 || share == Together ||
+				share == InNodes && ranks == 2; same != want {
+				t.Errorf("share %v, %d ranks: edges are those of one rank: %v, want %v", share,
+					ranks, same, want)
 			}
 		}
 	}
@@ -195,12 +197,16 @@ func TestNumbersOfAllHops(t *testing.T) {
 		spec := labor(5, 5, 5)
 		spec.Numbers.Layers = layers
 		var mb Minibatch
-		err := mustNew(t, topology, Options{Spec: spec}).Sample(&mb, []graph.VertexID{0}, Key{Step: 3})
+		err := mustNew(t, topology, Options{Spec: spec}).Sample(&mb, []graph.VertexID{0},
+			Key{Step: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		drawn := func(l int) []int32 { return slices.Sorted(slices.Values(mb.Blocks[l].Indices[:5])) }
-		if same := slices.Equal(drawn(0), drawn(2)) && slices.Equal(drawn(1), drawn(2)); same != layers {
+		drawn := func(l int) []int32 {
+			return slices.Sorted(slices.Values(mb.Blocks[l].Indices[:5]))
+		}
+		if same := slices.Equal(drawn(0), drawn(2)) &&
+			slices.Equal(drawn(1), drawn(2)); same != layers {
 			t.Errorf("one number for all hops: %v; the same neighbours are drawn: %v", layers, same)
 		}
 		mb.Free()
@@ -230,7 +236,8 @@ func TestNumbersOfOddRows(t *testing.T) {
 				below++
 			}
 		}
-		if n := mb.Blocks[0].NumEdges(); n != fanout || below != fanout || len(mb.Frontier) != fanout+1 {
+		if n := mb.Blocks[0].NumEdges(); n != fanout || below != fanout ||
+			len(mb.Frontier) != fanout+1 {
 			t.Errorf("fanout %d: %d drawn, %d vertices; %d numbers are not above theirs", fanout, n,
 				len(mb.Frontier), below)
 		}
@@ -288,7 +295,8 @@ func TestNumbersRefused(t *testing.T) {
 func TestTablesFollow(t *testing.T) {
 	r := rand.New(rand.NewPCG(65, 0))
 	topology := randomTopology(r, 300)
-	for _, numbers := range []Numbers{{Dependency: 1}, {Dependency: 5}, {Dependency: 5, Layers: true},
+	for _, numbers := range []Numbers{{Dependency: 1}, {Dependency: 5},
+		{Dependency: 5, Layers: true},
 		{Dependency: 1 << 20}} {
 		spec := Spec{Kind: Labor, Fanouts: []int{6, 4, 9}, Numbers: numbers}.InJob(8, 1, 1, 1)
 		s := mustNew(t, topology, Options{Spec: spec})
@@ -341,7 +349,8 @@ func TestNumbersAreReadFromTables(t *testing.T) {
 }
 
 // Every level of the kernel draws what plain Go does: of rows of every length around those of
-// vectors, of a hub, of parallel edges, whose numbers are equal, with a table of numbers and without.
+// vectors, of a hub, of parallel edges, whose numbers are equal, with a table of numbers and
+// without.
 func TestNumbersAtEveryLevel(t *testing.T) {
 	race.Alone(t)
 	r := rand.New(rand.NewPCG(66, 0))
@@ -383,7 +392,8 @@ func TestNumbersAtEveryLevel(t *testing.T) {
 						t.Fatal(err)
 					}
 					if d := difference(&mb, want); d != "" {
-						t.Fatalf("%s, fanout %d, lasting %d, %d seeds: %.300s", simd, fanout, lasts, len(seeds), d)
+						t.Fatalf("%s, fanout %d, lasting %d, %d seeds: %.300s", simd, fanout, lasts,
+							len(seeds), d)
 					}
 					mb.Free()
 				}

@@ -8,28 +8,28 @@ import (
 )
 
 // LADIES draws for a whole layer (layer-dependent importance sampling, Zou et al., NeurIPS 2019):
-// of all in-neighbours of a hop's destinations about as many as Spec.Vertices says, those that many
-// destinations have in common more likely. A block has every edge between the destinations and the
+// about Spec.Vertices of all in-neighbours of a hop's destinations. In-neighbours of many
+// destinations are drawn more likely. A block has every edge between the destinations and the
 // vertices drawn, so a frontier grows by a bounded number of vertices at each hop.
 //
 //	m_u = sum over the edges from u to a destination d of (v_ud / sum of v over d's in-edges)²
-//	q_u = min(1, c m_u), c such that the sum of q is the number asked for, or 1 where there are no more
+//	q_u = min(1, c m_u), c such that the sum of q is Spec.Vertices, or 1 without more vertices
 //
-// v is the weight of an edge in the data, or 1. The paper draws with replacement; here each vertex
-// is drawn by itself with probability q_u, by random bits of its own, so q is exact and the order
-// in which vertices are seen does not matter. An edge weighs v/q_u.
+// v is the weight of an edge in the data, or 1. The paper draws with replacement. Here each vertex
+// is drawn independently with probability q_u, by its own random bits, so q is exact and the order
+// of vertices does not matter. An edge weighs v/q_u.
 const LADIES Kind = "ladies"
 
-// Ladies is the sampler of kind LADIES. It takes memory for the largest set of in-neighbours so
+// Ladies is the sampler of kind LADIES. Its memory grows with the largest set of in-neighbours so
 // far.
 type Ladies struct {
-	fused *Fused // expands a hop to all in-neighbours, and draws what is evaluated
+	fused *Fused // expands a hop to all in-neighbours, and draws evaluation minibatches
 	layer
 }
 
-// layer is a hop of kind LADIES in progress.
+// layer is the hop of kind LADIES that is being drawn.
 type layer struct {
-	// of it with all in-neighbours; its frontier is that of the minibatch before
+	// The hop with all in-neighbours; its frontier is that of the minibatch before the hop.
 	wide    Minibatch
 	mass    []float64 // [sources of wide] m, then q
 	number  []int32   // [sources of wide] position in the next frontier; -1: not drawn
@@ -114,7 +114,7 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 		return err
 	}
 	for h, n := range spec.Vertices {
-		if h > 0 { // the map numbers what was not drawn, too
+		if h > 0 { // the map also has vertices that were not drawn
 			s.fused.number(s.wide.Frontier)
 		}
 		if err := s.fused.expand(&s.wide.Blocks[0], &wholeRows, 0, 0); err != nil {
@@ -134,12 +134,13 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 
 // copyFrontier copies the frontier to another minibatch.
 func (m *Minibatch) copyFrontier(to *Minibatch) {
-	to.Frontier, to.Original = mem.Grow(to.Frontier, len(m.Frontier)), mem.Grow(to.Original, len(m.Frontier))
+	to.Frontier, to.Original = mem.Grow(to.Frontier, len(m.Frontier)),
+		mem.Grow(to.Original, len(m.Frontier))
 	copy(to.Frontier, m.Frontier)
 	copy(to.Original, m.Original)
 }
 
-// extend makes the block of a Remote's hop, of which all in-neighbours of the frontier have come.
+// extend makes the block of a Remote's hop once all in-neighbours of the frontier have arrived.
 func (s *Ladies) extend(mb *Minibatch, block *graph.Block, a *Asking) error {
 	s.begin(mb)
 	if err := s.fused.extend(&s.wide.Blocks[0], a); err != nil {
@@ -151,20 +152,20 @@ func (s *Ladies) extend(mb *Minibatch, block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// begin begins a hop of a minibatch whose other hops are elsewhere.
+// begin begins a hop of a minibatch whose other hops were made elsewhere.
 func (s *layer) begin(mb *Minibatch) {
 	s.wide.layers(1)
 	s.wide.Totals = s.wide.Totals[:0]
 	mb.copyFrontier(&s.wide)
 }
 
-// copyTotals copies what has come about the destinations.
+// copyTotals copies the totals of the destinations that owners have returned.
 func (s *layer) copyTotals(mb *Minibatch) {
 	mb.Totals = mem.Grow(mb.Totals, len(s.wide.Totals))
 	copy(mb.Totals, s.wide.Totals)
 }
 
-// choose draws about n of the sources of the hop with all in-neighbours, and makes its block of
+// choose draws about n sources of the hop with all in-neighbours, and makes the hop's block from
 // these.
 func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, favour float64) {
 	s.weigh(s.fused.topology.WeightSums)
@@ -173,7 +174,7 @@ func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, fa
 	s.keep(block)
 }
 
-// weigh sets the mass of each source. sums are those of the weights of all vertices' edges.
+// weigh sets the mass of each source. sums are the sums of the weights of each vertex's in-edges.
 func (s *layer) weigh(sums []float32) {
 	b := &s.wide.Blocks[0]
 	s.mass = mem.Grow(s.mass, b.NumSrc)
@@ -204,7 +205,7 @@ func (s *layer) weigh(sums []float32) {
 	}
 }
 
-// prefer turns masses into probabilities of drawing about n of the sources, near ones favour times
+// prefer turns masses into probabilities to draw about n of the sources, near ones favour times
 // likelier.
 func (s *layer) prefer(n int, near []uint64, favour float64) {
 	probabilities(s.mass, n)
@@ -218,7 +219,7 @@ func (s *layer) prefer(n int, near []uint64, favour float64) {
 	}
 }
 
-// draw draws sources, and gives those that are new a place in the next frontier.
+// draw draws sources, and gives new ones a place in the next frontier.
 func (s *layer) draw(hop uint64) {
 	b := &s.wide.Blocks[0]
 	s.number = mem.Grow(s.number, b.NumSrc)
@@ -244,9 +245,9 @@ func (s *layer) draw(hop uint64) {
 }
 
 // probabilities replaces masses by probabilities min(1, c*mass) that add up to n, or by 1 for every
-// mass above 0 if there are no more than n. Each round caps those that would exceed 1, and shares
-// what they leave among the others, which may raise some of these to 1. O(len) a round; rounds are
-// few, at most len.
+// mass above 0 if there are no more than n. Each round caps the probabilities that would exceed 1,
+// and divides what is left among the others, which may raise some of these to 1. O(len) a round;
+// rounds are few, at most len.
 func probabilities(mass []float64, n int) {
 	some, rest := 0, 0.0
 	for _, m := range mass {
@@ -266,7 +267,8 @@ func probabilities(mass []float64, n int) {
 				left += m
 			}
 		}
-		// c grows from round to round, but for rounding, by which a mass may fall below the cap again.
+		// c grows from round to round, except for rounding, which may let a mass fall below the cap
+		// again.
 		if now <= capped || now >= n || left == 0 {
 			break
 		}
@@ -283,8 +285,8 @@ func probabilities(mass []float64, n int) {
 	}
 }
 
-// keep makes the block of the edges from the sources drawn, and shortens the frontier to the
-// destinations and these.
+// keep makes the block from the edges of the drawn sources, and shortens the frontier to the
+// destinations and these sources.
 func (s *layer) keep(to *graph.Block) {
 	all := &s.wide.Blocks[0]
 	to.Indptr = mem.Grow(to.Indptr, all.NumDst+1)

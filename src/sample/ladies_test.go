@@ -136,8 +136,10 @@ func TestLadiesBoundsTheFrontier(t *testing.T) {
 func TestLadiesErrors(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(45, 0)), 50)
 	for want, o := range map[string]Options{
-		"sample: no numbers of vertices; give one for every layer, seed hop first": {Spec: ladies()},
-		"sample: vertices[1] is 0; it must be 1 to 2147483647":                     {Spec: ladies(4, 0)},
+		"sample: no numbers of vertices; give one for every layer, seed hop " +
+			"first": {Spec: ladies()},
+		"sample: vertices[1] is 0; it must be 1 to 2147483647": {Spec: ladies(4,
+			0)},
 		"sample: evaluation is drawn by kind neighbour or as training is, not by poisson": {
 			Spec: ladies(4, 4), Eval: poisson(2, 2)},
 		"sample: 3 hops and 1 for evaluation; there must be as many, or none for evaluation": {

@@ -9,27 +9,29 @@ import (
 )
 
 // Layer is a hop of kind LADIES of a minibatch that a group of ranks makes together (Split). It is
-// one draw among the in-neighbours of all ranks' destinations, by masses that are sums over these. So
-// each rank tells the others which it has found, and what they weigh there:
+// one draw from the in-neighbours of all ranks' destinations, with masses summed over all
+// destinations. So each rank sends the others the in-neighbours that it has found, with their
+// masses:
 //
 //	this rank                                          all ranks
 //	Find     all in-edges of own destinations      ── Own ──>  All, in rank order
-//	Choose   masses added up, probabilities; of the
-//	         vertices found here those drawn are the
+//	Choose   masses added up, probabilities; the
+//	         drawn vertices that were found here are the
 //	         sources of the block, as after Draw
 //
-// All ranks add the same numbers in the same order, so they have the same probabilities, to the bit,
-// and draw a vertex all or none, by the random bits that it has.
+// All ranks add the same numbers in the same order, so they have the same probabilities, to the
+// bit. As the random bits of a vertex are the same on all ranks, either all of them draw it or
+// none.
 //
-// A Layer is one hop between its calls. Its arrays lie outside the Go heap and are reused; the zero
-// value is ready for use.
+// A Layer holds the state of one hop between the calls. Its arrays lie outside the Go heap and are
+// reused; the zero value is ready for use.
 type Layer struct {
 	layer
 	Own []uint32 // [3n] vertices found here, each with the 64 bits of its mass, low ones first
 	All []uint32 // Own of all ranks
 
-	found, all []graph.VertexID // of All; without those found twice
-	at         []int32          // positions of found in all
+	found, all []graph.VertexID // the vertices of All; the same without duplicates
+	at         []int32          // position in all of each vertex of found
 	sum        []float64        // [all] masses, then probabilities
 }
 
@@ -58,13 +60,13 @@ func (l *Layer) Bytes() int64 {
 	return l.bytes() + int64(words)*4
 }
 
-// Layered reports whether hops of a minibatch are drawn as a whole: by Find and Choose.
+// Layered reports whether Find and Choose draw the hops of a minibatch, each as a whole.
 func (o *Options) Layered(train bool) bool {
 	return o.spec(train).Layers() > 0
 }
 
-// Find finds the in-neighbours of the frontier, for a hop. Where other ranks hold in-edges, a has
-// their answers, and Remote.Draw has been called; elsewhere a is nil.
+// Find finds the in-neighbours of the frontier for a hop. If other ranks hold in-edges, a has their
+// answers, and Remote.Draw has been called; otherwise a is nil.
 func (s *Split) Find(mb *Minibatch, l *Layer, h int, train bool, key Key, a *Asking) error {
 	f := s.fused
 	f.mb, f.kind, f.when = &l.wide, LADIES, moment{}
@@ -101,8 +103,8 @@ func (s *Split) Find(mb *Minibatch, l *Layer, h int, train bool, key Key, a *Ask
 	})
 }
 
-// Expect makes room for what the ranks of a group have found, count of each. A number that is not
-// possible is an error that names the rank.
+// Expect makes room for what the ranks of a group have found; count has a number for each. An
+// impossible number is an error that names the rank.
 func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	total, vertices := 0, int(o.parts.Vertices())
 	for m, n := range count {
@@ -116,7 +118,8 @@ func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	return nil
 }
 
-// Choose draws hop h from what all ranks have found, count of each. The rest is as Draw.
+// Choose draws hop h from what all ranks have found; count has a number for each. Otherwise it
+// works as Draw.
 func (s *Split) Choose(mb *Minibatch, l *Layer, count []int, c *Crossing, h int, train bool,
 	key Key, edges *uint64) error {
 	f, spec := s.fused, s.fused.options.spec(train)
@@ -140,15 +143,16 @@ func (s *Split) Choose(mb *Minibatch, l *Layer, count []int, c *Crossing, h int,
 	})
 }
 
-// agree replaces the masses here by probabilities of drawing about n of all that ranks have found.
+// agree replaces this rank's masses by probabilities of drawing about n of the vertices that all
+// ranks have found.
 func (s *Split) agree(l *Layer, count []int, n int) error {
 	f, found := s.fused, len(l.All)/candidateWords
 	l.found, l.at = mem.Grow(l.found, found), mem.Grow(l.at, found)
 	for i := range l.found {
 		v := l.All[candidateWords*i]
 		if int(v) >= len(f.topology.Original) {
-			return fmt.Errorf("sample: a rank has found vertex %d: %w (the graph has %d vertices); %s", v,
-				graph.ErrVertexRange, len(f.topology.Original), sameParts)
+			return fmt.Errorf("sample: a rank has found vertex %d: %w (the graph has %d "+
+				"vertices); %s", v, graph.ErrVertexRange, len(f.topology.Original), sameParts)
 		}
 		l.found[i] = graph.VertexID(v)
 	}
@@ -176,7 +180,7 @@ func (s *Split) agree(l *Layer, count []int, n int) error {
 }
 
 // Candidates sets found[r][l] to the number of vertices that rank r finds for Blocks[l] in a Layer,
-// where ownerOf names the rank of a vertex and t holds all rows. Edges that weigh nothing count.
+// where ownerOf returns the rank of a vertex and t holds all rows. Edges of weight 0 count too.
 // O(in-edges).
 func (m *Minibatch) Candidates(t *Topology, ownerOf func(graph.VertexID) int, found [][]int) {
 	for l := range m.Blocks {

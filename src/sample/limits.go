@@ -1,13 +1,14 @@
 package sample
 
-// Limits are what no minibatch exceeds.
+// Limits are upper bounds on the sizes of minibatches.
 type Limits struct {
-	Vertices []int // [hops+1] of the frontier: the seeds, and after each hop
-	Edges    []int // [hops] of each hop, that of the seeds first
+	Vertices []int // [hops+1] vertices of the frontier: the seeds, then after each hop
+	Edges    []int // [hops] edges of each hop, seed hop first
 }
 
-// Limits returns those of a graph without relations of so many vertices and edges. ok is false for
-// a kind that may draw more neighbours of a vertex than its fanout, or says nothing of one vertex.
+// Limits returns the limits for a graph without relations with the given numbers of vertices and
+// edges. ok is false for a kind that may draw more neighbours of a vertex than its fanout, or whose
+// options do not bound them for each vertex.
 func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	if s.kind() != Neighbour && s.kind() != Labor {
 		return l, false
@@ -25,14 +26,14 @@ func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	return l, true
 }
 
-// Growth says how many times as large as those of one block the numbers of others may be.
+// Growth says by which factors the sizes of one block may grow.
 type Growth struct{ Destinations, Sources, Edges float64 }
 
 // Most returns the largest of them.
 func (g Growth) Most() float64 { return max(g.Destinations, g.Sources, g.Edges) }
 
-// Growth returns by how much, at most, the blocks of a minibatch of l exceed those of m; and the same
-// of its seeds. ok is false if m has none of what others may have.
+// Growth returns the factors by which the blocks and the seeds of m may grow to reach l. ok is
+// false if m has no vertices or edges where others may have some.
 func (l *Limits) Growth(m *Minibatch) (blocks []Growth, seeds float64, ok bool) {
 	if len(m.Seeds) == 0 || len(m.Blocks) != len(l.Edges) {
 		return nil, 0, false

@@ -41,8 +41,8 @@ func TestLimits(t *testing.T) {
 				within := func(what string, n, first, limit int, growth float64) {
 					t.Helper()
 					if n > limit || known && float64(n) > growth*float64(first)*(1+1e-12) {
-						t.Errorf("%v: %d %s, at most %d, and %g times %d, are expected", spec, n, what,
-							limit, growth, first)
+						t.Errorf("%v: %d %s, at most %d, and %g times %d, are expected", spec, n,
+							what, limit, growth, first)
 					}
 				}
 				within("seeds", len(mb.Seeds), len(first.Seeds), l.Vertices[0], ofSeeds)

@@ -13,17 +13,17 @@ import (
 	"halognn/src/random"
 )
 
-// Negatives says how the negatives of a link are drawn, and how many: vertices that replace an end
-// of it.
+// Negatives says how many negatives a link has and how they are drawn. A negative is a vertex that
+// replaces an end of the link.
 type Negatives struct {
 	Kind  string
-	Count int // of a link; of NegativesBatch ignored
+	Count int // of a link; ignored for NegativesBatch
 }
 
 // The kinds of negatives.
 const (
 	NegativesUniform = "uniform" // vertices of the whole graph, for each link
-	NegativesJoint   = "joint"   // the same ones for so many consecutive links
+	NegativesJoint   = "joint"   // the same ones for Count consecutive links
 	NegativesLocal   = "local"   // vertices of the stream's own parts
 	NegativesBatch   = "batch"   // the targets of the other links of the minibatch
 )
@@ -42,7 +42,7 @@ func ParseNegatives(text string) (Negatives, error) {
 	return Negatives{}, fmt.Errorf("%q is no choice of negatives", text)
 }
 
-// String is what ParseNegatives reads.
+// String returns the text that ParseNegatives reads.
 func (n Negatives) String() string {
 	if n.Kind == NegativesBatch {
 		return n.Kind
@@ -50,54 +50,56 @@ func (n Negatives) String() string {
 	return fmt.Sprintf("%s:%d", n.Kind, n.Count)
 }
 
-// The ends of a link that negatives take the place of.
+// The ends of a link that negatives replace.
 const (
 	CorruptTarget = "target"
 	CorruptSource = "source"
-	CorruptBoth   = "both" // in turn
-	CorruptPair   = "pair" // at once: any two vertices
+	CorruptBoth   = "both" // source and target in turn
+	CorruptPair   = "pair" // both at once: any two vertices
 )
 
-// LinkOptions say what a minibatch has beside its links.
+// LinkOptions say what a minibatch of links contains besides the links.
 type LinkOptions struct {
 	Negatives Negatives
 	Corrupt   string
-	Filter    bool // draw again what is an edge of the graph
-	Exclude   bool // the links of a minibatch, and their reverses, are not drawn in it
-	// words of the labels of all links, as many for each; nil: links have none
+	Filter    bool // draw a negative again if it is an edge of the graph
+	Exclude   bool // do not sample the minibatch's links, or their reverses, as edges
+	// Label words of all links, the same number for each; nil: links have no labels.
 	Labels []int32
-	// types of the ends
+	// Vertex types of the ends.
 	Source, Target int
 }
 
-// tries bounds how often a negative is drawn again: where nearly all pairs are links it stays away.
+// tries bounds how often a negative is drawn again. After that it is missing, as may happen where
+// nearly all pairs are links.
 const tries = 64
 
-// Links are training links cut into minibatches by Streams of their numbers. The seeds of a
-// minibatch are the distinct ends of its links and negatives in first-seen order:
+// Links are training links. Streams cuts their numbers into minibatches. The seeds of a minibatch
+// are the distinct ends of its links and negatives in first-seen order:
 //
 //	links      a->b  c->d        negatives of each   e f | g h
 //	seeds      a b c d e f g h   each once
 //	truth      2 links, 2 negatives; pairs of rows: ab ae af, cd cg ch
 //
-// A negative depends on (run seed, epoch, step, stream, link or chunk of links, its number) alone.
-// Safe for concurrent use.
+// A negative depends only on (run seed, epoch, step, stream, link or chunk of links, its number).
+// Links are safe for concurrent use.
 type Links struct {
 	options  LinkOptions
 	seed     uint64
 	links    []graph.Link
 	streams  *Streams
 	topology *Topology
-	choices  [][2]choices // [K] of each stream, for a source and for a target; [1] if of the whole graph
+	// [K] for each stream, of a source and of a target; [1] if they are the whole graph.
+	choices [][2]choices
 
 	mu    sync.Mutex
-	kept  [16]rated // the last minibatches, for those who ask for them again
+	kept  [16]rated // the last minibatches, which callers ask for several times
 	turn  int
 	place map[graph.VertexID]int32
 	division
 }
 
-// rated is a minibatch of links.
+// rated is a minibatch of links with its negatives.
 type rated struct {
 	epoch, step, stream int
 	known               bool
@@ -107,16 +109,17 @@ type rated struct {
 	without             []exclusion // sorted
 }
 
-// exclusion is an edge that is not drawn: of the row of a seed, from a vertex.
+// exclusion is an edge that is not drawn: from a vertex, into a seed (its row).
 type exclusion struct {
 	row    int32
 	source graph.VertexID
 }
 
-// Rate makes the seeds of a job's streams links: number i of them is links[i]. first [K+1] are the
-// vertices of the streams. The links stay the caller's. Error: more negatives than there are
-// vertices to draw.
-func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, o LinkOptions) (*Links,
+// Rate makes the seeds of a job's streams stand for links: seed i is links[i]. first [K+1] are the
+// first vertices of the streams' parts. The caller still owns the links. It is an error if more
+// negatives are wanted than there are vertices.
+func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
+	o LinkOptions) (*Links,
 	error) {
 	l := &Links{options: o, seed: s.options.Seed, links: links, streams: s, topology: t,
 		place: map[graph.VertexID]int32{}}
@@ -126,13 +129,13 @@ func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, 
 	for k := range len(first) - 1 {
 		var of [2]choices
 		for end, kind := range [2]int{o.Source, o.Target} {
-			if of[end].list(&t.Columns, kind, first[k], first[k+1]); end == 0 && o.Corrupt == CorruptTarget ||
-				end == 1 && o.Corrupt == CorruptSource {
+			if of[end].list(&t.Columns, kind, first[k], first[k+1]); end == 0 &&
+				o.Corrupt == CorruptTarget || end == 1 && o.Corrupt == CorruptSource {
 				continue
 			}
 			if n := of[end].count; o.Negatives.Count > n-2 && s.GlobalSeeds(0) > 0 {
-				return nil, fmt.Errorf("links.negatives is %s, and there are %d vertices to draw %d others "+
-					"from; ask for fewer", o.Negatives, n, o.Negatives.Count)
+				return nil, fmt.Errorf("links.negatives is %s, but there are only %d vertices "+
+					"to draw %d negatives from; ask for fewer", o.Negatives, n, o.Negatives.Count)
 			}
 		}
 		l.choices = append(l.choices, of)
@@ -141,13 +144,13 @@ func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology, 
 	return l, nil
 }
 
-// choices are vertices that negatives are drawn from: some ranges.
+// choices are the vertices from which negatives are drawn, as a list of ranges.
 type choices struct {
 	count       int
-	first, ends []int // number, of the vertices of all ranges, where each ends, and its first vertex
+	first, ends []int // of each range: its first vertex, and the number of choices up to its end
 }
 
-// list sets those of a type, from lo to hi-1.
+// list sets the choices to the vertices lo to hi-1 of a type.
 func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
 	of.OfType(kind, lo, hi, func(first, end graph.VertexID) {
 		c.count += int(end - first)
@@ -155,7 +158,7 @@ func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
 	})
 }
 
-// at returns number n.
+// at returns choice n.
 func (c *choices) at(n int) graph.VertexID {
 	i, _ := slices.BinarySearch(c.ends, n+1)
 	if i > 0 {
@@ -164,7 +167,7 @@ func (c *choices) at(n int) graph.VertexID {
 	return graph.VertexID(c.first[i] + n)
 }
 
-// mostSeeds bounds the seeds of a minibatch of so many links.
+// mostSeeds bounds the seeds of a minibatch with this many links.
 func (l *Links) mostSeeds(links int) int {
 	n, k, ends := 2*links, l.options.Negatives.Count, 1
 	if l.options.Corrupt == CorruptPair {
@@ -179,7 +182,7 @@ func (l *Links) mostSeeds(links int) int {
 	return min(n, len(l.topology.Original))
 }
 
-// of calls f with a minibatch.
+// of calls f with the minibatch of a stream at a step.
 func (l *Links) of(epoch, step, stream int, f func(r *rated)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +215,8 @@ func (l *Links) make(r *rated) {
 	for _, n := range numbers {
 		a, b := row(l.links[n].Source), row(l.links[n].Target)
 		if o.Exclude {
-			r.without = append(r.without, exclusion{b, l.links[n].Source}, exclusion{a, l.links[n].Target})
+			r.without = append(r.without, exclusion{b, l.links[n].Source},
+				exclusion{a, l.links[n].Target})
 		}
 	}
 	slices.SortFunc(r.without, func(a, b exclusion) int {
@@ -230,7 +234,7 @@ func (l *Links) make(r *rated) {
 		r.truth = append(r.truth, l.place[link.Source], l.place[link.Target])
 		for j := range k {
 			other := l.other(link, numbers, word, i, j, k, r.stream)
-			if min(other.Source, other.Target) < 0 { // there is none
+			if min(other.Source, other.Target) < 0 { // there is no such negative
 				r.truth = append(r.truth, -1, -1)
 				continue
 			}
@@ -244,8 +248,10 @@ func (l *Links) make(r *rated) {
 	r.labels = each * len(numbers)
 }
 
-// other returns negative j, of k, of link i of a minibatch. If there is none an end is -1.
-func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k, stream int) graph.Link {
+// other returns negative j, of k, of link i of a minibatch. An end is -1 if there is no such
+// negative.
+func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k,
+	stream int) graph.Link {
 	switch c := l.options.Corrupt; {
 	case c == CorruptPair:
 		if link.Source = l.negative(link, true, numbers, word, i, k+j, stream); link.Source >= 0 {
@@ -259,7 +265,7 @@ func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i,
 	return link
 }
 
-// negative returns number j for one end of link i of a minibatch, or -1.
+// negative returns the vertex of negative j that replaces one end of link i of a minibatch, or -1.
 func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID, word uint64,
 	i, j, stream int) graph.VertexID {
 	o := &l.options
@@ -288,7 +294,7 @@ func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID,
 		if !l.wrong(link, v, source) {
 			return v
 		}
-		if o.Negatives.Kind == NegativesJoint { // others have it too
+		if o.Negatives.Kind == NegativesJoint { // other links of the chunk have it too
 			return -1
 		}
 	}
@@ -298,8 +304,8 @@ func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID,
 // stream64 begins a sequence.
 func stream64(word uint64) *stream { s := stream(random.Mix(word)); return &s }
 
-// wrong reports whether v in the place of an end of the link is no negative: it is an end of the
-// link, or, with the filter, the pair is an edge.
+// wrong reports whether v must not replace an end of the link: it is an end of the link or, with
+// the filter, the new pair is an edge.
 func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 	if v == link.Source || v == link.Target {
 		return true
@@ -318,9 +324,9 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 	return l.topology.Columns.HasLink(&l.topology.Graph, link)
 }
 
-// Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits:
-// int32 numbers, links, negatives of each, and the rows of each pair, -1 for one that is missing; then
-// the words of the links' labels.
+// Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits. It
+// has int32 numbers: links, negatives of each link, and the rows of each pair, -1 for one that is
+// missing; then the label words of the links.
 func (l *Links) Truth(dst []byte, key Key) []byte {
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		dst = mem.Grow(dst, 4*len(r.truth))
@@ -329,8 +335,8 @@ func (l *Links) Truth(dst []byte, key Key) []byte {
 	return dst
 }
 
-// source returns the distinct ends of a stream's links and the seeds of a minibatch, estimated from
-// the first step. Negatives may be other vertices.
+// source returns the distinct ends of a stream's links, and the number of seeds of a minibatch,
+// estimated from the first step. Negatives may be other vertices.
 func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
 	s := l.streams
 	numbers := s.shuffled(0)
@@ -349,16 +355,17 @@ func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
 	return ends, min(float64(len(ends)), float64(l.mostSeeds(s.PieceLen(0, stream))))
 }
 
-// MostLeftOut bounds the edges that a minibatch leaves out.
+// MostLeftOut returns a bound on the edges that a minibatch leaves out.
 func (l *Links) MostLeftOut() int64 { return 2 * int64(l.streams.maxNumbers()) }
 
-// Excludes reports whether minibatches leave edges out.
+// Excludes reports whether minibatches leave out the edges that are their links.
 func (l *Links) Excludes() bool { return l != nil && l.options.Exclude }
 
-// leftOut names the edges that vertices of a frontier leave out. Seeds come first in every frontier.
+// leftOut lists the edges that vertices of a frontier leave out. Only seeds leave edges out, and
+// they come first in every frontier.
 type leftOut struct {
-	start []int32          // [n+1] those of vertex i come from from[start[i]:start[i+1]]
-	from  []graph.VertexID // ascending for each
+	start []int32          // [n+1] vertex i leaves out the edges from from[start[i]:start[i+1]]
+	from  []graph.VertexID // sources, ascending for each vertex
 }
 
 // of returns the sources of the edges that vertex i of the frontier leaves out.
@@ -369,21 +376,21 @@ func (o *leftOut) of(i int) []graph.VertexID {
 	return o.from[o.start[i]:o.start[i+1]]
 }
 
-// clear lets no vertex leave edges out.
+// clear makes the list empty.
 func (o *leftOut) clear() { o.start, o.from = append(o.start[:0], 0), o.from[:0] }
 
-// add says what vertex i leaves out, which is beyond all that have been added.
+// add adds the sources that vertex i leaves out. i is greater than all vertices added before.
 func (o *leftOut) add(i int, from []graph.VertexID) {
-	for len(o.start) <= i { // those before leave nothing out
+	for len(o.start) <= i { // vertices in between leave nothing out
 		o.start = append(o.start, int32(len(o.from)))
 	}
 	o.from = append(o.from, from...)
 	o.start = append(o.start, int32(len(o.from)))
 }
 
-// find lists the vertices to be left out for the seeds of a key's minibatch, or if mine is not nil
-// for those seeds that it reports. The seeds must come first in the frontier, in their order.
-// Another frontier is an error, because training would then see the links that it predicts.
+// find lists the edges that the seeds of a key's minibatch leave out; if mine is not nil, only for
+// the seeds that it reports. The seeds must come first in the frontier, in their order. Another
+// frontier is an error, because training would then see the links that it predicts.
 func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
 ) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]
@@ -395,8 +402,8 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(g
 		for i := 0; len(without) > 0; i++ {
 			own := mine == nil || mine(r.seeds[i])
 			if own && (at >= len(frontier) || frontier[at] != r.seeds[i]) {
-				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not seed %d; "+
-					"this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
+				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not "+
+					"seed %d; this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
 				return
 			}
 			if own {
@@ -414,12 +421,13 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(g
 	return err
 }
 
-// skips are the edges that the first destinations of a hop do not draw.
+// skips are the edges that a hop's first destinations do not draw.
 type skips struct {
-	start []int32 // [n+1] those of destination i are place[start[i]:start[i+1]]
-	place []int64 // in the row, ascending
-	list  leftOut // of the frontier, which find has looked up
-	first int     // with relations, whose columns are destinations: the first of the one that is drawn
+	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
+	place []int64 // places in the row, ascending
+	list  leftOut // of the frontier, looked up by find
+	// With relations, where columns are destinations: first column of the relation being drawn.
+	first int
 }
 
 // of returns the places in the row of destination i that are not drawn.
@@ -431,10 +439,11 @@ func (k *skips) of(i int) []int64 {
 	return k.place[k.start[i]:k.start[i+1]]
 }
 
-// end returns the number of destinations, from the first on, that may skip.
+// end returns the number of destinations that may skip edges; they come first.
 func (k *skips) end() int { return max(0, len(k.start)-1-k.first) }
 
-// run returns the end of the destinations from i to hi-1 that all skip edges, or of which none does.
+// run returns the end of the longest run from destination i, below hi, in which either all
+// destinations skip edges or none does.
 func (k *skips) run(i, hi int) (end int, skip bool) {
 	skip = len(k.of(i)) > 0
 	for end = i + 1; end < min(hi, k.end()) && len(k.of(end)) > 0 == skip; end++ {
@@ -445,7 +454,7 @@ func (k *skips) run(i, hi int) (end int, skip bool) {
 	return end, skip
 }
 
-// find looks the edges up that a minibatch leaves out: a pass over the rows of the links' ends.
+// find looks up which edges a minibatch leaves out, in one pass over the rows of the links' ends.
 func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 	mine func(graph.VertexID) bool) error {
 	k.clear()
@@ -466,10 +475,11 @@ func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 	return nil
 }
 
-// clear makes all destinations draw whole rows.
+// clear makes all destinations draw from whole rows.
 func (k *skips) clear() { k.start, k.place, k.first = append(k.start[:0], 0), k.place[:0], 0 }
 
-// column finds what a column of destination d skips, and reports whether edges are left.
+// column finds the places that a column of destination d skips, and reports whether any edges
+// remain.
 func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool {
 	row := t.row(column)
 	if len(k.list.start) == 0 {
@@ -488,17 +498,17 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	return false
 }
 
-// put adds destination i, larger than all before, with its in-neighbours row and the vertices
-// without, which it skips.
+// put adds destination i, greater than all added before. row are its in-neighbours, and without the
+// vertices that it skips.
 func (k *skips) put(i int, row, without []graph.VertexID) {
-	for len(k.start) <= i { // those before skip nothing
+	for len(k.start) <= i { // destinations in between skip nothing
 		k.start = append(k.start, int32(len(k.place)))
 	}
 	k.row(row, without)
 }
 
-// row adds the next destination: its in-neighbours row, and the vertices without, ascending, whose
-// edges are skipped.
+// row adds the next destination. row are its in-neighbours, and without, ascending, the vertices
+// whose edges it skips.
 func (k *skips) row(row, without []graph.VertexID) {
 	if len(without) > 0 {
 		for p, u := range row {
@@ -519,8 +529,8 @@ func names(list []graph.VertexID, u graph.VertexID) bool {
 	return found
 }
 
-// pass converts positions among the edges that are not skipped into positions among all edges of
-// the row, which begins at begin.
+// pass turns positions among the edges that are not skipped into positions among all edges of the
+// row. The row starts at begin.
 func pass(pos []int64, begin int64, without []int64) {
 	for i, p := range pos {
 		for _, at := range without {
@@ -533,7 +543,7 @@ func pass(pos []int64, begin int64, without []int64) {
 	}
 }
 
-// rest removes the candidates that destination i skips; the low half of a candidate is its place in
+// rest removes the candidates that destination i skips. The low half of a candidate is its place in
 // the row.
 func (k *skips) rest(i int, found []uint64) []uint64 {
 	without := k.of(i)

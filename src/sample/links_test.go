@@ -75,7 +75,8 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 					}
 				}
 				if turns < 10 {
-					t.Errorf("%d turns between vertices that skip and others, so none can be passed over", turns)
+					t.Errorf("%d turns between vertices that skip and others, so none can be "+
+						"passed over", turns)
 				}
 			}
 			for h := range mb.Blocks {
@@ -94,7 +95,8 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 					if spec.kind() == Neighbour || spec.kind() == Labor {
 						fanout := spec.Fanouts[len(mb.Blocks)-1-h]
 						if d < len(seeds) && fanout != All && len(drawn) != min(fanout, left) {
-							t.Fatalf("%s: %d of %d left are drawn with fanout %d", spec, len(drawn), left, fanout)
+							t.Fatalf("%s: %d of %d left are drawn with fanout %d", spec, len(drawn),
+								left, fanout)
 						}
 					}
 					for _, i := range drawn {
@@ -163,8 +165,10 @@ func TestOwnersLeaveLinksOut(t *testing.T) {
 			got := Asked{a.Vertices(), len(a.Neighbours) / a.Reply.words(), len(mbs)*AskBytes +
 				VertexBytes*len(a.IDs) + len(a.Sizes) + VertexBytes*len(a.Neighbours)}
 			ends := [...]graph.VertexID{0, 150, 170, 400}
-			if want := one.Asks(&Askers{Spec: spec, Topology: whole, Ranks: len(mbs), Elsewhere: true,
-				First: ends[k], End: ends[k+1], Draws: func(graph.VertexID) bool { return true }, Key: keys[k]})[0]; got != want {
+			if want := one.Asks(&Askers{Spec: spec, Topology: whole, Ranks: len(mbs),
+				Elsewhere: true, First: ends[k], End: ends[k+1],
+				Draws: func(graph.VertexID) bool { return true },
+				Key:   keys[k]})[0]; got != want {
 				t.Errorf("%s, rank %d: the last hop asks %+v, predicted %+v", spec, k, got, want)
 			}
 			if len(one.Totals) == 0 || !slices.Equal(one.Totals, mbs[k].Totals) {
@@ -182,7 +186,8 @@ func TestRunsOfSkips(t *testing.T) {
 	for _, c := range []struct {
 		from, hi, end int
 		skip          bool
-	}{{0, 9, 2, false}, {1, 2, 2, false}, {2, 9, 4, true}, {2, 3, 3, true}, {4, 9, 9, false}, {7, 9, 9, false}} {
+	}{{0, 9, 2, false}, {1, 2, 2, false}, {2, 9, 4, true}, {2, 3, 3, true}, {4, 9, 9, false},
+		{7, 9, 9, false}} {
 		if end, skip := k.run(c.from, c.hi); end != c.end || skip != c.skip {
 			t.Errorf("from %d to %d: %d, %v, want %d, %v", c.from, c.hi, end, skip, c.end, c.skip)
 		}
@@ -210,7 +215,8 @@ func TestLinksOfOtherSeeds(t *testing.T) {
 			key, mbs := Key{Seed: 7, Epoch: 1, Step: 2}, make([]Minibatch, 1)
 			for who, err := range map[string]error{"a sampler": alone.Sample(&mbs[0], seeds, key),
 				"a remote": c.sample(mbs, [][]graph.VertexID{seeds}, []Key{key}, 2, true)} {
-				if err == nil || !strings.Contains(err.Error(), "is not seed 0; this is a bug in halognn") {
+				if err == nil || !strings.Contains(err.Error(),
+					"is not seed 0; this is a bug in halognn") {
 					t.Errorf("%s, %d seeds of other links: %s: %v", spec, len(seeds), who, err)
 				}
 			}
@@ -220,8 +226,8 @@ func TestLinksOfOtherSeeds(t *testing.T) {
 	}
 }
 
-// Samplers are made for the bound of a piece, also where no vertex is named twice and the last chunk of
-// joint negatives is not full.
+// Samplers are made for the bound of a piece, also where no vertex is named twice and the last
+// chunk of joint negatives is not full.
 func TestPiecesOfLinksAreBounded(t *testing.T) {
 	const n = 1000
 	top := &Topology{Graph: graph.CSC{Indptr: make([]int64, n+1)}, Original: make([]int32, n)}
@@ -265,7 +271,8 @@ func TestNegatives(t *testing.T) {
 		if len(seeds) > s.MaxPiece() {
 			t.Errorf("%v: %d seeds, and at most %d were expected", o, len(seeds), s.MaxPiece())
 		}
-		if sorted := slices.Sorted(slices.Values(seeds)); len(slices.Compact(sorted)) != len(seeds) {
+		if sorted := slices.Sorted(slices.Values(seeds)); len(slices.Compact(sorted)) !=
+			len(seeds) {
 			t.Errorf("%v: seeds are not distinct", o)
 		}
 		l.of(2, 1, 0, func(r *rated) {
@@ -284,7 +291,8 @@ func TestNegatives(t *testing.T) {
 					}
 					n := graph.Link{Source: seeds[own[2*j]], Target: seeds[own[2*j+1]]}
 					if n == link || n.Source == n.Target ||
-						(o.Corrupt == CorruptPair) != (n.Source != link.Source && n.Target != link.Target) {
+						(o.Corrupt == CorruptPair) !=
+							(n.Source != link.Source && n.Target != link.Target) {
 						t.Fatalf("%v: %v is no negative of %v", o, n, link)
 					}
 					if o.Filter && slices.Contains(top.Graph.InNeighbours(n.Target), n.Source) {
@@ -300,8 +308,10 @@ func TestNegatives(t *testing.T) {
 			t.Errorf("%v: seeds change", o)
 		}
 	}
-	s, _ := rateEdges(t, top, 32, LinkOptions{Negatives: Negatives{NegativesUniform, 1}, Corrupt: CorruptTarget})
-	if _, err := s.Rate(nil, nil, top, LinkOptions{Negatives: Negatives{NegativesUniform, 300}}); err == nil {
+	s, _ := rateEdges(t, top, 32, LinkOptions{Negatives: Negatives{NegativesUniform, 1},
+		Corrupt: CorruptTarget})
+	if _, err := s.Rate(nil, nil, top,
+		LinkOptions{Negatives: Negatives{NegativesUniform, 300}}); err == nil {
 		t.Error("more negatives than vertices are not refused")
 	}
 }

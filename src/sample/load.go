@@ -11,11 +11,11 @@ import (
 type Load struct {
 	Destinations, Edges int
 	Cross               int   // edges from sources of other ranks
-	Own                 int   // sources that the rank owns; of the last hop those that it reads
+	Own                 int   // sources that the rank owns; in the last hop those that it reads
 	Others              int   // sources of other ranks
-	Far                 int   // of Others: of ranks of other nodes
-	Bytes, FarBytes     int64 // of the feature rows of Others and Far, of the input layer
-	Wanted              int   // own vertices that other ranks read, once for each of these
+	Far                 int   // those of Others that ranks of other nodes own
+	Bytes, FarBytes     int64 // of the feature rows of Others and Far that the input layer reads
+	Wanted              int   // own vertices that other ranks read, counted once for each such rank
 }
 
 // NewLoads makes room for the loads of the given number of ranks in minibatches of the given number
@@ -31,10 +31,10 @@ func NewLoads(ranks, layers int) [][]Load {
 // Sources returns the sources of the share.
 func (l Load) Sources() int { return l.Own + l.Others }
 
-// Loads sets loads[r][l] to the share of rank r in Blocks[l], where ownerOf names the rank of a
-// vertex, and perNode consecutive ranks are a node. rowOf returns the bytes of the feature row of a
-// vertex, and false for one without features, which is no source of the input layer; nil: they are not
-// counted. O(K L + V + E).
+// Loads sets loads[r][l] to the share of rank r in Blocks[l]. ownerOf returns the rank of a vertex,
+// and perNode consecutive ranks are a node. rowOf returns the bytes of a vertex's feature row;
+// false for a vertex without features, which is no source of the input layer. If rowOf is nil,
+// bytes are not counted. O(K L + V + E).
 func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 	rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	perNode = max(1, perNode)
@@ -45,7 +45,8 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 	for r := range loads {
 		clear(loads[r])
 	}
-	// Destinations and rows by rank, so that one mark for each source tells which rank has read it last.
+	// Destinations and rows by rank, so that one mark for each source says which rank has read it
+	// last.
 	var own, rows byRank
 	read := make([]int32, len(m.Frontier))
 	for l := range m.Blocks {
@@ -59,7 +60,7 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 		for r := range loads {
 			of := &loads[r][l]
 			for _, d := range own.of(r) {
-				read[d] = int32(r) + 1 // its own row
+				read[d] = int32(r) + 1 // the rank's own row
 				of.Destinations, of.Own = of.Destinations+1, of.Own+1
 			}
 			for _, row := range rows.of(r) {
@@ -69,7 +70,7 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 		if l == 0 {
 			continue
 		}
-		for r := range loads { // others may have found more of them
+		for r := range loads { // other ranks may have found more of its vertices
 			loads[r][l].Own = 0
 		}
 		for _, o := range owner[:b.NumSrc] {
@@ -78,7 +79,7 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 	}
 }
 
-// byRank lists numbers by rank, ascending for each.
+// byRank lists numbers grouped by rank, ascending in each group.
 type byRank struct {
 	order []int32
 	ends  []int
@@ -107,7 +108,7 @@ func (b *byRank) of(rank int) []int32 {
 	return b.order[b.ends[rank-1]:b.ends[rank]]
 }
 
-// load counts a row of block l, of a destination of rank.
+// load counts a row of block l, whose destination belongs to rank.
 func (m *Minibatch) load(b *graph.Block, l, row int, rank int32, owner []int32, perNode int32,
 	read []int32, rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	of := &loads[rank][l]

@@ -20,16 +20,16 @@ import (
 //	q'(u) = c s q(u) if u is near, else c q(u)       c such that the sum of q' is that of q
 //
 // The sum is over the in-neighbours of a vertex for kind Poisson, over those of a layer for kind
-// LADIES. A q' above 1 is 1, and the others share what is left over. Edges weigh 1/q', so estimates
-// stay unbiased, and vary more.
+// LADIES. A q' above 1 is set to 1, and the excess is divided among the others. Edges weigh 1/q',
+// so estimates stay unbiased, but their variance grows.
 
-// Near says which vertices are near, for each hop, seed hop first. The zero Near: none are. The
+// Near says which vertices are near, for each hop, seed hop first. In the zero Near none are. The
 // sets lie outside the Go heap.
 type Near struct {
 	Vertices [][]uint64 // bit v%64 of word v/64 is vertex v
-	// Of kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
-	// Graph.Indices[e]. So membership is read for 64 neighbours at a time, and Vertices only for
-	// those that are drawn. There is one spare word, because rows do not begin at words.
+	// Only for kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
+	// Graph.Indices[e]. So draws read membership for 64 neighbours at a time, and Vertices only for
+	// neighbours that are drawn. There is one spare word, as rows do not begin at word boundaries.
 	Edges [][]uint64
 }
 
@@ -69,7 +69,8 @@ func (n Near) check(spec Spec, t *Topology) error {
 		return nil
 	}
 	if len(n.Vertices) != spec.Hops() || spec.kind() == Poisson && len(n.Edges) != spec.Hops() {
-		return fmt.Errorf("near vertices of %d hops and edges of %d, for %d hops", len(n.Vertices),
+		return fmt.Errorf("near vertices are given for %d hops and near edges for %d, but there "+
+			"are %d hops", len(n.Vertices),
 			len(n.Edges), spec.Hops())
 	}
 	vertices, edges := (len(t.Original)+63)/64, edgeWords(len(t.Graph.Indices))
@@ -103,7 +104,7 @@ func (n Near) Bytes() (bytes int64) {
 	return bytes
 }
 
-// Digest tells sets apart: XXH64 over all of the vertices, in order.
+// Digest identifies the sets: XXH64 over all vertex sets, in order.
 func (n Near) Digest() uint64 {
 	var h xxhash.Digest
 	h.Reset()
@@ -113,7 +114,8 @@ func (n Near) Digest() uint64 {
 	return h.Sum64()
 }
 
-// likelier returns the set of a hop, from 0, if a minibatch draws its members likelier; else nil.
+// likelier returns the set of a hop, counted from 0, if the minibatch favours near vertices; else
+// nil.
 func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 	if sets == nil || key.Favour <= 1 {
 		return nil
@@ -124,23 +126,24 @@ func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 // isNear reports whether a set of vertices has v.
 func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
-// favour returns the probabilities with which a vertex draws each of its near neighbours, near in
-// number, and each of the others. The fanout is less than the degree.
+// favour returns the probabilities with which a vertex draws each of its near neighbours, and each
+// of the others. near is the number of near neighbours; the fanout is less than the degree.
 func favour(degree, near, fanout int64, s float64) (ofNear, ofOthers float64) {
 	c := float64(fanout) / (float64(s*float64(near)) + float64(degree-near))
-	if q := float64(c * s); q <= 1 || near >= fanout { // the sum of q of near ones is below fanout
+	// The expected number of near ones is below fanout.
+	if q := float64(c * s); q <= 1 || near >= fanout {
 		return min(q, 1), c
 	}
 	return 1, float64(fanout-near) / float64(degree-near)
 }
 
-// farStream is the random sequence by which a vertex chooses among neighbours that are not near.
+// farStream is the random sequence with which a vertex chooses among neighbours that are not near.
 func farStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop^random.Golden), original)
 }
 
-// prefer sets the edges that are drawn likelier in the hop, a set of Near.Edges, and by which
-// factor; nil: none.
+// prefer sets the edges that the hop draws likelier, a set of Near.Edges, and the factor; nil:
+// none.
 func (h *hop) prefer(near []uint64, favour float64) {
 	if h.near, h.favour = near, favour; near != nil {
 		h.nearDegree = mem.Grow(h.nearDegree, len(h.vertices))
@@ -148,8 +151,8 @@ func (h *hop) prefer(near []uint64, favour float64) {
 	}
 }
 
-// marks returns for the 64 edges of destination i from the k-th on which of them come from near
-// vertices, a bit each; bits beyond its last edge are 0.
+// marks returns which of the 64 edges of destination i from the k-th on come from near vertices, a
+// bit each. Bits beyond its last edge are 0.
 func (h *hop) marks(i int, k int64) uint64 {
 	e, left := uint64(h.begin[i]+k), h.degree[i]-k
 	words := h.near[e/64:][:2]
@@ -160,8 +163,8 @@ func (h *hop) marks(i int, k int64) uint64 {
 	return word
 }
 
-// countNear counts the near neighbours of destinations [lo,hi). Nothing is drawn meanwhile, so that
-// the reads of their rows overlap.
+// countNear counts the near neighbours of destinations [lo,hi). It draws nothing in between, so
+// that the reads of their rows overlap.
 func (h *hop) countNear(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		near := int64(0)
@@ -183,11 +186,11 @@ func (h *hop) drawNear(i int, s *stream) int64 {
 	return h.nearDrawn[i] + s.binomial(h.degree[i]-near, ofOthers)
 }
 
-// members are a subset of the neighbours of one destination; place finds the k-th of them. Scratch
-// memory.
+// members is a subset of the neighbours of one destination; place finds the k-th of them. It is
+// scratch memory.
 type members struct {
-	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; others may follow the row
-	before []int64  // members before each word; its length is a power of 2, the rest is beyond all
+	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; arbitrary beyond the row
+	before []int64  // members before each word; padded to a power of 2 with larger values
 }
 
 func (m *members) grow(words int) {
@@ -219,33 +222,33 @@ func (m *members) free() {
 
 func (m *members) bytes() int64 { return int64(cap(m.words)+cap(m.before)) * 8 }
 
-// Bytes of a word that are 1, and their highest bits.
+// Words whose bytes are all 1, and whose highest bits of bytes are set.
 const (
 	bytesOf1 = 0x0101010101010101
 	highBits = 0x8080808080808080
 )
 
-// bitAt returns the place of the k-th bit that is set, from 0; there are more than k. It finds the
-// byte by sums over bytes, and the bit in it by spreading its bits over bytes (Vigna, Broadword
-// Implementation of Rank/Select Queries, 2008).
+// bitAt returns the place of the k-th set bit, counted from 0; more than k bits must be set. It
+// finds the byte by sums over bytes, and the bit in it by spreading its bits over bytes (Vigna,
+// Broadword Implementation of Rank/Select Queries, 2008).
 func bitAt(word, k uint64) uint64 {
 	sums := word - word>>1&0x5555555555555555
 	sums = sums&0x3333333333333333 + sums>>2&0x3333333333333333
 	sums = (sums + sums>>4) & 0x0f0f0f0f0f0f0f0f * bytesOf1 // byte i: bits that are set in 0 to i
 	at := 8 * bytesAtMost(sums, k)
 	k -= sums << 8 >> at & 0xff
-	// byte i has bit i of the byte alone
+	// Byte i keeps only bit i of the byte.
 	spread := word >> at & 0xff * bytesOf1 & 0x8040201008040201
 	set := (spread | (spread&^highBits + (highBits - bytesOf1))) & highBits >> 7
 	return at + bytesAtMost(set*bytesOf1, k)
 }
 
-// bytesAtMost returns how many bytes of a word are at most n; all are below 128, as n is.
+// bytesAtMost returns how many bytes of a word are at most n. All bytes, and n, must be below 128.
 func bytesAtMost(word, n uint64) uint64 {
 	return (n*bytesOf1 | highBits - word) & highBits >> 7 * bytesOf1 >> 56
 }
 
-// chooseNear sets pos to the positions that destination i draws: first those of near neighbours.
+// chooseNear sets pos to the positions that destination i draws, those of near neighbours first.
 func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
 	words := int((h.degree[i] + 63) / 64)
 	d.nears.grow(words)
@@ -263,8 +266,8 @@ func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
 	d.pick(pos[drawn:], h.begin[i], h.degree[i]-near, &d.others, farStream(h.key, h.original[i]))
 }
 
-// pick sets pos to the positions of distinct ones of n members of a row, every subset of their
-// number equally likely.
+// pick sets pos to the positions of distinct members of a row, which has n; every subset of
+// len(pos) is equally likely.
 func (d *drawer) pick(pos []int64, begin, n int64, of *members, s stream) {
 	if int64(len(pos)) < n {
 		d.picks.choose(pos, 0, n, s)
@@ -278,8 +281,8 @@ func (d *drawer) pick(pos []int64, begin, n int64, of *members, s stream) {
 	}
 }
 
-// weighNear sets the weights of the edges that destination i drew, which chooseNear has ordered, to
-// 1/q.
+// weighNear sets the weights of the edges that destination i drew to 1/q. chooseNear has ordered
+// the edges.
 func (h *hop) weighNear(weights []float32, i int) {
 	ofNear, ofOthers := favour(h.degree[i], h.nearDegree[i], h.fanout, h.favour)
 	ofEach, drawn := float32(1/ofNear), int(h.nearDrawn[i])

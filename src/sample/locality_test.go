@@ -36,7 +36,8 @@ func TestLocalityIsReference(t *testing.T) {
 			numbered(Poisson, r, 5, 3, 70)) {
 			near := nearAtRandom(r, topology, spec)
 			for _, o := range []Options{
-				{}, {Map: MapHash}, {Workers: 3, minParallel: 1}, {Workers: 8, minParallel: 1, MaxSeeds: 64},
+				{}, {Map: MapHash}, {Workers: 3, minParallel: 1},
+				{Workers: 8, minParallel: 1, MaxSeeds: 64},
 			} {
 				if race.Detector && o.Workers < 2 {
 					continue
@@ -84,7 +85,8 @@ func TestLocalityIsUnbiased(t *testing.T) {
 // by the factor unless they are at the bound.
 func TestFavour(t *testing.T) {
 	if near, others := favour(40, 1, 10, 8); near != 1 || math.Abs(others-9.0/39) > 1e-15 {
-		t.Errorf("one near neighbour of 40 is drawn with probability %g, the others with %g", near, others)
+		t.Errorf("one near neighbour of 40 is drawn with probability %g, the others with %g", near,
+			others)
 	}
 	for degree := int64(2); degree < 40; degree++ {
 		for fanout := int64(1); fanout < degree; fanout++ {
@@ -99,11 +101,13 @@ func TestFavour(t *testing.T) {
 						expected += float64(degree-near) * b
 					}
 					if math.Abs(expected-float64(fanout)) > 1e-9*float64(fanout) {
-						t.Fatalf("degree %d, %d near, fanout %d, %g: %g draws", degree, near, fanout, s, expected)
+						t.Fatalf("degree %d, %d near, fanout %d, %g: %g draws", degree, near,
+							fanout, s, expected)
 					}
 					if near > 0 && near < degree && (!(b > 0 && a >= b && a <= 1) ||
 						a < 1 && math.Abs(a/b/s-1) > 1e-9) {
-						t.Fatalf("degree %d, %d near, fanout %d, %g: %g and %g", degree, near, fanout, s, a, b)
+						t.Fatalf("degree %d, %d near, fanout %d, %g: %g and %g", degree, near,
+							fanout, s, a, b)
 					}
 				}
 			}
@@ -140,8 +144,8 @@ func TestFavourDrawsNearVertices(t *testing.T) {
 		few, plain := share(1)
 		more, favoured := share(4)
 		if more < 1.3*few || math.Abs(favoured/plain-1) > 0.25 {
-			t.Errorf("%v: %.2f of %g are near, and %.2f of %g four times as likely", spec, few, plain, more,
-				favoured)
+			t.Errorf("%v: %.2f of %g are near, and %.2f of %g four times as likely", spec, few,
+				plain, more, favoured)
 		}
 		mb.Free()
 		s.Free()
@@ -186,8 +190,8 @@ func TestLocalityErrors(t *testing.T) {
 	small := randomTopology(rand.New(rand.NewPCG(56, 0)), 40)
 	for want, o := range map[string]Options{
 		"sample.kind neighbour draws all neighbours alike": {Spec: Neighbours(4), Near: near},
-		"near vertices of 1 hops and edges of 1, for 2":    {Spec: poisson(4, 4), Near: near},
-		"near vertices of 1 hops and edges of 0, for 1": {Spec: poisson(4),
+		"for 1 hops and near edges for 1, but there are 2": {Spec: poisson(4, 4), Near: near},
+		"for 1 hops and near edges for 0, but there are 1": {Spec: poisson(4),
 			Near: Near{Vertices: near.Vertices}},
 		"near vertices of another graph": {Spec: poisson(4),
 			Near: nearAtRandom(rand.New(rand.NewPCG(55, 0)), small, poisson(4))},

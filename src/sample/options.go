@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// MapKind says how a Sampler finds the local number of a vertex. It does not affect the
+// MapKind says how a Sampler finds the local number of a vertex. It does not change the
 // minibatches.
 type MapKind int
 
@@ -15,31 +15,31 @@ type MapKind int
 const (
 	MapAuto  MapKind = iota // dense up to 2^26 vertices, hash beyond
 	MapDense                // 4 bytes for every vertex of the graph; fastest
-	// from 16 bytes for every vertex of the largest input frontier so far; grows with it
+	// From 16 bytes for every vertex of the largest input frontier so far; grows with it.
 	MapHash
 )
 
-// denseVertices bounds the dense map that MapAuto chooses: 256 MiB a Sampler.
+// denseVertices is the largest graph for which MapAuto chooses the dense map: 256 MiB a Sampler.
 const denseVertices = 1 << 26
 
 // Options says what a Sampler draws, and how it works. Only Spec and Eval change the minibatches.
 type Options struct {
 	Spec
-	Eval    Spec // of SampleEval: as many hops; the zero Spec: Spec
+	Eval    Spec // of SampleEval: as many hops; zero Spec: same as Spec
 	Workers int  // goroutines that share one minibatch; 0 means 1
-	// most seeds of one minibatch; 0 means any number, at the price of clearing the vertex map more
-	// often
+	// Most seeds of one minibatch; 0 means any number, but then the vertex map is cleared more
+	// often.
 	MaxSeeds    int
 	Map         MapKind // how vertices are renumbered
-	Weights     bool    // weigh edges by Topology.Weights, which must be there
+	Weights     bool    // weigh edges by Topology.Weights, which must be present
 	Places      bool    // of a Remote: set Block.Places, the positions of edges in the topology
-	Near        Near    // vertices that Key.Favour makes likelier, for each hop
+	Near        Near    // vertices that Key.Favour makes likelier to be drawn, for each hop
 	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
 
-	// bits of a vertex map's values; 0 means as many as needed. Tests make versions wrap with it.
+	// Bits of a vertex map's values; 0 means as many as needed. Tests set it so that versions wrap.
 	valueBits   int
-	maxEdges    int // most edges of a hop; 0 means as many as edge positions of a transpose can name
-	minParallel int // fewest edges of a hop that are shared among workers; 0 means parallelEdges
+	maxEdges    int // most edges of a hop; 0 means as many as a transpose can number
+	minParallel int // fewest edges of a hop that workers share; 0 means parallelEdges
 }
 
 // parallelEdges is the size of a hop below which starting goroutines costs more than they save.
@@ -55,7 +55,7 @@ func (o *Options) evaluated() Spec {
 	return s
 }
 
-// spec returns that of minibatches that are trained or not.
+// spec returns the Spec of minibatches that are trained, or of those that are not.
 func (o *Options) spec(train bool) Spec {
 	if train {
 		return o.Spec
@@ -80,8 +80,8 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Numbered() && o.Numbers.Steps < 1 {
-		fault("numbers of vertices depend on the step, but the Spec has %d steps per epoch; set the steps "+
-			"with Spec.InJob", o.Numbers.Steps)
+		fault("numbers of vertices depend on the step, but the Spec has %d steps per epoch; set "+
+			"the steps with Spec.InJob", o.Numbers.Steps)
 	}
 	if o.Links.Excludes() && !o.Near.None() {
 		fault("edges of a minibatch's links are left out where no vertices are likelier; choose " +
@@ -110,7 +110,8 @@ func (o *Options) check() error {
 	return errors.Join(faults...)
 }
 
-// check reports a topology whose arrays do not fit each other. It does not read them through.
+// check reports a topology whose arrays do not fit each other. It reads only their lengths and
+// ends.
 func (t *Topology) check() error {
 	if len(t.Graph.Indptr) == 0 {
 		return errors.New("topology: indptr is empty; it needs one entry more than there are rows")
@@ -124,9 +125,10 @@ func (t *Topology) check() error {
 	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
 		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin,
 			end, len(t.Graph.Indices))
-	case t.Weights != nil && (len(t.Weights) != len(t.Graph.Indices) || len(t.WeightSums) != vertices):
-		return fmt.Errorf("topology: %d weights for %d indices, and %d sums of weights for %d vertices",
-			len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
+	case t.Weights != nil && (len(t.Weights) != len(t.Graph.Indices) ||
+		len(t.WeightSums) != vertices):
+		return fmt.Errorf("topology: %d weights for %d indices, and %d sums of weights for %d "+
+			"vertices", len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
 	}
 	return nil
 }
@@ -135,7 +137,7 @@ func (t *Topology) check() error {
 // local numbers, and for parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(t *Topology, edges int64) int {
 	vertices := len(t.Original)
-	if !t.Columns.Plain() { // fanouts are by relation, and one worker numbers
+	if !t.Columns.Plain() { // with fanouts by relation one worker numbers alone
 		return min(max(bits.Len(uint(vertices)), 1), 31)
 	}
 	return max(o.bitsOf(o.Spec, vertices, edges), o.bitsOf(o.Eval, vertices, edges))
@@ -159,7 +161,8 @@ func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 			values = max(values, reach)
 		}
 	}
-	if k := s.kind(); k != Neighbour && k != Labor { // may draw more; one worker numbers a hop that exceeds reach
+	// Such a kind may draw more; one worker numbers a hop beyond reach.
+	if k := s.kind(); k != Neighbour && k != Labor {
 		values = max(values, vertices)
 	}
 	return min(max(bits.Len(uint(values)), 1), 31)

@@ -7,18 +7,19 @@ import (
 	"halognn/src/mem"
 )
 
-// Several workers share a hop by ranges: of destinations while drawing, of edges while renumbering.
-// Ranges write to disjoint memory, and the beginning of a range is a sum of counts in range order,
-// so the number of workers affects only the time.
+// Several workers share a hop: ranges of destinations while drawing, ranges of edges while
+// renumbering. Ranges write to disjoint memory, and the start of a range is a sum of counts in
+// range order, so the number of workers affects only the time.
 
-// worker is one of the goroutines that share a minibatch. It lives for one phase; its scratch
-// memory stays.
+// worker is one of the goroutines that share a minibatch. It runs for one phase; its scratch memory
+// is kept.
 type worker struct {
 	drawer
-	// does the phase and reports to Fused.wait; made once, so that starting it allocates nothing
+	// Does the phase and reports to Fused.wait. It is made once, so that starting it allocates
+	// nothing.
 	run   func()
 	err   error
-	count int // edges or new vertices of its range, and then those of the ranges before
+	count int // edges or new vertices of its range; later the sum over the ranges before it
 }
 
 func newWorker(s *Fused, i int) worker {
@@ -28,8 +29,8 @@ func newWorker(s *Fused, i int) worker {
 	}}
 }
 
-// all runs phase on every worker and waits. A fault in a mapped file is returned as an error, from
-// any worker.
+// all runs phase on every worker and waits. If a worker hits a fault in a mapped file, all returns
+// it as an error.
 func (s *Fused) all(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))
@@ -56,17 +57,17 @@ func (s *Fused) addCounts(start int) int {
 	return start
 }
 
-// shared reports whether a hop of that many edges is worth sharing.
+// shared reports whether a hop with this many edges is worth sharing.
 func (s *Fused) shared(edges int) bool {
 	return len(s.workers) > 1 && edges >= s.options.minParallel
 }
 
-// split returns range w of n things.
+// split returns range w of n items.
 func (s *Fused) split(n, w int) (lo, hi int) {
 	return n * w / len(s.workers), n * (w + 1) / len(s.workers)
 }
 
-// splitByEdges returns range w of the destinations, cut where the edges are split evenly.
+// splitByEdges returns range w of the destinations; all ranges have about the same number of edges.
 func (s *Fused) splitByEdges(w int) (lo, hi int) {
 	ends := s.hop.indptr[1:]
 	from, to := s.split(len(s.hop.drawn), w)
@@ -106,8 +107,8 @@ func (s *Fused) shiftRange(w int) {
 }
 
 // renumberShared does what renumberAlone does, on all workers: it draws, lets every edge claim its
-// vertex, counts the claims won in each range, numbers the winners in edge order, and gives the
-// other edges the number of the winner.
+// vertex, counts the won claims in each range, numbers the winners in edge order, and gives the
+// other edges the number of their winner.
 func (s *Fused) renumberShared(n int) (int, error) {
 	edges := len(s.hop.drawn)
 	s.values = mem.Grow(s.values, edges)
@@ -144,8 +145,8 @@ func (s *Fused) resolveRange(w int) {
 		len(s.hop.vertices)+lo)
 }
 
-// appendRange appends the vertices whose claim its range won. The map is not read again in this
-// hop, so it can already store their numbers.
+// appendRange appends the vertices whose claims its range has won. No later phase of this hop reads
+// the claims, so the map can already store the numbers.
 func (s *Fused) appendRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n, from := len(s.hop.vertices), s.workers[w].count
@@ -162,8 +163,8 @@ func (s *Fused) appendRange(w int) {
 	s.gatherOriginal(from, total)
 }
 
-// linkRange gives the edges that won no claim their rows: a local number, or the row of the edge
-// that won.
+// linkRange sets the rows of the edges that won no claim: to the vertex's local number, or to the
+// row of the edge that won.
 func (s *Fused) linkRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n := len(s.hop.vertices)

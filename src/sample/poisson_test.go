@@ -21,7 +21,8 @@ func TestBinomial(t *testing.T) {
 		p float64
 	}{
 		{2, 0.5}, {3, 2.0 / 3}, {20, 0.25}, {66, 65.0 / 66}, {400, 0.1}, {1 << 20, 5.0 / (1 << 20)},
-		{1 << 30, 100.0 / (1 << 30)}, {2000, 0.999}, // the last three of several pieces, or mirrored
+		// The last three of several pieces, or mirrored.
+		{1 << 30, 100.0 / (1 << 30)}, {2000, 0.999},
 	} {
 		counts := map[int64]float64{}
 		for i := range draws {
@@ -47,7 +48,8 @@ func TestBinomial(t *testing.T) {
 			classes--
 		}
 		if p := (distuv.ChiSquared{K: float64(classes)}).Survival(x2); p < rare {
-			t.Errorf("%d trials of %g: draws this far from binomial have probability %.2g", c.n, c.p, p)
+			t.Errorf("%d trials of %g: draws this far from binomial have probability %.2g", c.n,
+				c.p, p)
 		}
 		for k := range counts {
 			if k < 0 || k > c.n {
@@ -105,7 +107,8 @@ func estimated(t *testing.T, topology *Topology, o Options, seeds []graph.Vertex
 		variance := squares[i]/float64(draws) - mean*mean
 		if variance < 1e-9*mean*mean {
 			if math.Abs(mean-want[v]) > 1e-5*math.Abs(want[v]) {
-				t.Errorf("vertex %d: always %g, but the sum over all neighbours is %g", v, mean, want[v])
+				t.Errorf("vertex %d: always %g, but the sum over all neighbours is %g", v, mean,
+					want[v])
 			}
 			continue
 		}
@@ -119,8 +122,9 @@ func estimated(t *testing.T, topology *Topology, o Options, seeds []graph.Vertex
 	}
 	// Seeds share draws, so their distances are not independent: a bound for the worst of them.
 	if bound := 4.5; most > bound || far > 3*float64(random) {
-		t.Errorf("%s: the estimates of %d vertices are up to %.1f standard errors from the sums over "+
-			"all neighbours, in square %.1f on average", o.Kind, random, most, far/float64(random))
+		t.Errorf("%s: the estimates of %d vertices are up to %.1f standard errors from the sums "+
+			"over all neighbours, in square %.1f on average", o.Kind, random, most,
+			far/float64(random))
 	}
 }
 
@@ -157,8 +161,8 @@ func TestPoissonIsUnbiased(t *testing.T) {
 	unbiased(t, 31, 1, poisson(5), poisson(40), poisson(8, 3))
 }
 
-// unbiased draws by each spec, from a graph without and with weights of edges. With a favour above 1
-// random vertices are near.
+// unbiased draws by each spec, from a graph without and with weights of edges. With a favour above
+// 1 random vertices are near.
 func unbiased(t *testing.T, seed uint64, favour float64, specs ...Spec) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -216,8 +220,8 @@ func TestPoissonInclusion(t *testing.T) {
 			}
 			z := (pairs[a][b] - draws*p) / math.Sqrt(draws*p*(1-p))
 			if math.Abs(z) > 4.5 {
-				t.Errorf("neighbours %d and %d: %g of %d, which is %.1f standard deviations from %g", a, b,
-					pairs[a][b], draws, z, draws*p)
+				t.Errorf("neighbours %d and %d: %g of %d, which is %.1f standard deviations from "+
+					"%g", a, b, pairs[a][b], draws, z, draws*p)
 			}
 		}
 	}

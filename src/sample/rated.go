@@ -7,14 +7,16 @@ import (
 )
 
 // Divide makes a rank's share of the links of a minibatch that a group of ranks makes together: it
-// rates those whose target it owns. All ranks know all of a minibatch's pairs, so nothing is asked:
+// scores those whose target it owns. All ranks know all pairs of a minibatch, so they need no
+// messages for this:
 //
 //	links      a->b  c->d        rank 0 owns a, d, rank 1 b, c
 //	rank 0     rates c->d        gets c, and gives a
 //	rank 1     rates a->b        gets a, and gives c
 //
-// It returns what Truth does of these links, in the memory of dst where it fits, and sets in c which
-// embeddings cross. Rows are [own seeds | those of other ranks, by rank], each in the order of seeds.
+// For these links it returns what Truth returns, in the memory of dst where it fits, and sets in c
+// which embeddings cross between ranks. Rows are [own seeds | those of other ranks, by rank], each
+// in the order of seeds.
 func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) []byte {
 	c.size(o.Size)
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
@@ -57,9 +59,9 @@ func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) 
 // division is scratch memory of Divide.
 type division struct {
 	owner []int32 // [n] of the seeds
-	row   []int32 // [n] of a seed, among its owner's; then here
-	own   []int   // [S] seeds of each rank
-	wants []bool  // [S,n] ranks that rate pairs of a seed of another
+	row   []int32 // [n] row of a seed among its owner's seeds; later its row on this rank
+	own   []int   // [S] number of seeds of each rank
+	wants []bool  // [S,n] whether the rank scores pairs of a seed that another rank owns
 }
 
 func (d *division) begin(seeds []graph.VertexID, o *Owners) {
@@ -81,7 +83,7 @@ func (d *division) begin(seeds []graph.VertexID, o *Owners) {
 	}
 }
 
-// want notes that a rank reads the rows of a link and its negatives.
+// want records that a rank reads the rows of a link and its negatives.
 func (d *division) want(rows []int32, rank int32) {
 	of := d.wants[int(rank)*len(d.owner):][:len(d.owner)]
 	for _, row := range rows {
@@ -91,7 +93,7 @@ func (d *division) want(rows []int32, rank int32) {
 	}
 }
 
-// cross sets what a rank gets and gives, and the rows of seeds there.
+// cross sets the embeddings that a rank receives and sends, and the rows of seeds on this rank.
 func (d *division) cross(c *Crossing, seeds []graph.VertexID, member int32) {
 	n := len(seeds)
 	c.own = d.own[member]

@@ -81,8 +81,8 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 }
 
 // referenceDraw returns the edges that v draws of a row, those of a relation, by their positions in
-// Indices: all in stored order, or Floyd's choice in the order drawn, of as many as the fanout says or
-// a binomial draw; and 1/q.
+// Indices: all in stored order, or Floyd's choice in the order drawn. Their number is the fanout or
+// a binomial draw. It also returns 1/q.
 func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, relation int, key Key,
 ) (drawn []int64, inverse func(e int64) float32) {
 	fanout, degree := int64(spec.fanoutBy(h, relation)), int64(len(row))
@@ -182,7 +182,7 @@ func referenceRow(t *Topology, v graph.VertexID, spec Spec, key Key) (row []int6
 	return row
 }
 
-// referenceLayer draws about n of the in-neighbours of all destinations together, and returns what
+// referenceLayer draws about n of the in-neighbours of all destinations together. It returns what
 // referenceDraw returns.
 func referenceLayer(t *Topology, row func(graph.VertexID) []int64, destinations []graph.VertexID,
 	n int, hop uint64, near []uint64, favour float64,
@@ -239,8 +239,8 @@ func referenceLayer(t *Topology, row func(graph.VertexID) []int64, destinations 
 	}
 }
 
-// referencePrefer is referenceDraw of kind Poisson with near neighbours: it chooses among these and
-// among the others by themselves.
+// referencePrefer is referenceDraw of kind Poisson with near neighbours: it chooses among near
+// neighbours and among others separately.
 func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, set []uint64,
 ) (drawn []int64, inverse func(e int64) float32) {
 	fanout, hop := int64(spec.Fanouts[h]), key.hop(h+1)
@@ -259,12 +259,13 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 	}
 	ofNear, ofOthers := favour(int64(len(all)), int64(len(near)), fanout, key.Favour)
 	if spec.Numbered() {
-		return referenceNumbers(t, referenceRow(t, v, spec, key), int(fanout), spec, h, key, func(e int64) float64 {
-			if isNear(set, t.Graph.Indices[e]) {
-				return ofNear
-			}
-			return ofOthers
-		})
+		return referenceNumbers(t, referenceRow(t, v, spec, key), int(fanout), spec, h, key,
+			func(e int64) float64 {
+				if isNear(set, t.Graph.Indices[e]) {
+					return ofNear
+				}
+				return ofOthers
+			})
 	}
 	count := countStream(hop, t.Original[v])
 	choose := func(from []int64, q float64, s stream) {
@@ -289,8 +290,8 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 	}
 }
 
-// referenceNumbers is referenceDraw by numbers, for a row of more edges than the fanout, of which each is
-// drawn by itself with probability q. Sources have one number in a hop, whatever the relation.
+// referenceNumbers is referenceDraw by numbers, for a row with more edges than the fanout, each
+// drawn independently with probability q. A source has one number in a hop, whatever the relation.
 func referenceNumbers(t *Topology, row []int64, fanout int, spec Spec, h int, key Key,
 	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
 	numbers := map[int64]uint64{} // of the row's edges
@@ -315,7 +316,7 @@ func referenceNumbers(t *Topology, row []int64, fanout int, spec Spec, h int, ke
 	return drawn, func(e int64) float32 { return inverseBelow(below(q(e))) }
 }
 
-// keep moves s off the heap, where a Minibatch has its arrays.
+// keep copies s out of the Go heap, as a Minibatch has its arrays outside it.
 func keep[T mem.Number](s []T) []T {
 	out := mem.Make[T](len(s))
 	copy(out, s)

@@ -10,35 +10,38 @@ import (
 	"halognn/src/mem"
 )
 
-// Remote makes the minibatches of Fused where every rank holds the rows of its own vertices alone
-// (FastSample's partitioned topology). A hop asks the owners of a frontier for the draws of its
-// vertices, which they make under the key of whoever asks, so the blocks are the same bit for bit:
+// Remote makes the minibatches of Fused where each rank holds only the rows of its own vertices
+// (FastSample's partitioned topology). A hop asks the owners of the frontier's vertices to draw for
+// them. They draw with the key of the asking rank, so the blocks are those of Fused, bit for bit:
 //
 //	asker                                              owners
 //	Begin    seeds are the first frontier
-//	Ask      frontier, by owner  ── ids and word ──>   Answer    draws, but of edges left out
+//	Ask      frontier, by owner  ── ids and word ──>   Answer    draws, without edges left out
 //	Extend   block, next frontier <── neighbours ──
 //	End      transposes
 //
-// Of kind LADIES owners return all neighbours, and the asker draws among those of the whole frontier.
-// What weighs edges comes along (Reply): their weights in the data, and of estimates the total of
-// each vertex, from which the probabilities follow; where edges are left out, the degree without them.
+// For kind LADIES owners return all neighbours, and the asker draws among those of the whole
+// frontier. A reply also has what weighs edges (Reply): their weights in the data; for kinds that
+// estimate, the total of each vertex, from which the probabilities follow; if edges are left out,
+// the degree without them.
 //
-// On a graph with relations owners draw for each column of a vertex, and say how many even of those
-// without edges, which the asker does not know. Columns of one asker are in the order of relations,
-// then as asked: that of the rows of its block, which are a merge of the answers.
+// On a graph with relations owners draw for each column of a vertex. They also return the number of
+// neighbours of columns without edges, as the asker does not know which these are. The columns for
+// one asker are in the order of relations, then in the order asked. This is the order of the rows
+// of its block, which merges the answers.
 //
-// Remote sends nothing: who calls it moves IDs, Sizes and Neighbours. What a minibatch is between
-// two calls lies in its Minibatch and Asking, so each call may be of another Remote. One goroutine
-// at a time uses one. Beside the rows it holds it takes memory for the largest frontier so far.
+// Remote sends nothing: its caller moves IDs, Sizes and Neighbours. Between two calls the state of
+// a minibatch is in its Minibatch and Asking, so each call may use another Remote. One goroutine at
+// a time may use a Remote. Its memory, besides the topology, grows with the largest frontier so
+// far.
 type Remote struct {
 	fused *Fused
-	layer Ladies // of kind LADIES, over fused
+	layer Ladies // for kind LADIES, over fused
 }
 
-// NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored: minibatches are
-// prepared side by side. Near vertices are for kind LADIES alone: other kinds are drawn by the
-// owners of vertices, who do not know what is near to the asker.
+// NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored, as several
+// minibatches are prepared at the same time. Near vertices work only with kind LADIES: for other
+// kinds the owners draw, and they do not know what is near to the asker.
 func NewRemote(t *Topology, o Options) (*Remote, error) {
 	o.Workers = 1
 	var weights, near error
@@ -46,11 +49,14 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		weights = errNoWeights
 	}
 	if !o.Near.None() && o.HasFanouts() {
-		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know what is near "+
-			"to the rank that asks; choose sample.kind %s, or topology.kind replicated", o.kind(), LADIES)
+		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know "+
+			"what is near to the rank that asks; choose sample.kind %s, or topology.kind "+
+			"replicated", o.kind(), LADIES)
 	}
 	if o.Map == MapAuto {
-		o.Map = MapHash // of 4 bytes for every vertex of the graph there would be as many as before
+		// A dense map has 4 bytes for every vertex of the whole graph, of which this rank has a
+		// part.
+		o.Map = MapHash
 	}
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights, near,
 		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
@@ -75,25 +81,24 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	return r.fused.beginBy(mb, seeds, hops)
 }
 
-// Reply says how many bytes an owner returns for a column of a vertex (a vertex is one column
-// unless the graph has relations). Size: for the number of drawn neighbours. Total: for the number
-// of all neighbours, or the sum of their weights. Edge: for each drawn neighbour with what is
-// carried.
+// Reply is the size in bytes of what an owner returns for a column (a vertex is one column unless
+// the graph has relations). Size: the number of drawn neighbours. Total: the number of all
+// neighbours, or the sum of their weights. Edge: each drawn neighbour, with what it carries.
 type Reply struct {
 	Size, Total, Edge int
 	Carried
 }
 
-// Carried says what comes with a neighbour, in this order.
+// Carried says what a neighbour carries, in this order.
 type Carried struct {
-	Weights bool // what the edge weighs
-	Places  bool // where it lies in the whole topology
+	Weights bool // the weight of the edge
+	Places  bool // the position of the edge in the whole topology
 }
 
 // Column returns the bytes of a column without its neighbours.
 func (r Reply) Column() int { return r.Size + r.Total }
 
-// Reply returns that of hop h, from 1.
+// Reply returns the Reply of hop h, from 1.
 func (s Spec) Reply(h int, with Carried) Reply {
 	r := Reply{Size: 4, Edge: VertexBytes, Carried: with}
 	if s.Estimates() || s.Links.Excludes() {
@@ -109,8 +114,8 @@ func (s Spec) Reply(h int, with Carried) Reply {
 	return r
 }
 
-// most returns the largest fanout of hop h, from 1, by any relation. Of kind LADIES a layer chooses
-// among all neighbours.
+// most returns the largest fanout of hop h, from 1, over all relations. For kind LADIES this is
+// All, as a layer chooses among all neighbours.
 func (s Spec) most(h int) int {
 	if !s.HasFanouts() {
 		return All
@@ -128,45 +133,46 @@ func (s Spec) most(h int) int {
 	return most
 }
 
-// Asking is one hop of a minibatch between its calls. Its arrays lie outside the Go heap and are
-// reused by the next hop; the zero value is ready for use.
+// Asking is the state of one hop of a minibatch between calls. Its arrays lie outside the Go heap
+// and are reused by the next hop; the zero value is ready for use.
 type Asking struct {
-	Word   uint64 // names the draws
-	Fanout int    // the largest
+	Word   uint64 // keys the draws
+	Fanout int    // the largest of any relation
 	Reply  Reply
 	each   []int // fanouts by relation; nil: Fanout
 	kind   Kind
 	when   moment   // of the minibatch
-	favour float64  // Key.Favour, for
-	near   []uint64 // the vertices that the asker draws likelier
-	layer  int      // vertices that it draws; 0: owners draw
+	favour float64  // Key.Favour, which applies to near
+	near   []uint64 // the vertices that the asker draws likelier; nil: none
+	layer  int      // number of vertices that the asker draws for the layer; 0: owners draw
 
-	// Sent to the owners, and received from them. Vertices of the asker itself are not among them.
-	Count []int // [K] columns asked of each rank
-	Words []int // [K] of IDs for each rank
-	// by rank, then in frontier order; each vertex is followed by the complements of the vertices
-	// whose edges to it are left out, ascending
-	IDs        []graph.VertexID
-	Sizes      []byte           // rows of Reply.Column() bytes, of columns in the order of Remote
-	Neighbours []graph.VertexID // [E] in that order, each before the bits of its weight if it has one
+	// Sent to the owners, and received from them. They leave out the asker's own vertices.
+	Count []int // [K] columns asked from each rank
+	Words []int // [K] words of IDs for each rank
+	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
+	// edges to it are left out, ascending.
+	IDs []graph.VertexID
+	// Rows of Reply.Column() bytes, a column each, in the order of Remote.
+	Sizes      []byte
+	Neighbours []graph.VertexID // [E] in that order, each before its carried words
 
-	asked int // vertices
+	asked int // number of vertices asked for
 	rank  int
-	owner []int32          // [n] of the frontier
-	own   []graph.VertexID // those of the asker itself, in frontier order, as IDs
+	owner []int32          // [n] of each frontier vertex
+	own   []graph.VertexID // own vertices of the asker, in frontier order, laid out as IDs
 	list  leftOut          // of the frontier
-	mine  Answer           // and what they draw
+	mine  Answer           // draws of own
 	next  []cursor         // [K]
-	words [1]int           // len(own), Word: as Answer takes them
+	words [1]int           // len(own) and Word, as Answer takes them
 	word  [1]uint64
 }
 
-// cursor is how far the answer of one rank has been read.
+// cursor is the position up to which the answer of one rank has been read.
 type cursor struct{ column, edge int }
 
-// Ask groups a frontier by owner, for draws of hop h, from 1, of a minibatch that is trained or not;
-// rank is the asker's own. parts are the vertices of each rank. A frontier that does not begin with
-// the minibatch's seeds is an error where edges are left out. O(n+K).
+// Ask groups a frontier by owner, for draws of hop h, from 1. train says whether the minibatch is
+// trained; rank is the asker's own; parts are the vertices of each rank. If edges are left out, the
+// frontier must begin with the minibatch's seeds; otherwise Ask returns an error. O(n+K).
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	frontier []graph.VertexID, key Key, h int, train bool) error {
 	spec := r.fused.options.spec(train)
@@ -175,7 +181,8 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	for _, fanouts := range spec.Relations {
 		a.each = append(a.each, fanouts[h-1])
 	}
-	a.kind, a.Reply, a.layer = spec.kind(), spec.Reply(h, Carried{r.fused.options.Weights, r.fused.options.Places}), 0
+	a.kind, a.Reply, a.layer = spec.kind(),
+		spec.Reply(h, Carried{r.fused.options.Weights, r.fused.options.Places}), 0
 	if a.kind == LADIES {
 		a.layer, a.favour = spec.Vertices[h-1], key.Favour
 		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
@@ -187,7 +194,7 @@ func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	return nil
 }
 
-// fanout returns that by a relation.
+// fanout returns the fanout of a relation.
 func (a *Asking) fanout(relation int) int {
 	if len(a.each) > 0 {
 		return a.each[relation]
@@ -246,7 +253,7 @@ func (a *Asking) rewind() {
 	}
 }
 
-// Vertices returns how many are asked of all ranks.
+// Vertices returns how many vertices other ranks are asked for.
 func (a *Asking) Vertices() int { return a.asked }
 
 // size reads the number of neighbours of row i of an answer.
@@ -267,11 +274,11 @@ func (r Reply) total(rows []byte, i int) float64 {
 	return float64(word)
 }
 
-// words of a neighbour.
+// words returns the number of words of a neighbour.
 func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 
-// Reserve makes room for the answers about IDs: first Sizes and, when these have come, with their
-// sum by rank in edges [K], Neighbours.
+// Reserve makes room for the answers about IDs: for Sizes at first; when these have arrived, for
+// Neighbours, with their sum by rank in edges [K].
 func (a *Asking) Reserve(edges []int) {
 	total := 0
 	if edges == nil {
@@ -287,8 +294,8 @@ func (a *Asking) Reserve(edges []int) {
 	a.Neighbours = mem.Grow(a.Neighbours, total*a.Reply.words())
 }
 
-// Edges sets edges [K] to the neighbours that each rank returns, by Sizes. A size that no draw has
-// is an error that names the rank.
+// Edges sets edges [K] to the number of neighbours that each rank returns, by Sizes. An impossible
+// size is an error that names the rank.
 func (a *Asking) Edges(edges []int) error {
 	i, most := 0, a.Fanout
 	if most == All || a.kind == Poisson {
@@ -299,8 +306,8 @@ func (a *Asking) Edges(edges []int) error {
 		for range n {
 			k := a.Reply.size(a.Sizes, i)
 			if k > most {
-				return fmt.Errorf("sample: rank %d returned %d neighbours of a vertex, with a fanout of "+
-					"%d; %s", o, k, a.Fanout, sameParts)
+				return fmt.Errorf("sample: rank %d returned %d neighbours of a vertex, with a "+
+					"fanout of %d; %s", o, k, a.Fanout, sameParts)
 			}
 			sum += k
 			i++
@@ -330,15 +337,15 @@ func (a *Asking) Bytes() int64 {
 	return int64(ids)*4 + int64(cap(a.Sizes)) + a.mine.Bytes()
 }
 
-// Draw makes the draws of the asker's own vertices, which no other rank is asked for.
+// Draw makes the draws of the asker's own vertices, for which it asks no other rank.
 func (r *Remote) Draw(a *Asking) error {
 	a.words[0], a.word[0] = len(a.own), a.Word
 	return r.Answer(&a.mine, a.own, a.words[:], a.word[:], a)
 }
 
-// Extend makes the block of hop h, from 1, when a's answers are there and Draw has been called, and
-// appends the vertices that it finds to the frontier. The cost is that of numbering the edges, and
-// the frontier, which another Remote may have numbered before.
+// Extend makes the block of hop h, from 1, once a's answers have arrived and Draw has been called,
+// and appends new vertices to the frontier. The cost is that of numbering the edges and the
+// frontier, as another Remote may have numbered it before.
 func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 	s, block := r.fused, &mb.Blocks[len(mb.Blocks)-h]
 	extend := func() error { return s.extend(block, a) }
@@ -383,11 +390,11 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// join puts the neighbours of the frontier's vertices, from wherever they have come, into the order of
-// the block's rows, and weighs them.
+// join puts the neighbours of the frontier's vertices, from all ranks, into the order of the
+// block's rows, and weighs their edges.
 func (s *Fused) join(block *graph.Block, a *Asking) error {
 	reply, mine, rows, before := a.Reply, a.mine.indptr, block.NumRows(), 0
-	if len(block.Ends) > 0 { // after the totals of the rows of the hops before
+	if len(block.Ends) > 0 { // append to the totals of earlier hops' rows
 		before = len(s.mb.Totals)
 	}
 	if a.rewind(); reply.Total > 0 {
@@ -443,7 +450,7 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	}
 	if len(block.Ends) > 0 {
 		left := dropEmpty(block, totals)
-		if a.kind != Poisson { // whose totals alone are read
+		if a.kind != Poisson { // only its totals are read
 			left = 0
 		}
 		s.mb.Totals = s.mb.Totals[:before+left]
@@ -451,13 +458,13 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// dropEmpty drops the columns without edges, which only their owners knew, from a block and from their
-// totals, if there are some, and returns how many totals are left.
+// dropEmpty drops the columns without edges, which only their owners knew, from a block and from
+// its totals, if there are any. It returns the number of remaining totals.
 func dropEmpty(block *graph.Block, totals []float64) int {
 	rows, row := 0, 0
 	for r, end := range block.Ends {
 		for ; row < int(end); row++ {
-			if len(totals) > 0 { // a column may have edges of which none is drawn
+			if len(totals) > 0 { // a column with edges may draw none
 				if totals[row] == 0 {
 					continue
 				}
@@ -474,7 +481,7 @@ func dropEmpty(block *graph.Block, totals []float64) int {
 	return min(rows, len(totals))
 }
 
-// take copies the neighbours of destination i, which begin with edge k of an answer.
+// take copies the neighbours of destination i, which begin at edge k of an answer.
 func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
 	lo, hi := block.Indptr[i], block.Indptr[i+1]
 	to := asVertices(block.Indices)[lo:hi]
@@ -495,7 +502,7 @@ func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
 	}
 }
 
-// weighDrawn weighs the edges that Poisson has drawn, by the degrees of their rows.
+// weighDrawn weighs the edges that Poisson has drawn, with the degrees of their rows.
 func (s *Fused) weighDrawn(block *graph.Block, a *Asking, totals []float64) {
 	h, n := &s.hop, block.NumRows()
 	block.Weights = mem.Grow(block.Weights, len(block.Indices))
@@ -516,7 +523,7 @@ func (s *Fused) weighDrawn(block *graph.Block, a *Asking, totals []float64) {
 	}
 }
 
-// End completes a minibatch whose blocks are all there.
+// End completes a minibatch whose blocks are complete.
 func (r *Remote) End(mb *Minibatch) {
 	for l := 1; l < len(mb.Blocks) && !r.fused.options.ForwardOnly; l++ {
 		mb.Blocks[l].Transpose(&mb.Transposes[l])

@@ -36,7 +36,8 @@ func newCluster(t *testing.T, whole *Topology, offsets []int64, o Options) *clus
 		if whole.Weights != nil {
 			part.Weights, part.WeightSums = whole.Weights[:len(g.Indices)], make([]float32, last)
 			copy(part.WeightSums[first:], whole.WeightSums[first:last])
-			part.WeightSums = append(part.WeightSums, make([]float32, len(whole.Original)-int(last))...)
+			part.WeightSums = append(part.WeightSums,
+				make([]float32, len(whole.Original)-int(last))...)
 		}
 		if part.Columns = whole.Columns; !whole.Columns.Plain() {
 			rows := slices.Clone(whole.Columns.Indptr)
@@ -78,7 +79,8 @@ func (c *cluster) sample(mbs []Minibatch, seeds [][]graph.VertexID, keys []Key, 
 	}
 	for h := 1; h <= hops; h++ {
 		for k, r := range c.remotes {
-			if err := r.Ask(&c.asking[k], &c.parts, ranks, k, mbs[k].Frontier, keys[k], h, train); err != nil {
+			if err := r.Ask(&c.asking[k], &c.parts, ranks, k, mbs[k].Frontier, keys[k], h,
+				train); err != nil {
 				return err
 			}
 			c.words[k] = c.asking[k].Word
@@ -239,12 +241,14 @@ func TestRemoteIsReference(t *testing.T) {
 							all = float64(whole.WeightSums[v])
 						}
 						if total != all {
-							t.Fatalf("round %d: vertex %d has a total of %v, want %v", round, v, total, all)
+							t.Fatalf("round %d: vertex %d has a total of %v, want %v", round, v,
+								total, all)
 						}
 					}
 					if n := mbs[k].Blocks[0].NumDst; want.Estimates() && len(mbs[k].Totals) != n ||
 						!want.Estimates() && len(mbs[k].Totals) != 0 {
-						t.Fatalf("round %d: %d totals of %d destinations", round, len(mbs[k].Totals), n)
+						t.Fatalf("round %d: %d totals of %d destinations", round,
+							len(mbs[k].Totals), n)
 					}
 					reference.Free()
 				}
@@ -268,7 +272,8 @@ func TestRemoteRefuses(t *testing.T) {
 		t.Errorf("weights that are not there: %v", err)
 	}
 	near := Spec{Kind: Poisson, Fanouts: []int{3}}
-	_, err = NewRemote(whole, Options{Spec: near, Near: NewNear(near, 100, len(whole.Graph.Indices))})
+	_, err = NewRemote(whole, Options{Spec: near,
+		Near: NewNear(near, 100, len(whole.Graph.Indices))})
 	if err == nil || !strings.Contains(err.Error(), "do not know what is near") {
 		t.Errorf("vertices near to the asker: %v", err)
 	}
@@ -328,7 +333,8 @@ func TestRemoteAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for h := 1; h <= 3; h++ {
-			if err := errors.Join(one.Ask(a, &c.parts, 1, 0, mbs[0].Frontier, keys[0], h, true), one.Draw(a), one.Extend(&mbs[0], h, a)); err != nil {
+			if err := errors.Join(one.Ask(a, &c.parts, 1, 0, mbs[0].Frontier, keys[0], h, true),
+				one.Draw(a), one.Extend(&mbs[0], h, a)); err != nil {
 				t.Fatal(err)
 			}
 		}

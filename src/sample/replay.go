@@ -10,9 +10,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Reader says which minibatches of a run one reader of rows trains, a rank or a stream: in every
-// step one of each of Count streams from First on. They are its items, numbered from 0 in the order
-// of training; items beyond an epoch are those of later epochs.
+// Reader describes which minibatches one reader of rows, a rank or a stream, trains in a run: at
+// every step one from each of the Count streams from First on. They are its items, numbered from 0
+// in training order; numbers beyond an epoch continue in later epochs.
 type Reader struct {
 	Streams      *Streams // the seed order
 	First, Count int      // streams
@@ -23,14 +23,14 @@ type Reader struct {
 // Items returns the minibatches of an epoch.
 func (r *Reader) Items() int { return r.Streams.Steps() * r.Count }
 
-// Key names the random draws of an item of an epoch.
+// Key returns the key of an item's random draws in an epoch.
 func (r *Reader) Key(epoch, item int) Key {
 	step, steps := item/r.Count, r.Streams.Steps()
 	return Key{Seed: r.Seed, Epoch: epoch + step/steps, Step: step % steps,
 		Stream: r.First + item%r.Count, Favour: r.Favour}
 }
 
-// Minibatches yields n items from the given one of an epoch on. Each is sampled when it is
+// Minibatches yields n items, beginning with item from of an epoch. Each is sampled when it is
 // requested, and overwrites the one before. An error ends the sequence and is stored in fault.
 // Options.MaxSeeds is set.
 func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *error,
@@ -55,20 +55,22 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *
 	}
 }
 
-// Replay samples minibatches of a reader that it does not train, key for key as training does.
+// Replay samples minibatches of a reader without training them, with the keys and so the draws of
+// training.
 type Replay struct {
-	Of        *Reader       // whose minibatches; another may follow
-	Sampler   Sampler       // nil: the reader's model reads no neighbours, and minibatches are their seeds
+	Of        *Reader       // the reader whose minibatches it samples; may be changed between calls
+	Sampler   Sampler       // nil: the model reads no neighbours, and minibatches are their seeds
 	Minibatch Minibatch     // the last one
-	Took      time.Duration // to draw it
-	// the seeds of a minibatch, in the memory of dst where they fit; nil: those of training
+	Took      time.Duration // time to draw it
+	// Returns the seeds of a minibatch, in the memory of dst where they fit; nil: those of
+	// training.
 	Seeds func(k Key, dst []graph.VertexID) []graph.VertexID
 
 	seeds []graph.VertexID
 }
 
-// Replay opens a replay by the sampler of o, whose MaxSeeds, if 0, are those of training. Without hops
-// minibatches are their seeds, as those of models that read no neighbours.
+// Replay opens a replay with the sampler of o. If o.MaxSeeds is 0, it is that of training. Without
+// hops, minibatches are just their seeds, as for models that read no neighbours.
 func (r *Reader) Replay(t *Topology, o Options) (*Replay, error) {
 	if o.Hops() == 0 {
 		return &Replay{Of: r}, nil
@@ -76,7 +78,7 @@ func (r *Reader) Replay(t *Topology, o Options) (*Replay, error) {
 	return r.drawn(t, o)
 }
 
-// drawn opens a replay whose minibatches have hops.
+// drawn opens a replay of minibatches with hops.
 func (r *Reader) drawn(t *Topology, o Options) (*Replay, error) {
 	p := &Replay{Of: r}
 	o.MaxSeeds = cmp.Or(o.MaxSeeds, r.Streams.MaxPiece())
@@ -85,7 +87,7 @@ func (r *Reader) drawn(t *Topology, o Options) (*Replay, error) {
 	return p, err
 }
 
-// At samples an item of an epoch and returns its key, with an error too.
+// At samples an item of an epoch. It returns the item's key, also with an error.
 func (p *Replay) At(epoch, item int) (Key, error) {
 	key := p.Of.Key(epoch, item)
 	if p.Seeds == nil {

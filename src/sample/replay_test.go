@@ -9,7 +9,8 @@ import (
 )
 
 // A reader's minibatches are those of training, step by step and stream by stream, over the ends of
-// epochs; what is not asked for is not sampled, and seeds alone are a minibatch where nothing is drawn.
+// epochs; what is not asked for is not sampled, and seeds alone are a minibatch where nothing is
+// drawn.
 func TestMinibatchesOfAReader(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(2, 1)), 40)
 	streams, err := NewStreams([][]graph.VertexID{{0, 1, 2, 3, 4}, {10, 11, 12}, {20, 21, 22, 23}},
@@ -30,7 +31,8 @@ func TestMinibatchesOfAReader(t *testing.T) {
 	const from, n = 3, 8
 	i := from
 	var fault error
-	for key, mb := range r.Minibatches(topology, Options{Spec: Neighbours(2, 1)}, 1, from, n, &fault) {
+	for key, mb := range r.Minibatches(topology, Options{Spec: Neighbours(2, 1)}, 1, from, n,
+		&fault) {
 		seeds := streams.Piece(key.Epoch, key.Step, key.Stream, nil)
 		one := Reference(topology, Neighbours(2, 1), seeds, key)
 		if key != want[i] || mb.Digest() != one.Digest() {

@@ -1,24 +1,24 @@
-// Package sample draws minibatches from a graph: from a list of seeds it cuts one block a layer,
-// and it decides which seeds every step of an epoch has.
+// Package sample draws minibatches from a graph: from a list of seeds it cuts one block per layer,
+// and it decides the seeds of every step of an epoch.
 //
 //	seeds ─ hop 1 ─> frontier ─ hop 2 ─> frontier ─ hop 3 ─> input frontier
 //	           \                  \                  \
-//	         Blocks[2]          Blocks[1]          Blocks[0]        the input layer is the last hop
+//	         Blocks[2]          Blocks[1]          Blocks[0]      the input layer is the last hop
 //
-//	Frontier  s s s s | a b c d e | f g h i j k l                   one array holds every frontier:
-//	          seeds     new at     new at                           the sources of a block are a prefix of it,
-//	                    hop 1      hop 2                            because destinations come first
+//	Frontier  s s s s | a b c d e | f g h i j k l                  one array has all frontiers:
+//	          seeds     new at     new at                          the sources of a block are a
+//	                    hop 1      hop 2                           prefix: destinations first
 //
 // A minibatch is a pure function of (graph, Spec, Near, seeds, Key): every vertex draws from a
-// random stream of its own, named by the key, the hop and its original id, or by numbers that its
-// neighbours have, named likewise (Numbers). So threads, pipeline
-// depth, vertex order, part and rank affect no draw, and any rank that holds a vertex's row can
-// draw for it (Remote.Answer).
+// random stream of its own, keyed by the key, the hop and its original id, or by random numbers of
+// its neighbours, which are keyed in the same way (Numbers). So threads, pipeline depth, vertex
+// order, part and rank affect no draw, and any rank that holds a vertex's row can draw for it
+// (Remote.Answer).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
-// Neighbour, Labor and Poisson; Reference is the same, written to be read, and gives the same bits.
-// Streams defines the order of the seeds, Share the streams of each rank, and Reader its minibatches
-// and their keys; Replay and Sweep sample them without training them. The package does no I/O and
+// Neighbour, Labor and Poisson; Reference is written to be read, and gives the same bits. Streams
+// defines the order of the seeds, Share the streams of each rank, and Reader its minibatches and
+// their keys; Replay and Sweep sample these without training them. The package does no I/O and
 // sends nothing: ranks and streams are numbers.
 package sample
 
@@ -32,10 +32,10 @@ type Key struct {
 	Seed   uint64 // of the run
 	Epoch  int
 	Step   int
-	Stream int // the stream of seeds (or split group) of the minibatch; never the rank that draws
+	Stream int // of the minibatch's seeds (or its split group); never the rank that draws
 
-	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1: they are
-	// not. It changes which vertices are drawn, and no random number.
+	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1: no
+	// likelier. It changes which vertices are drawn, but no random number.
 	Favour float64
 }
 
@@ -49,10 +49,10 @@ const All = -1
 //	                      Graph.Indices[Graph.Indptr[v-First] : Graph.Indptr[v-First+1]]
 //	Graph.Indices         source vertices by their id in the whole graph
 //	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
-//	Rows           [N+1]  row pointers of the whole graph, where Graph is a part of it and Degree
-//	                      is asked of any vertex; nil otherwise
-//	Weights               of the edges, as Graph.Indices; nil where they have none
-//	WeightSums     [N]    of each vertex's in-edges; of vertices whose rows are held, or of all
+//	Rows           [N+1]  row pointers of the whole graph, if Graph is a part of it and Degree
+//	                      is called for any vertex; nil otherwise
+//	Weights               of the edges, in the order of Graph.Indices; nil if they have none
+//	WeightSums     [N]    of each vertex's in-edges: for vertices whose rows are held, or for all
 //
 // A rank that holds only some rows may pass a range of the whole graph's Indptr, so Indptr[0] need
 // not be 0. The arrays may be memory-mapped; if a file shrinks while mapped, the call that reads it
@@ -62,7 +62,7 @@ type Topology struct {
 	First    graph.VertexID
 	Original []int32
 	Rows     []int64
-	Columns  graph.Columns // of a graph with relations, all of them
+	Columns  graph.Columns // of a graph with relations: the columns of the whole graph
 
 	Weights, WeightSums []float32
 }
@@ -84,14 +84,14 @@ func (t *Topology) rows() (indptr []int64, first graph.VertexID) {
 	return t.Columns.Indptr, 0
 }
 
-// row returns where the edges of a column come from.
+// row returns the sources of a column's edges.
 func (t *Topology) row(column graph.VertexID) []graph.VertexID {
 	indptr, first := t.rows()
 	return t.Graph.Indices[indptr[column-first]:indptr[column-first+1]]
 }
 
-// LinksInto calls f with where the edges into a vertex come from whose relation Columns.Links reports,
-// relation by relation.
+// LinksInto calls f with the sources of the edges into a vertex that Columns.Links reports as
+// links, relation by relation.
 func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID)) {
 	kind, first, _ := t.Columns.Of(v)
 	for k, relation := range t.Columns.Into(kind) {
@@ -104,20 +104,21 @@ func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID))
 // Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to it,
 // and are reused by the next Sample into it; the zero value is ready for use.
 //
-//	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop), the destinations of Blocks[L-1] are the seeds
+//	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop); the destinations of
+//	               Blocks[L-1] are the seeds
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
 //	Original [S]   their original ids
 //	Seeds    [B]   the seeds, Frontier[:B]
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] where gradients flow below
-//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices of
-//	               other ranks; only those before them are a prefix of Frontier. nil otherwise
-//	Totals         of estimates by a Remote, and where edges are left out: of each destination of the
-//	               input layer its degree without these or, of data with weights, the sum of those
-//	               of all its in-edges; of estimates in a graph with relations the degree of each row
-//	               of all blocks, those of the seeds first. Empty otherwise
+//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices
+//	               of other ranks; only those before them are a prefix of Frontier. nil otherwise
+//	Totals         for estimates by a Remote, and if edges are left out: for each destination of
+//	               the input layer its degree without these or, if the data has weights, their
+//	               sum over all its in-edges; for estimates in a graph with relations the degree
+//	               of each row of all blocks, those of the seeds first. Empty otherwise
 //
-// Blocks[l].Weights are those of the data, if Options.Weights asks for them, else 1; with Estimates
-// each is over the probability that its edge was drawn. They are empty if neither is asked for.
+// Blocks[l].Weights are those of the data if Options.Weights is set, else 1; with Estimates each is
+// divided by the probability that its edge was drawn. They are empty if neither is set.
 type Minibatch struct {
 	Seeds      []graph.VertexID
 	Blocks     []graph.Block
@@ -154,7 +155,8 @@ func (m *Minibatch) Bytes() int64 {
 	for l := range m.Blocks {
 		b, t := &m.Blocks[l], &m.Transposes[l]
 		n += int64(cap(b.Indptr)+cap(t.Indptr))*8 +
-			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Places)+cap(b.Targets)+cap(b.Ends)+cap(t.Indices)+
+			int64(cap(b.Indices)+cap(b.Weights)+cap(b.Places)+cap(b.Targets)+cap(b.Ends)+cap(
+				t.Indices)+
 				cap(t.Edges))*4
 	}
 	return n
@@ -169,8 +171,7 @@ func (m *Minibatch) NumEdges() int {
 	return n
 }
 
-// RowTotals returns those of Totals of the rows of Blocks[l] or, without relations, of its destinations
-// and others.
+// RowTotals returns the part of Totals for the rows of Blocks[l]; without relations, all of Totals.
 func (m *Minibatch) RowTotals(l int) []float64 {
 	if len(m.Totals) == 0 || len(m.Blocks[l].Ends) == 0 {
 		return m.Totals

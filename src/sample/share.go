@@ -2,8 +2,8 @@ package sample
 
 import "fmt"
 
-// Share says which streams a rank trains: in every step one minibatch of each of the Count streams
-// from First on, in order. The Size ranks of its group train the same streams together.
+// Share says which streams a rank trains: at every step one minibatch from each of the Count
+// streams from First on, in order. The Size ranks of its group train the same streams together.
 //
 //	8 streams, 4 ranks
 //	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
@@ -27,10 +27,10 @@ const (
 	InNodes                 // the ranks of a node train each
 )
 
-// String is the word of sample.share.
+// String returns the word of sample.share.
 func (s Sharing) String() string { return [...]string{"rank", "all", "node"}[s] }
 
-// GroupSize returns how many of the ranks, perNode on a node, train a minibatch together.
+// GroupSize returns how many ranks train a minibatch together; perNode ranks are a node.
 func (s Sharing) GroupSize(ranks, perNode int) int {
 	switch s {
 	case Together:
@@ -42,12 +42,12 @@ func (s Sharing) GroupSize(ranks, perNode int) int {
 }
 
 // ShareOf distributes the streams, in order, over groups of size consecutive ranks, and returns the
-// share of a rank. size must divide the ranks, and the number of groups the streams.
+// share of a rank. size must divide ranks, and the number of groups must divide streams.
 func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	switch {
 	case size < 1 || ranks < 1 || ranks%size != 0:
 		return Share{},
-			fmt.Errorf("%d ranks are not groups of %d; use a number of ranks that it divides",
+			fmt.Errorf("%d ranks cannot form groups of %d; use a multiple of the group size",
 				ranks, size)
 	case rank < 0 || rank >= ranks:
 		return Share{}, fmt.Errorf("rank %d of %d", rank, ranks)

@@ -36,7 +36,8 @@ func TestEveryStreamIsDealtOutOnce(t *testing.T) {
 				}
 				owner[stream] = s.Group
 				if i%s.Count == 0 && (step != i/s.Count || stream != s.First) {
-					t.Errorf("%+v: rank %d: item %d is of step %d and stream %d", c, rank, i, step, stream)
+					t.Errorf("%+v: rank %d: item %d is of step %d and stream %d", c, rank, i, step,
+						stream)
 				}
 			}
 			if len(seen) != steps*s.Count {
@@ -60,8 +61,8 @@ func TestStreamsThatCannotBeDealtOut(t *testing.T) {
 		{3, 2, 1, 0, "3 streams cannot be dealt out evenly to 2 groups"},
 		{1, 4, 2, 0, "1 streams cannot be dealt out evenly to 2 groups"},
 		{0, 2, 1, 0, "0 streams"},
-		{4, 4, 3, 0, "4 ranks are not groups of 3"},
-		{4, 4, 0, 0, "4 ranks are not groups of 0"},
+		{4, 4, 3, 0, "4 ranks cannot form groups of 3"},
+		{4, 4, 0, 0, "4 ranks cannot form groups of 0"},
 		{4, 4, 1, 4, "rank 4 of 4"},
 	} {
 		if _, err := ShareOf(c.streams, c.ranks, c.size, c.rank); err == nil ||

@@ -9,9 +9,9 @@ import (
 	"halognn/src/graph"
 )
 
-// Sampler draws minibatches by one Spec. One goroutine at a time uses it; any number of them share
-// a Topology. Once its arrays and those of the minibatches it fills have grown to the largest
-// minibatch, it allocates nothing.
+// Sampler draws minibatches by one Spec. One goroutine at a time may use it; any number of samplers
+// may share a Topology. Once its arrays, and those of the minibatches that it fills, have grown to
+// the largest minibatch, it allocates nothing.
 type Sampler interface {
 	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks.
 	// The minibatch depends only on the graph, the Spec, the seeds in their order and the key.
@@ -32,11 +32,11 @@ type Sampler interface {
 // Kind names a way of choosing neighbours.
 type Kind string
 
-// Neighbour draws, for every vertex of a frontier, some of its in-neighbours, all equally likely
-// (GraphSAGE). The empty Kind means Neighbour.
+// Neighbour draws, for every vertex of a frontier, a fixed number of its in-neighbours, all equally
+// likely (GraphSAGE). The empty Kind means Neighbour.
 const Neighbour Kind = "neighbour"
 
-// Poisson draws each in-neighbour of a vertex by itself, with probability q = min(1,
+// Poisson draws each in-neighbour of a vertex independently, with probability q = min(1,
 // fanout/degree): as many as Neighbour on average. An edge weighs 1/q, so sums over what was drawn
 // are unbiased estimates of sums over all in-neighbours.
 const Poisson Kind = "poisson"
@@ -45,15 +45,15 @@ const Poisson Kind = "poisson"
 // use it for a model that reads no neighbours.
 type Spec struct {
 	Kind Kind
-	// of Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All
+	// For Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All.
 	Fanouts []int
-	// on a graph with relations, for kinds with fanouts: the fanouts of each relation; nil: Fanouts
-	// for all
+	// For kinds with fanouts on a graph with relations: the fanouts of each relation; nil: Fanouts
+	// for all.
 	Relations [][]int
-	Vertices  []int   // of LADIES: vertices per hop, seed hop first; each >= 1
-	Weighted  bool    // of LADIES: what the data's edges weigh decides, as Options.Weights does
-	Numbers   Numbers // of Labor and Poisson
-	// whose minibatches leave their own edges out; nil: none does
+	Vertices  []int   // for LADIES: vertices per hop, seed hop first; each >= 1
+	Weighted  bool    // for LADIES: draws depend on edge weights, as with Options.Weights
+	Numbers   Numbers // for Labor and Poisson
+	// Links whose minibatches leave out the links' own edges; nil: none are left out.
 	Links *Links
 }
 
@@ -74,7 +74,7 @@ func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fan
 // method is one kind of sampling. A kind is a file with its sampler and an entry of methods.
 type method struct {
 	kind      Kind
-	brief     string           // for the config's page
+	brief     string           // for the page about the configuration
 	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
 	estimates bool             // Minibatch.Estimates: edges weigh 1/q
 	hops      func(Spec) int   // blocks of a minibatch
@@ -98,7 +98,7 @@ var methods = []method{
 		check: checkVertices, make: newLadies},
 }
 
-// Kinds yields every kind of sampling, and a text about it.
+// Kinds yields every kind of sampling with a short description.
 func Kinds() iter.Seq2[Kind, string] {
 	return func(yield func(Kind, string) bool) {
 		for _, m := range methods {
@@ -138,7 +138,8 @@ func (s Spec) Hops() int {
 	return 0
 }
 
-// Words returns the word of each hop, the seeds' first, which keys the draws of a kind without numbers.
+// Words returns the word of each hop, seed hop first, which keys the draws of kinds without
+// numbers.
 func (s Spec) Words(k Key) []uint64 {
 	words := make([]uint64, s.Hops())
 	for h := range words {
@@ -147,11 +148,11 @@ func (s Spec) Words(k Key) []uint64 {
 	return words
 }
 
-// IDs returns the memory of vertices as numbers, and VerticesOf is its inverse.
+// IDs returns the memory of vertices as int32 numbers; VerticesOf is its inverse.
 func IDs(vertices []graph.VertexID) []int32       { return asRows(vertices) }
 func VerticesOf(numbers []int32) []graph.VertexID { return asVertices(numbers) }
 
-// Layers returns how many hops are drawn as a whole, among all in-neighbours of their destinations.
+// Layers returns how many hops are drawn as a whole, from all in-neighbours of their destinations.
 func (s Spec) Layers() int {
 	if s.kind() == LADIES {
 		return len(s.Vertices)
@@ -159,12 +160,11 @@ func (s Spec) Layers() int {
 	return 0
 }
 
-// Estimates reports whether the edges of a minibatch weigh 1/q, q the probability that an edge was
-// drawn: Minibatch.Estimates.
+// Estimates reports whether edges of a minibatch weigh 1/q, where q is the probability that the
+// edge was drawn: Minibatch.Estimates.
 func (s Spec) Estimates() bool { return s.method().estimates }
 
-// HasFanouts reports whether fanouts say how many neighbours a vertex draws: FanoutsFor returns
-// them.
+// HasFanouts reports whether fanouts bound the neighbours of a vertex. FanoutsFor returns them.
 func (s Spec) HasFanouts() bool { return s.method().fanouts }
 
 // Check returns all errors, joined. A Spec without hops is an error.
@@ -180,11 +180,11 @@ func (s Spec) Check() error {
 	return m.check(s)
 }
 
-// ErrFanouts is wrapped by errors about a kind without fanouts where they are needed.
+// ErrFanouts is wrapped by errors about a kind without fanouts where fanouts are needed.
 var ErrFanouts = errors.New("it samples without fanouts")
 
-// FanoutsFor returns the fanouts, seed hop first, for a computation that needs them; need names it
-// in the error about a kind without fanouts.
+// FanoutsFor returns the fanouts, seed hop first, for a computation that needs them. If the kind
+// has no fanouts, need names the computation in the error.
 func (s Spec) FanoutsFor(need string) ([]int, error) {
 	if !s.HasFanouts() {
 		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or "+
@@ -203,19 +203,20 @@ func checkFanouts(s Spec) error {
 		for i, f := range fanouts {
 			if f < 1 && f != All || f > graph.MaxVertices {
 				faults = append(faults,
-					fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours", i,
-						f, All))
+					fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours",
+						i, f, All))
 			}
 		}
 		if len(fanouts) != len(s.Fanouts) {
-			faults = append(faults, fmt.Errorf("fanouts %v of a relation for %d hops", fanouts,
+			faults = append(faults, fmt.Errorf("a relation has the fanouts %v, but there are %d "+
+				"hops", fanouts,
 				len(s.Fanouts)))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// fanoutBy returns that of hop h, from 0, by a relation.
+// fanoutBy returns the fanout of hop h, from 0, for a relation.
 func (s *Spec) fanoutBy(h, relation int) int {
 	if len(s.Relations) > 0 {
 		return s.Relations[relation][h]

@@ -9,9 +9,9 @@ import (
 )
 
 // Split makes one rank's share of minibatches that a group of ranks makes together (GSplit,
-// Polisetty et al., section 4). Every vertex belongs to one of them (Owners), which draws for it
-// whoever has found it, so no edge is drawn twice, and all shares together have the edges that Fused
-// draws alone:
+// Polisetty et al., section 4). Every vertex belongs to one of the ranks (Owners), which draws for
+// it, whichever rank has found it. So no edge is drawn twice, and all shares together have the
+// edges that Fused draws alone:
 //
 //	this rank                                          the other ranks
 //	Begin    own seeds are the frontier
@@ -19,20 +19,20 @@ import (
 //	         the frontier, others go to their owners  ── IDs ──>  Join
 //	Join 1   vertices that others have found join     <── IDs ──  Draw
 //	Draw 2   ...
-//	Last     the vertices of the last hop stay where they were found: their rows come from there
-//	Serve    if their owners are to find these rows: which they are
+//	Last     the vertices of the last hop stay where they were found: this rank reads their rows
+//	Serve    if their owners are to find these rows: determines which ones
 //
-// Where this rank does not hold the in-edges of all vertices that it draws for, Ask and Extend take
-// the place of Draw, with what Remote does between them. Of kind LADIES Find and Choose do, with what
-// travels between them (Layer).
+// If this rank does not hold the in-edges of all vertices that it draws for, Ask and Extend replace
+// Draw, with the steps of Remote between them. For kind LADIES, Find and Choose replace it, with an
+// exchange of candidates between them (Layer).
 //
 // The sources of a block are [own frontier | vertices of other ranks, by owner]. The destinations
-// come first, and the own frontier is that of the block below, so what the layer below computes
-// lies where the layer reads it, and the rows of other ranks land behind it.
+// come first, and the own frontier is also that of the block below. So the layer below computes its
+// rows where this layer reads them, and the rows of other ranks land behind these.
 //
-// Split sends nothing: who calls it moves Crossing.IDs. What a minibatch is between two calls lies
-// in its Minibatch and Crossings, so a Join and the Draw after it may be of another Split. One
-// goroutine at a time uses one.
+// Split sends nothing: its caller moves Crossing.IDs. Between two calls the state of a minibatch is
+// in its Minibatch and Crossings, so a Join, with the Draw after it, may use another Split. One
+// goroutine at a time may use a Split.
 type Split struct {
 	fused  *Fused
 	owners *Owners
@@ -49,8 +49,8 @@ type Split struct {
 //	ranks 0 to 3: owned by   0 1 2 3 0 1 2 3
 //	ranks 4 to 7             4 5 6 7 4 5 6 7
 //
-// So a rank owns its own vertices, what lies close together in a part elsewhere has one owner here
-// too, and ranks ask those of other groups alone that have the same index.
+// So a rank owns its own vertices; vertices of one part, which lie close together in the graph,
+// have one owner in every group; and a rank asks only ranks with the same index in other groups.
 type Owners struct {
 	Size int
 
@@ -59,7 +59,7 @@ type Owners struct {
 	member []int32         // [K]
 }
 
-// NewOwners returns the owners in groups of size ranks, of which rank r has the vertices rows[r] to
+// NewOwners returns the owners in groups of size ranks. Rank r has the vertices rows[r] to
 // rows[r+1]-1.
 func NewOwners(rows []int64, size int) *Owners {
 	o := &Owners{Size: size, rows: rows, parts: graph.NewPartIndex(rows)}
@@ -69,7 +69,7 @@ func NewOwners(rows []int64, size int) *Owners {
 	return o
 }
 
-// Of returns the index in its group of the owner of a vertex of the graph.
+// Of returns the owner of a vertex of the graph, as an index in the group.
 func (o *Owners) Of(v graph.VertexID) int { return int(o.member[o.parts.Find(uint32(v))]) }
 
 // Vertices returns how many vertices a member of a group owns.
@@ -80,11 +80,12 @@ func (o *Owners) Vertices(member int) (n int) {
 	return n
 }
 
-// first returns the first rank of a rank's group.
+// first returns the first rank of the group of a rank.
 func (o *Owners) first(rank int) int { return rank - rank%o.Size }
 
 // NewSplit makes a Split of a rank. The topology must hold the rows of the vertices that it owns.
-// MaxSeeds bounds the seeds of its group. Workers is ignored: minibatches are prepared side by side.
+// MaxSeeds bounds the seeds of the group. Workers is ignored, as several minibatches are prepared
+// at the same time.
 func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) {
 	o.Workers = 1
 	if t.Graph.NumVertices() < len(t.Original) && o.Map == MapAuto {
@@ -115,11 +116,11 @@ func (s *Split) Free() {
 // Bytes returns the memory held now.
 func (s *Split) Bytes() int64 { return s.fused.Bytes() + int64(cap(s.read))*8 }
 
-// Crossing is what a hop of a shared minibatch sends to other ranks and gets from them: the shuffle
-// index. Rows and gradients between two layers travel along it. Its arrays lie outside the Go heap
-// and are reused; the zero value is ready for use.
+// Crossing is the shuffle index of a hop of a shared minibatch: the vertices that it sends to other
+// ranks and gets from them. Rows and gradients between two layers travel by it. Its arrays lie
+// outside the Go heap and are reused; the zero value is ready for use.
 type Crossing struct {
-	Count []int            // [S] vertices found here that each rank owns; none of the rank itself
+	Count []int            // [S] vertices found here by the rank that owns them; 0 for this rank
 	IDs   []graph.VertexID // [R] by owner, then in the order found: the last sources of the block
 
 	Wanted  []int            // [S] own vertices that each rank of the group has found
@@ -132,7 +133,7 @@ type Crossing struct {
 
 	own int // sources before IDs
 
-	// Between Draw and Join, of each source from NumDst on: its position in the own frontier, or
+	// Between Draw and Join, for each source from NumDst on: its position in the own frontier, or
 	// ^position in IDs.
 	place []int32
 	next  []int // [S]
@@ -153,8 +154,8 @@ func (c *Crossing) Bytes() int64 {
 	return int64(cap(c.IDs)+cap(c.WantIDs)+cap(c.At)+cap(c.Reads)+cap(c.place)) * 4
 }
 
-// Own returns the sources of the block before those of other ranks, once Join or Last has been
-// called.
+// Own returns the number of the block's sources before those of other ranks, once Join or Last has
+// been called.
 func (c *Crossing) Own() int { return c.own }
 
 // size makes room for a group of n ranks.
@@ -164,14 +165,14 @@ func (c *Crossing) size(n int) {
 	}
 }
 
-// Expect makes room for the vertices of the given rank that others have found: Wanted[m] from
-// member m. An impossible number is an error that names the ranks.
+// Expect makes room for the vertices of the given rank that others have found, Wanted[m] by member
+// m. An impossible number is an error that names the ranks.
 func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {
 		if r := o.first(rank) + m; n < 0 || n > own || r == rank && n > 0 {
-			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has %d; %s", r,
-				n, rank, own, sameParts)
+			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has %d; %s",
+				r, n, rank, own, sameParts)
 		}
 		total += n
 	}
@@ -179,14 +180,14 @@ func (c *Crossing) Expect(o *Owners, rank int) error {
 	return nil
 }
 
-// Begin makes own seeds the frontier of a minibatch of the given number of hops. Errors: as those
-// of Sampler.Sample about seeds.
+// Begin makes own seeds the frontier of a minibatch with the given number of hops. Its errors are
+// those of Sampler.Sample about seeds.
 func (s *Split) Begin(mb *Minibatch, own []graph.VertexID, hops int) error {
 	return s.fused.beginBy(mb, own, hops)
 }
 
-// Draw draws hop h, from 1, for the frontier, and adds the digest of its edges to *edges. Begin or
-// Join of this Split came right before, on the same minibatch.
+// Draw draws hop h, from 1, for the frontier, and adds the digest of its edges to *edges. The call
+// before it must be Begin or Join of this Split on the same minibatch.
 func (s *Split) Draw(
 	mb *Minibatch, c *Crossing, h int, train bool, key Key, edges *uint64,
 ) error {
@@ -215,7 +216,7 @@ func (s *Split) Ask(a *Asking, parts *graph.PartIndex, ranks int, mb *Minibatch,
 	return (&Remote{fused: s.fused}).Ask(a, parts, ranks, s.rank, mb.Frontier, key, h, train)
 }
 
-// Extend is Draw when the answers of a are there and Remote.Draw has been called.
+// Extend does the work of Draw once the answers of a have arrived and Remote.Draw has been called.
 func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, edges *uint64) error {
 	if err := (&Remote{fused: s.fused}).Extend(mb, h, a); err != nil {
 		return err
@@ -227,8 +228,8 @@ func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, ed
 	return nil
 }
 
-// divide keeps own vertices in the frontier, of which those from n on are new, and groups the
-// others by owner.
+// divide keeps own vertices in the frontier, and groups the others by owner. Those from n on are
+// new.
 func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 	c.size(s.owners.Size)
 	found := mb.Frontier[n:]
@@ -261,7 +262,7 @@ func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 	mb.Frontier = mb.Frontier[:own]
 }
 
-// Join appends to the frontier the vertices of hop h that other ranks have found, in WantIDs, and
+// Join appends to the frontier the own vertices that other ranks have found in hop h (WantIDs), and
 // completes the block of that hop. A vertex that this rank does not own is an error that names the
 // rank.
 func (s *Split) Join(mb *Minibatch, c *Crossing, h int) error {
@@ -287,8 +288,8 @@ func (s *Split) checkWanted(c *Crossing) error {
 	for m, k := range c.Wanted {
 		for _, v := range c.WantIDs[at : at+k] {
 			if uint32(v) >= s.owners.parts.Vertices() || s.owners.Of(v) != s.member {
-				return fmt.Errorf("sample: rank %d asks rank %[3]d for vertex %[2]d, which that rank does not own; %[4]s",
-					s.owners.first(s.rank)+m, v, s.rank, sameParts)
+				return fmt.Errorf("sample: rank %d asks rank %[3]d for vertex %[2]d, which that "+
+					"rank does not own; %[4]s", s.owners.first(s.rank)+m, v, s.rank, sameParts)
 			}
 		}
 		at += k
@@ -296,7 +297,7 @@ func (s *Split) checkWanted(c *Crossing) error {
 	return nil
 }
 
-// joined appends the vertices of WantIDs that are not among own to own, and sets At.
+// joined appends to own the vertices of WantIDs that it lacks, and sets At.
 func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
 	f, n := s.fused, len(own)
 	c.At = mem.Grow(c.At, len(c.WantIDs))
@@ -307,8 +308,8 @@ func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
 	return own[:renumber(f.vertices, c.WantIDs, c.At, own, n)]
 }
 
-// Serve sets Reads after Last, from the vertices of the last hop that other ranks have found, in
-// WantIDs. Errors are those of Join.
+// Serve sets Reads after Last, from the own vertices that other ranks have found in the last hop
+// (WantIDs). Errors are those of Join.
 func (s *Split) Serve(mb *Minibatch, c *Crossing) error {
 	if err := s.checkWanted(c); err != nil {
 		return err
@@ -337,7 +338,7 @@ func (s *Split) Last(mb *Minibatch, c *Crossing) {
 	}
 }
 
-// complete numbers the sources of the block of hop h, whose frontier is complete.
+// complete numbers the sources of hop h's block, once its frontier is complete.
 func (s *Split) complete(mb *Minibatch, c *Crossing, h int) {
 	block, own := &mb.Blocks[len(mb.Blocks)-h], int32(len(mb.Frontier))
 	n := int32(block.NumDst)
@@ -356,10 +357,10 @@ func (s *Split) complete(mb *Minibatch, c *Crossing, h int) {
 	mb.Seeds = mb.Frontier[:len(mb.Seeds)]
 }
 
-// Distinct returns how many of this rank's vertices are in frontier, where none is twice, or in
-// rows, which count from the rank's first vertex: those whose feature rows the rank reads for a
-// minibatch, for itself or for others. Rows that it does not have are left out. It is for a group of
-// all ranks.
+// Distinct returns how many different vertices of this rank are in frontier, which has no
+// duplicates, or in rows, which count from the rank's first vertex. These are the vertices whose
+// feature rows the rank reads for a minibatch, for itself or for others. Rows that the rank does
+// not have are left out. Only for a group of all ranks.
 func (s *Split) Distinct(frontier []graph.VertexID, rows []int32) int {
 	first, own := s.owners.rows[s.rank], s.owners.Vertices(s.rank)
 	if s.read == nil {

@@ -26,8 +26,9 @@ type splitters struct {
 func newSplitters(t *testing.T, whole *Topology, offsets []int64, windows bool,
 	o Options) *splitters {
 	t.Helper()
-	c := &splitters{owners: NewOwners(offsets, len(offsets)-1), edges: make([]uint64, len(offsets)-1),
-		layers: make([]Layer, len(offsets)-1), found: make([]int, len(offsets)-1)}
+	c := &splitters{owners: NewOwners(offsets, len(offsets)-1),
+		edges: make([]uint64, len(offsets)-1), layers: make([]Layer, len(offsets)-1),
+		found: make([]int, len(offsets)-1)}
 	for r := range len(offsets) - 1 {
 		topology := *whole
 		if windows { // the rows of own vertices alone
@@ -235,7 +236,8 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 						want.Candidates(whole, c.owners.Of, found)
 						for r, n := range c.found {
 							if found[r][0] != n {
-								t.Errorf("%s: rank %d has found %d, counted on the whole %d", name, r, n, found[r][0])
+								t.Errorf("%s: rank %d has found %d, counted on the whole %d", name,
+									r, n, found[r][0])
 							}
 						}
 					}
@@ -278,16 +280,19 @@ func (c *splitters) compareCut(want *Minibatch, offsets []int64, key Key) error 
 		// The runtime itself makes an array now and then: the mean of some runs, a whole number,
 		// does not count it.
 		if made := testing.AllocsPerRun(4, again); made > 0 || mem.Allocated() != held {
-			return fmt.Errorf("rank %d: cut again, it makes %v arrays, and %d bytes", r, made, mem.Allocated()-held)
+			return fmt.Errorf("rank %d: cut again, it makes %v arrays, and %d bytes", r, made,
+				mem.Allocated()-held)
 		}
 		last, was := &x.crossings[r][hops-1], &c.crossings[r][hops-1]
-		if last.Own() != was.Own() || len(last.place) != len(was.place) || len(last.Reads) < last.Own() {
-			return fmt.Errorf("rank %d: own %d, want %d; found %d, want %d", r, last.Own(), was.Own(),
-				len(last.place), len(was.place))
+		if last.Own() != was.Own() || len(last.place) != len(was.place) ||
+			len(last.Reads) < last.Own() {
+			return fmt.Errorf("rank %d: own %d, want %d; found %d, want %d", r, last.Own(),
+				was.Own(), len(last.place), len(was.place))
 		}
 		for k, at := range last.At {
 			if last.Reads[at] != last.WantIDs[k] {
-				return fmt.Errorf("rank %d: others want %d, and it reads %d", r, last.WantIDs[k], last.Reads[at])
+				return fmt.Errorf("rank %d: others want %d, and it reads %d", r, last.WantIDs[k],
+					last.Reads[at])
 			}
 		}
 	}
@@ -313,7 +318,8 @@ func (c *splitters) compare(mbs []Minibatch, want *Minibatch, offsets []int64, k
 				return err
 			}
 			if b.NumSrc != len(sources) || l > 0 && b.NumSrc+1 != len(mbs[r].Transposes[l].Indptr) {
-				return fmt.Errorf("rank %d, hop %d: %d sources, want %d", r, h, b.NumSrc, len(sources))
+				return fmt.Errorf("rank %d, hop %d: %d sources, want %d", r, h, b.NumSrc,
+					len(sources))
 			}
 			x := &c.crossings[r][h-1]
 			load := Load{Destinations: b.NumDst, Edges: b.NumEdges(), Own: x.Own(),
@@ -451,7 +457,8 @@ func TestSplitRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.WantIDs[0] = 20
-	expect("of another", s.Join(&mb, &x, 1), "rank 1 asks rank 0 for vertex 20, which that rank does not own")
+	expect("of another", s.Join(&mb, &x, 1),
+		"rank 1 asks rank 0 for vertex 20, which that rank does not own")
 
 	bad := o
 	bad.Kind = "layers"
@@ -466,7 +473,8 @@ func TestSplitRefuses(t *testing.T) {
 	defer ladies.Free()
 	var l Layer
 	defer l.Free()
-	if err := errors.Join(ladies.Begin(&mb, []graph.VertexID{3}, 2), ladies.Find(&mb, &l, 1, true, Key{}, nil)); err != nil {
+	if err := errors.Join(ladies.Begin(&mb, []graph.VertexID{3}, 2),
+		ladies.Find(&mb, &l, 1, true, Key{}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	own := len(l.Own) * 4 / CandidateBytes

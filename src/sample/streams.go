@@ -16,7 +16,7 @@ type BatchScope int
 
 // The scopes of the batch size.
 const (
-	// seeds of one stream a step: the global minibatch grows with the streams
+	// Seeds of one stream a step: the global minibatch grows with the number of streams.
 	ScopeRank   BatchScope = iota
 	ScopeGlobal            // seeds of all streams together a step: for scaling studies
 )
@@ -57,8 +57,7 @@ type StreamOptions struct {
 //	stream 1   | 3  | 4  | 4  |     n[1] = 11
 //	global       7    7    7
 //
-// Steps: S = max over k of ceil(n[k]/B) for ScopeRank; S = ceil(n/B) for ScopeGlobal, whatever K
-// is.
+// Steps: S = max over k of ceil(n[k]/B) for ScopeRank; S = ceil(n/B) for ScopeGlobal, for any K.
 //
 // SeedsLocal: stream k shuffles its seeds by (seed, epoch, k) and cuts them into S pieces in order.
 // Pieces of a stream differ by at most one seed: n[k] mod S of them have one more. These follow on,
@@ -66,20 +65,20 @@ type StreamOptions struct {
 // one, and for ScopeGlobal none exceeds B.
 //
 // SeedsGlobal: all seeds are shuffled by (seed, epoch), cut into S near-equal global minibatches,
-// and each of those into K near-equal pieces, in stream order; n[k] only counts with n (ScopeRank:
-// as if every stream had n/K, so S = ceil(n/(K*B))).
+// and each of those into K near-equal pieces, in stream order; the steps depend only on n, not on
+// n[k] (ScopeRank: as if every stream had n/K seeds, so S = ceil(n/(K*B))).
 //
 // All streams have the same number of steps; a stream with fewer seeds than steps has empty pieces,
 // which count with weight 0. Streams needs no communication and is safe for concurrent use.
 type Streams struct {
 	options   StreamOptions
-	available int // seeds the batch size cuts into steps
+	available int // seeds that are cut into steps of the batch size
 	steps     int
 	all       []graph.VertexID // [n] the seeds of stream k are all[offsets[k]:offsets[k+1]]
 	offsets   []int            // [K+1]
 	larger    []int            // [K] the step at which the larger pieces of a stream start
-	orders    []order          // [K], or one for SeedsGlobal
-	links     *Links           // that seeds are the numbers of; nil: they are vertices
+	orders    []order          // [K], one for SeedsGlobal
+	links     *Links           // whose numbers the seeds are; nil: seeds are vertices
 }
 
 // order holds the shuffled seeds of one stream. It keeps two epochs, because the pipeline may
@@ -215,7 +214,8 @@ func (s *Streams) Warning() string {
 
 // Piece returns the seeds of a stream at a step of an epoch, in dst's memory where they fit. The
 // first call for an epoch shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; the
-// others copy the piece. Of links they are the ends, and those of their negatives.
+// others copy the piece. If seeds stand for links, it returns the ends of the links and of their
+// negatives.
 func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	if s.links == nil {
 		return s.numbers(epoch, step, stream, dst)
@@ -224,7 +224,7 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 	return dst
 }
 
-// numbers returns the seeds, vertices or numbers of links, of a stream at a step.
+// numbers returns the seeds of a stream at a step: vertices, or numbers of links.
 func (s *Streams) numbers(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	lo, hi := s.bounds(step, stream)
 	k := stream
@@ -258,7 +258,7 @@ func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
 	return seeds, float64(len(seeds)) / float64(s.steps)
 }
 
-// shuffled returns the seeds of which order k is a permutation.
+// shuffled returns the seeds that order k permutes.
 func (s *Streams) shuffled(k int) []graph.VertexID {
 	if s.options.Seeds == SeedsGlobal {
 		return s.all
@@ -282,7 +282,7 @@ func (s *Streams) PieceLen(step, stream int) int {
 	return hi - lo
 }
 
-// MaxPiece returns the seeds of the largest piece; of links a bound.
+// MaxPiece returns the number of seeds of the largest piece; for links an upper bound.
 func (s *Streams) MaxPiece() int {
 	if s.links != nil {
 		return s.links.mostSeeds(s.maxNumbers())
@@ -301,7 +301,8 @@ func (s *Streams) maxNumbers() int {
 	return ceil(most, s.steps)
 }
 
-// GlobalSeeds returns the seeds of all streams together at a step, the same in every epoch. O(K).
+// GlobalSeeds returns the number of seeds of all streams together at a step, the same in every
+// epoch. O(K).
 func (s *Streams) GlobalSeeds(step int) int {
 	n := 0
 	for k := range s.larger {
@@ -319,8 +320,8 @@ func (s *Streams) bounds(step, stream int) (lo, hi int) {
 	}
 	n := s.offsets[stream+1] - s.offsets[stream]
 	size, larger := n/s.steps, n%s.steps
-	// before is the number of larger pieces at steps below t: they lie at steps first, first+1, ...
-	// modulo the steps.
+	// before returns the number of larger pieces at steps below t. The larger pieces lie at steps
+	// first, first+1, ... modulo the number of steps.
 	before := func(t int) int {
 		first := s.larger[stream]
 		wrapped := max(first+larger-s.steps, 0)

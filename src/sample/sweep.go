@@ -7,18 +7,18 @@ import (
 	"halognn/src/mem"
 )
 
-// Sweep says which minibatches of a run, or of one like it, are sampled without being trained on, in
-// any order: those of a reader, in Epochs epochs from Epoch on.
+// Sweep describes minibatches of a run, or of a similar one, that are sampled without being
+// trained, in any order: those of a reader, in Epochs epochs from Epoch on.
 type Sweep struct {
 	Reader
 	Spec          Spec // how minibatches are drawn
 	Near          Near // Options.Near
 	Epoch, Epochs int
-	Most          int // minibatches, the first of these; 0: all
+	Most          int // number of minibatches, the first ones; 0: all
 	Workers       int // goroutines, each with a Replay; 0 means 1
 }
 
-// Len returns how many there are.
+// Len returns the number of minibatches.
 func (w *Sweep) Len() int {
 	n := w.Epochs * w.Items()
 	if w.Most > 0 {
@@ -28,8 +28,8 @@ func (w *Sweep) Len() int {
 }
 
 // Run samples every minibatch once, key for key as training does, shared among the goroutines, in
-// any order. Each goroutine calls open for what it does with its minibatches, take, and at its end
-// close. Transposes are left out. It returns the errors of Sampler and take, the first of each
+// any order. Each goroutine calls open, then take for each of its minibatches, and close at the
+// end. Transposes are left out. Run returns the errors of Sampler and take, the first of each
 // goroutine.
 func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, close func()),
 ) error {
@@ -41,7 +41,7 @@ func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, 
 	})
 }
 
-// work takes one minibatch after the other until none is left.
+// work calls take for one minibatch after the other until none is left.
 func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch) error) error {
 	p, err := w.drawn(t, Options{Spec: w.Spec, Near: w.Near, ForwardOnly: true})
 	if err != nil {

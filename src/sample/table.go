@@ -7,11 +7,12 @@ import (
 )
 
 // A table has the numbers of all vertices, so that the number of a neighbour costs one read instead
-// of a read of its original id and two mixes. A hop has a table if it looks at more neighbours than
-// the table has entries to renew; where numbers last several steps, few are renewed.
+// of a read of its original id and two mixes. A hop gets a table if it looks up more neighbours
+// than the table has entries to renew; if numbers last several steps, few are renewed.
 
-// Bounds of tables: vertices, at 4 bytes each for every hop and once more where numbers last, and
-// steps that a number lasts beyond which all entries are made anew.
+// Bounds for tables: tableVertices vertices, at 4 bytes each for every hop and once more if numbers
+// last several steps; and the steps that a number lasts, beyond which all entries are computed
+// anew.
 const (
 	tableVertices = 1 << 24
 	tableLasts    = 1 << 16
@@ -20,23 +21,24 @@ const (
 // tables are a sampler's tables of numbers, one for each hop of a minibatch.
 type tables struct {
 	hops []table
-	next int // the one that another word takes, where there are as many as hops
-	// Vertices by phase: those of phase p are byPhase[starts[p]:starts[p+1]], of the moment of.
+	next int // table to overwrite for another word, once there are as many as hops
+	// Vertices by phase, for the moment of: those of phase p are byPhase[starts[p]:starts[p+1]].
 	of      moment
 	byPhase []int32
 	starts  []int
 }
 
-// table has the numbers that a word names.
+// table has the numbers that a word keys.
 type table struct {
 	word    uint64
 	when    moment
 	numbers []uint32 // [N]; empty: none yet
 }
 
-// find returns the numbers of all vertices that a word names, in minibatches of so many hops, or nil
-// where looking at so many neighbours does not pay for them.
-func (t *tables) find(m moment, word uint64, original []int32, hops int, neighbours int64) []uint32 {
+// find returns the numbers of all vertices that a word keys, in minibatches with this many hops. It
+// returns nil if looking up so few neighbours is not worth a table.
+func (t *tables) find(m moment, word uint64, original []int32, hops int,
+	neighbours int64) []uint32 {
 	n := len(original)
 	if m.lasts == 0 || n > tableVertices || neighbours*int64(m.lasts) < int64(n) {
 		return nil
@@ -47,7 +49,7 @@ func (t *tables) find(m moment, word uint64, original []int32, hops int, neighbo
 	case len(t.hops) < hops:
 		at = len(t.hops)
 		t.hops = append(t.hops, table{})
-	case neighbours < int64(n): // all entries would change, as other words come and go
+	case neighbours < int64(n): // words come and go, so all entries would change
 		return nil
 	default:
 		at = t.next % len(t.hops)
@@ -63,7 +65,7 @@ func (t *tables) find(m moment, word uint64, original []int32, hops int, neighbo
 	case known && m.lasts <= tableLasts:
 		t.sort(m, original)
 		for i := one.when.step + 1; i <= m.step; i++ {
-			p := (m.lasts - i%m.lasts) % m.lasts // the phase of those that change their number
+			p := (m.lasts - i%m.lasts) % m.lasts // phase of the vertices that change their number
 			for _, v := range t.byPhase[t.starts[p]:t.starts[p+1]] {
 				one.numbers[v] = numbers.of(original[v])
 			}

@@ -11,15 +11,15 @@ import (
 // with identical results. Entries carry the version of the minibatch that wrote them, so counting
 // the version up forgets all of them.
 //
-// One worker numbers in one pass. Several go through four passes with a barrier after each, so that
-// "first seen" means the first edge and not the first thread: claim keeps for every vertex the
-// smaller of its value and the offered one, where a vertex of the frontier has its local number and
-// a new one frontier length + edge position, which is always more; resolve reads the winners back;
-// the caller numbers them in edge order; settle stores the numbers.
+// One worker numbers in one pass. Several workers go through four passes with a barrier after each,
+// so that "first seen" means the first edge and not the first thread. claim keeps the smaller of a
+// vertex's value and the offered one: a vertex of the frontier has its local number, and a new one
+// is offered frontier length + edge position, which is always greater. resolve reads the winners
+// back. The caller numbers them in edge order. settle stores the numbers.
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
-	// forget is reset for entries of any content, as after invalid vertices.
+	// forget is reset for a map whose entries may have any content, as after invalid vertices.
 	forget()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)
@@ -30,13 +30,14 @@ type vertexMap interface {
 	// frontier[:n] in the order seen. It returns the new n. rows may be the memory of ids; frontier
 	// has room for one entry beyond the last new one.
 	number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int
-	// claim offers value first+i for ids[i], a block of them. Callable from many goroutines.
+	// claim offers value first+i for ids[i], which are one block. Many goroutines may call it at a
+	// time.
 	claim(ids []graph.VertexID, first int)
-	// resolve sets values[i] to the value of ids[i] and returns how many claims it finds to have
-	// won: values[i] == first+i.
+	// resolve sets values[i] to the value of ids[i] and returns how many claims have won: values[i]
+	// == first+i.
 	resolve(ids []graph.VertexID, values []uint32, first int) int
-	// settle sets the value of vertices[i], a block of them, to first+i. Callable from many
-	// goroutines on disjoint vertices.
+	// settle sets the value of vertices[i], which are one block, to first+i. Many goroutines may
+	// call it at a time, on disjoint vertices.
 	settle(vertices []graph.VertexID, first int)
 	// capacity is the number of values an entry can tell apart.
 	capacity() int
@@ -44,9 +45,9 @@ type vertexMap interface {
 	free()
 }
 
-// touchBlock is the number of entries read before they are used. In numbering, each write depends
-// on the number of the vertex before, so cache misses would not overlap. Reading a block of entries
-// first lets them overlap, and its lines are still in the cache when numbering uses them.
+// touchBlock is the number of entries read before they are used. While vertices are numbered, each
+// write depends on the vertex before, so cache misses would not overlap. If a block of entries is
+// read first, the misses do overlap, and the lines are still in the cache when numbering uses them.
 const touchBlock = 512
 
 // renumber is vertexMap.number for any number of ids.

@@ -29,8 +29,8 @@ func (s *Session) learnedRows() *nn.Learned {
 		!s.Forward)
 }
 
-// openLearned gives a strategy that trains the exchanges of learned rows, if the model learns some,
-// which close closes. Collective, as is close.
+// openLearned gives a training strategy the exchanges of learned rows, if the model learns some.
+// close closes them. Collective, as is close.
 func (s *Session) openLearned(o *parallel.Options) (close func() error, err error) {
 	if s.Learned.Cols == 0 || s.Forward {
 		return func() error { return nil }, nil

@@ -1,10 +1,10 @@
-// Package session holds what one rank runs minibatches through a model with, whether it trains or
-// infers: the job, the model, the rows at hand, and the pipe that prepares minibatches.
+// Package session holds what one rank needs to run minibatches through a model, in training or
+// inference: the job, the model, the rows at hand, and the pipe that prepares minibatches.
 //
-//	New ──> OpenModel    job, model                  needs no other rank
-//	        OpenStore    feature rows in memory, OpenDevice those that a device copies or maps
-//	        OpenRows     cache, exchange, strategy, pipe; CloseRows lets another cache follow
-//	        Close        all of it, last opened first; EndedBy after an error
+//	New ──> OpenModel  job, model                  needs no other rank
+//	        OpenStore  feature rows in memory; OpenDevice: those that a device copies or maps
+//	        OpenRows   cache, exchange, strategy, pipe; CloseRows closes these, for another cache
+//	        Close      all of it, in reverse order of opening; after an error EndedBy
 //
 // Training (package train) adds optimiser, gradients and digests; inference (package infer) runs
 // passes over given vertices or over all.
@@ -40,7 +40,7 @@ import (
 type Session struct {
 	Env
 	asked   string // the metric that is asked for; "" or auto: the default of the task
-	Forward bool   // nothing is trained: the parts need no training seeds and no labels
+	Forward bool   // nothing is trained, so the parts need no training seeds and no labels
 	Task    *task.Task
 	Metric  *task.Metric
 
@@ -48,7 +48,7 @@ type Session struct {
 	Job         *job.Job
 	Topology    *sample.Topology
 	Model       *nn.Model
-	Learned     *nn.Learned // rows of own vertices without features; none if the model learns none
+	Learned     *nn.Learned // rows of own vertices without features; empty if the model learns none
 
 	Store    *residence.Store
 	Cache    *residence.Cache
@@ -56,22 +56,23 @@ type Session struct {
 	Strategy *parallel.Strategy
 	Pipe     *parallel.Pipe
 
-	AllEdgesAreLinks bool // of a task of links; false until a ranking has found it
+	AllEdgesAreLinks bool // for tasks of links; false until a ranking has found it
 
-	Skipped int             // minibatches of the pass under way that were trained before a restart
-	Log     *rundir.Log     // of a training, rank 0
+	Skipped int             // minibatches of the current pass that were trained before a restart
+	Log     *rundir.Log     // in training, on rank 0
 	Spans   *trace.Recorder // nil without --trace
 	Watch   *watch.Watchdog // nil for none
 
 	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that
-	// has it, and maybe by several. It waits for nothing, no lock either, as peers wait for the
-	// abort. What it returns is called after that. nil for nothing, both.
+	// has the error, and maybe by several. It must not wait for anything, not even a lock, because
+	// peers wait for the abort. The function that it returns is called after the abort. Both may be
+	// nil.
 	BeforeAbort func() (afterAbort func())
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
 	Closers    mem.Closers
-	rowClosers mem.Closers // in the order in which OpenRows opened
+	rowClosers mem.Closers // closed in reverse order of opening by OpenRows
 }
 
 // Env is a rank's environment: communicator, shards, device and callbacks.
@@ -82,24 +83,24 @@ type Env struct {
 	Device       compute.Device
 	Host         compute.Host
 	GPU          residence.GPU
-	Gradients    parallel.Transport     // how those of a GPU travel
-	Shuffles     parallel.Shuffling     // and its rows between layers
+	Gradients    parallel.Transport     // how gradients of a GPU travel
+	Shuffles     parallel.Shuffling     // how its rows between layers travel
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
-	// where inference keeps rows of hidden layers in files; "": in memory
+	// Directory for inference to keep rows of hidden layers in files; "": in memory.
 	ScratchDir string
 	Explain    func(error) error // adds the cause to an error that ends the job; may be nil
 	Notes      Noter             // rank 0 only; may be nil
 	SetUp      *trace.SetUp      // set-up times of this rank so far; nil begins new ones
 }
 
-// Noter tells a user.
+// Noter shows notes to a user.
 type Noter interface {
-	Note(ctx context.Context, line string) // something a user should know
+	Note(ctx context.Context, line string) // something that a user should know
 }
 
-// New returns a session that has nothing open. metric chooses what judges predictions; "" or auto:
-// the default of the task.
+// New returns a session in which nothing is open. metric names the metric that judges predictions;
+// "" or auto: the default of the task.
 func New(env Env, metric string) *Session {
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
@@ -117,7 +118,7 @@ func (s *Session) OpenModel(spec job.Spec) error {
 		return err
 	}
 	spec.Ranks = c.Size()
-	if !spec.ByNode() { // else GroupByNode has set it
+	if !spec.ByNode() { // otherwise GroupByNode has set it
 		spec.RanksPerNode = s.RanksPerNode
 	}
 	if compute.CapabilitiesOf(s.Device).Accelerator != nil {
@@ -138,8 +139,8 @@ func (s *Session) OpenModel(spec job.Spec) error {
 		return err
 	}
 	if s.Job.Model.LearnsRows() && compute.CapabilitiesOf(s.Device).Accelerator != nil {
-		return errors.New("rows are learned on CPUs alone: set compute.device=cpu, or model.learned=0 and " +
-			"partition again with --features degree")
+		return errors.New("rows are learned only on CPUs: set compute.device=cpu, or " +
+			"model.learned=0 and partition again with --features degree")
 	}
 	s.Topology = s.Shards.Topology()
 	s.First, s.Last = s.Job.Parts(c.Rank())
@@ -184,8 +185,8 @@ func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	return j, j.Model.Check()
 }
 
-// OpenStore maps the feature rows that are read from memory. Collective. From here on, errors that
-// not all ranks return end the job.
+// OpenStore maps the feature rows that are read in memory. From here on, an error that not all
+// ranks return ends the job. Collective.
 func (s *Session) OpenStore() (err error) {
 	s.Store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.Job, Host: s.Host, Workers: s.Workers,
@@ -204,8 +205,8 @@ func (s *Session) OpenDevice() error {
 	return err
 }
 
-// OpenRows opens the cache of the settings, which starts at position at, the exchange, and the
-// pipeline that uses both. nil gradients: a session that does not train. Collective.
+// OpenRows opens the cache of the settings, for training from position at, then the exchange and
+// the pipeline that use it. gradients is nil for a session that does not train. Collective.
 func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	gradients *parallel.Gradients) (err error) {
 	opened := func(f func() error) { s.rowClosers = append(s.rowClosers, f) }
@@ -254,8 +255,8 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	return nil
 }
 
-// EdgeRows gives a strategy an exchange of features of edges, if the model reads them, which close
-// closes. Collective, as is close.
+// EdgeRows gives a strategy an exchange of edge features, if the model reads them. close closes it.
+// Collective, as is close.
 func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) {
 	if s.Job.Model.EdgeIn == 0 {
 		return func() error { return nil }, nil
@@ -271,7 +272,7 @@ func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) 
 // CloseRows closes pipeline, exchange and cache. Collective.
 func (s *Session) CloseRows() error { return s.rowClosers.Close() }
 
-// StrategyOptions returns the options that the strategies of training and inference share.
+// StrategyOptions returns the options that training and inference share.
 func (s *Session) StrategyOptions() parallel.Options {
 	return parallel.Options{
 		Comm: s.Comm, Host: s.Host, Device: s.Device, Model: s.Model,
@@ -290,7 +291,7 @@ func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pip
 }
 
 // During calls f and prefixes its error with what. An error of a pipeline that f runs aborts the
-// job before f returns; doing gives it the same prefix.
+// job before f returns; that error gets the same prefix.
 func (s *Session) During(what string, f func() error) error {
 	outer := s.doing
 	s.doing += what + ": "
@@ -318,11 +319,12 @@ func (s *Session) Tell(line string) {
 	}
 }
 
-// Close releases everything, last opened first. Collective once communicators have been made.
+// Close releases everything, in the reverse order of opening. Collective once communicators have
+// been made.
 func (s *Session) Close() error { return errors.Join(s.CloseRows(), s.Closers.Close()) }
 
 // EndedBy ends the session because of err and returns the error to report. If all ranks agreed on
-// it, they close in order. Otherwise other ranks may be waiting for this one in a collective: the
+// err, they close in order. Otherwise other ranks may be waiting for this one in a collective: the
 // job is aborted, nothing is released, and the watch runs until the process ends.
 func (s *Session) EndedBy(err error) error {
 	if comm.IsAgreed(err) {
@@ -332,18 +334,18 @@ func (s *Session) EndedBy(err error) error {
 }
 
 // abort ends the job for an error of this rank alone, before anything here waits for another rank,
-// and returns the explained error. It then flushes the logs, which a failure makes most valuable.
+// and returns the explained error. It then flushes the logs, which matter most after a failure.
 func (s *Session) abort(err error) error {
 	if s.Explain != nil {
 		told := err
 		fault := mem.Contain(func() error { told = s.Explain(err); return nil })
-		if fault != nil { // the original error matters more
-			told = fmt.Errorf("%w; what led to it cannot be found out: %v", err, fault)
+		if fault != nil { // the original error matters more than a fault in explaining it
+			told = fmt.Errorf("%w; its cause could not be found: %v", err, fault)
 		}
 		err = told
 	}
 	var after func()
-	if s.BeforeAbort != nil { // the original error matters more than one of these
+	if s.BeforeAbort != nil { // the original error matters more than a fault in here
 		_ = mem.Contain(func() error { after = s.BeforeAbort(); return nil })
 	}
 	s.Comm.Abort(err)

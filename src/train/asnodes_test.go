@@ -20,9 +20,9 @@ import (
 	"halognn/tests/race"
 )
 
-// Ranks of a node that fetch as one come to the numbers of ranks that fetch for themselves, with any
-// model, sampler, cache, depth and topology, on nodes that are alike or not. What crosses is less: rows
-// that several want are fetched once.
+// Ranks of a node that fetch as one come to the numbers of ranks that fetch for themselves, with
+// any model, sampler, cache, depth and topology, on nodes that are alike or not. What crosses is
+// less: rows that several want are fetched once.
 func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 	race.Alone(t)
 	four, three := generatedIn(t, 4), generatedIn(t, 3)
@@ -44,7 +44,8 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		{"gat, one node smaller, nothing ahead", 3, func(o *Options) {
 			o.Model.Kind, o.Model.Heads, o.Model.Hidden, o.Depth = "gat", 2, 6, 0
 		}},
-		{"sage by labor, all edges in evaluation", 3, func(o *Options) { o.Sample, o.EvalFull = labor, true }},
+		{"sage by labor, all edges in evaluation", 3,
+			func(o *Options) { o.Sample, o.EvalFull = labor, true }},
 		{"several streams a rank", 2, func(o *Options) { o.StreamPerPart = true }},
 		{"partitioned", 4, func(o *Options) { o.Partitioned = true }},
 		{"sums", 4, func(o *Options) { o.Sums = true }},
@@ -53,7 +54,9 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 			o.Sums = true
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
 		}},
-		{"static caches", 4, func(o *Options) { o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1} }},
+		{"static caches", 4, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1}
+		}},
 		{"a divided cache", 4, func(o *Options) { o.Cache = group }},
 		{"draws that adapt", 4, func(o *Options) {
 			*o = nearby(sample.Poisson)
@@ -61,7 +64,9 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 			o.Locality.Adapts = true
 			o.Locality.Adaption = job.Adaption{Lower: 0.25, Upper: 0.38, Link: 2e5, Edges: 6e4}
 		}},
-		{"look-ahead", 4, func(o *Options) { o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1} }},
+		{"look-ahead", 4, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
+		}},
 		{"look-ahead that levels, one node smaller", 3, func(o *Options) {
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1, Level: true}
 		}},
@@ -70,8 +75,8 @@ func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 			o.Depth = 0
 		}},
 		{"rounds", 4, func(o *Options) {
-			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.1, Gamma: 0.9, Delta: 2, Evict: true,
-				Initial: policy.Degree}
+			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.1, Gamma: 0.9, Delta: 2,
+				Evict: true, Initial: policy.Degree}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +127,8 @@ func asNodes(t *testing.T, s *shard.Shards, ranks, node int, o Options, on bool)
 	return sum
 }
 
-// holdToEachOther compares a run of ranks that fetch for themselves with one of ranks that fetch as one.
+// holdToEachOther compares a run of ranks that fetch for themselves with one of ranks that fetch as
+// one.
 func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 	t.Helper()
 	if on.LossDigest != off.LossDigest || on.WeightsDigest != off.WeightsDigest ||
@@ -130,22 +136,26 @@ func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 		t.Errorf("other numbers: %+v, %+v", on.Quality, off.Quality)
 	}
 	if !reflect.DeepEqual(on.Locality, off.Locality) {
-		t.Errorf("draws adapt to %+v, and to %+v if each rank fetches for itself", on.Locality, off.Locality)
+		t.Errorf("draws adapt to %+v, and to %+v if each rank fetches for itself", on.Locality,
+			off.Locality)
 	}
 	if shares && on.ExpectedRowsPerStep != 0 {
-		t.Errorf("%g rows a step are predicted, of ranks that fetch for themselves", on.ExpectedRowsPerStep)
+		t.Errorf("%g rows a step are predicted, of ranks that fetch for themselves",
+			on.ExpectedRowsPerStep)
 	}
 	if off.Shared != 0 || off.NodeBytes != 0 {
 		t.Errorf("ranks share %d rows, though each fetches for itself", off.Shared)
 	}
 	if on.Cached != off.Cached || on.PeerCached != off.PeerCached || on.Local != off.Local ||
 		on.Summed != off.Summed || on.Sums != off.Sums ||
-		off.Fetched-on.Fetched-on.Shared < 0 || off.Fetched-on.Fetched-on.Shared > 1 { // means, rounded down
+		// Means, rounded down.
+		off.Fetched-on.Fetched-on.Shared < 0 || off.Fetched-on.Fetched-on.Shared > 1 {
 		t.Errorf("%+v, but each rank for itself %+v", on.Rows, off.Rows)
 	}
-	if shares != (on.Shared > 0) || on.Remote > off.Remote || shares && on.RemoteBytes >= off.RemoteBytes {
-		t.Errorf("%d rows are fetched and %d shared, %d bytes; alone %d and %d", on.Fetched, on.Shared,
-			on.RemoteBytes, off.Fetched, off.RemoteBytes)
+	if shares != (on.Shared > 0) || on.Remote > off.Remote ||
+		shares && on.RemoteBytes >= off.RemoteBytes {
+		t.Errorf("%d rows are fetched and %d shared, %d bytes; alone %d and %d", on.Fetched,
+			on.Shared, on.RemoteBytes, off.Fetched, off.RemoteBytes)
 	}
 }
 
@@ -162,7 +172,9 @@ func TestTypedNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		{"sums and look-ahead", func(o *Options) {
 			o.Sums, o.Cache = true, policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
 		}},
-		{"static caches", func(o *Options) { o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1} }},
+		{"static caches", func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1}
+		}},
 	} {
 		o := typedOptions("rgcn")
 		o.StreamPerPart, o.Epochs = false, 2
@@ -208,8 +220,8 @@ func TestModesThatDoNotFetchAsNodes(t *testing.T) {
 	}
 }
 
-// Plans know what nodes fetch as one, within a tenth of what runs count, the collectives, and no less
-// memory than runs take.
+// Plans know what nodes fetch as one, within a tenth of what runs count, the collectives, and no
+// less memory than runs take.
 func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 	race.Alone(t)
 	shards := generatedIn(t, 4)
@@ -229,7 +241,8 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		got := asNodes(t, shards, 4, 2, o, true)
 		o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
 		rates := plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}
-		p, err := plan.New(shards, plan.Job{Spec: o.Spec, Evaluations: -1, Machine: plan.Machine{Workers: 2}},
+		p, err := plan.New(shards, plan.Job{Spec: o.Spec, Evaluations: -1,
+			Machine: plan.Machine{Workers: 2}},
 			plan.Options{Rates: rates})
 		if err != nil {
 			t.Fatal(err)
@@ -241,18 +254,20 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		} {
 			near := 0.1 * float64(got.Remote+got.Shared) / steps
 			if math.Abs(x[0]-x[1]) > near || x[1] == 0 {
-				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", c.name, x[0], what, x[1])
+				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", c.name, x[0], what,
+					x[1])
 			}
 		}
 		if float64(p.Collectives) != got.CollectivesPerStep {
-			t.Errorf("%s: %d collectives are planned, %g counted", c.name, p.Collectives, got.CollectivesPerStep)
+			t.Errorf("%s: %d collectives are planned, %g counted", c.name, p.Collectives,
+				got.CollectivesPerStep)
 		}
 		planned, taken := p.Memory.Of(trace.MemMinibatches), got.Memory[trace.MemMinibatches]
 		if planned < taken || planned > 2*taken {
 			t.Errorf("%s: %d bytes of minibatches are planned, %d taken", c.name, planned, taken)
 		}
-		t.Logf("%s: %.1f fetched, %.1f shared planned, %d and %d in %g steps counted; %d bytes, %d", c.name,
-			p.Traffic.Rows, p.Traffic.Shared, got.Remote, got.Shared, steps, planned, taken)
+		t.Logf("%s: %.1f fetched, %.1f shared planned, %d and %d in %g steps counted; %d bytes, %d",
+			c.name, p.Traffic.Rows, p.Traffic.Shared, got.Remote, got.Shared, steps, planned, taken)
 	}
 }
 

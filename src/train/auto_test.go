@@ -46,7 +46,8 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 			second.Cache.Alpha = c.alpha
 			got := j.finished(t, second)
 			if chooses(&j) != c.again {
-				t.Errorf("does it choose after the restart? %v, want %v: %q", chooses(&j), c.again, j.notes)
+				t.Errorf("does it choose after the restart? %v, want %v: %q", chooses(&j), c.again,
+					j.notes)
 			}
 			sameRun(t, got, want)
 			if got.Cache == nil || !strings.HasPrefix(got.Cache.Chosen, got.Cache.Policy) ||
@@ -61,8 +62,8 @@ func TestAutoKeepsItsChoiceOverARestart(t *testing.T) {
 	}
 }
 
-// Of a sampler without fanouts what is tried follows from none, whatever the topology, and the choice
-// holds over a restart.
+// Of a sampler without fanouts what is tried follows from none, whatever the topology, and the
+// choice holds over a restart.
 func TestAutoWithoutFanouts(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := drawnBy(sample.LADIES)
@@ -113,7 +114,8 @@ func TestAutoTriesWindowsOfManyEpochs(t *testing.T) {
 			got := j.finished(t, a)
 			sameRun(t, got, want)
 			if got.Cache == nil || !strings.Contains(got.Cache.Chosen, "lookahead") {
-				t.Errorf("window %d, alpha %g: look-ahead was not tried: %+v", window, alpha, got.Cache)
+				t.Errorf("window %d, alpha %g: look-ahead was not tried: %+v", window, alpha,
+					got.Cache)
 			}
 		}
 	}

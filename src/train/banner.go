@@ -11,7 +11,7 @@ import (
 	"halognn/src/sample"
 )
 
-// banner says what is about to run on what. Memory is what is allocated and mapped by now.
+// banner says what is about to run, and on what. Its memory is what is allocated and mapped so far.
 func (r *run) banner() string {
 	m, c := &r.s.Shards.Meta, &r.s.Job.Model
 	nodes := record.Counted(r.s.Job.Nodes(), "node")
@@ -19,7 +19,8 @@ func (r *run) banner() string {
 		nodes = record.Counted(r.s.Job.Nodes(), "pretended node")
 	}
 	var b strings.Builder
-	have, predicts := fmt.Sprintf("%d features", m.Features), ", and `halognn plan` predicts the peak"
+	have, predicts := fmt.Sprintf("%d features", m.Features),
+		", and `halognn plan` predicts the peak"
 	if m.Schema.Typed() {
 		have, predicts = record.Counted(m.Schema.NumTypes(), "vertex type"), ""
 	}
@@ -38,16 +39,17 @@ func (r *run) banner() string {
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
 		r.s.Metric.Name)
 	if c.LearnsRows() {
-		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n", c.Learned)
+		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n",
+			c.Learned)
 	}
-	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first step%s",
-		unusual(&r.s.Job.Spec, r.s.Job.FetchesAsNodes()), r.s.Job.Epochs,
+	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first "+
+		"step%s", unusual(&r.s.Job.Spec, r.s.Job.FetchesAsNodes()), r.s.Job.Epochs,
 		record.Counted(r.steps(), "step"), r.streams.GlobalSeeds(0),
 		float64(r.memory().Sum())/1e6, predicts)
 	return b.String()
 }
 
-// unusual names how steps are shared, neighbours drawn and rows exchanged, where that is not as by
+// unusual names how steps are shared, neighbours drawn and rows exchanged, if that is not the
 // default.
 func unusual(o *job.Spec, nodes bool) string {
 	var how []string
@@ -75,7 +77,7 @@ func unusual(o *job.Spec, nodes bool) string {
 	return strings.Join(how, ", ") + "; "
 }
 
-// ending says why a run that has its results is over.
+// ending says why a run that has written its results is over.
 func (r *run) ending(took time.Duration) string {
 	why := "train.epochs are done"
 	if r.epoch < r.s.Job.Epochs {

@@ -22,7 +22,8 @@ func TestBannerNamesWhatIsUnusual(t *testing.T) {
 			Sample: sample.Neighbours(5)}}, false, ""},
 		{Options{Spec: job.Spec{Mode: job.Mode{Name: parallel.ModeSplit}}}, false, "mode split; "},
 		{Options{Spec: job.Spec{Mode: job.Mode{Name: parallel.ModeHybrid},
-			Sample: sample.Spec{Kind: sample.Poisson}, Locality: job.Locality{Favour: 4}}}, false, "mode hybrid, sampler poisson, locality 4; "},
+			Sample: sample.Spec{Kind: sample.Poisson}, Locality: job.Locality{Favour: 4}}}, false,
+			"mode hybrid, sampler poisson, locality 4; "},
 		{Options{Spec: job.Spec{Sums: true}}, false, "sums from owners; "},
 	} {
 		if got := unusual(&c.o.Spec, c.nodes); got != c.want {

@@ -88,11 +88,13 @@ func TestBlocksAreWhatIsTrained(t *testing.T) {
 				edges += m.EdgesDigest(sample.Key{Seed: o.Seed, Epoch: item.Epoch, Step: item.Step,
 					Stream: item.Stream})
 				if got := fmt.Sprintf("%016x", digest); got != item.Digest {
-					t.Errorf("minibatch %s reads as %s, and was written as %s", item.Dir, got, item.Digest)
+					t.Errorf("minibatch %s reads as %s, and was written as %s", item.Dir, got,
+						item.Digest)
 				}
 			}
 			s := summaryOf(t, shards, o, c.ranks)
-			if got := fmt.Sprintf("%016x", sum); got != s.BlocksDigest || b.BlocksDigest != s.BlocksDigest {
+			if got := fmt.Sprintf("%016x", sum); got != s.BlocksDigest ||
+				b.BlocksDigest != s.BlocksDigest {
 				t.Errorf("the arrays sum to %s, blocks.json says %s, training says %s", got,
 					b.BlocksDigest, s.BlocksDigest)
 			}
@@ -118,7 +120,8 @@ func readMinibatch(t *testing.T, dir string, item blocks.Item,
 			NumSrc: size.Sources, NumDst: size.Destinations,
 			Indptr: array[int64](t, []int{size.Destinations + 1}, dir, item.Dir,
 				fmt.Sprintf("indptr-%d", l)),
-			Indices: array[int32](t, []int{size.Edges}, dir, item.Dir, fmt.Sprintf("indices-%d", l)),
+			Indices: array[int32](t, []int{size.Edges}, dir, item.Dir,
+				fmt.Sprintf("indices-%d", l)),
 		})
 		if err := m.Blocks[l].Validate(); err != nil {
 			t.Errorf("%s, layer %d: %v", item.Dir, l, err)

@@ -93,7 +93,8 @@ func TestDivergenceNamesLayerAndCheckpoint(t *testing.T) {
 			Device: ref.New(), Host: ref.Host{}, Workers: 1},
 			Dir: dir}
 		if c.Rank() == 1 {
-			env.Device = &poisoned{Device: env.Device, calls: 3*9 + 2} // step 9, the second of three layers
+			// Step 9, the second of three layers.
+			env.Device = &poisoned{Device: env.Device, calls: 3*9 + 2}
 		}
 		_, err := Run(t.Context(), env, o)
 		if !errors.Is(err, nn.ErrDiverged) || c.Rank() > 0 {
@@ -151,7 +152,8 @@ func TestLossBound(t *testing.T) {
 func TestRuinedWeightsAreNotSaved(t *testing.T) {
 	shards := generatedIn(t, 12)
 	o := resumable()
-	o.Optimizer.Kind, o.Schedule.Base, o.Schedule.Warmup, o.Schedule.Kind = "sgd", 1e38, 0, "constant"
+	o.Optimizer.Kind, o.Schedule.Base, o.Schedule.Warmup, o.Schedule.Kind = "sgd", 1e38, 0,
+		"constant"
 	o.Checkpoint = config.Saves{EverySteps: 1, Keep: 9}
 	dir := t.TempDir()
 	err := comm.RunWorld(2, func(c comm.Comm) error {

@@ -29,13 +29,14 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// Minibatches that a device draws train in every bit as those of the host: the losses, the weights, the
-// sampled edges and the rows counted. So wherever the rows lie, and with caches that stay or change.
+// Minibatches that a device draws train in every bit as those of the host: the losses, the weights,
+// the sampled edges and the rows counted. So wherever the rows lie, and with caches that stay or
+// change.
 func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 	library := cudaLibrary(t)
 	gpu, shards := gpus(t, library, 8<<20), generated(t)
-	all, some, none := residence.GPURows{Set: true, Fraction: 1}, residence.GPURows{Set: true, Fraction: 0.4},
-		residence.GPURows{Set: true}
+	all, some, none := residence.GPURows{Set: true, Fraction: 1},
+		residence.GPURows{Set: true, Fraction: 0.4}, residence.GPURows{Set: true}
 	kind := func(kind string) func(*Options) {
 		return func(o *Options) { o.Model.Kind = kind }
 	}
@@ -66,22 +67,24 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 		{"gin, two ranks, no rows", 2, none, kind("gin")},
 		{"gat, one rank, no rows", 1, none, heads("gat")},
 		{"gatv2, two ranks, some rows", 2, some, heads("gatv2")},
-		{"maxima, one rank, some rows", 1, some, func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
+		{"maxima, one rank, some rows", 1, some,
+			func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
 		{"several minibatches a step", 2, some, func(o *Options) { o.StreamPerPart = true }},
 		{"a static cache", 2, some, cached(policy.VIP)},
 		{"look-ahead", 2, some, cached(policy.Lookahead)},
 		{"sieve", 2, some, cached(policy.Sieve)},
 		{"prefetch", 2, some, func(o *Options) {
-			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
-				Initial: policy.Degree}
+			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.3, Gamma: 0.9, Delta: 4,
+				Evict: true, Initial: policy.Degree}
 		}},
 		{numbers, 2, some, func(*Options) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			shards := shards
 			if c.name == numbers {
-				shards = shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6,
-					Classes: 4, Seed: 1, FeatureType: dataset.Int8}, shardtest.Options{Parts: 6})
+				shards = shardtest.Open(t,
+					dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4,
+						Seed: 1, FeatureType: dataset.Int8}, shardtest.Options{Parts: 6})
 			}
 			if i > 2 && testing.Short() {
 				t.Skip("-short")
@@ -94,16 +97,18 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 			o.DrawOn = parallel.DrawDevice
 			got := trainedOn(t, shards, c.ranks, o, c.rows, residence.ReadsCopy, gpu)
 			if got.SampledOn != parallel.DrawDevice || want.SampledOn != parallel.DrawHost {
-				t.Errorf("drawn on %q (%s), and on %q", got.SampledOn, got.SampledWhy, want.SampledOn)
+				t.Errorf("drawn on %q (%s), and on %q", got.SampledOn, got.SampledWhy,
+					want.SampledOn)
 			}
 			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
 				got.EdgesDigest != want.EdgesDigest || got.EdgesDigest == "" {
 				t.Errorf("digests of losses, weights, edges are %s, %s, %s; of the host %s, %s, %s",
-					got.LossDigest, got.WeightsDigest, got.EdgesDigest, want.LossDigest, want.WeightsDigest,
-					want.EdgesDigest)
+					got.LossDigest, got.WeightsDigest, got.EdgesDigest, want.LossDigest,
+					want.WeightsDigest, want.EdgesDigest)
 			}
 			if got.BlocksDigest != "" || want.BlocksDigest == "" {
-				t.Errorf("blocks have the digest %q, and on the host %q", got.BlocksDigest, want.BlocksDigest)
+				t.Errorf("blocks have the digest %q, and on the host %q", got.BlocksDigest,
+					want.BlocksDigest)
 			}
 			if got.Counters != want.Counters {
 				t.Errorf("it counts %+v, the host %+v", got.Counters, want.Counters)
@@ -136,8 +141,8 @@ func TestKindsDrawnOnDevices(t *testing.T) {
 			o.DrawOn = parallel.DrawAuto
 			got := trainedOn(t, shards, 1, o, all, residence.ReadsCopy, gpu)
 			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
-				t.Errorf("digests of losses and weights are %s, %s; of the host %s, %s", got.LossDigest,
-					got.WeightsDigest, want.LossDigest, want.WeightsDigest)
+				t.Errorf("digests of losses and weights are %s, %s; of the host %s, %s",
+					got.LossDigest, got.WeightsDigest, want.LossDigest, want.WeightsDigest)
 			}
 			on := parallel.DrawDevice
 			if slices.Contains(onHost, k.Name) {
@@ -181,15 +186,17 @@ func (l *crowdedDrawer) NewDrawing() (compute.Drawing, error) {
 func TestWhoDraws(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := generated(t)
-	run := func(o Options, ranks int, open func(int) (compute.Device, error)) (on, why string, err error) {
+	run := func(o Options, ranks int, open func(int) (compute.Device, error)) (on, why string,
+		err error) {
 		dir := t.TempDir()
 		err = comm.RunWorld(ranks, func(c comm.Comm) error {
 			d, err := open(c.Rank())
 			if err != nil {
 				return err
 			}
-			s, err := Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards,
-				Device: d, Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
+			s, err := Run(context.Background(),
+				Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: d,
+					Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
 			if err == nil && c.Rank() == 0 {
 				on, why = s.SampledOn, s.SampledWhy
 			}
@@ -216,10 +223,13 @@ func TestWhoDraws(t *testing.T) {
 		open      func(int) (compute.Device, error)
 		set       func(*Options)
 	}{
-		{"poisson", "sample.kind poisson", large, func(o *Options) { o.Sample.Kind = sample.Poisson }},
+		{"poisson", "sample.kind poisson", large,
+			func(o *Options) { o.Sample.Kind = sample.Poisson }},
 		{"many", "sample.fanouts", large, func(o *Options) { o.Sample.Fanouts = []int{4, 65, 2} }},
-		{"all", "sample.fanouts", large, func(o *Options) { o.Sample.Fanouts = []int{sample.All, 4, 2} }},
-		{"partitioned", "topology.kind partitioned", large, func(o *Options) { o.Partitioned = true }},
+		{"all", "sample.fanouts", large,
+			func(o *Options) { o.Sample.Fanouts = []int{sample.All, 4, 2} }},
+		{"partitioned", "topology.kind partitioned", large,
+			func(o *Options) { o.Partitioned = true }},
 		{"memory", "device memory", small, func(*Options) {}},
 		{"no memory for a drawing", compute.ErrMemory.Error(), full, func(*Options) {}},
 		{"host", "no memory of its own", host, func(*Options) {}},
@@ -230,7 +240,8 @@ func TestWhoDraws(t *testing.T) {
 			c.set(&o)
 			o.DrawOn = parallel.DrawAuto
 			on, why, err := run(o, 1, c.open)
-			if err != nil || c.name != "host" && (on != parallel.DrawHost || !strings.Contains(why, c.why)) {
+			if err != nil || c.name != "host" &&
+				(on != parallel.DrawHost || !strings.Contains(why, c.why)) {
 				t.Errorf("auto draws on %q: %q, %v", on, why, err)
 			}
 			o.DrawOn = parallel.DrawDevice
@@ -261,9 +272,10 @@ func TestNeighboursBeyondTheGraph(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: shards, Device: d,
-				Host: ref.Host{}, Workers: 1, GPU: residence.GPU{Rows: residence.GPURows{Set: true},
-					Reads: residence.ReadsCopy}}, Dir: dir}, o)
+			_, err = Run(context.Background(),
+				Env{Env: session.Env{Comm: c, Shards: shards, Device: d, Host: ref.Host{},
+					Workers: 1, GPU: residence.GPU{Rows: residence.GPURows{Set: true},
+						Reads: residence.ReadsCopy}}, Dir: dir}, o)
 			if failed := d.Close(); failed != nil {
 				t.Error(failed)
 			}
@@ -280,7 +292,8 @@ func TestNeighboursBeyondTheGraph(t *testing.T) {
 	}
 }
 
-// spoilIndices makes all neighbours vertices that the graph does not have, in the file that is mapped.
+// spoilIndices makes all neighbours vertices that the graph does not have, in the file that is
+// mapped.
 func spoilIndices(t *testing.T, shards *shard.Shards) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(shards.Dir, "*indices.npy"))
@@ -305,8 +318,8 @@ func spoilIndices(t *testing.T, shards *shard.Shards) {
 	}
 }
 
-// A run goes on with the minibatches of the host from a checkpoint of one of the device's, and the other
-// way round, with the digests of one on the host alone, but for that of blocks.
+// A run goes on with the minibatches of the host from a checkpoint of one of the device's, and the
+// other way round, with the digests of one on the host alone, but for that of blocks.
 func TestDrawnOnDevicesAfterHosts(t *testing.T) {
 	shards := generated(t)
 	o := sageOptions()
@@ -337,8 +350,8 @@ func TestDrawnOnDevicesAfterHosts(t *testing.T) {
 			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
 				got.EdgesDigest != want.EdgesDigest || got.EdgesDigest == "" {
 				t.Errorf("digests of losses, weights, edges are %s, %s, %s; of the host %s, %s, %s",
-					got.LossDigest, got.WeightsDigest, got.EdgesDigest, want.LossDigest, want.WeightsDigest,
-					want.EdgesDigest)
+					got.LossDigest, got.WeightsDigest, got.EdgesDigest, want.LossDigest,
+					want.WeightsDigest, want.EdgesDigest)
 			}
 			if got.BlocksDigest != "" || want.BlocksDigest == "" || got.SampledOn != on[first] {
 				t.Errorf("blocks have the digest %q, and on the host %q; drawn on %q at last",

@@ -11,25 +11,25 @@ import (
 )
 
 // mostGrowth is the largest permitted ratio of a loss to the first loss. Training recovers from
-// spikes of a hundred times, seldom from a thousand. A loss beyond the bound may stay finite for
-// ever: Adam bounds a step, so weights of 1e9 need not overflow.
+// spikes of a hundred times, but seldom from a thousand. A loss beyond the bound may stay finite
+// for ever: Adam bounds each step, so weights of 1e9 need not overflow.
 const mostGrowth = 1e6
 
-// lossBound is mostGrowth times the first loss of a run, or times 1 if that is larger: a first loss
-// below 1 says that the task is easy, not that 1 is large.
+// lossBound is mostGrowth times the first loss of a run, but at least mostGrowth: a first loss
+// below 1 only means that the task is easy.
 type lossBound struct{ first *float64 }
 
-// begin notes the first loss of the run; later calls change nothing.
+// begin records the first loss of the run; later calls do nothing.
 func (b *lossBound) begin(loss float64) {
 	if b.first == nil {
 		b.first = &loss
 	}
 }
 
-// most is the largest loss that check accepts. begin has been called.
+// most returns the largest loss that check accepts. begin must have been called.
 func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
 
-// check returns an error if a loss, or a lower bound of one, exceeds the bound. what names it.
+// check returns an error if a loss, or a lower bound of it, exceeds the bound. what names the loss.
 func (b *lossBound) check(what string, loss float64) error {
 	if b.first == nil || loss <= b.most() {
 		return nil
@@ -40,8 +40,8 @@ func (b *lossBound) check(what string, loss float64) error {
 
 const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
 
-// diverge returns the error of a run whose loss is not finite or too large: the earliest place on
-// any rank where numbers were not finite, and the last good checkpoint. Collective.
+// diverge returns the error of a run whose loss is not finite or too large. It names the earliest
+// place on any rank where numbers were not finite, and the last good checkpoint. Collective.
 func (r *run) diverge() error {
 	if r.outgrown {
 		return comm.AgreedOn(r.s.Comm,
@@ -81,9 +81,9 @@ func (r *run) lastGood() string {
 	return r.saver.Good(r.optimizer.Steps())
 }
 
-// checkWeights looks for weights that are not finite after the last update of an epoch. No later
-// loss would show them if this was the last epoch, and no prediction if there are no validation
-// vertices. Collective.
+// checkWeights looks for weights that are not finite after the last update of an epoch. After the
+// last epoch no later loss would show them, and without validation vertices no prediction.
+// Collective.
 func (r *run) checkWeights() error {
 	bad, err := comm.AgreeAny(r.s.Comm, !r.s.Model.Params.WeightsFinite())
 	if err != nil || !bad {
@@ -98,7 +98,8 @@ func (r *run) checkWeights() error {
 		nn.ErrDiverged, what, r.lastGood(), divergedCure))
 }
 
-// predictionsDiverged adds the origin, if known, to an error about predictions.
+// predictionsDiverged adds to an error about predictions where numbers stopped being finite, if
+// known.
 func (r *run) predictionsDiverged(err error) error {
 	if !errors.Is(err, nn.ErrDiverged) {
 		return err

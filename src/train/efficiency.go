@@ -2,14 +2,15 @@ package train
 
 import "halognn/src/record"
 
-// efficiency is the time of every rank in the epochs that this process trained whole.
+// efficiency is the time of every rank in the epochs that this process has trained from their first
+// step.
 type efficiency struct {
 	ranks  []record.RankTime
 	epochs int
 	part   bool // the epoch under way was resumed
 }
 
-// add adds the epoch that has ended.
+// add adds the epoch that has ended, unless it was resumed.
 func (e *efficiency) add(all *shares) {
 	if e.part {
 		e.part = false
@@ -29,7 +30,7 @@ func (e *efficiency) summary(why string) record.Efficiency {
 	return record.EfficiencyOf(e.ranks, e.epochs, why)
 }
 
-// noEfficiency says why useful time is not known; "": it is.
+// noEfficiency says why the useful time is not known; "" if it is.
 func (r *run) noEfficiency() string {
 	switch {
 	case r.s.Device.Capabilities().Accelerator != nil:

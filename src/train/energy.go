@@ -11,17 +11,17 @@ import (
 )
 
 // metered is the energy of this rank's node, if this rank is the first on it, and that of all nodes
-// in the epochs that this process trained whole.
+// in the epochs that this process has trained from their first step.
 type metered struct {
 	meter   *energy.Meter // nil: another rank of the node reads the counters
 	begun   [energy.NumKinds]float64
 	unknown [energy.NumKinds]string // why; "" if all nodes have a value
 
 	epochs, seeds int
-	epoch, all    [energy.NumKinds]float64 // of the epochs; since the first step
+	epoch, all    [energy.NumKinds]float64 // of the epochs; of the time since the first step
 }
 
-// joules is what one rank adds to the energy of all.
+// joules is one rank's part of the energy of all.
 type joules struct {
 	Epoch, All [energy.NumKinds]float64
 	Unknown    [energy.NumKinds]bool
@@ -48,7 +48,7 @@ func (r *run) openMeter() error {
 	var gpus []string
 	for _, rank := range here {
 		id := string(ids[rank*digits:][:digits])
-		if id[0] != 0 && !slices.Contains(gpus, id) { // ranks may share one
+		if id[0] != 0 && !slices.Contains(gpus, id) { // ranks may share a GPU
 			gpus = append(gpus, id)
 		}
 	}
@@ -58,14 +58,14 @@ func (r *run) openMeter() error {
 	return nil
 }
 
-// beginEpoch notes where the counters stand.
+// beginEpoch records the values of the counters.
 func (m *metered) beginEpoch() {
 	if m.meter != nil {
 		m.begun, _ = m.meter.Read()
 	}
 }
 
-// own returns what this rank's node has taken in the epoch under way.
+// own returns the energy that this rank's node has used in the epoch under way.
 func (m *metered) own() (j joules) {
 	if m.meter == nil {
 		return j
@@ -81,14 +81,16 @@ func (m *metered) own() (j joules) {
 	return j
 }
 
-// add adds an epoch of so many seeds that has ended; part: this process trained not all of it.
+// add adds an epoch that has ended, with the given number of seeds. part: this process has trained
+// only a part of it.
 func (m *metered) add(each []share, seeds int, part bool) {
 	m.all = [energy.NumKinds]float64{}
 	for rank, one := range each {
 		for k := range energy.NumKinds {
 			m.all[k] += one.Joules.All[k]
 			if one.Joules.Unknown[k] && m.unknown[k] == "" {
-				m.unknown[k] = fmt.Sprintf("the node of rank %d has no counters that can be read", rank)
+				m.unknown[k] = fmt.Sprintf("the node of rank %d has no counters that can be read",
+					rank)
 			}
 			if !part {
 				m.epoch[k] += one.Joules.Epoch[k]

@@ -18,7 +18,8 @@ import (
 
 func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() { // whose rows differ
+	// Rows differ in size.
+	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() {
 		rows.RemoteBytes = c.AskedBytes
 	}
 	return rows
@@ -34,9 +35,10 @@ func (r *run) endEpoch(took time.Duration) error {
 	rows := r.rowsOf(total)
 	if total.Remote != total.Served || total.Sums != total.ServedSums ||
 		total.RowBytes != rows.RemoteBytes {
-		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d served, "+
-			"%d bytes sent instead of %d; this is a bug in halognn",
-			total.Remote, total.Sums, total.Served, total.ServedSums, total.RowBytes, rows.RemoteBytes)
+		return fmt.Errorf("traffic does not add up: %d rows and %d sums asked for, %d and %d "+
+			"served, %d bytes sent instead of %d; this is a bug in halognn",
+			total.Remote, total.Sums, total.Served, total.ServedSums, total.RowBytes,
+			rows.RemoteBytes)
 	}
 	if s := total.Sampling; s.Asked != s.Answered {
 		return fmt.Errorf("sampling does not add up: %d vertices asked for, %d answered; this is "+
@@ -55,8 +57,8 @@ func (r *run) endEpoch(took time.Duration) error {
 		Kind: "epoch", Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
 		Loss:         r.loss / float64(r.seeds),
 		LR:           r.s.Job.Schedule.LR(r.epoch*r.steps()-1, r.s.Job.Epochs*r.steps()),
-		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)), Rows: rows,
-		FirstStep: r.firstStep,
+		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)),
+		Rows: rows, FirstStep: r.firstStep,
 	}
 	for p := range trace.NumPhases {
 		rec.PhaseSeconds[p.String()] = all.Phases[p] / ranks
@@ -84,7 +86,8 @@ func (r *run) endEpoch(took time.Duration) error {
 	return nil
 }
 
-// ownerSkew returns how much more the busiest owner read for others than the mean; 0 if none did.
+// ownerSkew returns the ratio of the most rows that an owner read for others to the mean; 0 if no
+// owner read any.
 func (s *shares) ownerSkew() float64 {
 	most, total := int64(0), int64(0)
 	for _, one := range s.each {
@@ -96,7 +99,7 @@ func (s *shares) ownerSkew() float64 {
 	return float64(most) * float64(len(s.each)) / float64(total)
 }
 
-// sameCollectives checks that all ranks have started equally many collectives.
+// sameCollectives checks that all ranks have started the same number of collectives.
 func (s *shares) sameCollectives() error {
 	for rank, one := range s.each {
 		if first := s.each[0].Collectives; one.Collectives != first {
@@ -155,7 +158,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 			SumsChoice: r.sumsChoice, NodesChoice: r.nodesChoice},
 		Times: record.Times{
 			WaitFraction: r.sums.WaitFraction / n, PhaseSeconds: map[string]float64{},
-			BusyFraction:   timing.Median(r.busy), // 0: this process completed no epoch
+			BusyFraction:   timing.Median(r.busy), // 0 if this process has completed no epoch
 			Efficiency:     r.efficiency.summary(r.noEfficiency()),
 			StartupSeconds: r.sums.Startup / n, StartupFraction: r.sums.StartupShare / n,
 		},
@@ -181,7 +184,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	if s.InMemory = r.s.Job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
-	// The prediction is of rows, and of each rank for itself.
+	// The prediction counts rows, and assumes that each rank fetches for itself.
 	if r.s.Job.OwnersSums() == nil && !r.s.Job.FetchesAsNodes() {
 		s.ExpectedRowsPerStep = r.s.Cache.Expected
 	}
@@ -200,7 +203,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	return s, err
 }
 
-// allreduce names the method by which gradients are summed.
+// allreduce names the way in which gradients are summed.
 func (r *run) allreduce() string {
 	switch {
 	case r.gradients.Reproducible():
@@ -230,8 +233,8 @@ func (r *run) summariseSetUp() (items map[string]float64, total float64, err err
 	return items, total, nil
 }
 
-// classes counts the vertices, or links, of each class in a split. Each rank counts its own parts: a
-// partitioned topology leaves it no other labels. Collective.
+// classes counts the vertices, or links, of each class in a split. Each rank counts its own parts,
+// because with a partitioned topology it has no other labels. Collective.
 func (r *run) classes(split int) ([]int, error) {
 	own := make([]int, r.s.Shards.Meta.Classes)
 	for p := r.s.First; p < r.s.Last; p++ {
@@ -252,8 +255,8 @@ func (r *run) classes(split int) ([]int, error) {
 	return count, nil
 }
 
-// setObjective tells the model what the loss asks for, with the weights of balanced classes filled
-// in. A class without training seeds gets 0. Collective.
+// setObjective sets the objective of the loss in the model, including the weights of balanced
+// classes. A class without training seeds gets weight 0. Collective.
 func (r *run) setObjective() error {
 	o := r.training.Loss.Objective
 	if r.s.Task.Embeds {
@@ -261,7 +264,7 @@ func (r *run) setObjective() error {
 	}
 	if r.training.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
-		if r.s.Task.Class != nil { // else the task refuses weights
+		if r.s.Task.Class != nil { // the task rejects weights otherwise
 			if err := r.balance(o.Weights); err != nil {
 				return err
 			}
@@ -276,11 +279,11 @@ func (r *run) setObjective() error {
 	return comm.Agree(r.s.Comm, r.s.Model.SetObjective(o))
 }
 
-// scale returns the mean and spread of the training targets. Sums of parts are added in the order of
-// parts, so that no digest depends on the number of ranks. Collective.
+// scale returns the mean and spread of the training targets. Sums of parts are added in the order
+// of parts, so that no digest depends on the number of ranks. Collective.
 func (r *run) scale() (task.Scale, error) {
 	outputs := r.s.Job.Model.Outputs()
-	width := 1 + 2*outputs // vertices, sums, squares
+	width := 1 + 2*outputs // number of vertices, sums, sums of squares
 	own := make([]float64, 0, (r.s.Last-r.s.First)*width)
 	for p := r.s.First; p < r.s.Last; p++ {
 		sums := make([]float64, width)
@@ -302,7 +305,7 @@ func (r *run) scale() (task.Scale, error) {
 		total[i%width] += x
 	}
 	s, err := task.ScaleOf(total[0], total[1:1+outputs], total[1+outputs:])
-	if err != nil { // all ranks have the same sums
+	if err != nil { // the same on all ranks, as they have the same sums
 		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%s: %w", r.s.Shards.Dir, err))
 	}
 	return s, err
@@ -327,8 +330,8 @@ func (r *run) balance(weights []float64) error {
 	return nil
 }
 
-// majority returns the share, in the test set, of the class most frequent in training: what an
-// accuracy is held against, and no other metric. Collective.
+// majority returns the share, in the test set, of the most frequent class of the training set. It
+// is the baseline for accuracy, and for no other metric. Collective.
 func (r *run) majority() (*record.Metric, error) {
 	if r.s.Metric.Name != task.Accuracy {
 		return nil, nil
@@ -348,7 +351,8 @@ func (r *run) majority() (*record.Metric, error) {
 		}
 		n += test[c]
 	}
-	of := task.Tally{Vertices: float64(n), Labelled: float64(n)} // in a split every vertex has a label
+	// In a split every vertex has a label.
+	of := task.Tally{Vertices: float64(n), Labelled: float64(n)}
 	m := record.MetricOf(r.s.Metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil
 }

@@ -23,19 +23,19 @@ import (
 	"halognn/src/task"
 )
 
-// evaluation is the quality of the model after some epoch.
+// evaluation is the quality of the model after an epoch.
 type evaluation struct {
 	mode  string // "sampled" or "full"
 	valid infer.Quality
-	test  *infer.Quality // full only
+	test  *infer.Quality // only if mode is full
 
 	links     map[string]float64 // of validation links: every metric
 	tested    map[string]float64 // of test links
-	numbers   map[string]float64 // of test vertices, or links, of tasks of numbers
+	numbers   map[string]float64 // of test vertices, or links, if the task predicts numbers
 	confusion [][]int64          // of the test vertices, by truth and prediction; nil: not counted
 }
 
-// line is what metrics.jsonl says of it.
+// line returns the evaluation's line for metrics.jsonl.
 func (e *evaluation) line(of *task.Task, epoch int, took time.Duration) record.Eval {
 	rec := record.Eval{
 		Kind: "eval", Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
@@ -48,7 +48,7 @@ func (e *evaluation) line(of *task.Task, epoch int, took time.Duration) record.E
 	return rec
 }
 
-// evaluate judges the current model on the validation vertices. Collective.
+// evaluate evaluates the current model on the validation vertices. Collective.
 func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
@@ -72,8 +72,8 @@ func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 	return &evaluation{mode: "sampled", valid: q}, err
 }
 
-// evaluateFull judges the model on validation and test vertices with all neighbours; without any,
-// nothing is inferred. Collective.
+// evaluateFull evaluates the model on validation and test vertices, with all neighbours. If there
+// are none, it infers nothing. Collective.
 func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
@@ -93,7 +93,8 @@ func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	return e, r.conclude(e, &scores)
 }
 
-// scores are of the vertices, or links, of each split; the test's count which classes are confused.
+// scores returns an empty score for the vertices, or links, of each split; that of the test set
+// also counts the confusion matrix.
 func (r *run) scores() (of [len(graph.SplitNames)]infer.Score) {
 	for k := range of {
 		of[k] = infer.Over(r.s).Score()
@@ -104,7 +105,7 @@ func (r *run) scores() (of [len(graph.SplitNames)]infer.Score) {
 	return of
 }
 
-// conclude makes what scores of validation and test come to over all ranks. Collective.
+// conclude combines the validation and test scores of all ranks. Collective.
 func (r *run) conclude(e *evaluation, scores *[len(graph.SplitNames)]infer.Score) (err error) {
 	if e.valid, err = r.quality(&scores[1]); err != nil {
 		return err
@@ -121,8 +122,9 @@ func (r *run) conclude(e *evaluation, scores *[len(graph.SplitNames)]infer.Score
 	return err
 }
 
-// evaluateLinks judges validation and test links by embeddings of all vertices, computed once with all
-// neighbours: it ranks them, or holds what the model says of them to their labels. Collective.
+// evaluateLinks evaluates validation and test links from the embeddings of all vertices, computed
+// once with all neighbours. It ranks the links, or compares the model's predictions with their
+// labels. Collective.
 func (r *run) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	e := &evaluation{mode: "full", test: new(infer.Quality)}
 	var of [len(graph.SplitNames)]map[string]float64
@@ -166,8 +168,8 @@ func (r *run) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	return e, nil
 }
 
-// withValidLinks returns the topology of a session with the validation links as edges, both ways if
-// all training links are edges both ways. Free its Graph.
+// withValidLinks returns a session's topology with the validation links added as edges, in both
+// directions if all training links are edges in both directions. Free its Graph.
 func withValidLinks(s *session.Session) *sample.Topology {
 	t := *s.Topology
 	train, _ := s.Shards.LinksOf(0)
@@ -179,8 +181,8 @@ func withValidLinks(s *session.Session) *sample.Topology {
 	return &t
 }
 
-// ofLinks picks the metric that chooses the best epoch, and the task's first metric, which is
-// reported beside it.
+// ofLinks picks the metric that chooses the best epoch, and the task's first metric, which is also
+// reported.
 func (r *run) ofLinks(all map[string]float64) (q infer.Quality) {
 	pick := func(name string) record.Metric {
 		x, ok := all[name]
@@ -200,7 +202,7 @@ const mostConfused = 40
 
 // confused adds up a confusion matrix over the ranks. Collective.
 func (r *run) confused(mine []int64) (sum [][]int64, err error) {
-	if mine == nil { // on every rank alike
+	if mine == nil { // the same on every rank
 		return nil, nil
 	}
 	all, err := comm.Allgather(r.s.Comm, mine...)
@@ -218,13 +220,13 @@ func (r *run) confused(mine []int64) (sum [][]int64, err error) {
 	return sum, nil
 }
 
-// judged are the logits of the own validation and test vertices.
+// judged has the logits of the own validation and test vertices.
 type judged struct {
 	vertices []graph.VertexID // ascending
 	rows     []float32        // [vertices, classes], outside the heap
 }
 
-// logits infers what is judged. Collective.
+// logits infers the logits of the vertices to be judged. Collective.
 func (r *run) logits(ctx context.Context) (j judged, err error) {
 	for p := r.s.First; p < r.s.Last; p++ {
 		j.vertices = append(append(j.vertices, r.s.Shards.Valid(p)...), r.s.Shards.Test(p)...)
@@ -232,7 +234,8 @@ func (r *run) logits(ctx context.Context) (j judged, err error) {
 	slices.Sort(j.vertices)
 	classes := r.s.Job.Model.Out
 	j.rows = mem.Make[float32](len(j.vertices) * classes)
-	err = infer.Over(r.s).Of(ctx, j.vertices, func(i int, z []float32) { copy(j.rows[i*classes:], z) })
+	err = infer.Over(r.s).Of(ctx, j.vertices,
+		func(i int, z []float32) { copy(j.rows[i*classes:], z) })
 	if err != nil {
 		mem.Free(j.rows)
 	}
@@ -257,14 +260,14 @@ func (r *run) quality(sum *infer.Score) (infer.Quality, error) {
 	if err == nil {
 		err = r.bound.check("the mean loss of the predictions", q.Shortfall)
 	}
-	if errors.Is(err, nn.ErrDiverged) { // of all ranks alike
+	if errors.Is(err, nn.ErrDiverged) { // the same on all ranks
 		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
 	}
 	return q, err
 }
 
-// labelsOf yields the labels of a part's vertices of a split, 0 to 2 as graph.SplitNames has them, or
-// of its links.
+// labelsOf yields the labels of a part's vertices, or links, in a split; splits are numbered as in
+// graph.SplitNames.
 func labelsOf(s *session.Session, split, part int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if s.Task.Embeds {
@@ -285,8 +288,8 @@ func labelsOf(s *session.Session, split, part int) iter.Seq[[]byte] {
 	}
 }
 
-// lookAtValidation counts what the validation vertices have to judge by, and refuses to wait for a
-// better metric where there is none. Collective.
+// lookAtValidation counts the labels that validation can use. If there are none, it returns an
+// error for a run that waits for a better validation metric. Collective.
 func (r *run) lookAtValidation() (err error) {
 	own := task.NewTally(r.s.Task, r.s.Job.Model.Outputs())
 	if _, of := r.s.Shards.LinksOf(1); r.s.Task.Ranks {
@@ -303,9 +306,9 @@ func (r *run) lookAtValidation() (err error) {
 	}
 	if why := r.s.Metric.Why(&r.valid); why != "" && r.training.Patience > 0 {
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: the "+
-				"validation split gives no %s (%s); set train.patience=0, or import the graph with "+
-				"another split", r.s.Shards.Dir, r.training.Patience,
+			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: "+
+				"the validation split gives no %s (%s); set train.patience=0, or import the "+
+				"graph with another split", r.s.Shards.Dir, r.training.Patience,
 				r.s.Metric.Name, why))
 	}
 	return nil

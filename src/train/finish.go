@@ -25,7 +25,7 @@ func (r *run) finish(ctx context.Context) error {
 	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
-	weights := r.digest() // the last step's, before the best weights replace them
+	weights := r.digest() // of the last step, before the best weights replace them
 	rows, err := r.learnedDigest()
 	if err != nil {
 		return err
@@ -53,11 +53,11 @@ func (r *run) finish(ctx context.Context) error {
 	return r.written(r.results())
 }
 
-// ErrResults is wrapped by the errors of a run that has trained but could not write its results.
+// ErrResults is wrapped by the error of a run that has trained but could not write its results.
 var ErrResults = errors.New("the results are not written")
 
-// results writes model and summary. The summary is last: if it exists, the run has finished and all
-// its files are there.
+// results writes model and summary. It writes the summary last: if that exists, the run has
+// finished and all its files are there.
 func (r *run) results() error {
 	if err := r.saver.Wait(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *run) results() error {
 	return r.summary.Write(r.env.Dir)
 }
 
-// learnedRows writes the learned rows of the own parts, and returns the sums of all files.
+// learnedRows writes the learned rows of the own parts, and returns the checksums of all files.
 // Collective.
 func (r *run) learnedRows() (rundir.FileSums, error) {
 	if r.s.Learned.Cols == 0 {
@@ -99,15 +99,15 @@ func (r *run) learnedDigest() (string, error) {
 	return fmt.Sprintf("%016x", sum), err
 }
 
-// written returns on every rank the error, if any, of writing the results on rank 0. Collective.
+// written returns, on every rank, the error of rank 0 in writing the results, if any. Collective.
 func (r *run) written(err error) error {
 	if err = comm.Agree(r.s.Comm, err); err != nil {
-		return fmt.Errorf("%w; --resume goes on from the newest checkpoint: %w", ErrResults, err)
+		return fmt.Errorf("%w; --resume continues from the newest checkpoint: %w", ErrResults, err)
 	}
 	return nil
 }
 
-// closeLog closes the log. A checkpoint or finish has synced its records already and reported any
+// closeLog closes the log. A checkpoint or finish has already synced its records and reported any
 // error.
 func (r *run) closeLog() error {
 	if r.s.Log != nil {
@@ -123,7 +123,8 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 		"kind": c.Kind, "layers": fmt.Sprint(c.Layers), "in": fmt.Sprint(c.In),
 		"hidden": fmt.Sprint(c.Hidden), "out": fmt.Sprint(c.Out),
 		"norm": c.Norm, "activation": c.Activation, "residual": fmt.Sprint(c.Residual),
-		"edge_weights": fmt.Sprint(c.EdgeWeights), "edge_in": fmt.Sprint(c.EdgeIn), "jumping": c.Jumping,
+		"edge_weights": fmt.Sprint(c.EdgeWeights), "edge_in": fmt.Sprint(c.EdgeIn),
+		"jumping":     c.Jumping,
 		"aggregation": c.Aggregation, "gcn_norm": c.GCNNorm,
 		"heads": fmt.Sprint(c.Heads), "head_merge": c.HeadMerge, "slope": fmt.Sprint(c.Slope),
 		"task": c.Task, "fanouts": fmt.Sprint(r.s.Job.Sample.Fanouts),
@@ -133,25 +134,25 @@ func (r *run) modelMetadata(epoch int) map[string]string {
 	if c.Rated > 0 {
 		about["rated"] = fmt.Sprint(c.Rated)
 	}
-	if r.s.Learned.Cols > 0 { // of vertices of these parts alone
+	if r.s.Learned.Cols > 0 { // the model fits only the vertices of these parts
 		about["learned"], about["parts"] = fmt.Sprint(r.s.Learned.Cols), r.s.Shards.Identity()
 	}
 	if names := r.s.Shards.FeatureNames(); len(names) > 0 {
-		text, _ := json.Marshal(names) // of strings: cannot fail
+		text, _ := json.Marshal(names) // a map of strings: cannot fail
 		about["feature_names"] = string(text)
 	}
 	if names := r.s.Shards.ClassNames; len(names) > 0 {
-		text, _ := json.Marshal(names) // of strings: cannot fail
+		text, _ := json.Marshal(names) // a map of strings: cannot fail
 		about["class_names"] = string(text)
 	}
 	if s := r.s.Model.Scale(); s.Mean != nil {
-		text, _ := json.Marshal(s) // of finite numbers: cannot fail
+		text, _ := json.Marshal(s) // finite numbers: cannot fail
 		about["scale"] = string(text)
 	}
 	return about
 }
 
-// digest returns the XXH64 of the trained weights' bits, tensor after tensor.
+// digest returns the XXH64 of the bits of the trained weights, tensor after tensor.
 func (r *run) digest() string {
 	h := xxhash.New()
 	for _, t := range r.s.Model.Params.Tensors(r.s.Model.Params.Values) {

@@ -18,15 +18,15 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// A drawn minibatch whose rows are folded gives the logits and the gradients of one whose rows are mapped,
-// but for rounding.
+// A drawn minibatch whose rows are folded gives the logits and the gradients of one whose rows are
+// mapped, but for rounding.
 func TestFoldedMinibatch(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 1})
 	for _, kind := range []string{"rgcn", "sage"} {
 		o := typedOptions(kind)
 		err := comm.RunWorld(1, func(c comm.Comm) error {
-			tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(),
-				Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+			tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s,
+				Device: ref.New(), Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,8 @@ func TestFoldedMinibatch(t *testing.T) {
 				}
 			}
 			if most > 1e-5 || most == 0 {
-				t.Errorf("%s: %d numbers of folded rows deviate by %.2g", kind, len(numbers[0]), most)
+				t.Errorf("%s: %d numbers of folded rows deviate by %.2g", kind, len(numbers[0]),
+					most)
 			}
 			_, err = tr.Run(t.Context(), nil)
 			return err
@@ -83,8 +84,11 @@ func foldedStep(t *testing.T, s *shard.Shards, r *run, f *nn.Folding) ([]float32
 	begin := 0
 	for kind, end := range e.Types() {
 		cols := model.Config.TypeFeatures[kind]
-		x := compute.Matrix{Rows: e.Rows(kind), Cols: cols, Data: make([]float32, e.Rows(kind)*cols)}
-		feature := func(v graph.VertexID, col int) float32 { return float32(math.Sin(float64(int(v)*cols + col))) }
+		x := compute.Matrix{Rows: e.Rows(kind), Cols: cols,
+			Data: make([]float32, e.Rows(kind)*cols)}
+		feature := func(v graph.VertexID, col int) float32 {
+			return float32(math.Sin(float64(int(v)*cols + col)))
+		}
 		means, averaged := e.Means(kind)
 		for row := range x.Rows {
 			of := []int32{int32(begin + row)}

@@ -23,20 +23,20 @@ var ErrStopped = errors.New("stopped by a signal")
 // ErrUnsaved is wrapped by the error of a checkpoint that ranks write together.
 var ErrUnsaved = errors.New("the state is not saved")
 
-// share is one rank's contribution to a checkpoint or to the record of an epoch. Its size is fixed.
+// share is one rank's part of a checkpoint or of the record of an epoch. Its size is fixed.
 type share struct {
 	Blocks      uint64
 	Edges       uint64
-	Rows        trace.Counters // on rank 0 also those carried over a restart
+	Rows        trace.Counters // on rank 0 including those before a restart
 	Remote      int64          // rows of this rank
-	Read        int64          // rows that it read for others in the epoch, or since a restart in it
+	Read        int64          // own rows read for others in the epoch, or since a restart in it
 	Collectives int64          // started by this rank in the epoch, or since a restart in it
 	Seconds     float64
 	Waiting     float64
 	Startup     float64
 	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
 	CPUs        float64 // of the rank
-	Joules      joules  // of its node in the epoch, or since a restart in it, and since the first step
+	Joules      joules  // of the rank's node in the epoch, or since a restart in it, and in the run
 	Phases      [trace.NumPhases]float64
 }
 
@@ -46,19 +46,19 @@ type shares struct {
 	each []share
 }
 
-// The votes, by index among the extra values of the gradient sum. A sum above 0 means that at least
+// The votes, as indices of the extra values in the gradient sum. A sum above 0 means that at least
 // one rank votes for it.
 const (
 	voteSave = iota
 	voteStop
 )
 
-// ballot is what at least one rank votes for.
+// ballot is what at least one rank has voted for.
 type ballot struct{ save, stop bool }
 
 func (b ballot) or(o ballot) ballot { return ballot{b.save || o.save, b.stop || o.stop} }
 
-// votes returns those of all ranks in the step whose stats were read last.
+// votes returns the votes of all ranks in the step whose stats were read last.
 func (r *run) votes() ballot {
 	p := r.s.Model.Params
 	return ballot{save: p.Extra(voteSave) > 0, stop: p.Extra(voteStop) > 0}
@@ -78,8 +78,8 @@ func (r *run) openSaver() {
 	r.s.Closers = append(r.s.Closers, r.saver.Close)
 }
 
-// vote sets this rank's votes for the end of this step. Votes travel with the gradients, so that
-// all ranks act at the same step. It returns the error of a write that has failed.
+// vote sets this rank's votes at the end of this step. Votes travel with the gradients, so all
+// ranks act at the same step. It returns the error of a checkpoint that could not be written.
 func (r *run) vote() error {
 	stop := false
 	select {
@@ -110,7 +110,7 @@ func (r *run) note(format string, args ...any) {
 	}
 }
 
-// obey acts on the ranks' votes after the update of a step. Collective.
+// obey acts on the votes of the ranks after the update of a step. Collective.
 func (r *run) obey(step int, votes ballot) error {
 	if votes == (ballot{}) {
 		return nil
@@ -118,7 +118,7 @@ func (r *run) obey(step int, votes ballot) error {
 	began := begins(trace.Save)
 	r.s.Watch.At(r.epoch, step, watch.Place(trace.Save))
 	err := r.save(r.epoch, step+1, false)
-	if comm.IsAgreed(err) { // all ranks end in order, where any other error ends the job at once
+	if comm.IsAgreed(err) { // all ranks end in order; any other error ends the job at once
 		r.unsaved = err
 		return pipeline.ErrStop
 	} else if err != nil {
@@ -133,8 +133,8 @@ func (r *run) obey(step int, votes ballot) error {
 	return nil
 }
 
-// save copies the state between two steps and starts to write it. Collective; ranks other than 0 go
-// on at once, or, with learned rows, when they have written theirs.
+// save copies the state between two steps and starts to write it. Ranks other than 0 do not wait
+// for this, but with learned rows they first write their own. Collective.
 func (r *run) save(epoch, step int, end bool) error {
 	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
 	if err := mem.CheckSizes(); err != nil {
@@ -146,7 +146,7 @@ func (r *run) save(epoch, step int, end bool) error {
 	}
 	s, path, needed := r.saver, "", false
 	if s != nil {
-		if err := s.Wait(); err != nil { // the writer uses the copy until it is done
+		if err := s.Wait(); err != nil { // the writer uses the copy until then
 			return err
 		}
 		if path, needed = s.Next(r.optimizer.Steps(), end); !needed {
@@ -169,8 +169,9 @@ func (r *run) save(epoch, step int, end bool) error {
 	return nil
 }
 
-// saveLearned writes the learned rows, if there are any, into the checkpoint at rank 0's path; "": there
-// is none. Training waits for these files, of which every rank writes its own. Collective.
+// saveLearned writes the learned rows, if there are any, into the checkpoint at rank 0's path; ""
+// if there is no checkpoint. Every rank writes its own file, and training waits for all files.
+// Collective.
 func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err error) {
 	if r.s.Learned.Cols == 0 {
 		return nil, false, nil
@@ -192,7 +193,7 @@ func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err
 	return sums, diverged, err
 }
 
-// gatherShares returns the ranks' shares of the epoch under way; took is its time so far.
+// gatherShares returns the ranks' shares of the epoch under way. took is its time so far.
 // Collective.
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
@@ -278,8 +279,8 @@ func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
 	return s, nil
 }
 
-// edgesDigest formats the sum over ranks; it is empty for a run whose first steps have no digest of
-// edges.
+// edgesDigest formats the sum over ranks. It is empty if the first steps of the run have no digest
+// of edges.
 func (r *run) edgesDigest(sum uint64) string {
 	if r.noEdges {
 		return ""
@@ -287,8 +288,8 @@ func (r *run) edgesDigest(sum uint64) string {
 	return fmt.Sprintf("%016x", sum)
 }
 
-// blocksDigest formats the sum over ranks; it is empty for a run some of whose minibatches a device has
-// drawn, which makes no digest of blocks.
+// blocksDigest formats the sum over ranks. It is empty if a device has drawn some minibatches of
+// the run, as it makes no digest of blocks.
 func (r *run) blocksDigest(sum uint64) string {
 	if r.noBlocks {
 		return ""
@@ -296,8 +297,8 @@ func (r *run) blocksDigest(sum uint64) string {
 	return fmt.Sprintf("%016x", sum)
 }
 
-// stop ends a run whose ranks have voted to stop, once its state is on disk. Collective; if the
-// write fails, rank 0 returns alone.
+// stop ends a run whose ranks have voted to stop, once its state is on disk. If the write fails,
+// only rank 0 returns. Collective.
 func (r *run) stop() error {
 	if err := r.saver.Wait(); err != nil {
 		return err
@@ -314,8 +315,8 @@ func (r *run) stop() error {
 			what = f.What
 		}
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is %s%s",
-				ErrStopped, nn.ErrDiverged,
+			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is "+
+				"%s%s", ErrStopped, nn.ErrDiverged,
 				what, r.saver.Good(r.optimizer.Steps())))
 	}
 	return comm.AgreedOn(r.s.Comm,

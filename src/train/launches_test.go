@@ -84,7 +84,8 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-// launchesOf trains some epochs on one rank and returns what was launched, and the steps of an epoch.
+// launchesOf trains some epochs on one rank and returns what was launched, and the steps of an
+// epoch.
 func launchesOf(t *testing.T, library string, shards *shard.Shards, o Options, epochs int) (
 	map[string]int, int) {
 	t.Helper()

@@ -35,8 +35,8 @@ func learnedOptions(kind string) Options {
 	return o
 }
 
-// Rows of vertices without features are learned to the same bits on ranks of one stream each and on one
-// rank of all, in graphs with vertex types and without, and what is learned is of use.
+// Rows of vertices without features are learned to the same bits on ranks of one stream each and on
+// one rank of all, in graphs with vertex types and without, and what is learned is of use.
 func TestLearnedRowsOnAnyRanks(t *testing.T) {
 	race.Alone(t)
 	edges := shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true})
@@ -56,7 +56,9 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 		{"gcn", bare, func(o *Options) {
 			o.Eval, o.Sample = o.Sample, sample.Spec{Kind: sample.LADIES, Vertices: []int{60, 60}}
 		}, 0.6},
-		{"sage", bare, func(o *Options) { o.Model.Jumping, o.Sample.Fanouts = nn.JumpCat, []int{4, 3} }, 0.6},
+		{"sage", bare, func(o *Options) {
+			o.Model.Jumping, o.Sample.Fanouts = nn.JumpCat, []int{4, 3}
+		}, 0.6},
 		{"gatv2", edges, func(o *Options) { o.Model.EdgeFeatures = true }, 0.6},
 		{"gine", edges, func(o *Options) { o.Model.EdgeFeatures, o.EvalFull = true, false }, 0.6},
 		{"mlp", bare, func(o *Options) { o.Epochs = 2 }, 0},
@@ -76,9 +78,10 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 			still := o
 			if still.Learned.LR = 1e-9; c.least > 0 {
 				got := typedRun(t, s, 1, still, false)
-				if got.LearnedDigest == want.LearnedDigest || !(got.TestAccuracy.Value < want.TestAccuracy.Value-0.1) {
-					t.Errorf("accuracy %.3f, and %.3f if rows are not trained", want.TestAccuracy.Value,
-						got.TestAccuracy.Value)
+				if got.LearnedDigest == want.LearnedDigest ||
+					!(got.TestAccuracy.Value < want.TestAccuracy.Value-0.1) {
+					t.Errorf("accuracy %.3f, and %.3f if rows are not trained",
+						want.TestAccuracy.Value, got.TestAccuracy.Value)
 				}
 			}
 			short := o // later epochs multiply what kernels round differently
@@ -90,14 +93,16 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 			o.Depth = 5
 			for _, ranks := range []int{2, 4} {
 				got := typedRun(t, s, ranks, o, false)
-				if ranks == 4 && (got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest) {
+				if ranks == 4 && (got.LossDigest != want.LossDigest ||
+					got.LearnedDigest != want.LearnedDigest) {
 					t.Errorf("4 ranks: loss digest %s of rows %s, want %s and %s", got.LossDigest,
 						got.LearnedDigest, want.LossDigest, want.LearnedDigest)
 				}
 				if d := got.TrainLoss - want.TrainLoss; !(math.Abs(d) < 1e-4) {
 					t.Errorf("%d ranks: loss %v, want %v", ranks, got.TrainLoss, want.TrainLoss)
 				}
-				if crossed := got.Shuffles.Rows > 0; crossed != (c.name != "mlp") { // whose rows are the seeds'
+				// Whose rows are the seeds'.
+				if crossed := got.Shuffles.Rows > 0; crossed != (c.name != "mlp") {
 					t.Errorf("%d ranks: learned rows have crossed: %v", ranks, crossed)
 				}
 			}
@@ -105,9 +110,9 @@ func TestLearnedRowsOnAnyRanks(t *testing.T) {
 	}
 }
 
-// Learned rows are fetched early or late, whatever the depth of the pipeline, to the bits of depth 0, where
-// each is fetched after the update before it; moments too. Which are late is counted a second time here,
-// by drawing all minibatches.
+// Learned rows are fetched early or late, whatever the depth of the pipeline, to the bits of depth
+// 0, where each is fetched after the update before it; moments too. Which are late is counted a
+// second time here, by drawing all minibatches.
 func TestLateLearnedRows(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -130,8 +135,9 @@ func TestLateLearnedRows(t *testing.T) {
 				got := learnedRun(t, s, dir, o, reads)
 				bits := []byte{}
 				for p := range s.Parts {
-					file, err := os.ReadFile(filepath.Join(rundir.CheckpointPath(dir, 2*got.StepsPerEpoch, true),
-						rundir.LearnedFile(p)))
+					file, err := os.ReadFile(
+						filepath.Join(rundir.CheckpointPath(dir, 2*got.StepsPerEpoch, true),
+							rundir.LearnedFile(p)))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -146,16 +152,18 @@ func TestLateLearnedRows(t *testing.T) {
 				}
 				fetched, late := recount(reads, s, o.Depth)
 				size := int64(4 * o.Model.Learned)
-				if got.Late != late/2 || got.LateBytes != late*size/2 || got.Shuffles.Rows != fetched ||
-					(late > 0) != (o.Depth > 0) || late == fetched {
-					t.Errorf("depth %d: %d rows were late, of %d bytes, and %d moved; want %d, %d and %d", o.Depth,
-						got.Late, got.LateBytes, got.Shuffles.Rows, late/2, late*size/2, fetched)
+				if got.Late != late/2 || got.LateBytes != late*size/2 ||
+					got.Shuffles.Rows != fetched || (late > 0) != (o.Depth > 0) || late == fetched {
+					t.Errorf("depth %d: %d rows were late, of %d bytes, and %d moved; want %d, "+
+						"%d and %d", o.Depth, got.Late, got.LateBytes, got.Shuffles.Rows, late/2,
+						late*size/2, fetched)
 				}
 			}
 			o.Partitioned, o.EvalFull = true, false
 			if got := typedRun(t, s, c.ranks, o, false); got.LossDigest != want.LossDigest ||
 				got.LearnedDigest != want.LearnedDigest || got.Late != last.Late {
-				t.Errorf("on a partitioned topology numbers differ, and %d rows are late, %d else", got.Late, last.Late)
+				t.Errorf("on a partitioned topology numbers differ, and %d rows are late, %d else",
+					got.Late, last.Late)
 			}
 		})
 	}
@@ -168,7 +176,8 @@ type readOf struct {
 }
 
 // learnedRun trains on a rank for each of reads, which it fills with what their minibatches read.
-func learnedRun(t *testing.T, s *shard.Shards, dir string, o Options, reads [][]readOf) (sum *record.Summary) {
+func learnedRun(t *testing.T, s *shard.Shards, dir string, o Options,
+	reads [][]readOf) (sum *record.Summary) {
 	t.Helper()
 	err := comm.RunWorld(len(reads), func(c comm.Comm) error {
 		tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(),
@@ -215,8 +224,8 @@ func learnedRun(t *testing.T, s *shard.Shards, dir string, o Options, reads [][]
 	return sum
 }
 
-// recount returns how many rows the ranks fetch, and how many of these a step changes that may be under
-// way meanwhile: that of one of the depth minibatches before.
+// recount returns how many rows the ranks fetch, and how many of these a step changes that may be
+// under way meanwhile: that of one of the depth minibatches before.
 func recount(reads [][]readOf, s *shard.Shards, depth int) (fetched, late int64) {
 	type change struct {
 		step int
@@ -253,19 +262,21 @@ func recount(reads [][]readOf, s *shard.Shards, depth int) (fetched, late int64)
 // Ends of links learn rows, too.
 func TestLearnedRowsOfLinks(t *testing.T) {
 	race.Alone(t)
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Links: true}), shardtest.Options{Parts: 4})
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Links: true}),
+		shardtest.Options{Parts: 4})
 	o := linkOptions(2)
 	o.Cache.Policy, o.Epochs, o.Batch = policy.None, 30, 40
 	o.Model.Learned, o.Learned = 16, nn.LearnedOptions{LR: 0.05, Scale: 0.01, Unread: nn.UnreadZero}
 	want, _ := trainLinks(t, s, 1, o)
 	got, _ := trainLinks(t, s, 4, o)
 	if got.LossDigest != want.LossDigest || got.LearnedDigest != want.LearnedDigest {
-		t.Errorf("4 ranks: loss digest %s of rows %s, want %s and %s", got.LossDigest, got.LearnedDigest,
-			want.LossDigest, want.LearnedDigest)
+		t.Errorf("4 ranks: loss digest %s of rows %s, want %s and %s", got.LossDigest,
+			got.LearnedDigest, want.LossDigest, want.LearnedDigest)
 	}
 	o.Learned.LR = 1e-9
 	if still, _ := trainLinks(t, s, 1, o); !(want.TestMetric.Value > still.TestMetric.Value+0.1) {
-		t.Errorf("test metric %v, and %v if rows are not trained", want.TestMetric, still.TestMetric)
+		t.Errorf("test metric %v, and %v if rows are not trained", want.TestMetric,
+			still.TestMetric)
 	}
 }
 
@@ -273,7 +284,8 @@ func TestLearnedRowsOfLinks(t *testing.T) {
 // rows of a part are written by its owner, and no damage to them goes unseen.
 func TestResumeOfLearnedRows(t *testing.T) {
 	race.Alone(t)
-	for name, data := range map[string]string{"bare": shardtest.Bare(t, shardtest.BareOptions{}), "typed": typedData(t, 2)} {
+	for name, data := range map[string]string{"bare": shardtest.Bare(t, shardtest.BareOptions{}),
+		"typed": typedData(t, 2)} {
 		t.Run(name, func(t *testing.T) {
 			o := learnedOptions("sage")
 			o.Epochs, o.Checkpoint.Keep, o.Checkpoint.EverySteps = 3, 3, 2
@@ -294,13 +306,18 @@ func TestResumeOfLearnedRows(t *testing.T) {
 			j := journey{shards: s, ranks: 4, dir: t.TempDir()}
 			j.stopped(t, o, 3)
 			paths := j.checkpoints(t)
-			file := filepath.Join(j.dir, rundir.CheckpointsDir, paths[len(paths)-1], rundir.LearnedFile(2))
-			if err := patched(file, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }); err != nil {
+			file := filepath.Join(j.dir, rundir.CheckpointsDir, paths[len(paths)-1],
+				rundir.LearnedFile(2))
+			if err := patched(file, func(b []byte) []byte {
+				b[len(b)-1] ^= 1
+				return b
+			}); err != nil {
 				t.Fatal(err)
 			}
 			got := j.finished(t, o)
 			sameRun(t, got, want)
-			if notes := strings.Join(j.notes, "\n"); !strings.Contains(notes, rundir.LearnedFile(2)) {
+			if notes := strings.Join(j.notes, "\n"); !strings.Contains(notes,
+				rundir.LearnedFile(2)) {
 				t.Errorf("the damage is not told: %s", notes)
 			}
 		})
@@ -312,17 +329,20 @@ func TestResumeOfLearnedRows(t *testing.T) {
 func TestFailedWriteOfLearnedRows(t *testing.T) {
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
 	o := learnedOptions("sage")
-	o.Epochs, o.Checkpoint = 100, config.Saves{EverySteps: 8, Keep: 2} // none is being written before
+	// None is being written before.
+	o.Epochs, o.Checkpoint = 100, config.Saves{EverySteps: 8, Keep: 2}
 	v, dir := &vandal{left: 7}, t.TempDir()
 	v.dir = filepath.Join(dir, rundir.CheckpointsDir)
 	err := comm.RunWorld(2, func(c comm.Comm) error {
-		env := Env{Env: session.Env{Comm: c, Shards: s, Device: ref.New(), Host: ref.Host{}, Workers: 1},
+		env := Env{Env: session.Env{Comm: c, Shards: s, Device: ref.New(), Host: ref.Host{},
+			Workers: 1},
 			Dir: dir}
 		if c.Rank() == 0 {
 			env.Progress = v
 		}
 		_, err := Run(t.Context(), env, o)
-		if !comm.IsAgreed(err) || !errors.Is(err, ErrUnsaved) || !strings.Contains(err.Error(), v.dir) {
+		if !comm.IsAgreed(err) || !errors.Is(err, ErrUnsaved) ||
+			!strings.Contains(err.Error(), v.dir) {
 			t.Errorf("rank %d ended with %v", c.Rank(), err)
 		}
 		return comm.Agree(c, nil)
@@ -332,8 +352,8 @@ func TestFailedWriteOfLearnedRows(t *testing.T) {
 	}
 }
 
-// Evaluation changes no row: however often a run is evaluated, and wherever it goes on, it comes to the
-// same rows and losses, though most rows are not read in some epochs, and some never.
+// Evaluation changes no row: however often a run is evaluated, and wherever it goes on, it comes to
+// the same rows and losses, though most rows are not read in some epochs, and some never.
 func TestEvaluationLeavesLearnedRows(t *testing.T) {
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 4})
 	var digests []string
@@ -395,7 +415,8 @@ func (d accelerated) Capabilities() compute.Capabilities {
 }
 
 func TestLearnedRefusals(t *testing.T) {
-	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}),
+		shardtest.Options{Parts: 2})
 	typed := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 2})
 	features := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 2})
 	for _, c := range []struct {
@@ -408,7 +429,8 @@ func TestLearnedRefusals(t *testing.T) {
 		{features, func(*Options) {}, "all vertices have features"},
 		{bare, func(o *Options) { o.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{bare, func(o *Options) { o.Sums = true }, "choose exchange.sums=off"},
-		{bare, func(o *Options) { o.Cache.Source = policy.SourceFiles }, "choose cache.source=owners"},
+		{bare, func(o *Options) { o.Cache.Source = policy.SourceFiles },
+			"choose cache.source=owners"},
 		{bare, func(o *Options) { o.Mode.Name = "split" }, "choose parallel.mode=data"},
 		{bare, func(o *Options) { o.Mode.Name = "hybrid" }, "choose parallel.mode=data"},
 		{bare, func(o *Options) { o.Mode.Name = "push-pull" }, "choose parallel.mode=data"},
@@ -432,8 +454,9 @@ func TestLearnedRefusals(t *testing.T) {
 	}
 }
 
-// Products of layers with weights of relations are as rounded as all others: the kernels train to the
-// losses of the reference, which are not those of float32. The loss of one run may be, by chance.
+// Products of layers with weights of relations are as rounded as all others: the kernels train to
+// the losses of the reference, which are not those of float32. The loss of one run may be, by
+// chance.
 func TestRelationsInBF16(t *testing.T) {
 	s := shardtest.Cut(t, typedData(t, 1), shardtest.Options{Parts: 1})
 	for _, kind := range []string{"rgcn", "sage", "gat", "gatv2"} {
@@ -445,8 +468,9 @@ func TestRelationsInBF16(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: s, Device: dev,
-					Host: ref.Host{}, Workers: 2}, Dir: t.TempDir()}, o)
+				got, err := Run(context.Background(),
+					Env{Env: session.Env{Comm: c, Shards: s, Device: dev, Host: ref.Host{},
+						Workers: 2}, Dir: t.TempDir()}, o)
 				if err == nil {
 					loss = got.TrainLoss
 				}
@@ -470,8 +494,8 @@ func TestRelationsInBF16(t *testing.T) {
 			rounded, off = rounded+math.Abs(want-exact), off+math.Abs(got-want)
 		}
 		if !(off < rounded/2) {
-			t.Errorf("%s: losses differ by %v from the reference's; rounding changes these by %v", kind, off,
-				rounded)
+			t.Errorf("%s: losses differ by %v from the reference's; rounding changes these by %v",
+				kind, off, rounded)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"halognn/tests/race"
 )
 
-// Where owners add learned rows, rows, moments, weights and losses are those of a run whose rows travel
-// one by one, to the bit, at any depth and on any ranks; and fewer bytes travel.
+// Where owners add learned rows, rows, moments, weights and losses are those of a run whose rows
+// travel one by one, to the bit, at any depth and on any ranks; and fewer bytes travel.
 func TestSumsOfLearnedRowsChangeNoNumber(t *testing.T) {
 	race.Alone(t)
 	s := shardtest.Cut(t, manyAuthors(t), shardtest.Options{Parts: 4})
@@ -56,7 +56,8 @@ func TestSumsOfLearnedRowsChangeNoNumber(t *testing.T) {
 					continue
 				}
 				if sums.Shuffles.Sums == 0 || rows.Shuffles.Sums != 0 ||
-					!(sums.Shuffles.Bytes < rows.Shuffles.Bytes) || (sums.Late > 0) != (o.Depth > 0) {
+					!(sums.Shuffles.Bytes < rows.Shuffles.Bytes) ||
+					(sums.Late > 0) != (o.Depth > 0) {
 					t.Errorf("%s, %d ranks, depth %d: %+v with sums, %+v without", c.kind, ranks,
 						o.Depth, sums.Shuffles, rows.Shuffles)
 				}
@@ -65,8 +66,8 @@ func TestSumsOfLearnedRowsChangeNoNumber(t *testing.T) {
 	}
 }
 
-// The kernels of the CPU, too, come to one number; so do ranks that hold a part of the topology, and a
-// run that goes on with other sums than it began with.
+// The kernels of the CPU, too, come to one number; so do ranks that hold a part of the topology,
+// and a run that goes on with other sums than it began with.
 func TestSumsOfLearnedRowsEverywhere(t *testing.T) {
 	s := shardtest.Cut(t, manyAuthors(t), shardtest.Options{Parts: 4})
 	o := learnedOptions("rgcn")
@@ -98,13 +99,14 @@ func TestSumsOfLearnedRowsEverywhere(t *testing.T) {
 	auto.Sums, auto.TrySums = true, true
 	off, plain := learnedState(t, s, 4, o)
 	chosen, tried := learnedState(t, s, 4, auto)
-	if c := chosen.SumsChoice; c == nil || c.SumBytes <= 0 || tried != plain || off.SumsChoice != nil ||
-		(c.Sums == "on") != (chosen.Shuffles.Sums > 0) {
+	if c := chosen.SumsChoice; c == nil || c.SumBytes <= 0 || tried != plain ||
+		off.SumsChoice != nil || (c.Sums == "on") != (chosen.Shuffles.Sums > 0) {
 		t.Errorf("auto: %+v", c)
 	}
 	o.Epochs, o.Checkpoint.EverySteps = 4, 2
 	var want *record.Summary
-	for _, first := range []bool{false, true} { // whether sums travel before the stop, and not after
+	// Whether sums travel before the stop, and not after.
+	for _, first := range []bool{false, true} {
 		before, after := o, o
 		before.Sums, after.Sums = first, !first
 		whole := journey{shards: s, ranks: 4, dir: t.TempDir()}
@@ -152,8 +154,9 @@ func learnedStateOn(t *testing.T, s *shard.Shards, ranks int, o Options, host co
 			defer own.Close()
 			of = own
 		}
-		got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: of,
-			Device: dev, Host: host, Workers: 2}, Dir: dir}, o)
+		got, err := Run(context.Background(),
+			Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: of, Device: dev, Host: host,
+				Workers: 2}, Dir: dir}, o)
 		if c.Rank() == 0 {
 			sum = got
 		}

@@ -43,19 +43,22 @@ func linkOptions(k int) Options {
 	return o
 }
 
-func trainLinks(t *testing.T, shards *shard.Shards, ranks int, o Options) (s *record.Summary, dir string) {
+func trainLinks(t *testing.T, shards *shard.Shards, ranks int, o Options) (s *record.Summary,
+	dir string) {
 	t.Helper()
 	return trainLinksOn(t, shards, ranks, 1, o)
 }
 
 // trainLinksOn trains on nodes of so many ranks.
-func trainLinksOn(t *testing.T, shards *shard.Shards, ranks, perNode int, o Options) (s *record.Summary,
+func trainLinksOn(t *testing.T, shards *shard.Shards, ranks, perNode int,
+	o Options) (s *record.Summary,
 	dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
-		one, err := Run(t.Context(), Env{Env: session.Env{Comm: c, Shards: shards, Device: ref.New(),
-			Host: ref.Host{}, Workers: 2, RanksPerNode: perNode}, Dir: dir}, o)
+		one, err := Run(t.Context(), Env{
+			Env: session.Env{Comm: c, Shards: shards, Device: ref.New(), Host: ref.Host{},
+				Workers: 2, RanksPerNode: perNode}, Dir: dir}, o)
 		if c.Rank() == 0 {
 			s = one
 		}
@@ -67,12 +70,12 @@ func trainLinksOn(t *testing.T, shards *shard.Shards, ranks, perNode int, o Opti
 	return s, dir
 }
 
-// With a stream for each part blocks are those of any number of ranks, and losses, weights and every
-// metric of a rank for each part are those of one rank, caches included, for every choice of negatives, score, loss and sampler; and a model tells
-// planted links from others.
+// With a stream for each part blocks are those of any number of ranks, and losses, weights and
+// every metric of a rank for each part are those of one rank, caches included, for every choice of
+// negatives, score, loss and sampler; and a model tells planted links from others.
 func TestLinksOnAnyNumberOfRanks(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
-		SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 4})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8,
+		Classes: 6, SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 4})
 	if err := shards.Verify(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +86,12 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 			o.Links.Negatives.Kind, o.Links.Corrupt = sample.NegativesJoint, sample.CorruptBoth
 		},
 		"batch, cosine": func(o *Options) {
-			o.Links.Negatives, o.Links.Score, o.Links.Scale = sample.Negatives{Kind: sample.NegativesBatch}, task.Cosine, 8
+			o.Links.Negatives, o.Links.Score, o.Links.Scale = sample.Negatives{
+				Kind: sample.NegativesBatch}, task.Cosine, 8
 		},
 		"local, filter": func(o *Options) {
-			o.Links.Negatives.Kind, o.Links.Filter, o.Links.Loss = sample.NegativesLocal, true, task.CrossEntropy
+			o.Links.Negatives.Kind, o.Links.Filter, o.Links.Loss = sample.NegativesLocal, true,
+				task.CrossEntropy
 		},
 		"valid links as messages": func(o *Options) { o.Links.Graph = job.TrainValidGraph },
 		"distmult, steps without links": func(o *Options) {
@@ -95,8 +100,10 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 		"mlp": func(o *Options) {
 			o.Links.Score, o.Links.Loss, o.Epochs = task.MLP, task.CrossEntropy, 2
 		},
-		"labor":   func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
-		"poisson": func(o *Options) { o.Sample.Kind, o.Links.Corrupt = sample.Poisson, sample.CorruptPair },
+		"labor": func(o *Options) { o.Sample.Kind, o.Links.Judged = sample.Labor, 0 },
+		"poisson": func(o *Options) {
+			o.Sample.Kind, o.Links.Corrupt = sample.Poisson, sample.CorruptPair
+		},
 	} {
 		o := linkOptions(4)
 		change(&o)
@@ -116,7 +123,8 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 			}
 			for metric, x := range want.Links {
 				if got.Links[metric] != x {
-					t.Errorf("%s: %s of %d ranks is %v, of one %v", name, metric, ranks, got.Links[metric], x)
+					t.Errorf("%s: %s of %d ranks is %v, of one %v", name, metric, ranks,
+						got.Links[metric], x)
 				}
 			}
 		}
@@ -126,17 +134,19 @@ func TestLinksOnAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
-// Links with classes and numbers: blocks, losses, weights and predictions are those of any number of
-// ranks, topologies and caches, and the model tells what was planted where the likeliest class, or the
-// mean, does not. A score of one number gives no classes.
+// Links with classes and numbers: blocks, losses, weights and predictions are those of any number
+// of ranks, topologies and caches, and the model tells what was planted where the likeliest class,
+// or the mean, does not. A score of one number gives no classes.
 func TestLabelledLinksOnAnyNumberOfRanks(t *testing.T) {
 	race.Alone(t)
 	for _, labels := range []string{dataset.PlantClasses, dataset.PlantNumbers} {
-		shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 240, Degree: 12, Features: 8, Classes: 3,
-			Homophily: 0.3, SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5}, shardtest.Options{Parts: 4})
+		shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 240, Degree: 12, Features: 8,
+			Classes: 3, Homophily: 0.3, SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5},
+			shardtest.Options{Parts: 4})
 		must(t, shards.Verify())
 		o := linkOptions(4)
-		o.Epochs, o.Batch, o.Model.Hidden, o.Model.Dropout, o.Links.Score = 8, 16, 12, 0, task.ScoreAuto
+		o.Epochs, o.Batch, o.Model.Hidden, o.Model.Dropout, o.Links.Score = 8, 16, 12, 0,
+			task.ScoreAuto
 		if labels == dataset.PlantNumbers {
 			o.Loss.Loss = task.LossHuber
 		}
@@ -156,23 +166,27 @@ func TestLabelledLinksOnAnyNumberOfRanks(t *testing.T) {
 			}
 		}
 		if labels == dataset.PlantNumbers {
-			if r2 := want.Numbers["r2"]; r2 < 0.4 || len(want.Numbers) != 3 || want.TestAccuracy != nil {
+			if r2 := want.Numbers["r2"]; r2 < 0.4 || len(want.Numbers) != 3 ||
+				want.TestAccuracy != nil {
 				t.Errorf("numbers of test links: %v", want.Numbers)
 			}
 		} else if x := want.TestAccuracy.Value; x < want.MajorityAccuracy.Value+0.15 {
-			t.Errorf("accuracy %.3f of test links, of the likeliest class %.3f", x, want.MajorityAccuracy.Value)
+			t.Errorf("accuracy %.3f of test links, of the likeliest class %.3f", x,
+				want.MajorityAccuracy.Value)
 		}
 		ranked := want.Links != nil
 		for _, score := range []string{task.DistMult, task.Dot} {
 			o := linkOptions(4)
 			o.Links.Score = score
 			err := comm.RunWorld(1, func(c comm.Comm) error {
-				_, err := Run(t.Context(), Env{Env: session.Env{Comm: c, Shards: shards, Device: ref.New(),
-					Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+				_, err := Run(t.Context(),
+					Env{Env: session.Env{Comm: c, Shards: shards, Device: ref.New(),
+						Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
 				return err
 			})
 			refuses := score == task.Dot && labels == dataset.PlantClasses
-			if ranked || refuses != (err != nil) || refuses && !strings.Contains(err.Error(), "choose auto, mlp") {
+			if ranked || refuses != (err != nil) ||
+				refuses && !strings.Contains(err.Error(), "choose auto, mlp") {
 				t.Errorf("%s, %s: %v", labels, score, err)
 			}
 		}
@@ -194,28 +208,33 @@ func lossesOf(t *testing.T, dir string) (all []float64) {
 	return all
 }
 
-// Ranks that train minibatches of links together, or hold columns of all rows, come to the losses and
-// metrics of ranks that train the same minibatches alone, but for rounding, and draw the same edges.
+// Ranks that train minibatches of links together, or hold columns of all rows, come to the losses
+// and metrics of ranks that train the same minibatches alone, but for rounding, and draw the same
+// edges.
 func TestLinksInOtherModes(t *testing.T) {
 	race.Alone(t)
 	graphs := map[string]*shard.Shards{}
 	for _, labels := range []string{"", dataset.PlantClasses, dataset.PlantNumbers} {
-		graphs[labels] = shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
-			SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5}, shardtest.Options{Parts: 4})
+		graphs[labels] = shardtest.Open(t,
+			dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
+				SplitLinks: "80/10/10", LinkLabels: labels, Seed: 5}, shardtest.Options{Parts: 4})
 	}
 	for name, change := range map[string]func(o *Options){
 		dataset.PlantClasses: func(o *Options) { o.Links.Score = task.ScoreAuto },
 		dataset.PlantNumbers: func(o *Options) { o.Batch = 1 },
 		"uniform":            func(o *Options) { o.Links.Corrupt = sample.CorruptPair },
 		"batch, distmult, jumping": func(o *Options) {
-			o.Links.Negatives, o.Links.Score = sample.Negatives{Kind: sample.NegativesBatch}, task.DistMult
+			o.Links.Negatives, o.Links.Score = sample.Negatives{Kind: sample.NegativesBatch},
+				task.DistMult
 			o.Model.Jumping = nn.JumpCat
 		},
 		"labor, local, mlp": func(o *Options) {
-			o.Sample.Kind, o.Links.Score, o.Links.Negatives.Kind = sample.Labor, task.MLP, sample.NegativesLocal
+			o.Sample.Kind, o.Links.Score, o.Links.Negatives.Kind = sample.Labor, task.MLP,
+				sample.NegativesLocal
 		},
 		"ladies, gin": func(o *Options) {
-			o.Sample, o.Model.Kind = sample.Spec{Kind: sample.LADIES, Vertices: []int{40, 60}}, "gin"
+			o.Sample, o.Model.Kind = sample.Spec{Kind: sample.LADIES, Vertices: []int{40, 60}},
+				"gin"
 		},
 		"no neighbours, steps without links": func(o *Options) { o.Model.Kind, o.Batch = "mlp", 1 },
 	} {
@@ -225,13 +244,15 @@ func TestLinksInOtherModes(t *testing.T) {
 		}
 		o.StreamPerPart, o.Model.Dropout = false, 0
 		change(&o)
-		for _, mode := range []string{parallel.ModeSplit, parallel.ModeHybrid, parallel.ModePushPull} {
+		for _, mode := range []string{parallel.ModeSplit, parallel.ModeHybrid,
+			parallel.ModePushPull} {
 			alone, ranks := o, 4
 			m, err := parallel.ModeOf(mode)
 			must(t, err)
 			shared := o
 			shared.Mode = m.Mode
-			nodes := map[string]int{parallel.ModeSplit: 1, parallel.ModeHybrid: 2, parallel.ModePushPull: 4}[mode]
+			nodes := map[string]int{parallel.ModeSplit: 1, parallel.ModeHybrid: 2,
+				parallel.ModePushPull: 4}[mode]
 			alone.Batch = o.Batch * 4 / nodes
 			want, at := trainLinks(t, shards, nodes, alone)
 			for _, shared.Partitioned = range []bool{false, true} {
@@ -239,13 +260,15 @@ func TestLinksInOtherModes(t *testing.T) {
 				if got.EdgesDigest != want.EdgesDigest {
 					t.Errorf("%s, %s: other edges are drawn", mode, name)
 				}
-				rounds := m.Collectives(parallel.Messages{Hops: o.Sample.Hops(), Group: ranks / nodes,
-					Layers: o.Sample.Layers(), Rated: true})
+				rounds := m.Collectives(
+					parallel.Messages{Hops: o.Sample.Hops(), Group: ranks / nodes,
+						Layers: o.Sample.Layers(), Rated: true})
 				if o.Model.Kind == "mlp" {
 					rounds = m.Collectives(parallel.Messages{Group: ranks / nodes, Rated: true})
 				}
 				if !shared.Partitioned && got.CollectivesPerStep != float64(rounds) {
-					t.Errorf("%s, %s: %v collectives a step, predicted %d", mode, name, got.CollectivesPerStep, rounds)
+					t.Errorf("%s, %s: %v collectives a step, predicted %d", mode, name,
+						got.CollectivesPerStep, rounds)
 				}
 				if o.Model.Kind != "mlp" && !shared.Partitioned && mode != parallel.ModePushPull {
 					holdCrossing(t, mode+", "+name, shards, shared, ranks/nodes, got)
@@ -258,7 +281,8 @@ func TestLinksInOtherModes(t *testing.T) {
 				}
 				for metric, x := range want.Links {
 					if math.Abs(got.Links[metric]-x) > 0.02 {
-						t.Errorf("%s, %s: %s is %v, alone %v", mode, name, metric, got.Links[metric], x)
+						t.Errorf("%s, %s: %s is %v, alone %v", mode, name, metric,
+							got.Links[metric], x)
 					}
 				}
 			}
@@ -287,16 +311,18 @@ func TestTypedLinksOnAnyNumberOfRanks(t *testing.T) {
 		}
 		want, _ := trainLinks(t, shards, 1, o)
 		for _, ranks := range []int{2, 4} {
-			o.Cache = policy.Settings{Policy: map[int]string{2: policy.VIP, 4: policy.Lookahead}[ranks], Alpha: 0.2}
+			o.Cache = policy.Settings{
+				Policy: map[int]string{2: policy.VIP, 4: policy.Lookahead}[ranks], Alpha: 0.2}
 			o.Partitioned = ranks == 4 && !o.Links.Filter
 			got, _ := trainLinks(t, shards, ranks, o)
 			if got.BlocksDigest != want.BlocksDigest {
 				t.Errorf("%s: blocks of %d ranks are others", kind, ranks)
 			}
-			if ranks == 4 && (got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
+			if ranks == 4 && (got.LossDigest != want.LossDigest ||
+				got.WeightsDigest != want.WeightsDigest ||
 				!reflect.DeepEqual(got.Links, want.Links)) {
-				t.Errorf("%s: losses, weights or metrics of %d ranks are others: %v and %v", kind, ranks, got.Links,
-					want.Links)
+				t.Errorf("%s: losses, weights or metrics of %d ranks are others: %v and %v", kind,
+					ranks, got.Links, want.Links)
 			}
 		}
 		if auc := want.Links[task.AUC]; kind == "sage" && auc < 0.7 {
@@ -305,17 +331,18 @@ func TestTypedLinksOnAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
-// holdCrossing holds the rows that simulate modes and plan count, embeddings of links among them, to
-// what a run has sent.
+// holdCrossing holds the rows that simulate modes and plan count, embeddings of links among them,
+// to what a run has sent.
 func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, perNode int,
 	run *record.Summary) {
 	t.Helper()
 	spec := o.Spec
 	spec.RanksPerNode = perNode
-	counted, err := simulate.CompareModes(shards, simulate.ModeOptions{Spec: spec, RankCounts: []int{4},
-		Workers: 1})
+	counted, err := simulate.CompareModes(shards,
+		simulate.ModeOptions{Spec: spec, RankCounts: []int{4}, Workers: 1})
 	must(t, err)
-	at := slices.IndexFunc(counted.Counts, func(c simulate.ModeCounts) bool { return c.Mode == o.Mode.Name })
+	at := slices.IndexFunc(counted.Counts,
+		func(c simulate.ModeCounts) bool { return c.Mode == o.Mode.Name })
 	if at < 0 {
 		t.Fatalf("%s: the mode is not simulated: %v", name, counted)
 	}
@@ -324,7 +351,8 @@ func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, pe
 		t.Errorf("%s: %d rows cross ranks, simulated %d", name, run.Shuffles.Rows+run.Remote, rows)
 	}
 	if c.Bytes != run.Shuffles.Bytes+run.RemoteBytes {
-		t.Errorf("%s: %d bytes cross ranks, simulated %d", name, run.Shuffles.Bytes+run.RemoteBytes, c.Bytes)
+		t.Errorf("%s: %d bytes cross ranks, simulated %d", name, run.Shuffles.Bytes+run.RemoteBytes,
+			c.Bytes)
 	}
 	if run.ShuffledBy != string(parallel.ShuffleHost) {
 		t.Errorf("%s: rows went by %q", name, run.ShuffledBy)
@@ -334,8 +362,8 @@ func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, pe
 	}
 	j := plan.Job{Spec: o.Spec}
 	j.Ranks, j.RanksPerNode = 4, perNode
-	p, err := plan.New(shards, j, plan.Options{Rates: plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7,
-		Flops: 1e10, Network: 1e9}})
+	p, err := plan.New(shards, j, plan.Options{
+		Rates: plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}})
 	must(t, err)
 	rows := (p.Shuffles.Features + 2*p.Shuffles.Hidden) * float64(p.Steps)
 	if d := rows - float64(run.Shuffles.Rows); math.Abs(d) > 0.05*rows {
@@ -346,8 +374,8 @@ func holdCrossing(t *testing.T, name string, shards *shard.Shards, o Options, pe
 // Validation links that pass messages change how test links are judged, and nothing else: no bit of
 // any validation metric of any epoch.
 func TestValidLinksAsMessagesOfTestLinks(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 200, Degree: 12, Features: 8, Classes: 4,
-		SplitLinks: "60/20/20", Seed: 5}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 200, Degree: 12, Features: 8,
+		Classes: 4, SplitLinks: "60/20/20", Seed: 5}, shardtest.Options{Parts: 2})
 	run := func(graph string) (*record.Summary, []map[string]float64) {
 		o := linkOptions(4)
 		o.Epochs, o.Links.Graph = 3, graph
@@ -393,8 +421,8 @@ func TestLinksDoNotLeak(t *testing.T) {
 	links := dataset.SplitLinks(g, dataset.Fractions{0.9, 0.05, 0.05}, 1, true)
 	g.DropEdges(nil, dataset.Judged(&links))
 	dir := t.TempDir()
-	w, err := dataset.Create(filepath.Join(dir, "data"), dataset.Meta{Name: "random", Task: task.Links,
-		Features: features})
+	w, err := dataset.Create(filepath.Join(dir, "data"),
+		dataset.Meta{Name: "random", Task: task.Links, Features: features})
 	must(t, err)
 	must(t, w.Topology(g))
 	rows, err := w.Features(vertices, features, dataset.Float32)
@@ -413,9 +441,10 @@ func TestLinksDoNotLeak(t *testing.T) {
 	d, err := dataset.Open(filepath.Join(dir, "data"))
 	must(t, err)
 	must(t, d.Verify())
-	newID, offsets := partition.Order(make([]int32, vertices), 1, partition.InDegrees(d.Graph, &d.Columns))
-	must(t, shard.Write(filepath.Join(dir, "parts"), d, shard.Layout{NewID: newID, Offsets: offsets},
-		shard.Alone{}))
+	newID, offsets := partition.Order(make([]int32, vertices), 1,
+		partition.InDegrees(d.Graph, &d.Columns))
+	must(t, shard.Write(filepath.Join(dir, "parts"), d,
+		shard.Layout{NewID: newID, Offsets: offsets}, shard.Alone{}))
 	shards, err := shard.Open(filepath.Join(dir, "parts"), shard.Options{})
 	must(t, err)
 	defer func() { must(t, shards.Close()); must(t, d.Close()) }()
@@ -423,8 +452,8 @@ func TestLinksDoNotLeak(t *testing.T) {
 	guesses(t, shards)
 }
 
-// guesses fails if links that nothing predicts are predicted in the first epoch, or if they are not where
-// they may be drawn.
+// guesses fails if links that nothing predicts are predicted in the first epoch, or if they are not
+// where they may be drawn.
 func guesses(t *testing.T, shards *shard.Shards) {
 	t.Helper()
 	auc := func(exclude bool) float64 {
@@ -446,7 +475,8 @@ func guesses(t *testing.T, shards *shard.Shards) {
 		return 2*sum/n - 1
 	}
 	without, with := auc(true), auc(false)
-	t.Logf("AUC of training in the first epoch: %.4f without a minibatch's links, %.4f with them", without, with)
+	t.Logf("AUC of training in the first epoch: %.4f without a minibatch's links, %.4f with them",
+		without, with)
 	links, _ := shards.LinksOf(0)
 	if n := float64(len(links)); (without-0.5)*(without-0.5)*4*n > 16 {
 		t.Errorf("it is %.4f without them, so they leak", without)

@@ -13,13 +13,13 @@ import (
 // nearness is the state of sample.locality in a run: how much likelier ranks draw vertices whose
 // rows they have at hand.
 type nearness struct {
-	held   string     // digest of that; "" if draws do not depend on it
+	held   string     // digest of the vertices at hand; "" if draws do not depend on them
 	factor job.Factor // of the epoch under way, or the next one
 	record.Adapted
 }
 
-// openNearness sets the state with which the run begins. A resumed run must have the same rows at
-// hand: the same cache, parts of each rank, and nodes. Collective.
+// openNearness sets the initial state. A resumed run must have the same rows at hand, and so the
+// same cache, parts of each rank, and nodes. Collective.
 func (r *run) openNearness() error {
 	if !r.s.Job.FavoursNear() {
 		return nil
@@ -31,9 +31,9 @@ func (r *run) openNearness() error {
 	return err
 }
 
-// adapt sets the factor of the next epoch from the counts of the one that ends, which are the same
-// on all ranks, and records that of this one. Rows that another rank of the node fetched count too:
-// draws do not depend on how rows travel.
+// adapt sets the factor of the next epoch from the counts of the epoch that ends, which are the
+// same on all ranks, and records the factor of that epoch. Rows that another rank of the node has
+// fetched count too, because draws do not depend on how rows travel.
 func (r *run) adapt(e *record.Epoch) {
 	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return
@@ -44,7 +44,7 @@ func (r *run) adapt(e *record.Epoch) {
 	r.factor = r.s.Job.Locality.Next(r.factor, e.LoadingShare)
 }
 
-// summariseNearness returns what became of a factor that adapts; nil for others.
+// summariseNearness returns the summary of a factor that adapts; nil for others.
 func (r *run) summariseNearness() *record.Adapted {
 	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return nil

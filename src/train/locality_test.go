@@ -81,14 +81,16 @@ func TestLocalityAdapts(t *testing.T) {
 		o := nearby(kind)
 		o.Epochs = 5
 		// With these rates loading takes more than a third of the time at first.
-		o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.25, Upper: 0.3, Link: link, Edges: 6e4}
+		o.Locality.Adapts, o.Locality.Adaption = true,
+			job.Adaption{Lower: 0.25, Upper: 0.3, Link: link, Edges: 6e4}
 		whole := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 		want := whole.finished(t, o)
 		if l := want.Locality; l == nil || len(l.Factors) != 5 || l.Factors[0] != 1 ||
 			l.Factors[1] != 2 || l.Shares[0] < 0.3 || l.Shares[1] >= l.Shares[0] {
 			t.Fatalf("%s: %+v", kind, l)
 		}
-		for _, at := range []int{want.StepsPerEpoch - 1, want.StepsPerEpoch + 3, 3 * want.StepsPerEpoch} {
+		for _, at := range []int{want.StepsPerEpoch - 1, want.StepsPerEpoch + 3,
+			3 * want.StepsPerEpoch} {
 			run := journey{shards: shards, ranks: 2, dir: t.TempDir(), workers: 1}
 			second := o
 			second.Depth = 0
@@ -99,7 +101,8 @@ func TestLocalityAdapts(t *testing.T) {
 			got := run.finished(t, second)
 			sameRun(t, got, want)
 			if !reflect.DeepEqual(got.Locality, want.Locality) {
-				t.Errorf("%s: stopped at step %d: %+v, want %+v", kind, at, got.Locality, want.Locality)
+				t.Errorf("%s: stopped at step %d: %+v, want %+v", kind, at, got.Locality,
+					want.Locality)
 			}
 			if got, want := run.records(t), whole.records(t); !slices.Equal(got, want) {
 				t.Errorf("%s: metrics.jsonl holds\n%v\nwithout interruption\n%v", kind, got, want)
@@ -122,7 +125,8 @@ func TestLocalityAndNodes(t *testing.T) {
 	sameRun(t, run(2, policy.PlacementOwn), alone)
 	if group := run(2, policy.PlacementGroup); group.BlocksDigest == alone.BlocksDigest ||
 		group.Stored >= alone.Stored {
-		t.Errorf("ranks that share caches read %d rows of files, and alone %d", group.Stored, alone.Stored)
+		t.Errorf("ranks that share caches read %d rows of files, and alone %d", group.Stored,
+			alone.Stored)
 	}
 	// All rows are in the memory of one node: nothing is likelier.
 	o.Cache.Source = policy.SourceOwners
@@ -160,7 +164,8 @@ func TestLocalityIsPlanned(t *testing.T) {
 		p := planned()
 		// The minibatches of an epoch of so small a graph are few.
 		if x, want := p.Traffic.Rows, got.RemoteRowsPerStep; math.Abs(x-want) > 0.15*want {
-			t.Errorf("%s, %+v: %.1f rows a step are planned, %.1f counted", c.kind, c.cache, x, want)
+			t.Errorf("%s, %+v: %.1f rows a step are planned, %.1f counted", c.kind, c.cache, x,
+				want)
 		}
 		o.Locality.Favour = 1
 		plain := planned()
@@ -176,8 +181,8 @@ func TestLocalityIsPlanned(t *testing.T) {
 	}
 }
 
-// What simulate counts where draws depend on the cache is what training reads, row for row: in caches
-// of every kind, by a factor that is fixed or adapts.
+// What simulate counts where draws depend on the cache is what training reads, row for row: in
+// caches of every kind, by a factor that is fixed or adapts.
 func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 	shards := generatedIn(t, 4)
 	group := policy.Settings{Placement: policy.PlacementGroup, PeerCost: 0.3}
@@ -228,8 +233,8 @@ func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 			own += d.Early
 		}
 		if far/n != got.Remote+got.Stored || peer/n != got.PeerCached || own/n != got.Cached {
-			t.Errorf("%s: %d far, %d peer, %d own rows in %d epochs are simulated; measured %+v", name,
-				far, peer, own, n, got.Rows)
+			t.Errorf("%s: %d far, %d peer, %d own rows in %d epochs are simulated; measured %+v",
+				name, far, peer, own, n, got.Rows)
 		}
 		factors := []float64{8, 8, 8, 8}
 		if c.adapt != nil {
@@ -251,8 +256,12 @@ func TestLocalityIsRefused(t *testing.T) {
 		"cache.policy lookahead cannot be had, because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Lookahead
 		},
-		"cache.policy oracle cannot be had, because it samples": func(o *Options) { o.Cache.Policy = policy.Oracle },
-		"cache.policy auto cannot be had, because it samples":   func(o *Options) { o.Cache.Policy = policy.Auto },
+		"cache.policy oracle cannot be had, because it samples": func(o *Options) {
+			o.Cache.Policy = policy.Oracle
+		},
+		"cache.policy auto cannot be had, because it samples": func(o *Options) {
+			o.Cache.Policy = policy.Auto
+		},
 		"because a run that goes on would fetch other rows": func(o *Options) {
 			o.Cache.Policy, o.Locality.Adapts = policy.Sieve, true
 		},

@@ -10,8 +10,8 @@ import (
 	"halognn/src/trace"
 )
 
-// memory returns this rank's memory by item, under the names by which package plan predicts it.
-// Mapped files count with their length: they are resident once read. No pipeline may be running.
+// memory returns this rank's memory by item, with the names that package plan predicts it under.
+// Mapped files count with their length, as they are resident once read. No pipeline may be running.
 func (r *run) memory() trace.Memory {
 	parameters := int64(len(r.s.Model.Params.Values)) * 4
 	// Values, gradients, optimiser state; best weights, slices of a sum.
@@ -26,7 +26,7 @@ func (r *run) memory() trace.Memory {
 	if device.Scratch != nil {
 		counted[trace.MemActivations] += device.Scratch()
 	}
-	// The model is in its memory; the rest of host memory is pinned, and counted below.
+	// The device's memory has the model; what remains in host memory is pinned, and counted below.
 	if device.Accelerator != nil {
 		counted[trace.MemParameters],
 			counted[trace.MemActivations] = parameters+r.saver.Bytes(), 0
@@ -41,7 +41,7 @@ func (r *run) memory() trace.Memory {
 	for _, item := range cached {
 		counted[item.Name] += item.Bytes
 	}
-	rest := mem.PeakAllocated() // temporary allocations: the peak less what is counted
+	rest := mem.PeakAllocated() // temporary arrays: the peak without what is counted
 	for _, bytes := range counted {
 		rest -= bytes
 	}
@@ -65,11 +65,11 @@ func (r *run) memory() trace.Memory {
 	return m
 }
 
-// process names this process: ranks that run in one share its resident set.
+// process identifies this process. Ranks in one process share its resident set.
 var process = rand.Int64()
 
-// summariseMemory returns the largest resident set of a rank, in bytes, and that rank's memory by
-// item, or that of the first rank in its process. Collective.
+// summariseMemory returns the largest resident set of a rank, in bytes, and the memory of that
+// rank, or of the first rank in its process, by item. Collective.
 func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {
@@ -96,8 +96,8 @@ func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	return most, of, nil
 }
 
-// residentBeforeData returns the resident bytes before any data is opened, less the Go heap, which
-// is counted at the end.
+// residentBeforeData returns the resident bytes before any data is opened, without the Go heap,
+// which is counted at the end.
 func residentBeforeData() (int64, error) {
 	rss, err := mem.RSS()
 	return max(0, rss-mem.HeapBytes()), err

@@ -76,7 +76,8 @@ func TestATaskIsOneRow(t *testing.T) {
 		list := []*[]graph.VertexID{&split.Train, &split.Train, &split.Valid, &split.Test}[v%4]
 		*list = append(*list, graph.VertexID(v))
 	}
-	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: "number", Classes: 1}, mem.Bytes(labels), split)
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: "number", Classes: 1}, mem.Bytes(labels),
+		split)
 	o := sageOptions()
 	o.Model.Layers, o.Model.Dropout, o.Sample.Fanouts = 1, 0, []int{3}
 	o.Epochs = 30
@@ -94,8 +95,8 @@ func TestATaskIsOneRow(t *testing.T) {
 	}
 	first, best := values[0], slices.Min(values)
 	if sum.MetricName != "distance" || sum.ValidMetric.Value != best || !(best < 0.8*first) {
-		t.Errorf("%s is %g, the best of all %g, at first %g", sum.MetricName, sum.ValidMetric.Value, best,
-			first)
+		t.Errorf("%s is %g, the best of all %g, at first %g", sum.MetricName, sum.ValidMetric.Value,
+			best, first)
 	}
 	m, err := infer.ReadModel(j.dir)
 	if err != nil {
@@ -114,7 +115,8 @@ func TestATaskIsOneRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
-	if lines := strings.Split(string(text), "\n"); err != nil || lines[0] != "id,value" || len(lines) != 92 {
+	if lines := strings.Split(string(text), "\n"); err != nil || lines[0] != "id,value" ||
+		len(lines) != 92 {
 		t.Errorf("%v, %q", err, lines)
 	}
 }

@@ -27,8 +27,8 @@ import (
 
 func cudaLibrary(t *testing.T) string { return computetest.CUDALibrary(t, "../..") }
 
-// gpus opens the device of a rank, of so many bytes: its own where there are enough, for the emulation
-// checks everything freed on a device against all its work.
+// gpus opens the device of a rank, of so many bytes: its own where there are enough, for the
+// emulation checks everything freed on a device against all its work.
 func gpus(t *testing.T, library string, bytes int) func(rank int) (compute.Device, error) {
 	t.Helper()
 	devices, err := cuda.Devices()
@@ -53,7 +53,8 @@ func trainedOn(t *testing.T, shards *shard.Shards, ranks int, o Options, rows re
 		}
 		s, err := Run(context.Background(),
 			Env{Env: session.Env{Comm: c, RanksPerNode: max(1, o.RanksPerNode), Shards: shards,
-				Device: d, Host: ref.Host{}, Workers: 2, GPU: residence.GPU{Rows: rows, Reads: reads}},
+				Device: d, Host: ref.Host{}, Workers: 2,
+				GPU: residence.GPU{Rows: rows, Reads: reads}},
 				Dir: dir}, o)
 		if err != nil {
 			return err
@@ -84,7 +85,8 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		set   func(*Options)
 	}{
 		{"one rank", 1, func(*Options) {}},
-		{"layer norm, full evaluation", 2, func(o *Options) { o.Model.Norm, o.EvalFull = "layer", true }},
+		{"layer norm, full evaluation", 2,
+			func(o *Options) { o.Model.Norm, o.EvalFull = "layer", true }},
 		{"several minibatches a step", 2, func(o *Options) { o.StreamPerPart = true }},
 		{"a cache that changes", 3, func(o *Options) {
 			o.Cache = policy.Settings{Policy: policy.Prefetch, HaloFraction: 0.3, Gamma: 0.9,
@@ -114,8 +116,8 @@ func TestOffboardTrainsAlike(t *testing.T) {
 		}},
 		{"gatv2", 2, func(o *Options) {
 			o.Model.Kind, o.Model.Hidden, o.Model.Heads, o.Model.Slope = "gatv2", 6, 2, 0.2
-			// Its sums along heads are trees on the device. The last bits of a gradient near 0 decide
-			// an update by Adam, and at the kink of ReLU what the next layer sees.
+			// Its sums along heads are trees on the device. The last bits of a gradient near 0
+			// decide an update by Adam, and at the kink of ReLU what the next layer sees.
 			o.Model.Activation = nn.ELU
 		}},
 		{"class weights, smoothed labels", 2, func(o *Options) {
@@ -133,7 +135,8 @@ func TestOffboardTrainsAlike(t *testing.T) {
 				shards = weighted
 			}
 			want := trainedOn(t, shards, c.ranks, o, residence.GPURows{}, "", host)
-			first := trainedOn(t, shards, c.ranks, o, residence.GPURows{Set: true}, residence.ReadsCopy, gpu)
+			first := trainedOn(t, shards, c.ranks, o, residence.GPURows{Set: true},
+				residence.ReadsCopy, gpu)
 			if d := math.Abs(first.TrainLoss - want.TrainLoss); !(d <= 1e-5*want.TrainLoss) {
 				t.Errorf("the loss is %v, on the host %v", first.TrainLoss, want.TrainLoss)
 			}
@@ -152,7 +155,8 @@ func TestOffboardTrainsAlike(t *testing.T) {
 				checkDeviceRows(t, got, c.ranks, v.reads)
 				if m := got.Memory; m[trace.MemActivations] != 0 || m[trace.MemMinibatches] == 0 ||
 					m[trace.MemParameters] >= want.Memory[trace.MemParameters] {
-					t.Errorf("the host's memory is said to be %v; without a device %v", m, want.Memory)
+					t.Errorf("the host's memory is said to be %v; without a device %v", m,
+						want.Memory)
 				}
 			}
 		})
@@ -235,7 +239,8 @@ func checkDeviceRows(t *testing.T, s *record.Summary, ranks int, reads string) {
 			reads == residence.ReadsMapped && some && d.Reads != residence.ReadsMapped {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
-		if measured := d.Copied > 0 && d.Mapped > 0; measured != (reads == residence.ReadsAuto && some) {
+		if measured := d.Copied > 0 &&
+			d.Mapped > 0; measured != (reads == residence.ReadsAuto && some) {
 			t.Errorf("reads %s: %+v", reads, d)
 		}
 	}

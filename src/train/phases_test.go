@@ -27,7 +27,8 @@ func TestPhasesOfARun(t *testing.T) {
 			o := resumable()
 			o.Depth, o.Checkpoint.EverySteps = c.depth, 6
 			o.Cache = policy.Settings{
-				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: policy.Degree,
 			}
 			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 			s := j.finished(t, o)
@@ -39,7 +40,8 @@ func TestPhasesOfARun(t *testing.T) {
 					t.Errorf("phase %s took %g s", p, took)
 				}
 			}
-			if got := s.PhaseSeconds["score"] * float64(s.Ranks); math.Abs(got-s.ScoreSeconds) > 1e-9 {
+			if got := s.PhaseSeconds["score"] *
+				float64(s.Ranks); math.Abs(got-s.ScoreSeconds) > 1e-9 {
 				t.Errorf("the ranks scored for %g s, but score_seconds is %g", got, s.ScoreSeconds)
 			}
 			if len(s.PhaseSeconds) != int(trace.NumPhases) {

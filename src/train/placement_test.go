@@ -41,7 +41,8 @@ func TestSharedCachesAreSimulatedRowForRow(t *testing.T) {
 		name := fmt.Sprintf("%s %s of %d from %s", c.policy, c.with.Placement, c.node,
 			c.with.Source)
 		o.Cache, o.RanksPerNode = c.with, c.node
-		o.Cache.Policy, o.Cache.Alpha, o.Cache.Gamma, o.Cache.Initial = c.policy, 0.4, 1, policy.Degree
+		o.Cache.Policy, o.Cache.Alpha, o.Cache.Gamma, o.Cache.Initial = c.policy, 0.4, 1,
+			policy.Degree
 		j := journey{shards: shards, ranks: 4, node: c.node, dir: t.TempDir()}
 		got := j.finished(t, o)
 		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest {
@@ -85,10 +86,12 @@ func TestSharedCachesAreSimulatedRowForRow(t *testing.T) {
 		// oracle knows the minibatches; the plan has their probabilities
 		steps := float64(int(n) * r.Steps)
 		for what, x := range map[string][2]float64{
-			"far": {p.Traffic.Rows, float64(far) / steps}, "peer": {p.Traffic.Peer, float64(peer) / steps},
+			"far":  {p.Traffic.Rows, float64(far) / steps},
+			"peer": {p.Traffic.Peer, float64(peer) / steps},
 		} {
 			if c.policy != policy.Oracle && math.Abs(x[0]-x[1]) > 0.1*x[1] {
-				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", name, x[0], what, x[1])
+				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", name, x[0], what,
+					x[1])
 			}
 		}
 		if c.with.FromFiles() && (p.Traffic.Busiest != 0 || p.Times.Remote != 0 ||
@@ -128,8 +131,8 @@ func TestPeerCostIsMeasured(t *testing.T) {
 			}
 			continue
 		}
-		if cost == nil || !(cost.Ratio >= 0 && cost.Ratio <= 1) || !(cost.Own > 0 && cost.Peer > 0 &&
-			cost.Far > 0) {
+		if cost == nil || !(cost.Ratio >= 0 && cost.Ratio <= 1) ||
+			!(cost.Own > 0 && cost.Peer > 0 && cost.Far > 0) {
 			t.Errorf("%d ranks a node: measured %+v", c.node, cost)
 		}
 	}

@@ -10,37 +10,39 @@ import (
 	"halognn/src/watch"
 )
 
-// queuedStep is a step that a device has been given, with what is recorded when its result comes.
+// queuedStep is a step that the device has been given, with what is recorded once its result is
+// read.
 type queuedStep struct {
 	stepUnderWay
 	result  *parallel.Queued
-	updates int // before it
+	updates int // number of updates before it
 }
 
-// queuedSteps are the steps of a run that a device has been given.
+// queuedSteps are the steps of a run whose results have not been read.
 type queuedSteps struct {
-	// unsettled is the last one, if its result has not been read and no older one is being settled.
-	// Whoever takes it from here reads the result: the training goroutine or, where the run fails,
-	// the goroutine that has the error. That one leaves failed here, so that nothing follows the
-	// step which it has taken: no step, and no save without it.
+	// unsettled is the last step, if its result has not been read and no older step is being
+	// settled. Whoever swaps it out reads the result: the training goroutine or, if the run fails,
+	// the goroutine with the error. The latter puts failed here, so that no later step, and no
+	// save, follows the step that it has taken.
 	unsettled atomic.Pointer[queuedStep]
 	turns     [2]queuedStep // the memory of the unsettled step and of the next one
 	turn      int
 }
 
-// failed takes the place of an unsettled step in a run that fails.
+// failed replaces an unsettled step in a run that fails.
 var failed = new(queuedStep)
 
-// errFailed ends the training goroutine of a run that fails already, for an earlier error.
+// errFailed ends the training goroutine of a run that has already failed with another error.
 var errFailed = errors.New("the run has failed")
 
-// queues reports whether the step that begins is queued, its result read when the next one is. The
-// first step of a run is not: its loss sets the bound that the device compares the others with.
+// queues reports whether the step that begins is queued: its result is read after the next step is
+// queued. The first step of a run is not queued, as the device compares later losses with a bound
+// from its loss.
 func (r *run) queues() bool { return r.bound.first != nil && r.s.Strategy.Queues() }
 
-// queue gives the device a minibatch and, after the last one of the step, the update; then it
-// settles the step before. The device makes no update from a loss that accept does not, so the
-// weights are those of the step before it, though one more step has been queued.
+// queue gives the device a minibatch and, after the last minibatch of the step, the update. Then it
+// settles the step before. The device makes no update from a loss that accept would reject, so the
+// weights stay those before the bad step, although one more step has been queued.
 func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	step := r.step.number
 	result, err := r.s.Strategy.Queue(m, last, stepPhases{r})
@@ -68,7 +70,7 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	if before != nil && step == 1 {
 		r.firstStepEnds()
 	}
-	// A vote of another rank is known now, when all have queued one more step: they act after it.
+	// When a rank reads a vote, all ranks have queued one more step, so they act after that step.
 	if votes == (ballot{}) && !r.drains(step) {
 		if !r.unsettled.CompareAndSwap(nil, this) {
 			return errFailed
@@ -84,17 +86,17 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	return r.obey(step, votes.or(more))
 }
 
-// drains reports whether the result of a queued step is needed before the next one is queued, the
-// same on all ranks: at the end of an epoch, where the state is saved after so many steps, and
-// where one rank alone knows of a vote.
+// drains reports whether the result of a queued step is needed before the next one is queued; it is
+// the same on all ranks. The result is needed at the end of an epoch, at a step after which the
+// state is saved, and where only one rank knows of a vote.
 func (r *run) drains(step int) bool {
 	every := r.saves.EverySteps
 	return step == r.steps()-1 || every > 0 && r.optimizer.Steps()%every == 0 ||
 		r.s.Comm.Size() == 1 && r.step.voted
 }
 
-// settle waits for the result of a queued step, nil for none, and records it. It returns the votes
-// in it. The wait counts as a part of that step's backward pass.
+// settle waits for the result of a queued step and records it; nil means no step. It returns the
+// votes in the result. The wait counts as part of that step's backward pass.
 func (r *run) settle(of *queuedStep) (ballot, error) {
 	switch of {
 	case nil:
@@ -111,7 +113,7 @@ func (r *run) settle(of *queuedStep) (ballot, error) {
 	r.mark(trace.Backward, of.item, began)
 	r.keepFault(trained)
 	if err := r.accept(&of.stepUnderWay, trained.Stats); err != nil {
-		r.optimizer.SetSteps(of.updates) // neither its update nor the next was made
+		r.optimizer.SetSteps(of.updates) // neither its update nor the next one was made
 		return ballot{}, err
 	}
 	r.record(&of.stepUnderWay, trained.Stats)
@@ -119,9 +121,9 @@ func (r *run) settle(of *queuedStep) (ballot, error) {
 	return r.votes(), nil
 }
 
-// takeFinished ends the training of a run that fails, at the next result that it would read. If the
-// device has finished the step before the failure, it returns what writes its line: where the host
-// waits for each step, it is written by then. It waits for nothing and takes no lock.
+// takeFinished ends training in a run that fails, at the next result to be read. If the device had
+// finished a step before the failure, it returns a function that writes the step's line, as a run
+// that waits for each step would have written it. It waits for nothing and takes no lock.
 func (r *run) takeFinished() (write func()) {
 	of := r.unsettled.Swap(failed)
 	if of == nil || of == failed || r.s.Log == nil {

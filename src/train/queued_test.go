@@ -73,7 +73,8 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 			env.Device = g.wrap(c.Rank(), d)
 		}
 		if g.waits {
-			d.Watch(&compute.Probe{OnStart: func(compute.Call) {}, OnDone: func() {}, OnSync: func() {}})
+			d.Watch(&compute.Probe{OnStart: func(compute.Call) {}, OnDone: func() {},
+				OnSync: func() {}})
 		}
 		if c.Rank() == g.ranks-1 {
 			env.Stop = g.stop
@@ -96,7 +97,8 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 			first = err
 		}
 		if err != nil && comm.IsAgreed(err) {
-			return d.Close() // every rank ends in order, as in the program: none is to end its peers
+			// Every rank ends in order, as in the program: none is to end its peers.
+			return d.Close()
 		}
 		if err != nil {
 			return errors.Join(err, d.Close())
@@ -177,7 +179,8 @@ func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 			o.Optimizer, o.Model.Jumping = nn.DefaultOptimizer("sgd"), nn.JumpMax
 			o.StreamPerPart = true
 		}},
-		{"gcn in bf16, two ranks", 2, compute.PrecisionBF16, func(o *Options) { o.Model.Kind = "gcn" }},
+		{"gcn in bf16, two ranks", 2, compute.PrecisionBF16,
+			func(o *Options) { o.Model.Kind = "gcn" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if i > 1 && testing.Short() {
@@ -198,8 +201,8 @@ func TestQueuedStepsAreThoseThatWait(t *testing.T) {
 			want, lines, often := run(true)
 			got, queued, seldom := run(false)
 			if fewer := often - seldom; often > 0 && fewer <= c.ranks*len(lines) {
-				t.Errorf("the host waits %d times less often in %d steps on %d ranks", fewer, len(lines),
-					c.ranks)
+				t.Errorf("the host waits %d times less often in %d steps on %d ranks", fewer,
+					len(lines), c.ranks)
 			}
 			if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
 				got.BlocksDigest != want.BlocksDigest || got.TrainLoss != want.TrainLoss {
@@ -247,7 +250,8 @@ func TestQueuedStepsAreTraced(t *testing.T) {
 				want = 1
 			}
 			if got := spans[[2]int{epoch, step}]; got != want {
-				t.Errorf("epoch %d, step %d has %d spans of backward, want %d", epoch, step, got, want)
+				t.Errorf("epoch %d, step %d has %d spans of backward, want %d", epoch, step, got,
+					want)
 			}
 		}
 	}
@@ -331,7 +335,8 @@ func TestQueuedDivergence(t *testing.T) {
 			if got != want || !strings.Contains(got, c.says) {
 				t.Errorf("the error is\n%s\nwant\n%s\nwith %q", got, want, c.says)
 			}
-			for _, waits := range []bool{true, false} { // the vertex is named that the device has drawn
+			// The vertex is named that the device has drawn.
+			for _, waits := range []bool{true, false} {
 				if got, _ := run(waits, parallel.DrawDevice); got != want {
 					t.Errorf("drawn on the device the error is\n%s\nwant\n%s", got, want)
 				}
@@ -504,7 +509,8 @@ func TestQueuedStepsLackMemory(t *testing.T) {
 		}
 		return lacking{d}
 	}
-	if _, err := g.start(t); !comm.IsAgreed(err) || !strings.Contains(err.Error(), errOutOfOrder.Error()) {
+	if _, err := g.start(t); !comm.IsAgreed(err) ||
+		!strings.Contains(err.Error(), errOutOfOrder.Error()) {
 		t.Errorf("rank 0 ends with %v", err)
 	}
 }
@@ -634,8 +640,9 @@ func TestOneWaitAStep(t *testing.T) {
 		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
 	o := sageOptions()
 	o.Model.Hidden, o.EvalEvery, o.Batch, o.Patience = 4, 0, 60, 0
-	// A minibatch that the device draws has one more copy up, of the seeds, and one more down, of the
-	// sizes of what was drawn, for which a preparing goroutine waits. Nothing more is uploaded in a step.
+	// A minibatch that the device draws has one more copy up, of the seeds, and one more down, of
+	// the sizes of what was drawn, for which a preparing goroutine waits. Nothing more is uploaded
+	// in a step.
 	for on, each := range map[string]int{parallel.DrawHost: 1, parallel.DrawDevice: 2} {
 		o.DrawOn = on
 		before, steps := launchesOf(t, library, shards, o, 3)
@@ -654,11 +661,12 @@ func TestOneWaitAStep(t *testing.T) {
 			"copy down": each * steps, "pageable copy": 1, "spin": 1, "allocation": 0,
 		} {
 			if name == "allocation" && on == parallel.DrawDevice {
-				continue // buffers grow in the first epochs, which minibatch fills which differs by run
+				// Buffers grow in the first epochs, which minibatch fills which differs by run.
+				continue
 			}
 			if got := after[name] - before[name]; got != want {
-				t.Errorf("sample.on %s: an epoch of %d steps has %d of %q, want %d", on, steps, got, name,
-					want)
+				t.Errorf("sample.on %s: an epoch of %d steps has %d of %q, want %d", on, steps, got,
+					name, want)
 			}
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"halognn/src/task"
 )
 
-// Numbers far from 0 are learned as well as others, predictions are in their unit, the digest is that
-// of any number of ranks, and the run and an inference judge alike.
+// Numbers far from 0 are learned as well as others, predictions are in their unit, the digest is
+// that of any number of ranks, and the run and an inference judge alike.
 func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 	labels, split := make([]float32, 2*90), graph.Split{}
 	for v := range 90 {
@@ -27,7 +27,8 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 		list := []*[]graph.VertexID{&split.Train, &split.Train, &split.Valid, &split.Test}[v%4]
 		*list = append(*list, graph.VertexID(v))
 	}
-	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 2}, mem.Bytes(labels), split)
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 2},
+		mem.Bytes(labels), split)
 	for _, loss := range []string{task.LossAuto, task.LossHuber} {
 		o := sageOptions()
 		o.Model.Layers, o.Model.Dropout, o.Sample.Fanouts, o.Epochs = 2, 0, []int{3, 3}, 30
@@ -40,12 +41,15 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 			if sum.TestMetric.Value < 0.8 || !sum.TestMetric.Known {
 				t.Errorf("%s: r2 of the test vertices is %+v", loss, sum.TestMetric)
 			}
-			if n := sum.Numbers; sum.TestAccuracy != nil || sum.ValidAccuracy != nil || len(n) != 3 ||
-				n["r2"] != sum.TestMetric.Value || !(n["mae"] > 0 && n["mae"] <= n["rmse"]) {
-				t.Errorf("%s: %v beside accuracies %v, %v", loss, n, sum.TestAccuracy, sum.ValidAccuracy)
+			if n := sum.Numbers; sum.TestAccuracy != nil || sum.ValidAccuracy != nil ||
+				len(n) != 3 || n["r2"] != sum.TestMetric.Value ||
+				!(n["mae"] > 0 && n["mae"] <= n["rmse"]) {
+				t.Errorf("%s: %v beside accuracies %v, %v", loss, n, sum.TestAccuracy,
+					sum.ValidAccuracy)
 			}
 			if digest != "" && sum.LossDigest != digest {
-				t.Errorf("%s: digest %s on %d ranks, %s on one", loss, sum.LossDigest, ranks, digest)
+				t.Errorf("%s: digest %s on %d ranks, %s on one", loss, sum.LossDigest, ranks,
+					digest)
 			}
 			digest = sum.LossDigest
 			m, err := infer.ReadModel(j.dir)
@@ -68,7 +72,8 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows, err := f.Rows(4)
-			if y := npy.View[float32](rows); err != nil || f.Shape[1] != 2 || y[0] < 4800 || y[0] > 5200 {
+			if y := npy.View[float32](rows); err != nil || f.Shape[1] != 2 || y[0] < 4800 ||
+				y[0] > 5200 {
 				t.Errorf("%v, shape %v, first row %v", err, f.Shape, y[:2])
 			}
 			if err := f.Close(); err != nil {
@@ -83,8 +88,9 @@ func TestNumbersAreLearnedInTheirUnit(t *testing.T) {
 func TestConstantNumbersAreRefused(t *testing.T) {
 	labels := make([]float32, 90)
 	labels[89] = 1
-	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 1}, mem.Bytes(labels),
-		graph.Split{Train: []graph.VertexID{0, 1, 2, 3}, Valid: []graph.VertexID{89}})
+	s := sessiontest.Handmade(t, 2, dataset.Meta{Task: task.Regression, Classes: 1},
+		mem.Bytes(labels), graph.Split{Train: []graph.VertexID{0, 1, 2, 3},
+			Valid: []graph.VertexID{89}})
 	o := sageOptions()
 	o.Model.Layers, o.Sample.Fanouts = 1, []int{3}
 	j := journey{shards: s, ranks: 2, dir: t.TempDir()}

@@ -13,7 +13,7 @@ import (
 	"halognn/src/trace"
 )
 
-// fits returns an error if the run cannot go on from the checkpoint.
+// fits returns an error if the run cannot continue from the checkpoint.
 func (r *run) fits(c *checkpoint.Checkpoint) error {
 	s := c.State
 	switch {
@@ -22,16 +22,17 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 			"give the ones it began with by --set data.parts=",
 			c.Path, r.s.Shards.Dir, s.Parts, r.s.Shards.Identity())
 	case s.Streams != r.streams.Streams() && r.s.Job.Mode.Sharing == sample.InNodes:
-		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d nodes, as "+
-			"minibatches depend on their number", c.Path, s.Streams, s.Streams)
+		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d "+
+			"nodes, as minibatches depend on their number", c.Path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
 			"minibatches depend on their number (only runs with sample.streams: part go on with "+
 			"another)",
 			c.Path, s.Ranks, s.Ranks)
 	case s.Common != r.s.Job.Sample.Common():
-		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, and these have "+
-			"%d; start as many ranks a node, and set run.ranks_per_node, as when it began",
+		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, but "+
+			"these have %d; start as many ranks on each node, with the same run.ranks_per_node, "+
+			"as when it began",
 			c.Path, s.Common, r.s.Job.Sample.Common())
 	case s.StepsPerEpoch != r.steps() && s.Ranks != r.s.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
@@ -48,8 +49,8 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// restore puts the run where the checkpoint was made. Sums over ranks go to rank 0, means to every
-// rank.
+// restore sets the state of the run to that of the checkpoint. Rank 0 gets sums over ranks, every
+// rank means.
 func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
@@ -61,10 +62,10 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
-	// Parsed on every rank, so that all fail alike.
+	// Every rank parses them, so that all fail in the same way.
 	var blocks, edges uint64
 	var err error
-	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks { // a device has drawn some
+	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks { // then a device has drawn some minibatches
 		if blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
 		}
@@ -90,7 +91,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 }
 
 // beginEpoch sets the counters of an epoch to zero or, in the epoch of a restart, to their values
-// in the checkpoint. It returns the first step to take.
+// in the checkpoint. It returns the first step.
 func (r *run) beginEpoch(epoch int) (first int) {
 	r.underWay = underWay{epoch: epoch, begun: time.Now()}
 	r.processor.Begin()
@@ -125,7 +126,7 @@ func (r *run) openLog() (*rundir.Log, error) {
 		rundir.Position{Epoch: c.State.Epoch, Step: c.State.Step})
 }
 
-// threads matches the end of a device's name, which does not affect results.
+// threads matches the end of a device's name, which has no effect on results.
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
 // tellResumed reports where a run resumes, and which settings differ from the checkpoint's.

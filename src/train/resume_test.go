@@ -181,15 +181,17 @@ func TestResumeChangesNoBit(t *testing.T) {
 		for point := range points {
 			at := 1 + random.IntN(steps-3)
 			first, second := o, o
-			policies := []string{policy.None, policy.VIP, policy.Prefetch, policy.Sieve, policy.Lookahead}
+			policies := []string{policy.None, policy.VIP, policy.Prefetch, policy.Sieve,
+				policy.Lookahead}
 			for _, half := range []*Options{&first, &second} {
 				half.Cache.Gamma, half.Cache.Delta, half.Cache.Evict, half.Cache.Initial = 0.9, 4,
 					true, policy.Degree
 				half.Depth, half.Cache.Policy, half.Cache.Alpha = random.IntN(5),
 					policies[random.IntN(len(policies))], 0.3
 			}
-			t.Run(fmt.Sprintf("%d ranks, seed %d, point %d: step %d, depth %d and %d, cache %s and %s", ranks, seed, point, at,
-				first.Depth, second.Depth, first.Cache.Policy, second.Cache.Policy), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d ranks, seed %d, point %d: step %d, depth %d and %d, cache %s "+
+				"and %s", ranks, seed, point, at, first.Depth, second.Depth, first.Cache.Policy,
+				second.Cache.Policy), func(t *testing.T) {
 				j := journey{shards: shards, ranks: ranks, dir: t.TempDir()}
 				j.stopped(t, first, at)
 				if point%3 == 0 && at < steps/2 { // again
@@ -324,7 +326,8 @@ func TestAStoppedRunGivesEverythingBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("the heartbeat is left: %v", err)
 	}
 	for tries := 0; runtime.NumGoroutine() > before; tries++ { // some are ending at this moment
@@ -362,7 +365,8 @@ func TestResumeOnOtherRanks(t *testing.T) {
 	if got.EdgesDigest != want.EdgesDigest || len(got.EdgesDigest) != 16 {
 		t.Errorf("edges %q, without interruption %q", got.EdgesDigest, want.EdgesDigest)
 	}
-	if got.BlocksDigest != want.BlocksDigest || got.Local+got.Cached+got.Peer+got.Remote != want.Local+want.Cached+want.Peer+want.Remote {
+	if got.BlocksDigest != want.BlocksDigest ||
+		got.Local+got.Cached+got.Peer+got.Remote != want.Local+want.Cached+want.Peer+want.Remote {
 		t.Errorf("minibatches %s of %d rows, without interruption %s of %d", got.BlocksDigest,
 			got.Local+got.Remote, want.BlocksDigest, want.Local+want.Remote)
 	}
@@ -383,8 +387,8 @@ func TestResumeOnOtherRanks(t *testing.T) {
 	}
 }
 
-// Where ranks of a node draw by the same numbers, a run goes on where nodes train as many streams as
-// before, on any number of nodes, with the same edges, and nowhere else.
+// Where ranks of a node draw by the same numbers, a run goes on where nodes train as many streams
+// as before, on any number of nodes, with the same edges, and nowhere else.
 func TestResumeOfNumbersOfNodes(t *testing.T) {
 	shards := generatedIn(t, 4)
 	o := resumable()
@@ -395,7 +399,8 @@ func TestResumeOfNumbersOfNodes(t *testing.T) {
 	for _, c := range []struct {
 		ranks, node int
 		refused     string
-	}{{4, 2, ""}, {2, 1, ""}, {4, 1, "2 streams, and these have 1"}, {2, 2, "2 streams, and these have 4"}} {
+	}{{4, 2, ""}, {2, 1, ""}, {4, 1, "2 streams, but these have 1"},
+		{2, 2, "2 streams, but these have 4"}} {
 		j := journey{shards: shards, ranks: 4, node: 2, dir: t.TempDir()}
 		j.stopped(t, o, 2)
 		j.ranks, j.node = c.ranks, c.node
@@ -408,8 +413,8 @@ func TestResumeOfNumbersOfNodes(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case got.EdgesDigest != want.EdgesDigest || got.BlocksDigest != want.BlocksDigest:
-			t.Errorf("%d ranks, %d a node draw %s, %s, without interruption %s, %s", c.ranks, c.node,
-				got.BlocksDigest, got.EdgesDigest, want.BlocksDigest, want.EdgesDigest)
+			t.Errorf("%d ranks, %d a node draw %s, %s, without interruption %s, %s", c.ranks,
+				c.node, got.BlocksDigest, got.EdgesDigest, want.BlocksDigest, want.EdgesDigest)
 		}
 	}
 }
@@ -453,7 +458,8 @@ var damage = map[string]func(path string) error{
 	},
 	"an altered state": func(path string) error {
 		return patched(filepath.Join(path, rundir.StateFile), func(b []byte) []byte {
-			return []byte(strings.Replace(string(b), `"optimizer_steps": `, `"optimizer_steps": 1`, 1))
+			return []byte(strings.Replace(string(b), `"optimizer_steps": `, `"optimizer_steps": 1`,
+				1))
 		})
 	},
 	"an empty state": func(path string) error {

@@ -70,14 +70,15 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := sageOptions()
 			o.EvalFull, o.Depth, o.StreamPerPart, o.AsNodes = true, c.depth, c.perPart, c.asNodes
-			o.Cache = policy.Settings{Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
-				Initial: policy.Degree}
+			o.Cache = policy.Settings{Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4,
+				Evict: true, Initial: policy.Degree}
 			dir := t.TempDir()
 			err := comm.RunWorld(c.ranks, func(w comm.Comm) error {
-				training, err := Open(Env{Env: session.Env{Comm: &allToAlls{Comm: w, asks: new(atomic.Int64)},
-					RanksPerNode: c.perNode, Shards: shards,
-					Device: ref.New(), Host: ref.Host{}, Workers: 2},
-					Dir: dir}, o)
+				training, err := Open(
+					Env{Env: session.Env{Comm: &allToAlls{Comm: w, asks: new(atomic.Int64)},
+						RanksPerNode: c.perNode, Shards: shards,
+						Device: ref.New(), Host: ref.Host{}, Workers: 2},
+						Dir: dir}, o)
 				if err != nil {
 					return err
 				}
@@ -92,7 +93,8 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 					got += 2
 				}
 				if got != c.want || s.CollectivesPerStep != got {
-					return fmt.Errorf("rank %d: %d collectives in %d steps, rounds_per_step %g, want %g",
+					return fmt.Errorf(
+						"rank %d: %d collectives in %d steps, rounds_per_step %g, want %g",
 						w.Rank(), features.n, steps, s.CollectivesPerStep, c.want)
 				}
 				return nil
@@ -134,16 +136,19 @@ func TestRoundsAreTheCollectivesStarted(t *testing.T) {
 // neighbours for two hops, ids and rows. What the last evaluation takes two runs have alike.
 func TestRoundsOnAPartitionedTopology(t *testing.T) {
 	shards := generated(t)
-	for _, kind := range []sample.Kind{sample.Neighbour, sample.Labor, sample.Poisson, sample.LADIES} {
+	for _, kind := range []sample.Kind{sample.Neighbour, sample.Labor, sample.Poisson,
+		sample.LADIES} {
 		err := comm.RunWorld(2, func(w comm.Comm) error {
 			var started, steps [2]int64
 			for k := range started {
 				o := drawnBy(kind)
 				o.Partitioned, o.EvalEvery, o.Epochs = true, 0, 1+2*k
-				o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.3, Initial: policy.Degree}
+				o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.3,
+					Initial: policy.Degree}
 				asks := new(atomic.Int64)
 				training, err := Open(Env{Env: session.Env{Comm: &allToAlls{Comm: w, asks: asks},
-					RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{}, Workers: 2},
+					RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
+					Workers: 2},
 					Dir: t.TempDir()}, o)
 				if err != nil {
 					return err

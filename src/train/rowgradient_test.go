@@ -23,9 +23,10 @@ import (
 	"halognn/tests/race"
 )
 
-// bareLoss is the mean loss of the training vertices of a graph without features, by all neighbours:
-// GraphSAGE on the given rows, in float64.
-func bareLoss(s *shard.Shards, layers int, weights map[string]nn.Tensor, rows [][]float64) (loss float64) {
+// bareLoss is the mean loss of the training vertices of a graph without features, by all
+// neighbours: GraphSAGE on the given rows, in float64.
+func bareLoss(s *shard.Shards, layers int, weights map[string]nn.Tensor,
+	rows [][]float64) (loss float64) {
 	g, h := s.Topology().Graph, rows
 	for l := range layers {
 		next := make([][]float64, len(h))
@@ -41,7 +42,8 @@ func bareLoss(s *shard.Shards, layers int, weights map[string]nn.Tensor, rows []
 			for o := range left.Shape[0] {
 				y := float64(weights[name+"lin_l.bias"].Data[o])
 				for j := range mean {
-					y += float64(left.Data[o*len(mean)+j])*mean[j] + float64(right[o*len(mean)+j])*h[v][j]
+					y += float64(left.Data[o*len(mean)+j])*mean[j] +
+						float64(right[o*len(mean)+j])*h[v][j]
 				}
 				if l < layers-1 {
 					y = max(0, y)
@@ -65,9 +67,10 @@ func bareLoss(s *shard.Shards, layers int, weights map[string]nn.Tensor, rows []
 	return loss / float64(seeds)
 }
 
-// relationalLoss is the mean loss of the training papers by all neighbours in one layer: R-GCN on the
-// given rows, which a map for each type brings to one width first, in float64.
-func relationalLoss(s *shard.Shards, weights map[string]nn.Tensor, rows [][]float64) (loss float64) {
+// relationalLoss is the mean loss of the training papers by all neighbours in one layer: R-GCN on
+// the given rows, which a map for each type brings to one width first, in float64.
+func relationalLoss(s *shard.Shards, weights map[string]nn.Tensor,
+	rows [][]float64) (loss float64) {
 	topology, relations := s.Topology(), s.Schema.NumRelations()
 	times := func(y, x, w []float64, transposed bool) { // adds x times w [in,out], or [out,in]
 		for i, a := range x {
@@ -131,7 +134,8 @@ func TestStepOfLearnedRows(t *testing.T) {
 	race.Alone(t)
 	o := learnedOptions("sage")
 	o.Sample = sample.Neighbours(sample.All, sample.All)
-	testStep(t, shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2}), o,
+	testStep(t, shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}),
+		shardtest.Options{Parts: 2}), o,
 		func(s *shard.Shards, weights map[string]nn.Tensor, rows [][]float64) float64 {
 			return bareLoss(s, o.Model.Layers, weights, rows)
 		})
@@ -162,8 +166,8 @@ func testStep(t *testing.T, s *shard.Shards, o Options,
 		weights := map[string]nn.Tensor{}
 		var lock sync.Mutex
 		err := comm.RunWorld(ranks, func(c comm.Comm) error {
-			tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s, Device: ref.New(),
-				Host: ref.Host{}, Workers: 1}, Dir: dir}, o)
+			tr, err := Open(Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: s,
+				Device: ref.New(), Host: ref.Host{}, Workers: 1}, Dir: dir}, o)
 			if err != nil {
 				return err
 			}
@@ -223,10 +227,13 @@ func testStep(t *testing.T, s *shard.Shards, o Options,
 				if math.Abs(want) < 1e-6 { // whose step is that of a difference
 					continue
 				}
-				// the first step: m and v are g and its square, but for the factors that it takes out
-				moved := x - o.Learned.LR*want/(math.Abs(want)+o.Optimizer.Eps/math.Sqrt(1-o.Optimizer.Beta2))
+				// the first step: m and v are g and its square, but for the factors that it takes
+				// out
+				moved := x - o.Learned.LR*want/
+					(math.Abs(want)+o.Optimizer.Eps/math.Sqrt(1-o.Optimizer.Beta2))
 				if d := math.Abs(float64(rows[i]) - moved); !(d < 1e-4*o.Learned.LR+1e-7) {
-					t.Errorf("%d ranks: vertex %d, column %d is %v, want %v", ranks, v, i%cols, rows[i], moved)
+					t.Errorf("%d ranks: vertex %d, column %d is %v, want %v", ranks, v, i%cols,
+						rows[i], moved)
 				}
 			}
 		}

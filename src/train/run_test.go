@@ -113,7 +113,8 @@ func TestDivergenceIsAgreedOnAndLogged(t *testing.T) {
 		dir := t.TempDir()
 		err := comm.RunWorld(2, func(w comm.Comm) error {
 			o := sageOptions()
-			o.Optimizer, o.Schedule.Base, o.Batch, o.Epochs = nn.DefaultOptimizer("sgd"), c.lr, c.batch, 1
+			o.Optimizer, o.Schedule.Base, o.Batch, o.Epochs = nn.DefaultOptimizer("sgd"), c.lr,
+				c.batch, 1
 			_, err := Run(context.Background(),
 				Env{Env: session.Env{Comm: w, Shards: shards,
 					Device: ref.New(), Host: ref.Host{}, Workers: 1},

@@ -43,7 +43,8 @@ func TestSamplersTrainAlike(t *testing.T) {
 				}
 				o := drawnBy(c.kind)
 				o.Sample.Numbers = c.numbers
-				o.Model.Kind, o.Model.GCNNorm, o.Model.Residual = model.Kind, model.GCNNorm, model.Residual
+				o.Model.Kind, o.Model.GCNNorm, o.Model.Residual = model.Kind, model.GCNNorm,
+					model.Residual
 				o.StreamPerPart = true
 				run := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 				want := run.finished(t, o)
@@ -60,12 +61,13 @@ func TestSamplersTrainAlike(t *testing.T) {
 				run.ranks, run.dir = 4, t.TempDir()
 				got := run.finished(t, o)
 				if got.BlocksDigest != want.BlocksDigest || got.EdgesDigest != want.EdgesDigest {
-					t.Errorf("%s: 4 ranks draw %s, %s; 2 ranks %s, %s", model.Kind, got.BlocksDigest,
-						got.EdgesDigest, want.BlocksDigest, want.EdgesDigest)
+					t.Errorf("%s: 4 ranks draw %s, %s; 2 ranks %s, %s", model.Kind,
+						got.BlocksDigest, got.EdgesDigest, want.BlocksDigest, want.EdgesDigest)
 				}
 				o.Ranks = 4
 				if rows := simulatedRows(t, shards, o); rows != got.Remote {
-					t.Errorf("%s: %d rows an epoch are simulated, %d measured", o.Cache.Policy, rows, got.Remote)
+					t.Errorf("%s: %d rows an epoch are simulated, %d measured", o.Cache.Policy,
+						rows, got.Remote)
 				}
 			}
 		})
@@ -76,7 +78,8 @@ func TestSamplersTrainAlike(t *testing.T) {
 func simulatedRows(t *testing.T, shards *shard.Shards, o Options) int64 {
 	t.Helper()
 	sim, err := simulate.New(shards, simulate.Options{
-		Spec: o.Spec, Policies: []string{o.Cache.Policy}, Alphas: []float64{o.Cache.Alpha}, Workers: 2,
+		Spec: o.Spec, Policies: []string{o.Cache.Policy}, Alphas: []float64{o.Cache.Alpha},
+		Workers: 2,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +97,9 @@ func simulatedRows(t *testing.T, shards *shard.Shards, o Options) int64 {
 func TestSamplersAreRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
 	for want, change := range map[string]func(o *Options){
-		"which model kind gat cannot use": func(o *Options) { o.Model.Kind, o.Model.Heads = "gat", 1 },
+		"which model kind gat cannot use": func(o *Options) {
+			o.Model.Kind, o.Model.Heads = "gat", 1
+		},
 		"which model kind sage with maxima cannot use": func(o *Options) {
 			o.Model.Aggregation = nn.AggregateMax
 		},

@@ -26,17 +26,19 @@ func TestSetUpIsItemised(t *testing.T) {
 		{"no cache", policy.None, 1, policy.PlacementOwn, nil},
 		{"one node", policy.VIP, 2, policy.PlacementOwn, nil},
 		{"a static cache", policy.VIP, 1, policy.PlacementOwn, []string{"rank", "predict", "fill"}},
-		{"a cache of a node", policy.VIP, 2, policy.PlacementGroup, []string{"rank", "predict", "fill"}},
+		{"a cache of a node", policy.VIP, 2, policy.PlacementGroup,
+			[]string{"rank", "predict", "fill"}},
 		{"a buffer", policy.Prefetch, 1, policy.PlacementOwn, []string{"rank", "fill"}},
-		{"looking ahead", policy.Lookahead, 1, policy.PlacementOwn, []string{"rank", "predict", "fill"}},
+		{"looking ahead", policy.Lookahead, 1, policy.PlacementOwn,
+			[]string{"rank", "predict", "fill"}},
 		{"auto", policy.Auto, 1, policy.PlacementOwn, []string{"choose"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
 			o.Epochs = 1
 			o.Cache = policy.Settings{
-				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
-				Placement: c.placement, PeerCost: 0.1,
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: policy.Degree, Placement: c.placement, PeerCost: 0.1,
 			}
 			begun := time.Now()
 			j := journey{shards: shards, ranks: 2, node: c.node, dir: t.TempDir()}

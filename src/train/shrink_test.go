@@ -96,7 +96,8 @@ func (d *breaking) SoftmaxCrossEntropy(
 // 0 cannot sample a minibatch whose first collective rank 1 has started. It also waits for rank 1's
 // gradients of an older minibatch, which never come because rank 1's device fails: see breaking.
 func failTwice(
-	t *testing.T, w *comm.World, original string, depth int, set func(rank, steps int, env *Env) error,
+	t *testing.T, w *comm.World, original string, depth int,
+	set func(rank, steps int, env *Env) error,
 ) {
 	t.Helper()
 	const steps = 5
@@ -156,7 +157,8 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 		const page = 4096
 		kept := random.Int64N(info.Size()/page) * page
 		o := sageOptions()
-		o.Depth, o.Epochs, o.Batch, o.EvalEvery = random.IntN(6), 1000, 2+random.IntN(10), random.IntN(2)
+		o.Depth, o.Epochs, o.Batch, o.EvalEvery = random.IntN(6), 1000, 2+random.IntN(10),
+			random.IntN(2)
 		if random.IntN(3) == 0 {
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
 		}
@@ -170,9 +172,11 @@ func TestFilesShrinkWhileTraining(t *testing.T) {
 				}
 			})
 		}
-		what := fmt.Sprintf("trial %d: %s shrank under %d ranks at depth %d", trial, name, ranks, o.Depth)
+		what := fmt.Sprintf("trial %d: %s shrank under %d ranks at depth %d", trial, name, ranks,
+			o.Depth)
 		err = orHang(what, func() error {
-			return onParts(comm.NewWorld(ranks), []string{parts}, o, func(rank int, env *Env) error {
+			return onParts(comm.NewWorld(ranks), []string{parts}, o, func(rank int,
+				env *Env) error {
 				if rank == 0 {
 					env.Progress = at
 				}

@@ -60,7 +60,8 @@ func TestStartupIsTheFirstWait(t *testing.T) {
 			s := j.finished(t, o)
 			startup, wait, first := j.startups(t)
 			if len(startup) != o.Epochs || len(first) != o.Epochs {
-				t.Fatalf("%d epochs with %d first steps, want %d", len(startup), len(first), o.Epochs)
+				t.Fatalf("%d epochs with %d first steps, want %d", len(startup), len(first),
+					o.Epochs)
 			}
 			mean := 0.0
 			for i, got := range startup {
@@ -69,15 +70,17 @@ func TestStartupIsTheFirstWait(t *testing.T) {
 				case got <= 0 || got > wait[i]+1e-9:
 					t.Errorf("epoch %d: %g s of start-up in %g s of waiting", i+1, got, wait[i])
 				case c.ranks == 1 && math.Abs(got-first[i]) > 1e-9:
-					t.Errorf("epoch %d: %g s of start-up, the first step waited for %g s", i+1, got, first[i])
+					t.Errorf("epoch %d: %g s of start-up, the first step waited for %g s", i+1, got,
+						first[i])
 				case s.StepsPerEpoch == 1 && math.Abs(got-wait[i]) > 1e-9:
-					t.Errorf("epoch %d: %g s of start-up, one step waited for %g s", i+1, got, wait[i])
+					t.Errorf("epoch %d: %g s of start-up, one step waited for %g s", i+1, got,
+						wait[i])
 				}
 			}
 			if math.Abs(s.StartupSeconds-mean) > 1e-9 || s.StartupFraction <= 0 ||
 				s.StartupFraction > s.WaitFraction+1e-9 {
-				t.Errorf("summary: %g s of start-up, want %g; %g of an epoch of which %g is waiting",
-					s.StartupSeconds, mean, s.StartupFraction, s.WaitFraction)
+				t.Errorf("summary: %g s of start-up, want %g; %g of an epoch of which %g is "+
+					"waiting", s.StartupSeconds, mean, s.StartupFraction, s.WaitFraction)
 			}
 			if s.StepsPerEpoch == 1 && math.Abs(s.StartupFraction-s.WaitFraction) > 1e-9 {
 				t.Errorf("start-up is %g of an epoch, waiting %g; there is one step",

@@ -26,13 +26,13 @@ func (r *run) admit(i int, m *parallel.Minibatch) {
 	m.Seeds = r.s.Job.Seeds(m.Key, mem.Grow(m.Seeds, r.streams.MaxPiece()))
 }
 
-// train trains one minibatch of a step; after the last one of the step it updates the weights.
+// train trains one minibatch of a step. After the step's last minibatch it updates the weights.
 func (r *run) train(i int, m *parallel.Minibatch) error {
 	step, stream := m.Key.Step, m.Key.Stream-r.mine.First
 	last := stream == r.mine.Count-1
 	if stream == 0 {
 		r.step = stepUnderWay{queues: r.queues(), seeds: m.GlobalSeeds}
-		if step == 1 && r.unsettled.Load() == nil { // else when the first step is settled
+		if step == 1 && r.unsettled.Load() == nil { // for a queued first step, settle does this
 			r.firstStepEnds()
 		}
 	}
@@ -87,7 +87,7 @@ func (s stepPhases) Begin(p trace.Phase) {
 // End implements parallel.Phases.
 func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.item, s.run.step.began) }
 
-// moment is when a phase began, and its range in a profiler.
+// moment is when a phase began, and the phase's range in a profiler.
 type moment struct {
 	at   time.Time
 	nvtx nvtx.Range
@@ -98,7 +98,7 @@ func begins(p trace.Phase) moment {
 	return moment{time.Now(), shown}
 }
 
-// mark ends a phase of a minibatch that is trained, and adds its time.
+// mark ends a phase of a training minibatch, and adds its time.
 func (r *run) mark(p trace.Phase, item int, began moment) {
 	took := time.Since(began.at)
 	began.nvtx.End()
@@ -126,7 +126,7 @@ func (r *run) count(m *parallel.Minibatch) error {
 	return nil
 }
 
-// named counts rows that were fetched early under the policy's name for them.
+// named counts rows that were fetched early under the name that the policy gives them.
 func (r *run) named(c trace.Counters) trace.Counters {
 	if r.s.Cache.Policy().Rounds {
 		return c.Replacing()
@@ -155,11 +155,12 @@ func (r *run) update(stats task.Stats) error {
 	return r.obey(step, r.votes())
 }
 
-// accept ends the run at a step whose loss is not finite or too large. Every rank sees the same
+// accept returns an error if the step's loss is not finite or too large. Every rank has the same
 // sum, so all stop at this step and can agree on the error.
 func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
-		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss, nn.ErrDiverged)
+		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss,
+			nn.ErrDiverged)
 		return pipeline.ErrStop
 	}
 	r.bound.begin(stats.Loss)
@@ -171,7 +172,7 @@ func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
 	return nil
 }
 
-// record notes the step's global loss, which is the same on every rank.
+// record records the step's global loss, which is the same on every rank.
 func (r *run) record(of *stepUnderWay, stats task.Stats) {
 	var raw [4]byte
 	binary.LittleEndian.PutUint32(raw[:], math.Float32bits(float32(stats.Loss)))
@@ -187,7 +188,7 @@ func (r *run) record(of *stepUnderWay, stats task.Stats) {
 	}
 }
 
-// line is that of a step in metrics.jsonl.
+// line returns the line of a step for metrics.jsonl.
 func (r *run) line(of *stepUnderWay, stats task.Stats) record.Step {
 	share := r.share(stats.Sums)
 	line := record.Step{
@@ -203,14 +204,14 @@ func (r *run) line(of *stepUnderWay, stats task.Stats) record.Step {
 	return line
 }
 
-// share is the first metric of the task, of a step's predictions.
+// share returns the task's first metric for the predictions of a step.
 func (r *run) share(s task.Sums) record.Metric {
 	value, known := r.s.Task.Metrics[0].Value(&task.Tally{Sums: s})
 	return record.Metric{Value: value, Known: known}
 }
 
-// accuracy returns what stands beside other metrics as the share of right predictions; nil for numbers
-// and ranks, which are neither right nor wrong.
+// accuracy returns the share of right predictions that is reported next to other metrics; nil for
+// tasks whose predictions are neither right nor wrong: numbers and ranks.
 func accuracy(of *task.Task, m record.Metric) *record.Metric {
 	if of.Numbers || of.Ranks {
 		return nil

@@ -7,21 +7,21 @@ import (
 	"halognn/src/trace"
 )
 
-// firstStepEnds records the duration of the first step when the second one begins or, of a queued
-// one, when its result has come. Checkpoints do not count.
+// firstStepEnds records the duration of the first step: until the second one begins or, if it was
+// queued, until its result is read. Checkpoints do not count.
 func (r *run) firstStepEnds() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving
 }
 
-// onlyStep is firstStepEnds for an epoch of one step, after its end.
+// onlyStep is firstStepEnds for an epoch with one step, called after its end.
 func (r *run) onlyStep(rec *record.Epoch) {
 	if r.steps() == 1 {
 		rec.FirstStep = rec.Seconds - rec.PhaseSeconds[trace.Save.String()]
 	}
 }
 
-// timeModel adds the model, from the mean phases already in the summary.
+// timeModel adds the time model to the summary, from the mean phases already in it.
 func (r *run) timeModel(s *record.Summary) {
 	n, steps := float64(r.sums.Epochs), float64(r.steps())
 	m := &s.TimeModel

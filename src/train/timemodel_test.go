@@ -32,9 +32,11 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := resumable()
-			o.Depth, o.Batch, o.StreamPerPart, o.Checkpoint.EverySteps = c.depth, c.batch, c.perPart, 3
+			o.Depth, o.Batch, o.StreamPerPart, o.Checkpoint.EverySteps = c.depth, c.batch,
+				c.perPart, 3
 			o.Cache = policy.Settings{
-				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.Degree,
+				Policy: c.policy, Alpha: 0.3, Gamma: 0.9, Delta: 4, Evict: true,
+				Initial: policy.Degree,
 			}
 			j := journey{shards: shards, ranks: 2, dir: t.TempDir()}
 			j.finished(t, o)
@@ -63,7 +65,8 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 			train, sync := step("forward", "backward", "update"), step("sync")
 			prepare := sample + lookup + max(score, remote, local)
 			for key, want := range map[string]float64{
-				"t_sample": sample, "t_lookup": lookup, "t_score": score, "t_remote": remote, "t_copy": local,
+				"t_sample": sample, "t_lookup": lookup, "t_score": score, "t_remote": remote,
+				"t_copy":  local,
 				"t_train": train, "t_sync": sync, "depth": float64(c.depth),
 				"t_base":         sample + max(remote, local) + train + sync,
 				"t_prepare":      prepare,
@@ -77,7 +80,8 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 			}
 			stall := max(0, s.Phases["exchange"]+s.Phases["slice"]-s.Phases["gather"])
 			if math.Abs(s.Stall-stall) > 1e-9 {
-				t.Errorf("ranks stall for %g s of an epoch, equation 9 on the phases gives %g", s.Stall, stall)
+				t.Errorf("ranks stall for %g s of an epoch, equation 9 on the phases gives %g",
+					s.Stall, stall)
 			}
 			epochs, first := j.epochSeconds(t)
 			first, epochs = first/float64(o.Epochs), epochs/float64(o.Epochs)
@@ -85,11 +89,14 @@ func TestTimeModelIsTheFormulaOnThePhases(t *testing.T) {
 				t.Errorf("they stall for %g of an epoch of %g s", s.Share, epochs)
 			}
 			if math.Abs(s.Model["first_step"]-first) > 1e-9 || first <= 0 || first > epochs {
-				t.Errorf("first_step is %g, in the epochs' records %g", s.Model["first_step"], first)
+				t.Errorf("first_step is %g, in the epochs' records %g", s.Model["first_step"],
+					first)
 			}
-			if got := s.Model["first_step"] + (s.Steps-1)*s.Model["step"] + s.Phases["save"]; s.Steps > 1 &&
-				math.Abs(got-epochs) > 1e-9 || s.Model["step"] <= 0 {
-				t.Errorf("the steps of %g s add up to %g s, an epoch takes %g", s.Model["step"], got, epochs)
+			if got := s.Model["first_step"] + (s.Steps-1)*s.Model["step"] +
+				s.Phases["save"]; s.Steps > 1 && math.Abs(got-epochs) > 1e-9 ||
+				s.Model["step"] <= 0 {
+				t.Errorf("the steps of %g s add up to %g s, an epoch takes %g", s.Model["step"],
+					got, epochs)
 			}
 		})
 	}

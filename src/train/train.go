@@ -43,33 +43,33 @@ type run struct {
 	auto      *residence.Auto // nil unless the run chooses its cache
 
 	sumsChoice *residence.SumsChoice // nil unless the run chooses whether owners add rows
-	// nil unless the run chooses whether ranks of a node fetch as one
+	// Nil unless the run chooses whether ranks of a node fetch as one.
 	nodesChoice *residence.NodesChoice
 
 	digests
 	nearness
 	valid      task.Tally // of all validation vertices
 	best       best
-	seconds    []float64         // of every epoch
+	seconds    []float64         // of all epochs
 	sums       checkpoint.Sums   // over the complete epochs
 	summary    *record.Summary   // nil before the end of the run
 	lock       *rundir.Lock      // rank 0: of Env.Dir; nil for none
 	saver      *checkpoint.Saver // rank 0
 	stopped    bool              // the ranks have voted to stop
-	unsaved    error             // of a save after a step, agreed on
+	unsaved    error             // error of a save after a step, agreed on by all ranks
 	candidates infer.Candidates
 	runtime    int64 // bytes resident before data is opened: program, MPI, BLAS
 	clock      trace.Clock
 	started    time.Time // of the first step
 
 	processor  trace.Processor
-	busy       []float64 // of every epoch that this process trained, mean over ranks
+	busy       []float64 // of every epoch that this process has trained, mean over ranks
 	efficiency efficiency
 	energy     metered
 
 	underWay
 	step   stepUnderWay
-	pinned int // growths of pinned memory in strategies that are closed
+	pinned int // growths of pinned memory in strategies that have been closed
 	queuedSteps
 	divergence
 }
@@ -77,8 +77,8 @@ type run struct {
 // digests cover the trained minibatches and their losses.
 type digests struct {
 	losses   *xxhash.Digest // of every step's loss bits
-	blocks   uint64         // sum of this rank's minibatch digests
-	edges    uint64         // sum of the digests of their edges
+	blocks   uint64         // sum of the digests of this rank's minibatches
+	edges    uint64         // sum of the digests of these minibatches' edges
 	noBlocks bool           // a device has drawn minibatches, without digests of their blocks
 	noEdges  bool           // the run resumed from a checkpoint without a digest of edges
 }
@@ -90,12 +90,12 @@ type underWay struct {
 	seeds   int
 	rows    trace.Counters // of this rank in the epoch, or since a restart in it
 	waiting time.Duration
-	startup time.Duration  // the wait before the first minibatch, also after a restart
+	startup time.Duration  // wait for the first minibatch, also after a restart
 	carried trace.Counters // rank 0: rows of all ranks before the restart
 	earlier int64          // remote rows of this rank before the restart
-	begun   time.Time      // start of the epoch, less its time before a restart
+	begun   time.Time      // start of the epoch, shifted back by its time before a restart
 
-	firstStep float64 // seconds until the second step began, or the result of the first had come
+	firstStep float64 // seconds until the second step began, or the first step's result was read
 }
 
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
@@ -104,13 +104,13 @@ type stepUnderWay struct {
 	began        moment // of the phase under way
 	rows         trace.Counters
 	waiting      time.Duration
-	seeds        int     // of all ranks
-	lr           float64 // of its update
-	queues       bool    // its result is read when the next one is queued
-	voted        bool    // this rank has a vote in it
+	seeds        int     // over all ranks
+	lr           float64 // learning rate of its update
+	queues       bool    // its result is read after the next step is queued
+	voted        bool    // this rank has voted in it
 }
 
-// divergence describes the end of a run whose loss is no longer finite, or exceeds the bound.
+// divergence describes a run that ends because its loss is not finite or exceeds the bound.
 type divergence struct {
 	diverged error
 	outgrown bool      // the loss is finite but exceeds the bound
@@ -118,26 +118,27 @@ type divergence struct {
 	bound    lossBound
 }
 
-// best is the model of the best validation so far; where validations have no metric, the last one.
+// best is the model of the best validation so far; if validations have no metric, of the last one.
 type best struct {
 	epoch   int // from 1; 0 before the first validation
 	valid   infer.Quality
 	weights []float32
-	since   int // validations since
+	since   int // number of validations since
 }
 
 // Training is a run that is ready for its first step.
 type Training struct{ run *run }
 
 // Open prepares a run, from a checkpoint if Env has one. It finds all errors in options, parts and
-// devices that can be found before training, and writes nothing. Collective. Unless all ranks
-// agreed on an error (see Agreed), other ranks may still be waiting, and the caller ends the job.
+// devices that can be found before training, and writes nothing. Collective. If not all ranks have
+// agreed on an error (see Agreed), other ranks may still be waiting, so the caller must end the
+// job.
 func Open(env Env, o Options) (*Training, error) {
 	if env.Progress != nil {
 		env.Notes = env.Progress
 	}
-	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training, saves: o.Checkpoint,
-		digests: digests{losses: xxhash.New()}}
+	r := &run{s: session.New(env.Env, o.Metric), env: env, training: o.Training,
+		saves: o.Checkpoint, digests: digests{losses: xxhash.New()}}
 	r.s.BeforeAbort = r.takeFinished
 	if err := r.open(o); err != nil {
 		return nil, r.s.EndedBy(err)
@@ -146,7 +147,7 @@ func Open(env Env, o Options) (*Training, error) {
 }
 
 // open prepares everything that does not depend on the epoch. The order matters: rows get the
-// device memory that model and gradients leave. Collective.
+// device memory that the model and the gradients leave free. Collective.
 func (r *run) open(o Options) error {
 	var err error
 	if r.runtime, err = residentBeforeData(); err != nil {
@@ -155,8 +156,7 @@ func (r *run) open(o Options) error {
 	if err = r.s.GroupByNode(&o.Spec); err != nil {
 		return err
 	}
-	// An error of one rank is returned by all here, so that no rank waits for another that has
-	// failed.
+	// All ranks return the error of one rank here, so that none waits for a rank that has failed.
 	if err = comm.Agree(r.s.Comm, r.openLocal(o.Spec)); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (r *run) beginning() residence.Position {
 	return residence.Position{Epoch: 1}
 }
 
-// ready sets the state before the first step or, from a checkpoint, before the next one.
+// ready sets the state before the first step or, with a checkpoint, before the next one.
 func (r *run) ready() error {
 	r.best.weights = mem.Make[float32](r.s.Model.Params.Len())
 	r.s.Closers = append(r.s.Closers, func() error { mem.Free(r.best.weights); return nil })
@@ -278,13 +278,13 @@ func (t *Training) End(err error) error { return t.run.s.EndedBy(err) }
 // Describe says what Run would run, in a few lines.
 func (t *Training) Describe() string { return t.run.banner() }
 
-// Close gives a training back that does not run. Collective.
+// Close frees a training that does not run. Collective.
 func (t *Training) Close() error { return t.run.s.Close() }
 
-// Run trains, writes into Env.Dir, which rank 0 has made, and returns the summary, the same on
-// every rank but for EpochSeconds, which is the rank's own. lock is rank 0's lock of that
-// directory: no checkpoint is written unless it is held; nil where no other job can use the
-// directory. Collective; a Training runs once. Errors are as for Open.
+// Run trains and returns the summary, the same on every rank except EpochSeconds, which is the
+// rank's own. It writes into Env.Dir, which rank 0 must have made. lock is rank 0's lock of that
+// directory: checkpoints are written only while it is held; nil if no other job can use the
+// directory. A Training runs once. Errors are as for Open. Collective.
 func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*record.Summary, error) {
 	r := t.run
 	r.lock = lock
@@ -317,7 +317,7 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// A failed final test, which may take long, must not cost the training.
+	// A final test may take long; if it fails, the training must not be lost.
 	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (r *run) run(ctx context.Context) error {
 	return nil
 }
 
-// start opens the log and reports notes for the user before the first step.
+// start opens the log and shows notes to the user before the first step.
 func (r *run) start(ctx context.Context) error {
 	err := comm.OnFirst(r.s.Comm, func() (err error) {
 		r.s.Log, err = r.openLog()
@@ -390,7 +390,8 @@ func (r *run) startTrace() error {
 	if err != nil {
 		return err
 	}
-	r.s.Spans, err = trace.CreateRecorder(filepath.Join(r.env.Dir, r.env.Trace), r.s.Comm.Rank(), base)
+	r.s.Spans, err = trace.CreateRecorder(filepath.Join(r.env.Dir, r.env.Trace), r.s.Comm.Rank(),
+		base)
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("--trace: %w", err)
 	}
@@ -430,7 +431,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.s.Spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.s.Skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
-	// A look-ahead cache knows minibatches of later epochs.
+	// A look-ahead cache can see minibatches of later epochs.
 	foreseen := r.auto.Foreseen(r.s.Job.Epochs-epoch) * items
 	r.onSteps(true)
 	err := r.s.Pipe.RunOn(ctx, items-r.s.Skipped, foreseen,
@@ -456,8 +457,8 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	return r.endEpoch(took)
 }
 
-// steps returns the optimiser updates of an epoch, and minibatches the minibatches that this rank
-// trains for each.
+// steps returns the number of updates of an epoch, and minibatches the number of minibatches that
+// this rank trains in it.
 func (r *run) steps() int       { return r.s.Job.Steps() }
 func (r *run) minibatches() int { return r.s.Job.Minibatches() }
 

@@ -89,13 +89,17 @@ func TestTransportsOfGradientsTrainAlike(t *testing.T) {
 			o := sageOptions()
 			c.set(&o)
 			staged, _ := trainedOver(t, shards, library, c.ranks, o, parallel.TransportStaged)
-			for _, over := range []parallel.Transport{parallel.TransportNCCL, parallel.TransportMPI} {
+			for _, over := range []parallel.Transport{parallel.TransportNCCL,
+				parallel.TransportMPI} {
 				got, notes := trainedOver(t, shards, library, c.ranks, o, over)
-				if got.LossDigest != staged.LossDigest || got.WeightsDigest != staged.WeightsDigest {
-					t.Errorf("over %s the bits differ from those of gradients through host memory", over)
+				if got.LossDigest != staged.LossDigest ||
+					got.WeightsDigest != staged.WeightsDigest {
+					t.Errorf("over %s the bits differ from those of gradients through host memory",
+						over)
 				}
 				if got.Gradients != string(over) || got.Allreduce != "reproducible" {
-					t.Errorf("the summary says %s, %s; want %s, reproducible", got.Gradients, got.Allreduce, over)
+					t.Errorf("the summary says %s, %s; want %s, reproducible", got.Gradients,
+						got.Allreduce, over)
 				}
 				if text := strings.Join(notes, "\n"); !strings.Contains(text,
 					"gradients are added on the GPUs") {
@@ -155,7 +159,8 @@ func TestTwoRanksWithGPUsFailAtOnce(t *testing.T) {
 					env.Device, env.GPU.Reads = d, residence.ReadsCopy
 					env.Gradients = over
 					if rank == 1 {
-						env.Device = &breakingGPU{PeerDevice: d, breaking: breaking{Device: d, left: steps}}
+						env.Device = &breakingGPU{PeerDevice: d,
+							breaking: breaking{Device: d, left: steps}}
 					}
 					return nil
 				})
@@ -213,7 +218,7 @@ func TestLearnedRowsAreRefusedOnGPUs(t *testing.T) {
 			Shards: shards, Device: d, Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
 		return errors.Join(err, d.Close())
 	})
-	if err == nil || !strings.Contains(err.Error(), "rows are learned on CPUs alone: set "+
+	if err == nil || !strings.Contains(err.Error(), "rows are learned only on CPUs: set "+
 		"compute.device=cpu") {
 		t.Error(err)
 	}

@@ -51,7 +51,8 @@ func typedData(t testing.TB, bare ...int) string {
 		{Relation: graph.Relation{Source: "paper", Name: "cites", Target: "paper"}},
 	}
 	add := func(k int, u, v int32) {
-		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u), append(edges[k].Targets, v)
+		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u),
+			append(edges[k].Targets, v)
 	}
 	for p := range int32(counts[0]) {
 		class[p] = r.Int32N(3)
@@ -71,9 +72,9 @@ func typedData(t testing.TB, bare ...int) string {
 	return dir
 }
 
-// manyAuthors makes a graph of which few papers are trained, that cite others and have many authors;
-// two more review each. So of papers and authors there are more rows than means. Venues alone have
-// features.
+// manyAuthors makes a graph of which few papers are trained, that cite others and have many
+// authors; two more review each. So of papers and authors there are more rows than means. Venues
+// alone have features.
 func manyAuthors(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "authors")
@@ -87,7 +88,8 @@ func manyAuthors(t testing.TB) string {
 		{Relation: graph.Relation{Source: "paper", Name: "rev_prints", Target: "venue"}},
 	}
 	add := func(k int, u, v int32) {
-		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u), append(edges[k].Targets, v)
+		edges[k].Sources, edges[k].Targets = append(edges[k].Sources, u),
+			append(edges[k].Targets, v)
 	}
 	class := make([]int32, 150)
 	for p := range int32(len(class)) {
@@ -109,8 +111,8 @@ func manyAuthors(t testing.TB) string {
 	return dir
 }
 
-// writeTyped writes a graph of papers, authors and venues; class is of papers, of which so many are for
-// training.
+// writeTyped writes a graph of papers, authors and venues; class is of papers, of which so many are
+// for training.
 func writeTyped(t testing.TB, dir string, counts []int64, widths []int, edges []dataset.TypedEdges,
 	class []int32, train int, r *rand.Rand) {
 	t.Helper()
@@ -152,17 +154,18 @@ func writeTyped(t testing.TB, dir string, counts []int64, widths []int, edges []
 		}
 	}
 	check(w.Labels(mem.Bytes(labels)))
-	check(w.Splits(graph.Split{Train: ids[:train], Valid: ids[train : train+40], Test: ids[train+40:]}))
+	check(w.Splits(graph.Split{Train: ids[:train], Valid: ids[train : train+40],
+		Test: ids[train+40:]}))
 	check(w.Close())
 }
 
-// typedOptions are those of graphs that are too small for folding to pay: all fold where they can, and
-// TestTypedTrainingOnAnyRanks and TestSumsOfLearnedRowsChangeNoNumber map as well.
+// typedOptions are those of graphs that are too small for folding to pay: all fold where they can,
+// and TestTypedTrainingOnAnyRanks and TestSumsOfLearnedRowsChangeNoNumber map as well.
 func typedOptions(kind string) Options {
 	return Options{
 		Spec: job.Spec{
-			Model: nn.Config{Kind: kind, Layers: 2, Hidden: 8, Norm: "layer", Dropout: 0.2, Bases: 3,
-				Heads: 2, Slope: 0.2, Fold: nn.FoldAlways},
+			Model: nn.Config{Kind: kind, Layers: 2, Hidden: 8, Norm: "layer", Dropout: 0.2,
+				Bases: 3, Heads: 2, Slope: 0.2, Fold: nn.FoldAlways},
 			Sample: sample.Neighbours(4, 3), Batch: 20, Epochs: 8,
 			Optimizer: nn.DefaultOptimizer("adam"),
 			Schedule:  nn.Schedule{Kind: nn.ScheduleConstant, Base: 0.02}, StepEpochs: 1, Seed: 1,
@@ -196,8 +199,9 @@ func typedRun(t *testing.T, s *shard.Shards, ranks int, o Options, onCPU bool) *
 			defer own.Close()
 			of = own
 		}
-		got, err := Run(context.Background(), Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: of,
-			Device: dev, Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
+		got, err := Run(context.Background(),
+			Env{Env: session.Env{Comm: c, RanksPerNode: 1, Shards: of, Device: dev,
+				Host: ref.Host{}, Workers: 2}, Dir: dir}, o)
 		if c.Rank() == 0 {
 			sum = got
 		}
@@ -209,8 +213,8 @@ func typedRun(t *testing.T, s *shard.Shards, ranks int, o Options, onCPU bool) *
 	return sum
 }
 
-// A typed graph is trained and evaluated to the same numbers on any number of ranks that divides the
-// parts, and what is learned needs its relations.
+// A typed graph is trained and evaluated to the same numbers on any number of ranks that divides
+// the parts, and what is learned needs its relations.
 func TestTypedTrainingOnAnyRanks(t *testing.T) {
 	data := typedData(t)
 	for _, kind := range []string{"rgcn", "sage", "gat", "gatv2"} {
@@ -235,17 +239,18 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 				one := typedRun(t, s, 1, mapped, false)
 				if d := one.TrainLoss - want.TrainLoss; one.LossDigest == want.LossDigest ||
 					!(d < 1e-4 && d > -1e-4) {
-					t.Errorf("mapped loss %v of digest %s, folded %v of %s", one.TrainLoss, one.LossDigest,
-						want.TrainLoss, want.LossDigest)
+					t.Errorf("mapped loss %v of digest %s, folded %v of %s", one.TrainLoss,
+						one.LossDigest, want.TrainLoss, want.LossDigest)
 				}
 				if four := typedRun(t, s, 4, mapped, false); four.LossDigest != one.LossDigest {
-					t.Errorf("4 ranks that map: digest %s, want %s", four.LossDigest, one.LossDigest)
+					t.Errorf("4 ranks that map: digest %s, want %s", four.LossDigest,
+						one.LossDigest)
 				}
 			}
 			for _, ranks := range []int{2, 4} {
 				got := typedRun(t, s, ranks, typedOptions(kind), false)
-				// Two ranks add the gradients of two minibatches each before they add these; the others
-				// add four one by one.
+				// Two ranks add the gradients of two minibatches each before they add these; the
+				// others add four one by one.
 				if ranks == 4 && got.LossDigest != want.LossDigest {
 					t.Errorf("%d ranks: digest %s, want %s", ranks, got.LossDigest, want.LossDigest)
 				}
@@ -262,8 +267,8 @@ func TestTypedTrainingOnAnyRanks(t *testing.T) {
 	}
 }
 
-// Where a rank holds the columns of its own vertices alone the numbers are the same, whatever is drawn,
-// and ranks ask each other for as much as is simulated; so are they with features of edges.
+// Where a rank holds the columns of its own vertices alone the numbers are the same, whatever is
+// drawn, and ranks ask each other for as much as is simulated; so are they with features of edges.
 func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 	race.Alone(t)
 	data, bare := typedData(t), typedData(t, 1, 2)
@@ -273,18 +278,25 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		ranks      int
 		change     func(*Options)
 	}{
-		{"gatv2", edges, 4, func(o *Options) { o.Model.EdgeFeatures, o.Model.Learned, o.Learned.LR = true, 4, 0.05 }},
+		{"gatv2", edges, 4, func(o *Options) {
+			o.Model.EdgeFeatures, o.Model.Learned, o.Learned.LR = true, 4, 0.05
+		}},
 		{"gine", edges, 2, func(o *Options) {
 			o.Model.EdgeFeatures, o.Model.Learned, o.Learned.LR = true, 4, 0.05
 			o.Sample.Kind, o.Sample.Fanouts, o.EvalFull = sample.Labor, []int{2, -1}, false
 		}},
 		{"rgcn", data, 4, func(o *Options) { o.EvalFull = false }},
-		{"sage", data, 2, func(o *Options) { o.RelationFanouts = "writes=1,2 cites=-1,2 prints=300,1" }},
+		{"sage", data, 2, func(o *Options) {
+			o.RelationFanouts = "writes=1,2 cites=-1,2 prints=300,1"
+		}},
 		{"gat", data, 4, func(o *Options) { o.Sample, o.Depth = sample.Neighbours(-1, -1), 5 }},
 		{"gatv2", bare, 4, func(o *Options) { o.Model.Learned, o.Learned.LR = 4, 0.05 }},
-		{"rgcn", data, 2, func(o *Options) { o.Sample.Kind, o.RelationFanouts = sample.Poisson, "cites=-1,2" }},
+		{"rgcn", data, 2, func(o *Options) {
+			o.Sample.Kind, o.RelationFanouts = sample.Poisson, "cites=-1,2"
+		}},
 		{"sage", bare, 4, func(o *Options) {
-			o.Sample.Kind, o.Sample.Numbers = sample.Poisson, sample.Numbers{Shared: true, Dependency: 3}
+			o.Sample.Kind, o.Sample.Numbers = sample.Poisson,
+				sample.Numbers{Shared: true, Dependency: 3}
 			o.Model.Learned, o.Learned.LR, o.EvalFull = 4, 0.05, false
 		}},
 		{"gatv2", data, 4, func(o *Options) { o.Sample.Kind = sample.Labor }},
@@ -298,13 +310,15 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		got := typedRun(t, s, c.ranks, o, false)
 		if got.LossDigest != want.LossDigest || got.WeightsDigest != want.WeightsDigest ||
 			got.LearnedDigest != want.LearnedDigest || *got.TestAccuracy != *want.TestAccuracy ||
-			got.Remote != want.Remote || got.RemoteBytes != want.RemoteBytes || got.EdgeRows != want.EdgeRows {
+			got.Remote != want.Remote || got.RemoteBytes != want.RemoteBytes ||
+			got.EdgeRows != want.EdgeRows {
 			t.Errorf("%s: %+v; replicated: %+v", c.kind, got, want)
 		}
 		sim := o.Spec
 		sim.Ranks, sim.RanksPerNode = c.ranks, 1
-		simulated, err := simulate.New(s, simulate.Options{Spec: sim, Workers: 2, Alphas: []float64{0},
-			Policies: []string{policy.None}})
+		simulated, err := simulate.New(s,
+			simulate.Options{Spec: sim, Workers: 2, Alphas: []float64{0},
+				Policies: []string{policy.None}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,11 +326,12 @@ func TestTypedTrainingOnAPartitionedTopology(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := (simulate.Asked{Vertices: got.Asked, Neighbours: got.Drawn, Bytes: got.Sampling.Bytes}); a !=
+		if a := (simulate.Asked{Vertices: got.Asked, Neighbours: got.Drawn,
+			Bytes: got.Sampling.Bytes}); a !=
 			r.Asked || a.Vertices == 0 || c.data != edges && r.Rows[0][0] != got.Remote ||
 			r.EdgeRows != got.EdgeRows || c.data == edges && got.EdgeRows == 0 {
-			t.Errorf("%s: asked %+v for %d rows, simulated %+v for %d", c.kind, a, got.Remote, r.Asked,
-				r.Rows[0][0])
+			t.Errorf("%s: asked %+v for %d rows, simulated %+v for %d", c.kind, a, got.Remote,
+				r.Asked, r.Rows[0][0])
 		}
 		simulated.Close()
 	}
@@ -333,7 +348,8 @@ func oneType(t *testing.T, relations int) string {
 	}
 	edges := make([]dataset.TypedEdges, relations)
 	for k := range edges {
-		edges[k].Relation = graph.Relation{Source: "paper", Name: fmt.Sprintf("r%d", k), Target: "paper"}
+		edges[k].Relation = graph.Relation{Source: "paper", Name: fmt.Sprintf("r%d", k),
+			Target: "paper"}
 	}
 	var ids []graph.VertexID
 	labels := make([]int32, n)
@@ -357,7 +373,8 @@ func oneType(t *testing.T, relations int) string {
 		}
 	}
 	if err := errors.Join(rows.Close(), w.Labels(mem.Bytes(labels)),
-		w.Splits(graph.Split{Train: ids[:40], Valid: ids[40:50], Test: ids[50:]}), w.Close()); err != nil {
+		w.Splits(graph.Split{Train: ids[:40], Valid: ids[40:50], Test: ids[50:]}),
+		w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -366,10 +383,11 @@ func oneType(t *testing.T, relations int) string {
 // Bytes are counted as well where all vertices are of one type, with relations of their own.
 func TestTypedTrainingOfOneType(t *testing.T) {
 	s := shardtest.Cut(t, oneType(t, 2), shardtest.Options{Parts: 2})
-	want, got := typedRun(t, s, 1, typedOptions("rgcn"), false), typedRun(t, s, 2, typedOptions("rgcn"), false)
+	want, got := typedRun(t, s, 1, typedOptions("rgcn"), false),
+		typedRun(t, s, 2, typedOptions("rgcn"), false)
 	if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || got.RemoteRowsPerStep == 0 {
-		t.Errorf("loss %v with %g remote rows a step; want %v", got.TrainLoss, got.RemoteRowsPerStep,
-			want.TrainLoss)
+		t.Errorf("loss %v with %g remote rows a step; want %v", got.TrainLoss,
+			got.RemoteRowsPerStep, want.TrainLoss)
 	}
 }
 
@@ -389,27 +407,32 @@ func TestTypedTrainingOnTheCPU(t *testing.T) {
 		}
 		rows := typedRun(t, s, 2, o, true)
 		o.Sums = true
-		if got := typedRun(t, s, 2, o, true); got.Sums == 0 || got.WeightsDigest != rows.WeightsDigest {
-			t.Errorf("%s: %d sums, weights %s; %s without", kind, got.Sums, got.WeightsDigest, rows.WeightsDigest)
+		if got := typedRun(t, s, 2, o, true); got.Sums == 0 ||
+			got.WeightsDigest != rows.WeightsDigest {
+			t.Errorf("%s: %d sums, weights %s; %s without", kind, got.Sums, got.WeightsDigest,
+				rows.WeightsDigest)
 		}
 	}
 }
 
-// Vertices of the generated graph of papers without features are trained on those made of the graph.
+// Vertices of the generated graph of papers without features are trained on those made of the
+// graph.
 func TestTypedGraphOfPapers(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "mag")
-	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 400, Classes: 4,
-		Features: 8, Seed: 3}); err != nil {
+	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 400,
+		Classes: 4, Features: 8, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
 	o := typedOptions("rgcn")
 	bare := shardtest.Cut(t, data, shardtest.Options{Parts: 2})
 	err := comm.RunWorld(1, func(c comm.Comm) error {
-		_, err := Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: bare, Device: ref.New(),
-			Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+		_, err := Run(context.Background(),
+			Env{Env: session.Env{Comm: c, Shards: bare, Device: ref.New(), Host: ref.Host{},
+				Workers: 1}, Dir: t.TempDir()}, o)
 		return err
 	})
-	if want := "choose partition --features degree"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "choose partition --features degree"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	s := shardtest.Cut(t, data, shardtest.Options{Parts: 2, Features: shard.FeaturesDegree})
@@ -424,8 +447,8 @@ func TestTypedGraphOfPapers(t *testing.T) {
 	}
 }
 
-// withoutRelation writes the typed graph in data again, of types without features but the first, without
-// the relation of a name and its reverse.
+// withoutRelation writes the typed graph in data again, of types without features but the first,
+// without the relation of a name and its reverse.
 func withoutRelation(t *testing.T, data, name string) string {
 	t.Helper()
 	d, err := dataset.Open(data)
@@ -467,8 +490,8 @@ func withoutRelation(t *testing.T, data, name string) string {
 	}
 	rows, err := w.TypeFeatures(0, m.Tables[0].Features, dataset.Float32)
 	if err == nil {
-		err = errors.Join(rows.Write(npy.View[float32](d.FeatureRows(0, 0, counts[0]))), rows.Close(),
-			w.Labels(d.Labels.Data), w.Splits(d.Split), w.Close())
+		err = errors.Join(rows.Write(npy.View[float32](d.FeatureRows(0, 0, counts[0]))),
+			rows.Close(), w.Labels(d.Labels.Data), w.Splits(d.Split), w.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -476,13 +499,13 @@ func withoutRelation(t *testing.T, data, name string) string {
 	return dir
 }
 
-// A paper's class is that of its authors and that of its fields: a graph without one of these relations
-// tells half of it.
+// A paper's class is that of its authors and that of its fields: a graph without one of these
+// relations tells half of it.
 func TestTypedGraphOfPapersNeedsItsRelations(t *testing.T) {
 	race.Alone(t)
 	data := filepath.Join(t.TempDir(), "mag")
-	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 1000, Classes: 4,
-		Features: 8, Homophily: 0.8, Seed: 3}); err != nil {
+	if err := dataset.Generate(data, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 1000,
+		Classes: 4, Features: 8, Homophily: 0.8, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
 	accuracy := func(data string) float64 {
@@ -510,8 +533,9 @@ func TestTypedFanoutsOfRelations(t *testing.T) {
 		return typedRun(t, s, 2, o, false)
 	}
 	all := run("")
-	for fanouts, same := range map[string]bool{"writes=4,3": true, "venue,prints,paper=4,3 cites=4,3": true,
-		"writes=1,3": false, "cites=4,3 author,writes,paper=1,1": false} {
+	for fanouts, same := range map[string]bool{"writes=4,3": true,
+		"venue,prints,paper=4,3 cites=4,3": true,
+		"writes=1,3":                       false, "cites=4,3 author,writes,paper=1,1": false} {
 		if got := run(fanouts); (got.LossDigest == all.LossDigest) != same {
 			t.Errorf("%s: digest %s; that of all is %s", fanouts, got.LossDigest, all.LossDigest)
 		}
@@ -525,26 +549,34 @@ func TestTypedRefusals(t *testing.T) {
 		want   string
 	}{
 		{func(o *Options) { o.Model.Kind = "gcn" }, "model kind gcn does not tell apart; choose"},
-		{func(o *Options) { o.Model.Aggregation = "max" }, "aggregation max does not tell relations apart"},
+		{func(o *Options) { o.Model.Aggregation = "max" },
+			"aggregation max does not tell relations apart"},
 		{func(o *Options) { o.Model.Kind, o.Sums = "gat", true }, "choose model.kind=rgcn or sage"},
-		{func(o *Options) { o.Sample.Kind, o.Sums = sample.Poisson, true }, "choose sample.kind=neighbour"},
-		{func(o *Options) { o.Cache.Placement = policy.PlacementGroup }, "choose cache.placement=own"},
-		{func(o *Options) { o.RelationFanouts = "reads=4,3" }, `"reads" names no relation; the graph has author,`},
-		{func(o *Options) { o.RelationFanouts = "cites=4" }, `"cites=4" has 1 fanouts for 2 layers`},
+		{func(o *Options) { o.Sample.Kind, o.Sums = sample.Poisson, true },
+			"choose sample.kind=neighbour"},
+		{func(o *Options) { o.Cache.Placement = policy.PlacementGroup },
+			"choose cache.placement=own"},
+		{func(o *Options) { o.RelationFanouts = "reads=4,3" },
+			`"reads" names no relation; the graph has author,`},
+		{func(o *Options) { o.RelationFanouts = "cites=4" },
+			`"cites=4" has 1 fanouts for 2 layers`},
 		{func(o *Options) { o.RelationFanouts = "cites=5,3 paper,cites,paper=1,1" },
 			`"paper,cites,paper" is given twice`},
 		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},
-		{func(o *Options) { o.RelationFanouts = "cites=0,3" }, `"cites=0,3": 0; a fanout is at least 1`},
+		{func(o *Options) { o.RelationFanouts = "cites=0,3" },
+			`"cites=0,3": fanout 0; it must be 1`},
 		{func(o *Options) { o.Model.Kind, o.Sample.Kind = "gat", sample.Poisson }, "gin or rgcn"},
-		{func(o *Options) { o.Sample.Kind, o.Locality.Favour = sample.Poisson, 2 }, "choose sample.locality=1"},
+		{func(o *Options) { o.Sample.Kind, o.Locality.Favour = sample.Poisson, 2 },
+			"choose sample.locality=1"},
 		{func(o *Options) { o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9, 9}} },
 			"choose sample.kind=neighbour"},
 	} {
 		o := typedOptions("sage")
 		c.change(&o)
 		err := comm.RunWorld(1, func(c comm.Comm) error {
-			_, err := Run(context.Background(), Env{Env: session.Env{Comm: c, Shards: s, Device: ref.New(),
-				Host: ref.Host{}, Workers: 1}, Dir: t.TempDir()}, o)
+			_, err := Run(context.Background(),
+				Env{Env: session.Env{Comm: c, Shards: s, Device: ref.New(), Host: ref.Host{},
+					Workers: 1}, Dir: t.TempDir()}, o)
 			return err
 		})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -13,8 +13,9 @@ import (
 )
 
 // A cache of rows of several types, or of sparse ones, changes no number, keeps no more bytes than
-// it has room for, and leaves as many rows, sums and bytes to fetch as are simulated: whatever types have
-// features, however long rows are, and whether or not owners add rows, which are not sparse.
+// it has room for, and leaves as many rows, sums and bytes to fetch as are simulated: whatever
+// types have features, however long rows are, and whether or not owners add rows, which are not
+// sparse.
 func TestCachesOfBytes(t *testing.T) {
 	race.Alone(t)
 	typed := policy.Names(func(p *policy.Policy) bool { return policy.Trainable(p) && !p.None() })
@@ -29,15 +30,18 @@ func TestCachesOfBytes(t *testing.T) {
 		kind     sample.Kind
 	}{
 		{"all types", nil, 4, 0.3, typed, false, ""},
-		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false, ""},
+		{"all types, two parts a rank", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false,
+			""},
 		{"no papers", []int{0}, 4, 0.3,
 			[]string{policy.VIP, policy.Prefetch, policy.Lookahead, policy.Sieve}, false, ""},
 		{"papers alone", []int{1, 2}, 2, 0.3, []string{policy.Degree, policy.Lookahead}, false, ""},
-		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve}, false, ""},
+		{"less than a row", nil, 2, 0.002, []string{policy.VIP, policy.Lookahead, policy.Sieve},
+			false, ""},
 		{"sparse rows", nil, 4, 0.3, static, true, ""},
 		{"sparse rows, two parts a rank", nil, 2, 0.6, []string{policy.VIP}, true, ""},
 		{"poisson", nil, 2, 0.3, []string{policy.VIP, policy.Lookahead}, false, sample.Poisson},
-		{"labor", nil, 2, 0.3, []string{policy.VIP, policy.Prefetch, policy.Lookahead}, false, sample.Labor},
+		{"labor", nil, 2, 0.3, []string{policy.VIP, policy.Prefetch, policy.Lookahead}, false,
+			sample.Labor},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := ""
@@ -61,7 +65,8 @@ func TestCachesOfBytes(t *testing.T) {
 			play := func(sums bool) *simulate.Result {
 				sim.Sums = sums
 				simulated, err := simulate.New(s, simulate.Options{Spec: sim, Workers: 2,
-					Alphas: []float64{c.alpha}, Policies: append([]string{policy.None}, c.policies...)})
+					Alphas:   []float64{c.alpha},
+					Policies: append([]string{policy.None}, c.policies...)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +89,8 @@ func TestCachesOfBytes(t *testing.T) {
 				if o.Sums {
 					r, name = added, name+" with sums"
 					if got.Sums != r.Totals[i][0].Sums/2 || got.Sums == 0 && c.bare == nil {
-						t.Errorf("%s: %d sums, %d are simulated", name, got.Sums, r.Totals[i][0].Sums/2)
+						t.Errorf("%s: %d sums, %d are simulated", name, got.Sums,
+							r.Totals[i][0].Sums/2)
 					}
 				}
 				if got.LossDigest != none.LossDigest || got.WeightsDigest != none.WeightsDigest ||
@@ -96,8 +102,8 @@ func TestCachesOfBytes(t *testing.T) {
 					rows = r.Totals[i][0].Remote / 2
 				}
 				if got.Remote != rows || got.RemoteBytes != bytes {
-					t.Errorf("%s: %d rows, %d bytes; %d and %d are simulated", name, got.Remote, got.RemoteBytes,
-						rows, bytes)
+					t.Errorf("%s: %d rows, %d bytes; %d and %d are simulated", name, got.Remote,
+						got.RemoteBytes, rows, bytes)
 				}
 			}
 			withSums := func(i int) {
@@ -115,13 +121,15 @@ func TestCachesOfBytes(t *testing.T) {
 				got := typedRun(t, s, c.ranks, o, false)
 				hold(i+1, got)
 				kept := got.Cache.Capacity
-				if full := c.alpha > 0.01; full != (kept > 0) || full && got.RemoteBytes >= none.RemoteBytes ||
+				if full := c.alpha > 0.01; full != (kept > 0) ||
+					full && got.RemoteBytes >= none.RemoteBytes ||
 					!full && got.RemoteBytes != none.RemoteBytes {
-					t.Errorf("%s keeps %d rows and fetches %d bytes, %d without", name, kept, got.RemoteBytes,
-						none.RemoteBytes)
+					t.Errorf("%s keeps %d rows and fetches %d bytes, %d without", name, kept,
+						got.RemoteBytes, none.RemoteBytes)
 				}
 				if capacity := r.Capacity[0]; got.Cache.Bytes > int64(capacity)+3*64 {
-					t.Errorf("%s keeps %d bytes where there is room for %d", name, got.Cache.Bytes, capacity)
+					t.Errorf("%s keeps %d bytes where there is room for %d", name, got.Cache.Bytes,
+						capacity)
 				}
 			}
 			if slices.Contains(c.policies, policy.Oracle) && !c.sparse { // all of them

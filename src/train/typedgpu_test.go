@@ -16,8 +16,8 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// A device with its own memory trains a typed graph to the results of the host, in split mode too, and
-// to the same bits whatever a cache holds.
+// A device with its own memory trains a typed graph to the results of the host, in split mode too,
+// and to the same bits whatever a cache holds.
 func TestOffboardTrainsTyped(t *testing.T) {
 	library := cudaLibrary(t)
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
@@ -36,14 +36,15 @@ func TestOffboardTrainsTyped(t *testing.T) {
 			if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) ||
 				got.TestAccuracy.Value != want.TestAccuracy.Value || got.Remote != want.Remote {
 				t.Errorf("loss %v, accuracy %v, %d rows; want %v, %v, %d", got.TrainLoss,
-					got.TestAccuracy.Value, got.Remote, want.TrainLoss, want.TestAccuracy.Value, want.Remote)
+					got.TestAccuracy.Value, got.Remote, want.TrainLoss, want.TestAccuracy.Value,
+					want.Remote)
 			}
 			shared := o
 			shared.Mode, shared.StreamPerPart = split.Mode, false
 			want = trainedOn(t, s, 2, shared, residence.GPURows{}, "", host)
 			same := trainedOn(t, s, 2, shared, residence.GPURows{}, "", gpu)
-			if d := same.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || want.Shuffles.Rows == 0 ||
-				same.Shuffles.Rows != want.Shuffles.Rows {
+			if d := same.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) ||
+				want.Shuffles.Rows == 0 || same.Shuffles.Rows != want.Shuffles.Rows {
 				t.Errorf("split: loss %v, %d rows; want %v, %d", same.TrainLoss, same.Shuffles.Rows,
 					want.TrainLoss, want.Shuffles.Rows)
 			}
@@ -53,15 +54,15 @@ func TestOffboardTrainsTyped(t *testing.T) {
 			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}
 			if cached := trainedOn(t, s, 2, o, residence.GPURows{}, "", gpu); cached.LossDigest !=
 				got.LossDigest || cached.Remote >= got.Remote {
-				t.Errorf("with a cache digest %s and %d rows; want %s and fewer than %d", cached.LossDigest,
-					cached.Remote, got.LossDigest, got.Remote)
+				t.Errorf("with a cache digest %s and %d rows; want %s and fewer than %d",
+					cached.LossDigest, cached.Remote, got.LossDigest, got.Remote)
 			}
 		})
 	}
 }
 
-// Sparse rows train on a device as on the host, in layers that multiply them and in others, to the same
-// bits whatever a cache holds; they lie in no device memory.
+// Sparse rows train on a device as on the host, in layers that multiply them and in others, to the
+// same bits whatever a cache holds; they lie in no device memory.
 func TestOffboardTrainsSparse(t *testing.T) {
 	library := cudaLibrary(t)
 	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
@@ -77,11 +78,12 @@ func TestOffboardTrainsSparse(t *testing.T) {
 			o.Epochs, o.EvalEvery, o.EvalFull = 2, 2, i%2 == 0
 			want := trainedOn(t, s, 2, o, residence.GPURows{}, "", host)
 			got := trainedOn(t, s, 2, o, residence.GPURows{}, "", gpu)
-			if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) || want.TrainLoss == 0 ||
-				got.TestAccuracy.Value != want.TestAccuracy.Value || got.RemoteBytes != want.RemoteBytes {
+			if d := got.TrainLoss - want.TrainLoss; !(d < 1e-5 && d > -1e-5) ||
+				want.TrainLoss == 0 || got.TestAccuracy.Value != want.TestAccuracy.Value ||
+				got.RemoteBytes != want.RemoteBytes {
 				t.Errorf("loss %v, accuracy %v, %d bytes of rows; want %v, %v, %d", got.TrainLoss,
-					got.TestAccuracy.Value, got.RemoteBytes, want.TrainLoss, want.TestAccuracy.Value,
-					want.RemoteBytes)
+					got.TestAccuracy.Value, got.RemoteBytes, want.TrainLoss,
+					want.TestAccuracy.Value, want.RemoteBytes)
 			}
 			for _, d := range got.DeviceRows {
 				if d.Resident != 0 || d.Reads != residence.ReadsCopy || d.Why == "" {

@@ -10,8 +10,8 @@ import (
 	"halognn/tests/race"
 )
 
-// Ranks that train minibatches of a typed graph together draw the edges of ranks that train them alone,
-// and come to their numbers but for rounding, on both topologies.
+// Ranks that train minibatches of a typed graph together draw the edges of ranks that train them
+// alone, and come to their numbers but for rounding, on both topologies.
 func TestTypedGraphsAreSplit(t *testing.T) {
 	race.Alone(t)
 	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
@@ -40,16 +40,17 @@ func TestTypedGraphsAreSplit(t *testing.T) {
 			shared.Partitioned = partitioned
 			got := typedRun(t, s, 4, shared, false)
 			if got.EdgesDigest != want.EdgesDigest || want.EdgesDigest == "" {
-				t.Errorf("%s by %s, partitioned %v: other edges are drawn", c.kind, o.Sample.Kind, partitioned)
+				t.Errorf("%s by %s, partitioned %v: other edges are drawn", c.kind, o.Sample.Kind,
+					partitioned)
 			}
 			if !partitioned {
 				holdCrossing(t, c.kind, s, shared, 4, got)
 			}
 			if d := math.Abs(got.TrainLoss - want.TrainLoss); !(d < 1e-4) ||
 				*got.TestAccuracy != *want.TestAccuracy || got.Shuffles.Rows == 0 {
-				t.Errorf("%s by %s, partitioned %v: loss %v, accuracy %v, %d rows between ranks; %v and %v alone",
-					c.kind, o.Sample.Kind, partitioned, got.TrainLoss, *got.TestAccuracy, got.Shuffles.Rows,
-					want.TrainLoss, *want.TestAccuracy)
+				t.Errorf("%s by %s, partitioned %v: loss %v, accuracy %v, %d rows between ranks; "+
+					"%v and %v alone", c.kind, o.Sample.Kind, partitioned, got.TrainLoss,
+					*got.TestAccuracy, got.Shuffles.Rows, want.TrainLoss, *want.TestAccuracy)
 			}
 		}
 	}
@@ -74,11 +75,13 @@ func TestTypedLinksAreSplit(t *testing.T) {
 			holdCrossing(t, "links", s, shared, 4, got)
 		}
 		if d := math.Abs(got.TrainLoss - want.TrainLoss); !(d < 1e-4) {
-			t.Errorf("partitioned %v: loss %v, alone %v", shared.Partitioned, got.TrainLoss, want.TrainLoss)
+			t.Errorf("partitioned %v: loss %v, alone %v", shared.Partitioned, got.TrainLoss,
+				want.TrainLoss)
 		}
 		for metric, x := range want.Links {
 			if math.Abs(got.Links[metric]-x) > 0.02 {
-				t.Errorf("partitioned %v: %s is %v, alone %v", shared.Partitioned, metric, got.Links[metric], x)
+				t.Errorf("partitioned %v: %s is %v, alone %v", shared.Partitioned, metric,
+					got.Links[metric], x)
 			}
 		}
 	}

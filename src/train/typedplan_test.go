@@ -57,7 +57,8 @@ func TestTypedPlans(t *testing.T) {
 		{"learned beside a look-ahead", "rgcn", []int{1, 2}, 4,
 			policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
 		{"sums", "sage", nil, 4, policy.Settings{Policy: policy.None}},
-		{"sums beside a look-ahead", "sage", nil, 4, policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
+		{"sums beside a look-ahead", "sage", nil, 4,
+			policy.Settings{Policy: policy.Lookahead, Alpha: 0.3}},
 		{"split", "rgcn", nil, 4, policy.Settings{Policy: policy.None}},
 	} {
 		s := shardtest.Cut(t, typedData(t, c.bare...), shardtest.Options{Parts: 4})
@@ -87,8 +88,9 @@ func TestTypedPlans(t *testing.T) {
 			t.Errorf("%s: no learned sums travel", kind)
 		}
 		counted := simulated(t, s, 4, o).Learned
-		if 2*(counted.Rows+counted.Sums) != run.Shuffles.Rows || 2*counted.Sums != run.Shuffles.Sums ||
-			counted.Bytes != run.Shuffles.Bytes || counted.RowBytes <= counted.Bytes {
+		if 2*(counted.Rows+counted.Sums) != run.Shuffles.Rows ||
+			2*counted.Sums != run.Shuffles.Sums || counted.Bytes != run.Shuffles.Bytes ||
+			counted.RowBytes <= counted.Bytes {
 			t.Errorf("%s: %+v are simulated, %+v counted", kind, counted, run.Shuffles)
 		}
 	}
@@ -128,8 +130,10 @@ func holdPlan(t *testing.T, name string, p *plan.Prediction, run *record.Summary
 	steps := float64(p.Steps)
 	near(name, "rows", p.Traffic.Rows*steps, run.Remote, 0.05)
 	near(name, "bytes", p.Traffic.Bytes*steps, run.RemoteBytes, 0.05)
-	if want := float64(p.Collectives); run.CollectivesPerStep > want || run.CollectivesPerStep < want-0.5 {
-		t.Errorf("%s: %v collectives are planned, %v counted", name, want, run.CollectivesPerStep) // none late at first
+	if want := float64(p.Collectives); run.CollectivesPerStep > want ||
+		run.CollectivesPerStep < want-0.5 {
+		// None late at first.
+		t.Errorf("%s: %v collectives are planned, %v counted", name, want, run.CollectivesPerStep)
 	}
 	if p.Sampling != nil {
 		near(name, "bytes of sampling", p.Sampling.Bytes*steps, run.Sampling.Bytes, 0.05)
@@ -143,12 +147,14 @@ func holdPlan(t *testing.T, name string, p *plan.Prediction, run *record.Summary
 		t.Errorf("%s: types have %.1f bytes of %.1f", name, rows, p.Traffic.Bytes)
 	}
 	if p.Shuffles != nil {
-		near(name, "shuffled or learned rows and gradients", (p.Shuffles.Features+2*p.Shuffles.Hidden)*steps,
-			run.Shuffles.Rows, 0.05)
+		near(name, "shuffled or learned rows and gradients",
+			(p.Shuffles.Features+2*p.Shuffles.Hidden)*steps, run.Shuffles.Rows, 0.05)
 		near(name, "bytes of them", p.Shuffles.Bytes*steps, run.Shuffles.Bytes, 0.05)
 	}
-	for _, item := range []string{trace.MemFeatures, trace.MemTopology, trace.MemIDs, trace.MemParameters} {
-		if item == trace.MemTopology && p.Sampling != nil { // a run in one process maps that of all ranks
+	for _, item := range []string{trace.MemFeatures, trace.MemTopology, trace.MemIDs,
+		trace.MemParameters} {
+		// A run in one process maps that of all ranks.
+		if item == trace.MemTopology && p.Sampling != nil {
 			continue
 		}
 		near(name, "bytes of "+item, float64(p.Memory.Of(item)), run.Memory[item], 0.1)

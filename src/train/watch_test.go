@@ -61,7 +61,8 @@ func TestWatchdogTellsOfARankThatHangs(t *testing.T) {
 		!strings.Contains(told[0].Error(), "at epoch 1, step ") {
 		t.Errorf("told of %v", told)
 	}
-	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, rundir.HeartbeatFile)); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("the heartbeat was left: %v", err)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"halognn/src/trace"
 )
 
-// Reading watches what a rank reads by itself, before a Watchdog watches the run: a file system may
-// never answer. Where a rank waits for others its file system tells nothing, so no collective
-// belongs into During.
+// Reading watches what a rank reads on its own, before a Watchdog watches the run: a file system
+// may never answer. During must not call a collective: a rank that waits for others does not show
+// whether its own file system answers.
 type Reading struct {
-	Limit   time.Duration // without progress of the process, after which Stalled is called; 0: never
+	Limit   time.Duration // time without progress after which Stalled is called; 0: never
 	Stalled func(error)   // ends the job
 	waits   atomic.Int32
 }
 
-// Waiting notes that the reader begins, or ends, to wait for another process on purpose.
+// Waiting records that the reader begins, or ends, to wait for another process on purpose.
 func (r *Reading) Waiting(begins bool) {
 	if begins {
 		r.waits.Add(1)
@@ -28,8 +28,8 @@ func (r *Reading) Waiting(begins bool) {
 	}
 }
 
-// During calls read and watches the process meanwhile; what names the thing that is read. Progress
-// is that of a Watchdog, or bytes read.
+// During calls read and watches the process while it runs; what names the thing that is read.
+// Progress is what a Watchdog counts as progress, or bytes read.
 func (r *Reading) During(what string, read func() error) error {
 	if _, known := mem.ReadBytes(); r.Limit <= 0 || !known {
 		return read()
@@ -48,14 +48,15 @@ func (r *Reading) During(what string, read func() error) error {
 			case <-tick.C:
 			}
 			now := r.work()
-			if now.since(last.work, every) || now.chars-last.chars >= fewChars || r.waits.Load() > 0 {
+			if now.since(last.work, every) || now.chars-last.chars >= fewChars ||
+				r.waits.Load() > 0 {
 				since = time.Now()
 			}
 			last = now
 			if age := time.Since(since); age >= r.Limit {
-				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w; look at its file "+
-					"system (a server that is gone, a disk that fails); run.stall_seconds says how long "+
-					"to wait", what, age.Seconds(), ErrStalled))
+				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w; look at "+
+					"its file system (a server that is gone, a disk that fails); "+
+					"run.stall_seconds says how long to wait", what, age.Seconds(), ErrStalled))
 				return
 			}
 		}
@@ -65,13 +66,13 @@ func (r *Reading) During(what string, read func() error) error {
 	return read()
 }
 
-// readWork is work with the bytes that were read.
+// readWork is work, and the bytes read.
 type readWork struct {
 	work
 	chars int64
 }
 
-// fewChars is more than the watch reads itself between two beats.
+// fewChars is more than the watch itself reads between two beats.
 const fewChars = 1 << 14
 
 func (r *Reading) work() (w readWork) {

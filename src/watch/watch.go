@@ -4,8 +4,8 @@
 //	                                                     │                               │
 //	                                     Stalled(err) <──┴──────── lines of all ranks <──┘
 //
-// A rank may stand still because it was stopped, hangs in a system call, or waits in a collective
-// that never ends. It is at work if, since its last beat,
+// A rank makes no progress if it was stopped, hangs in a system call, or waits in a collective that
+// never ends. It is at work if, since its last beat,
 //
 //   - a stage of any of its minibatches, a phase of training or a chunk of inference has ended, or
 //   - its threads have computed for a tenth of the time, not counting the one that polls for
@@ -13,7 +13,7 @@
 //   - pages of mapped files have come from disk.
 //
 // So a slow rank, for which all others wait, is not mistaken for one that hangs. The package
-// communicates with other ranks through the file alone, because MPI itself may be stuck.
+// communicates with other ranks only through the file, because MPI itself may be stuck.
 package watch
 
 import (
@@ -32,7 +32,7 @@ import (
 
 type beat = rundir.Beat
 
-// ErrStalled is wrapped by the errors about runs in which no rank makes progress.
+// ErrStalled is wrapped by the error of a run in which no rank makes progress.
 var ErrStalled = errors.New("the run has stalled")
 
 // Options describe the watched rank.
@@ -41,7 +41,7 @@ type Options struct {
 	Rank    int              // of the caller, below Beats.Ranks()
 	Limit   time.Duration    // without progress on any rank, after which Stalled is called
 	Polls   bool             // the main thread polls for messages: its time does not count as work
-	Stalled func(error)      // ends the job, whatever the other ranks do
+	Stalled func(error)      // ends the job, whatever state the other ranks are in
 }
 
 // Watchdog watches a run from one rank. A nil Watchdog watches nothing. All methods but Close may
@@ -52,29 +52,30 @@ type Watchdog struct {
 	epoch, step, place atomic.Int64
 
 	mu    sync.Mutex
-	stage string // the last stage of preparation that has ended,
-	item  int    // and its minibatch
+	stage string // the last stage of preparation that has ended
+	item  int    // its minibatch
 
 	quit chan struct{}
 	done sync.WaitGroup
 }
 
-// Place is where the training goroutine of a rank is: a trace.Phase of a step, or one of these.
+// Place is where the training goroutine of a rank is: a trace.Phase of a step, or one of the places
+// below.
 type Place int64
 
 // The places outside steps.
 const (
 	Evaluation  Place = Place(trace.NumPhases) + iota
-	FinalTest         // and the results
+	FinalTest         // includes writing the results
 	CacheSwitch       // to another cache, with cache.policy auto
 )
 
-// monitors is how many ranks, at most, read the lines of the others: enough that one survives, few
-// enough for the filesystem.
+// monitors is the largest number of ranks that read the lines of the others: enough that one
+// survives, but few enough for the filesystem.
 const monitors = 8
 
-// beatsBetweenScans is the number of beats between two scans: meanwhile every living rank has
-// beaten, however busy its node.
+// beatsBetweenScans is the number of beats between two scans. In this time every living rank beats,
+// however busy its node is.
 const beatsBetweenScans = 4
 
 // Start writes the rank's first line and begins to watch.
@@ -100,14 +101,14 @@ func (w *Watchdog) Close() error {
 	return w.o.Beats.Remove()
 }
 
-// Alive notes progress.
+// Alive records progress.
 func (w *Watchdog) Alive() {
 	if w != nil {
 		w.progress.Add(1)
 	}
 }
 
-// Prepared notes that a stage of a minibatch has ended.
+// Prepared records that a stage of a minibatch has ended.
 func (w *Watchdog) Prepared(stage string, item int) {
 	if w == nil {
 		return
@@ -118,7 +119,7 @@ func (w *Watchdog) Prepared(stage string, item int) {
 	w.mu.Unlock()
 }
 
-// At notes where the training goroutine is. Epochs count from 1, steps from 0.
+// At records where the training goroutine is. Epochs count from 1, steps from 0.
 func (w *Watchdog) At(epoch, step int, p Place) {
 	if w != nil {
 		w.epoch.Store(int64(epoch))
@@ -128,7 +129,7 @@ func (w *Watchdog) At(epoch, step int, p Place) {
 	}
 }
 
-// watch writes this rank's line and, when the rank has not been at work for the limit, reads those
+// watch writes this rank's line. If the rank has not been at work for the limit, it reads the lines
 // of the others.
 func (w *Watchdog) watch() {
 	every := min(max(w.o.Limit/16, 50*time.Millisecond), 5*time.Second)
@@ -148,7 +149,7 @@ func (w *Watchdog) watch() {
 			Count: count, Age: time.Since(since),
 			Epoch: w.epoch.Load(), Step: w.step.Load(), Place: w.place.Load(),
 		}
-		_ = w.o.Beats.Write(w.o.Rank, own) // a filesystem that fails shows elsewhere
+		_ = w.o.Beats.Write(w.o.Rank, own) // a failing filesystem shows elsewhere
 		if monitor {
 			silent, behind, stalled := others.scan(own, time.Now(), w.o.Beats.Read)
 			if stalled {
@@ -171,7 +172,7 @@ type work struct {
 	pages    int64
 }
 
-// fewPages is how many pages a process that only waits reads from disk.
+// fewPages is how many pages a process that only waits may read from disk.
 const fewPages = 8
 
 func (w work) since(last work, every time.Duration) bool {
@@ -183,23 +184,23 @@ func (w *Watchdog) work() work {
 	return work{w.progress.Load(), trace.ProcessorTime(w.o.Polls), majorFaults()}
 }
 
-// majorFaults returns how many pages of mapped files have come from disk.
+// majorFaults returns how many pages of mapped files have been read from disk.
 func majorFaults() int64 {
 	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // which then has none
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // on an error u stays 0
 	return u.Majflt
 }
 
-// scans holds the lines of the other ranks that a rank has read while it was not at work itself.
+// scans holds the lines of other ranks that a rank has read while it was not at work itself.
 type scans struct {
 	rank         int
-	limit, every time.Duration // every: from one beat to the next
-	seen         []beat        // nil: nothing yet
+	limit, every time.Duration // every: time between two beats
+	seen         []beat        // nil: nothing has been read
 	at           time.Time
 }
 
-// scan reads the beats of all ranks when it is due, and diagnoses from them and those of the
-// previous scan.
+// scan reads the beats of all ranks when a scan is due, and diagnoses the run from them and those
+// of the previous scan.
 func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	silent, behind []int, stalled bool,
 ) {
@@ -218,7 +219,7 @@ func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	return diagnose(s.rank, s.limit, own, before, s.seen)
 }
 
-// diagnose decides from two scans, some beats apart, of a rank that has not been at work for the
+// diagnose decides from two scans, some beats apart, on a rank that has not been at work for the
 // limit. A rank whose count has not changed is silent: it has stopped, or its node has. If no rank
 // is silent, the job waits for the ranks that are not ahead of this one.
 func diagnose(rank int, limit time.Duration, own beat, before, now []beat) (
@@ -245,9 +246,9 @@ func earlier(a, b beat) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Step < b.Step
 }
 
-// end ends the job, unless another rank does.
+// end ends the job, unless another rank does so.
 func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
-	if !w.o.Beats.Claim() { // another rank is about to end the job, unless it fails
+	if !w.o.Beats.Claim() { // another rank is about to end the job, unless it fails too
 		select {
 		case <-w.quit:
 			return
@@ -257,7 +258,7 @@ func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
 	w.o.Stalled(w.describe(own, all, silent, behind))
 }
 
-// waitsFor names what a rank waits for, in places where it waits.
+// waitsFor says what a rank waits for, in places where it waits.
 var waitsFor = map[Place]string{
 	Place(trace.Wait):    "waiting for the next minibatch, whose rows come from other ranks",
 	Place(trace.Shuffle): "waiting for rows or sums of other ranks within a step",

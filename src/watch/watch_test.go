@@ -223,8 +223,8 @@ func TestNilWatchesNothing(t *testing.T) {
 	}
 }
 
-// What a rank reads by itself ends the job if nothing comes for the limit, unless the rank waits for
-// another one on purpose; bytes that come, however few, are progress.
+// What a rank reads by itself ends the job if nothing comes for the limit, unless the rank waits
+// for another one on purpose; bytes that come, however few, are progress.
 func TestReadingThatDoesNotEnd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, make([]byte, 2*fewChars), 0o666); err != nil {

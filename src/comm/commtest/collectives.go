@@ -30,11 +30,11 @@ func longRows(c comm.Comm) error {
 	return startExchange(c, p).finish()
 }
 
-// following is what follows an all-to-all: known rows say how much.
+// following is a second payload whose sizes are in the first rows.
 type following struct {
 	known, more plan
 	rank        int
-	recv        []byte // known rows after their counts are checked
+	recv        []byte // holds the known rows, until their counts are checked
 	got         []byte
 	rows        []int
 	asked       int
@@ -46,7 +46,7 @@ func (f *following) Expect() ([]byte, []int, error) {
 	f.asked++
 	at := 0
 	for from, n := range f.known.received(f.rank) {
-		if n > 0 { // a rank of which there are no known rows sends no more
+		if n > 0 { // a rank that sends no known rows sends no more
 			f.rows[from] = int(f.recv[at*f.known.rowBytes]) | int(f.recv[at*f.known.rowBytes+1])<<8
 		}
 		at += n
@@ -55,11 +55,11 @@ func (f *following) Expect() ([]byte, []int, error) {
 	return f.got, f.rows, nil
 }
 
-// startFollowing starts an all-to-all of known rows, of which the first of each rank begins with how
-// many follow.
+// startFollowing starts an all-to-all of known rows. The first row from each rank begins with the
+// number of rows that follow.
 func startFollowing(c comm.Comm, seed uint64, long bool) *following {
-	f := &following{known: newPlan(c.Size(), seed), more: newPlan(c.Size(), seed+500), rank: c.Rank(),
-		rows: make([]int, c.Size())}
+	f := &following{known: newPlan(c.Size(), seed), more: newPlan(c.Size(), seed+500),
+		rank: c.Rank(), rows: make([]int, c.Size())}
 	f.known.rowBytes = max(2, f.known.rowBytes)
 	for from := range f.known.rows {
 		for to, n := range f.known.rows[from] {
@@ -91,8 +91,8 @@ func (f *following) finish() error {
 		return fmt.Errorf("seed %d: %w", f.known.seed, err)
 	}
 	if f.asked != 1 || !slices.Equal(f.rows, f.more.received(f.rank)) {
-		return fmt.Errorf("seed %d: asked %d times, %v more, want %v", f.known.seed, f.asked, f.rows,
-			f.more.received(f.rank))
+		return fmt.Errorf("seed %d: asked %d times, %v more, want %v", f.known.seed, f.asked,
+			f.rows, f.more.received(f.rank))
 	}
 	at := 0
 	for from, n := range f.known.received(f.rank) {
@@ -109,13 +109,13 @@ func (f *following) finish() error {
 	return f.more.checkReceived(f.rank, f.got)
 }
 
-// gatheredBytes is the size of a row of gathered: few rows are long, so that limits on the rows of a
-// message make hundreds of messages of them, not 100,000 that wait to be matched.
+// gatheredBytes is the size of a row of gathered. With few but long rows, a limit on the rows of a
+// message cuts them into hundreds of messages, not into 100,000 that wait to be matched.
 const gatheredBytes = 900
 
-// gathered is what all ranks send to all, of lengths that come with it.
+// gathered is what every rank sends to all ranks, with its length in the first payload.
 type gathered struct {
-	lengths, got []byte // a byte of each rank; what follows
+	lengths, got []byte // one byte from each rank; the second payload
 	rows         []int
 	request      comm.Request
 }
@@ -129,7 +129,7 @@ func (g *gathered) Expect() ([]byte, []int, error) {
 	return g.got, g.rows, nil
 }
 
-// alltoallToAll has the same rows follow to every rank: short ones, long ones, and none.
+// alltoallToAll sends the same second payload to every rank: short, long, and empty ones.
 func alltoallToAll(c comm.Comm) error {
 	ones := slices.Repeat([]int{1}, c.Size())
 	rowsOf := func(round, r int) int { return (5*round + 3*r) % 7 * 30 }
@@ -138,9 +138,9 @@ func alltoallToAll(c comm.Comm) error {
 		n := rowsOf(round, c.Rank())
 		send := slices.Repeat([]byte{byte(10*round + c.Rank()), 1, 2}, n*gatheredBytes/3)
 		g := &gathered{lengths: make([]byte, c.Size()), rows: make([]int, c.Size())}
-		g.request = c.StartAlltoallThen(bytes.Repeat([]byte{byte(n)}, c.Size()), g.lengths, ones, ones, 1,
-			comm.Then{Send: send, SendRows: slices.Repeat([]int{n}, c.Size()), RowBytes: gatheredBytes,
-				ToAll: true, Expect: g})
+		g.request = c.StartAlltoallThen(bytes.Repeat([]byte{byte(n)}, c.Size()), g.lengths, ones,
+			ones, 1, comm.Then{Send: send, SendRows: slices.Repeat([]int{n}, c.Size()),
+				RowBytes: gatheredBytes, ToAll: true, Expect: g})
 		under = append(under, g)
 	}
 	for round, g := range under {
@@ -160,7 +160,7 @@ func alltoallToAll(c comm.Comm) error {
 	return nil
 }
 
-// alltoallThen has many under way, among all-to-alls whose counts both ends know.
+// alltoallThen has many second payloads under way, between all-to-alls whose counts both ends know.
 func alltoallThen(c comm.Comm) error {
 	for seed := uint64(0); seed < 40; seed += 8 {
 		var under []*following
@@ -183,7 +183,7 @@ func alltoallThen(c comm.Comm) error {
 
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
-		// as far as it concerns rank 0: everybody receives what is sent to it
+		// Only the part of rank 0: every rank receives what is sent to rank 0.
 		p := newPlan(c.Size(), seed)
 		rows := p.received(0)
 		send := make([]byte, rows[c.Rank()]*p.rowBytes)
@@ -230,9 +230,8 @@ func barrier(c comm.Comm) error {
 	return nil
 }
 
-// manyInFlight starts communicator after communicator, in another order on every rank, and waits
-// from the last to the first: requests on one communicator are ordered, communicators are
-// independent.
+// manyInFlight starts operations on one communicator after the other, in a different order on every
+// rank, and waits from the last to the first: only requests on the same communicator are ordered.
 func manyInFlight(c comm.Comm) error {
 	const comms, depth = 4, 6
 	var on [comms]comm.Comm
@@ -280,7 +279,7 @@ func otherOrder(c comm.Comm) error {
 	return first
 }
 
-// heapBuffers holds the implementation to keeping garbage-collected buffers alive and in place.
+// heapBuffers checks that the implementation keeps garbage-collected buffers alive and in place.
 func heapBuffers(c comm.Comm) error {
 	for k := range 5 {
 		x := startExchange(c, newPlan(c.Size(), uint64(3000+k)))

@@ -76,7 +76,8 @@ type plan struct {
 	rowBytes int
 }
 
-// newPlan draws counts as they come in practice: some zero, some ranks silent or deaf, a few large.
+// newPlan draws counts as they occur in practice: some zero, some ranks that send or receive
+// nothing, a few large.
 func newPlan(size int, seed uint64) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := plan{seed, make([][]int, size), []int{1, 3, 4, 100, 1028}[rng.IntN(5)]}
@@ -103,7 +104,7 @@ func (p plan) received(rank int) []int {
 	return rows
 }
 
-// fill writes row k of those that from sends to to.
+// fill writes row k of the rows that from sends to to.
 func (p plan) fill(row []byte, from, to, k int) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:],
@@ -154,7 +155,7 @@ func startExchange(c comm.Comm, p plan) exchange {
 	sendRows, recvRows := append([]int(nil), p.sent(c.Rank())...), p.received(c.Rank())
 	x := exchange{p, c.Rank(), make([]byte, total(recvRows)*p.rowBytes), nil}
 	x.request = c.StartAlltoallv(p.sendBuffer(c.Rank()), x.recv, sendRows, recvRows, p.rowBytes)
-	for r := range sendRows { // counts are the caller's again
+	for r := range sendRows { // the caller may change counts again
 		sendRows[r], recvRows[r] = -1, -1
 	}
 	return x

@@ -33,7 +33,7 @@ func dup(c comm.Comm) error {
 }
 
 func split(c comm.Comm) error {
-	// Three colors, ranks backwards; then one color and equal keys: by rank.
+	// Three colors, ranks in reverse order; then one color and equal keys: in rank order.
 	made, err := c.Split(c.Rank()%3, -c.Rank())
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 )
 
 // letter returns the bytes of the i-th message from one rank to another: lengths differ, and some
-// have none. One from rank 0 to each and from each to rank 0 is longer than what an MPI sends eagerly; no
-// more are, for limits on the rows of a message cut it into 20,000.
+// are empty. One message from rank 0 to each rank, and one back, is longer than an MPI sends
+// eagerly. No others are, because a limit on the rows of a message cuts each of them into 20,000.
 func letter(from, to, i int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
 	text := make([]byte, []int{0, 1, 4, 100, 3000}[rng.IntN(5)])
@@ -24,9 +24,9 @@ func letter(from, to, i int) []byte {
 	return text
 }
 
-// messages sends several from every rank to every other, all under way at once and waited for in
-// another order than they were started, beside collectives of the same communicator, whose large
-// pairs are messages of MPI too.
+// messages sends several messages from every rank to every other. All are under way at once, and
+// are waited for in a different order than they were started. Collectives of the same communicator
+// run at the same time; their large pairs are messages of MPI too.
 func messages(c comm.Comm) error {
 	const each = 5
 	type way struct{ from, to, i int }
@@ -71,7 +71,7 @@ func messages(c comm.Comm) error {
 	return second.finish()
 }
 
-// messagesApart: those of one communicator do not meet those of another.
+// messagesApart checks that messages of one communicator never meet those of another.
 func messagesApart(c comm.Comm) error {
 	made, err := c.Dup()
 	if err != nil {
@@ -96,7 +96,7 @@ func messagesApart(c comm.Comm) error {
 	return nil
 }
 
-// faultyMessages: a message must go to another rank that exists.
+// faultyMessages checks that a message must go to another rank that exists.
 func faultyMessages(c comm.Comm) error {
 	for _, peer := range []int{-1, c.Rank(), c.Size()} {
 		if c.StartSend(nil, peer).Wait() == nil || c.StartRecv(nil, peer).Wait() == nil {
@@ -117,7 +117,7 @@ func faultyMessages(c comm.Comm) error {
 	return nil
 }
 
-// noAllocationsOfMessages goes round and round; AllocsPerRun counts for the whole process.
+// noAllocationsOfMessages sends messages over and over; AllocsPerRun counts for the whole process.
 func noAllocationsOfMessages(c comm.Comm) error {
 	if c.Size() == 1 {
 		return nil

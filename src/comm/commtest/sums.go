@@ -12,10 +12,10 @@ import (
 	"halognn/src/comm"
 )
 
-// magnitudes spread what is added so widely that the order of adding shows in nearly every sum.
+// magnitudes are so far apart that the order of additions changes nearly every sum.
 var magnitudes = [...]float32{1e-3, 1e-2, 1e-1, 1, 1e1, 1e2, 1e3}
 
-// vector returns what a rank adds.
+// vector returns the numbers that a rank adds.
 func vector(n, rank int, seed uint64) []float32 {
 	rng := rand.New(rand.NewPCG(seed, uint64(rank)))
 	v := make([]float32, n)
@@ -67,7 +67,7 @@ func reproducibleSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// halves rounds by the definition of a bfloat16: the nearest one, ties to even.
+// halves rounds as bfloat16 is defined: to the nearest, ties to even.
 type halves struct{}
 
 // ToBF16 implements comm.Halves.
@@ -92,8 +92,8 @@ func (halves) FromBF16(dst []float32, x []uint16) {
 	}
 }
 
-// roundedSum adds vectors that travel as bfloat16, but for their first numbers. The sum is that of
-// the rounded vectors in rank order, rounded; one rank alone rounds nothing.
+// roundedSum adds vectors that travel as bfloat16, except their first numbers. The result is the
+// rounded sum, in rank order, of the rounded vectors; a single rank rounds nothing.
 func roundedSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Halves: halves{}})
 	if err != nil {
@@ -155,8 +155,8 @@ func roundedSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// fastSum allows what reordering size additions can change: size rounding errors of the sum of
-// magnitudes.
+// fastSum allows the error of a different order of size additions: size rounding errors of the sum
+// of magnitudes.
 func fastSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
 	if err != nil {
@@ -196,7 +196,7 @@ func closeEarly(c comm.Comm) error {
 }
 
 func gatherHelpers(c comm.Comm) error {
-	// Rank r says r letters: rank 0 nothing.
+	// Rank r passes r letters: rank 0 none.
 	parts, err := comm.AllgatherStrings(c, strings.Repeat("x", c.Rank()))
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func agreement(c comm.Comm) error {
 	return nil
 }
 
-// told expects what it was told.
+// told returns from Expect what it holds.
 type told struct {
 	recv []byte
 	rows []int
@@ -265,8 +265,8 @@ type told struct {
 // Expect implements comm.Expecter.
 func (t *told) Expect() ([]byte, []int, error) { return t.recv, t.rows, nil }
 
-// noAllocations runs what a training step does, over and over. AllocsPerRun counts for the whole
-// process, so in process the other ranks are counted too.
+// noAllocations does what a training step does, over and over. AllocsPerRun counts for the whole
+// process, so in process it counts the other ranks too.
 func noAllocations(c comm.Comm) error {
 	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
 	if err != nil {

@@ -23,15 +23,16 @@ type communicator struct {
 	rank, size int
 	freed      bool
 	window     int // see Pace; 0 is no limit
-	thens      int // operations of kind alltoallThen so far; of the engine
+	thens      int // number of operations of kind alltoallThen so far; owned by the engine
 }
 
-// failed is the request of an operation that could not be handed over.
+// failed is the request of an operation that could not be started.
 type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// communicator describes the C side's communicator id. For the engine's goroutine.
+// communicator makes the Go side of the C side's communicator id. Only the engine's goroutine may
+// call it.
 func (e *engine) communicator(id C.int) (*communicator, error) {
 	var rank, size C.int
 	if rc := C.hgnn_comm_info(id, &rank, &size); rc != 0 {
@@ -214,7 +215,8 @@ func (c *communicator) Free() error {
 	return nil
 }
 
-// usable adds MPI's own demands to a check of the arguments, and names the rank.
+// usable checks what MPI requires in addition, after an earlier check of the arguments, and adds
+// the rank to the error.
 func (c *communicator) usable(err error, rowBytes int) error {
 	switch {
 	case err != nil:

@@ -4,20 +4,20 @@ import "halognn/src/mem"
 
 // cut is one side of an all-to-all under the limit of MPI's 32-bit counts and displacements.
 //
-// A pair of ranks with more than limit/size rows, or more than a piece, exchanges them by messages of
-// at most a piece; all other pairs take part in the collective. Both ends of a pair know its count,
-// so they decide alike without asking. The collective is left with at most limit rows, but where
-// larger pairs lie in between, displacements may still exceed it: then, and on this side only, the
-// collective's rows go through a packed buffer.
+// A pair of ranks with more than limit/size rows, or more than a piece, exchanges them in messages
+// of at most a piece; all other pairs take part in the collective. Both ends of a pair know its
+// count, so they make the same choice without asking. The collective has at most limit rows. Its
+// displacements may still exceed limit if rows of larger pairs lie in between; then this side alone
+// copies the collective's rows through a packed buffer.
 type cut struct {
-	// [size] of the collective, off the heap: MPI reads them until it completes
+	// [size] of the collective; off the heap, as MPI reads them until it completes.
 	counts, displs []int32
 	first          []int // [size] first row of each rank in the caller's buffer
 	messages       []message
 	packed         int // rows of the packed buffer; 0 if the collective works in place
 }
 
-// message is a run of rows that goes to or comes from one rank outside the collective.
+// message is a run of rows to or from one rank outside the collective.
 type message struct{ peer, first, rows int }
 
 func (c *cut) plan(rows []int, limit, piece int) {
@@ -53,8 +53,8 @@ func (c *cut) plan(rows []int, limit, piece int) {
 	}
 }
 
-// planGather plans an all-gather: one collective, or messages for all rows if they are more than
-// limit in all. Every rank gives the same rows, so every rank gets the same plan.
+// planGather plans an all-gather: one collective, or messages for all rows if there are more than
+// limit. Every rank passes the same rows, so every rank gets the same plan.
 func (c *cut) planGather(rows []int, limit int) {
 	size := len(rows)
 	c.counts, c.displs = mem.Grow(c.counts, size), mem.Grow(c.displs, size)

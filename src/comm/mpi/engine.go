@@ -26,18 +26,18 @@ var maxCount = math.MaxInt32
 // freeTimeout is how long finished ranks wait for each other to free a communicator.
 var freeTimeout = 10 * time.Second
 
-// engine owns MPI. Its methods below the line are for its own goroutine.
+// engine owns MPI. Only its own goroutine may call the methods below the dashed line.
 type engine struct {
 	mu    sync.Mutex
-	queue []*operation // handed over, not yet started; in order
+	queue []*operation // passed to the engine but not started, in order
 	all   []*operation // by number
 	spare []*operation
 
-	aborting atomic.Int64          // exit code + 1; 0 while nobody aborts
-	failed   atomic.Pointer[error] // why this rank ends the job; nil while it does not
+	aborting atomic.Int64          // exit code + 1; 0 if nobody aborts
+	failed   atomic.Pointer[error] // why this rank ends the job; nil if it does not
 	stopping atomic.Bool
 
-	unwaited atomic.Int64 // requests handed out, not waited for
+	unwaited atomic.Int64 // requests that have been made and not waited for
 
 	rank     int          // in the world
 	taken    []*operation // the queue being served; swapped with queue
@@ -71,7 +71,7 @@ func (e *engine) give(op *operation) {
 	e.mu.Unlock()
 }
 
-// hand gives an operation to the engine, and returns the request for it.
+// hand passes an operation to the engine, and returns its request.
 func (e *engine) hand(op *operation) *operation {
 	if op.kind != free {
 		e.unwaited.Add(1)
@@ -88,7 +88,7 @@ func (e *engine) stop() {
 	C.hgnn_wake()
 }
 
-// fail makes serve return err, whatever is under way. The first error is kept.
+// fail makes serve return err, even if operations are under way. The first error is kept.
 func (e *engine) fail(err error) {
 	e.failed.CompareAndSwap(nil, &err)
 	C.hgnn_wake()
@@ -101,7 +101,7 @@ func (e *engine) abort(code int) {
 
 // ---- the engine's goroutine, on the main thread
 
-// serve starts the operations that are handed over and ends those that MPI has completed, until
+// serve starts the operations that are passed to it and ends those that MPI has completed, until
 // stop or fail.
 func (e *engine) serve() error {
 	for {
@@ -117,8 +117,8 @@ func (e *engine) serve() error {
 	}
 }
 
-// linger serves a little longer after serve has returned an error, so that goroutines of this rank
-// may still get what they wait for and end in order.
+// linger serves for a while after serve has returned an error, so that other goroutines of this
+// rank may get what they wait for and end in order.
 func (e *engine) linger(d time.Duration) {
 	var over atomic.Bool
 	time.AfterFunc(d, func() {
@@ -132,9 +132,9 @@ func (e *engine) linger(d time.Duration) {
 	}
 }
 
-// turn starts the operations that have been handed over, sleeps until something completes, and
-// delivers it. A panic of an operation, as where there is no memory for what it receives, is the
-// operation's error: the engine goes on, or nobody would hear of it.
+// turn starts the operations that have been passed to it, sleeps until something completes, and
+// delivers it. If an operation panics, for example for lack of memory to receive into, the panic is
+// the operation's error and the engine goes on; otherwise nobody would learn of it.
 func (e *engine) turn() error {
 	if code := e.aborting.Load(); code != 0 {
 		C.hgnn_abort(C.int(code - 1))
@@ -162,7 +162,8 @@ func (e *engine) turn() error {
 	e.mu.Lock()
 	all := e.all
 	e.mu.Unlock()
-	// copied, for what follows an end may start others, which the C side notes in the same array
+	// Copied, because ending an operation may start others, which the C side records in the same
+	// array.
 	e.news = append(e.news[:0], unsafe.Slice(news.done, news.n)...)
 	for _, d := range e.news {
 		var op *operation
@@ -189,11 +190,11 @@ func (e *engine) ended(op *operation, code C.int) {
 }
 
 // complete ends an operation, whose request returns err. After an error some of its parts may never
-// complete; the job is over, so the operation is not used again.
+// complete; as the job is over, the operation is not reused.
 func (e *engine) complete(op *operation, err error) {
 	e.underway--
 	op.completed, op.err = true, err
-	if op.kind == firsts { // part of another, nobody waits for it
+	if op.kind == firsts { // part of another operation, whose request is waited for
 		if of := op.of; err == nil {
 			e.give(op)
 			e.ended(of, 0)
@@ -214,8 +215,8 @@ func (e *engine) complete(op *operation, err error) {
 
 // drain waits until f has returned on every rank, and completes the freeing of communicators. It
 // returns an error if a request was not waited for, or if another rank has not freed a communicator
-// that this one has. Ranks meet again afterwards, because launchers handle it badly if one rank
-// finalises while another aborts.
+// that this one has. Afterwards ranks meet in a barrier, because launchers fail badly if one rank
+// finalises MPI while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
 		return fmt.Errorf("%d requests have not been waited for", n)

@@ -13,36 +13,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sizeVariables are those by which launchers tell each process how many there are. The first that is
-// set tells: Open MPI's mpirun and hydra start daemons by srun.
+// sizeVariables are the variables in which launchers tell each process how many there are. The
+// first one that is set counts, as Open MPI's mpirun and hydra start their daemons with srun.
 var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
 
-// Launch is what the variables of launchers tell of this process.
+// Launch is what the launchers' variables say about this process.
 type Launch struct {
 	Variable string // "": none is set
-	Size     int    // processes that it names; 1 if none is set
-	// They are another process's: a shell's, which a launcher started for a user to work in or which
-	// got them from elsewhere. This process has no peers, and MPI would wait for them.
+	Size     int    // processes according to it; 1 if none is set
+	// The variables are meant for another process: a shell that a launcher started for a user, or a
+	// process from which they were inherited. This process has no peers, and MPI would wait for
+	// them.
 	Inherited bool
 }
 
-// Launched tells how this process was started.
+// Launched returns how this process was started.
 func Launched() Launch { return launchOf(here()) }
 
-// surroundings are what tells a launch from its traces.
+// surroundings are the facts by which a real launch is told from inherited variables.
 type surroundings struct {
 	env     func(name string) string
 	names   []string              // of all variables
-	answers func(uri string) bool // a server of PMIx or of a daemon listens there
-	socket  func(fd int) bool     // the process has this open
-	// names of the programs that started this one, the nearest first; whole: up to the first process
+	answers func(uri string) bool // a server of PMIx or of a daemon listens at the URI
+	socket  func(fd int) bool     // the process has this socket open
+	// Names of the programs that started this one, the nearest first; whole: up to the first
+	// process.
 	ancestors func() (names []string, whole bool)
-	prompt    func() (typed bool) // it is a job of an interactive shell on a terminal
+	prompt    func() (typed bool) // the process is a job of an interactive shell on a terminal
 }
 
-// launchOf believes a launcher that is there to serve its processes: a server that answers, a socket
-// that is open, a daemon above this process. Slurm starts a shell too (srun --pty): what is typed there
-// runs in a process group of its own on a terminal, which tasks do not have.
+// launchOf believes a launcher only if it is there to serve its processes: if its server answers,
+// its socket is open, or its daemon is an ancestor of this process. Slurm can start a shell too
+// (srun --pty). What a user types there runs in its own process group on a terminal, which tasks do
+// not.
 func launchOf(s surroundings) Launch {
 	stale := Launch{Size: 1}
 	for _, name := range sizeVariables {
@@ -69,10 +72,11 @@ func launchOf(s surroundings) Launch {
 	return stale
 }
 
-// served reports whether the server that processes of mpirun talk to is there.
+// served reports whether the server for the processes of mpirun is there.
 func (s *surroundings) served() bool {
 	for _, name := range s.names {
-		if (strings.HasPrefix(name, "PMIX_SERVER_URI") || name == "OMPI_MCA_orte_local_daemon_uri") &&
+		if (strings.HasPrefix(name, "PMIX_SERVER_URI") ||
+			name == "OMPI_MCA_orte_local_daemon_uri") &&
 			s.answers(s.env(name)) {
 			return true
 		}
@@ -80,10 +84,11 @@ func (s *surroundings) served() bool {
 	return false
 }
 
-// managed reports whether the process manager of PMI_SIZE is there: by a socket that this process was
-// given, or, on Crays, by other variables.
+// managed reports whether the process manager that set PMI_SIZE is there: by a socket that this
+// process has inherited or, on Crays, by other variables.
 func (s *surroundings) managed() bool {
-	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) { // srun's
+	// Set by srun.
+	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) {
 		return !s.prompt()
 	}
 	if fd, err := strconv.Atoi(s.env("PMI_FD")); err == nil {
@@ -93,12 +98,13 @@ func (s *surroundings) managed() bool {
 		return s.answers(";tcp4://" + port)
 	}
 	return slices.ContainsFunc(s.names, func(name string) bool {
-		return strings.HasPrefix(name, "PALS_") || strings.HasPrefix(name, "ALPS_") || name == "PMI_CONTROL_PORT"
+		return strings.HasPrefix(name, "PALS_") || strings.HasPrefix(name, "ALPS_") ||
+			name == "PMI_CONTROL_PORT"
 	})
 }
 
-// task reports whether this process is of a task of a Slurm step. The step's daemon is out of sight in
-// some containers, and where /proc hides the processes of others.
+// task reports whether this process belongs to a task of a Slurm step. The step's daemon is not
+// visible in some containers, or where /proc hides other users' processes.
 func (s *surroundings) task() bool {
 	if s.prompt() {
 		return false
@@ -117,9 +123,9 @@ func here() surroundings {
 	return surroundings{os.Getenv, names, answers, isSocket, ancestors, typed}
 }
 
-// answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...". Only
-// an address that refuses is known to be nobody's: a server may be busy, and others than TCP's, or in
-// forms that are not known here, only MPI can tell.
+// answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...".
+// It is false only if the address refuses connections: a server may be busy, and of addresses that
+// are not TCP, or have an unknown form, only MPI can tell.
 func answers(uri string) bool {
 	for _, part := range strings.Split(uri, ";")[1:] {
 		kind, address, ok := strings.Cut(part, "://")
@@ -142,7 +148,7 @@ func isSocket(fd int) bool {
 	return unix.Fstat(fd, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK
 }
 
-// ancestors reads them from Linux's /proc.
+// ancestors reads the ancestors from Linux's /proc.
 func ancestors() (names []string, whole bool) {
 	for pid := os.Getppid(); pid > 0 && len(names) < 100; {
 		f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
@@ -163,8 +169,8 @@ func ancestors() (names []string, whole bool) {
 	return names, true
 }
 
-// typed reports whether this process has a terminal, and leads or follows a process group that the
-// shell of its session made.
+// typed reports whether this process has a terminal and belongs to a process group that its
+// session's shell made.
 func typed() bool {
 	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -11,17 +11,17 @@
 //	   │             └─ completed ──────> request.Wait() returns
 //	   └─ MPI_Finalize, if f returned nil
 //
-// All MPI calls are made by the engine, because MPI_THREAD_FUNNELED is what every MPI has. Its
-// thread tests pending operations, yields, and rests for longer the longer nothing completes, so
-// that ranks that share cores do not starve each other. The polling is done in C: the shortest rest
-// of a Go timer is a millisecond, and Gosched on a locked thread costs two thread switches.
+// The engine makes all MPI calls, because every MPI supports MPI_THREAD_FUNNELED. Its thread tests
+// pending operations, yields, and rests for longer the longer nothing completes, so that ranks that
+// share cores do not starve each other. The polling is done in C: the shortest rest of a Go timer
+// is a millisecond, and Gosched on a locked thread costs two thread switches.
 //
-// Counts are rows of a row datatype; larger counts than MPI's 32 bits are cut (see cut). MPI's
-// handles stay in C.
+// Counts are rows of a row datatype; counts above MPI's 32 bits are cut (see cut). MPI's handles
+// stay in C.
 //
 // Buffers on the Go heap are pinned while in use, but large ones belong off it (package mem): MPI
 // libraries that cache memory registrations learn only from libc that memory was freed, and Go's
-// collector does not go through libc. Device memory may be used in messages alone (StartSend,
+// collector does not go through libc. Device memory may be used only in messages (StartSend,
 // StartRecv), with a CUDA-aware MPI.
 package mpi
 
@@ -51,7 +51,7 @@ const Available = true
 // The main goroutine stays on the main OS thread, the only one that may call MPI.
 func init() { runtime.LockOSThread() }
 
-// state of the process's one engine.
+// The state of the process's only engine.
 var (
 	theEngine = newEngine()
 	phase     atomic.Int32
@@ -65,14 +65,14 @@ const (
 )
 
 // Run initialises MPI, calls f with the communicator of all ranks in a goroutine of its own, and
-// finalises MPI. It must be called from the main goroutine, once. It raises GOMAXPROCS by one: the
-// engine needs a processor of Go's whenever it comes back from C, and if goroutines compute on all
-// of them it gets one only when some time slice of 10 ms ends.
+// finalises MPI. It must be called from the main goroutine, once. It raises GOMAXPROCS by one,
+// because the engine needs a Go processor whenever it returns from C. If goroutines computed on all
+// of them, it would get one only at the end of a time slice of 10 ms.
 //
 // If f returns an error, panics or leaves requests unfinished, or if this rank calls Abort of a
-// communicator, Run returns that error, with the rank named, without finalising: other ranks may be
-// waiting, so the caller prints the error and calls Abort. It does not wait for f or for pending
-// requests: they may wait for a rank that waits for this one.
+// communicator, Run returns that error, with the rank named, without finalising MPI. As other ranks
+// may be waiting, the caller then prints the error and calls Abort. It does not wait for f or for
+// pending requests: they may wait for a rank that waits for this one.
 func Run(f func(world comm.Comm) error) error {
 	if !phase.CompareAndSwap(unused, serving) {
 		return errors.New("mpi.Run: called twice in one process")
@@ -83,7 +83,7 @@ func Run(f func(world comm.Comm) error) error {
 	}
 	Library()
 	deviceMemory = askDeviceMemory()
-	// a panic of the engine too is an error of Run, after which MPI is the main goroutine's
+	// A panic of the engine is also an error of Run. After it the main goroutine owns MPI.
 	if err := mem.Contain(func() error { return theEngine.run(f) }); err != nil {
 		phase.Store(stopped)
 		return err
@@ -122,8 +122,8 @@ func (e *engine) run(f func(comm.Comm) error) error {
 	return e.drain(world)
 }
 
-// checkLauncher detects that another MPI's launcher started the ranks: each then sees a world of
-// one.
+// checkLauncher detects that the launcher of another MPI has started the ranks: then each sees a
+// world of one rank.
 func checkLauncher(size int) error {
 	for _, name := range sizeVariables {
 		n, err := strconv.Atoi(os.Getenv(name))
@@ -132,8 +132,8 @@ func checkLauncher(size int) error {
 		}
 		if n > 1 && size == 1 {
 			return fmt.Errorf("the launcher started %d ranks (%s), but %s sees only itself: "+
-				"launch with the mpirun that belongs to it (srun: another --mpi=)", n, name,
-				Library())
+				"launch with the mpirun that belongs to it (with srun, try another --mpi=)", n,
+				name, Library())
 		}
 		return nil
 	}
@@ -150,7 +150,7 @@ var library = sync.OnceValue(func() string { // Run asks first, from the thread 
 	return strings.Join(strings.Fields(name), " ")
 })
 
-// deviceMemory is the library's answer about messages in device memory.
+// deviceMemory says whether the library supports messages in device memory.
 var deviceMemory comm.Support
 
 // askDeviceMemory asks the library. HALOGNN_MPI_CUDA (1 or 0) overrides it, because some libraries
@@ -180,11 +180,11 @@ func Standard() string {
 // requested. Within Run only.
 func ThreadLevel() string { return C.GoString(C.hgnn_thread_level()) }
 
-// Abort ends the whole job with an exit code: MPI_Abort. It does not return, whatever state MPI is
-// in, and may be called from any goroutine. Print the error first.
+// Abort ends the whole job with an exit code, by MPI_Abort. It does not return, whatever the state
+// of MPI, and any goroutine may call it. Print the error first.
 func Abort(code int) {
-	// MPI_Abort waits for the launcher. If that does not answer, or the engine is stuck in a
-	// blocking call, exiting without MPI_Finalize tells the launcher.
+	// MPI_Abort waits for the launcher. If the launcher does not answer, or the engine is stuck in
+	// a blocking call, this process exits without MPI_Finalize, which the launcher notices.
 	time.AfterFunc(forwarding+5*time.Second, func() { os.Exit(code) })
 	switch p := phase.Load(); {
 	case p == stopped && C.hgnn_on_main_thread() != 0:
@@ -192,15 +192,15 @@ func Abort(code int) {
 		C.hgnn_abort(C.int(code))
 	case p == stopped || p == serving:
 		time.Sleep(forwarding)
-		theEngine.abort(code) // the main goroutine sees it: in serve or, on its way here, in linger
+		theEngine.abort(code) // the main goroutine sees this in serve, or in linger on its way here
 		select {}
 	}
 	time.Sleep(forwarding)
 	os.Exit(code)
 }
 
-// forwarding is the time that launchers get to pass on a rank's output: MPICH's drops it when the
-// job is aborted.
+// forwarding is the time that launchers get to forward a rank's output: MPICH's launcher drops it
+// when the job is aborted.
 const forwarding = 200 * time.Millisecond
 
 func fault(call string, rc C.int) error {

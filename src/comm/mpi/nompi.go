@@ -1,7 +1,7 @@
 //go:build !cgo || !mpi
 
-// Package mpi implements package comm's contract on MPI. This build is without MPI (the tag
-// mpi and cgo): Run refuses, and comm.RunWorld runs several ranks in one process instead.
+// Package mpi implements package comm's contract on MPI. This build is without MPI (no tag mpi, or
+// no cgo): Run returns an error, and comm.RunWorld runs several ranks in one process instead.
 package mpi
 
 import (

@@ -20,27 +20,28 @@ type kind int
 const (
 	alltoallv kind = iota
 	alltoallThen
-	firsts // the first messages of the operation before, as far as this rank receives them
+	firsts // the first messages that this rank receives for the operation before
 	allgatherv
 	allreduce
 	barrier
 	send
 	recv
-	// These block in MPI. They begin with a barrier, so that the engine blocks only after every
-	// rank has arrived; until then other operations proceed.
+	// These block in MPI. They begin with a barrier, so that the engine blocks only once every rank
+	// has arrived; until then it serves other operations.
 	dup
 	split
 	node
 	free
 )
 
-var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Ibarrier",
+var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgatherv",
+	"MPI_Iallreduce", "MPI_Ibarrier",
 	"MPI_Isend", "MPI_Irecv",
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 
 // operation is a request: one call of the contract, which may be several of MPI. The caller's
-// goroutine prepares it, the engine starts and finishes it, the waiter's takes the result and gives
-// it back for reuse.
+// goroutine prepares it, the engine starts and finishes it, and the waiting goroutine takes the
+// result and returns the operation for reuse.
 type operation struct {
 	engine *engine
 	number int           // its owner number on the C side
@@ -54,10 +55,10 @@ type operation struct {
 	out, in    cut
 	packedOut  []byte // off the heap
 	packedIn   []byte
-	more       *more      // of alltoallThen
-	of         *operation // of firsts
-	peer       int        // of a message
-	pieces     []int      // [size] the first message to each rank that the pacer has not taken
+	more       *more      // for alltoallThen
+	of         *operation // for firsts
+	peer       int        // for a message
+	pieces     []int      // [size] first message to each rank that the pacer has not sent yet
 	color, key int
 	made       *communicator // by dup, split and node
 
@@ -174,8 +175,8 @@ func (op *operation) startAlltoallv() error {
 		pointer(recv), counts(op.in.counts), counts(op.in.displs), rowBytes, op.owner()))
 }
 
-// startAllgatherv starts one collective, or where counts exceed the limit broadcasts of at most
-// limit rows. All ranks know all counts, so they decide alike.
+// startAllgatherv starts one collective or, if counts exceed the limit, broadcasts of at most limit
+// rows. All ranks know all counts, so they make the same choice.
 func (op *operation) startAllgatherv() error {
 	rowBytes, rank := C.int(op.rowBytes), op.comm.rank
 	if len(op.in.messages) == 0 {
@@ -193,8 +194,8 @@ func (op *operation) startAllgatherv() error {
 	return nil
 }
 
-// startMessage sends op.send or receives op.recv, by messages of at most maxCount bytes: both ends
-// cut alike.
+// startMessage sends op.send or receives op.recv, in messages of at most maxCount bytes. Both ends
+// cut in the same way.
 func (op *operation) startMessage() error {
 	start, buf := func(p unsafe.Pointer, n int) C.int {
 		return C.hgnn_send(op.comm.id, p, C.int(n), 1, C.int(op.peer), messageTag, op.owner())
@@ -215,15 +216,15 @@ func (op *operation) startMessage() error {
 	}
 }
 
-// Tags: messages of a pair on a communicator are matched in the order of their starts, but the
-// messages of an all-to-all are kept apart from those of StartSend and StartRecv.
+// Tags: messages of a pair on a communicator are matched in the order of their starts, but messages
+// of an all-to-all are separate from those of StartSend and StartRecv.
 const (
 	collectiveTag = iota
 	messageTag
-	thenTag // and the tags after it, in turn
+	thenTag // and the following tags, used in turn
 )
 
-// finish runs when all parts have completed.
+// finish runs when all parts of the operation have completed.
 func (op *operation) finish() error {
 	if op.packedIn != nil {
 		op.in.pack(op.packedIn, op.recv, op.rowBytes, true)
@@ -234,14 +235,14 @@ func (op *operation) finish() error {
 	switch {
 	case op.kind >= dup:
 		return op.setUp()
-	case op.kind == firsts && !op.of.completed: // one that has failed may have lost its buffers
+	case op.kind == firsts && !op.of.completed: // after a failure its buffers may be gone
 		return op.of.more.follow(op.of)
 	}
 	return nil
 }
 
-// setUp makes or frees a communicator. Every rank has arrived, so it blocks only until all have
-// noticed.
+// setUp makes or frees a communicator. All ranks have arrived, so it blocks only until each of them
+// has noticed.
 func (op *operation) setUp() error {
 	var made, rc C.int
 	switch op.kind {
@@ -264,7 +265,8 @@ func (op *operation) setUp() error {
 	return err
 }
 
-// pointer returns nil for empty buffers, whose address in Go may be that of any other empty buffer.
+// pointer returns nil for an empty buffer, because Go may give any two empty buffers the same
+// address.
 func pointer(rows []byte) unsafe.Pointer {
 	if len(rows) == 0 {
 		return nil

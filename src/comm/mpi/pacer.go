@@ -9,13 +9,13 @@ import "C"
 
 import "slices"
 
-// piecesUnderWay is how many pieces fit into a window.
+// piecesUnderWay is the number of pieces in a window.
 const piecesUnderWay = 6
 
-// pacer sends the messages of paced communicators a few at a time, so that what this rank sends
-// meanwhile, such as gradients, waits behind a window of rows and not behind whole minibatches. A
-// piece is under way until its receiver takes it (MPI_Issend): so pieces do not pile up in the
-// buffers of sockets and switches, where nothing overtakes them. For the engine's goroutine.
+// pacer sends the messages of paced communicators a few at a time, so that other messages of this
+// rank, such as gradients, wait behind a window of rows and not behind whole minibatches. A piece
+// is under way until its receiver takes it (MPI_Issend). So pieces do not pile up in the buffers of
+// sockets and switches, where nothing can overtake them. For the engine's goroutine only.
 //
 //	rows      peer 1 ■■■■■■   peer 2 ■■■■   peer 3 ■■■■■     waiting, one to each peer in turn
 //	             └── as many as the window holds ──> link
@@ -23,10 +23,10 @@ const piecesUnderWay = 6
 type pacer struct {
 	waiting []piece // in the order of sending, from first
 	first   int
-	slots   []piece // under way
-	free    []int   // slots
+	slots   []piece // pieces under way
+	free    []int   // indices of free slots
 	bytes   int     // under way
-	starts  []piece // of next
+	starts  []piece // result of next
 }
 
 // piece is one message of an all-to-all.
@@ -62,13 +62,13 @@ func (p *pacer) add(op *operation) {
 	}
 }
 
-// next takes the pieces for which there is room; there is for one if none is under way. They are
-// valid until the next call.
+// next takes waiting pieces as far as there is room. If none is under way, there is room for one of
+// any size. The result is valid until the next call.
 func (p *pacer) next() []piece {
 	p.starts = p.starts[:0]
 	for ; p.first < len(p.waiting); p.first++ {
 		m := p.waiting[p.first]
-		if m.op.completed { // it has failed
+		if m.op.completed { // the operation has failed
 			continue
 		}
 		if p.bytes > 0 && p.bytes+m.bytes() > m.op.comm.window {
@@ -98,10 +98,10 @@ func (p *pacer) start(m piece) error {
 	return nil
 }
 
-// slotOf returns the slot of a piece by the owner that MPI was given for it, if it is a piece's.
+// slotOf returns the slot of the piece with this MPI owner number, if it belongs to a piece.
 func slotOf(owner C.int) (slot int, paced bool) { return int(-1 - owner), owner < 0 }
 
-// taken returns the operation of the piece in a slot, which its receiver takes.
+// taken frees the slot of a piece that its receiver has taken, and returns the operation.
 func (p *pacer) taken(slot int) *operation {
 	m := p.slots[slot]
 	p.slots[slot] = piece{}

@@ -31,7 +31,8 @@ func TestPacerLaws(t *testing.T) {
 				}
 				p.add(op)
 				if op.parts != len(op.out.messages) {
-					t.Fatalf("seed %d: %d parts of %d messages", seed, op.parts, len(op.out.messages))
+					t.Fatalf("seed %d: %d parts of %d messages", seed, op.parts,
+						len(op.out.messages))
 				}
 				for r, n := range rows {
 					if op.out.counts[r] == 0 {

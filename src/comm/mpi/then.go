@@ -17,35 +17,36 @@ import (
 // more is the state of an all-to-all with a second payload, whose counts the receiver does not
 // know. Each pair of ranks exchanges two kinds of messages:
 //
-//	first    the rows that both ends know, and those that follow, as far as there is room for each
+//	first    the known rows, then rows that follow, each as far as there is room
 //	others   the rest of the known rows, then of those that follow
 //
-// A receive may be longer than its message, so the first one needs no count. The known rows say how
-// many follow, of which the first message has those for which there is room; what else comes is
-// received then, straight into its place. The messages of an operation have a tag of their own, for it
-// receives after later ones have begun. Ranks without known rows for each other send nothing.
+// A receive may be longer than its message, so the first one needs no count. From the known rows
+// the receiver learns how many rows follow. It receives those that were not in the first message
+// straight into their place. Each operation's messages have their own tag, because it still
+// receives when later operations have begun. Ranks without known rows for each other send nothing.
 type more struct {
 	then        comm.Then
-	to, of      []bool // [size] whether this rank sends to each rank, and gets something of it
-	out, in     cut    // of what follows; those of the operation are of the known rows
+	to, of      []bool // [size] whether this rank sends to each rank, and receives from it
+	out, in     cut    // of the rows that follow; those of the operation are for the known rows
 	sent, heads []byte // first messages by rank, off the heap; kept
 	tag         C.int
 }
 
-// firstBytes bounds the first messages of an operation, in bytes of known rows and of others; one
-// holds firstMost at most, which many an MPI sends without asking. Tests lower it, on all ranks.
+// firstBytes bounds the first messages of an operation, in bytes of known rows and of rows that
+// follow. One message has at most firstMost, which many MPIs send without a handshake. Tests lower
+// it, on all ranks.
 var firstBytes = 1 << 20
 
 const firstMost = 16 << 10
 
-// tags that operations take in turn. MPI has 32767 at least.
+// tags is the number of tags that operations use in turn. MPI guarantees at least 32767.
 const tags = 1 << 14
 
 func (c *communicator) firstRows(rowBytes int) int {
 	return min(firstMost, firstBytes/c.size) / rowBytes
 }
 
-// plan is called where the operation is prepared.
+// plan is called when the operation is prepared.
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 	c := op.comm
 	m.then = then
@@ -57,7 +58,7 @@ func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
 
-// others says for each rank whether it is another one with rows.
+// others reports which ranks other than self have rows.
 func others(are []bool, rows []int, self int) []bool {
 	are = are[:0]
 	for r, n := range rows {
@@ -66,12 +67,12 @@ func others(are []bool, rows []int, self int) []bool {
 	return are
 }
 
-// start gives the messages to MPI that need not wait.
+// start passes to MPI the messages that need not wait.
 func (m *more) start(op *operation) error {
 	c := op.comm
 	m.tag = thenTag + C.int(c.thens%tags)
 	c.thens++
-	op.parts++ // heads
+	op.parts++ // for heads
 	heads := c.engine.take()
 	heads.kind, heads.comm, heads.of = firsts, c, op
 	c.engine.underway++
@@ -117,7 +118,7 @@ func (m *more) start(op *operation) error {
 	return nil
 }
 
-// follow receives the second payload, once the rows of the first have arrived.
+// follow receives the second payload once all first rows have arrived.
 func (m *more) follow(op *operation) error {
 	c := op.comm
 	most := c.firstRows(m.then.RowBytes) * m.then.RowBytes
@@ -144,8 +145,8 @@ func (m *more) follow(op *operation) error {
 		}
 		if !m.of[r] {
 			if rows[r] > 0 {
-				return fmt.Errorf("alltoallv: %d rows of rank %d are expected, which sends none before them",
-					rows[r], r)
+				return fmt.Errorf("alltoallv: %d rows of rank %d are expected, which sends none "+
+					"before them", rows[r], r)
 			}
 			continue
 		}
@@ -156,9 +157,9 @@ func (m *more) follow(op *operation) error {
 	return m.in.receive(op, recv, m.then.RowBytes, m.tag)
 }
 
-// planFirst plans one side of an all-to-all that goes by messages alone: the first one to each rank
-// holds at most so many rows, the others limit. The rank's own rows are in no message. With same all
-// ranks have the same rows.
+// planFirst plans one side of an all-to-all that uses only messages. The first message to each rank
+// has at most most rows, the others at most limit. The rank's own rows are in no message. With
+// same, all ranks get the same rows.
 func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
@@ -179,7 +180,7 @@ func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 	}
 }
 
-// inside returns the rows in first messages.
+// inside returns the number of rows in first messages.
 func (c *cut) inside() (rows int) {
 	for _, n := range c.counts {
 		rows += int(n)
@@ -192,7 +193,7 @@ func (c *cut) take(to, rows []byte, rowBytes, r int) int {
 	return copy(to[:int(c.counts[r])*rowBytes], rows[c.first[r]*rowBytes:])
 }
 
-// deliver sends the other messages, and receive receives them, as parts of op.
+// deliver sends the messages after the first, and receive receives them, as parts of op.
 func (c *cut) deliver(op *operation, rows []byte, rowBytes int, tag C.int) error {
 	for _, m := range c.messages {
 		err := op.part(C.hgnn_send(op.comm.id, pointer(rows[m.first*rowBytes:]), C.int(m.rows),

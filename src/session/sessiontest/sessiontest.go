@@ -1,4 +1,4 @@
-// Package sessiontest has what tests of sessions begin with: a small graph, a small model, and the
+// Package sessiontest has what tests of sessions start from: a small graph, a small model, and the
 // environment of a rank.
 package sessiontest
 
@@ -21,14 +21,15 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// Graph is a small graph in the given number of parts.
+// Graph returns a small graph in the given number of parts.
 func Graph(t testing.TB, parts, vertices int) *shard.Shards {
 	t.Helper()
-	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4, Seed: 1}
+	graph := dataset.GenerateOptions{Vertices: vertices, Degree: 8, Features: 6, Classes: 4,
+		Seed: 1}
 	return shardtest.Open(t, graph, shardtest.Options{Parts: parts})
 }
 
-// Handmade is a graph of 90 vertices with 6 features each, and labels.
+// Handmade returns a graph of 90 vertices with 6 features each, and labels.
 func Handmade(t testing.TB, parts int, m dataset.Meta, labels []byte, split graph.Split,
 ) *shard.Shards {
 	t.Helper()
@@ -45,7 +46,8 @@ func Handmade(t testing.TB, parts int, m dataset.Meta, labels []byte, split grap
 	var source, target []graph.VertexID
 	for v := range n {
 		for d := 1; d < 4; d++ {
-			source, target = append(source, graph.VertexID((v*7+d)%n)), append(target, graph.VertexID(v))
+			source, target = append(source, graph.VertexID((v*7+d)%n)),
+				append(target, graph.VertexID(v))
 		}
 	}
 	g, err := graph.FromEdges(n, source, target)
@@ -80,7 +82,7 @@ func Handmade(t testing.TB, parts int, m dataset.Meta, labels []byte, split grap
 	return s
 }
 
-// Spec trains a small model.
+// Spec returns a job that trains a small model.
 func Spec() job.Spec {
 	return job.Spec{
 		Model:  nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none", Dropout: 0.5},
@@ -91,8 +93,9 @@ func Spec() job.Spec {
 	}
 }
 
-// Env is the environment of a rank that is a node of its own and computes by the reference.
+// Env returns the environment of a rank that is its own node and computes with the reference
+// device.
 func Env(c comm.Comm, shards *shard.Shards) session.Env {
-	return session.Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(), Host: ref.Host{},
-		Workers: 2}
+	return session.Env{Comm: c, RanksPerNode: 1, Shards: shards, Device: ref.New(),
+		Host: ref.Host{}, Workers: 2}
 }
