@@ -165,22 +165,23 @@ type Prediction struct {
 	Steps        int    `json:"steps_per_epoch"`
 	Minibatches  int    `json:"minibatches_per_step"` // of a rank
 
-	Minibatch   Minibatch     `json:"minibatch"`
-	Traffic     Traffic       `json:"traffic"`
-	Collectives int           `json:"rounds_per_step"` // collectives that a rank starts
-	Gradients   int64         `json:"gradient_bytes"`  // of a step, all ranks
-	Sampling    *Sampling     `json:"rounds,omitempty"`
-	Shuffles    *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches or hold columns
-	Memory      trace.Memory  `json:"memory"`
-	MemoryRank  int64         `json:"memory_per_rank"`
-	MemoryNode  int64         `json:"memory_per_node"` // shared memory of a node is counted once
-	MemoryHas   int64         `json:"memory_of_a_node,omitempty"`
-	Device      *DeviceMemory `json:"device_memory,omitempty"`
-	Rates       Rates         `json:"rates"`
-	Times       Times         `json:"seconds_per_step"`
-	Curve       []Point       `json:"cache_sizes"`
-	Suggestion  *Suggestion   `json:"suggestion,omitempty"`
-	Notes       []string      `json:"notes,omitempty"`
+	Minibatch   Minibatch `json:"minibatch"`
+	Traffic     Traffic   `json:"traffic"`
+	Collectives int       `json:"rounds_per_step"` // collectives that a rank starts
+	Gradients   int64     `json:"gradient_bytes"`  // of a step, all ranks
+	Sampling    *Sampling `json:"rounds,omitempty"`
+	// where ranks share minibatches or hold columns
+	Shuffles   *Shuffles     `json:"shuffles,omitempty"`
+	Memory     trace.Memory  `json:"memory"`
+	MemoryRank int64         `json:"memory_per_rank"`
+	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
+	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
+	Device     *DeviceMemory `json:"device_memory,omitempty"`
+	Rates      Rates         `json:"rates"`
+	Times      Times         `json:"seconds_per_step"`
+	Curve      []Point       `json:"cache_sizes"`
+	Suggestion *Suggestion   `json:"suggestion,omitempty"`
+	Notes      []string      `json:"notes,omitempty"`
 
 	// of sizes alone: only traffic and gradients have times
 	Sizes bool `json:"sizes_alone,omitempty"`

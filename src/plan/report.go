@@ -226,7 +226,7 @@ func (p *Prediction) timeTable() [][]string {
 	}...)
 }
 
-// ofPeak describes the rate of training, beside what the processor could do.
+// ofPeak describes the rate of training, as a part of the processor's peak.
 func ofPeak(r Rates) string {
 	text := fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)
 	if r.Peak > 0 {
