@@ -60,7 +60,8 @@ func blocksCommand() *cobra.Command {
 }
 
 func runBlocks(command *cobra.Command, o blocksFlags) error {
-	c, err := config.Load(o.config, append([]string{"run.dir=blocks"}, o.sets...)) // nothing runs
+	// required, but nothing runs
+	c, err := config.Load(o.config, append([]string{"run.dir=blocks"}, o.sets...))
 	if err != nil {
 		return usageError(err)
 	}

@@ -37,10 +37,10 @@ func doctorCommand(p *process) *cobra.Command {
 	return c
 }
 
-// doctorRank examines one rank, set up as train would set it up.
+// doctorRank examines one rank, which is set up as by train.
 func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	o := doctor.Options{Dir: dir, Network: p.transport()}
-	if c.Rank() == 0 { // whose report is printed
+	if c.Rank() == 0 { // only rank 0's report is printed
 		o.CUDA = cudaFound()
 	}
 	if p.byMPI() {
@@ -71,7 +71,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		return err
 	}
 	defer device.Close()
-	if _, err := device.Enter(); err != nil { // the rank computes on this goroutine to its end
+	if _, err := device.Enter(); err != nil { // the rank computes on this goroutine until it ends
 		return err
 	}
 	o.Device = device
@@ -95,8 +95,8 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	return nil
 }
 
-// firstWords returns the first n words. Of what a library says of itself they are name and version;
-// the others depend on the CPU.
+// firstWords returns the first n words. Of a library's description of itself they are its name and
+// version; the words after them depend on the CPU.
 func firstWords(text string, n int) string {
 	words := strings.Fields(text)
 	return strings.Join(words[:min(n, len(words))], " ")

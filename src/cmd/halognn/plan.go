@@ -92,7 +92,7 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-// checkPlanFlags rejects numbers that no machine has, all at once.
+// checkPlanFlags rejects values that no machine can have, and reports all of them at once.
 func checkPlanFlags(c *cobra.Command) error {
 	flags := c.Flags()
 	var faults []error
@@ -164,7 +164,8 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	onCPU := cpuOptions(c)
 	onCPU.Threads = job.Threads
 	device, host, err := openDevice(c.Compute.Device, onCPU, gpu{sharing: 1})
-	if err != nil && (!wantsGPU || host == nil) { // a job for GPUs is planned without one
+	// a job for GPUs can be planned on a machine without one
+	if err != nil && (!wantsGPU || host == nil) {
 		return usageError(err)
 	}
 	if wantsGPU {
@@ -206,7 +207,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	return nil
 }
 
-// warmSteps fill the pipeline of any depth in use; replayedSteps are timed.
+// warmSteps fill the pipeline at any depth in use, and replayedSteps follow them and are timed.
 const (
 	warmSteps     = 8
 	replayedSteps = 8

@@ -16,7 +16,8 @@ import (
 	"halognn/src/task"
 )
 
-// assumedCut is the share of edges between parts that METIS is taken to cut, if none is given.
+// assumedCut is the share of edges between parts that METIS is assumed to cut, unless a share is
+// given.
 const assumedCut = 0.2
 
 // graphSizes are the flags of plan that describe a graph without parts.
@@ -42,7 +43,8 @@ func (g *graphSizes) flags(c *cobra.Command) {
 
 func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }
 
-// meta returns the meta.json that such a graph would have in the given number of equal parts.
+// meta returns the meta.json that a graph of these sizes would have in the given number of equal
+// parts.
 func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	o := dataset.GenerateOptions{Preset: g.preset, Vertices: g.vertices, Features: g.features,
 		Classes: g.classes, FeatureType: g.featureType}
@@ -77,7 +79,7 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	labelled := o.Labelled * float64(o.Vertices)
 	train, valid, test := g.train, int(shares[1]*labelled), int(shares[2]*labelled)
 	switch {
-	case train > 0: // of other vertices nothing is known
+	case train > 0: // nothing is known of the other vertices
 		valid, test = 0, 0
 	case g.preset != "":
 		train = int(shares[0] * labelled)
@@ -97,7 +99,7 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	return m, nil
 }
 
-// runPlanSizes plans a job on a graph of which there are sizes alone.
+// runPlanSizes plans a job on a graph of which only the sizes are known.
 func runPlanSizes(command *cobra.Command, o planFlags) error {
 	if o.parts != "" {
 		return usageError(errors.New("--parts and the sizes of a graph exclude each other; leave one out"))
@@ -127,7 +129,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return err
 	}
 	perNode := min(max(1, cmp.Or(o.perNode, c.Run.RanksPerNode)), o.ranks)
-	if o.ranks > 1 { // what the ranks of a node cut between them crosses no network
+	if o.ranks > 1 { // edges cut between the ranks of a node cross no network
 		options.Cut = o.graph.cut * float64(o.ranks-perNode) / float64(o.ranks-1)
 	}
 	var p *plan.Prediction
