@@ -129,7 +129,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
 		}
-		// rows of the last step: the file hides some in its moments
+		// rows of the last step are hidden where training has not read them; the best rows are
+		// stored so
 		if ofCheckpoint && m.learned == nn.LearnedRows {
 			err := l.HideOf(p, func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
 			if err != nil {

@@ -6,7 +6,7 @@ import (
 	"halognn/src/chart"
 )
 
-// locality is the table of factors that adapt to the share of loading.
+// locality is the table of the factors that adapt to the share of loading in a step.
 func locality(runs []*Run) table {
 	t := table{
 		id: "locality", title: "Draws of what is at hand",

@@ -27,11 +27,11 @@ var modelTerms = []struct{ key, name string }{
 	{"potential_gain", "T_base / t_DDP (eq. 6)"},
 }
 
-// mostTurned is the largest number of runs shown as columns of a table; with more, each run is a
+// mostTurned is the largest number of runs that a table shows as columns. With more, each run is a
 // row.
 const mostTurned = 8
 
-// timeModel is the table of the model of a step beside the measured steps.
+// timeModel is the table that compares the model of a step with the measured steps.
 func timeModel(runs []*Run) table {
 	t := table{
 		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement",
