@@ -19,15 +19,16 @@ import (
 
 const millijoule = 1e-3
 
-// message is what a function of nvml.h says is wrong.
+// message is the error message of a function of nvml.h.
 type message [256]C.char
 
 func (m *message) err() error { return errors.New(C.GoString(&m[0])) }
 
-// opened says that a Meter of this process has the library open: its functions are in one table.
+// opened says that a Meter of this process has the library open. There is only one table of its
+// functions.
 var opened atomic.Bool
 
-// openNVML returns the counters of some GPUs, and what gives the library back.
+// openNVML returns the counters of the given GPUs, and the function that releases the library.
 func openNVML(library string, ids []string) (all []counter, end func(), err error) {
 	if library == "" {
 		library = "libnvidia-ml.so.1"
