@@ -156,7 +156,7 @@ def log_mlflow(run):
     import mlflow
 
     client, rows = mlflow.MlflowClient(), list(scalars(run))
-    # not by start_run, whose run would begin and end now
+    # start_run would begin and end the run now
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "Default")
     known = client.get_experiment_by_name(name)
     experiment = os.environ.get("MLFLOW_EXPERIMENT_ID") or (

@@ -96,7 +96,7 @@ def train_halognn(o):
 
 
 def load_safetensors(path, torch):
-    import numpy as np  # here, as torch: without them halognn is measured alone
+    import numpy as np  # imported here, as torch is: without them only halognn is measured
 
     raw = path.read_bytes()
     n = int.from_bytes(raw[:8], "little")
@@ -180,7 +180,7 @@ class Work:
             return self.features.index_select(0, self.up(frontier))
         rows = self.rows[: len(frontier)]
         if self.device.type == "cuda":
-            # the rows of the step before are still on their way
+            # the rows of the step before may still be under way
             self.torch.cuda.current_stream().synchronize()
         self.torch.index_select(self.features, 0, frontier, out=rows)
         return self.up(rows)
@@ -196,7 +196,7 @@ class SAGE:
         widths = [m["in"]] + [m["hidden"]] * (m["layers"] - 1) + [m["out"]]
         convs = torch.nn.ModuleList(conv(a, b) for a, b in zip(widths, widths[1:]))
         self.net = torch.nn.ModuleDict({"convs": convs})
-        self.net.load_state_dict(weights)  # strict: the names are PyG's
+        self.net.load_state_dict(weights)  # strict, as the names are PyG's
         self.net.to(work.device)
         self.work, self.multiclass = work, m["task"] == "multiclass"
         if p["kind"] == "sgd":

@@ -27,7 +27,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# name: format and path of import, fanouts, hidden width, epochs, learning rate, evaluation every
+# name: format and path for import, fanouts, hidden width, epochs, learning rate, epochs between
+# evaluations
 SETS = {
     "computers": ("npz", "amazon-computers", (10, 10), 128, 30, 0.003, 1),
     "cora": ("planetoid", "cora", (10, 10), 128, 30, 0.01, 1),
@@ -35,7 +36,7 @@ SETS = {
     "cornell5": ("saint", "cornell5-saint", (10, 10), 128, 30, 0.01, 5),
     "products": (None, None, (15, 10, 5), 64, 10, 0.003, 5),
 }
-# kind, factor of the fanouts, share, dependency, layer dependency; the most telling first
+# kind, factor of the fanouts, share, dependency, layer dependency; the most informative first
 SETTINGS = [
     ("neighbour", 1, "rank", 1, False), ("labor", 1, "rank", 64, False),
     ("labor", 1, "rank", 64, True), ("labor", 1, "rank", 1, False),

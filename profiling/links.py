@@ -111,7 +111,7 @@ def cut(a, name, seed):
         call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
              "links", "--feature-type", kind, "--split-links", split, "--seed", seed, "--out",
              to.with_suffix(".data"), "--force")
-        if to == made:  # before the parts, which say that all is there
+        if to == made:  # before the parts, whose existence says that all is there
             numpy.save(made.with_suffix(".others.npy"), others(data, seed))
         call(log, a.program, "partition", "--data", to.with_suffix(".data"), "--parts", 1,
              "--method", "random", "--out", to)
@@ -178,7 +178,8 @@ def areas(links, others):
     def below(scores, side="left"):
         return numpy.searchsorted(numpy.sort(scores), links, side)
 
-    true, false = len(links) - below(links), len(others) - below(others)  # no lower than a link
+    # pairs whose score is no lower than a link's
+    true, false = len(links) - below(links), len(others) - below(others)
     return {"auc": (below(others) + below(others, "right")).mean() / 2 / len(others),
             "average_precision": (true / (true + false)).mean()}
 

@@ -33,7 +33,8 @@ def resident(pid):
                 elif line.startswith(("RssFile:", "RssShmem:")):
                     files += int(line.split()[1]) << 10
         children = []
-        for task in os.listdir(f"/proc/{pid}/task"):  # a child belongs to the thread that began it
+        # a child is listed under the thread that started it
+        for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children") as list_:
                 children += list_.read().split()
     except OSError:  # it has ended
@@ -59,7 +60,7 @@ def cut(program, data, parts, method, seed, out, limit, more):
                 log.write(f"ended after {limit} s")
                 job.terminate()
                 limit = float("inf")
-            ended, status, used = os.wait4(job.pid, os.WNOHANG)  # of its children, too
+            ended, status, used = os.wait4(job.pid, os.WNOHANG)  # also of its children
         job.returncode = status
         log.seek(0)
         return log.read(), used.ru_utime + used.ru_stime, most

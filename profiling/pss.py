@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-PARTS = [  # the first whose pattern matches the name of a mapping
+PARTS = [  # the first part whose pattern matches the name of a mapping
     ("mpi", r"libmpi|libopen-|mca_|pmix|libpsm|libfabric|libuc[pst]|libevent|libhwloc|^\[heap\]|"
             r"/dev/shm|vader|ompi|SYSV"),
     ("program", r"/halognn$|\.so|\[stack\]|\[v"),
@@ -57,7 +57,7 @@ def look(mark):
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         return [memory(pid) for pid in pids]
-    except OSError:  # one has ended
+    except OSError:  # a process has ended
         return []
     finally:
         for pid in pids:
@@ -70,7 +70,7 @@ def look(mark):
 def main():
     mark, ranks, every = sys.argv[1], int(sys.argv[2]), float((sys.argv[3:] or [10])[0])
     best, most, waited = None, 0, 0
-    while waited < 60:  # for the launcher, and after the end
+    while waited < 60:  # seconds: until the launcher has started ranks, and after they have ended
         began = time.monotonic()
         found = look(mark) if len(list(processes(mark))) >= ranks else None
         took = time.monotonic() - began

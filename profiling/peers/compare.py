@@ -59,7 +59,7 @@ LABOR = "sample.kind=labor"
 SUMS = "exchange.sums=on"
 LASTING = [LABOR, "sample.dependency=64"]
 AHEAD = ["cache.policy=lookahead", "cache.alpha=0.2"]
-SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
+SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # so that gradients do not wait behind rows
 ALLOCATOR = next((path for folder in ("/usr/lib*", "/usr/lib*/*", "/usr/local/lib*")
                   for path in glob.iglob(f"{folder}/libtcmalloc_minimal.so.4")), "")
 ALLOCATED = ("Peers other than DistDGL allocate by tcmalloc." if ALLOCATOR else
@@ -90,7 +90,8 @@ class Contestant:
 
     def __init__(self, name, command, read, env=None, epochs=""):
         self.name, self.command, self.read, self.env = name, command, read, env or {}
-        self.peer, self.epochs = name.split(",")[0], epochs  # what follows is a setting of it
+        # the words after it are a setting of the peer
+        self.peer, self.epochs = name.split(",")[0], epochs
 
     def run(self, log):
         file, ends, seen = log if self.epochs is None else self.epochs, {}, [(0, 0, 0)]
@@ -197,7 +198,7 @@ class Bench:
         self.out = pathlib.Path(a.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.program = ROOT / "bin" / "halognn"
-        self.trained = False  # the model of which predictions are made
+        self.trained = False  # whether the model that predicts is trained
 
     def parts(self, n, data=None):
         """The dataset in n parts, partitioned once."""

@@ -66,7 +66,7 @@ def main():
     # A minibatch may have no edge of a relation, and the last layer uses few.
     model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=of_types)
     optimizers = [torch.optim.Adam(model.parameters(), lr=0.003)]
-    if learned:  # whose steps are collective: force_even gives all trainers as many minibatches
+    if learned:  # collective: force_even gives all trainers equally many minibatches
         optimizers.append(dgl.distributed.optim.SparseAdam(learned, lr=0.01))
     loader = dgl.dataloading.DistNodeDataLoader(
         g, {labelled: seeds} if of_types else seeds,

@@ -55,7 +55,8 @@ class Dataset:
         self.links = {s: torch.from_numpy(array(f"links/{s}").astype(numpy.int64).T.copy())
                       for s in ("train", "valid", "test")}
         x = array("features")
-        if os.path.exists(f"{path}/feature_indptr.npy"):  # columns, values unless 1
+        # files of columns, and of values unless all are 1
+        if os.path.exists(f"{path}/feature_indptr.npy"):
             column = x[:, 0]
             value = x[:, 1].copy().view(numpy.float32) if x.shape[1] > 1 else 1
             row = numpy.repeat(numpy.arange(self.vertices), numpy.diff(array("feature_indptr")))
@@ -71,7 +72,7 @@ class Dataset:
         """The edges but for links and their reverses."""
         n = self.vertices
         key = torch.cat([links[0] * n + links[1], links[1] * n + links[0]])
-        parts = self.edges.split(1 << 20, 1)  # isin takes many times the memory of what it reads
+        parts = self.edges.split(1 << 20, 1)  # isin needs many times the memory of its input
         return self.edges[:, torch.cat([~torch.isin(e[0] * n + e[1], key) for e in parts])]
 
 
@@ -169,7 +170,7 @@ class Judge:
         r = self.rows[split]
         rates = torch.cat([(z[p[:, :1]] * z[p[:, 1:]]).sum(2) for p in r.split(1000)])
         link, others = rates[:, 0], rates[:, 1:]  # by one sum, so that equal rows are ties
-        scores = torch.cat([link, others[:, 0]]).numpy()  # of one negative a link, as halognn's
+        scores = torch.cat([link, others[:, 0]]).numpy()  # one negative a link, as in halognn
         truth = numpy.repeat([1, 0], len(link))
         above = (others > link[:, None]).sum(1) + 0.5 * (others == link[:, None]).sum(1)
         return {"auc": roc_auc_score(truth, scores),

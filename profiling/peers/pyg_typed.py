@@ -33,7 +33,7 @@ def arguments():
     return a
 
 
-ARGUMENTS = arguments()  # before the imports, without which --help works
+ARGUMENTS = arguments()  # before the imports, so that --help works without them
 
 import numpy as np
 import torch
@@ -99,7 +99,7 @@ class Model(torch.nn.Module):
         d = self.d
         h = {kind: torch.sparse.mm(d.x[kind], map.weight.t()) + map.bias if kind in d.x
              else map(self.rows[kind]) for kind, map in self.project.items()}
-        if self.a.kind == "rgcn":  # of all vertices as one type
+        if self.a.kind == "rgcn":  # as one type of all vertices
             first = dict(zip(d.types, np.cumsum([0] + [len(h[kind]) for kind in d.types])))
             ends = {r: torch.tensor([[int(first[r[0]])], [int(first[r[2]])]]) for r in d.relations}
             edges = torch.cat([d.edges[r] + ends[r] for r in d.relations], 1)

@@ -32,7 +32,7 @@ class Dataset:
             last = at + n * len(into)
             of = torch.tensor(into, dtype=torch.uint8).repeat(n)
             self.kinds[columns[at]:columns[last]] = of.repeat_interleave(sizes[at:last])
-            every = max(1, len(into))  # column at + every * (v + 1) begins the next vertex
+            every = max(1, len(into))  # the columns of vertex v + 1 begin at + every * (v + 1)
             ends.append(columns[at + every:last + 1:every] if into else columns[at].repeat(n))
             at = last
         self.indptr = torch.cat(ends)

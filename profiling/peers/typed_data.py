@@ -26,14 +26,14 @@ def arguments():
     return a
 
 
-ARGUMENTS = arguments()  # before the imports, without which --help works
+ARGUMENTS = arguments()  # before the imports, so that --help works without them
 
 import numpy as np
 import scipy.sparse
 
 import halognn
 
-# Of each graph the labelled type, and of its relations the types of the two columns of a file.
+# For each graph the labelled type and, for each relation, the types of the two columns of its file.
 PAIRS = {
     "dblp": ("a", {"pa": "pa", "pt": "pt", "pc": "pc"}),
     "acm": ("p", {"pa": "pa", "ps": "ps"}),
