@@ -5,10 +5,10 @@
                               [--seed 1] [--out run/partitioners] [--limit 3600] [--more "--order vip"]
 
 A row has the cut after repair, the largest part over the mean (of vertices, training seeds,
-evaluated vertices and in-edges), the processor seconds of the whole command (verifying the dataset
-and writing the parts, which is what `contiguous` takes, included), and the most memory that the
-process and its children had, in bytes a stored edge: their own, and pages of mapped files. A row is
-kept in --out, where another call finds it and goes on. --keep-parts leaves the parts there too;
+evaluated vertices and in-edges), the processor seconds of the whole command (including verifying
+the dataset and writing the parts, which is all that `contiguous` does), and the most memory of the
+process and its children, in bytes for each stored edge: private memory, and pages of mapped files.
+--out keeps the rows, so that another call can continue. --keep-parts leaves the parts there too;
 --more adds flags to `halognn partition`.
 """
 import argparse

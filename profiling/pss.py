@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""pss.py MARK RANKS [SECONDS]: memory of the RANKS running halognn processes whose command line has
-MARK, as proportional set sizes: a page that n processes map counts as 1/n for each. Looks every
-SECONDS [10], or five times as long as a look takes, until they have ended, and writes the largest sum as a line of JSON: MB of a rank by what
-they are, mean and largest. Ranks are stopped while they are read, so that the sums are of one moment.
+"""pss.py MARK RANKS [SECONDS]: measures the memory of RANKS halognn processes whose command line
+has MARK, as proportional set sizes: a page that n processes map counts as 1/n for each. Samples
+every SECONDS [10], but waits at least five times as long as a sample takes, until they have ended.
+Writes the sample with the largest sum as a line of JSON: MB of a rank by part, mean and largest.
+Ranks are stopped during a sample, so that it is of one moment.
 
-mpi is the library's files and shared memory, and the C heap, of which nearly all is MPI's; arrays are
-anonymous pages: the Go heap, arrays of the program outside it, large arrays of MPI."""
+mpi is the library's files and shared memory, and the C heap, which is nearly all MPI's. arrays are
+anonymous pages: the Go heap, the program's arrays outside it, and large arrays of MPI."""
 import glob
 import json
 import os

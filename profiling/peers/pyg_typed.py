@@ -3,9 +3,9 @@ minibatch an epoch and all neighbours.
 
     pyg_typed.py DATASET --kind sage --hidden 64 --epochs 60 --lr 0.005 --decay 0.001 --seeds 10
 
-A linear map of each type, two convolutions with ReLU and dropout between them. Prints for each
-seed the accuracy on the test vertices after the last epoch. Types without features have rows of
---learned columns, which begin uniform within --scale and are trained with a rate of their own and no
+A linear map of each type, two convolutions with ReLU and dropout between them. Prints the
+test accuracy after the last epoch for each seed. Types without features learn rows of --learned
+columns, which are drawn uniformly within --scale and are trained with a rate of their own, without
 decay.
 """
 
@@ -42,7 +42,8 @@ from torch_geometric.nn import GATConv, GATv2Conv, HeteroConv, RGCNConv, SAGECon
 
 
 class Dataset:
-    """x {type: sparse [N, F]} of types with features, count {type: N}, edges {relation: [2, E]} numbered within types, labels, train, test."""
+    """x {type: sparse [N, F]} of types with features, count {type: N}, edges {relation: [2, E]}
+    numbered within types, labels, train, test."""
 
     def __init__(self, path):
         with open(f"{path}/meta.json", encoding="utf8") as f:
