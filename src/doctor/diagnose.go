@@ -295,8 +295,7 @@ func halted(ranks []Rank) (found []Finding) {
 		if q := ranks[node[0]].Limits.Quota; q > 0 && q < float64(len(may)) {
 			found = append(found, warning("raise the quota (--cpus of containers, limits.cpu of Kubernetes, "+
 				"CPUQuota of systemd), or start fewer ranks",
-				"the control group of %s allows the time of %.3g CPUs, though its %d ranks may run on %d: they "+
-					"are halted for the rest", ranks[node[0]].Host, q, len(node), len(may)))
+				"the control group of %s allows the time of %.3g CPUs, but its %d ranks may run on %d: the system halts them for the rest of the time", ranks[node[0]].Host, q, len(node), len(may)))
 		}
 	}
 	return found

@@ -56,7 +56,7 @@ func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.Vertex
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give --links FILE", s.Task.Has)
 	}
 	if n := s.endsOf()[1].others; what.Top > n {
-		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n)
+		return nil, nil, fmt.Errorf("--top is %d, but a vertex has only %d possible partners; ask for fewer", what.Top, n)
 	}
 	if what.Links != "" {
 		rows, err := s.readLinks(what.Links, 0)

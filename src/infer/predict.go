@@ -159,8 +159,7 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	s.Model.SetScale(m.Scale)
 	switch asks := what.Links != "" || what.Top > 0; {
 	case asks && !(s.Task.Embeds && what.Form == FormClasses):
-		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top write what a model of links says, "+
-			"and nothing else; leave them out"))
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model of the task of links, which this is not; leave them out"))
 	case asks:
 		return predictLinks(ctx, s, m, what)
 	case s.Task.Embeds && what.Form != FormLogits:

@@ -463,8 +463,7 @@ func (s Passes) ReadCandidates() (Candidates, error) {
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
 		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
-			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the "+
-				"vertices that it is ranked among; leave it out there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
+			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the candidates of this link; remove it there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
 		}
 	}
 	for split := 1; split < 3 && err == nil; split++ {

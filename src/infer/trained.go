@@ -239,8 +239,7 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	}
 	if m.About["learned"] != "" {
 		if m.About["parts"] != s.Identity() {
-			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was "+
-				"trained on, and these are others; give those as data.parts", s.Dir, m.Run)
+			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was trained on, which are not these parts; give those as data.parts", s.Dir, m.Run)
 		}
 	} else if s.Schema.Typed() {
 		if err := m.fitTypes(s); err != nil {

@@ -37,7 +37,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		return nil, nil, err
 	}
 	if task.Stored(s.Task).Embeds {
-		return nil, nil, fmt.Errorf("%w: which links are seeds is in the parts alone", ErrJob)
+		return nil, nil, fmt.Errorf("%w: only the parts say which links are seeds; give --parts", ErrJob)
 	}
 	l, err := job.New(s, j.Spec)
 	if err != nil {
@@ -78,8 +78,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 func (p *planner) sizedPlan() (*Prediction, error) {
 	j := p.job
 	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
-		return nil, fmt.Errorf("%w: sizes alone are planned with parallel.mode=data, "+
-			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
+		return nil, fmt.Errorf("%w: a plan from sizes alone needs parallel.mode=data, topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
 	}
 	r := p.sized(0)
 	p.ranks = []*rankPlan{r}
@@ -105,8 +104,7 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	out.Notes = append(out.Notes,
 		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% of the edges "+
 			"between nodes; hubs make real minibatches smaller", 100*p.options.Cut),
-		"what a cache spares depends on the edges: rows are those without one; times of preparing and "+
-			"training need parts")
+		"what a cache saves depends on the edges, so rows are those without a cache; times of preparation and training need parts")
 	if out.Rates.assumed {
 		out.Notes = append(out.Notes,
 			fmt.Sprintf("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9))

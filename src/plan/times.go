@@ -259,8 +259,7 @@ func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 			continue
 		}
 		if pt.Step <= goal {
-			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which "+
-				"the network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote,
+			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which the network (%.3g s) is not the limit: a step takes %.3g s instead of %.3g s", pt.Remote,
 				pt.Step, bare.Step)}
 		}
 		if best == nil || pt.Step < best.Step/near {
@@ -270,7 +269,6 @@ func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	if best == nil {
 		return &Suggestion{policy.None, 0, "no cache fits the memory of a node"}
 	}
-	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that "+
-		"fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step,
+	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest caches that fit: a step takes %.3g s instead of %.3g s, limited by %s", best.Step, bare.Step,
 		best.Binds)}
 }

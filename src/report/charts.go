@@ -249,9 +249,7 @@ func policyTimes(runs []*Run) *chart.Chart {
 		b.Add(one)
 	}
 	return chart.New(
-		"policies", "Epoch time by cache policy", "Runs of otherwise the same settings on as "+
-			"many ranks. Waiting is the share of the epoch in which training waited for the next "+
-			"minibatch.", b,
+		"policies", "Epoch time by cache policy", "Runs with the same other settings and number of ranks. Waiting is the share of the epoch in which training waited for the next minibatch.", b,
 	)
 }
 

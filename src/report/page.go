@@ -119,7 +119,7 @@ func warnings(runs []*Run) (out []string) {
 			out = append(out, r.Name+": left out: "+fault)
 		}
 		if r.Summary == nil {
-			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown",
+			out = append(out, fmt.Sprintf("%s: %s; it has no summary, so the report shows the part that ran",
 				r.Name, r.state()))
 		}
 		if r.tried() {

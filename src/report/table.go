@@ -202,10 +202,7 @@ func caches(runs []*Run) table {
 		id: "caches", title: "Caches",
 		columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate",
 			"evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
-		note: "Rows, MB: of the rank with the largest cache, MB with what decides. Hit rate: 1 - " +
-			"transferred / remote accesses; the buffer hit rate does not charge rows " +
-			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before " +
-			"the first step, from access probabilities.",
+		note: "Rows, MB: of the rank with the largest cache; MB include the policy's memory. Hit rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before the first step, from access probabilities.",
 	}
 	for _, r := range runs {
 		if r.policy() == "none" {
@@ -336,8 +333,7 @@ func phases(runs []*Run) table {
 	t := table{
 		id: "seconds", title: "Seconds per epoch by phase, mean over ranks",
 		columns: append([]string{"run", "epoch"}, phaseNames...),
-		note: "Epoch: mean. Phases run beside each other, so they add up to more; what could not " +
-			"be hidden is wait.",
+		note: "Epoch: mean. Phases run beside each other, so they add up to more; the time that is not hidden is wait.",
 	}
 	for _, r := range runs {
 		if len(r.Epochs) == 0 {

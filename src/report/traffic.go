@@ -157,8 +157,7 @@ func baselines(runs []*Run) table {
 	t := table{
 		id: "baselines", title: "Rows transferred per epoch, against the baseline",
 		columns: []string{"run", "transferred", "baseline", "left", "baseline is"},
-		note: "Baseline: the run without a cache of otherwise the same settings. Without such a " +
-			"run: the rows owned outside the node that the run read, which is the same number.",
+		note: "Baseline: the run without a cache and with the same other settings. Without such a run: the rows owned outside the node that the run itself read, which is the same number.",
 	}
 	for _, r := range runs {
 		if c, ok := compare(rowOf{r.Name, r, r.Epochs}, runs); ok && r.policy() != "none" {

@@ -307,8 +307,7 @@ func confusions(runs []*Run) (all []table) {
 		t := table{
 			id: fmt.Sprintf("classes-%d", i+1), title: "Classes of the test vertices: " + r.Name,
 			columns: []string{"class", "vertices", "recall", "precision"},
-			note: "Recall: share of the class's vertices that were found. Precision: share of those " +
-				"taken for the class that are of it. Then: what they were taken for.",
+			note: "Recall: share of the vertices of the class that were predicted as it. Precision: share of the vertices predicted as the class that are of it. Then: the predictions for the vertices of the class.",
 		}
 		if len(runs) == 1 {
 			t.title = "Classes of the test vertices"

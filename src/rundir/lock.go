@@ -175,7 +175,7 @@ func (l *Lock) alive(text []byte, wait func(why string)) bool {
 			return alive
 		}
 	}
-	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives",
+	wait(fmt.Sprintf("%s is held by %s: watching for %v whether that process is alive",
 		l.path, describeHolder(text), lockWait))
 	for end := time.Now().Add(lockWait); time.Now().Before(end); time.Sleep(lockBeat / 5) {
 		if now, err := mem.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {

@@ -210,8 +210,7 @@ func importCommand(p *process) *cobra.Command {
 			}
 			switch links := o.Task == task.Links; {
 			case o.Task != "" && o.Task != task.Regression && !links:
-				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
-					"show, or use %s or %s", o.Task, task.Regression, task.Links))
+				return usageError(fmt.Errorf("--task %s is unknown; leave it out for labels that are classes, or use %s or %s", o.Task, task.Regression, task.Links))
 			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" || len(numbers) > 0):
 				return usageError(errors.New("--split-links, --relation, --link-classes, --link-numbers and --keep-leaks are " +
 					"of --task links"))

@@ -30,8 +30,7 @@ func doctorCommand(p *process) *cobra.Command {
 			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: "+
-		"where parts and runs are to lie")
+	c.Flags().StringVar(&dir, "dir", ".", "the directory for parts and runs, in which doctor writes and reads a small file")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
@@ -90,7 +89,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	}
 	if errors := report.Errors(); errors > 0 {
 		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf(
-			"doctor: %s, told above: a job cannot run like this", record.Counted(errors, "error"))))
+			"doctor: %s, listed above: a job cannot run like this", record.Counted(errors, "error"))))
 	}
 	return nil
 }

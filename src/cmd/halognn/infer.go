@@ -128,15 +128,14 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
 	}
 	if c.Flags().Changed("top") && (w.Links != "" || w.Top < 1) {
-		reject("--top %d: ask for at least 1, without --links", w.Top)
+		reject("--top is %d; it must be at least 1, and excludes --links", w.Top)
 	}
 	if w.Links != "" && o.vertices != "" {
 		reject("--vertices does not apply to --links, which names the pairs to score: leave one out")
 	}
 	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || w.Embeddings != "" ||
 		o.mode != "full") {
-		reject("--links and --top write scores to --out, by embeddings of all neighbours: leave --logits, " +
-			"--embeddings, --probabilities and --mode out")
+		reject("--links and --top write scores to --out, computed with all neighbours: leave out --logits, --embeddings, --probabilities and --mode")
 	}
 	if w.Top > 0 && !strings.EqualFold(filepath.Ext(w.Path), ".csv") {
 		reject("--out %s: --top writes a table of source, target and score; name the file .csv", w.Path)
@@ -145,7 +144,7 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--logits and --probabilities exclude each other; leave one out")
 	}
 	if w.Path == "" && (o.logits || o.probabilities) {
-		reject("--logits and --probabilities are what --out holds; give --out")
+		reject("--logits and --probabilities say what --out holds; give --out")
 	}
 	w.Full, w.Form = o.mode == "full", infer.FormClasses
 	switch {

@@ -165,7 +165,7 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 		})
 		mem.ResetPeak() // the peak of the run must not include the plan
 		if unpredicted(err) {
-			slog.Warn(fmt.Sprintf("the memory of this job is not predicted: %v", err))
+			slog.Warn(fmt.Sprintf("the memory of this job could not be predicted: %v", err))
 			err = nil
 		}
 	}

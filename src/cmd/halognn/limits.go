@@ -149,8 +149,7 @@ func enoughForThreads(n int64) error {
 }
 
 func tooManyThreads(n int64) error {
-	return usageError(fmt.Errorf("a process would have %d threads; it may have %d, and less under "+
-		"ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
+	return usageError(fmt.Errorf("a process would have %d threads, and may have %d at most, or fewer with ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
 }
 
 // runtimeThreads are the threads of the Go runtime, MPI and BLAS, beside one for each of up to 16

@@ -158,7 +158,7 @@ func curedBy(err error) string {
 	case errors.Is(err, syscall.EMFILE):
 		return "; raise the limit of open files (ulimit -n)"
 	case errors.Is(err, syscall.ENFILE):
-		return "; the machine has as many files open as it may (fs.file-max)"
+		return "; the machine has reached its limit of open files (fs.file-max)"
 	case errors.Is(err, syscall.EDQUOT):
 		return "; the quota of this user or project is used up (quota -s, lfs quota)"
 	}

@@ -87,7 +87,7 @@ func rootCommand(p *process) *cobra.Command {
 	root.PersistentFlags().BoolVar(&p.log.quiet, "quiet", false,
 		"say nothing while working; errors and results remain")
 	root.PersistentFlags().StringVar(&p.log.format, "log-format", "text",
-		"of what is said while working: text or json (a record a line)")
+		"format of messages while working: text or json (a record a line)")
 	root.PersistentPreRunE = func(c *cobra.Command, args []string) error {
 		log, err := p.log.logger(stderr)
 		slog.SetDefault(log)
@@ -96,7 +96,7 @@ func rootCommand(p *process) *cobra.Command {
 		}
 		p.alone(c)
 		if launched() && !underLauncher(c) {
-			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun",
+			return usageError(fmt.Errorf("%s runs as a single process; start it without mpirun or srun",
 				c.Name()))
 		}
 		return apart(c, args)

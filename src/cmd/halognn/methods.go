@@ -129,8 +129,7 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 		out(c, "method kaminpar: %s\n", why)
 	default:
 		m.method = "ldg"
-		out(c, "method ldg, which cuts about twice as much as others: %s; `pip install kaminpar` (make "+
-			"setup-kaminpar) would take about %.1f GB\n", why,
+		out(c, "method ldg, which cuts about twice as many edges as others: %s; kaminpar (`pip install kaminpar`, make setup-kaminpar) would take about %.1f GB\n", why,
 			gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
 	}
 	return nil

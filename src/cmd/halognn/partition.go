@@ -106,8 +106,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	}
 	defer d.Close()
 	if d.Meta.Schema.Typed() && (order.by != "degree" || weights.counted()) {
-		return usageError(errors.New("--order vip and --weights presample or node look at relations as " +
-			"if they were one; leave them out for a graph with vertex types"))
+		return usageError(errors.New("--order vip and --weights presample or node treat all relations as one; leave them out for a graph with vertex types"))
 	}
 	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
 		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))

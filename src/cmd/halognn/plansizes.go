@@ -59,13 +59,13 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	need(g.edges >= 0 && g.train >= 0, "--edges and --train must be above 0")
 	need(g.cut >= 0 && g.cut <= 1, "--cut is %g; it must be a share, 0 to 1", g.cut)
 	o, err := o.Resolve()
-	need(o.Kind != dataset.MAG, "--preset %s has vertex types, whose jobs are not planned yet",
+	need(o.Kind != dataset.MAG, "--preset %s has vertex types, which cannot be planned from sizes yet; give --parts",
 		g.preset)
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
 	most := min(o.Vertices, partition.MaxParts)
-	need(parts >= 1 && parts <= most, "--ranks is %d; it must be 1 to %d, as parts are", parts, most)
+	need(parts >= 1 && parts <= most, "--ranks is %d; it must be 1 to %d, like the number of parts", parts, most)
 	m := &shard.Meta{Format: shard.Format, Parts: parts, Vertices: int64(o.Vertices),
 		Edges: int64(g.edges), Task: task.Multiclass, Classes: o.Classes, Features: o.Features,
 		FeatureType: o.FeatureType, Offsets: []int64{0}}
@@ -86,7 +86,7 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	default:
 		train, valid, test = o.Vertices/10, 0, 0
 	}
-	need(train <= o.Vertices, "--train is %d, of %d vertices", train, o.Vertices)
+	need(train <= o.Vertices, "--train is %d, but there are only %d vertices", train, o.Vertices)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(errors.New("--parts and the sizes of a graph exclude each other; leave one out"))
 	}
 	if o.trace != "" {
-		return usageError(errors.New("--trace needs a graph, and not its sizes alone: give --parts"))
+		return usageError(errors.New("--trace needs a graph, not its sizes alone: give --parts"))
 	}
 	if o.ranks == 0 {
 		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to plan for"))

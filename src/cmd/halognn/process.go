@@ -38,7 +38,7 @@ type process struct {
 
 func (p *process) flag(c *cobra.Command) {
 	c.Flags().IntVar(&p.goroutines, "ranks-in-process", 0,
-		"run so many ranks as goroutines of this process instead of MPI's")
+		"run this many ranks as goroutines of this process, without MPI")
 }
 
 // byMPI reports whether the ranks are MPI's. A program built without MPI has one such rank, and
@@ -173,9 +173,7 @@ func (p *process) mateDied(rank int) {
 	if at := askedAt.Load(); at != nil && time.Since(*at) > time.Second {
 		return
 	}
-	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a "+
-		"message of its own; where memory ran out, `dmesg` on the node tells: give the job more, or "+
-		"more nodes. A run goes on by --resume from its newest checkpoint", rank, p.rank.Load()))
+	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a message of its own; if memory ran out, `dmesg` on the node says so: give the job more memory or nodes. --resume continues a run from its newest checkpoint", rank, p.rank.Load()))
 }
 
 // onAllRanks shares an error in the command line with all ranks, so that it is printed once. The

@@ -64,10 +64,8 @@ func trainCommand(p *process) *cobra.Command {
 	p.flag(c)
 	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the "+
 		"run directory: cpu, heap, block, mutex or trace")
-	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run "+
-		"directory, for Perfetto: trace/rank-0000.json ...")
-	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the "+
-		"device can do, into kernels.json; slows the run: docs/profiling.md")
+	c.Flags().BoolVar(&o.trace, "trace", false, "write a trace of every rank into the run directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 and compare it with what the device can do, in kernels.json; slows the run: docs/profiling.md")
 	c.Flags().BoolVar(&o.dry, "dry-run", false,
 		"check config, parts, ranks, devices and memory, say what would run, and write nothing")
 	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run "+

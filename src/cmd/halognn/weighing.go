@@ -93,7 +93,7 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 		}
 	}
 	if len(w.sets) > 0 && w.config == "" {
-		fault("--set is for --config, which is not given")
+		fault("--set overrides a key of --config, which is missing")
 	}
 	if w.by == weighData {
 		return errors.Join(faults...)
