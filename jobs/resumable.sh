@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# resumable.sh: sourced by the job scripts that train; it has no use of its own.
+# resumable.sh: the job scripts that train source it; it does nothing by itself.
 
-# resumable COMMAND...: runs the command, a `halognn train --resume`. The time limit
-# (--signal=USR1@...), a preemption or `scancel --signal=USR1 JOB` make its ranks finish their step,
-# save a checkpoint and exit with 75: the job then goes back into the queue under its number, and
-# its next try goes on from there.
+# resumable COMMAND...: runs the command, a `halognn train --resume`. At the time limit
+# (--signal=USR1@...), at a preemption or by `scancel --signal=USR1 JOB` its ranks finish their
+# step, save a checkpoint and exit with 75. The job then goes back into the queue under its number,
+# and its next try continues from the checkpoint.
 resumable() {
   local code=0
   "$@" || code=$?

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# accuracy_vs_pyg.sh DATA [OUT]: test accuracy of each kind of model, trained by halognn on 4 ranks
-# and by PyTorch Geometric's layers in one process, at the settings of inputs/reference.yaml and the
-# same split, seeds 0, 1 and 2. Writes OUT/models.md. PYTHON is a Python with torch, dgl and
-# torch_geometric (profiling/peers/setup.sh makes one). MODELS="sage gat" and GRAPHS="cora citeseer"
-# choose some of them. Takes an hour; what is in OUT already is not run again.
+# accuracy_vs_pyg.sh DATA [OUT]: compares the test accuracy of each kind of model, trained by
+# halognn on 4 ranks and with PyTorch Geometric's layers in one process, with the settings of
+# inputs/reference.yaml and the same split, for seeds 0, 1 and 2. Writes OUT/models.md. PYTHON is a
+# Python with torch, dgl and torch_geometric (profiling/peers/setup.sh makes one). MODELS="sage gat"
+# and GRAPHS="cora citeseer" choose some of them. Takes an hour; it does not repeat runs that are in
+# OUT.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 1 "$@"
@@ -31,7 +32,7 @@ halo() { # GRAPH MODEL SEED EPOCHS LR EVERY
     --set train.eval_every="$6" "${sets[@]}" \
     >"$run.log" 2>&1 </dev/null || { cat "$run.log" >&2; return 1; }
 }
-pyg() { # the same
+pyg() { # GRAPH MODEL SEED EPOCHS LR EVERY
   local log="$out/$1-$2-$3.pyg" kind=$2 more=()
   ! grep -q '^test accuracy' "$log" 2>/dev/null || return 0
   case $2 in *-jumping) kind=${2%-jumping} more=(--jumping) ;; esac

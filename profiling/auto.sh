@@ -15,13 +15,13 @@
 #   SETS     more settings, as "sample.batch=64 model.hidden=32"     [none]
 #   REPEAT   runs of each                                            [2]
 #   WAYS     names of the settings to compare with auto               [all]
-#   EPOCHS   auto tries caches in the first third of them            [12]
+#   EPOCHS   of a run; auto tries caches in the first third          [12]
 #   ALPHA, DEPTH                                                     [0.2, 4]
 #   OUT      where runs and tables go                                [run/auto]
 #
-# An epoch's time is the median over the second half of the epochs of all runs, when auto has
-# chosen; the column beside it, the sum of all epochs of a run, shows the cost of the trials. The
-# check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
+# An epoch's time is the median over the second half of the epochs of all runs, when auto has made
+# its choice. The column beside it, the sum of all epochs of a run, shows the cost of the trials.
+# The check fails if auto takes more than 5 % longer than the fastest, or if any loss differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source profiling/runs.sh
@@ -44,12 +44,12 @@ ways="none                  cache.policy=none
 [ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " '$1 == "auto" || index(names, " " $1 " ")' \
   <<<"$ways")
 
-# epoch_seconds RUN: those of each epoch, a line each
+# epoch_seconds RUN: the seconds of each epoch, a line each
 epoch_seconds() {
   sed -n 's/^{"kind":"epoch".*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
 }
-# seconds DIR...: median over the second half of the epochs of the runs, and the sum of all epochs
-# of a run
+# seconds DIR...: the median over the second half of the epochs of the runs, and the sum of all
+# epochs of a run
 seconds() {
   local dir
   for dir in "$@"; do
@@ -60,7 +60,7 @@ seconds() {
     awk -v runs=$# '{ sum += $1 } END { printf "%.4f\n", sum / runs }'
 }
 
-# table DIR: the runs of each way, and auto against the fastest of the others
+# table DIR: the runs of each way, and auto compared with the fastest of the others
 table() {
   local dir=$1 name k t sum runs
   while read -r name _; do
@@ -88,9 +88,9 @@ failed=0
 for rate in ${RATES:-as-is}; do
   for parts in "$@"; do
     dir=$out/$rate/$(basename "$parts")
-    rm -rf "$dir" # runs of an earlier call would be judged with these
+    rm -rf "$dir" # runs of an earlier call must not count
     mkdir -p "$dir"
-    # the ways take turns, so that a busy minute of the machine does not fall on one of them
+    # the ways take turns, so that a busy minute of the machine does not affect only one
     for ((k = 0; k < repeat; k++)); do
       while read -r name rest; do
         # shellcheck disable=SC2086  # several settings
@@ -102,7 +102,7 @@ for rate in ${RATES:-as-is}; do
       printf '\n%s, link speed %s, %d ranks, alpha %s, depth %s, %d epochs\n\n' \
         "$(basename "$parts")" "$rate" "$ranks" "$alpha" "$depth" "$epochs"
       table "$dir"
-      same_digest "$dir"/*-[0-9] || true # read below
+      same_digest "$dir"/*-[0-9] || true # only the printed verdict counts
     } | tee "$dir/table.md"
     ! grep -q 'check FAILED' "$dir/table.md" || failed=1
   done

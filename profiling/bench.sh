@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench.sh [COUNT]: the benchmarks of docs/results/performance.md. Every figure comes with the
-# machine's own limit, measured in the same run; compare ratios, not times. Raw results go to
-# build/bench.txt, for `benchstat old.txt new.txt`. BENCH_VERTICES=240000 makes the sampler's graph
-# smaller than the 2.4 million vertices and 120 million edges of the goal.
+# bench.sh [COUNT]: the benchmarks of docs/results/performance.md. With every figure it measures the
+# machine's own limit; compare ratios, not times. Raw results go to build/bench.txt, for `benchstat
+# old.txt new.txt`. BENCH_VERTICES=240000 makes the sampler's graph smaller than the goal's 2.4
+# million vertices and 120 million edges.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 0 "$@"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# bench_gpu.sh [kernels]: on a GPU, kernels beside the bandwidth of a copy and the best product of
-# cuBLAS in the same run; then, unless these alone are wanted, training, its epochs and each kernel
-# of a step beside the step's roofline; and the same model on the same minibatches in PyTorch and
-# PyTorch Geometric, where they are installed. `make bench-gpu` builds what it needs. A line names
-# each thing that did not run. CUDA_TEST names the tests of compute/cuda, built by `go test -c`, and
-# WITH a command to run them with, where Go is not.
+# bench_gpu.sh [kernels]: benchmarks on a GPU. First kernels, compared with the bandwidth of a copy
+# and cuBLAS's fastest product in the same run. Then, unless only kernels are wanted, epochs of
+# training, with each kernel of a step in the step's roofline; and the same model on the same
+# minibatches in PyTorch and PyTorch Geometric, if these are installed. `make bench-gpu` builds what
+# it needs. A line names each part that did not run. For a machine without Go, CUDA_TEST names the
+# tests of compute/cuda, built by `go test -c`, and WITH a command that runs them.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 0 "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# cores.sh PARTS [OUT]: how busy the cores of a rank are, and whether any setting of compute.threads
-# and pipeline.workers by hand is faster than none. Trains with every number of ranks on every number
-# of CPUs of CASES; the settings take turns. PARTS has as many parts as the most ranks.
+# cores.sh PARTS [OUT]: how busy are the cores of a rank, and are settings of compute.threads and
+# pipeline.workers by hand faster than the defaults? Trains each of CASES, numbers of ranks and
+# CPUs; the settings take turns. PARTS has as many parts as the most ranks.
 #
 #   halognn partition --data data --parts 4 --out parts
 #   profiling/cores.sh parts

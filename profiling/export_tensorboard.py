@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: runs for TensorBoard, each a directory of
-LOGDIR.
+"""export_tensorboard.py RUN [RUN ...] --out LOGDIR: writes runs for TensorBoard, each in a
+directory of LOGDIR.
 
-Then: tensorboard --logdir LOGDIR. Needs Python alone: event files are records of protocol buffers,
-which are written here, field by field. Steps are counted from the beginning of the run: the scalars
-of steps (loss, lr, accuracy, remote_rows) and those of epochs (loss, seconds, wait_fraction,
-validation and test) stand over the same axis, at the times at which they were written. The settings
-of the config are hyperparameters. With --mlflow the same goes to MLflow, with --wandb to a run of
-Weights & Biases that is kept offline in LOGDIR (`wandb sync` sends it); these must be installed then.
+Then: tensorboard --logdir LOGDIR. Needs only Python: event files are records of protocol buffers,
+which this script writes field by field. Steps are counted from the beginning of the run. The
+scalars of steps (loss, lr, accuracy, remote_rows) and those of epochs (loss, seconds,
+wait_fraction, validation and test) have the same axis, and the times at which they were written.
+The settings of the config become hyperparameters. --mlflow also sends all to MLflow, and --wandb
+writes it to a run of Weights & Biases that stays offline in LOGDIR (`wandb sync` sends it); these
+must be installed then.
 """
 
 import argparse
@@ -105,7 +106,7 @@ def hyperparameters(run, when):
 
 
 def read_metrics(run):
-    """The records of a run. A last line that is cut short, of a run that was killed, is left
+    """The records of a run. A last line that is cut short, as of a killed run, is left
     out."""
     path = os.path.join(run, "metrics.jsonl")
     with open(path, encoding="utf-8") as f:
@@ -117,7 +118,7 @@ def read_metrics(run):
 
 
 def scalars(run):
-    """(time, tag, step, value) of a run, in order. Runs of older versions have but the time of the
+    """(time, tag, step, value) of a run, in order. Runs of older versions only have the time of the
     file."""
     step = 0
     when = os.path.getmtime(os.path.join(run, "metrics.jsonl"))
@@ -156,7 +157,7 @@ def log_mlflow(run):
     import mlflow
 
     client, rows = mlflow.MlflowClient(), list(scalars(run))
-    # not by start_run, whose run would begin and end now
+    # start_run would begin and end the run now
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "Default")
     known = client.get_experiment_by_name(name)
     experiment = os.environ.get("MLFLOW_EXPERIMENT_ID") or (

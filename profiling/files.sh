@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # files.sh [RANKS]: what a job asks of the file system: opens, stats, renames, and bytes, counted by
-# strace over a training of 2 epochs and one of 6. What differs is what epochs cost.
+# strace for a training of 2 epochs and one of 6. The difference is the cost of 4 epochs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ranks=${1:-8}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# flame.sh RUN [cpu|heap|block|mutex] [PORT]: the profiles of all ranks of a run as one flame graph,
-# in the browser. On a cluster: ssh -L 8080:localhost:8080 LOGIN, then
+# flame.sh RUN [cpu|heap|block|mutex] [PORT]: shows the profiles of all ranks of a run as one flame
+# graph in the browser. On a cluster: ssh -L 8080:localhost:8080 LOGIN, then
 # http://localhost:8080/ui/flamegraph. Ctrl-C ends it.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh

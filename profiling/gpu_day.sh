@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# gpu_day.sh: what a GPU has to show, the most valuable first, by commands of 9 minutes at most. The
-# parts take 720 seconds, so that a machine that is there for a quarter of an hour, of which it takes
-# 100 seconds to start, and can fetch nothing, is enough for them; where there is more time, there is
-# more to do.
+# gpu_day.sh: runs what needs a GPU, the most valuable parts first, in commands of at most 9
+# minutes. The parts take 720 seconds together, so they fit on a machine that is lent for a quarter
+# of an hour, takes 100 seconds to start, and cannot download anything. With more time, there are
+# more parts.
 #
 #   gpu_day.sh pack            where Go, nvcc and the libraries are: builds the program, the tests and
 #                              the CUDA library for sm_80, sm_90 and later, and packs them with MPI,
@@ -31,9 +31,9 @@ cd "$(dirname "$0")/.."
 root=$PWD pack=${PACK:-$PWD/build/gpu-day} work=${WORK:-$PWD/run/gpu-day}
 python=${PYTHON:-python3} failed=
 
-# By value: what no GPU has run, then what must still work, then what is measured. A part waits for the
-# one that it names, which makes what it needs: a short part would otherwise find room in a call before
-# a long one on which it depends.
+# Ordered by value: first what no GPU has run, then regression tests, then measurements. A part
+# names the part that makes what it needs, and waits for it: otherwise a short part could fit into a
+# call before the long one on which it depends.
 parts=(
   'machine 10' 'library 15'
   'modes 60 library' 'layers 45 library' 'steps 40 library' 'kinds 95 library'
@@ -52,7 +52,7 @@ main() {
     more) printf '%s\n' "${more[@]}" ;;
     run) run "${2:?a folder for the results}" "${3:-530}" ;;
     table) table "${2:?the folder of the results}" ;;
-    part) prepare && "part_${2//-/_}" ;; # of run alone
+    part) prepare && "part_${2//-/_}" ;; # for run only
     *) sed -n '2,/^# shellcheck/{/^# shellcheck/d;s/^# \{0,1\}//p;}' "$0" >&2 && exit 2 ;;
   esac
 }
@@ -120,15 +120,16 @@ table() {
   done
 }
 
-# pack: the libraries that the program and the tests load, but for those of the C and C++ runtimes,
-# which every machine has; oneDNN, which is loaded by name; and the layers computed by PyTorch.
+# pack: packs the libraries that the program and the tests load, except those of the C and C++
+# runtimes, which every machine has; oneDNN, which is loaded by name; and the reference layers
+# computed by PyTorch.
 pack() {
   HALOGNN_QUIET=1 source ./env.sh
   local golden=${HALOGNN_GOLDEN:-../shared/golden} onednn package bytes
   rm -rf "$pack" && mkdir -p "$pack/lib"
   make --silent --no-print-directory build
   if command -v "${NVCC:-nvcc}" >/dev/null 2>&1; then
-    # apart: one that is here may be for other devices
+    # a build of its own: the one in build/ may be for other devices
     rm -rf "$pack.cuda"
     make --silent --no-print-directory -C kernels BUILD="$pack.cuda" cuda
     cp "$pack.cuda/libhalognn_cuda.so" "$pack/"
@@ -147,7 +148,7 @@ pack() {
     xargs -I{} cp -L {} "$pack/lib/"
   [ -z "$onednn" ] || cp -L "$onednn" "$pack/lib/"
   [ ! -d "$golden" ] || cp -RL "$golden" "$pack/golden"
-  # where PYTHON is the machine's: its version, and that of its torch
+  # PYTHON is like the machine's: records its version, and that of its torch
   mkdir -p "$pack/wheels"
   if [ -n "${WHEELS:-}" ]; then
     cp "$WHEELS"/torch_s*.whl "$pack/wheels/"
@@ -167,8 +168,8 @@ pack() {
   fi
 }
 
-# unpack makes the pack's folder from the archive, unless it is this archive's already. It is there
-# whole or not at all.
+# unpack makes the pack's folder from the archive, unless the folder is from this archive already.
+# The folder is complete or does not exist.
 unpack() {
   local sum
   [ -e "$pack.tar.xz" ] || { echo "no $pack.tar.xz: gpu_day.sh pack" >&2; exit 69; }
@@ -185,14 +186,14 @@ unpack() {
   mv "$pack.new" "$pack"
 }
 
-# prepare sets where programs and libraries are found. The carried libraries are for the program and
-# the tests alone: Python has its own.
+# prepare sets the paths of programs and libraries. The carried libraries are only for the program
+# and the tests: Python has its own.
 prepare() {
   HALOGNN_QUIET=1 source ./env.sh
   mkdir -p "$work"
   cublas=$(find_library cublas)
   compiler=$(find_nvcc)
-  # beside which are the other tools
+  # the other tools are beside the compiler
   [ -z "$compiler" ] || PATH=$PATH:$(dirname "$compiler")
   cat >"$pack/with" <<EOF
 #!/bin/sh
@@ -211,11 +212,11 @@ EOF
   [ ! -d "$pack/golden" ] || export HALOGNN_GOLDEN=$pack/golden
   export HALOGNN=$pack/halognn HALOGNN_CUDA_LIB=$pack/libhalognn_cuda.so
   export HALOGNN_NCCL_LIB=${HALOGNN_NCCL_LIB:-$(find_library nccl)/libnccl.so.2}
-  # of a graph as large as ogbn-products, as published: 2.4 million vertices, 120 million edges
+  # on a graph as large as ogbn-products is published: 2.4 million vertices, 120 million edges
   scale=1 hidden=256 fanouts=15,10,5 batch=1024 steps=50 torch_device=cuda bench=100x count=1
-  small=0.1 # of a preset, where kinds of rows are timed
+  small=0.1 # scale of a preset, for timing kinds of rows
   epochs=3
-  depth=$(nproc) # all cores prepare minibatches: by default three do
+  depth=$(nproc) # all cores prepare minibatches; the default is three
   if [ -n "${REHEARSE:-}" ]; then
     export HALOGNN_CUDA_LIB=$root/build/libhalognn_cuda_emulated.so
     export HALOGNN_EMULATED_DEVICES=1 HALOGNN_EMULATED_BYTES=$((256 << 20))
@@ -224,8 +225,8 @@ EOF
   fi
 }
 
-# find_library NAME prints the folder of a library of NVIDIA's: where the loader looks, of a
-# toolkit, or of Python's.
+# find_library NAME prints the folder of one of NVIDIA's libraries: where the loader looks, in a
+# toolkit, or in Python's packages.
 find_library() {
   { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n "s|.*=> \(.*\)/lib$1\.so\..*|\1|p"
     ls -d /usr/local/cuda*/lib64 2>/dev/null || true
@@ -235,7 +236,7 @@ find_library() {
   done | sed -n 1p
 }
 
-# find_nvcc prints the compiler: on the PATH, of a toolkit, or of Python's packages.
+# find_nvcc prints the compiler: on the PATH, in a toolkit, or in Python's packages.
 find_nvcc() {
   { command -v "${NVCC:-nvcc}" || true
     ls -d /usr/local/cuda*/bin/nvcc 2>/dev/null || true
@@ -243,18 +244,18 @@ find_nvcc() {
   } | sed -n 1p
 }
 
-# in_python FOLDER prints that folder of each NVIDIA package that Python has.
+# in_python FOLDER prints that folder of each of Python's NVIDIA packages.
 in_python() {
   "$python" -c 'import glob, site, sys
 for d in site.getsitepackages(): print(*glob.glob(d + "/nvidia/*/" + sys.argv[1]), sep="\n")' \
     "$1" 2>/dev/null || true
 }
 
-on_gpu() { # unless this is a rehearsal
+on_gpu() { # true unless this is a rehearsal
   [ -z "${REHEARSE:-}" ] || { echo "not run: the device is emulated"; exit 69; }
 }
 
-tests() { # PACKAGE ARGUMENTS...: in the folder of the package, as go test does
+tests() { # PACKAGE ARGUMENTS...: runs tests in the folder of the package, as go test does
   (cd "src/$1" && "$pack/with" "$pack/${1##*/}.test" ${REHEARSE:+-test.short} \
     -test.timeout "$LIMIT" "${@:2}")
 }
@@ -268,7 +269,7 @@ part_machine() {
   [ -n "${REHEARSE:-}" ] || { nvidia-smi && nvidia-smi -q -d CLOCK,POWER; }
 }
 
-# The carried library needs a driver and a cuBLAS; if it does not run here, this says why.
+# The carried library needs a driver and cuBLAS. If it cannot run here, this part says why.
 part_library() {
   if [ -n "${REHEARSE:-}" ]; then
     make --silent --no-print-directory build/libhalognn_cuda_emulated.so
@@ -284,22 +285,22 @@ part_library() {
 part_suite() { tests compute/cuda -test.v; }
 part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
 
-# Steps that are queued: their digests, what stays on the device, divergences, stops, pinned memory.
+# Queued steps: their digests, rows on the device, divergence, stops, pinned memory.
 part_steps() {
   tests compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' || failed="$failed losses"
   tests train -test.v -test.run 'Queued|FirstStepIsSettled|Pinned' || failed="$failed training"
   ended
 }
 
-# Modes and shuffles between ranks that share the device, which NCCL refuses; inference by columns.
+# Modes, and shuffles between ranks that share the device (NCCL refuses that); inference by columns.
 part_modes() {
   tests parallel -test.v -test.run 'ModesAgreeOnGPUs|ShufflesBetweenGPUs' || failed="$failed modes"
   tests infer -test.v -test.run Offboard || failed="$failed inference"
   ended
 }
 
-# Every layer against goldens and finite differences, GATv2's too; attention's kernels by themselves.
-# What memory layers take is the same on every device.
+# Every layer, also GATv2's, is compared with reference values and finite differences; and
+# attention's kernels alone. Not the memory of layers, which is the same on every device.
 part_layers() {
   tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$' \
     -test.skip 'OutOfMemory|GrowsWithSlack|AllocatesNothing' || failed="$failed layers"
@@ -312,8 +313,8 @@ part_kernels() {
   local code=0
   CUDA_TEST=$pack/cuda.test WITH=$pack/with BENCHTIME=$bench COUNT=$count \
     bash profiling/bench_gpu.sh kernels | tee "$RESULTS/kernels/benchmarks" || code=$?
-  # a product beside the best one, rows read over the bus beside a copy over it, anything else
-  # beside a copy on the device
+  # products are compared with the best product, rows read over the bus with a copy over it, and all
+  # else with a copy on the device
   awk '/of-(copy|link)/ {
     beside = /of-gemm/ ? "of-gemm" : /of-link/ ? "of-link" : "of-copy"
     for (i = 1; i <= NF; i++) if ($i == beside)
@@ -325,15 +326,15 @@ part_kernels() {
   return "$code"
 }
 
-# Products in every precision beside PyTorch's.
+# Products in every precision, compared with PyTorch's.
 part_products() {
   "$python" -c 'import torch' || { echo "not run: $python has no torch"; exit 69; }
   "$python" profiling/gpu_products.py --torch-device "$torch_device" \
     "$RESULTS/kernels/benchmarks" | sed 's/^/figure: /'
 }
 
-# Losses and times are what is judged, so no vertices are for validation and test: a run would end
-# with the inference of all vertices.
+# Only losses and times count, so there are no vertices for validation and test: otherwise a run
+# would end with the inference of all vertices.
 part_data() {
   "$HALOGNN" generate --kind sbm --preset products --split 8/0/0 --scale "$scale" --seed 1 \
     --force --out "$work/data"
@@ -343,9 +344,9 @@ part_data() {
     --allow-imbalance --out "$work/parts4"
 }
 
-# train NAME SETTINGS...: trains the model on the parts FROM, or the large graph's, and prints what
-# the run's summary says. ALIKE names a run whose losses it must have in every bit. A run that fails
-# does not end the part: see ended.
+# train NAME SETTINGS...: trains the model on the parts FROM, by default the large graph's, and
+# prints lines of the run's summary. ALIKE names a run whose losses it must repeat in every bit. A
+# failed run does not end the part: see ended.
 train() {
   local name=$1 settings=() setting from=${FROM:-$work/parts}
   for setting in "${@:2}"; do settings+=(--set "$setting"); done
@@ -385,7 +386,7 @@ if alike:
 EOF
 }
 
-# ended ends a part of several runs.
+# ended ends a part of several runs: with 1 if one of them failed.
 ended() { [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }; }
 
 part_resident() {
@@ -394,8 +395,8 @@ part_resident() {
   ended
 }
 
-# A sweep of the share of rows on the device (SALIENT++, Figure 6), the others copied by the host or
-# read in place; the middle and the end first.
+# A sweep over the share of rows on the device (SALIENT++, Figure 6). The other rows are copied by
+# the host or read in place. The middle and the end come first.
 part_sweep() {
   local rows reads
   for rows in 0.5 0 0.2; do
@@ -406,8 +407,8 @@ part_sweep() {
   ended
 }
 
-# Ranks of one process share the device, so NCCL, which refuses two ranks on one, has one, in the
-# tests of links: a rank that trains alone adds no gradients.
+# The ranks of one process share the device. NCCL refuses that, so it is tested with one rank, in
+# the tests of links: a rank that trains alone adds no gradients.
 part_ranks() {
   tests compute/cuda -test.v -test.run TestLinks | tee "$RESULTS/ranks/links" ||
     failed="$failed links"
@@ -426,7 +427,7 @@ part_rounded() {
   ended
 }
 
-# Rows of 8 bits, sparse rows and vertex types, whose rows are sent from the host.
+# Rows of 8 bits, sparse rows, and vertex types, whose rows the host sends.
 part_kinds() {
   local two=(model.layers=2 "sample.fanouts=${fanouts%,*}")
   kind int8 "$HALOGNN" generate --preset products --feature-type int8 --scale "$small" --seed 1 \
@@ -441,8 +442,8 @@ part_kinds() {
   ended
 }
 
-# kind NAME COMMAND...: makes a data set and puts it into one part; types without features get
-# degrees.
+# kind NAME COMMAND...: makes a data set and puts it into one part. Types without features get
+# degrees as features.
 kind() {
   local degrees=()
   [ "$1" != typed ] || degrees=(--features degree)
@@ -492,8 +493,8 @@ EOF
   return "$code"
 }
 
-# PyG that samples too, by torch-sparse, which is carried. All but two cores sample, as halognn's
-# do.
+# PyG that samples by itself, with torch-sparse from the pack. All but two cores sample, as in
+# halognn.
 part_loader() {
   local site=$work/site cores
   cores=$(nproc)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""gpu_products.py BENCHMARKS [--torch-device cuda|cpu]: the products that BenchmarkProducts of
-compute/cuda has measured, in a file of its output, beside the same products by PyTorch, which calls
-cuBLAS: same rows and columns, random factors. halognn also rounds the factors to bf16 or TF32,
-which PyTorch gets rounded to bf16, and leaves to cuBLAS for TF32. A line a product, with the ratio
-of the rates.
+"""gpu_products.py BENCHMARKS [--torch-device cuda|cpu]: compares the products that
+BenchmarkProducts of compute/cuda has measured, read from a file of its output, with the same
+products in PyTorch, which calls cuBLAS: same rows and columns, random factors. halognn's time
+includes rounding the factors to bf16 or TF32; PyTorch gets factors in bf16, and leaves TF32 to
+cuBLAS. Prints a line for each product, with the ratio of the rates.
 """
 import argparse
 import re
@@ -25,7 +25,7 @@ def product(torch, device, precision, kernel, rows, cols, out):
 
 
 def seconds(torch, device, call):
-    """Returns the seconds of a call: the best of some series, after its clock has risen."""
+    """Returns the seconds of a call: the best of some series, once the GPU's clock has risen."""
     synced = torch.cuda.synchronize if device == "cuda" else lambda: None
     series, least = (5, 0.2) if device == "cuda" else (1, 0)
     begin = time.perf_counter()

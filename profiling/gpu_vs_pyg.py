@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gpu_vs_pyg.py --work DIR [--device cuda|cpu] ...: halognn beside PyTorch and PyTorch Geometric,
-on one device, on the same minibatches.
+"""gpu_vs_pyg.py --work DIR [--device cuda|cpu] ...: compares halognn with PyTorch and PyTorch
+Geometric, on one device and on the same minibatches.
 
     generate, partition ──> halognn blocks ──> blocks, initial weights ──> torch (index_add),
                        │                                     PyG (SAGEConv): losses, seconds
@@ -11,10 +11,10 @@ blocks, in float32, so their losses must agree: the first within 1e-5, the other
 --tolerance, as rounding grows from step to step. If they do not, the exit code is 1.
 
 A step of PyTorch is: blocks and features to the device, forward, loss, backward, update. Blocks are
-read and pinned before; with --features device the rows lie on the device and are gathered there
-(halognn: compute.gpu_rows=1), with host they are gathered on the host and copied (gpu_rows=0).
-halognn's epoch also samples and gathers, beside training. Where torch is missing, halognn is
-measured alone; where only torch_geometric is, PyG is left out. Each says so in a line.
+read and pinned before. With --features device the rows are on the device and gathered there
+(halognn: compute.gpu_rows=1); with host they are gathered on the host and copied (gpu_rows=0).
+halognn's epoch also samples and gathers, beside training. Without torch only halognn is measured;
+without torch_geometric PyG is left out. A line says so.
 """
 import argparse
 import importlib.util
@@ -96,7 +96,7 @@ def train_halognn(o):
 
 
 def load_safetensors(path, torch):
-    import numpy as np  # here, as torch: without them halognn is measured alone
+    import numpy as np  # imported here, as torch is: without them only halognn is measured
 
     raw = path.read_bytes()
     n = int.from_bytes(raw[:8], "little")
@@ -108,8 +108,8 @@ def load_safetensors(path, torch):
 
 
 def convolutions(torch):
-    """Returns SAGEConv by program: both are called with (sources, destinations) and edges [2,E],
-    (source, destination)."""
+    """Returns SAGEConv of each program. Both are called with (sources, destinations) and edges
+    [2,E], (source, destination)."""
 
     class SAGEConv(torch.nn.Module):
         def __init__(self, cols, out):
@@ -135,7 +135,7 @@ def convolutions(torch):
 
 
 class Work:
-    """The minibatches on the host, pinned where the device is a GPU, by step; and the features."""
+    """The minibatches of each step on the host, pinned if the device is a GPU; and the features."""
 
     def __init__(self, o, torch):
         import numpy as np
@@ -180,7 +180,7 @@ class Work:
             return self.features.index_select(0, self.up(frontier))
         rows = self.rows[: len(frontier)]
         if self.device.type == "cuda":
-            # the rows of the step before are still on their way
+            # the rows of the step before may still be under way
             self.torch.cuda.current_stream().synchronize()
         self.torch.index_select(self.features, 0, frontier, out=rows)
         return self.up(rows)
@@ -196,7 +196,7 @@ class SAGE:
         widths = [m["in"]] + [m["hidden"]] * (m["layers"] - 1) + [m["out"]]
         convs = torch.nn.ModuleList(conv(a, b) for a, b in zip(widths, widths[1:]))
         self.net = torch.nn.ModuleDict({"convs": convs})
-        self.net.load_state_dict(weights)  # strict: the names are PyG's
+        self.net.load_state_dict(weights)  # strict, as the names are PyG's
         self.net.to(work.device)
         self.work, self.multiclass = work, m["task"] == "multiclass"
         if p["kind"] == "sgd":
@@ -232,8 +232,8 @@ class SAGE:
 
 
 def train_torch(conv, work, weights):
-    """Returns the losses by (epoch, step); the median seconds of a step, the device synchronised
-    after each; and the mean without that."""
+    """Returns the losses by (epoch, step); the median seconds of a step, with the device
+    synchronised after each; and the mean without that."""
     model, losses, seconds = SAGE(conv, work, weights), {}, []
     for at, items in work.steps.items():
         begin = work.synced()

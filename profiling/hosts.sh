@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # hosts.sh [-n HOSTS] [-p RANKS] [-r RATE] [-c CORES] [-e] -- COMMAND [ARG...]: runs COMMAND on
 # several network hosts of this one machine, over links of a limited rate, so that remote traffic
-# costs what it costs on a cluster.
+# costs as much as on a cluster.
 #
 #   profiling/hosts.sh -n 4 -r 1gbit -- bin/halognn train --config inputs/demo.yaml
 #
 #   -n HOSTS  how many hosts [4]
 #   -p RANKS  ranks of each, under Open MPI; they share the host's memory [1]
-#   -r RATE   what each host may send, as tc has it: 200mbit, 1gbit, none [none]
+#   -r RATE   what each host may send, in tc's form: 200mbit, 1gbit, none [none]
 #   -c CORES  processor time of each host, as 0.25 [unlimited]
-#   -e        runs COMMAND once on each host without MPI; HOST and HOSTS hold its number, from 0,
-#             and how many there are, ADDRESSES all addresses
+#   -e        runs COMMAND once on each host, without MPI. HOST is the number of the host, from 0,
+#             HOSTS the number of hosts, and ADDRESSES has all addresses
 #
-# A host is a network namespace with its own name, /dev/shm and TMPDIR (Open MPI's daemons would
-# share one session directory), linked to a bridge; a token bucket (tc tbf) limits what it sends.
-# Processor time is limited by a cgroup with a period of 10 ms, so that no rank waits long for its
-# share. Needs root, iproute2 and, without -e, Open MPI. Nothing leaves the machine, and all that is
-# made is removed at the end.
+# A host is a network namespace with its own name, /dev/shm and TMPDIR (otherwise Open MPI's daemons
+# would share a session directory), linked to a bridge. A token bucket (tc tbf) limits what it
+# sends. A cgroup with a period of 10 ms limits its processor time; the period is short so that no
+# rank waits long for its share. Needs root, iproute2 and, without -e, Open MPI. Nothing leaves the
+# machine, and everything is removed at the end.
 set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"; exit "$1"; }
 hosts=4 per=1 rate=none cores='' each=''

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# import.sh FORMAT IN DATASET [FLAG...]: a public graph into a DATASET, by the program or, for the formats that
-# the Python package reads, by PYTHON (python3), which needs NumPy and SciPy for them.
+# import.sh FORMAT IN DATASET [FLAG...]: imports a public graph into a DATASET, by the program or,
+# for formats that the Python package reads, by PYTHON (python3), which then needs NumPy and SciPy.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export HALOGNN=${HALOGNN:-$root/bin/halognn}

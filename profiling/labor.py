@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Accuracy against cost of sample.kind labor beside neighbour, a run at a time.
+"""Accuracy and cost of sample.kind labor compared with neighbour, a run at a time.
 
     profiling/labor.py DATA CSV [--out run/labor] [--seeds 1-10] [--sets computers,...]
                        [--batches 512,4096] [--settings 0,1,...] [--seconds 3600]
     profiling/labor.py DATA CSV --table
 
 Trains what CSV does not have yet, on 4 ranks in one process with look-ahead at alpha 0.2, and adds
-a line to CSV after each run, so that a study that is stopped goes on where it was. Seeds are the
+a line to CSV after each run, so that a stopped study can continue. Seeds are the
 outer loop: the same settings of all sets for one seed, then the next. DATA holds the public graphs;
 products is generated. --table prints, for each set and batch, differences to neighbour at fanouts
 x1, paired by seed, with standard errors; cost is relative to it. rows and bytes are those of an
@@ -27,7 +27,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# name: format and path of import, fanouts, hidden width, epochs, learning rate, evaluation every
+# name: format and path for import, fanouts, hidden width, epochs, learning rate, epochs between
+# evaluations
 SETS = {
     "computers": ("npz", "amazon-computers", (10, 10), 128, 30, 0.003, 1),
     "cora": ("planetoid", "cora", (10, 10), 128, 30, 0.01, 1),
@@ -35,7 +36,7 @@ SETS = {
     "cornell5": ("saint", "cornell5-saint", (10, 10), 128, 30, 0.01, 5),
     "products": (None, None, (15, 10, 5), 64, 10, 0.003, 5),
 }
-# kind, factor of the fanouts, share, dependency, layer dependency; the most telling first
+# kind, factor of the fanouts, share, dependency, layer dependency; the most informative first
 SETTINGS = [
     ("neighbour", 1, "rank", 1, False), ("labor", 1, "rank", 64, False),
     ("labor", 1, "rank", 64, True), ("labor", 1, "rank", 1, False),
@@ -72,7 +73,7 @@ def parts(a, name):
 
 
 def train(a, key):
-    """Trains one setting; returns what CSV tells of it."""
+    """Trains one setting; returns its line of CSV."""
     name, batch, kind, factor, share, dependency, layer, seed = key
     _, _, fanouts, hidden, epochs, rate, every = SETS[name]
     run = a.out / "run"
@@ -96,7 +97,7 @@ def train(a, key):
 
 
 def read(path):
-    """Lines of CSV: what was found, by key."""
+    """The results in CSV, by key."""
     if not path.exists():
         return {}
     with open(path, newline="") as f:
@@ -124,9 +125,9 @@ def study(a):
 
 
 def settings(done):
-    """Yields (set, batch, its settings): of each its name, the seeds that neighbour at x1 has too,
-    mean test, mean difference to that, its standard error (NaN of one seed), and rows, bytes and
-    seconds relative to it (NaN of bytes below 1 kB)."""
+    """Yields (set, batch, its settings): for each setting its name, the seeds that neighbour at x1
+    has too, the mean test accuracy, the mean difference to neighbour at x1, its standard error (NaN
+    for one seed), and rows, bytes and seconds relative to it (NaN for bytes below 1 kB)."""
     lines = {}
     for (name, batch, *how, seed), found in done.items():
         lines.setdefault((name, batch), {}).setdefault(tuple(how), {})[seed] = found
@@ -154,7 +155,7 @@ def number(x, form):
 
 
 def table(done):
-    """Prints each setting beside neighbour at x1, and the cheapest ones that are no worse."""
+    """Prints each setting compared with neighbour at x1, and the cheapest that are no worse."""
     print("| set, batch | setting | seeds | test | difference | its standard error "
           "| rows | bytes | seconds |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")
     chosen = []
@@ -174,7 +175,7 @@ def table(done):
 
 
 def figures(done, directory):
-    """Draws for each set labor-SET.svg: test accuracy against rows, a panel for each batch."""
+    """Draws labor-SET.svg for each set: test accuracy against rows, a panel for each batch."""
     panels = {}
     for name, batch, of in settings(done):
         panels.setdefault(name, []).append((batch, of))

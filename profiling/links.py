@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Predicted links beside PyTorch Geometric, on the same splits and among the same negatives.
+"""Compares link prediction with PyTorch Geometric, on the same splits and negatives.
 
     profiling/links.py DATA [--out run/links] [--seeds 10] [--sets cora,citeseer] [--jobs 1]
                             [--kinds gcn,sage] [--ways all,256] [--own KEY=VALUE]
                             [--python build/peers/bin/python]
 
-cora and citeseer: rows of features add up to 1, all links and neighbours in a minibatch, for each
-link two vertices without an edge, cross-entropy of inner products, 128 and 64 wide, 100 epochs at
-0.01, the epoch that validates best, validation links pass messages in the test. Beside it halognn
-in minibatches of 256 links without their own edges, 20 epochs. amazon-computers, fb100-5: minibatches
-of some thousand links, the others pass messages, 2 layers that draw 10 and 5, 64 wide,
-one other target a link; PyTorch Geometric by LinkNeighborLoader (SPARSE=1
-profiling/peers/setup.sh) with the training links out of the graph, halognn with the minibatch's.
-Features of amazon-computers have their means taken off, then rows of length 1: with that length
-alone 4 epochs left both at an MRR below 13.
-lp-cora, lp-citeseer: all links beside the program DATA/../peers/reference/lp.py as it is, with its
-seeds, its splits and its test pairs, which halognn's model scores; halognn chooses the epoch among
-candidates of its own.
-Each seed has a split, a model and, for each validation and test link, 100 other targets of its own,
-the first of which AUC and average precision compare. Prints means and standard errors in percent,
-and differences of the same split. A run that is in OUT already is not done again."""
+cora and citeseer: rows of features add up to 1; a minibatch has all links and neighbours; each link
+has a negative of two vertices without an edge; the loss is the cross-entropy of inner products;
+widths are 128 and 64; 100 epochs at 0.01, of which the best by validation counts; validation links
+pass messages in the test. halognn also trains in minibatches of 256 links without their own edges,
+for 20 epochs. amazon-computers, fb100-5: minibatches of some thousand links, through whose other
+links messages pass; 2 layers that draw 10 and 5; width 64; one other target for each link. PyTorch
+Geometric uses LinkNeighborLoader (SPARSE=1 profiling/peers/setup.sh) with all training links out of
+the graph, halognn with those of the minibatch out of it. Features of amazon-computers are centred,
+then rows get length 1: with that length alone, 4 epochs left both at an MRR below 13. lp-cora,
+lp-citeseer: all links, compared with the unchanged program DATA/../peers/reference/lp.py, with its
+seeds, splits and test pairs, which halognn's model scores. halognn chooses the epoch with
+candidates of its own. Each seed has a split and a model of its own and, for each validation and
+test link, 100 other targets; AUC and average precision use the first of them. Prints means and
+standard errors in percent, and the differences on the same splits. It does not repeat runs that are
+in OUT."""
 
 import argparse
 import concurrent.futures
@@ -69,8 +69,8 @@ def call(log, *command):
 
 
 def source(data, path, centred):
-    """The neutral form of a graph as a .npz that halognn imports. Rows of features add up to 1, or
-    are centred: the means of columns are taken off, then rows have length 1."""
+    """Writes a graph as a .npz that halognn imports. Rows of features add up to 1, or are centred:
+    columns get mean 0, then rows get length 1."""
     def load(name):
         return numpy.load(data / "neutral" / f"{name}.npy")
 
@@ -95,7 +95,7 @@ def source(data, path, centred):
 
 
 def cut(a, name, seed):
-    """The links of a seed in one part, and the vertices that they are ranked among."""
+    """Makes one part with the split of a seed, and the vertices among which links are ranked."""
     made = a.out / f"{name}-{seed}"
     data, log = made.with_suffix(".data"), made.with_suffix(".log")
     if (made / "meta.json").exists():
@@ -111,7 +111,7 @@ def cut(a, name, seed):
         call(log, a.program, "import", "--format", how[0], "--in", how[1], "--undirected", "--task",
              "links", "--feature-type", kind, "--split-links", split, "--seed", seed, "--out",
              to.with_suffix(".data"), "--force")
-        if to == made:  # before the parts, which say that all is there
+        if to == made:  # before the parts, whose existence says that all is there
             numpy.save(made.with_suffix(".others.npy"), others(data, seed))
         call(log, a.program, "partition", "--data", to.with_suffix(".data"), "--parts", 1,
              "--method", "random", "--out", to)
@@ -178,7 +178,8 @@ def areas(links, others):
     def below(scores, side="left"):
         return numpy.searchsorted(numpy.sort(scores), links, side)
 
-    true, false = len(links) - below(links), len(others) - below(others)  # no lower than a link
+    # pairs whose score is no lower than a link's
+    true, false = len(links) - below(links), len(others) - below(others)
     return {"auc": (below(others) + below(others, "right")).mean() / 2 / len(others),
             "average_precision": (true / (true + false)).mean()}
 
@@ -192,7 +193,7 @@ def reference(a, name, kind):
 
 
 def peer(a, name, kind, seed):
-    """The same with PyTorch Geometric."""
+    """Trains with PyTorch Geometric; returns the same metrics."""
     case = SETS[name]
     if "of" in case:
         log = (a.out / f"{name}-{kind}.log").read_text()

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# locality.sh PARTS [OUT]: data placement's Figures 7 to 9 (ICS 2022): the training loss with and
-# without locality-aware draws, and the test accuracy at the end. Ranks of a group share caches of
-# the hottest rows (cache.placement=group), and all else comes from the files. Trains, for each
+# locality.sh PARTS [OUT]: Figures 7 to 9 of data placement (ICS 2022): the training loss with and
+# without locality-aware draws, and the final test accuracy. The ranks of a group share caches of
+# the hottest rows (cache.placement=group), and all other rows come from the files. Trains, for each
 # sampler and each shape of groups,
 #
 #   1       without locality
 #   adapt   a factor that adapts to the share of loading, up to MAXS
-#   number  so many times likelier from the first epoch on
+#   number  favours near vertices by this factor from the first epoch on
 #
-# and prints the mean loss of some epochs, the rows that no cache of the group holds, and the test
-# accuracy of the epoch that validates best, over the seeds.
+# and prints the mean loss of some epochs, the number of rows that no cache of the group holds, and
+# the test accuracy of the epoch with the best validation, over the seeds.
 #
 #   KINDS     samplers                                       [ladies poisson]
 #   GROUPS_   ranks/ranks of a group                         [2/2 4/2]
@@ -21,11 +21,12 @@
 #   SIZE      rows of a rank's cache over all vertices       [0.2]
 #   SEEDS     train.seed of the runs                         [1 2 3]
 #   VERTICES  that ladies draws for a layer                  [512]
-#   NEAR      vertices of an inner layer that are likelier   [512]
+#   NEAR      vertices of an inner layer that are favoured   [512]
 #   FANOUTS, BATCH, EPOCHS, SHOWN (epochs)                   [5,5,5 128 30 "1 2 5 10 20 30"]
 #   SETS      further settings, as "model.hidden=512"        [none]
 #
-# The check: two runs of the last factor that differ in their depth and threads have one loss_digest.
+# The check: two runs with the last factor, but different depth and threads, have the same
+# loss_digest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source profiling/runs.sh
@@ -63,7 +64,7 @@ epochs_of() {
   sed -n "/\"kind\":\"epoch\"/s/.*[,{]\"$2\":\([0-9.e+-]*\)[,}].*/\1/p" "$1/metrics.jsonl"
 }
 
-# edges_per_second DIR: sampled edges that a rank draws and trains.
+# edges_per_second DIR: edges that a rank samples and trains in a second.
 edges_per_second() {
   local phase of=()
   for phase in sample forward backward update; do of+=("$(number "$1" $phase)"); done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# merge.sh RUN [cpu|heap|block|mutex]: one pprof profile of all ranks of a run that was trained with
-# --profile, RUN/profile/KIND.pprof. It is the sum over ranks, and over the parts of a run that was
-# resumed; those of single ranks are in RUN/profile/rank-RRRR/ and
+# merge.sh RUN [cpu|heap|block|mutex]: merges the pprof profiles of all ranks of a run, which was
+# trained with --profile, into RUN/profile/KIND.pprof. It is the sum over the ranks and, for a
+# resumed run, over its starts. The profiles of single ranks are in RUN/profile/rank-RRRR/ and
 # RUN/profile-2/rank-RRRR/.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# nodes.sh PARTS [OUT]: rows that cross between nodes with exchange.nodes off and on, counted by runs of
-# ranks in one process on pretended nodes, and whether their digests are one. Prints a table: for each
-# cache the rows of a step of all ranks with off and on, their ratio, that of the rows of each rank's own
-# static cache with off to those with on, and what ranks of a node send each other.
+# nodes.sh PARTS [OUT]: counts the rows that cross between nodes with exchange.nodes off and on, in
+# runs of ranks in one process on pretended nodes, and checks that their digests are equal. Prints a
+# table with, for each cache, the rows of a step over all ranks with off and on, their ratio, the
+# ratio of the rows with off and static caches of each rank's own to the rows with on, and the bytes
+# that ranks of a node send each other.
 #
 #   halognn generate --kind sbm --preset products --scale 0.1 --seed 5 --out data
 #   halognn partition --data data --parts 8 --method metis --seed 1 --out parts
 #   GOALS="1.45 1.25 1.25 1.5" profiling/nodes.sh parts
 #
-#   OUT      what is written; is removed first                                     [run/nodes]
+#   OUT      where results go; is removed first                                    [run/nodes]
 #   RANKS    ranks        [8]     NODE  ranks of a node      [4]
 #   FANOUTS  [15,10,5]    BATCH   [1024]    EPOCHS [2]       ALPHA of the caches [0.1]
-#   GOALS    the least ratio without a cache, with each rank's static cache, with each rank's look-ahead
-#            cache, and of each rank's static cache to the divided one with on     [none]
+#   GOALS    the least ratio without a cache, with static caches of each rank's own, with look-ahead caches
+#            of each rank's own, and of the former static caches to the divided one with on     [none]
 #   SETS     further settings, as "topology.kind=partitioned"                      [none]
 set -euo pipefail
 cd "$(dirname "$0")/.."

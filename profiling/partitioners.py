@@ -5,10 +5,10 @@
                               [--seed 1] [--out run/partitioners] [--limit 3600] [--more "--order vip"]
 
 A row has the cut after repair, the largest part over the mean (of vertices, training seeds,
-evaluated vertices and in-edges), the processor seconds of the whole command (verifying the dataset
-and writing the parts, which is what `contiguous` takes, included), and the most memory that the
-process and its children had, in bytes a stored edge: their own, and pages of mapped files. A row is
-kept in --out, where another call finds it and goes on. --keep-parts leaves the parts there too;
+evaluated vertices and in-edges), the processor seconds of the whole command (including verifying
+the dataset and writing the parts, which is all that `contiguous` does), and the most memory of the
+process and its children, in bytes for each stored edge: private memory, and pages of mapped files.
+--out keeps the rows, so that another call can continue. --keep-parts leaves the parts there too;
 --more adds flags to `halognn partition`.
 """
 import argparse
@@ -33,7 +33,8 @@ def resident(pid):
                 elif line.startswith(("RssFile:", "RssShmem:")):
                     files += int(line.split()[1]) << 10
         children = []
-        for task in os.listdir(f"/proc/{pid}/task"):  # a child belongs to the thread that began it
+        # a child is listed under the thread that started it
+        for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children") as list_:
                 children += list_.read().split()
     except OSError:  # it has ended
@@ -59,7 +60,7 @@ def cut(program, data, parts, method, seed, out, limit, more):
                 log.write(f"ended after {limit} s")
                 job.terminate()
                 limit = float("inf")
-            ended, status, used = os.wait4(job.pid, os.WNOHANG)  # of its children, too
+            ended, status, used = os.wait4(job.pid, os.WNOHANG)  # also of its children
         job.returncode = status
         log.seek(0)
         return log.read(), used.ru_utime + used.ru_stime, most

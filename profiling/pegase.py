@@ -4,8 +4,8 @@
     profiling/pegase.py CASE [--out run/pegase] [--seeds 10]
 
 CASE is a MATPOWER case. GATv2 of four layers, 64 wide, with all neighbours, 200 epochs of one
-minibatch, the epoch that validates best; each seed has a split and a model of its own. Prints means
-and standard errors. A run that is in OUT already is not done again. HALOGNN is the program
+minibatch, of which the best by validation counts; each seed has a split and a model of its own.
+Prints means and standard errors. It does not repeat runs that are in OUT. HALOGNN is the program
 (bin/halognn)."""
 
 import argparse

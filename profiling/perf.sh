@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# perf.sh DIR COMMAND...: runs the command, a rank, under `perf record`, which shows Go, C
-# kernels, BLAS and MPI in one profile:
+# perf.sh DIR COMMAND...: runs the command, which is one rank, under `perf record`, which shows Go,
+# C kernels, BLAS and MPI in one profile:
 #
 #   mpirun -np 4 profiling/perf.sh run/perf bin/halognn train --config inputs/demo.yaml
 #   perf report -i run/perf/rank-0000.data
 #
-# Where there is no perf, or the system forbids it, the command runs without, and a line says why.
+# If perf is missing, or the system forbids it, the command runs without, and a line says why.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 2 "$@"

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# placement.sh DATASET [OUT]: what ranks that read each other's caches read where, and what that
-# costs (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches so
-# many rows; those of its group are read in shared memory, others from the files
-# (cache.source=files):
+# placement.sh DATASET [OUT]: where ranks that read each other's caches find rows, and what that
+# costs (data placement, ICS 2022): Figures 4 to 6, 10 and 11, and Table 2. Every rank caches the
+# same number of rows. It reads rows in the caches of its group in shared memory, and others from
+# the files (cache.source=files):
 #
 #   METHOD  each rank holds the hottest rows of its own part of a partition (cache.placement=parts)
-#   alone   each rank holds the rows that are hottest for it, for itself alone (own)
-#   ours    the group divides the hottest rows by the cost of a peer's row (group)
-#   near    the same, and draws vertices at hand LOCALITY times likelier: ours + locality
+#   alone   each rank holds the rows that it reads most, for itself (own)
+#   ours    the group divides its hottest rows, given the cost of a peer's row (group)
+#   near    the same, and favours vertices at hand by the factor LOCALITY: ours + locality
 #
 # each with seeds from the whole graph, and with seeds from each rank's part of the last METHOD.
-# Rows are counted by simulate, those of near in training, whose draws depend on the cache. Of one
-# size the others are trained as well: for the seconds of sampling and computing, and to check that
-# training reads the rows that were counted.
+# simulate counts the rows, but training counts those of near, whose draws depend on the cache. At
+# one size the other ways are trained too: to get the seconds of sampling and computing, and to
+# check that training reads the rows that simulate counted.
 #
 #   KIND     sampler; neighbour has no near                [poisson]
-#   LOCALITY, NEAR (vertices of an inner layer likelier)   [8 8192]
+#   LOCALITY, NEAR (vertices of an inner layer to favour)  [8 8192]
 #   METHODS  partitions to compare with                    [contiguous metis]
 #   PARTS    of each: the ranks of the largest group       [4]
 #   GROUPS_  ranks/ranks of a group, one table each        [2/2 4/2 4/4]
@@ -23,9 +23,9 @@
 #   COSTS    of a peer's row, one for each of GROUPS_      [0 0.2 0], as in the paper
 #   LINK     bytes/s at which a rank would get far rows    [125e6]
 #   TRAINED  the size that is trained; empty: none         [0.2]
-#   RATE     also trains that size with each group a network host of this machine (hosts.sh), and far
-#            rows from their owners over links of this rate, as 1gbit; METHOD, whose rows a rank owns
-#            anyway, then has no cache; needs root                                         [none]
+#   RATE     also trains that size with each group on a network host of this machine (hosts.sh). Far
+#            rows then come from their owners, over links of this rate, as 1gbit. METHOD has no cache
+#            then, as a rank owns the rows that it would hold. Needs root                 [none]
 #   VERTICES  that ladies draws for a layer                [8192]
 #   FANOUTS, BATCH, EPOCHS, SETS (further settings)        [5,5,5 64 2 -]
 set -euo pipefail
@@ -38,7 +38,7 @@ kind=${KIND:-poisson} locality=${LOCALITY:-8} near=${NEAR:-8192}
 sizes=${SIZES:-0.1 0.2 0.25} link=${LINK:-125e6} trained=${TRAINED-0.2}
 fanouts=${FANOUTS:-5,5,5} batch=${BATCH:-64} epochs=${EPOCHS:-2}
 vertices=${VERTICES:-8192} policy=vip
-[ "$kind" != ladies ] || policy=sim # there are no fanouts
+[ "$kind" != ladies ] || policy=sim # ladies has no fanouts
 read -ra costs <<<"${COSTS:-0 0.2 0}"
 read -ra further <<<"${SETS:-}"
 hosts=
@@ -56,7 +56,7 @@ placed() {
     cache.peer_cost="$cost" cache.placement="$placement" "${further[@]}" "$@"
 }
 
-# seconds WAY DIR: a line of the table of times.
+# seconds WAY DIR: prints a line of the table of times.
 seconds() {
   echo "$1" "$(number "$2" stored_rows)" "$(number "$2" sample)" "$(number "$2" forward)" \
     "$(number "$2" backward)" "$(number "$2" update)" "$(number "$2" rank)" \

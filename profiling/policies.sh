@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# policies.sh [PARTS[:BATCH[:FANOUTS]]...]: how many rows does each cache policy transfer, and is
-# the default the one that transfers fewest? Counts them by `halognn simulate`, on the products
-# preset at two sizes, which it generates, and on the given parts. Prints two tables for each: rows
-# relative to no cache, while training, and with what the caches begin with.
-# docs/results/default-policy.md has what it found.
+# policies.sh [PARTS[:BATCH[:FANOUTS]]...]: how many rows does each cache policy transfer, and does
+# the default transfer fewest? Counts them with `halognn simulate` on the products preset at two
+# sizes, which it generates, and on the given parts. Prints two tables for each graph: rows relative
+# to no cache, while training, and with the rows of the first fill. docs/results/default-policy.md
+# has the results.
 #
 #   profiling/policies.sh parts/fb100-4:256 parts/computers-4:64:10,5
 #
 #   SIZES    generated: SCALE:SEED:BATCH, or none           [0.1:5:256 1:1:1024]
-#   DEFAULT  the policy that is held against the others     [that of halognn config]
+#   DEFAULT  the policy to compare with the others          [that of halognn config]
 #   ALPHAS   sizes of a rank's cache                        [0.05,0.1,0.2,0.3,0.5]
 #   EPOCHS   of the run                                     [10]
 #   SETS     other settings, KEY=VALUE ...                  []
 #   OUT      where graphs, parts and simulations go         [run/policies]
 #
-# The check fails if another policy transfers fewer rows than the default, at any size, with what
-# it begins with. optimum is the bound: a cache that knows all minibatches of the run.
+# The check fails if another policy transfers fewer rows than the default, at any size, with the
+# first fill. optimum is the bound: a cache that knows all minibatches of the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# precision.sh DATA [OUT]: test accuracy of inputs/reference.yaml on one rank in float32 and in OTHER
-# [bf16], paired by seed, on the public graphs below DATA: the mean difference and its standard error.
-# OTHER is a compute.precision, or float16 or int8: the type of the feature rows, or gradients: both on
-# RANKS [4] ranks, the other one with train.gradient_dtype bf16. SEEDS ("0 1 2 3 4 5 6 7 8 9") and
-# GRAPHS ("cora amazon cornell5 fb100-5", citeseer) choose some. Writes OUT/table.md. Takes an hour; what is in
-# OUT already is not run again.
+# precision.sh DATA [OUT]: compares the test accuracy of inputs/reference.yaml in OTHER [bf16] with
+# that in float32, on one rank, paired by seed, on the public graphs below DATA: prints the mean
+# difference and its standard error. OTHER is a compute.precision; or float16 or int8, a type of
+# feature rows; or gradients: then both run on RANKS [4] ranks, one with train.gradient_dtype bf16.
+# SEEDS ("0 1 2 3 4 5 6 7 8 9") and GRAPHS ("cora amazon cornell5 fb100-5", citeseer) choose some.
+# Writes OUT/table.md. Takes an hour; it does not repeat runs that are in OUT.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 1 "$@"
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 data=$1 out=${2:-run/precision}
 HALOGNN_QUIET=1 source ./env.sh
 other=${OTHER:-bf16} key=compute.precision ranks=1
-rows='' method=contiguous # rows: what follows the names of parts of other rows
+rows='' method=contiguous # rows: suffix of the parts' names if feature rows have another type
 case $other in
   float16 | int8) rows=-$other ;;
   gradients) key=train.gradient_dtype ranks=${RANKS:-4} method=metis ;;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""pss.py MARK RANKS [SECONDS]: memory of the RANKS running halognn processes whose command line has
-MARK, as proportional set sizes: a page that n processes map counts as 1/n for each. Looks every
-SECONDS [10], or five times as long as a look takes, until they have ended, and writes the largest sum as a line of JSON: MB of a rank by what
-they are, mean and largest. Ranks are stopped while they are read, so that the sums are of one moment.
+"""pss.py MARK RANKS [SECONDS]: measures the memory of RANKS halognn processes whose command line
+has MARK, as proportional set sizes: a page that n processes map counts as 1/n for each. Samples
+every SECONDS [10], but waits at least five times as long as a sample takes, until they have ended.
+Writes the sample with the largest sum as a line of JSON: MB of a rank by part, mean and largest.
+Ranks are stopped during a sample, so that it is of one moment.
 
-mpi is the library's files and shared memory, and the C heap, of which nearly all is MPI's; arrays are
-anonymous pages: the Go heap, arrays of the program outside it, large arrays of MPI."""
+mpi is the library's files and shared memory, and the C heap, which is nearly all MPI's. arrays are
+anonymous pages: the Go heap, the program's arrays outside it, and large arrays of MPI."""
 import glob
 import json
 import os
@@ -14,7 +15,7 @@ import signal
 import sys
 import time
 
-PARTS = [  # the first whose pattern matches the name of a mapping
+PARTS = [  # the first part whose pattern matches the name of a mapping
     ("mpi", r"libmpi|libopen-|mca_|pmix|libpsm|libfabric|libuc[pst]|libevent|libhwloc|^\[heap\]|"
             r"/dev/shm|vader|ompi|SYSV"),
     ("program", r"/halognn$|\.so|\[stack\]|\[v"),
@@ -57,7 +58,7 @@ def look(mark):
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         return [memory(pid) for pid in pids]
-    except OSError:  # one has ended
+    except OSError:  # a process has ended
         return []
     finally:
         for pid in pids:
@@ -70,7 +71,7 @@ def look(mark):
 def main():
     mark, ranks, every = sys.argv[1], int(sys.argv[2]), float((sys.argv[3:] or [10])[0])
     best, most, waited = None, 0, 0
-    while waited < 60:  # for the launcher, and after the end
+    while waited < 60:  # seconds: until the launcher has started ranks, and after they have ended
         began = time.monotonic()
         found = look(mark) if len(list(processes(mark))) >= ranks else None
         took = time.monotonic() - began

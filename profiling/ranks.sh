@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# ranks.sh [OUT]: hundreds of real ranks on this machine: start-up, time, memory of a rank and what it
-# is made of, digests, log lines; a rank that dies; and a run that goes on with other numbers of ranks.
-#   OUT     what is written, tables too; is removed first     [run/ranks]
+# ranks.sh [OUT]: hundreds of real ranks on this machine: start-up, time, memory of a rank by item,
+# digests, log lines; a rank that dies; and a run that is resumed on other numbers of ranks.
+#   OUT     results and tables; is removed first              [run/ranks]
 #   RANKS   numbers of ranks; each divides the largest        ["64 128 256"]
 #   MPIS    which programs: openmpi, mpich, or build/NAME/... ["openmpi mpich"]
 #   SUMS    values of train.allreduce                         ["reproducible auto"]
-#   DIES    ranks of the run of which one dies                [128]
-#   RESUMED ranks that begin, then those that go on           ["128 64 256"]
+#   DIES    ranks of the run in which one dies                [128]
+#   RESUMED ranks of the first start, then of the resumed ones ["128 64 256"]
 #   SETS    further settings, as "model.hidden=256"           [none]
-# A graph of 40,000 vertices is made. Ranks share cores, so times tell no more than that a job starts and
-# ends. Needs build/MPI/halognn for each MPI (tests/mpi.sh makes them), and some 40 MB a rank.
+# Makes a graph of 40,000 vertices. Ranks share cores, so times only show that a job starts and
+# ends. Needs build/MPI/halognn for each MPI (tests/mpi.sh makes them), and about 40 MB a rank.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 0 "$@"
@@ -76,7 +76,7 @@ runs() {
   done
 }
 
-# A rank that dies in the second epoch, after which the launcher and all ranks must be gone.
+# A rank dies in the second epoch; then the launcher and all ranks must end.
 dies() {
   local mpi n=${DIES-128} run pid began
   [ -n "$n" ] || return 0
@@ -86,7 +86,7 @@ dies() {
     train "$mpi" "$n" "$run" train.epochs=1000 &
     until grep -Eq 'epoch ([2-9]|[1-9][0-9])' "$run.log" 2>/dev/null; do sleep 1; done
     for pid in $(pgrep -f "halognn train .*run.dir=$run( |$)"); do
-      [ "$(cat "/proc/$pid/comm")" != halognn ] || break # the launcher has the same words
+      [ "$(cat "/proc/$pid/comm")" != halognn ] || break # the launcher matches too
     done
     began=$(date +%s.%N)
     kill -9 "$pid"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# replay.sh DIR: replays what `halognn plan --trace DIR` wrote, by SimGrid (apt-get install libsimgrid-dev):
-# the seconds of a step on DIR/platform.xml, which may be edited or be another platform of SimGrid with
-# hosts of the same names, and on a network that takes no time (DIR/ideal.xml). Their ratio is transfer
-# efficiency, by POP's definition.
+# replay.sh DIR: replays with SimGrid (apt-get install libsimgrid-dev) what `halognn plan --trace
+# DIR` wrote. Prints the seconds of a step on DIR/platform.xml, which you may edit or replace by
+# another SimGrid platform with the same host names, and on a network that takes no time
+# (DIR/ideal.xml). Their ratio is POP's transfer efficiency.
 set -euo pipefail
 [ $# = 1 ] || {
   echo "usage: profiling/replay.sh DIR" >&2
@@ -34,7 +34,7 @@ simulated() {
   sed -n 's/.*Simulation time //p' <<<"$text"
 }
 
-# steps LENGTH: its steps, of which each ends with one minibatch that is ready.
+# steps LENGTH: the number of its steps; each ends with one ready minibatch.
 steps() { grep -c '^[0-9]* compute' "$dir/$1/0.trainer"; }
 
 more=$(($(steps more) - $(steps warm)))

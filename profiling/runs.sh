@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# runs.sh: what the scripts that compare runs have in common. They source it first, in the
-# repository root. A script that is called without arguments, or with -h, prints the comment at its
-# head and ends here. LAUNCH, RANKS, CONFIG and HALOGNN of the environment are read.
+# runs.sh: common functions of the scripts that compare runs. They source it first, in the
+# repository root. A script called without arguments, or with -h, prints the comment at its head and
+# ends here. It reads the variables LAUNCH, RANKS, CONFIG and HALOGNN.
 
 source profiling/usage.sh 1 "$@"
 HALOGNN_QUIET=1 source ./env.sh
@@ -23,8 +23,8 @@ need() {
 need_parts() { need parts "halognn partition" "$@"; }
 need_dataset() { need dataset "halognn generate or import" "$@"; }
 
-# train RATE PARTS DIR KEY=VALUE...: one run, each rank a node of its own, into DIR; what it says
-# goes to DIR.log.
+# train RATE PARTS DIR KEY=VALUE...: trains a run into DIR, where each rank is a node of its own.
+# Its output goes to DIR.log.
 train() {
   local rate=$1 parts=$2 dir=$3 set=() kv
   shift 3
@@ -51,7 +51,7 @@ fastest() {
     sed -n '1s/^[^ ]* //p'
 }
 
-# same_digest DIR...: says whether all runs have one loss_digest; fails if not.
+# same_digest DIR...: says whether the runs have the same loss_digest; fails if not.
 same_digest() {
   local dir digests
   digests=$(for dir in "$@"; do number "$dir" loss_digest; done | sort -u)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# sanitize_gpu.sh [TOOL]...: compute-sanitizer over the suite of compute/cuda and the minibatches
-# that the GPU draws, in which arrays are allocations of their own: memory and leaks, uninitialised
-# reads, synchronisation; or the tools that are named. No kernel uses shared memory, so racecheck
-# has nothing to find. Needs a GPU. CUDA_TEST and SAMPLE_TEST name the tests of compute/cuda and
-# sample, built by `go test -c`, and WITH a command to run them with, where Go is not; with
-# CUDA_TEST alone nothing is drawn.
+# sanitize_gpu.sh [TOOL]...: runs the suite of compute/cuda, and the tests of minibatches that the
+# GPU draws, under compute-sanitizer, with every array an allocation of its own. The default tools
+# find memory errors and leaks, uninitialised reads, and synchronisation errors. No kernel uses
+# shared memory, so racecheck has nothing to find. Needs a GPU. For a machine without Go, CUDA_TEST
+# and SAMPLE_TEST name the tests of compute/cuda and sample, built by `go test -c`, and WITH a
+# command that runs them; with CUDA_TEST alone, the drawing is not tested.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 0 "$@"
@@ -22,7 +22,7 @@ if [ -z "${CUDA_TEST:-}" ]; then
   go test -c -o "$CUDA_TEST" ./src/compute/cuda
   go test -c -o "$SAMPLE_TEST" ./src/sample
 fi
-# A call that the driver refuses is no fault: every code is checked, and some tests want refusals.
+# A call that the driver refuses is no error: every code is checked, and some tests want refusals.
 [ $# -gt 0 ] || set -- 'memcheck --leak-check full --report-api-errors no' initcheck synccheck
 # sanitized TOOL DIR TEST PATTERN runs the tests of a package in its directory.
 sanitized() (

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# scaling.sh PARTS [OUT]: strong scaling. Trains with 1, 2, 4 and 8 ranks, each a network host of its
-# own with a share of this machine's processors, and sets beside each epoch what `halognn plan`
-# predicts for that many ranks, from rates that it measures here. Then plans for more ranks than can
-# be run. A rank's batch stays the same, so that an epoch has half as many steps on twice the ranks.
+# scaling.sh PARTS [OUT]: strong scaling. Trains with 1, 2, 4 and 8 ranks, each on a network host of
+# its own with a share of this machine's processors, and compares each epoch with what `halognn
+# plan` predicts for that many ranks, from rates that it measures here. Then it plans for more ranks
+# than can run here. A rank's batch stays the same, so on twice the ranks an epoch has half as many
+# steps.
 #
 #   halognn partition --data data --parts 8 --out parts
 #   profiling/scaling.sh parts
 #
 #   RANKS    numbers of ranks to run; may be empty    [1 2 4 8]
 #   PLANNED  numbers to plan for; may be empty        [8 16 32 64 128 256 512]
-#   RATE     what each host may send, as tc has it    [1gbit]
+#   RATE     what each host may send, in tc's form    [1gbit]
 #   NETWORK  the same in GB/s                         [0.125]
 #   CORES    processor time of each host              [0.25]
 #   CONFIG   what is trained                          [inputs/products.yaml]
@@ -28,7 +29,7 @@ read -ra sets <<<"${SETS:-}"
 rm -rf "$out"
 mkdir -p "$out"
 
-# plan K: what a step of K ranks takes, in seconds an epoch, and what binds, into predicted, binds.
+# plan K: sets predicted to the seconds of an epoch on K ranks, and binds to what limits it.
 plan() {
   local flags=() kv
   for kv in "${sets[@]}"; do flags+=(--set "$kv"); done

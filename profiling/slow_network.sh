@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# slow_network.sh PARTS [OUT]: what remote rows cost, and what overlap and caches win back. Trains
-# the same model on the same minibatches under each way of getting rows, and prints one table per
-# link speed: SALIENT++, Table 1 (full replication, partitioned, + pipeline, + cache), MassiveGNN,
-# Figure 6 (baseline, prefetch, + eviction), the look-ahead cache, and sums that the owners of rows
-# add, without and with it, and with rows sent by pieces. All must have one loss_digest: that is the
-# check.
+# slow_network.sh PARTS [OUT]: the cost of remote rows, and how much overlap and caches save. Trains
+# the same model on the same minibatches with each way of getting rows, and prints one table for
+# each link speed: SALIENT++, Table 1 (full replication, partitioned, + pipeline, + cache),
+# MassiveGNN, Figure 6 (baseline, prefetch, + eviction), the look-ahead cache, and sums made by the
+# owners of rows, without and with that cache, and with rows sent in pieces. The check: all have the
+# same loss_digest.
 #
 #   on a cluster, in an allocation
 #     LAUNCH="srun -n 4" profiling/slow_network.sh PARTS
@@ -50,9 +50,9 @@ ways="full-replication   $depth    cache.policy=vip cache.alpha=$((ranks - 1))
 
 rates=${RATES:-as-is}
 for rate in $rates; do
-  rm -rf "${out:?}/$rate" # runs of an earlier call would be judged with these
+  rm -rf "${out:?}/$rate" # runs of an earlier call must not count
   mkdir -p "$out/$rate"
-  # the ways take turns, so that a busy minute of the machine does not fall on one of them
+  # the ways take turns, so that a busy minute of the machine does not affect only one
   for ((k = 0; k < repeat; k++)); do
     while read -r name d rest; do
       # shellcheck disable=SC2086  # several settings

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# split.sh DATA [OUT]: when do ranks that train each minibatch together beat ranks with minibatches
-# of their own? GSplit's Table 3 and Figure 6 for the values of parallel.mode, at the same global
-# minibatch. Cuts the dataset for each mode, trains, and prints a table for each link speed, number
-# of ranks and model.
+# split.sh DATA [OUT]: when are ranks that train each minibatch together faster than ranks with
+# minibatches of their own? Repeats GSplit's Table 3 and Figure 6 with the values of parallel.mode,
+# for the same global minibatch. Partitions the dataset for each mode, trains, and prints a table
+# for each link speed, number of ranks and model.
 #
 #   profiling/split.sh data/products                                       one node
 #   PER_NODE=1 RATES="1gbit 200mbit" LAUNCH="profiling/hosts.sh -n %n -r %r --" \
@@ -12,23 +12,24 @@
 #
 #   RANKS     numbers of ranks                                   [2 4]
 #   MODELS    values of model.kind                               [sage gat]
-#   WAYS      names of what is compared, below                   [all]
+#   WAYS      names of the ways to compare, see below              [all]
 #   PER_NODE  ranks of a node                                    [all of them]
 #   RATES     link speeds                                        [as-is]
 #   LAUNCH    how to start %n ranks on %h nodes over links of speed %r   [mpirun -np %n]
 #   SETS      more settings, as "train.epochs=2"                 [none]
-#   CASES     further ones, apart by ";", with tables of their own, as
+#   CASES     further ones, separated by ";", with tables of their own, as
 #             "model.hidden=64; model.layers=2 sample.fanouts=15,10"   [none]
 #   CACHE     cache.policy of data and hybrid                    [none]
 #   REPEAT    runs of each, in turns; the fastest counts, beside the mean of all   [2]
 #   CONFIG    what is trained                                    [inputs/products.yaml]
 #
-# data has seeds of its own part, data-global seeds of the whole graph, as DGL has them; split has
-# parts by what sampling draws, split-edge by edges and seeds (GSplit's baseline Edge). hybrid has
-# the parts of split; it is another mode only on several nodes of several ranks (PER_NODE). push-pull
-# (P3) has the parts and seeds of data, and is left out for models that it cannot train. Columns are
-# seconds of an epoch, means over ranks: sampling; loading; forward and backward; sending hidden rows
-# or sums. Stages overlap, so they do not add up to the epoch.
+# data draws the seeds of a rank from its part, data-global from the whole graph, as DGL does. The
+# parts of split are weighted by what sampling draws, those of split-edge by edges and seeds
+# (GSplit's baseline Edge). hybrid has the parts of split; it is another mode only on several nodes
+# of several ranks (PER_NODE). push-pull (P3) has the parts and seeds of data, and is left out for
+# models that it cannot train. Columns are seconds of an epoch, means over ranks: sampling; loading;
+# forward and backward; sending hidden rows or sums. Stages overlap, so they do not add up to the
+# epoch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 numbers=${RANKS:-2 4} CONFIG=${CONFIG:-inputs/products.yaml} RANKS=''
@@ -50,7 +51,7 @@ ways="data         data       parallel.mode=data
       push-pull    data       parallel.mode=push-pull"
 [ -z "${WAYS:-}" ] || ways=$(awk -v names=" $WAYS " 'index(names, " " $1 " ")' <<<"$ways")
 
-# cut RANKS WEIGHTS: parts of the dataset for so many ranks
+# cut RANKS WEIGHTS: partitions the dataset for the given number of ranks
 cut() {
   local sampled=()
   [ "$2" = data ] || sampled=(--config "$config" --set sample.batch_scope=global)
@@ -65,7 +66,7 @@ seconds() {
   for phase in "$@"; do number "$dir" "$phase"; done | awk '{ x += $1 } END { printf "%.2f", x }'
 }
 
-# mean DIR...: the mean epoch of these runs and, of several, its standard error
+# mean DIR...: the mean epoch of the runs and, if there are several, its standard error
 mean() {
   local dir
   for dir in "$@"; do number "$dir" epoch_seconds; done | awk '
@@ -86,7 +87,7 @@ compare() {
   [[ $model != gat* ]] || ways=$(grep -v push-pull <<<"$ways")
   read -ra more <<<"$4"
   dir=$out/$1-$2-$3${more[*]:+-$(tr -c 'a-z0-9\n' - <<<"${more[*]}")}
-  # the ways take turns, so that a busy minute of the machine does not fall on one of them
+  # the ways take turns, so that a busy minute of the machine does not affect only one
   for ((k = 0; k < repeat; k++)); do
     while read -r name weights rest; do
       cut "$ranks" "$weights"

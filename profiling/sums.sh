@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# sums.sh PARTS[:BATCH[:FANOUTS]]...: what travels with exchange.sums on, counted by halognn simulate:
-# rows and sums relative to the rows without a cache, for the look-ahead cache with its planned window
-# and with all minibatches known, and for others. Prints a table for each PARTS, and of several one
-# that compares them, bytes also relative to the first. Fails if a GOAL of the first is missed.
+# sums.sh PARTS[:BATCH[:FANOUTS]]...: counts with halognn simulate what exchange.sums=on sends: rows
+# and sums relative to the rows without a cache, for the look-ahead cache, with its planned window
+# and with all minibatches known, and for other policies. Prints a table for each PARTS and, for
+# several, one that compares them and has bytes relative to the first. Fails if the first misses a
+# GOAL.
 #
 #   halognn generate --kind sbm --preset products --scale 0.1 --seed 5 --out data
 #   halognn partition --data data --parts 4 --method metis --seed 1 --out parts
@@ -13,9 +14,9 @@
 #   POLICIES besides none and lookahead; may be empty                 [vip,oracle]
 #   KNOWN    yes: also with all minibatches known                     [yes]
 #   MODEL    sage, gcn or gin                                         [sage]
-#   GOALS    the most of: no cache; the planned window, by alpha; all known, by alpha   [none]
-#   COVER    yes: how far the choice between rows and sums is from the least bytes, for a minibatch of
-#            each of four ranks, without a cache                      [no]
+#   GOALS    upper bounds: no cache; the planned window, by alpha; all known, by alpha   [none]
+#   COVER    yes: also compares the choice between rows and sums with the fewest possible bytes, for a
+#            minibatch of each of four ranks, without a cache         [no]
 #   LADIES   with COVER: also for minibatches of kind ladies with so many vertices a layer     [none]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -66,8 +67,8 @@ line() {
       print "" }'
 }
 
-# compared FIRST DIR: of no cache and of the planned window by alpha what travels relative to rows
-# without a cache; bytes with ids, in MB an epoch; and these relative to FIRST's.
+# compared FIRST DIR: for no cache, and the planned window by alpha: what is sent relative to the
+# rows without a cache, bytes with ids in MB an epoch, and these relative to FIRST's.
 compared() {
   awk -F, -v epochs="${EPOCHS:-3}" '
     FNR == 1 { file++; for (i = 1; i <= NF; i++) at[$i] = i }
@@ -79,7 +80,7 @@ compared() {
     END { print "" }' "$1/simulate.csv" "$2/simulate.csv"
 }
 
-# covered: how far choices are from the least bytes.
+# covered: how far the choices are from the fewest bytes.
 covered() {
   local kind
   for kind in "-fanouts=$fanouts" ${LADIES:+"-layer-vertices=$LADIES"}; do

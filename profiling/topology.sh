@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# topology.sh PARTS [OUT]: what it costs that no rank holds the whole topology. Trains the same
-# model on the same minibatches on a replicated topology (FastSample, Figure 6: hybrid+fused) and on a
-# partitioned one, and prints one table per link speed. All must have one loss_digest: that is the check.
+# topology.sh PARTS [OUT]: the cost of a topology that no rank holds whole. Trains the same model on
+# the same minibatches on a replicated topology (FastSample, Figure 6: hybrid+fused) and on a
+# partitioned one, and prints one table for each link speed. The check: all have the same
+# loss_digest.
 #
 #   LAUNCH="srun -n 4" profiling/topology.sh PARTS        on a cluster, in an allocation
 #   LAUNCH="profiling/hosts.sh -n 4 -r %r --" RATES="1gbit 200mbit" profiling/topology.sh PARTS
@@ -15,8 +16,9 @@
 #   DEPTH    minibatches prepared ahead                              [4]
 #   SETS     further settings, as "cache.policy=sieve"               [cache.policy=none]
 #
-# "goal" is the epoch of a partitioned topology over that of a replicated one plus the time that its
-# rounds' bytes take on the link of a rank, where the link speed is given as Nmbit or Ngbit.
+# "goal" is the epoch of a partitioned topology divided by the sum of the epoch of a replicated one
+# and the time in which a rank's link carries the bytes of the rounds, if the link speed is given as
+# Nmbit or Ngbit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source profiling/runs.sh
@@ -27,9 +29,9 @@ read -ra sets <<<"${SETS:-cache.policy=none}"
 
 rates=${RATES:-as-is}
 for rate in $rates; do
-  rm -rf "${out:?}/$rate" # runs of an earlier call would be judged with these
+  rm -rf "${out:?}/$rate" # runs of an earlier call must not count
   mkdir -p "$out/$rate"
-  # The ways take turns, so that a busy minute of the machine does not fall on one of them.
+  # The ways take turns, so that a busy minute of the machine does not affect only one.
   for ((k = 0; k < repeat; k++)); do
     for kind in replicated partitioned; do
       train "$rate" "$parts" "$out/$rate/$kind-$k" "${sets[@]}" topology.kind="$kind" \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# typed_vs_pyg.sh DATA [OUT]: test accuracy on real graphs of several relations, trained by halognn
-# on one rank and by the same model of PyTorch Geometric, with all neighbours and one minibatch an
-# epoch, and then by halognn with sampled neighbours. Nothing is chosen by validation. SEEDS (10)
-# seeds each. Graphs whose name ends in -bare have lost their features, and learn rows. Writes
-# OUT/typed.md. GRAPHS="aifb dblp-gat" chooses some of them, FANOUTS=-1,-1 one list of fanouts. PYTHON is a Python with torch, torch_geometric and scipy
-# (profiling/peers/setup.sh makes one). Takes two hours or three; what is in OUT already is not run
-# again.
+# typed_vs_pyg.sh DATA [OUT]: compares the test accuracy on real graphs of several relations:
+# trained by halognn on one rank, and the same model in PyTorch Geometric, with all neighbours and
+# one minibatch an epoch; then by halognn with sampled neighbours. No epoch is chosen by validation.
+# Uses SEEDS (10) seeds. Graphs with names in -bare lack their features, and learn rows. Writes
+# OUT/typed.md. GRAPHS="aifb dblp-gat" chooses some graphs, FANOUTS=-1,-1 one list of fanouts.
+# PYTHON is a Python with torch, torch_geometric and scipy (profiling/peers/setup.sh makes one).
+# Takes two or three hours; it does not repeat runs that are in OUT.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/usage.sh" 1 "$@"
@@ -39,7 +39,7 @@ halo() { # SEED FANOUTS: prints the fanouts and the accuracy
   fi
   sed -n "s/^ *\"test_accuracy\": \([0-9.eE+-]*\),*$/$2 \1/p" "$run/summary.json"
 }
-pyg() { # the same, of all seeds
+pyg() { # prints the same for all seeds
   local log="$out/$name.pyg"
   [ "$(grep -c '^test accuracy' "$log" 2>/dev/null)" = "$seeds" ] ||
     "$python" profiling/peers/pyg_typed.py "$out/$graph" --kind "$kind" --hidden "$hidden" \

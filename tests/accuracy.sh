@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # accuracy.sh DATA [OUT]: trains the plain GraphSAGE of inputs/reference.yaml on public graphs below
-# DATA, on 4 ranks, with seeds 0, 1 and 2, and holds the mean test accuracy against the reference
-# mean. Fails if one is more than a point below it. Takes minutes to an hour; REFERENCE_SETS="cora
-# amazon" chooses some of them.
+# DATA, on 4 ranks, with seeds 0, 1 and 2, and compares the mean test accuracy with the reference
+# mean. Fails if one is more than a point below it. Takes minutes to an hour. REFERENCE_SETS="cora
+# amazon" chooses some of the graphs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${1:?usage: accuracy.sh DATA [OUT]} out=${2:-run/accuracy}

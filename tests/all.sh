@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# all.sh test|rest|fast: what `make test`, `make test-all` and `make test-fast` promise. Each step prints its time; what cannot run here says so. The last line counts.
+# all.sh test|rest|fast: runs what `make test`, `make test-all` and `make test-fast` promise. Each
+# step prints its time, or why it cannot run here. The last line counts the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 HALOGNN_QUIET=1 source ./env.sh
@@ -9,7 +10,7 @@ step() { # step NAME COMMAND...
   local name=$1 begin=$SECONDS code=0 used times=$clock.$BASHPID
   shift
   printf '\n== %s\n' "$name"
-  ( # a process of its own, whose times are those of this step alone
+  ( # a subshell, so that `times` is of this step alone
     code=0
     "$@" || code=$?
     times >"$times"
@@ -19,11 +20,11 @@ step() { # step NAME COMMAND...
   used="$((SECONDS - begin)) s, $used s of processors"
   case $code in
     0) passed=$((passed + 1)); printf -- '-- %s: ok, %s\n' "$name" "$used" ;;
-    77) skipped=$((skipped + 1)); printf -- '-- %s: not run, see above\n' "$name" ;; # as automake has it
+    77) skipped=$((skipped + 1)); printf -- '-- %s: not run, see above\n' "$name" ;; # as automake
     *) failed=$((failed + 1)); printf -- '-- %s: FAILED, %s\n' "$name" "$used" ;;
   esac
 }
-# beside COMMAND...: runs steps beside those that follow; join waits for them, and prints and counts
+# beside COMMAND...: runs steps beside those that follow. join waits for them, and prints and counts
 # them. They have a process group of their own, which ends with this script.
 lanes=() outputs=()
 beside() {
@@ -42,7 +43,7 @@ end_lanes() {
   local lane
   for lane in "${lanes[@]}"; do kill -TERM -- "-$lane" 2>/dev/null; done
   for lane in "${outputs[@]}"; do
-    [ ! -e "$lane" ] || cat "$lane" # of one that was not joined
+    [ ! -e "$lane" ] || cat "$lane" # of a lane that was not joined
     rm -f "$lane" "$lane.counts"
   done
   rm -f "$clock"*
@@ -50,7 +51,7 @@ end_lanes() {
 trap end_lanes EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-join() { # once more: of none
+join() { # a second call finds nothing to join
   local n p f s
   for n in "${!lanes[@]}"; do
     wait "${lanes[n]}"
@@ -71,7 +72,7 @@ packages() { grep -rlE "$1" src --include='*.go' | xargs -n 1 dirname | sort -u 
 units() {
   go list ./... | grep -vx halognn/tests | HALOGNN_EMULATED_DEVICES=0 xargs go test -vet=off -timeout 40m
 }
-program() { # FLAG...: under the MPI that env.sh found
+program() { # FLAG...: the end-to-end tests, under the MPI that env.sh found
   HALOGNN_EMULATED_DEVICES=0 go test -vet=off -timeout 40m "$@" ./tests
 }
 kernels() { make --silent --no-print-directory -j"$(nproc)" -C kernels "$@" test; }
@@ -81,13 +82,13 @@ faults() { # COUNT SEED
     go test -v -tags "$HALOGNN_TAGS,faults" -run "TestFaults|TestCtrlC" -count=1 -timeout 40m ./tests/faults \
       -args -faults "${HALOGNN_FAULT_COUNT:-$1}" -seed "$2"
 }
-devices() { # what has an emulated device, which the unit tests of `make test` leave out
+devices() { # tests on an emulated device, which the unit tests of `make test` leave out
   go test -vet=off ./src/compute/cuda && go test -vet=off -run '/^cuda$' ./src/nn &&
     go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile|TenSteps|Queued|OneWait|Pinned' \
       ./src/parallel ./src/train ./src/infer &&
     go test -vet=off -run 'GPU|Queued' ./tests
 }
-plain_build() ( # the packages that have other code without cgo, and what those that use it compute
+plain_build() ( # packages with other code without cgo, and the results of packages that use them
   local of with
   mapfile -t of < <(packages '^//go:build .*!cgo')
   mapfile -t with < <(packages '"halognn/src/(compute/(cpu|cuda)|comm/mpi|partition/metis)"')
@@ -96,9 +97,10 @@ plain_build() ( # the packages that have other code without cgo, and what those 
     go test -short -vet=off -run '^Test(Golden.*|.*IsReference|.*AsTheReferenceDraws|NumbersAtEveryLevel|ScratchBytes|.*ForwardPass|ResumeChangesNoBit|Examine)$' "${with[@]}" &&
     go test -short -vet=off -run 'Infer|Devices|Precision|Kernel|DryRun|Blocks|Multilabel|Doctor|Bad|Trains|Plan|Auto' -skip 'Documented' ./tests
 )
-# What goroutines share is what the race detector is for; race.Alone leaves a test out. Of tests with a
-# device those run in which it works beside goroutines: the detector sees no kernel.
-races() { # of the packages that start goroutines, or whose tests do
+# The race detector is for what goroutines share; race.Alone leaves a test out. Of the tests with a
+# device it runs those in which the device works beside goroutines: the detector does not see
+# kernels.
+races() { # the packages that start goroutines, or whose tests do
   local of
   mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep')
   HALOGNN_EMULATED_DEVICES=0 go test -short -race -vet=off -timeout 40m "${of[@]}" &&
@@ -133,7 +135,7 @@ replays() {
   if ! command -v smpirun >/dev/null 2>&1; then echo "SimGrid is not installed"; return 77; fi
   program -run TestReplayOfAPlan
 }
-drawn=TestDrawnJobsTakeWhatWasPlanned # a minute and a half
+drawn=TestDrawnJobsTakeWhatWasPlanned # takes a minute and a half
 others() {
   step "50 faults injected" faults 50 2
   step "20 drawn jobs take what was planned" program -run "$drawn"
@@ -176,7 +178,7 @@ case ${1:-test} in
     step "plain Go: build and tests with CGO_ENABLED=0" plain_build
     step "race detector, in-process ranks" races
     join
-    step "make install" tests/installed.sh # of what the steps have built
+    step "make install" tests/installed.sh # installs what the steps have built
     ;;
   *)
     echo "usage: all.sh test|rest|fast" >&2

@@ -28,7 +28,7 @@ func alter[T npy.Element](t *testing.T, path string, change func(x []T)) {
 	}
 }
 
-// every sets every n-th element.
+// every returns a change that sets every n-th element.
 func every[T npy.Element](n int, value T) func(x []T) {
 	return func(x []T) {
 		for i := 0; i < len(x); i += n {
@@ -37,7 +37,7 @@ func every[T npy.Element](n int, value T) func(x []T) {
 	}
 }
 
-// inner changes all elements but the first and the last, which Open checks.
+// inner returns a change of all elements but the first and the last, which Open checks.
 func inner(change func(x []int64)) func(x []int64) {
 	return func(x []int64) { change(x[1 : len(x)-1]) }
 }
@@ -73,13 +73,13 @@ var alterations = []alteration{
 	}, []string{"parts/train.npy: altered", "XXH64", " 3000: vertex out of range"}},
 }
 
-// sized returns the flags by which a command reads parts without comparing hashes.
+// sized returns the flags with which a command reads parts without comparing hashes.
 func sized(parts string) []string {
 	return []string{"--set", "data.parts=" + parts, "--set", "data.verify=sizes"}
 }
 
-// Every command that works on parts ends in order on altered ones: with the code for damaged data,
-// and a message that names the file, the vertex and the cure.
+// Every command that works on altered parts ends in order: with the exit code for damaged data, and
+// a message that names the file, the vertex and the cure.
 func TestAlteredPartsAreNamed(t *testing.T) {
 	unlessShort(t)
 	done := trained(t, smallParts.dir(t), 2)
@@ -113,7 +113,7 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 			for name, args := range commands {
 				cache, trains := strings.CutPrefix(name, "train, cache ")
 				if trains && cache != "none" && cache != policies[1+i%(len(policies)-1)] {
-					continue // each cache meets some, each alteration some cache
+					continue // each cache meets some alterations, and each alteration some caches
 				}
 				t.Run(a.name+"/"+name, func(t *testing.T) {
 					t.Parallel()
@@ -121,7 +121,7 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 					parts := copyOf(t, smallParts.dir(t), dir, "parts")
 					a.alter(t, parts)
 					r := halognn(t).run(t, args(parts, dir)...)
-					remove(t, filepath.Join(dir, "out")) // what was under way leaves its log
+					remove(t, filepath.Join(dir, "out")) // a run that had begun leaves its log
 					want := append(slices.Clone(a.want), "partition again", "halognn check "+parts,
 						"data.verify: hashes")
 					badInput{code: badData, want: want}.check(t, dir, r)
@@ -191,7 +191,7 @@ func TestAlteredListsAndLabelsAreNamed(t *testing.T) {
 	}
 }
 
-// first keeps the first message of a job whose ranks fail at the same time, each for itself.
+// first keeps the first message of a job in which several ranks fail on their own at the same time.
 func (r result) first() result {
 	const begin = "\nhalognn: "
 	text := "\n" + r.err

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A run that chooses its cache, and changes it between epochs, has the numbers of a run without a
-// cache; it reports its choice and uses it.
+// A run that chooses its cache, and changes it between epochs, has the same numbers as a run
+// without a cache. It reports its choice and uses it.
 func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 	for _, c := range []struct{ ranks, depth int }{{2, 0}, {4, 3}} {
 		t.Run(fmt.Sprintf("%d ranks, depth %d", c.ranks, c.depth), func(t *testing.T) {
@@ -32,7 +32,8 @@ func TestAutoChoosesACacheAndChangesNoNumber(t *testing.T) {
 				t.Errorf("the choice is not told:\n%s", auto.notes)
 			}
 			first, last := auto.epochs[0], auto.epochs[len(auto.epochs)-1]
-			if first.Remote >= none.epochs[0].Remote { // the first trial is what transfers least
+			// the first trial is the cache that transfers least
+			if first.Remote >= none.epochs[0].Remote {
 				t.Errorf("the first epoch fetched %d rows, as many as without a cache",
 					first.Remote)
 			}

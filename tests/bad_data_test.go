@@ -12,8 +12,8 @@ import (
 	"halognn/src/mem"
 )
 
-// unlessMemoryBeyond skips a test of too large data on a machine with so many bytes of memory
-// available.
+// unlessMemoryBeyond skips a test of data that must be too large for this machine, if the machine
+// has more than the given bytes of memory available.
 func unlessMemoryBeyond(t *testing.T, bytes int64) {
 	t.Helper()
 	if available, err := mem.Available(); err != nil || available > bytes {
@@ -21,8 +21,8 @@ func unlessMemoryBeyond(t *testing.T, bytes int64) {
 	}
 }
 
-// arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: sound data,
-// which tests then damage.
+// arrays writes a graph of 10 vertices as plain NumPy arrays to dir/in, for import: correct data
+// that tests then damage.
 func arrays(t *testing.T, dir string) string {
 	t.Helper()
 	in := filepath.Join(dir, "in")
@@ -324,7 +324,7 @@ func TestBadDatasets(t *testing.T) {
 	}
 }
 
-func TestPartitionWithoutKaMinPar(t *testing.T) { // alone, for it sets a variable
+func TestPartitionWithoutKaMinPar(t *testing.T) { // not parallel, as it sets a variable
 	dir := t.TempDir()
 	t.Setenv("HALOGNN_KAMINPAR_PYTHON", filepath.Join(dir, "python"))
 	r := halognn(t).run(t, partitioning(smallData.dir(t), dir, "--method", "kaminpar")...)

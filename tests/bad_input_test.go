@@ -19,11 +19,11 @@ const (
 	diverged = 4
 )
 
-// badInput is a command that must fail in order: with its exit code, one message, and nothing
-// written.
+// badInput is a command that must fail in order: with an exit code and one message, and without
+// writing anything.
 type badInput struct {
 	name string
-	// makes the bad input below dir; the command would write to dir/out
+	// makes the bad input below dir, and returns a command that would write to dir/out
 	args func(t *testing.T, dir string) []string
 	code int
 	want []string // what the message must contain: the file, key or rank, and the cure
@@ -89,7 +89,7 @@ func patch(t *testing.T, path string, tail ...byte) {
 	write(t, path, data)
 }
 
-// replace replaces text in a file that must hold it.
+// replace replaces text that a file must contain.
 func replace(t *testing.T, path, old, by string) {
 	t.Helper()
 	text := string(read(t, path))

@@ -11,7 +11,7 @@ import (
 	"halognn/src/task"
 )
 
-// training returns the command line of a run on parts that would write to dir/out.
+// training returns the command line of a run on the parts that would write to dir/out.
 func training(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
 	return append(trainArgs(t, parts, filepath.Join(dir, "out"), sets...), "--ranks-in-process",
@@ -203,7 +203,7 @@ func TestBadParts(t *testing.T) {
 				read(t, filepath.Join(parts, "part-0003", "features.npy")))
 		}), badData, []string{"part-0000/features.npy"}},
 		{"a file is another's", broken(func(t *testing.T, parts string) {
-			// of the same size and type
+			// original_id.npy has the size and type of labels.npy
 			write(t, filepath.Join(parts, "labels.npy"),
 				read(t, filepath.Join(parts, "original_id.npy")))
 		}), badData, []string{"labels.npy", "altered"}},
@@ -260,7 +260,7 @@ func TestBadParts(t *testing.T) {
 		}, "data.verify=sizes"), diverged, []string{"epoch 1", "step 0", "NaN", "features"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.code == diverged { // by then there is a run, and what it logged stays
+			if c.code == diverged { // the run has begun by then, and its log stays
 				c.runDiverged(t)
 				return
 			}
@@ -269,7 +269,7 @@ func TestBadParts(t *testing.T) {
 	}
 }
 
-// runDiverged is run for errors that show only while training.
+// runDiverged is run for errors that occur only during training.
 func (b badInput) runDiverged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -337,7 +337,8 @@ func TestDivergence(t *testing.T) {
 
 func TestBadRunDirs(t *testing.T) {
 	done := trained(t, smallParts.dir(t), 2)
-	held := copyOf(t, done.dir, t.TempDir(), "run") // in which a job takes the lock for a moment
+	// a job takes the lock in this copy for a moment
+	held := copyOf(t, done.dir, t.TempDir(), "run")
 	was := string(read(t, filepath.Join(held, "config.yaml")))
 	inferring := func(t *testing.T, run, dir string, flags ...string) []string {
 		return append([]string{"infer", "--run", run, "--out", filepath.Join(dir, "out.npy"),

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// degreeTables writes tables of a graph without features to dir: a vertex of class "hub" has 9
-// in-edges, one of class "leaf" 2, from anywhere.
+// degreeTables writes the tables of a graph without features to dir: vertices of class "hub" have 9
+// in-edges and those of class "leaf" 2, from random vertices.
 func degreeTables(t *testing.T, dir string, vertices int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, uint64(vertices)))
@@ -30,8 +30,8 @@ func degreeTables(t *testing.T, dir string, vertices int) {
 	write(t, filepath.Join(dir, "nodes.csv"), []byte(nodes))
 }
 
-// A graph without features is refused with the way forward, trains on features made of the graph,
-// and its model predicts another such graph. Sums of ones count neighbours.
+// A graph without features is refused with a message that says what to do. It trains on features
+// made from the graph, and its model predicts another such graph. Sums of ones count neighbours.
 func TestGraphWithoutFeatures(t *testing.T) {
 	t.Parallel()
 	p, dir := halognn(t), t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"halognn/src/task"
 )
 
-// The minibatches that blocks writes are those that train trains on, on the same parts with the
-// same config.
+// The minibatches that `blocks` writes are those on which `train` trains, for the same parts and
+// config.
 func TestBlocksOfTheProgram(t *testing.T) {
 	parts, dir := smallParts.dir(t), filepath.Join(t.TempDir(), "blocks")
 	run := trained(t, parts, 2)

@@ -21,12 +21,12 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 		for _, policy := range []string{"degree", "halo1", "wpr", "paths", "sim", "vip",
 			"inclusion", "oracle"} {
 			if ranks == 2 && policy != "vip" && policy != "oracle" {
-				continue // 4 ranks have tried them
+				continue // were tried with 4 ranks
 			}
 			got := trained(t, dir, ranks, "run.ranks_per_node=1", "cache.policy="+policy,
 				"cache.alpha=0.2")
 			sameNumbers(t, got, want)
-			// Both are means over epochs, rounded down.
+			// Both numbers are means over epochs, rounded down.
 			if sum := got.Cached + got.Remote; got.Cached == 0 || sum > want.Remote ||
 				sum < want.Remote-1 {
 				t.Errorf("%d ranks, %s: %d hits and %d rows fetched, want %d together", ranks,
@@ -34,7 +34,7 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 			}
 			fetched[policy] = got.Remote
 		}
-		for policy, rows := range fetched { // the best static cache there is
+		for policy, rows := range fetched { // oracle is the best static cache
 			if rows < fetched["oracle"] {
 				t.Errorf("%d ranks: %s fetches %d rows, fewer than the oracle's %d", ranks, policy,
 					rows, fetched["oracle"])
@@ -43,7 +43,7 @@ func TestCachesChangeOnlyTraffic(t *testing.T) {
 	}
 }
 
-// Everything fits: nothing is fetched after the first fill.
+// If all remote rows fit into the cache, nothing is fetched after the first fill.
 func TestCacheThatHoldsAllRemoteRows(t *testing.T) {
 	got := trained(t, smallParts.dir(t), 2, "run.ranks_per_node=1", "cache.policy=oracle",
 		"cache.alpha=4")

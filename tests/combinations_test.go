@@ -22,14 +22,14 @@ var (
 	combinationsFrom = flag.Uint64("combinations-from", 1, "the seed of the first; the others follow")
 )
 
-// choice is a key and the values that it is drawn from. The first is what a run has that does not
-// draw it.
+// choice is a key with the values from which it is drawn. The first value is that of a run that
+// does not draw the key.
 type choice struct {
 	key    string
 	values []string
 }
 
-// What the numbers of a run depend on.
+// Settings on which the numbers of a run depend.
 var ofNumbers = []choice{
 	{"model.kind", []string{"sage", "gcn", "gin", "sage", "gcn", "gin", "gat", "gatv2", "mlp"}},
 	{"model.hidden", []string{"8", "16", "6"}},
@@ -51,14 +51,14 @@ var ofNumbers = []choice{
 	{"compute.precision", []string{"float32", "float32", "float32", "float32", "bf16"}},
 }
 
-// unfit are settings that a mode refuses. Most draws have none.
+// unfit are settings that a mode refuses. Most draws have none of them.
 var unfit = map[string][]string{
 	"split":     {"sample.streams=part"},
 	"hybrid":    {"sample.streams=part"},
 	"push-pull": {"model.kind=gat", "model.kind=gatv2", "model.aggregation=max"},
 }
 
-// What they do not depend on.
+// Settings on which the numbers do not depend.
 var ofPlumbing = []choice{
 	{"pipeline.depth", []string{"2", "0", "1", "4", "9"}},
 	{"pipeline.workers", []string{"1", "2", "3"}},
@@ -67,7 +67,7 @@ var ofPlumbing = []choice{
 	{"exchange.sums", []string{"off", "off", "on", "auto"}},
 }
 
-// Likewise, but most modes take no cache or few.
+// Caches, on which the numbers do not depend either, but most modes take no cache or few.
 var ofCaches = []choice{
 	{"cache.policy", []string{"none", "vip", "sim", "oracle", "sieve", "prefetch", "lookahead",
 		"halo1"}},
@@ -84,7 +84,7 @@ func draw(random *rand.Rand, all []choice) (sets []string) {
 	return sets
 }
 
-// plain gives every key its first value.
+// plain gives each key its first value.
 func plain(all []choice) (sets []string) {
 	for _, c := range all {
 		sets = append(sets, c.key+"="+c.values[0])
@@ -92,9 +92,9 @@ func plain(all []choice) (sets []string) {
 	return sets
 }
 
-// Whatever is combined, a run is refused, with a message about one of the settings, or has the
-// numbers that its mode promises: those of a plain run in every bit if only plumbing differs, and
-// up to round-off those of data parallelism on as many ranks as there are minibatches in a step.
+// Any combination of settings is either refused, with a message that names one of them, or gives
+// the numbers that its mode promises: those of a plain run in every bit if only plumbing differs,
+// and up to round-off those of data parallelism on as many ranks as a step has minibatches.
 func TestRandomCombinations(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -122,7 +122,7 @@ func tryCombination(t *testing.T, seed uint64) {
 			numbers = draw(random, ofNumbers)
 		}
 	}
-	// of one kind alone: others refuse them
+	// only for this sampler: others refuse the key
 	if slices.Contains(numbers, "sample.kind=ladies") {
 		numbers = append(numbers, "sample.layer_vertices=700")
 	}
@@ -167,7 +167,7 @@ func tryCombination(t *testing.T, seed uint64) {
 		if r.code == 0 {
 			return outcomeOf(t, dir, r)
 		}
-		refused := r.code == usage || r.code == badData // as of parts whose edges have weights
+		refused := r.code == usage || r.code == badData // badData: the parts may have edge weights
 		if message := r.message(t); !refused || !speaksOf(message, drawn) {
 			t.Fatalf("%s: this is neither a run nor a refusal: %v", what, r)
 		}
@@ -203,8 +203,9 @@ func tryCombination(t *testing.T, seed uint64) {
 	}
 }
 
-// rate returns a learning rate at which a run does not diverge. Where nothing normalises, GIN adds
-// whole neighbourhoods layer upon layer: the first loss is 40, and steps of 0.05 end beyond 1e14.
+// rate returns a learning rate at which a run does not diverge. Without normalisation GIN adds
+// whole neighbourhoods in every layer: the first loss is 40, and at a rate of 0.05 losses end
+// beyond 1e14.
 func rate(numbers []string) string {
 	if slices.Contains(numbers, "model.kind=gin") && slices.Contains(numbers, "model.norm=none") {
 		return "train.lr=0.00005"
@@ -220,9 +221,9 @@ func speaksOf(message string, sets []string) bool {
 	})
 }
 
-// nearly fails the test unless two runs trained on the same edges and their losses differ by
-// round-off. That doubles with every step or so, where a loss has kinks; a wrong gradient shows in
-// the second.
+// nearly fails the test unless two runs trained on the same edges and their losses differ only by
+// round-off. Where the loss has kinks, round-off doubles about every step; a wrong gradient shows
+// in the second step.
 func nearly(t *testing.T, got, want *outcome, rounded bool) {
 	t.Helper()
 	if got.EdgesDigest != want.EdgesDigest || len(got.steps) != len(want.steps) ||

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What `halognn config` prints is a config: of the defaults, of a file, and of a run.
+// The output of `halognn config` is a valid config: for the defaults, a file, and a run.
 func TestPrintedConfigTrains(t *testing.T) {
 	p, dir := halognn(t), t.TempDir()
 	sets := []string{

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# container.sh: the two container recipes take the same steps from the same images; and, with
-# `container.sh build`, the Containerfile is built (by podman, docker or buildah) and the program in
-# it runs. Exit code 69: it cannot be built here; a line says why.
+# container.sh: checks that both container recipes take the same steps from the same images.
+# `container.sh build` also builds the Containerfile (with podman, docker or buildah) and runs the
+# program in it. Exit code 69: it cannot be built here, and a line says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=docs/containers/Containerfile def=docs/containers/halognn.def
 
-# What both must have, brought to one form: images, commands, environment.
+# What both recipes must have, in one form: images, commands, environment.
 steps() { # shellcheck disable=SC2016
   sed -e 's/#.*//' -e 's/{{ \(COMMIT\) }}/$\1/' -e 's/^ *export /ENV /' \
     -e 's/^ *exec halognn.*/ENTRYPOINT/' \

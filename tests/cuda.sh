@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# cuda.sh: what can be held of the CUDA path here. Where nvcc is, the kernels compile and link
-# without a warning; the same sources run on an emulated device with queued work at random times,
-# and under AddressSanitizer and UBSan; where a GPU is, all suites run on it. What did not run is
-# said in a line each.
+# cuda.sh: tests as much of the CUDA path as this machine can. With nvcc, the kernels must compile
+# and link without a warning. The same sources run on an emulated device, whose queued work runs at
+# random times, and under AddressSanitizer and UBSan. With a GPU, all suites run on it. A line names
+# each thing that did not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
 make --silent --no-print-directory build/libhalognn_cuda_emulated.so
-# The step of tests on an emulated device runs all cases of these with work as late as it may be.
+# A step of all.sh runs all tests on an emulated device; these run again with work as late as
+# possible.
 HALOGNN_EMULATED_SEED=1 go test -short -vet=off -count=1 \
   -run 'Staging|Downloads|Offboard|TenSteps|DrawnOnDevices' \
   ./src/compute/cuda ./src/infer ./src/train
-# Compiled with both sanitizers, arrays apart: kernels, copies and staging buffers. Kernels whose
-# threads meet switch stacks, which AddressSanitizer follows too slowly (layernorm, softmax,
-# sigmoid).
+# Compiled with both sanitizers, and every array an allocation of its own: kernels, copies and
+# staging buffers. Not kernels whose threads synchronise: they switch stacks, which AddressSanitizer
+# follows too slowly (layernorm, softmax, sigmoid).
 asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
   make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" emulated SANITIZE=1
@@ -36,8 +37,8 @@ if [ -e "$asan" ]; then
 else
   echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"
 fi
-# On the emulated device: the benchmarks run, a step's kernels are accounted for, and every loss is
-# PyTorch's, where that is installed.
+# On the emulated device the benchmarks run, a step's kernels are accounted for and, if PyTorch is
+# installed, every loss equals PyTorch's.
 emulated=$PWD/build/libhalognn_cuda_emulated.so
 HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x ./src/compute/cuda |
   sed -n 's/^ok/benchmarks run (their numbers mean nothing here):/p'
@@ -61,7 +62,7 @@ else
 fi
 if ! command -v "${NVCC:-nvcc}" >/dev/null 2>&1; then
   echo "not run: compiling the CUDA kernels: nvcc is not installed (HALOGNN_CUDA=1 installs it; NVCC names another)"
-elif ! out=$(make --silent --no-print-directory cuda 2>&1 >/dev/null); then # warnings
+elif ! out=$(make --silent --no-print-directory cuda 2>&1 >/dev/null); then # a warning fails too
   printf '%s\n' "$out"
   exit 1
 elif [ -n "$out" ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# demo.sh DIR: what `make run` shows: a graph generated, partitioned 4 ways, a model trained on 4
-# ranks, and a report with plots. Needs bin/halognn.
+# demo.sh DIR: what `make run` shows: it generates a graph, partitions it 4 ways, trains a model on
+# 4 ranks, and writes a report with plots. Needs bin/halognn.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The run of `make run` is a meaningful example: the model without the graph beats the majority
-// class by half, and the graph adds 15 points.
+// The run of `make run` is a meaningful example: a model without the graph is better than the
+// majority class by half, and the graph adds 15 points.
 func TestDemoNeedsItsGraph(t *testing.T) {
 	unlessShort(t)
 	p, dir := halognn(t), t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Files, directories and tests that a page of docs names exist, so that a checklist cannot go out
-// of date. NAME stands for a name that the reader chooses.
+// Files, directories and tests that a page of docs names exist, so that checklists stay up to date.
+// NAME stands for a name that the reader chooses.
 func TestDocsNameWhatIsThere(t *testing.T) {
 	file := regexp.MustCompile(
 		"`((?:src|tests|kernels|jobs|inputs|profiling|docs)/[A-Za-z0-9_./-]+)`")
@@ -40,7 +40,7 @@ func TestDocsNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// What a diff in docs shows as added, or left, is in the file that it names.
+// Lines that a diff in docs shows as added or unchanged are in the file that the diff names.
 func TestDiffsInDocsAreTheCode(t *testing.T) {
 	diff := regexp.MustCompile("(?s)```diff\n.*?\n\\+\\+\\+ b/(\\S+)\n(.*?)```")
 	shown := 0
@@ -64,7 +64,7 @@ func TestDiffsInDocsAreTheCode(t *testing.T) {
 	}
 }
 
-// documents lists the pages: those of docs, and those in the root.
+// documents lists the pages in docs and in the root.
 func documents(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("../*.md")

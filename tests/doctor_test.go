@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// doctor under MPI: a row for every rank, one message and exit code 1 for what is an error.
+// Under MPI doctor prints a row for every rank and, for an error, one message with exit code 1.
 func TestDoctorUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -52,7 +52,7 @@ func TestDoctorAsJSON(t *testing.T) {
 	}
 }
 
-// doctor and version say which cuBLAS a device would take, or why there is none.
+// doctor and version say which cuBLAS a device would use, or why there is none.
 func TestCuBLASOfGPUsIsTold(t *testing.T) {
 	env, dir := emulatedGPU(t), t.TempDir()
 	own := strings.TrimPrefix(env[0], "HALOGNN_CUDA_LIB=")

@@ -27,8 +27,8 @@ func below(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// A dry run says what would run and what memory it takes, on any number of ranks, of a run that goes
-// on, and where each rank holds a part of the topology; it leaves every file as it was.
+// A dry run says what would run and how much memory it takes: on any number of ranks, for a resumed
+// run, and with a partitioned topology. It leaves every file as it was.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	done := trained(t, smallParts.dir(t), 2)

@@ -11,9 +11,9 @@ import (
 	"halognn/tests/race"
 )
 
-// dynamic lists the settings of dynamic caches in these tests: policies, sizes, windows and scores,
-// crossed with depths and nodes. A window of 100 is wider than an epoch; a delta of 3 gives several
-// rounds in an epoch.
+// dynamic lists settings of dynamic caches: policies, sizes, windows and scores, combined with
+// depths and nodes. A window of 100 is wider than an epoch; a delta of 3 gives several rounds in an
+// epoch.
 var dynamic = []string{
 	"prefetch alpha=0.05 delta=3 depth=0",
 	"prefetch alpha=0.3 delta=3 depth=2",
@@ -35,7 +35,7 @@ var dynamic = []string{
 	"lookahead alpha=0 window=4 depth=2",
 }
 
-// dynamicSets turns a line of dynamic into settings.
+// dynamicSets converts a line of dynamic to settings.
 func dynamicSets(line string) (sets []string, perNode int) {
 	words := strings.Fields(line)
 	sets, perNode = []string{"cache.policy=" + words[0]}, 1
@@ -53,9 +53,8 @@ func dynamicSets(line string) (sets []string, perNode int) {
 	return append(sets, fmt.Sprint("run.ranks_per_node=", perNode)), perNode
 }
 
-// Dynamic caches change no number either, whatever their window and the pipeline's depth. Their
-// hits and misses add up to the rows fetched without a cache, and every fetched row is accounted
-// for.
+// Dynamic caches change no number, whatever their window and the depth of the pipeline. Their hits
+// and misses add up to the rows fetched without a cache, and every fetched row is accounted for.
 func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 	for _, ranks := range []int{2, 4} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -66,7 +65,7 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 					fmt.Sprint("run.ranks_per_node=", perNode))
 			}
 			for i, line := range dynamic {
-				// fewer, and still every policy
+				// fewer lines, but still every policy
 				if ranks == 2 && i%2 == 1 || race.Detector && i%3 > 0 {
 					continue
 				}
@@ -92,7 +91,7 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 						t.Errorf("%d rows in %d bytes for alpha %g", rows, got.Cache.Bytes,
 							got.Cache.Alpha)
 					}
-					// room for every remote row
+					// the cache has room for every remote row
 					if strings.Contains(line, "alpha=2 ") && got.HitRate < 0.4 {
 						t.Errorf("hit rate %g", got.HitRate)
 					}
@@ -102,7 +101,7 @@ func TestDynamicCachesChangeOnlyTraffic(t *testing.T) {
 	}
 }
 
-// The rows that simulate counts for a dynamic cache are those that training fetches.
+// simulate counts the same rows for a dynamic cache as training fetches.
 func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// edgeParts is a graph whose labels follow from some neighbours, which features of edges tell from the
-// others: whether the rows of those add up to more than 0. The edges of its source are in no order.
+// edgeParts is a graph whose labels depend on some neighbours only, which features of edges mark:
+// the label says whether the rows of these neighbours add up to more than 0. The source lists its
+// edges in random order.
 var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) { withEdgeRows(t, dir, 2000, 6, 3) }}
 
 // withEdgeRows makes such a graph in 4 parts.
@@ -59,10 +60,10 @@ func withEdgeRows(t *testing.T, dir string, vertices, degree, columns int) {
 	halognn(t).must(t, "check", dir)
 }
 
-// Models that read features of edges learn what follows from these, to the same numbers on one rank and
-// on four (two add the gradients of four streams in another order), whatever is cached and in advance,
-// and whoever has the rows or the topology; plan counts their collectives; inference with all neighbours gives what
-// minibatches with all neighbours do.
+// Models that read features of edges learn labels that depend on them. They get the same numbers on
+// one rank and on four (two ranks add the gradients of four streams in another order), with any
+// cache and depth, and wherever the rows and the topology are. plan counts their collectives.
+// Inference with all neighbours gives the same as minibatches with all neighbours.
 func TestEdgeFeatures(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -88,7 +89,8 @@ func TestEdgeFeatures(t *testing.T) {
 				sameNumbers(t, several, one)
 				rounds = several.CollectivesPerStep
 				const row = 3*4 + 4
-				off := several.EdgeBytes - several.EdgeRows*row // means over epochs, rounded down
+				// both are means over epochs, rounded down
+				off := several.EdgeBytes - several.EdgeRows*row
 				if several.EdgeRows == 0 || off < 0 || off >= row {
 					t.Errorf("%d ranks: %d rows of edges came in %d bytes", c.ranks, several.EdgeRows,
 						several.EdgeBytes)
@@ -109,12 +111,12 @@ func TestEdgeFeatures(t *testing.T) {
 			if _, err := fmt.Sscanf(tail, "%g\n  edge_bytes %g", &rows, &bytes); err != nil {
 				t.Fatalf("%v: %s", err, counted)
 			}
-			apart := trained(t, parts, 4, sets...) // whose means over epochs are rounded down
+			apart := trained(t, parts, 4, sets...) // its means over epochs are rounded down
 			if math.Floor(rows) != float64(apart.EdgeRows) || math.Abs(bytes-float64(apart.EdgeBytes)) > 1 {
 				t.Errorf("%g rows of edges in %g bytes are simulated, a run fetches %d in %d", rows, bytes,
 					apart.EdgeRows, apart.EdgeBytes)
 			}
-			halognn(t).must(t, append([]string{"plan", "--parts", parts, // measures steps
+			halognn(t).must(t, append([]string{"plan", "--parts", parts, // plan measures steps
 				"--config", baseFile.dir(t)}, args...)...)
 			plain := map[string]string{"gatv2": "gatv2", "gine": "gin"}[kind]
 			without := trained(t, parts, 1, append(sets, "model.kind="+plain, "model.edge_features=false")...)
@@ -127,7 +129,8 @@ func TestEdgeFeatures(t *testing.T) {
 	}
 }
 
-// What models that read features of edges cannot have is refused by name.
+// Settings that models with features of edges cannot have are refused with a message that names
+// them.
 func TestEdgeFeaturesRefused(t *testing.T) {
 	unlessShort(t)
 	parts, plain := edgeParts.dir(t), smallParts.dir(t)

@@ -14,15 +14,15 @@ import (
 	"halognn/src/record"
 )
 
-// A run tells the joules that its node's counters have grown by, here of a made tree of counters, and
-// null with the reason where there are none.
+// A run reports the joules by which its node's counters have grown, here of an artificial tree of
+// counters, and null with the reason where there is no counter.
 func TestEnergyOfARun(t *testing.T) {
 	counters := t.TempDir()
 	zone := filepath.Join(counters, "intel-rapl:0")
 	if err := os.Mkdir(zone, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	// A reader must not find half a number: the file is replaced.
+	// Written by rename: a reader must not see half a number.
 	put := func(file, text string) {
 		path := filepath.Join(zone, file)
 		if err := os.WriteFile(path+".new", []byte(text+"\n"), 0o666); err != nil {
@@ -56,7 +56,7 @@ func TestEnergyOfARun(t *testing.T) {
 	})
 	defer end()
 	t.Setenv("HALOGNN_POWERCAP", counters)
-	s := trained(t, smallParts.dir(t), 2, "train.epochs=30") // long enough to see it grow
+	s := trained(t, smallParts.dir(t), 2, "train.epochs=30") // long enough for the counters to grow
 	end()
 	of := s.Energy.Packages
 	if of.Training == nil || of.Epoch == nil || of.Seeds == nil {

@@ -127,7 +127,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 }
 
 // variablesUsed returns the environment variables of this project that its files read or set, each
-// with one of these files. Constants of C with similar names do not count.
+// with one such file. Constants in C with similar names do not count.
 func variablesUsed(t *testing.T) map[string]string {
 	t.Helper()
 	inStrings := regexp.MustCompile(`["\x60 ](HALOGNN_[A-Z_]+[A-Z])(?:["=]|\)? is)`)
@@ -147,7 +147,7 @@ func variablesUsed(t *testing.T) map[string]string {
 			case ".c", ".cc", ".cu", ".h", ".cuh", ".def":
 				names = inC
 			}
-			if filepath.Dir(path) == "../kernels" { // its Makefile hands macros to the compiler
+			if filepath.Dir(path) == "../kernels" { // its Makefile defines macros for the compiler
 				return nil
 			}
 			for _, m := range names.FindAllStringSubmatch(string(read(t, path)), -1) {

@@ -23,7 +23,7 @@ var (
 
 const mostInt = "9223372036854775807"
 
-// ofExtremes are the ends of what docs/config.md allows.
+// ofExtremes has the extreme values that docs/config.md allows.
 var ofExtremes = []choice{
 	{"model.hidden", []string{"65536", "12000", "1"}},
 	{"model.layers", []string{"64", "1"}},
@@ -75,9 +75,9 @@ var ofExtremes = []choice{
 	{"run.stall_seconds", []string{"1e6"}},
 }
 
-// Whatever documented extremes are combined, under a limit of memory, a command ends in order, with
-// a message of its own, or works until it is asked to stop: never in the stacks of the Go runtime,
-// nor by a signal.
+// With any combination of documented extremes, and limited memory, a command ends in order with a
+// message of its own, or works until it is asked to stop. It never ends with stacks of the Go
+// runtime or by a signal.
 func TestExtremes(t *testing.T) {
 	unlessShort(t)
 	if race.Detector {
@@ -116,7 +116,7 @@ func tryExtreme(t *testing.T, parts string, seed uint64) {
 	default:
 		args = append(args, "--ranks-in-process", "4")
 	}
-	// What the program alone takes, and 1.5 GiB.
+	// What the program alone needs, plus 1.5 GiB.
 	limit := 3584<<10 + runtime.NumCPU()*(256<<10)
 	command := fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, limit)
 	j := start(t, nil, "bash", append([]string{"-c", command, halognn(t).path}, args...)...)
@@ -124,7 +124,7 @@ func tryExtreme(t *testing.T, parts string, seed uint64) {
 	defer stop.Stop()
 	r := j.wait(t)
 	told := strings.Contains(r.err, "halognn: ")
-	stopped := r.code == -1 && strings.HasPrefix(args[0], "plan") // it has no handler
+	stopped := r.code == -1 && strings.HasPrefix(args[0], "plan") // plan does not handle the signal
 	if strings.Contains(r.err, "goroutine ") || strings.Contains(r.err, "SIG") ||
 		r.code != 0 && !stopped && (r.code < 0 || r.code > 75 || !told) {
 		t.Errorf("%v", r)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// long returns settings for a run of many short steps that would take minutes.
+// long are the settings of a run of many short steps that would take minutes.
 var long = []string{"train.epochs=100000", "sample.batch=2"}
 
 // underWay waits until a run has finished its first epoch.
@@ -21,10 +21,10 @@ func underWay(t *testing.T, dir string) {
 	})
 }
 
-// A mapped file that shrinks during training ends the run with an error that names the file. With
-// cgo, kernels in C read the features on the cpu device; Go reads them on ref, and the topology on
-// both. Both ranks read the topology, and fail at about the same time: src/train has a test in
-// which they do for certain, and TestShrinks truncates many files.
+// A mapped file that shrinks during training ends the run with an error that names the file. On
+// cpu, kernels in C read the features (with cgo); on ref, Go code reads them; on both, Go code
+// reads the topology. Both ranks read the topology and may fail at about the same time. src/train
+// has a test in which they certainly do, and TestShrinks truncates many files.
 func TestFileShrinksWhileTraining(t *testing.T) {
 	for _, device := range []string{"ref", "cpu"} {
 		for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestFileShrinksWhileTraining(t *testing.T) {
 				underWay(t, filepath.Join(dir, "out"))
 				truncate(t, filepath.Join(parts, c.file), 4096)
 				r := j.wait(t)
-				remove(t, filepath.Join(dir, "out")) // a run that was under way leaves its log
+				remove(t, filepath.Join(dir, "out")) // a run that had begun leaves its log
 				want := []string{c.file, "shrank", "restore the file"}
 				badInput{code: failed, want: want}.check(t, dir, r)
 			})

@@ -10,8 +10,8 @@ import (
 var update = flag.Bool("update", false,
 	"write the generated sections of docs anew, as `make docs` does")
 
-// sameAsGenerated compares a section of a page with the text generated from a table in the code, or
-// with -update writes it. The section lies between the lines "<!-- generated: NAME -->" and "<!--
+// sameAsGenerated compares a section of a page with the text generated from a table in the code or,
+// with -update, writes it. The section is between the lines "<!-- generated: NAME -->" and "<!--
 // end -->".
 func sameAsGenerated(t *testing.T, page, name, want string) {
 	t.Helper()

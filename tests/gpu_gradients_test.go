@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Gradients have the same bits through MPI messages in device memory and through host memory. The
-// emulated device leaves its memory open to the host, so that any MPI can use it.
+// Sums of gradients have the same bits whether MPI moves them from device memory or from host
+// memory. The emulated device's memory is open to the host, so any MPI can use it.
 func TestGradientsOfGPUsUnderMPI(t *testing.T) {
 	unlessShort(t)
 	var digests []string

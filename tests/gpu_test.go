@@ -29,8 +29,8 @@ func emulatedGPU(t *testing.T, env ...string) []string {
 	return append(env, "HALOGNN_CUDA_LIB="+path, "HALOGNN_EMULATED_TELL=1")
 }
 
-// A rank takes its GPU before MPI starts, on the thread that starts MPI, and prints and records
-// where its rows lie.
+// A rank takes its GPU before MPI starts, on the thread that starts MPI. It prints and records
+// where its rows are.
 func TestGPUIsChosenBeforeMPIUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)
@@ -68,8 +68,8 @@ func TestGPUIsChosenBeforeMPIUnderAnyMPI(t *testing.T) {
 	}
 }
 
-// The processes of a node read rows of a cache in the memory of each other's GPUs, or from the host
-// if they cannot: the numbers are the same, and the summary says why.
+// The processes of a node read cached rows from the memory of each other's GPUs or, if they cannot,
+// from the host. The numbers are the same, and the summary says why.
 func TestGPUsReadEachOtherUnderMPI(t *testing.T) {
 	unlessShort(t)
 	var digests []string
@@ -105,7 +105,8 @@ func TestGPUsReadEachOtherUnderMPI(t *testing.T) {
 	}
 }
 
-// If a launcher gives all ranks one local number, they take one GPU, and an error says what to do.
+// If a launcher gives all ranks the same local number, they take the same GPU, and an error says
+// what to do.
 func TestGPUOfAllUnderMPI(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t, "HALOGNN_EMULATED_SHARED=1")

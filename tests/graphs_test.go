@@ -14,15 +14,15 @@ import (
 	"halognn/src/task"
 )
 
-// handmade is a small graph that generate cannot make. Vertices form one community for each class,
-// a range of ids; most edges stay inside a community, and noisy features tell which it is. The zero
-// value of a field is a default.
+// handmade is a small graph that generate cannot make. Vertices form a community for each class, a
+// range of ids. Most edges are inside a community, and noisy features tell the community. A zero
+// field has the default.
 type handmade struct {
 	vertices int // default 400
 	classes  int // default 4
-	// default multiclass; for multilabel, odd vertices have the next class too
+	// default multiclass; with multilabel, odd vertices also have the next class
 	task     string
-	unmarked func(v int) bool    // vertices of multilabel that have no label; default none
+	unmarked func(v int) bool    // multilabel vertices without a label; default none
 	split    func(v int) [3]bool // train, valid, test; default 3 of 5, 1 of 5, 1 of 5
 	isolated bool                // no edges
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# grid.sh [REVISION]: builds the program at REVISION (HEAD) in a worktree of its own and holds the
-# program in bin/ to its numbers over the grid of tests/grid, in process and under mpirun.
+# grid.sh [REVISION]: builds the program at REVISION (default HEAD) in a worktree of its own, and
+# checks that the program in bin/ gives its numbers over the grid of tests/grid, in process and
+# under mpirun.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 revision=${1:-HEAD}

@@ -41,7 +41,7 @@ func TestGuideShownCommands(t *testing.T) {
 		}
 		for _, line := range lines {
 			line, _, _ = strings.Cut(line, " #")
-			// what it is for stands behind, in columns
+			// the purpose follows, in a column of its own
 			line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
 			if command.MatchString(line) {
 				n++
@@ -74,8 +74,8 @@ func (c *shownCommands) helpOf(command string) string {
 	return c.help[command]
 }
 
-// check returns what is wrong with a command, or "". Options of sbatch are checked where it is
-// installed and has a configuration.
+// check returns what is wrong with a command, or "". It checks options of sbatch if sbatch is
+// installed and configured.
 func (c *shownCommands) check(words []string) string {
 	program, words := words[0], words[1:]
 	if len(words) == 0 {

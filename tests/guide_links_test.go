@@ -37,7 +37,7 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the names, one a line, by which Markdown viewers know the headings of a text.
+// anchors returns, one a line, the names that Markdown viewers give the headings of a text.
 func anchors(text string) string {
 	var names strings.Builder
 	drop := regexp.MustCompile("[^a-z0-9 _-]")

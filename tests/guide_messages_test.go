@@ -18,7 +18,7 @@ import (
 const guide = "../docs/guide"
 
 // The page on troubleshooting explains messages that the program has: the pieces of every heading
-// in backticks, split at `...`, occur in order in the strings of one function.
+// in backticks, split at `...`, occur in this order in the strings of one function.
 func TestGuideMessages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
 	if err != nil {
@@ -37,15 +37,15 @@ func TestGuideMessages(t *testing.T) {
 	}
 }
 
-// Every Err... value of the sources can end a run, so the page on troubleshooting has its text.
+// Every Err... value of the sources can end a run, so the page on troubleshooting quotes its text.
 func TestGuideHasErrors(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(guide, "troubleshooting.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := strings.Join(strings.Fields(string(text)), " ") // lines may end anywhere
-	// Errors that never reach a user: no key of the config chooses a sampler without fanouts yet, and
-	// without a ranking one is made.
+	// These errors never reach a user: no config key chooses a sampler without fanouts yet, and a
+	// missing ranking is made.
 	internal := []string{"pipeline.ErrStop", "sample.ErrFanouts", "ranking.ErrMissing"}
 	found := 0
 	eachSource(t, func(file *ast.File) {
@@ -87,8 +87,8 @@ func inOrder(text string, pieces []string) bool {
 	return true
 }
 
-// literals returns the strings in the program's sources, those of each declaration as one text with
-// a string a line; strings joined by + count as one.
+// literals returns the strings in the program's sources: one text for each declaration, with a
+// string a line. Strings joined by + count as one.
 func literals(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -126,8 +126,8 @@ func eachSource(t *testing.T, f func(*ast.File)) {
 	}
 }
 
-// joined returns the text of a string literal, or of a sum without its variables; whole says that n
-// has no other strings.
+// joined returns the text of a string literal, or of a sum of strings without its variables. whole
+// says that n contains no other strings.
 func joined(n ast.Node) (text string, whole bool) {
 	switch e := n.(type) {
 	case *ast.BasicLit:

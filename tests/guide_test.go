@@ -19,7 +19,7 @@ import (
 // block is a fenced block of a page: the word after the three backticks, and the text.
 type block struct {
 	info, text string
-	line       int // of the page, where the text begins
+	line       int // in the page, where the text begins
 }
 
 // blocksOf returns the fenced blocks of a page in order.
@@ -60,13 +60,12 @@ func pages(t *testing.T) []string {
 	return files
 }
 
-// The fences that the guide may use; a mistyped one would silently not run.
+// The fences that the guide may use: a misspelt one would silently not run.
 var fences = []string{"sh", "sh slurm", "sh numpy", "sh torch", "text", "yaml", "python"}
 
 // The commands of the user guide work, page by page, in a directory that looks like the repository
-// root after `make build`. Blocks marked `sh` run here, those marked `sh slurm` on a Slurm, those
-// marked `sh numpy` and `sh torch` where Python has what they import. All other blocks are shown
-// and not run.
+// root after `make build`. Blocks marked `sh` run here, `sh slurm` on a Slurm, and `sh numpy` and
+// `sh torch` if Python has these packages. All other blocks are only shown.
 func TestGuide(t *testing.T) {
 	unlessShort(t)
 	mpirun := launcher(t)
@@ -112,7 +111,7 @@ func whyNot(info string) (reason string, shown bool) {
 	case "sh torch":
 		return python("numpy, torch"), false
 	case "sh slurm":
-		// a cluster that happens to answer is not ours to submit to
+		// a cluster that answers by chance must not get our jobs
 		if os.Getenv("GUIDE") != "slurm" {
 			return "it needs Slurm: GUIDE=slurm tests/slurm/cluster.sh go test -run TestGuide " +
 				"./tests starts one", false
@@ -149,7 +148,8 @@ func guideRoot(t *testing.T, mpirun string) string {
 		"profiling", "src", "tests"} {
 		link(filepath.Join("..", name), name)
 	}
-	// A launcher finds its own files beside its path, so a script calls it; a link would not work.
+	// A launcher looks for its files beside its path, so it is called by a script; a link would not
+	// work.
 	wrap := func(name, command string) {
 		t.Helper()
 		path, err := exec.LookPath(command)
@@ -164,7 +164,7 @@ func guideRoot(t *testing.T, mpirun string) string {
 	wrap("mpirun", mpirun)
 	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
 	if exec.Command(python, "--version").Run() == nil {
-		// as tests/pytorch.sh has it: the one that Debian's packages are for
+		// as in tests/pytorch.sh: the Python of Debian's packages
 		wrap("python3", python)
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))

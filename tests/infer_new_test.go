@@ -11,8 +11,8 @@ import (
 	"halognn/src/npy"
 )
 
-// tables writes an edge table and a node table of a ring of three teams and imports them: vertices
-// first to last-1, with their team if labelled. It returns parts.
+// tables writes an edge table and a node table of a ring of three teams, and imports them: the
+// vertices first to last-1, with their team if labelled. It returns parts.
 func tables(t *testing.T, first, last int, labelled bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,8 +44,8 @@ func tables(t *testing.T, first, last int, labelled bool) string {
 	return partitioned(t, filepath.Join(dir, "data"), 2, "ldg")
 }
 
-// A model predicts vertices that it has never seen, without labels, by the ids and classes of their
-// source: the same on any number of ranks.
+// A model predicts vertices that it has never seen, without labels, by their source ids and the
+// source's classes: the same on any number of ranks.
 func TestInferNewVertices(t *testing.T) {
 	t.Parallel()
 	run := trained(t, tables(t, 0, 240, true), 2, "train.epochs=30", "train.lr=0.05")
@@ -83,7 +83,7 @@ func TestInferNewVertices(t *testing.T) {
 	}
 }
 
-// Labels of another graph judge its predictions, whatever the order of their names.
+// Labels of another graph are used to judge its predictions, whatever the order of their names.
 func TestInferJudgesAnotherGraph(t *testing.T) {
 	t.Parallel()
 	run := trained(t, tables(t, 0, 240, true), 2, "train.epochs=30", "train.lr=0.05")

@@ -56,8 +56,8 @@ func accuracy(t *testing.T, data string, predictions []int32) float64 {
 	return float64(right) / float64(len(test))
 }
 
-// Predictions are in the ids of the dataset and have the accuracy of the run's summary, on any
-// number of ranks and any parts of the same dataset.
+// Predictions are in the order of the dataset's ids and have the accuracy of the run's summary, on
+// any number of ranks and any parts of the same dataset.
 func TestInferFull(t *testing.T) {
 	t.Parallel()
 	data := smallData.dir(t)
@@ -86,8 +86,8 @@ func TestInferFull(t *testing.T) {
 				differ++
 			}
 		}
-		// Rows of a product may round differently by their place in a tile, which could turn a
-		// vertex whose two best classes tie.
+		// A row of a product may round differently by its place in a tile, which can change the
+		// class of a vertex whose two best classes tie.
 		if differ > 1 {
 			t.Errorf("%s: %d of %d predictions differ from those on 4 ranks", c.name, differ,
 				len(want))
@@ -95,8 +95,8 @@ func TestInferFull(t *testing.T) {
 	}
 }
 
-// Sampled predictions depend on the parts, not on the ranks, and are nearly as accurate as full
-// ones.
+// Sampled predictions depend on the parts, not on the number of ranks, and are nearly as accurate
+// as full ones.
 func TestInferSampled(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "train.epochs=4", "train.lr=0.02", "sample.streams=part")
@@ -215,7 +215,7 @@ func TestInferMultilabel(t *testing.T) {
 }
 
 // A run that has not finished predicts with its newest checkpoint: with the weights of the last
-// step, or, once one was validated, with the best ones.
+// step or, after a validation, with the best weights.
 func TestInferUnfinished(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 2, "train.epochs=3", "train.lr=0.1")
@@ -253,8 +253,8 @@ func TestInferUnfinished(t *testing.T) {
 	}
 }
 
-// A run whose config has relative paths can be used from any directory, and its predictions make
-// theirs.
+// A run whose config has relative paths can be used from any directory, and infer makes the
+// directory of its predictions.
 func TestInferFromAnotherDirectory(t *testing.T) {
 	t.Parallel()
 	dir, away := t.TempDir(), t.TempDir()
@@ -279,8 +279,8 @@ func TestInferFromAnotherDirectory(t *testing.T) {
 	in(away, "train", "--resume", run, "--set", "train.epochs=20")
 }
 
-// sameLogits compares the logits of a run of two layers by full inference with those of minibatches of
-// all neighbours on two ranks.
+// sameLogits compares the logits of a run of two layers by full inference with those of minibatches
+// with all neighbours on two ranks.
 func sameLogits(t *testing.T, run *outcome) {
 	t.Helper()
 	var logits [2][]float32

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install.sh run|test|test-all: installs the libraries that halognn, `make test` or `make test-all` need
-# and that are not there, and nothing else. With apt-get as root, or as a user who may sudo; elsewhere it says exactly what to install,
-# and fails.
+# install.sh run|test|test-all: installs those libraries that halognn, `make test` or `make
+# test-all` needs and that are missing, and nothing else. It uses apt-get, as root or by sudo;
+# without them it says exactly what to install, and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 need=${1:?usage: install.sh run|test|test-all}
@@ -15,7 +15,7 @@ command -v "${CC:-cc}" >/dev/null 2>&1 || {
 HALOGNN_QUIET=1 source ./env.sh
 # shellcheck disable=SC2206
 missing+=($HALOGNN_MISSING)
-# pkg-config is needed only to find libraries that are not found without it
+# pkg-config is needed only to find libraries that are not found otherwise
 if [ ${#missing[@]} -gt 0 ] && ! command -v pkg-config >/dev/null 2>&1; then
   missing=(pkg-config "${missing[@]}")
 fi
@@ -24,16 +24,18 @@ if [ -n "$HALOGNN_MPIRUN" ] && ! command -v "$HALOGNN_MPIRUN" >/dev/null 2>&1 &&
   command -v apt-get >/dev/null 2>&1; then
   case $HALOGNN_MPIRUN in *mpich*) missing+=(mpich) ;; *) missing+=(openmpi-bin) ;; esac
 fi
-# the second MPI, the Slurm, the linter, SimGrid and the SciPy of the tests; without them they say what they left out
+# for test-all: the second MPI, Slurm, the linter, SimGrid and SciPy; tests without them say what
+# they left out
 if [ "$need" = test-all ]; then
   command -v mpicc.mpich >/dev/null 2>&1 || missing+=(mpich libmpich-dev)
   PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null 2>&1 || missing+=(slurm-wlm)
   command -v shellcheck >/dev/null 2>&1 || missing+=(shellcheck)
   command -v smpirun >/dev/null 2>&1 || missing+=(libsimgrid-dev)
-  "${PYTHON:-python3}" -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv) # of tests/abi.sh
+  # for tests/abi.sh
+  "${PYTHON:-python3}" -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 fi
 if [ "$need" != run ]; then
-  # of the Python package's tests
+  # for the Python package's tests
   "${PYTHON:-python3}" -c 'import numpy, scipy, h5py' >/dev/null 2>&1 ||
     /usr/bin/python3 -c 'import numpy, scipy, h5py' >/dev/null 2>&1 ||
     missing+=(python3-numpy python3-scipy python3-h5py)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install_cuda.sh: in CI, or with HALOGNN_CUDA=1, installs nvcc (Debian's nvidia-cuda-toolkit from
-# non-free, 1.6 GB) so that tests/cuda.sh can compile the CUDA kernels. What it cannot install it
-# leaves out, and says so; HALOGNN_CUDA=0 keeps it from trying.
+# non-free, 1.6 GB), so that tests/cuda.sh can compile the CUDA kernels. It names what it cannot
+# install; HALOGNN_CUDA=0 keeps it from trying.
 set -uo pipefail
 command -v nvcc >/dev/null 2>&1 && exit 0
 case ${HALOGNN_CUDA:-${CI:+1}} in '' | 0 | false) exit 0 ;; esac
@@ -23,5 +23,5 @@ fi
 $sudo apt-get update -qq || say "apt-get update failed"
 timeout "${HALOGNN_CUDA_SECONDS:-1200}" $sudo env DEBIAN_FRONTEND=noninteractive apt-get install \
   -y -qq --no-install-recommends \
-  nvidia-cuda-toolkit g++-11 >/dev/null || # the newest compiler that it takes
+  nvidia-cuda-toolkit g++-11 >/dev/null || # g++-11 is the newest compiler that nvcc accepts
   say "apt-get install failed, or took longer than ${HALOGNN_CUDA_SECONDS:-1200} s (HALOGNN_CUDA_SECONDS)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# installed.sh: `make install` into a directory of its own, and the program, job scripts and module
-# file that it put there.
+# installed.sh: tests `make install` into a directory of its own, and the program, job scripts and
+# module file in it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/halognn-install-XXXXXX")
@@ -32,7 +32,7 @@ module=("$scratch"/prefix/share/modulefiles/halognn/*)
 if ! grep -q "prepend-path PATH $scratch/prefix/bin" "${module[0]}" || grep '@' "${module[0]}"; then
   echo "installed.sh: ${module[0]} is not filled in" >&2; exit 1
 fi
-# what a module system would do with it, as far as Tcl can tell
+# checks in Tcl what a module system would do with the module file
 if command -v tclsh >/dev/null 2>&1; then
   tclsh <<TCL
 foreach command {module-whatis conflict prepend-path setenv} { proc \$command args {} }
@@ -41,7 +41,7 @@ TCL
 fi
 cd "$scratch"
 export HALOGNN_ROOT=$scratch/prefix/share/halognn HALOGNN_QUIET=1
-source "$HALOGNN_ROOT/env.sh" # as job scripts do, where there are no kernels
+source "$HALOGNN_ROOT/env.sh" # as job scripts do, without the kernels of the repository
 release=$(basename "${module[0]}")
 "$HALOGNN_ROOT/bin/halognn" version | tee version.txt
 for states in version.txt "${module[0]}"; do

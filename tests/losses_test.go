@@ -28,17 +28,18 @@ var (
 	lossesFrom = flag.Uint64("losses-from", 1, "the seed of the first; the others follow")
 )
 
-// victim is a command at which something happens at a random moment.
+// victim is a command that is disturbed at a random moment.
 type victim struct {
 	name string
-	// command returns the words that start it, with its output at out
+	// command returns the words that start the victim, with its output at out
 	command func(t *testing.T, out string) []string
-	// whole says what is wrong with the output of one that has ended; it tries again if need be
+	// whole says what is wrong with the output of a victim that has ended; it runs it again if need
+	// be
 	whole func(t *testing.T, out string, code int)
-	took  time.Duration // undisturbed
+	took  time.Duration // when it is not disturbed
 }
 
-// blow is what happens to a victim: a signal, or a disk that is full beyond some bytes.
+// blow is a disturbance: a signal, or a disk that is full beyond some size.
 type blow struct {
 	signal syscall.Signal // 0: none
 	to     string         // "process" (the launcher, if there is one), "rank", "group"
@@ -53,18 +54,18 @@ func (b blow) String() string {
 	return fmt.Sprintf("%v to the %s after %v", b.signal, b.to, b.after)
 }
 
-// Commands are killed, stopped and starved of disk at random moments, many times by
+// Commands are killed, stopped and starved of disk space at random moments, many times by
 //
 //	go test ./tests -run TestNothingIsLost -args -losses 200
 //
-// What was there before stays, what they write is whole or not there, and they go on or start again
-// to the same result. A run has lost no more than the steps after its last checkpoint, and those
-// are in its history.
+// Existing files stay as they were. What a command writes is complete or does not exist. The
+// command can continue or start again, with the same result. A run loses no more than the steps
+// after its last checkpoint, and those are in its history.
 func TestNothingIsLost(t *testing.T) {
 	unlessShort(t)
-	met := map[string]int{} // what was met, and how it ended
+	met := map[string]int{} // how often each state was found, and how it ended
 	victims := lossVictims(t, met)
-	for _, v := range victims { // undisturbed
+	for _, v := range victims { // first without a blow
 		out, begun := filepath.Join(t.TempDir(), "out"), time.Now()
 		words := v.command(t, out)
 		r := start(t, nil, words[0], words[1:]...).wait(t)
@@ -94,7 +95,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// drawBlow draws what happens to a victim.
+// drawBlow draws a blow for a victim.
 func drawBlow(t *testing.T, random *rand.Rand, v *victim) blow {
 	b := blow{after: time.Duration(random.Float64() * 1.1 * float64(v.took))}
 	signals := []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT,
@@ -111,12 +112,13 @@ func drawBlow(t *testing.T, random *rand.Rand, v *victim) blow {
 	return b
 }
 
-// smallDisk runs "$@" with the directory $1 on a disk of $2 KiB, whose content is kept.
+// smallDisk runs "$@" with directory $1 on a disk of $2 KiB, and keeps the content of the
+// directory.
 const smallDisk = `dir=$1 size=$2; shift 2; cp -a "$dir" "$dir.kept"
 mount -t tmpfs -o size="$size"k none "$dir" || exit 99
 cp -a "$dir.kept"/. "$dir"; "$@"; code=$?; rm -rf "$dir.kept"; cp -a "$dir" "$dir.kept"; exit $code`
 
-// suffer starts the victim, deals the blow, and looks at what is left.
+// suffer starts the victim, deals the blow, and checks what is left.
 func (v *victim) suffer(t *testing.T, b blow) {
 	dir := filepath.Join(t.TempDir(), "place")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -137,7 +139,7 @@ func (v *victim) suffer(t *testing.T, b blow) {
 		} else if b.to == "group" {
 			to = -to
 		}
-		_ = syscall.Kill(to, b.signal) // it may have ended
+		_ = syscall.Kill(to, b.signal) // the process may have ended
 	}
 	r := j.wait(t)
 	if r.code == 99 {
@@ -149,14 +151,14 @@ func (v *victim) suffer(t *testing.T, b blow) {
 			t.Fatal(err)
 		}
 	}
-	// who is killed cannot wait for the others
+	// a killed process does not wait for its children
 	eventually(t, "the end of all processes",
 		func() bool { return len(left(t, out)) == 0 })
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// on the end of a rank MPICH's launcher kills others, one of which may just have begun a directory
+	// when a rank ends, MPICH's launcher kills the others, and one may just have begun a directory
 	killed := b.signal == syscall.SIGKILL || strings.HasSuffix(v.name, "under MPI") &&
 		strings.Contains(os.Getenv("HALOGNN_MPIRUN"), "mpich")
 	for _, e := range entries {
@@ -170,7 +172,7 @@ func (v *victim) suffer(t *testing.T, b blow) {
 	}
 }
 
-// stepRecords returns the records of steps in a log, as they were written; none if there is no log.
+// stepRecords returns the records of steps in a log, as they were written; none without a log.
 func stepRecords(t *testing.T, path string) (records []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -185,7 +187,7 @@ func stepRecords(t *testing.T, path string) (records []string) {
 	return records
 }
 
-// lossVictims returns the commands. They count in met how they find what was left.
+// lossVictims returns the victims. They count in met in which state they find the output.
 func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 	p := halognn(t)
 	data, parts := smallData.dir(t), smallParts.dir(t)
@@ -198,7 +200,7 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 			t.Error("the inputs have changed")
 		}
 	}
-	// run holds a run that has ended somehow to the reference, after it has gone on.
+	// run continues a run that has ended in any way, and compares it with the reference
 	run := func(t *testing.T, out string, code int) {
 		t.Helper()
 		inputsStay(t)
@@ -254,7 +256,7 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 		}
 		p.must(t, "check", out)
 	}
-	// what is written by one command is there as without the blow, or not at all
+	// the output of a single command is as without the blow, or does not exist
 	written := func(name, suffix string, command func(t *testing.T, out string) []string) *victim {
 		var want string
 		return &victim{name: name, command: command,
@@ -328,7 +330,7 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 	return all
 }
 
-// pythonVictims is training by the Python package, if there is a Python that can.
+// pythonVictims returns training by the Python package, if a suitable Python is installed.
 func pythonVictims(t *testing.T, parts string, sets []string,
 	whole func(t *testing.T, out string, code int)) []*victim {
 	python := os.Getenv("PYTHON")
@@ -356,7 +358,7 @@ halognn.train(sys.argv[1], sys.argv[2], config=sys.argv[3], launcher=[],
 		}}}
 }
 
-// twoRanks is a program that runs halognn with two ranks in process, as the other victims do.
+// twoRanks returns a program that runs halognn with two ranks in process, like the other victims.
 func twoRanks(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "halognn-2")
@@ -367,7 +369,7 @@ func twoRanks(t *testing.T) string {
 	return path
 }
 
-// treeOf digests a file, or the names and content of all files below a directory.
+// treeOf returns a digest of a file, or of the names and contents of all files below a directory.
 func treeOf(t *testing.T, root string) string {
 	t.Helper()
 	var all strings.Builder

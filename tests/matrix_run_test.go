@@ -19,8 +19,8 @@ var (
 	mpiCells = flag.Int("cells-mpi", 10, "how many cells, with random settings, TestMatrixUnderAnyMPI trains")
 )
 
-// Cells of one group have one digest, whatever the topology, the cache and the sums. Hybrid has two
-// nodes of two ranks.
+// Cells of one group have the same digest, with any topology, cache and sums. Hybrid has two nodes
+// of two ranks.
 func TestMatrix(t *testing.T) {
 	unlessShort(t)
 	parts := smallParts.dir(t)
@@ -42,7 +42,7 @@ func TestMatrix(t *testing.T) {
 	if *cells > 0 {
 		rand.New(rand.NewPCG(seed, 27)).Shuffle(len(work), func(i, j int) { work[i], work[j] = work[j], work[i] })
 		work = work[:min(*cells, len(work))]
-		for _, c := range work { // each beside the plainest of its group
+		for _, c := range work { // each is compared with the plainest cell of its group
 			plain := cell{c.mode, "replicated", c.model, c.sampler, "none", "off"}
 			if plain.refused(t) == "" {
 				train(plain)
@@ -65,8 +65,8 @@ func (c cell) job() []string {
 		"train.eval_every=0", "cache.initial=degree", "cache.alpha=0.3", node)
 }
 
-// Cells drawn at random, with settings that the page does not have, have under MPI the digest of the
-// plainest cell of their group in process.
+// Cells drawn at random, with settings beyond those of the page, have the same digest under MPI as
+// the plainest cell of their group has in process.
 func TestMatrixUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)

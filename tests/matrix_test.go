@@ -17,7 +17,7 @@ import (
 	"halognn/src/task"
 )
 
-// cell is a combination of mode, topology, model, sampler, cache and sums that means something.
+// cell is a meaningful combination of mode, topology, model, sampler, cache and sums.
 type cell struct{ mode, topology, model, sampler, cache, sums string }
 
 // sets returns the settings of a cell.
@@ -34,11 +34,11 @@ func (c cell) sets() []string {
 	return sets
 }
 
-// group is what the numbers of a cell depend on.
+// group names what the numbers of a cell depend on.
 func (c cell) group() string { return c.mode + " " + c.model + " " + c.sampler }
 
-// matrix returns every cell that means something: attention draws no estimates and has no sums; ranks
-// with their share of all rows, or columns of them, have no remote rows and so no cache.
+// matrix returns every meaningful cell: attention has no estimates and no sums; ranks that hold
+// their share of all rows, or columns of them, fetch no remote rows and so have no cache.
 func matrix() (all []cell) {
 	samplers := []sample.Kind{sample.Neighbour, sample.Labor, sample.Poisson, sample.LADIES}
 	for _, mode := range parallel.Modes() {
@@ -95,7 +95,8 @@ func (c cell) refused(t *testing.T) string {
 	return why[1]
 }
 
-// Every cell of the matrix trains, as docs/combinations.md says of all that it does not refuse.
+// Every cell of the matrix trains: docs/combinations.md says that whatever it does not refuse
+// works.
 func TestMatrixIsTaken(t *testing.T) {
 	for _, c := range matrix() {
 		if why := c.refused(t); why != "" {
@@ -104,13 +105,13 @@ func TestMatrixIsTaken(t *testing.T) {
 	}
 }
 
-// feature is something that a job may have besides the plainest.
+// feature is a deviation of a job from the plainest one.
 type feature struct {
 	name string
 	set  func(*spec.Spec)
 }
 
-// features lists what refusals depend on.
+// features lists the features on which refusals depend.
 func features() (all []feature) {
 	add := func(name string, set func(*spec.Spec)) { all = append(all, feature{name, set}) }
 	for _, m := range parallel.Modes() {
@@ -168,8 +169,8 @@ func features() (all []feature) {
 	return all
 }
 
-// docs/combinations.md lists what is refused: all that two or three features of a job meet, where
-// fewer do not.
+// docs/combinations.md lists the refusals: all that two or three features of a job cause together,
+// and fewer of them do not.
 func TestRefusalsAreDocumented(t *testing.T) {
 	type row struct{ what, why string }
 	with, known := map[row][]string{}, map[string]bool{}
@@ -189,7 +190,7 @@ func TestRefusalsAreDocumented(t *testing.T) {
 			if with[at] == nil {
 				order = append(order, at)
 			}
-			for _, f := range met { // one that the refusal does not name, and that it depends on
+			for _, f := range met { // a feature that the refusal does not name, but depends on
 				if len(met) == 3 && !strings.Contains(at.what+r.What, f.name) {
 					r.What += " and " + f.name
 				}
@@ -224,7 +225,7 @@ func TestRefusalsAreDocumented(t *testing.T) {
 	sameAsGenerated(t, "../docs/combinations.md", "combinations", page.String())
 }
 
-// short joins settings, and names the key of several once.
+// short joins settings. It writes the key of several settings once.
 func short(settings []string) string {
 	slices.Sort(settings)
 	last := ""

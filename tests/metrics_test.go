@@ -16,8 +16,8 @@ import (
 	"halognn/src/trace"
 )
 
-// The tables of docs/metrics.md are the comments of what a run writes, so a number without one
-// fails here, and one that is no longer written leaves the page.
+// The tables of docs/metrics.md are the comments of the fields that a run writes. A field without a
+// comment fails here, and a field that is no longer written disappears from the page.
 func TestMetricsAreDocumented(t *testing.T) {
 	s := &commented{structs: map[string]*ast.StructType{}, constants: map[string][]member{}}
 	for _, pkg := range []string{"record", "residence", "trace"} {
@@ -26,8 +26,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	const page = "../docs/metrics.md"
 	for _, section := range []struct {
 		name, of string
-		without  string // an embedded struct that another section has
-		prefixes bool   // whether the fields of a struct in a field are rows too
+		without  string // an embedded struct with a section of its own
+		prefixes bool   // whether the fields of a struct within a field get rows too
 	}{
 		{"summary", "record.Summary", "", true},
 		{"time model", "record.TimeModel", "", false},
@@ -58,14 +58,14 @@ func TestMetricsAreDocumented(t *testing.T) {
 		len(trace.MemoryItems), func(i int) string { return trace.MemoryItems[i] })))
 }
 
-// The page that the end of a run names has a row of each phase.
+// The page that the end of a run names has a row for each phase.
 func TestLongPhasesHaveACure(t *testing.T) {
 	_, section, found := strings.Cut(string(read(t, "../docs/guide/reading-a-report.md")), "## Long phases\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found {
 		t.Fatal("there is no section on long phases, which record.WhatToDo names")
 	}
-	var rows strings.Builder // their first cells
+	var rows strings.Builder // the first cell of each row
 	for line := range strings.Lines(section) {
 		if cells := strings.Split(line, "|"); len(cells) > 2 {
 			rows.WriteString(cells[1])
@@ -91,8 +91,8 @@ func table(head string, rows []member) string {
 	return b.String()
 }
 
-// commented holds the declarations of some packages: structs by package and name, and the
-// commented constants of a type, or of names that begin alike ("trace.Mem"), in their order.
+// commented holds the declarations of some packages: structs by package and name, and the commented
+// constants, in order, of a type or of names with a common beginning ("trace.Mem").
 type commented struct {
 	structs   map[string]*ast.StructType
 	constants map[string][]member
@@ -137,9 +137,9 @@ func (s *commented) read(t *testing.T, pkg string) {
 	}
 }
 
-// members lists the fields of a struct under their names in JSON, those of embedded structs
-// included, but not those of without. With prefixes a field that holds another struct is followed
-// by that one's fields, except where these have a section of their own.
+// members lists the fields of a struct by their JSON names, with those of embedded structs except
+// without. With prefixes, the fields of a struct within a field follow that field, unless the
+// struct has a section of its own.
 func (s *commented) members(t *testing.T, name, without string, prefixes bool) []member {
 	t.Helper()
 	pkg, _, _ := strings.Cut(name, ".")
@@ -164,7 +164,7 @@ func (s *commented) members(t *testing.T, name, without string, prefixes bool) [
 			t.Fatal(err)
 		}
 		key, option, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
-		if key == "-" || option == "omitzero" { // of checkpoints: see trace.Counters
+		if key == "-" || option == "omitzero" { // only in checkpoints: see trace.Counters
 			continue
 		}
 		m := meaning(f.Doc, f.Comment)
@@ -181,8 +181,8 @@ func (s *commented) members(t *testing.T, name, without string, prefixes bool) [
 	return all
 }
 
-// structName returns the package and name of the type that a field of pkg holds, points to or
-// lists; "" if it has none.
+// structName returns the package and name of the struct that a field in pkg is, points to or lists;
+// "" if there is none.
 func structName(of ast.Expr, pkg string) string {
 	switch x := of.(type) {
 	case *ast.StarExpr:

@@ -66,7 +66,7 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 	}
 }
 
-// Optimisers differ from each other, so none of them is another one in disguise.
+// Any two optimisers give different losses, so none is another one under a wrong name.
 func TestOptimisersDiffer(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestOptimisersDiffer(t *testing.T) {
 	}
 }
 
-// The MLP reads only the rows of its seeds, so nothing is fetched.
+// An MLP reads only the rows of its seeds, so nothing is fetched.
 func TestMLPMovesNoRows(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 4, "model.kind=mlp", "run.ranks_per_node=1")
@@ -142,7 +142,7 @@ func TestEvaluationsAndPatience(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		sets     []string
-		want     []int // epochs with a validation; nil: whatever comes
+		want     []int // epochs with a validation; nil: any
 		patience int
 	}{
 		{"every epoch", []string{"train.epochs=4"}, []int{1, 2, 3, 4}, 0},
@@ -175,7 +175,7 @@ func TestEvaluationsAndPatience(t *testing.T) {
 				t.Errorf("the best is epoch %d with %v, want epoch %d with %v", o.BestEpoch,
 					o.ValidMetric, best.Epoch, best.ValidMetric)
 			}
-			// the model of that epoch is the one tested at the end
+			// the final test uses the model of that epoch
 			if best.TestAccuracy != nil && *best.TestAccuracy != *o.TestAccuracy {
 				t.Errorf("test accuracy is %v, after the best epoch it was %v", o.TestAccuracy,
 					*best.TestAccuracy)
@@ -192,8 +192,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 	}
 }
 
-// model.safetensors holds what docs/formats.md says: the names that PyTorch Geometric gives, the
-// last layer first.
+// model.safetensors is as docs/formats.md says: with the names of PyTorch Geometric, the last layer
+// first.
 func TestModelFileHasPyGNames(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -250,16 +250,16 @@ func TestModelFileHasPyGNames(t *testing.T) {
 	}
 }
 
-// float16 and int8 rows are sent as stored, at half and a quarter of the bytes, and train as well in
-// every mode.
+// float16 and int8 rows are sent as stored, in a half and a quarter of the bytes, and models train
+// on them as well in every mode.
 func TestNarrowFeatures(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
-	var single []*outcome // of each mode with float32
+	var single []*outcome // with float32 rows, by mode
 	for _, c := range []struct {
 		dtype string
 		bytes int64
-		off   float64 // share by which losses may differ: values are rounded to 11 bits, and to 8
+		off   float64 // relative difference of losses: values are rounded to 11 bits, and to 8
 	}{{"float32", 4, 0}, {"float16", 2, 0.01}, {"int8", 1, 0.02}} {
 		data := filepath.Join(t.TempDir(), "data")
 		halognn(t).must(t, "generate", "--vertices", "1000", "--features", "12", "--classes", "4",
@@ -298,7 +298,7 @@ func TestMultilabel(t *testing.T) {
 		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName,
 			o.MajorityAccuracy, o.TestMetric.Value, o.TestAccuracy.Value)
 	}
-	// more than whoever knows the community of every vertex, but not which are odd
+	// better than knowing each vertex's community, but not which vertices are odd
 	if !(o.TestMetric.Value > 0.8) {
 
 		t.Errorf("micro-F1 is %g", o.TestMetric.Value)
@@ -318,7 +318,7 @@ func TestTwoClassesAreRanked(t *testing.T) {
 	}
 }
 
-// Whatever prepares and computes a minibatch, each kind of model comes to the same bits.
+// Every kind of model gives the same bits, whatever prepares and computes a minibatch.
 func TestModelsComeToTheSameNumbers(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -352,8 +352,8 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	}
 }
 
-// A graph whose edges have weights is refused by the models that have no place for them, by name,
-// and trained by them once they are told to leave the weights out.
+// Models that cannot use edge weights refuse a graph that has them, by name, and train on it once
+// they are told to ignore the weights.
 func TestWeightsThatAModelCannotUse(t *testing.T) {
 	t.Parallel()
 	parts, config := weightedParts.dir(t), baseFile.dir(t)

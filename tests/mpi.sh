@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# mpi.sh openmpi|mpich: the communication suite, whole runs of the program unless `make test` has them
-# under that MPI, and files that shrink under them, under one MPI. Of whole runs those whose subject an
-# MPI may change have UnderAnyMPI in their names.
+# mpi.sh openmpi|mpich: runs, under one MPI, the communication suite, whole runs of the program, and
+# runs whose files shrink. It leaves out whole runs that `make test` has under that MPI. Whole runs
+# that an MPI could affect have UnderAnyMPI in their names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?usage: mpi.sh openmpi|mpich}
@@ -9,7 +9,7 @@ usual=$(readlink -f "$(command -v "${HALOGNN_MPICC:-mpicc}")" || true)
 export HALOGNN_MPICC=mpicc.$mpi HALOGNN_QUIET=1
 source ./env.sh
 mkdir -p "build/$mpi"
-export GOFLAGS+=,light HALOGNN_TAGS+=,light # the kernels, which are compiled once more for each MPI
+export GOFLAGS+=,light HALOGNN_TAGS+=,light # the kernels are compiled once more for each MPI
 go test -c -o "build/$mpi/comm.test" ./src/comm/mpi
 go build -o "build/$mpi/halognn" ./src/cmd/halognn
 for n in 1 2 3 4; do

@@ -36,7 +36,7 @@ func startMPI(t *testing.T, ranks int, name string, args ...string) *job {
 		append([]string{"-np", strconv.Itoa(ranks), name}, args...)...)
 }
 
-// trainedMPI is trained, on ranks of MPI.
+// trainedMPI is trained with ranks of MPI.
 func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	t.Helper()
 	p, dir := halognn(t), newRunDir(t)
@@ -47,7 +47,7 @@ func trainedMPI(t *testing.T, parts string, ranks int, sets ...string) *outcome 
 	return outcomeOf(t, dir, r)
 }
 
-// The transport changes no number: every MPI gives the bits of the in-process ranks.
+// The transport changes no number: every MPI gives the same bits as ranks in one process.
 func TestSameNumbersUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestRanksWithoutSeedsUnderAnyMPI(t *testing.T) {
 		trained(t, parts, 4, "sample.batch=20"))
 }
 
-// checkEnd checks that a job under MPI ends as this bad input asks, and that no rank is left.
+// checkEnd checks that a job under MPI ends as the bad input must, and that no rank is left.
 func (b badInput) checkEnd(t *testing.T, dir string, r result) {
 	t.Helper()
 	b.check(t, dir, r)
@@ -185,7 +185,7 @@ func TestBadInputUnderAnyMPI(t *testing.T) {
 	}
 }
 
-// What one rank refuses ends all ranks with its code, in every command that they share.
+// If one rank refuses to run, all ranks end with its code, in every command that ranks share.
 func TestRefusalsHaveOneCodeUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	dir := t.TempDir()
@@ -232,7 +232,7 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ranks int
-		more  func(t *testing.T, dir string) []string // of rank 1
+		more  func(t *testing.T, dir string) []string // flags of rank 1
 		code  int
 		want  []string
 	}{
@@ -269,7 +269,7 @@ func TestRanksThatDisagreeUnderMPI(t *testing.T) {
 			dir := t.TempDir()
 			parts := smallParts.dir(t)
 			script := odd(t, dir, 1, c.more(t, dir)...)
-			// a relative path, and rank 1 stands elsewhere
+			// the path is relative, and rank 1 has another working directory
 			if c.name == "other parts under the same name" {
 				parts = filepath.Base(parts)
 				elsewhere := filepath.Join(dir, "elsewhere")
@@ -332,7 +332,7 @@ func TestFailureWhileTrainingUnderAnyMPI(t *testing.T) {
 			truncate(t, filepath.Join(parts, file), 4096)
 			r := j.wait(t)
 			remove(t, filepath.Join(dir, "out"))
-			// all ranks read the topology, and several may see it first
+			// all ranks read the topology, and several may see the damage first
 			if n := strings.Count("\n"+r.err, "\nhalognn: "); n > 1 {
 				first, _, _ := strings.Cut(r.err[strings.Index(r.err, "halognn: ")+1:],
 					"\nhalognn: ")

@@ -12,7 +12,7 @@ import (
 	"halognn/src/task"
 )
 
-// unjudged are graphs whose validation and test vertices give a metric no value, and why.
+// unjudged are graphs on which a metric has no value for validation or test vertices, and why.
 var unjudged = []struct {
 	name, metric string
 	graph        handmade
@@ -27,8 +27,8 @@ var unjudged = []struct {
 		unmarked: func(v int) bool { return v%5 >= 3 }}, "no labels", "no labels"},
 }
 
-// Where validation or test vertices give a metric no value, a run trains to its end, keeps its last
-// model and says so once; and no file and no command shows a number that nothing was measured for.
+// If a metric has no value for the validation or test vertices, a run trains to its end, keeps its
+// last model and says so once. No file and no command shows a number that was not measured.
 func TestNoValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range unjudged {
@@ -76,7 +76,7 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// sameAfterResume fails the test unless the run, continued from its first checkpoint, comes to the
+// sameAfterResume fails the test unless the run, continued from its first checkpoint, gives the
 // same results.
 func sameAfterResume(t *testing.T, o *outcome) {
 	t.Helper()
@@ -104,7 +104,7 @@ func sameAfterResume(t *testing.T, o *outcome) {
 	}
 }
 
-// tellsNoValue fails the test if what reads the run shows a number for its test metric.
+// tellsNoValue fails the test if a command that reads the run shows a number for its test metric.
 func tellsNoValue(t *testing.T, o *outcome, why string) {
 	t.Helper()
 	out := t.TempDir()
@@ -142,7 +142,8 @@ func tellsNoValue(t *testing.T, o *outcome, why string) {
 	}
 }
 
-// To wait for a better validation where none has a value is refused before anything is written.
+// A run that would wait for a better validation, but can have no validation value, is refused
+// before anything is written.
 func TestPatienceWithoutValidation(t *testing.T) {
 	for _, c := range unjudged {
 		for _, flags := range [][]string{nil, {"--dry-run"}} {

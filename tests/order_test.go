@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The order of vertices inside a part is recorded with its fanouts and batch, and changes no
-// number: draws, shuffles and sums use original ids.
+// The order of vertices within a part is recorded with its fanouts and batch. It changes no number:
+// draws, shuffles and sums go by original ids.
 func TestOrderOfVertices(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

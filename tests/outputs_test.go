@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A command destroys nothing that it did not make: outputs that would replace, enclose or enter
-// an input are refused, and all that was there stays as it was.
+// A command destroys nothing that it did not make. It refuses outputs that would replace, contain
+// or be inside an input, and existing files stay as they were.
 func TestOutputsReplaceNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func TestOutputsReplaceNothing(t *testing.T) {
 	}
 }
 
-// A result that standard output has no room for is an error of every command.
+// If standard output has no room for a result, every command ends with an error.
 func TestFullStandardOutput(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
@@ -120,7 +120,7 @@ func TestFullStandardOutput(t *testing.T) {
 	}
 }
 
-// Too few open files to begin with are one message, not a stack of Go's.
+// Too few open files give one message, not stacks of the Go runtime.
 func TestTooFewOpenFiles(t *testing.T) {
 	t.Parallel()
 	if !halognn(t).cgo {
@@ -134,7 +134,7 @@ func TestTooFewOpenFiles(t *testing.T) {
 	}
 }
 
-// Too few threads are one message, whether the Go runtime, MPI or the job finds none left.
+// Too few threads give one message, whether the Go runtime, MPI or the job runs out of them.
 func TestTooFewThreads(t *testing.T) {
 	t.Parallel()
 	if !halognn(t).cgo {
@@ -146,7 +146,7 @@ func TestTooFewThreads(t *testing.T) {
 	if r := start(t, nil, "setpriv", "--reuid", "70000", "--clear-groups", "true").wait(t); r.code != 0 {
 		t.Skip("root cannot be another user here: ", r)
 	}
-	dir, err := os.MkdirTemp("", "threads") // which another user may read
+	dir, err := os.MkdirTemp("", "threads") // another user may read it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestTooFewThreads(t *testing.T) {
 		user, limit := fmt.Sprint(70_000+5*os.Getpid()+n), fmt.Sprint(4+3*n)
 		r := start(t, nil, "setpriv", "--reuid", user, "--clear-groups", "bash", "-c",
 			"ulimit -u "+limit+`; exec "$0" train --config none.yaml`, program).wait(t)
-		enough := n > 0 && strings.Contains(r.err, "none.yaml") // without MPI
+		enough := n > 0 && strings.Contains(r.err, "none.yaml") // a program without MPI
 		if r.code != usage || strings.Count(r.err, "\n") != 1 ||
 			!enough && !strings.Contains(r.err, "ulimit -u") {
 			t.Errorf("ulimit -u %s: %v", limit, r)

@@ -99,7 +99,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 	sameAsGenerated(t, "../docs/design/01-packages.md", "packages", table.String())
 }
 
-// floors says what the packages of a level, or of those from one to the next, have in common.
+// floors says what the packages of a level, or of this level and the next ones, have in common.
 var floors = map[int]string{
 	12: "flags, wiring, exit codes",
 	11: "the loop: epochs, steps, evaluation, records",
@@ -141,8 +141,8 @@ func TestFloorsAreDocumented(t *testing.T) {
 var knowsRanks = []string{"comm", "exchange", "job", "parallel", "residence", "simulate", "plan",
 	"session", "checkpoint", "infer", "train", "doctor", "cmd"}
 
-// usesC are the packages that may use cgo; with CGO_ENABLED=0 the rest must build, and mem without
-// the C library.
+// usesC are the packages that may use cgo. With CGO_ENABLED=0 the others must build, and mem too,
+// without the C library.
 var usesC = []string{"mem", "interrupt", "comm/mpi", "compute/cpu", "compute/cuda",
 	"energy", "nvtx", "partition/metis"}
 
@@ -152,7 +152,7 @@ func TestImportsGoDown(t *testing.T) {
 		for _, imported := range f.imports {
 			from, to := outer(f.pkg), outer(imported)
 			switch {
-			case from == to: // inside one package the compiler's ban on cycles is enough
+			case from == to: // the compiler forbids cycles within one package
 			case level[to] >= level[from]:
 				t.Errorf("%s: %s (level %d) imports %s (level %d); imports go down", f.path, from,
 					level[from], to, level[to])
@@ -191,7 +191,7 @@ type goFile struct {
 	cgo, test      bool
 }
 
-// outer returns the package of the table that is or contains pkg.
+// outer returns the package of the table that is pkg or contains it.
 func outer(pkg string) string { first, _, _ := strings.Cut(pkg, "/"); return first }
 
 func goFiles(t *testing.T) []goFile {

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// A partition that is ended while another process cuts leaves no files and no process behind.
+// A partition that is stopped while another process partitions the graph leaves no files and no
+// process.
 func TestAnEndedPartitionEndsItsProcess(t *testing.T) {
 	dir := t.TempDir()
 	python, mark := filepath.Join(dir, "python"), filepath.Join(dir, "mark")
@@ -47,13 +48,13 @@ func TestAnEndedPartitionEndsItsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it has ended", func() bool {
-		// a zombie, where nobody waits for orphans, has ended too
+		// a zombie has ended too; it stays where nobody waits for orphans
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ")
 	})
 }
 
-// Parts that the program cut itself, given back as a file with --keep, are the same parts.
+// Parts that the program made, given back as a file with --keep, are the same parts.
 func TestPartsOfAFileAreKept(t *testing.T) {
 	dir := t.TempDir()
 	var text strings.Builder
@@ -75,7 +76,8 @@ func TestPartsOfAFileAreKept(t *testing.T) {
 	}
 }
 
-// Without METIS, or KaMinPar, auto takes what there is and says what would give better parts.
+// Without METIS or KaMinPar, auto takes a method that there is and says what would give better
+// parts.
 func TestAutoTakesWhatThereIs(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HALOGNN_KAMINPAR_PYTHON", filepath.Join(dir, "python"))
@@ -92,14 +94,14 @@ func TestAutoTakesWhatThereIs(t *testing.T) {
 	}
 }
 
-// shares cuts and writes parts by ranks of MPI.
+// shares partitions a graph and writes the parts with ranks of MPI.
 func shares(t *testing.T, ranks int, out string, flags ...string) result {
 	t.Helper()
 	return startMPI(t, ranks, halognn(t).path, append([]string{"partition", "--data", smallData.dir(t),
 		"--parts", "4", "--method", "ldg", "--seed", "1", "--out", out}, flags...)...).wait(t)
 }
 
-// Ranks write the bytes of one process.
+// Several ranks write the same bytes as one process.
 func TestRanksShareAPartitionUnderAnyMPI(t *testing.T) {
 	launcher(t)
 	dir := t.TempDir()
@@ -116,7 +118,7 @@ func TestRanksShareAPartitionUnderAnyMPI(t *testing.T) {
 			t.Errorf("%d ranks write other files than one process", ranks)
 		}
 	}
-	// --force replaces them, and without it one rank tells why not
+	// --force replaces the parts; without it one rank says why not
 	r := shares(t, 2, alone)
 	if r.code != badData || strings.Count(r.err, "--force replaces it") != 1 {
 		t.Error(r)
@@ -129,7 +131,7 @@ func TestRanksShareAPartitionUnderAnyMPI(t *testing.T) {
 	}
 }
 
-// A disk that fills on one rank fails all, with one message, and nothing is left.
+// If the disk of one rank fills up, all ranks fail with one message, and nothing is left.
 func TestADiskThatFillsUnderMPI(t *testing.T) {
 	mpirun := launcher(t)
 	for _, ranks := range []string{"1", "3"} {
@@ -140,7 +142,7 @@ func TestADiskThatFillsUnderMPI(t *testing.T) {
 	}
 }
 
-// KaMinPar's files lie beside the parts, and a disk without room for them is one clear error.
+// KaMinPar writes its files beside the parts; a disk without room for them gives one clear error.
 func TestADiskThatFillsBeforeTheCut(t *testing.T) {
 	python := filepath.Join(t.TempDir(), "python")
 	if err := os.WriteFile(python, []byte("#!/bin/sh\necho 0\n"), 0o777); err != nil {
@@ -153,7 +155,7 @@ func TestADiskThatFillsBeforeTheCut(t *testing.T) {
 		})
 }
 
-// onSmallDisk runs a command that writes to a disk of 30 KiB, which must say once what it wants, and
+// onSmallDisk runs a command that writes to a disk of 30 KiB. The command must print want once, and
 // leave nothing.
 func onSmallDisk(t *testing.T, want string, env []string, command func(out string) []string) {
 	t.Helper()

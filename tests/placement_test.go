@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The ranks of a node share their caches: a row that one holds the others need not hold, so fewer
-// rows are fetched. No number changes.
+// The ranks of a node share their caches: a row that one rank holds need not be in the others, so
+// fewer rows are fetched. No number changes.
 func TestCachesOfANodeAreShared(t *testing.T) {
 	unlessShort(t)
 	if _, err := os.Stat("/dev/shm"); err != nil {
@@ -20,7 +20,7 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 		node := fmt.Sprintf("run.ranks_per_node=%d", 4/nodes)
 		none := trained(t, dir, 4, node)
 		for _, policy := range []string{"vip", "degree", "oracle"} {
-			// with a rank a node no cache is shared, and on one node no row is remote
+			// with one rank a node no cache is shared, and on one node no row is remote
 			if nodes == 4 && policy != "vip" || nodes == 1 && policy == "degree" {
 				continue
 			}
@@ -30,7 +30,7 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 						"cache.placement="+placement)...)
 				sameNumbers(t, got, none)
 				for i, e := range got.epochs {
-					owned := e.Peer - e.PeerCached // by peers
+					owned := e.Peer - e.PeerCached // rows that peers own
 					if found := e.Cached +
 						e.PeerCached; found+e.Remote != none.epochs[i].Remote ||
 						owned != none.epochs[i].Peer {
@@ -48,7 +48,7 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 				t.Errorf("%d nodes, %s: %d rows from peers' caches, though none are shared", nodes,
 					policy, own.PeerCached)
 			}
-			// what ranks of a node keep for themselves can be as good together, by luck
+			// what the ranks keep on their own may be as good together, by chance
 			if policy == "degree" {
 				continue
 			}
@@ -56,7 +56,7 @@ func TestCachesOfANodeAreShared(t *testing.T) {
 			case several && (group.PeerCached == 0 || group.Remote >= own.Remote):
 				t.Errorf("%s: %d rows from peers' caches, %d fetched; %d without sharing", policy,
 					group.PeerCached, group.Remote, own.Remote)
-			case several && same.PeerCached != 0: // all hold the same
+			case several && same.PeerCached != 0: // all ranks hold the same rows
 				t.Errorf("%s: replicated, but %d rows from peers' caches", policy, same.PeerCached)
 			case !several && (group.PeerCached != 0 || group.Remote != own.Remote ||
 				same.Remote != own.Remote):

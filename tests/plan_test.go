@@ -51,11 +51,11 @@ func planned(t *testing.T, parts string, args ...string) *plannedJob {
 	return p
 }
 
-// On ranks that are nodes of their own, or two on a node, planned memory lies between what is
-// resident without huge pages and what is allocated, and remote rows of a step are as planned; both
-// but for 5 %, which MPI's buffers take or leave, and a few minibatches differ from all by. Arrays
-// are allocated with a quarter of slack, of which huge pages make as much resident as a kernel
-// happens to give. The graph is large enough for its data to outweigh the libraries.
+// On ranks that are nodes of their own, or with two ranks a node, planned memory is between what is
+// resident without huge pages and what is allocated, and planned remote rows equal those of a step.
+// Both within 5 %: MPI's buffers vary, and the plan samples only a few minibatches. Arrays are
+// allocated with a quarter of slack; with huge pages it depends on the kernel how much of that
+// becomes resident. The graph is large enough for its data to outweigh the libraries.
 func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	unlessShort(t)
@@ -118,7 +118,7 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	}
 }
 
-// plannedGraphs makes parts of graphs of each kind, by a divisor of their size.
+// plannedGraphs makes parts of graphs of each kind. Their sizes are divided by divisor.
 func plannedGraphs(t *testing.T, divisor int) map[string]string {
 	t.Helper()
 	of := func(name string, more ...string) string {
@@ -140,8 +140,8 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 	}
 }
 
-// Jobs drawn from the settings, of which those that no run has are left out, take what is planned
-// for them: rows within 5 %, and memory within a tenth. With -short there are few, on small graphs.
+// Jobs drawn from the settings, without those that no run can have, take what is planned for them:
+// rows within 5 %, and memory within a tenth. With -short there are few jobs, on small graphs.
 func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	launcher(t)
 	if race.Detector {
@@ -201,8 +201,8 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 	}
 }
 
-// takesWhatWasPlanned plans and trains a job, and holds the rows of the two together and, unless it
-// is 0, the memory within a share of it.
+// takesWhatWasPlanned plans and trains a job, and compares the rows and, unless within is 0, the
+// memory, which may differ by that share.
 func takesWhatWasPlanned(t *testing.T, parts string, ranks int, within float64, sets []string) {
 	t.Helper()
 	args := []string{"--ranks", strconv.Itoa(ranks)}
@@ -249,7 +249,7 @@ func takesWhatWasPlanned(t *testing.T, parts string, ranks int, within float64, 
 	}
 }
 
-// withoutHugePages keeps them from the commands that the test starts.
+// withoutHugePages turns huge pages off for the commands that the test starts.
 func withoutHugePages(t *testing.T) {
 	t.Helper()
 	set := func(off uintptr) {
@@ -261,8 +261,8 @@ func withoutHugePages(t *testing.T) {
 	t.Cleanup(func() { set(0) })
 }
 
-// What ranks do that share minibatches or hold columns is planned from minibatches of the run:
-// where the plan looks at each as often as at any other, it is what they count.
+// The work of ranks that share minibatches or hold columns is planned from minibatches of the run:
+// if the plan samples each minibatch equally often, it equals what the ranks count.
 func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -292,7 +292,7 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			t.Fatalf("%d steps, of which the plan samples 32 minibatches: %+v", steps, plan.Shuffles)
 		}
 		p := plan.Shuffles
-		if plan.Sampling != nil { // of other nodes
+		if plan.Sampling != nil { // asked of other nodes
 			p.Sampling += plan.Sampling.Bytes
 		}
 		for _, c := range []struct {
@@ -368,7 +368,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 	}
 }
 
-// A graph of which there are sizes alone is planned, at once, by a preset or by numbers.
+// A graph of which only the sizes are known is planned at once, from a preset or from numbers.
 func TestPlanSizes(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")

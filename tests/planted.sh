@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# planted.sh [-j N] [-t SECONDS] [NN ...]: whether the tests find the faults of tests/planted, or those
-# of the given numbers, N at a time (default 1). Each is planted in a copy of the last commit, and tests
-# run until one fails, 5 minutes at most unless SECONDS says else: of a C kernel those of kernels/, then of the changed
-# package, of the packages that import it, nearest first, and of the program. A test counts if it
-# passes without the fault. Prints a row of a Markdown table for each fault. Ends with code 1 if one
-# is not found, and with 2 if one cannot be planted.
+# planted.sh [-j N] [-t SECONDS] [NN ...]: do the tests find the faults of tests/planted, or those
+# with the given numbers? Plants each fault in a copy of the last commit, N at a time (default 1),
+# and runs tests until one fails, for SECONDS at most (default 5 minutes): for a C kernel those of
+# kernels/, then those of the changed package, of the packages that import it, nearest first, and of
+# the program. A failure counts if the same test passes without the fault. Prints a row of a
+# Markdown table for each fault. Ends with code 1 if a fault is not found, and with 2 if one cannot
+# be planted.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 root=$PWD limit=300 jobs=1
@@ -17,7 +18,7 @@ while getopts j:t: option; do
 done
 shift $((OPTIND - 1))
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || { echo "planted.sh: -j $jobs: want a number from 1" >&2; exit 2; }
-# What tests read outside the checkout, found from a copy too.
+# Data outside the checkout that tests read; copies need its path too.
 export HALOGNN_DATA=${HALOGNN_DATA:-$root/../shared/data}
 
 # in_make_test: whether `make test` runs the suite that found the fault.
@@ -31,7 +32,7 @@ for number in "$@"; do
   faults+=("${named[0]}")
 done
 
-# Copies have fixed paths, because the build cache knows packages by theirs.
+# Copies have fixed paths, because the build cache knows packages by their paths.
 copies=$root/build/planted scratch=$(mktemp -d) || exit
 mkdir "$scratch/outcomes"
 clean() {
@@ -50,7 +51,8 @@ trap clean EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# importers PACKAGE: it and the packages that need it, or whose tests do, nearest first.
+# importers PACKAGE: the package and those packages that import it, or whose tests do, nearest
+# first.
 importers() {
   local tested='{{join .TestImports " "}} {{join .XTestImports " "}}'
   go list -f "{{.ImportPath}} {{join .Imports \" \"}} : $tested" \
@@ -74,9 +76,9 @@ importers() {
     }' | sort -n -k1,1 -k2,2 | cut -d' ' -f2
 }
 
-# run PACKAGE LOG COMMAND...: runs tests in the time that is left, and sets test to the first that
-# failed, if the command names tests. 0: all passed. 1: one failed. 2: they do not compile. 3: the
-# time is over.
+# run PACKAGE LOG COMMAND...: runs tests in the remaining time. If the command names tests, it sets
+# test to the first that failed. 0: all passed. 1: one failed. 2: they do not compile. 3: the time
+# is over.
 run() {
   local log=$2 code=0
   package=$1 test=''
@@ -94,13 +96,13 @@ run() {
     return 2
   fi
   test=$(sed -n 's/^--- FAIL: \([^ ]*\).*/\1/p' "$log" | head -1)
-  # a process that died was in the last test that it began
+  # a process that died was in the test that it began last
   [ -n "$test" ] || test=$(sed -n 's/^=== RUN  *\([^ ]*\).*/\1/p' "$log" | tail -1)
   return 1
 }
 
-# The suites. The flags are those of tests/all.sh; -v tells which test a process died in. Of those named
-# rest_tests it is `make test-all` that has them.
+# The suites, with the flags of tests/all.sh; -v tells in which test a process died. Only `make
+# test-all` has the suites named rest_tests.
 go_tests() { HALOGNN_EMULATED_DEVICES=0 go test -vet=off -failfast -v "$@"; }
 kernel_tests() {
   make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" test
@@ -133,7 +135,7 @@ search() {
   fi
 }
 
-# again LOG: runs the test that failed once more, for it to pass without the fault.
+# again LOG: runs the failed test once more without the fault; it must pass.
 again() {
   local begin=$SECONDS code=0 found=$test command=("${suite[@]}")
   if [ -n "$found" ]; then
@@ -147,7 +149,8 @@ again() {
   return $code
 }
 
-# plant FAULT SLOT: prints the row of a fault, and notes whether it was caught, and by make test.
+# plant FAULT SLOT: prints the row of a fault, and notes whether the tests and `make test` caught
+# it.
 plant() {
   local fault=$root/$1 slot=$2 name begin=$SECONDS code=0 took how=no
   local package='' test='' suite=()
@@ -188,12 +191,12 @@ for ((slot = 1; slot <= jobs; slot++)); do
   git worktree prune
   git worktree add --quiet --force --force --detach "$copies/$slot" HEAD || exit 2
   mkdir -p "$copies/$slot/build"
-  # which tests load; no fault is in its sources
+  # tests load this library; no fault is in its sources
   cp build/libhalognn_cuda_emulated.so "$copies/$slot/build/" 2>/dev/null
 done
 echo '| fault | caught by | seconds | in make test |'
 echo '|---|---|---|---|'
-# slot N: plants its share of the faults in copy N.
+# slot N: plants the N-th share of the faults in copy N.
 slot() {
   local child='' i
   trap '[ -z "$child" ] || kill $child 2>/dev/null; exit 143' TERM

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# pmpi.sh PROGRAM: a tool of MPI's profiling interface sees the calls of a training on two ranks, under
-# the MPI that env.sh found: of each step the ids of rows, the rows, and the sum of gradients.
+# pmpi.sh PROGRAM: checks that a tool of MPI's profiling interface sees the calls of a training on
+# two ranks under the MPI that env.sh found: for each step the ids of rows, the rows, and the
+# gradients' sum.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(readlink -f "${1:?usage: pmpi.sh PROGRAM}")

@@ -18,8 +18,8 @@ const (
 	halfGradient = "train.gradient_dtype=bf16"
 )
 
-// Gradients that travel as bfloat16 give other numbers, which no plumbing changes, from half of the
-// bytes: as planned, simulated and told by a dry run.
+// Gradients sent as bfloat16 change the numbers, but plumbing still does not. They take half of the
+// bytes, as planned, simulated and reported by a dry run.
 func TestGradientsInBF16(t *testing.T) {
 	t.Parallel()
 	parts, sets := smallParts.dir(t), []string{"model.hidden=64", "model.norm=batch"}
@@ -36,7 +36,7 @@ func TestGradientsInBF16(t *testing.T) {
 		t.Errorf("digests of loss and blocks are %s, %s with bf16, and %s, %s with float32",
 			want.LossDigest, want.BlocksDigest, wide.LossDigest, wide.BlocksDigest)
 	}
-	// each number is off by 2^-9 of it at most, twice, and Adam divides by its size
+	// each number is off by at most 2^-9 of it, twice, and Adam divides by its size
 	for i, w := range wide.steps[:2] {
 		if d := math.Abs(want.steps[i].Loss - w.Loss); !(d <= 0x1p-6*w.Loss) {
 			t.Errorf("the loss of step %d is %g, with float32 %g", i, want.steps[i].Loss, w.Loss)
@@ -75,11 +75,12 @@ func TestSameGradientsInBF16UnderMPI(t *testing.T) {
 				trained(t, smallParts.dir(t), ranks, halfGradient))
 		})
 	}
-	// one rank alone sends nothing and rounds nothing
+	// a single rank sends nothing and rounds nothing
 	sameNumbers(t, trained(t, smallParts.dir(t), 1, halfGradient), trained(t, smallParts.dir(t), 1))
 }
 
-// A run goes on with gradients as it began, and no library adds them as bfloat16.
+// A resumed run keeps its setting of gradients in bfloat16, and no library adds gradients as
+// bfloat16.
 func TestRunKeepsGradientsInBF16(t *testing.T) {
 	t.Parallel()
 	p, parts := halognn(t), smallParts.dir(t)
@@ -121,9 +122,9 @@ func TestPlumbingChangesNoNumberInBF16(t *testing.T) {
 	}
 }
 
-// Every kind of model trains in bf16, whether or not its layers complete rows where they lie. Ranks that
-// share minibatches round a row once, as one rank does, and a sum of another order now and then to the
-// next number: 2^-7 of it.
+// Every kind of model trains in bf16, whether or not its layers complete rows in place. Ranks that
+// share minibatches round a row once, as one rank does; a sum in another order sometimes rounds to
+// the next number, 2^-7 of it away.
 func TestKindsInBF16(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -134,7 +135,7 @@ func TestKindsInBF16(t *testing.T) {
 				sets := []string{bf16, "model.kind=" + kind, "model.norm=" + norm, "train.epochs=1",
 					"sample.batch_scope=global", "train.optimizer=sgd", "train.lr=0.05"}
 				one := trained(t, smallParts.dir(t), 1, sets...)
-				if kind == "mlp" || kind == "rgcn" { // which ranks do not share
+				if kind == "mlp" || kind == "rgcn" { // ranks cannot share these
 					return
 				}
 				two := trained(t, smallParts.dir(t), 2, append(sets, "parallel.mode=split")...)
@@ -156,9 +157,9 @@ func TestSameNumbersUnderMPIInBF16(t *testing.T) {
 	}
 }
 
-// Devices agree but for rounding. Sums of other orders differ by less than a factor's precision
-// tells apart; now and then one lies where it rounds to the next number, 2^-8 of it in bfloat16 and
-// 2^-11 in TF32. So losses agree within that, the more so as they are means over many.
+// Devices agree up to rounding. Sums in other orders differ by less than the precision of a factor,
+// but sometimes one rounds to the next number: 2^-8 of it away in bfloat16, 2^-11 in TF32. So
+// losses, which are means over many, agree within that.
 func TestDevicesAgreeInEachPrecision(t *testing.T) {
 	t.Parallel()
 	var digests []string
@@ -186,7 +187,7 @@ func TestDevicesAgreeInEachPrecision(t *testing.T) {
 	}
 }
 
-// A run keeps its precision when it goes on, and infer takes that of the run.
+// A run keeps its precision when it is resumed, and infer uses the precision of the run.
 func TestRunKeepsItsPrecision(t *testing.T) {
 	t.Parallel()
 	o := trained(t, smallParts.dir(t), 2, bf16, "train.epochs=3", "checkpoint.every_steps=1")

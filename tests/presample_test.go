@@ -13,14 +13,14 @@ import (
 	"halognn/src/partition"
 )
 
-// sampledReport is what meta.json of parts says of their weights and of sampled minibatches.
+// sampledReport is what meta.json of parts says about their weights and sampled minibatches.
 type sampledReport struct {
 	Origin struct{ Weights string }
 	Report partition.Report
 }
 
-// Parts for shared minibatches say what they make of them, are made again from kept counts, and
-// train like any others.
+// meta.json of parts for shared minibatches says what sampling costs on them. They can be made
+// again from saved counts, and train like any others.
 func TestPartitionsByWhatIsSampled(t *testing.T) {
 	data, counts := smallData.dir(t), filepath.Join(t.TempDir(), "counts")
 	made := map[string]*sampledReport{}

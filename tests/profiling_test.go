@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// merge.sh merges the profiles of all ranks into one that pprof reads, and names a run without
-// profiles.
+// merge.sh merges the profiles of all ranks into one that pprof reads, and fails with a message
+// that names a run without profiles.
 func TestMergedProfilesUnderMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -52,8 +52,8 @@ func TestPerfRunsTheCommand(t *testing.T) {
 	}
 }
 
-// policies.sh finds the default that the config page states to be the best, and the one before it
-// not.
+// policies.sh confirms that the default of the config page is the best policy, and rejects the
+// default before it.
 func TestPoliciesAreCompared(t *testing.T) {
 	unlessShort(t)
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func TestPoliciesAreCompared(t *testing.T) {
 	}
 }
 
-// papers repeats a figure: its runs come to the same losses, its page has a verdict and a plot.
+// papers repeats a figure: the losses of its runs are equal, and its page has a verdict and a plot.
 func TestFigureOfAPaper(t *testing.T) {
 	unlessShort(t)
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestFigureOfAPaper(t *testing.T) {
 	}
 }
 
-// hosts.sh refuses what it cannot make before it makes anything.
+// hosts.sh refuses what it cannot set up before it sets up anything.
 func TestHostsRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -110,8 +110,8 @@ func TestHostsRefuses(t *testing.T) {
 	}
 }
 
-// The scripts that compare with other programs explain themselves where these are missing, and then
-// say what is.
+// The scripts that compare with other programs print their help even if these are not installed,
+// and otherwise say what is missing.
 func TestPeersWithoutTheirPackages(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 here")
@@ -134,8 +134,8 @@ func TestPeersWithoutTheirPackages(t *testing.T) {
 	}
 }
 
-// gpu_day.sh runs nothing without what was carried, and no part before the one that makes what it
-// needs, also if there is time for it alone.
+// gpu_day.sh runs nothing without its pack, and no part before the part that makes what it needs,
+// even if only the later one fits into the remaining time.
 func TestGPUDayKeepsTheOrder(t *testing.T) {
 	if _, err := exec.LookPath("xz"); err != nil {
 		t.Skip("no xz here")

@@ -23,8 +23,9 @@ import (
 	"halognn/tests/race"
 )
 
-// limit is how long a command may take, and what comes about by itself, before it counts as hanging. Most
-// commands of these tests take well under a second; machines are slow and busy.
+// limit is how long a command, or a change that a test waits for, may take before it counts as
+// hanging. Most commands of these tests take well under a second; but machines may be slow and
+// busy.
 const limit = 5 * time.Minute
 
 // scratch holds what all tests share: the program and the datasets.
@@ -39,8 +40,8 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		scratch = dir
-		// Open MPI's mpirun waits twice so long before it ends for any failure. A test that needs more
-		// sets more.
+		// Open MPI's mpirun waits twice this long before it ends after a failure. A test that needs
+		// more sets more.
 		if err := os.Setenv("OMPI_MCA_odls_base_sigkill_timeout", "1"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -50,15 +51,14 @@ func TestMain(m *testing.M) {
 }
 
 // program is the halognn binary under test: the file that HALOGNN_BIN names, or one built from the
-// sources beside the tests with the settings of the environment, under the race detector if the
-// tests are.
+// sources with the settings of the environment, and with the race detector if the tests have it.
 type program struct {
 	path string
 	cgo  bool   // has kernels in C
-	tags string // of the build, as -tags takes them
+	tags string // build tags, in the form of -tags
 }
 
-// linked reports whether the program has the library that a build tag stands for.
+// linked reports whether the program has the library of a build tag.
 func (p *program) linked(tag string) bool {
 	return p.cgo && slices.Contains(strings.Split(p.tags, ","), tag)
 }
@@ -92,9 +92,9 @@ var built = sync.OnceValues(func() (*program, error) {
 	return p, nil
 })
 
-// noteSources looks at the sources and flags that the program is built from: go test caches the
-// results of a test by the files and variables that it looked at, and cannot know what a command
-// that it starts reads.
+// noteSources looks at the sources and flags from which the program is built. go test caches the
+// results of a test by the files and variables that the test has looked at; it does not know what a
+// started command reads.
 func noteSources() error {
 	for _, name := range []string{"CGO_ENABLED", "CGO_CFLAGS", "CGO_LDFLAGS", "GOFLAGS"} {
 		_ = os.Getenv(name)
@@ -113,8 +113,8 @@ func noteSources() error {
 	return nil
 }
 
-// unlessShort skips a test that is not part of the smoke tests: with -short those are left
-// that a change is most likely to break, for `make test-fast` and for the build without cgo.
+// unlessShort skips a test with -short, except where the test is a smoke test. `make test-fast` and
+// the build without cgo run only smoke tests, which a change is most likely to break.
 func unlessShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -165,7 +165,7 @@ func start(t *testing.T, env []string, name string, args ...string) *job {
 	j.Env = append(os.Environ(), env...)
 	j.Stdout, j.Stderr = &j.out, &j.err
 	j.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// on which a launcher ends its ranks
+	// the signal at which a launcher ends its ranks
 	j.Cancel = func() error { return syscall.Kill(-j.Process.Pid, syscall.SIGTERM) }
 	j.WaitDelay = 5 * time.Second
 	if err := j.Start(); err != nil {
@@ -175,7 +175,7 @@ func start(t *testing.T, env []string, name string, args ...string) *job {
 	return j
 }
 
-// wait returns how the job ended; one that runs beyond the limit is killed and fails the test.
+// wait returns how the job ended. A job beyond the limit is killed and fails the test.
 func (j *job) wait(t *testing.T) result {
 	t.Helper()
 	err := j.Wait()
@@ -200,8 +200,8 @@ func (p *program) must(t *testing.T, args ...string) result {
 	return r
 }
 
-// message returns the one error message of a command that failed, and fails the test if there are
-// several or none.
+// message returns the one error message of a command that failed. If there are several or none, it
+// fails the test.
 func (r result) message(t *testing.T) string {
 	t.Helper()
 	const begin = "halognn: "
@@ -218,7 +218,7 @@ func (r result) message(t *testing.T) string {
 	return strings.Join(lines[first:], "\n")
 }
 
-// left lists the live processes whose command line has the word, except this one. Only Linux tells.
+// left lists the live processes whose command line has the word, except this one. It needs Linux.
 func left(t *testing.T, word string) []int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -230,7 +230,7 @@ func left(t *testing.T, word string) []int {
 	}
 	var pids []int
 	for _, f := range files {
-		// fails for a process that has ended meanwhile; is empty for one that awaits burial
+		// fails for a process that has ended meanwhile; empty for a zombie
 		text, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(text, []byte(word)) {
 			continue

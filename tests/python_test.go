@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// The tests of the Python package, by PYTHON or, of python3 and the system's, the first with NumPy and
-// SciPy. What a library that is not there leaves out is said; without NumPy that is everything.
+// Runs the tests of the Python package with PYTHON or, of python3 and the system's Python, the
+// first that has NumPy and SciPy. It names the tests left out for a missing library; without NumPy
+// that is all.
 func TestPythonPackage(t *testing.T) {
 	unlessShort(t)
 	python := os.Getenv("PYTHON")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pytorch.sh: trains a model, loads it into PyTorch, and holds the logits of both against each other. Installs Debian's python3-torch if it may;
-# otherwise it says why it did not run, and exits with 77.
+# pytorch.sh: trains a model, loads it into PyTorch, and compares the logits of both. Installs
+# Debian's python3-torch if it may; otherwise it says why it did not run, and exits with 77.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh
@@ -34,6 +34,6 @@ for model in "norm=none" "norm=layer" "aggregation=max" "kind=gcn" "kind=gcn gcn
   cases+=("$run" "$dir/$data" "$run.npy")
 done
 "$python" -W ignore tests/pytorch/logits.py "${cases[@]}"
-# The same minibatches on both sides: the loss of every step agrees.
+# Both train on the same minibatches: the loss of every step agrees.
 "$python" profiling/gpu_vs_pyg.py --device cpu --halognn "$program" --work "$dir/compared" --vertices 20000 --degree 10 --columns 16 --classes 5 \
   --hidden 16 --fanouts 5,4,3 --batch 256 --epochs 1 --steps 20

@@ -15,8 +15,8 @@ import (
 	"halognn/src/trace"
 )
 
-// onGPU returns the environment and the arguments of a run on one emulated GPU: its steps are
-// queued or, if it waits, not after the first epoch, as its kernels are timed.
+// onGPU returns the environment and the arguments of a run on one emulated GPU. Its steps are
+// queued; if waits is true, not after the first epoch, as kernels are timed then.
 func onGPU(t *testing.T, dir string, waits bool, sets ...string) (env, args []string) {
 	t.Helper()
 	args = append(trainArgs(t, smallParts.dir(t), dir,
@@ -42,14 +42,14 @@ func stepsOf(t *testing.T, dir string) (all [][3]string) {
 	return all
 }
 
-// A kernel that never ends is told by the watchdog, with the step that hangs, whether the host has
-// queued another step since or waits for the kernel; both runs end with the same code, and with the
-// lines of the epoch before.
+// The watchdog reports a kernel that never ends, with the step that hangs, whether the host has
+// queued another step since or waits for the kernel. Both runs end with the same code, and with the
+// records of the epoch before.
 func TestQueuedKernelHangs(t *testing.T) {
 	unlessShort(t)
 	var codes []int
 	var lines [][][3]string
-	const steps = 19 // of an epoch
+	const steps = 19 // in an epoch
 	for _, waits := range []bool{false, true} {
 		dir := newRunDir(t)
 		env, args := onGPU(t, dir, waits, "run.stall_seconds=10")
@@ -73,8 +73,8 @@ func TestQueuedKernelHangs(t *testing.T) {
 	}
 }
 
-// Ctrl-C among queued steps ends the run as among steps that wait, with its state saved, and it
-// goes on from there to the lines of a run without interruption.
+// Ctrl-C during queued steps ends the run as during steps that wait, with its state saved. The run
+// continues from there to the records of an uninterrupted run.
 func TestQueuedStepsAreInterrupted(t *testing.T) {
 	unlessShort(t)
 	when := regexp.MustCompile(`(epoch|after) \d+`)
@@ -113,7 +113,7 @@ func TestQueuedStepsAreInterrupted(t *testing.T) {
 }
 
 // A plan counts the memory that a run on a GPU pins before its first step: for the largest
-// minibatch that fanouts allow, of rows on the device or on the host, on one rank or two.
+// minibatch that the fanouts allow, with rows on the device or on the host, on one rank or two.
 func TestQueuedRunsArePlanned(t *testing.T) {
 	unlessShort(t)
 	for _, ranks := range []string{"1", "2"} {

@@ -13,8 +13,8 @@ import (
 	"halognn/src/shard"
 )
 
-// A run can be repeated from what it left: its config, with defaults and settings filled in, gives
-// the same numbers.
+// A run can be repeated from the config in its directory, which has all defaults and settings: the
+// numbers are the same.
 func TestConfigOfARunRepeatsIt(t *testing.T) {
 	t.Parallel()
 	want, again := trained(t, smallParts.dir(t), 2, "train.lr=0.02", "sample.fanouts=4,-1"),
@@ -30,7 +30,7 @@ func TestConfigOfARunRepeatsIt(t *testing.T) {
 	}
 }
 
-// Equal seeds give equal files, down to the hashes of all of them in meta.json; other seeds do not.
+// Equal seeds give equal files, with equal hashes in meta.json; other seeds do not.
 func TestFilesRepeat(t *testing.T) {
 	t.Parallel()
 	dir, methods := t.TempDir(), []string{"ldg", "random"}
@@ -58,7 +58,7 @@ func TestFilesRepeat(t *testing.T) {
 		if again := meta(method+"-b", append(cut, "1")...); again != first {
 			t.Errorf("%s: parts made again differ", method)
 		}
-		if method == "ldg" { // which takes the vertices as they come
+		if method == "ldg" { // ldg takes the vertices in their order
 			continue
 		}
 		if other := meta(method+"-c", append(cut, "2")...); strings.Split(other,
@@ -80,11 +80,11 @@ func TestCheckKnowsWhatIsWhole(t *testing.T) {
 	}
 }
 
-// Files that are staged, or copied to shared memory, give the same numbers; the stage is used
-// again, shared memory given back.
+// Files that are staged, or copied to shared memory, give the same numbers. The stage is used
+// again; shared memory is released.
 func TestStagedFiles(t *testing.T) {
 	t.Parallel()
-	// of an identity of its own
+	// parts with an identity of their own
 	parts := partitioned(t, smallData.dir(t), 4, "random", "--seed", "9")
 	s, err := shard.Open(parts, shard.Options{})
 	if err != nil {
@@ -112,14 +112,14 @@ func TestStagedFiles(t *testing.T) {
 	altered := copyOf(t, parts, dir, "altered")
 	patch(t, filepath.Join(altered, "indices.npy"), 0xff, 0xff, 0xff, 0x7f)
 	badInput{code: badData, want: []string{"indices.npy", "altered"}}.check(t, dir,
-		// what is copied is verified on the way
+		// copying verifies the files
 		halognn(t).run(t, training(t, altered, dir, "topology.load=copy", "data.verify=sizes")...))
 	write(t, filepath.Join(stage, "file"), nil)
 	r := halognn(t).run(t,
 		training(t, parts, dir, "run.stage_dir="+filepath.Join(stage, "file"))...)
 	badInput{code: badData,
 		want: []string{filepath.Join(stage, "file"), "not a directory"}}.check(t, dir, r)
-	// what a job has staged goes with it if it is refused later: here it has no device
+	// files staged for a job are removed if the job is refused later: here there is no device
 	other := t.TempDir()
 	r = start(t, []string{"HALOGNN_CUDA_LIB=" + filepath.Join(dir, "none.so")}, halognn(t).path,
 		training(t, parts, dir, "run.stage_dir="+other, "compute.device=cuda")...).wait(t)

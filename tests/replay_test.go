@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A plan that SimGrid replays takes as long as its slowest rank computes where the network takes no
-// time, and as long as the fullest link carries its bytes where it binds.
+// SimGrid replays a plan in the time that its slowest rank computes if the network takes no time,
+// and in the time that the fullest link needs for its bytes if the network is the limit.
 func TestReplayOfAPlan(t *testing.T) {
 	if _, err := exec.LookPath("smpirun"); err != nil {
 		t.Skip("SimGrid is not installed (apt-get install libsimgrid-dev)")
@@ -55,7 +55,7 @@ func actionsOf(t *testing.T, dir string) (seconds, bytes float64) {
 	action := regexp.MustCompile(`(?m)^\d+ (compute|isend)(?: \d+ \d+)? (\d+)$`)
 	of := map[string]float64{}
 	for _, name := range strings.Fields(string(read(t, filepath.Join(dir, "trace.txt")))) {
-		node, what, _ := strings.Cut(name, ".") // each rank is one
+		node, what, _ := strings.Cut(name, ".") // each rank is a node
 		flops, steps := 0.0, 0.0
 		sent := 0.0
 		for _, m := range action.FindAllStringSubmatch(string(read(t, filepath.Join(dir, name))), -1) {
@@ -73,7 +73,7 @@ func actionsOf(t *testing.T, dir string) (seconds, bytes float64) {
 			seconds = max(seconds, flops/steps/1e9)
 		}
 		if what == "lane" || what == "adder" {
-			of[node] += sent / 16 // steps of the longer trace
+			of[node] += sent / 16 // number of steps of the longer trace
 			bytes = max(bytes, of[node])
 		}
 	}

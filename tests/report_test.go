@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A report of real runs draws what the records of this version have, finds the run without a cache
-// as the baseline, and its CSV files repeat the summaries.
+// A report of real runs draws the records of this version, finds the run without a cache as the
+// baseline, and repeats the summaries in its CSV files.
 func TestReportOfRealRuns(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

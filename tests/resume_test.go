@@ -24,7 +24,7 @@ import (
 // requeue is the exit code of a run that was stopped by a signal after saving its state.
 const requeue = 75
 
-// endless makes a run of more epochs than any test waits for, and short enough ones.
+// endless gives a run more epochs than any test waits for.
 const endless = "train.epochs=100000"
 
 // checkpoints lists the checkpoints of a run, oldest first.
@@ -51,8 +51,8 @@ func newest(t *testing.T, dir string) (path string, epoch int) {
 	return path, file.State.Epoch
 }
 
-// goesOn resumes a run that was stopped, with other plumbing, to the end of the next epoch, and
-// holds it to a run without interruption.
+// goesOn resumes a stopped run with other plumbing, to the end of the next epoch, and compares it
+// with an uninterrupted run.
 func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) result,
 	sets ...string) {
 	t.Helper()
@@ -79,7 +79,7 @@ func goesOn(t *testing.T, dir string, ranks int, resume func(args ...string) res
 	}
 }
 
-// hangUps lets commands begin with hang-ups that end them, also if this suite runs under nohup.
+// hangUps makes SIGHUP end the commands that tests start, even if this suite runs under nohup.
 func hangUps(t *testing.T) {
 	t.Helper()
 	c := make(chan os.Signal, 1)
@@ -87,8 +87,8 @@ func hangUps(t *testing.T) {
 	t.Cleanup(func() { signal.Stop(c) })
 }
 
-// Each signal that asks a run to stop ends it with its state saved, and the run goes on from there
-// to the same bits.
+// Each signal that asks a run to stop ends it with its state saved, and the run continues from
+// there with the same bits.
 func TestSignalsStopARunThatGoesOn(t *testing.T) {
 	unlessShort(t)
 	hangUps(t)
@@ -116,8 +116,8 @@ func TestSignalsStopARunThatGoesOn(t *testing.T) {
 	}
 }
 
-// A run whose reader is gone is saved too; it says so where somebody still reads. One whose results
-// nobody reads is complete.
+// A run whose log nobody reads any more is saved too, and says so where somebody still reads. A run
+// whose results nobody reads is complete.
 func TestClosedPipeStopsARunThatGoesOn(t *testing.T) {
 	unlessShort(t)
 	dir, p := newRunDir(t), halognn(t)
@@ -154,15 +154,15 @@ func TestNohupKeepsARun(t *testing.T) {
 		if err := j.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // a second signal would end it, unsaved
+		time.Sleep(time.Second) // a second signal would end the run before it is saved
 	}
 	if r := j.wait(t); r.code != requeue {
 		t.Errorf("want code %d: %v", requeue, r)
 	}
 }
 
-// Under a launcher the signal reaches the ranks; all stop at one step, and the job ends with their
-// code.
+// Under a launcher the signal reaches the ranks. All stop at the same step, and the job ends with
+// their code.
 func TestSignalsStopARunThatGoesOnUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	version, err := exec.Command(launcher(t), "--version").CombinedOutput()
@@ -173,7 +173,7 @@ func TestSignalsStopARunThatGoesOnUnderAnyMPI(t *testing.T) {
 	for _, c := range []struct {
 		ranks  int
 		signal syscall.Signal
-		sets   []string // of the second half
+		sets   []string // of the resumed run
 	}{
 		{2, syscall.SIGUSR1, []string{"pipeline.depth=0", "run.ranks_per_node=1",
 			"cache.policy=vip"}},
@@ -188,9 +188,8 @@ func TestSignalsStopARunThatGoesOnUnderAnyMPI(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := j.wait(t)
-			// MPICH's mpirun forwards every signal, and one time in ten ends with 0 itself. Open
-			// MPI's takes SIGTERM for itself: it ends with 1, having given the ranks a second to
-			// save.
+			// MPICH's mpirun forwards every signal, and ends with 0 itself one time in ten. Open
+			// MPI's handles SIGTERM itself: it gives the ranks a second to save, and ends with 1.
 			if r.code != requeue && !(hydra && r.code == 0) &&
 				!(!hydra && c.signal == syscall.SIGTERM && r.code == failed) {
 				t.Fatalf("want code %d: %v", requeue, r)
@@ -207,8 +206,8 @@ func TestSignalsStopARunThatGoesOnUnderAnyMPI(t *testing.T) {
 
 }
 
-// A second signal does not wait for the step, which takes seconds here. One that is delivered
-// twice, by the terminal and by a launcher, is one.
+// A second signal does not wait for the end of the step, which takes seconds here. A signal
+// delivered twice, by the terminal and by a launcher, counts once.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	unlessShort(t)
 	for _, signals := range [][]syscall.Signal{
@@ -262,8 +261,8 @@ func ranksOf(t *testing.T, dir string, ranks int) []int {
 	return pids
 }
 
-// A rank has stopped and will never vote to save: the second signal ends the job all the same,
-// whether it is sent to another rank or to the launcher, and no process is left.
+// A rank is suspended and will never vote to save: the second signal still ends the job, whether it
+// is sent to another rank or to the launcher, and no process is left.
 func TestSecondSignalEndsAStuckJobUnderAnyMPI(t *testing.T) {
 	unlessShort(t)
 	launcher(t)
@@ -294,16 +293,16 @@ func TestSecondSignalEndsAStuckJobUnderAnyMPI(t *testing.T) {
 				to = j.Process.Pid
 			}
 			for k, s := range []syscall.Signal{c.first, c.second} {
-				// the first may end a launcher
+				// the first signal may end a launcher
 				if err := syscall.Kill(to, s); err != nil && k == 0 {
 					t.Fatal(err)
 				}
 				time.Sleep(900 * time.Millisecond)
 			}
 			r := j.wait(t)
-			// What a launcher returns that was told itself is its own: MPICH's returns 0 at times.
-			// When a rank has ended, a launcher kills the rank that has stopped, and MPICH's returns
-			// either rank's status: the code of the one or the SIGKILL of the other.
+			// A launcher that gets the signal itself returns a code of its own: MPICH's returns 0
+			// at times. When a rank has ended, the launcher kills the suspended rank, and MPICH's
+			// returns the status of either: its code or SIGKILL.
 			killed := r.code == int(syscall.SIGKILL)
 			if r.code == requeue || !c.toLauncher && r.code != 128+int(c.second) && !killed {
 				t.Errorf("want code %d: %v", 128+int(c.second), r)
@@ -314,8 +313,8 @@ func TestSecondSignalEndsAStuckJobUnderAnyMPI(t *testing.T) {
 	}
 }
 
-// Two jobs do not work on one run: the second is refused while the first lives, and begins at once
-// when it has died.
+// Two jobs cannot work on one run: the second is refused while the first lives, and can begin at
+// once when the first has died.
 func TestOneJobWorksOnARun(t *testing.T) {
 	unlessShort(t)
 	dir, p := newRunDir(t), halognn(t)
@@ -332,7 +331,7 @@ func TestOneJobWorksOnARun(t *testing.T) {
 	}
 	j.wait(t)
 	again := append(args[:len(args):len(args)], "--resume", dir, "--set", "train.epochs=2")
-	p.must(t, again...) // it had no checkpoint, so it begins again
+	p.must(t, again...) // there was no checkpoint, so the run begins again
 	if history := read(t, filepath.Join(dir, "metrics.history.jsonl")); !strings.HasPrefix(
 		string(history), `{"kind":"step","epoch":1,"step":0,`) {
 		t.Errorf("what was measured before is lost; its history is %q", history)
@@ -342,8 +341,8 @@ func TestOneJobWorksOnARun(t *testing.T) {
 	}
 }
 
-// Jobs that start at once with one run directory: one of them trains, and has the numbers of a job
-// alone; each other one is told once that the directory is taken, whoever sees it first.
+// Of jobs that start at once with one run directory, one trains, with the numbers of a job alone.
+// Each other job is told once that the directory is in use, whichever rank sees it first.
 func TestJobsThatStartAtOnce(t *testing.T) {
 	unlessShort(t)
 	dir, p := newRunDir(t), halognn(t)
@@ -383,7 +382,7 @@ func stopped(t *testing.T) string {
 	return dir
 }
 
-// What a run cannot go on with is refused, with a word about every key.
+// A resumed run refuses settings with which it cannot continue, and names every key.
 func TestResumeRefuses(t *testing.T) {
 	unlessShort(t)
 	dir := stopped(t)
@@ -433,7 +432,7 @@ func TestResumeRefuses(t *testing.T) {
 	}
 }
 
-// A job script need not know which try it is: the same command begins a run, goes on with it, and
+// A job script need not know which try it is: the same command begins a run, continues it, and
 // finds it finished.
 func TestOneCommandBeginsGoesOnAndEnds(t *testing.T) {
 	unlessShort(t)
@@ -456,8 +455,8 @@ func TestOneCommandBeginsGoesOnAndEnds(t *testing.T) {
 	}
 }
 
-// A full disk ends the run with a word about the checkpoint, leaves no half one, and the run goes
-// on when there is room again.
+// A full disk ends the run with a message about the checkpoint, leaves no half-written one, and the
+// run continues when there is room again.
 func TestFullDisk(t *testing.T) {
 	unlessShort(t)
 	dir, p := newRunDir(t), halognn(t)
@@ -487,7 +486,7 @@ exit $code`
 	}
 }
 
-// Where the state of a run is JSON, others may read it.
+// Other users may read the parts of a run's state that are JSON.
 func TestStateIsReadable(t *testing.T) {
 	unlessShort(t)
 	path, _ := newest(t, stopped(t))
@@ -507,8 +506,8 @@ func TestStateIsReadable(t *testing.T) {
 	}
 }
 
-// A start that waits for what never comes is ended by the first signal, with the code to be queued
-// again: another process holds the lock of a file to stage.
+// A signal ends a start that waits for ever, with the exit code for requeueing. Here another
+// process holds the lock of a file to stage.
 func TestSignalEndsAStartThatHangs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -66,7 +66,7 @@ func sameNumbers(t *testing.T, got, want *outcome) {
 	}
 }
 
-// Devices and SIMD levels add in orders of their own, so they agree but for rounding: a product of
+// Devices and SIMD levels add in different orders, so they agree only up to rounding: a product of
 // 16 terms is off by up to 16 roundings of 2^-24, 1e-6 of its terms, which passes through two
 // layers and a handful of steps.
 func TestDevicesAgree(t *testing.T) {
@@ -98,7 +98,7 @@ func TestDevicesAgree(t *testing.T) {
 	}
 }
 
-// What must change the digests does: otherwise equal digests would mean nothing.
+// Digests change if what they cover changes: otherwise equal digests would mean nothing.
 func TestDigestsTellRunsApart(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestDigestsTellRunsApart(t *testing.T) {
 	sameNumbers(t, trained(t, smallParts.dir(t), 2), base)
 	for _, other := range []struct {
 		set                   string
-		blocks, loss, weights bool // differ
+		blocks, loss, weights bool // what must differ
 	}{
 		{"train.seed=2", true, true, true},
 		{"sample.batch=60", true, true, true},
@@ -133,8 +133,8 @@ func TestDigestsTellRunsApart(t *testing.T) {
 	}
 }
 
-// What `go build` makes without env.sh, with the C kernels and no library, trains to the bits of the
-// program under test.
+// A program built by `go build` without env.sh, with the C kernels but no library, trains to the
+// same bits as the program under test.
 func TestBareBuildGivesTheSameNumbers(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"halognn/src/shard"
 )
 
-// What sample.batch counts, and from where seeds are drawn: an epoch has the documented steps,
-// trains every seed once, and its global minibatches differ by one seed at most.
+// For each meaning of sample.batch and each source of seeds, an epoch has the documented steps,
+// trains every seed once, and its global minibatches differ by at most one seed.
 func TestBatchScopes(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
@@ -42,7 +42,7 @@ func TestBatchScopes(t *testing.T) {
 	ceil := func(a, b int) int { return (a + b - 1) / b }
 	for _, c := range []struct {
 		scope, seeds, streams string
-		steps, most           int // most seeds of a global minibatch
+		steps, most           int // most: seeds of a global minibatch
 	}{
 		{"rank", "local", "rank", ceil(slices.Max(ofRank), batch), ranks * batch},
 		{"rank", "local", "part", ceil(slices.Max(ofPart), batch), 8 * batch},
@@ -78,8 +78,8 @@ func TestBatchScopes(t *testing.T) {
 	}
 }
 
-// Seeds drawn globally, and batches counted globally, make training independent of the ranks, but
-// for the draws of neighbours, which belong to the stream.
+// With seeds drawn globally and batches counted globally, training does not depend on the number of
+// ranks, except for the draws of neighbours, which belong to the stream.
 func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
 	t.Parallel()
 	sets := []string{"sample.batch_scope=global", "sample.seeds=global", "sample.fanouts=-1,-1",
@@ -91,8 +91,8 @@ func TestGlobalBatchesAreTheSameOnAnyRanks(t *testing.T) {
 	}
 }
 
-// Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the
-// model of those that have some.
+// Ranks without training seeds take part with weight 0: nothing hangs, and all ranks train the same
+// model as those with seeds.
 func TestRanksWithoutSeeds(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -121,7 +121,8 @@ func TestRanksWithoutSeeds(t *testing.T) {
 	}
 }
 
-// More ranks than seeds: some have an empty piece at every step, and others at some.
+// With more ranks than seeds, some ranks have an empty piece at every step, and others at some
+// steps.
 func TestFewerSeedsThanRanks(t *testing.T) {
 	t.Parallel()
 	data := handmade{split: func(v int) [3]bool {
@@ -178,8 +179,8 @@ func TestEmptyParts(t *testing.T) {
 	}
 }
 
-// A run on a split that the dataset keeps beside others is that on a dataset with this split alone,
-// and a sweep over splits is over those runs.
+// A run on one of several splits of a dataset equals a run on a dataset with this split alone, and
+// a sweep over splits consists of such runs.
 func TestSplitsOfARun(t *testing.T) {
 	t.Parallel()
 	dir, n := t.TempDir(), 90
@@ -205,7 +206,8 @@ func TestSplitsOfARun(t *testing.T) {
 	for k, name := range []string{"train_mask", "val_mask", "test_mask"} {
 		save(t, file(name), masks[k], n, 2)
 	}
-	parts := map[string]string{} // one part each, for parts are balanced by the seeds of the first split
+	// one part each, as parts are balanced by the seeds of the first split
+	parts := map[string]string{}
 	for _, index := range []string{"all", "0", "1"} {
 		data := filepath.Join(dir, "data-"+index)
 		parts[index] = filepath.Join(dir, "parts-"+index)
@@ -225,7 +227,7 @@ func TestSplitsOfARun(t *testing.T) {
 			t.Errorf("split %d: digest %s, test %v; want %s, %v", k, got.LossDigest, got.TestMetric,
 				want.LossDigest, want.TestMetric)
 		}
-		// scores are of the run's split where the parts hold it, and else of their first one
+		// scores are of the run's split if the parts have it, otherwise of their first split
 		for _, name := range []string{"all", index, "0"} {
 			out := halognn(t).must(t, "infer", "--run", got.dir, "--parts", parts[name], "--out",
 				filepath.Join(t.TempDir(), "p.npy")).out

@@ -15,7 +15,7 @@ import (
 	"halognn/src/simulate"
 )
 
-// The shell is offered the formats, methods, policies and keys that there are.
+// The shell completes the formats, methods, policies and keys that exist.
 func TestShellCompletion(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -39,7 +39,7 @@ func simulated(t *testing.T, args ...string) map[string]int64 {
 	return rows
 }
 
-// What simulate counts is what ranks of a training run fetch, row for row.
+// simulate counts the rows that the ranks of a training run fetch, row for row.
 func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 				"2", "--set", "train.seed=7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
 			for _, policy := range policies {
 				for _, alpha := range []string{"0.05", "0.3"} {
-					// one number of ranks is tried in full
+					// only one number of ranks is tried with all caches
 					if ranks != 4 && policy != "none" && (policy != "vip" || alpha != "0.3") {
 						continue
 					}
@@ -74,7 +74,7 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 	}
 }
 
-// What ranks do in each mode is written, and that they share work shows.
+// simulate modes writes what ranks do in each mode, and the numbers show that ranks share work.
 func TestModesAreSimulated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	r := halognn(t).must(t, "simulate", "modes", "--parts", smallParts.dir(t), "--set",
@@ -105,7 +105,7 @@ func TestModesAreSimulated(t *testing.T) {
 	}
 }
 
-// What is counted of each mode is what ranks of a training run count.
+// simulate counts for each mode what the ranks of a training run count.
 func TestSimulatedModesAreThoseOfTraining(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// sparseParts and sparseTwin are one graph with few entries in many columns, which tell the class of a
-// vertex, once with sparse rows and once with dense ones; wordParts has words: all values are 1.
+// sparseParts and sparseTwin are the same graph with sparse and with dense rows: few entries in
+// many columns, which tell the class of a vertex. wordParts has words: all values are 1.
 var (
 	sparseParts = &fixture{name: "sparse-4", make: sparsePartsOf("sparse", false)}
 	sparseTwin  = &fixture{name: "sparse-twin-4", make: sparsePartsOf("float32", false)}
@@ -69,9 +69,10 @@ func sparsePartsOf(featureType string, words bool) func(t *testing.T, dir string
 	}
 }
 
-// Sparse rows train to the losses of the same rows dense, with every kind of model, those that make
-// them dense included; to the same numbers on one rank and four, at every depth and on every topology;
-// what crosses is their entries alone; and inference with all neighbours gives what minibatches do.
+// Sparse rows give the same losses as the same rows stored dense, with every kind of model, also
+// those that make them dense; the same numbers on one rank and on four, at every depth and with
+// every topology. Only their entries are sent, and inference with all neighbours gives what
+// minibatches give.
 func TestSparseRows(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -90,7 +91,7 @@ func TestSparseRows(t *testing.T) {
 			for _, more := range [][]string{{"pipeline.depth=0"}, {"pipeline.depth=4", "run.ranks_per_node=2"},
 				{"topology.kind=partitioned"}, {"cache.policy=vip", "cache.alpha=0.5"}} {
 				if name == "mlp" && more[0] == "topology.kind=partitioned" {
-					continue // it reads no topology
+					continue // mlp reads no topology
 				}
 				sameNumbers(t, trained(t, parts, 4, append(sets, more...)...), one)
 			}
@@ -110,8 +111,8 @@ func TestSparseRows(t *testing.T) {
 	}
 }
 
-// Rows of words have columns alone, and travel so; plan measures steps of sparse rows and counts what
-// travels.
+// Rows of words store and send only columns. plan measures steps of sparse rows and counts what is
+// sent.
 func TestRowsOfWords(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -129,7 +130,8 @@ func TestRowsOfWords(t *testing.T) {
 	halognn(t).must(t, args...)
 }
 
-// What sparse rows cannot be combined with is refused by name, and damage to their files is found.
+// Combinations that sparse rows cannot have are refused by name, and damage to their files is
+// found.
 func TestSparseRowsRefused(t *testing.T) {
 	unlessShort(t)
 	parts := sparseParts.dir(t)
@@ -160,7 +162,7 @@ func TestSparseRowsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	const header = 128
-	for i := header; i < len(file); i += 8 { // of every entry, the column
+	for i := header; i < len(file); i += 8 { // the column of every entry
 		file[i], file[i+1] = 0xff, 0x7f
 	}
 	if err := os.WriteFile(at, file, 0o666); err != nil {

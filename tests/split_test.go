@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// alike fails the test unless a run whose ranks share minibatches trained on the same edges as one
-// with a rank for each of its nodes and no cache, to the same loss up to round-off in every step, and
-// fetched no row twice for a node.
+// alike fails the test unless a run whose ranks share minibatches trained on the same edges as a
+// run with one rank for each of its nodes and no cache, with the same loss in every step up to
+// round-off, and fetched no row twice for a node.
 func alike(t *testing.T, got, want *outcome) {
 	t.Helper()
 	sameTraining(t, got, want)
-	// Both are means over epochs, rounded down.
+	// Both numbers are means over epochs, rounded down.
 	if sum := got.Remote + got.Cached; got.Peer != 0 || sum > want.Remote ||
 		sum < want.Remote-min(1, got.Cached) {
 		t.Errorf("%d rows of other nodes and %d cached, %d of peers; want %d", got.Remote,
@@ -25,8 +25,8 @@ func alike(t *testing.T, got, want *outcome) {
 	}
 }
 
-// sameTraining fails the test unless two runs trained on the same edges, to the same loss up to
-// round-off in every step, and computed and read as much.
+// sameTraining fails the test unless two runs trained on the same edges, with the same loss in
+// every step up to round-off, and computed and read equally much.
 func sameTraining(t *testing.T, got, want *outcome) {
 	t.Helper()
 	if got.EdgesDigest != want.EdgesDigest || len(got.steps) != len(want.steps) {
@@ -47,24 +47,24 @@ func sameTraining(t *testing.T, got, want *outcome) {
 	}
 }
 
-// modeCase is a run on so many ranks in a mode.
+// modeCase is a run in a mode: the number of ranks, and settings.
 type modeCase struct {
 	ranks int
 	sets  []string
 }
 
-// linearCases are those that both split and push-pull can have.
+// linearCases are settings that both split and push-pull can have.
 var linearCases = []modeCase{
 	{1, nil},
 	{2, []string{"model.layers=3", "sample.fanouts=4,3,2", "pipeline.depth=0"}},
 	{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.seeds=global",
-		"model.aggregation=max"}}, // which it ignores
+		"model.aggregation=max"}}, // ignored by gcn
 	{8, []string{"model.kind=gin", "model.residual=true", "model.jumping=cat",
 		"train.eval_mode=full"}},
 }
 
-// tryMode holds each of the cases to a run of data parallelism on as many ranks as alone says, by
-// compare, and to one in the same mode with other plumbing, in every bit.
+// tryMode compares each case, by compare, with a run of data parallelism on alone(ranks) ranks,
+// and, in every bit, with a run in the same mode with other plumbing.
 func tryMode(t *testing.T, mode string, cases []modeCase, alone func(ranks int) int,
 	compare func(t *testing.T, got, want *outcome)) {
 	unlessShort(t)
@@ -86,8 +86,8 @@ func tryMode(t *testing.T, mode string, cases []modeCase, alone func(ranks int) 
 	}
 }
 
-// In a run, ranks that share minibatches do what one rank does alone, whatever model, topology,
-// depth and device threads; and their numbers depend on nothing but how many they are.
+// Ranks that share minibatches do together what one rank does alone, with any model, topology,
+// depth and device threads. Their numbers depend only on how many they are.
 func TestSplitIsOneRank(t *testing.T) {
 	tryMode(t, "split", append(slices.Clone(linearCases),
 		modeCase{4, []string{"model.kind=gat", "model.norm=layer"}},
@@ -101,9 +101,9 @@ func TestSplitIsOneRank(t *testing.T) {
 	), func(int) int { return 1 }, alike)
 }
 
-// With nodes of several ranks, a run does what one with a rank for each node does, and what is cached
-// changes none of its numbers. Nodes of one rank are data parallelism, one node is split parallelism:
-// to the bit.
+// With nodes of several ranks, hybrid does what one rank for each node does, and the cache changes
+// none of its numbers. With nodes of one rank it equals data parallelism, and on one node split
+// parallelism, in every bit.
 func TestHybridIsARankForEachNode(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -120,8 +120,8 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 		{1, 4, []string{"sample.kind=ladies", "sample.layer_vertices=600"}},
 		{4, 2, []string{"model.layers=3", "sample.fanouts=4,3,2", "sample.seeds=global"}},
 		{2, 4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.eval_fanouts=6,6"}},
-		// Poisson's estimates of all neighbours' rows make gin's sums large: at a rate of 0.05 it
-		// diverges, as it does on the exact sums.
+		// Poisson's estimates of the sums over all neighbours make gin's sums large: at a rate of
+		// 0.05 it diverges, as it does on the exact sums.
 		{2, 1, []string{"model.kind=gin", "sample.kind=poisson", "train.lr=0.001"}},
 		{1, 4, []string{"model.kind=gatv2", "train.eval_mode=full"}},
 	} {
@@ -156,8 +156,8 @@ func TestHybridIsARankForEachNode(t *testing.T) {
 	}
 }
 
-// Ranks that hold columns of the features do what ranks do that hold rows, and fetch none, whatever
-// model, topology, depth and device threads.
+// Ranks that hold columns of the features do what ranks that hold rows do, and fetch no rows, with
+// any model, topology, depth and device threads.
 func TestPushPullIsDataParallelism(t *testing.T) {
 	tryMode(t, "push-pull", append(slices.Clone(linearCases),
 		modeCase{4, []string{"model.kind=mlp", "sample.streams=part"}},
@@ -172,7 +172,7 @@ func TestPushPullIsDataParallelism(t *testing.T) {
 	})
 }
 
-// Under either MPI too, to the bits of ranks in one process.
+// All modes give the same bits under either MPI as in one process.
 func TestModesUnderMPI(t *testing.T) {
 	launcher(t)
 	parts := smallParts.dir(t)
@@ -186,7 +186,7 @@ func TestModesUnderMPI(t *testing.T) {
 		{4, []string{"parallel.mode=hybrid", "model.kind=gat", "run.ranks_per_node=2",
 			"model.norm=batch"}},
 		{2, []string{"parallel.mode=hybrid", "sample.kind=ladies",
-			"sample.layer_vertices=600"}}, // on the node as launched
+			"sample.layer_vertices=600"}}, // nodes as launched
 		{2, []string{"parallel.mode=push-pull", "model.kind=gin"}},
 		{4, []string{"parallel.mode=push-pull", "model.layers=3", "sample.fanouts=4,3,2",
 			"run.ranks_per_node=2", "topology.kind=partitioned"}},
@@ -206,9 +206,9 @@ func TestModesUnderMPI(t *testing.T) {
 	}
 }
 
-// A run goes on from a checkpoint within an epoch to the bits and the counts of one that was not
-// interrupted; its trace has a track of shuffles; and another number of ranks goes on with it where
-// the minibatches stay the same: those of as many nodes, or of all parts.
+// A run resumed from a checkpoint within an epoch has the bits and the counts of an uninterrupted
+// run, and its trace has a track of shuffles. It can be resumed on another number of ranks if the
+// minibatches stay the same: with as many nodes, or with a stream for each part.
 func TestModesGoOn(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestModesGoOn(t *testing.T) {
 		nodes   int
 		sets    []string
 		stages  []string
-		numbers []string // sample.streams, and what else draws
+		numbers []string // sample.streams, and other settings of the draws
 	}{
 		{1, []string{"parallel.mode=split", "model.norm=batch"},
 			[]string{"layer 2", "choose 2", "found 1", "join 1"},
@@ -271,8 +271,8 @@ func TestModesGoOn(t *testing.T) {
 	}
 }
 
-// With GPUs, rows between layers travel as gradients do: the same edges, the losses of one GPU up
-// to round-off, and the same bits whatever carries gradients.
+// With GPUs, rows between layers travel like gradients: the edges are the same, the losses are
+// those of one GPU up to round-off, and the bits are the same whatever carries gradients.
 func TestModesOnGPUs(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()

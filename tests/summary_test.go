@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// The items of the set-up add up to the whole.
+// The items of the set-up add up to its total.
 func TestSetUpAddsUp(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
 	summary := trained(t, smallParts.dir(t), 2).Summary
 	sum := 0.0
-	// of the command, the others are the run's
+	// items of the command; the others are of the run
 	for _, item := range []string{"launch", "open", "verify", "device"} {
 		if summary.SetUp[item] <= 0 {
 			t.Errorf("setup: %s took %v s", item, summary.SetUp[item])

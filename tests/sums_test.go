@@ -15,8 +15,8 @@ import (
 	"halognn/src/trace"
 )
 
-// wideParts and byteParts are a graph whose float16 and int8 rows are wide enough beside ids for sums
-// to pay, in 8 parts.
+// wideParts and byteParts are a graph in 8 parts with float16 and with int8 rows. The rows are wide
+// enough, compared with ids, for sums to pay.
 var (
 	wideParts = &fixture{name: "wide-8", make: widePartsOf("float16", 65)}
 	byteParts = &fixture{name: "byte-8", make: widePartsOf("int8", 130)}
@@ -31,9 +31,9 @@ func widePartsOf(featureType string, columns int) func(t *testing.T, dir string)
 	}
 }
 
-// Sums of neighbours that their owners make change what travels, never a number: for every
-// aggregation, cache, number of ranks, parts and ranks of a node, depth, kind of rows and topology,
-// in training and in the final test with all neighbours.
+// Sums that owners make change what is sent, never a number: for every aggregation, cache, number
+// of ranks, parts and ranks a node, depth, kind of rows and topology, in training and in the final
+// test with all neighbours.
 func TestSumsChangeNoNumber(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestSumsChangeNoNumber(t *testing.T) {
 	}
 }
 
-// fewer fails the test unless the frontier has the same rows, and fewer bytes travelled for them.
+// fewer fails the test unless the frontier has the same rows, and fewer bytes were sent for them.
 func fewer(t *testing.T, sums, rows *outcome, travel bool) {
 	t.Helper()
 	if (sums.Sums > 0) != travel || rows.Sums != 0 {
@@ -104,7 +104,7 @@ func fewer(t *testing.T, sums, rows *outcome, travel bool) {
 	}
 }
 
-// Under either MPI too.
+// The same holds under either MPI.
 func TestSumsUnderMPI(t *testing.T) {
 	launcher(t)
 	for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestSumsUnderMPI(t *testing.T) {
 	}
 }
 
-// A run may go on with sums that began without, and the other way round.
+// A run may be resumed with sums if it began without them, and the other way round.
 func TestSumsMayChangeOnResume(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -147,8 +147,8 @@ func TestSumsMayChangeOnResume(t *testing.T) {
 	}
 }
 
-// A run may choose whether owners add rows: it says what, why and by which figures, and trains the same
-// numbers. It does not ask where they cannot.
+// A run may choose whether owners add rows. It says what it chose, why and by which figures, and
+// trains the same numbers. It does not choose if owners cannot add rows.
 func TestSumsAreChosen(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -180,8 +180,7 @@ func TestSumsAreChosen(t *testing.T) {
 	}
 }
 
-// A GPU reads sums among rows like rows, but for those among float16 and int8 rows, which the host
-// adds.
+// A GPU reads sums like rows. But sums that come among float16 and int8 rows are added by the host.
 func TestSumsOnGPU(t *testing.T) {
 	unlessShort(t)
 	env := emulatedGPU(t)
@@ -213,7 +212,7 @@ func TestSumsOnGPU(t *testing.T) {
 	}
 }
 
-// What simulate counts of rows and sums is what ranks of a training run fetch, vector for vector and
+// simulate counts the rows and sums that the ranks of a training run fetch, vector for vector and
 // byte for byte.
 func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 	unlessShort(t)

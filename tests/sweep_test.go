@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A sweep trains what has not finished, names what fails and reports the rest.
+// A sweep trains the runs that have not finished, names those that fail, and reports the others.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	parts, out := smallParts.dir(t), filepath.Join(t.TempDir(), "sweep")
@@ -45,7 +45,7 @@ func TestSweep(t *testing.T) {
 	if one.code != 1 || !strings.Contains(one.err, "2 runs of 2 failed") {
 		t.Errorf("runs that fail:\n%s", one)
 	}
-	// what no run can be trained with is one error, before the first
+	// an error that all runs would have is reported once, before the first run
 	run := filepath.Join(out, "train.lr=0.01,train.seed=1")
 	file := filepath.Join(run, "config.yaml")
 	other := t.TempDir()
@@ -80,8 +80,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A stop ends a sweep with the code by which a job script goes on, whatever else there was; death
-// by a signal has a name.
+// A stopped sweep ends with the code that makes a job script go on, whatever else happened. The
+// message names the signal of a run that died of one.
 func TestSweepStops(t *testing.T) {
 	t.Parallel()
 	parts, dir := smallParts.dir(t), t.TempDir()
@@ -122,7 +122,7 @@ func TestSweepStops(t *testing.T) {
 	}
 }
 
-// A second signal ends the sweep at once, and what it started with it.
+// A second signal ends the sweep at once, with the runs that it started.
 func TestSweepLeavesNoRanks(t *testing.T) {
 	t.Parallel()
 	parts, dir := smallParts.dir(t), t.TempDir()
@@ -139,7 +139,8 @@ func TestSweepLeavesNoRanks(t *testing.T) {
 		filepath.Join(dir, "out"), "--set", "data.parts="+parts, "--launcher", "sh "+file)
 	for _, name := range []string{"up", "asked"} {
 		eventually(t, name, made(name))
-		time.Sleep(600 * time.Millisecond) // signals that come together are one: src/interrupt
+		// two signals within a short time count as one: src/interrupt
+		time.Sleep(600 * time.Millisecond)
 		if err := j.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}

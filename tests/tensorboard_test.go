@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// The event files are records with sound checksums, one a scalar after the one that names the
-// version, and hold the losses of the run.
+// The event files have records with correct checksums: first the version, then one record for each
+// scalar, with the losses of the run.
 func TestTensorBoardExport(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 here: nothing was exported")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# times.sh [SECONDS [PACKAGE...]]: the tests of `make test`, or of some packages, that take longer than
-# SECONDS (3 otherwise) of processor time, each run alone in a process, as a table: processor time,
-# which hardly depends on what else a machine does, and the time it took. Ends with code 1 if a test
-# fails.
+# times.sh [SECONDS [PACKAGE...]]: lists the tests of `make test`, or of some packages, that take
+# more than SECONDS (default 3) of processor time, each run alone in a process. The table has the
+# processor time, which hardly depends on other work of the machine, and the elapsed time. Ends with
+# code 1 if a test fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HALOGNN_QUIET=1 source ./env.sh

@@ -18,10 +18,10 @@ import (
 	"halognn/src/trace"
 )
 
-// Where the topology lies changes no number: ranks that hold the in-edges of their own vertices
-// alone come to the bits of ranks that hold all, in training, evaluation and the final test, on any
-// number of ranks. What a rank does not hold cannot be read: its pages are not there
-// (shard.Options.Rank).
+// The place of the topology changes no number. Ranks that hold only the in-edges of their own
+// vertices get the same bits as ranks that hold all edges, in training, evaluation and the final
+// test, on any number of ranks. A rank cannot read edges that it does not hold: their pages are not
+// mapped (shard.Options.Rank).
 func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -97,8 +97,8 @@ func TestPartitionedTopologyChangesNoNumber(t *testing.T) {
 	}
 }
 
-// Caches that are chosen in the whole graph, and the rows and predictions of runs that hold it: before
-// the first step a rank maps the files of all, but for a ranking that was written before.
+// Caches are ranked over the whole graph, with the rows and predictions of runs that hold the whole
+// topology: before the first step a rank maps the files of all ranks, unless the ranking was saved.
 func TestCachesOfAPartitionedTopology(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -150,8 +150,9 @@ func TestCachesOfAPartitionedTopology(t *testing.T) {
 	}
 }
 
-// A hop that asks has two collectives: with seeds of its own a minibatch of L hops has 2L with those of
-// its rows, with seeds of all ranks 2L + 2, as published figures count. Whatever draws has as many.
+// A hop that asks has two collectives. A minibatch of L hops has 2L with those of its rows if ranks
+// have seeds of their own, and 2L + 2 with seeds of all ranks, as published figures count. Every
+// sampler has equally many.
 func TestRoundsOfAPartitionedTopology(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -179,7 +180,7 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 	}
 }
 
-// askers are what hops ask by: an owner returns more or less of a vertex.
+// askers are the kinds of draws for which hops ask: owners return more or less for a vertex.
 var askers = []struct {
 	parts *fixture
 	sets  []string
@@ -193,7 +194,7 @@ var askers = []struct {
 	{weightedParts, []string{"sample.kind=ladies", "sample.layer_vertices=300"}},
 }
 
-// A simulation counts what a run asks, to the byte.
+// A simulation counts what a run asks, byte for byte.
 func TestAskedVerticesAreAsSimulated(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -221,8 +222,8 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 	}
 }
 
-// What sampling costs is planned as it is counted: where a plan has looked at every minibatch of an
-// epoch, to the vertex and the byte.
+// The planned cost of sampling is what a run counts: vertex for vertex and byte for byte, if the
+// plan has sampled every minibatch of an epoch.
 func TestRoundsAreAsPlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -269,8 +270,8 @@ func TestRoundsAreAsPlanned(t *testing.T) {
 	}
 }
 
-// The parts of 512 ranks are planned too: a hop sends every rank a count and a word, whether or not
-// it asks, and a rank holds about a 512th of the edges.
+// The parts of 512 ranks can be planned too: a hop sends every rank a count and a word, whether or
+// not it asks that rank, and a rank holds about a 512th of the edges.
 func TestRoundsOf512RanksArePlanned(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -302,8 +303,8 @@ func TestRoundsOf512RanksArePlanned(t *testing.T) {
 	}
 }
 
-// A run that begins on one topology goes on on the other, to the bits of one that was not
-// interrupted; and its trace has the collectives, stage by stage.
+// A run can be resumed on the other topology, with the bits of an uninterrupted run. Its trace has
+// the collectives, by stage.
 func TestRunsGoOnOnAnotherTopology(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -338,7 +339,7 @@ func TestRunsGoOnOnAnotherTopology(t *testing.T) {
 	}
 }
 
-// Under either MPI too.
+// The same holds under either MPI.
 func TestPartitionedTopologyUnderMPI(t *testing.T) {
 	launcher(t)
 	parts := smallParts.dir(t)
@@ -360,7 +361,7 @@ func TestPartitionedTopologyUnderMPI(t *testing.T) {
 	}
 }
 
-// With a GPU the ranks draw on the host as before, and all numbers are those of the replicated
+// With a GPU the ranks draw on the host as before, and all numbers equal those of the replicated
 // topology on that device.
 func TestPartitionedTopologyOnGPUs(t *testing.T) {
 	unlessShort(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A trace has a span of every stage for every minibatch of every epoch, on each rank, and changes
+// A trace has, on each rank, a span of every stage for every minibatch of every epoch, and changes
 // no number.
 func TestTraceHoldsEveryMinibatch(t *testing.T) {
 	unlessShort(t)
@@ -55,7 +55,7 @@ func TestTraceHoldsEveryMinibatch(t *testing.T) {
 				t.Fatalf("rank %d: %+v begins before the span ahead of it on its track has "+
 					"ended, at %g", rank, e, busy[e.Tid])
 			}
-			busy[e.Tid] = e.Ts + e.Dur - 0.002 // times are written to a nanosecond
+			busy[e.Tid] = e.Ts + e.Dur - 0.002 // times are written in whole nanoseconds
 		}
 		for _, s := range stages {
 			if want := traced.Epochs * traced.StepsPerEpoch; seen[s] != want {
@@ -65,8 +65,8 @@ func TestTraceHoldsEveryMinibatch(t *testing.T) {
 	}
 }
 
-// A profiler that follows NVTX is told of the spans of the trace, by the same names, and of the end of
-// each.
+// A profiler that follows NVTX gets the spans of the trace: their beginning, by the same names, and
+// their end.
 func TestRangesAreTheSpansOfTheTrace(t *testing.T) {
 	unlessShort(t)
 	t.Run("cpu", func(t *testing.T) { rangesAreSpans(t, nil, "cpu") })

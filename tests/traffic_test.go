@@ -12,18 +12,18 @@ import (
 	"halognn/src/shard"
 )
 
-// traffic is a run's cases of who is on which node, and the rows that must move, found again from
-// the parts with the plain sampler: every minibatch of an epoch, and for each vertex of its
-// frontier whether the rank, its node, or another node owns it.
+// traffic is a run with ranks placed on nodes, and the rows that must be moved. These are found
+// independently from the parts with the plain sampler: for every minibatch of an epoch, and each
+// vertex of its frontier, whether the rank, its node, or another node owns it.
 type traffic struct {
 	name         string
 	ranks        int
-	ranksPerNode int // 0: all ranks on one
+	ranksPerNode int // 0: all ranks on one node
 	perPart      bool
-	asNodes      bool // ranks of a node fetch as one
+	asNodes      bool // the ranks of a node fetch as one
 }
 
-// minibatch is one of a stream at a step, with the rows it needs.
+// minibatch is the minibatch of a stream at a step, with the rows that it needs.
 type minibatch struct {
 	epoch, step, rank int
 	seeds             int
@@ -69,7 +69,7 @@ func (c traffic) expect(t *testing.T, parts string) []minibatch {
 	var all []minibatch
 	for epoch := 1; epoch <= 2; epoch++ {
 		for step := range order.Steps() {
-			fetched := map[[2]int]bool{} // node, vertex
+			fetched := map[[2]int]bool{} // by node and vertex
 			for stream := range streams {
 				m := minibatch{epoch: epoch, step: step, rank: stream * c.ranks / streams}
 				piece := order.Piece(epoch, step, stream, nil)
@@ -170,7 +170,7 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	}
 	collectives := 2.0
 	if c.perPart {
-		collectives *= 4 // parts of a rank
+		collectives *= 4 // a rank has 4 parts
 	}
 	if c.asNodes {
 		collectives += 2
@@ -186,11 +186,11 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	}
 }
 
-// With a stream for each part, the same minibatches are trained on any number of ranks: the blocks
-// are the same, and losses agree but for the order in which float32 sums are made. A loss is a mean
-// of positive terms: summed over parts in two orders it differs by at most about 8 additions'
-// rounding, 8 * 2^-24 = 5e-7 of it. So do gradients, relative to their terms, and with plain SGD
-// weights take over that error times the learning rate, which over a handful of steps leaves losses
+// With a stream for each part, the same minibatches are trained on any number of ranks. The blocks
+// are the same, and the losses agree except for the order of float32 sums. A loss is a mean of
+// positive terms: summed over parts in two orders it differs by at most the rounding of about 8
+// additions, 8 * 2^-24 = 5e-7 of it. Gradients do too, relative to their terms. With plain SGD the
+// weights take over that error times the learning rate, so over a handful of steps losses stay
 // within a few times that. (Adam would divide a gradient near zero, rounding error and all, by its
 // own size.)
 const rounding = 2e-6
@@ -214,7 +214,7 @@ func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 						on8)
 				}
 			}
-			// of 600 vertices, one whose two best classes tie may go either way
+			// one of the 600 vertices may have two best classes that tie
 			for i, e := range got.evals {
 				if d := math.Abs(e.ValidMetric.Value - want.evals[i].ValidMetric.Value); d > 1.0/600 {
 					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch,
@@ -225,7 +225,7 @@ func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
-// sameLosses fails the test unless the losses of all steps agree but for rounding.
+// sameLosses fails the test unless the losses of all steps agree up to rounding.
 func sameLosses(t *testing.T, got, want *outcome) {
 	t.Helper()
 	if len(got.steps) != len(want.steps) || len(want.steps) == 0 {
@@ -247,7 +247,7 @@ func sameLosses(t *testing.T, got, want *outcome) {
 	t.Logf("losses differ by %.1e of their value at most", worst)
 }
 
-// Under MPI ranks of a node that fetch as one count and compute what those in one process do.
+// Under MPI, ranks of a node that fetch as one count and compute what ranks in one process do.
 func TestNodesThatFetchAsOneUnderMPI(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)

@@ -15,8 +15,8 @@ import (
 	"halognn/src/record"
 )
 
-// baseConfig is what every run of these tests starts from: small enough that a run takes a fraction
-// of a second.
+// baseConfig is the config from which every run of these tests starts: so small that a run takes a
+// fraction of a second.
 const baseConfig = `
 model: {layers: 2, hidden: 16}
 sample: {fanouts: [5, 3], batch: 96}
@@ -26,7 +26,7 @@ compute: {threads: 1}
 run: {progress: lines}
 `
 
-// fixture is a directory that is made once, by whichever test needs it first.
+// fixture is a directory that is made once, by the first test that needs it.
 type fixture struct {
 	name string
 	make func(t *testing.T, dir string)
@@ -60,7 +60,7 @@ var (
 		halognn(t).must(t, "partition", "--data", smallData.dir(t), "--parts", "8", "--method",
 			method, "--seed", "1", "--out", dir)
 	}}
-	// weightedParts is a graph like it, whose edges have weights, in 8 parts.
+	// weightedParts is a graph like smallData with edge weights, in 8 parts.
 	weightedParts = &fixture{name: "weighted-8", make: func(t *testing.T, dir string) {
 		data := filepath.Join(t.TempDir(), "data")
 		halognn(t).must(t, "generate", "--vertices", "3000", "--degree", "10", "--features", "16",
@@ -81,7 +81,7 @@ func write(t *testing.T, path string, data []byte) {
 }
 
 // trainArgs returns the command line of a run of the base config on the parts, without a cache,
-// changed by sets.
+// with the settings sets.
 func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 	t.Helper()
 	args := []string{"train", "--config", baseFile.dir(t), "--set", "data.parts=" + parts, "--set",
@@ -92,12 +92,12 @@ func trainArgs(t *testing.T, parts, dir string, sets ...string) []string {
 	return args
 }
 
-// rows are those that moved, or had not to.
+// rows counts feature rows by where they came from.
 type rows struct{ Local, Peer, Remote, RemoteBytes, Shared int64 }
 
 func moved(r record.Rows) rows { return rows{r.Local, r.Peer, r.Remote, r.RemoteBytes, r.Shared} }
 
-// The lines of metrics.jsonl, as docs/metrics.md has them.
+// The lines of metrics.jsonl, as in docs/metrics.md.
 type (
 	stepLine struct {
 		Epoch    int     `json:"epoch"`
@@ -131,7 +131,7 @@ type outcome struct {
 	evals  []evalLine
 }
 
-// trained runs the base config, changed by sets, on ranks that are goroutines of one process.
+// trained runs the base config with the settings sets, on ranks that are goroutines of one process.
 func trained(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	t.Helper()
 	p, dir := halognn(t), newRunDir(t)
@@ -140,7 +140,7 @@ func trained(t *testing.T, parts string, ranks int, sets ...string) *outcome {
 	return outcomeOf(t, dir, r)
 }
 
-// newRunDir returns a path at which nothing is.
+// newRunDir returns a path that does not exist.
 func newRunDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -150,7 +150,7 @@ func newRunDir(t *testing.T) string {
 	return filepath.Join(dir, "run")
 }
 
-// outcomeOf reads the directory of a run that ended well.
+// outcomeOf reads the directory of a run that has succeeded.
 func outcomeOf(t *testing.T, dir string, r result) *outcome {
 	t.Helper()
 	if r.code != 0 {

@@ -12,8 +12,8 @@ import (
 	"halognn/src/record"
 )
 
-// A graph with vertex types goes from generation to predictions, which are of the type that has
-// labels alone; plan tells rows by type, and blocks writes relations.
+// A graph with vertex types can be generated, partitioned, trained and predicted; predictions are
+// of the type that has labels. plan lists rows by type, and blocks writes relations.
 func TestTypedGraphs(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestTypedGraphs(t *testing.T) {
 	}
 }
 
-// papersAlone generates a small graph of papers, of which papers alone have features.
+// papersAlone generates a small graph of papers in which only papers have features.
 func papersAlone(t *testing.T, dir string) (data string) {
 	t.Helper()
 	data = filepath.Join(dir, "mag")
@@ -92,8 +92,8 @@ func papersAlone(t *testing.T, dir string) (data string) {
 	return data
 }
 
-// Rows of authors, institutions and fields are learned to the same bits in one process and on ranks of
-// MPI, and infer predicts with those of the best validation.
+// Rows of authors, institutions and fields are learned, with the same bits in one process and on
+// ranks of MPI. infer predicts with the rows of the best validation.
 func TestLearnedRows(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -131,8 +131,9 @@ func TestLearnedRows(t *testing.T) {
 	}
 }
 
-// Rows that training has not read are zeros wherever a model is judged or predicts: in evaluation, in the
-// files of the run, and in those of a checkpoint's last step, which training goes on with as they began.
+// Rows that training has not read are zeros wherever a model is evaluated or predicts: in
+// evaluation, in the files of the run, and in those of a checkpoint's last step. Training continues
+// with their initial values.
 func TestUnreadRows(t *testing.T) {
 	unlessShort(t)
 	t.Parallel()
@@ -156,7 +157,8 @@ func TestUnreadRows(t *testing.T) {
 		stopped := copyOf(t, o.dir, t.TempDir(), "run")
 		remove(t, filepath.Join(stopped, "summary.json"))
 		remove(t, filepath.Join(stopped, "model.safetensors"))
-		for _, which := range []string{"last", "best"} { // of one epoch: the same model
+		// in a run of one epoch both are the same model
+		for _, which := range []string{"last", "best"} {
 			if got := logits(stopped, "--checkpoint", which); !slices.Equal(got, of[unread]) {
 				t.Errorf("%s: the %s model of the checkpoint has other logits than that of the run", unread, which)
 			}

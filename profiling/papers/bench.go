@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// bench is how trainings are run.
+// bench says how to run trainings.
 type bench struct {
 	program, launch, out string
 	repeat, epochs       int
-	resume               bool // runs that `out` has are not made again
+	resume               bool // runs that `out` has are not repeated
 }
 
-// graph is a dataset and what a rank's minibatch of it is.
+// graph is a dataset with the minibatch size of a rank.
 type graph struct {
 	name    string
 	dataset string
@@ -31,10 +31,10 @@ type line struct {
 	set  []string
 }
 
-// setting is what all lines of a figure share.
+// setting is what all lines of a figure have in common.
 type setting struct {
 	ranks int
-	rate  string // of each rank's link, as tc has it
+	rate  string // of each rank's link, in tc's form
 	set   []string
 }
 
@@ -83,7 +83,7 @@ type step struct {
 	Evictions     int64   `json:"evictions"`
 }
 
-// generated makes the graph that figures run on unless others are given.
+// generated makes the default graph of the figures.
 func (b *bench) generated() (*graph, error) {
 	g := &graph{name: "products", dataset: filepath.Join(b.out, "data", "products"), batch: 256}
 	if _, err := os.Stat(filepath.Join(g.dataset, "meta.json")); err == nil {
@@ -93,7 +93,7 @@ func (b *bench) generated() (*graph, error) {
 		"--scale", "0.1", "--seed", "1", "--force", "--out", g.dataset))
 }
 
-// parts cuts the graph into n parts, once.
+// parts partitions the graph into n parts, once.
 func (b *bench) parts(g *graph, n int) (string, error) {
 	dir := filepath.Join(b.out, "parts", g.name+"-"+strconv.Itoa(n))
 	if _, err := os.Stat(filepath.Join(dir, "meta.json")); err == nil {
@@ -118,7 +118,7 @@ func tail(out []byte) string {
 }
 
 // turns trains every line on g, `repeat` times in turn, so that a busy minute of the machine does
-// not fall on one of them, and returns the fastest run of each. All must have the same losses.
+// not affect only one, and returns the fastest run of each. The losses of all runs must be equal.
 func (b *bench) turns(g *graph, p *page, s setting, lines []line) ([]*result, error) {
 	parts, err := b.parts(g, s.ranks)
 	if err != nil {
@@ -144,7 +144,7 @@ func (b *bench) turns(g *graph, p *page, s setting, lines []line) ([]*result, er
 	return best, nil
 }
 
-// train runs one training and reads what it came to.
+// train runs one training and reads its results.
 func (b *bench) train(dir, parts string, g *graph, s setting, l line) (*result, error) {
 	config := dir + ".yaml"
 	text, err := json.Marshal(map[string]any{ // YAML takes JSON
@@ -186,7 +186,7 @@ func (b *bench) train(dir, parts string, g *graph, s setting, l line) (*result, 
 	return read(dir)
 }
 
-// read reads a run directory.
+// read reads the results in a run directory.
 func read(dir string) (*result, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command papers repeats figures of SALIENT++ and MassiveGNN: for each it runs the trainings, checks
-// that they came to the same losses, prints the figure as a table, draws it, and says of each claim
-// of the paper whether it holds here.
+// Command papers repeats figures of SALIENT++ and MassiveGNN. For each figure it runs the
+// trainings, checks that their losses are equal, prints the figure as a table, draws it, and says
+// for each claim of the paper whether it holds here.
 //
 //	go run ./profiling/papers [flags] FIGURE...      from the repository root; all: every figure
 //
@@ -18,11 +18,11 @@ import (
 	"strings"
 )
 
-// figure is a figure of a paper and how to repeat it on one graph.
+// figure is a figure of a paper, with the function that repeats it on one graph.
 type figure struct {
 	name  string
 	where string // the paper and its figure
-	claim string // of the paper, in a sentence
+	claim string // the claim of the paper, in a sentence
 	run   func(*bench, *graph, *page) error
 }
 
@@ -105,7 +105,7 @@ func run(args []string) error {
 	return nil
 }
 
-// chosen returns the figures that were asked for.
+// chosen returns the figures with the given names.
 func chosen(names []string) (out []figure, err error) {
 	if len(names) == 0 {
 		return nil, errors.New("name a figure, or all; -help lists them")
@@ -124,8 +124,8 @@ func chosen(names []string) (out []figure, err error) {
 	return out, nil
 }
 
-// figure runs a figure on all graphs and writes its page. A run that fails ends its graph alone, and
-// what was measured stays.
+// figure runs a figure on all graphs and writes its page. A failed run ends only its graph, and
+// what was measured before is kept.
 func (b *bench) figure(f figure, on graphs) error {
 	p := &page{name: f.name, dir: b.out}
 	p.printf("## %s\n\nClaim: %s\n", f.where, f.claim)

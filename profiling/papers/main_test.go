@@ -76,7 +76,7 @@ func TestAGraphThatFailsEndsNoOther(t *testing.T) {
 	}
 }
 
-// A run of the same command is read again with -resume; one of another is made.
+// With -resume, a run of the same command is read again, and a run of another command is repeated.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program") // writes the files of a run, and how often it ran
@@ -93,7 +93,7 @@ echo '{"kind": "step"}' >"` + dir + `/run/metrics.jsonl"
 	for _, c := range []struct {
 		ranks  int
 		resume bool
-		more   int // runs
+		more   int // number of runs
 	}{{2, true, 1}, {2, true, 0}, {4, true, 1}, {4, false, 1}} {
 		b.resume = c.resume
 		r, err := b.train(filepath.Join(dir, "run"), "parts", &graph{batch: 1},

@@ -7,8 +7,9 @@ import (
 )
 
 // massivegnn returns the figures of MassiveGNN (CLUSTER '24): a 2-layer GraphSAGE or GAT that draws
-// 25 neighbours of a seed and 10 of each of these, a buffer of rows for each trainer, one minibatch
-// prepared ahead. DistDGL's way of working is the same without buffer and without preparation.
+// 25 neighbours of a seed and 10 of each of these, a buffer of rows for each trainer, and one
+// minibatch prepared ahead. DistDGL works in the same way, but without the buffer and without
+// preparing ahead.
 func massivegnn() []figure {
 	return []figure{
 		{"massivegnn-6", "MassiveGNN, Figure 6",
@@ -35,22 +36,22 @@ func massivegnn() []figure {
 	}
 }
 
-// twoLayers is their model; fanouts are ours, of the seeds first.
+// twoLayers is the paper's model; the fanouts are in our order, those of the seeds first.
 var twoLayers = []string{"model.layers=2", "sample.fanouts=25,10"}
 
-// baseline prepares nothing ahead and keeps nothing.
+// baseline prepares no minibatch ahead and has no buffer.
 var baseline = line{"DistDGL's way", serial}
 
-// ahead prepares one minibatch while another trains, and keeps nothing.
+// ahead prepares one minibatch while another trains, and has no buffer.
 var ahead = line{"one ahead, no buffer", []string{"pipeline.depth=1", "cache.policy=none"}}
 
-// buffer is the prefetch buffer of a fraction of the 1-hop halo.
+// buffer is a prefetch buffer for a fraction of the 1-hop halo.
 func buffer(fraction float64, set ...string) []string {
 	return with([]string{"pipeline.depth=1", "cache.policy=prefetch", "cache.halo_hops=1",
 		"cache.halo_fraction=" + num(fraction)}, set)
 }
 
-// lookAhead is a buffer of a quarter of the halo that knows the next minibatches.
+// lookAhead is a buffer for a quarter of the halo that knows the next minibatches.
 var lookAhead = []string{"pipeline.depth=1", "cache.policy=lookahead", "cache.halo_fraction=0.25"}
 
 // evicting is the buffer with eviction by score.
@@ -59,14 +60,14 @@ func evicting(fraction, gamma float64, delta int) []string {
 		fmt.Sprintf("cache.delta=%d", delta))
 }
 
-// unused is the buffer that evicts what went unused for an interval.
+// unused is the buffer that evicts rows which were not used for an interval.
 func unused(delta int) line {
 	return line{fmt.Sprintf("prefetch 0.25, unused for %d", delta),
 		buffer(0.25, "cache.leave=unused", fmt.Sprintf("cache.delta=%d", delta))}
 }
 
-// againstDistDGL sets the buffer against DistDGL's way on several numbers of parts; model are
-// further settings of their model.
+// againstDistDGL compares the buffer with DistDGL's way on several numbers of parts. model has
+// further settings of the paper's model.
 func againstDistDGL(sizes []int, model ...string) func(*bench, *graph, *page) error {
 	return func(b *bench, g *graph, p *page) error {
 		lines := []line{baseline, ahead}
@@ -74,7 +75,8 @@ func againstDistDGL(sizes []int, model ...string) func(*bench, *graph, *page) er
 			lines = append(lines, line{fmt.Sprintf("prefetch %g", f), buffer(f, "cache.evict=false")})
 		}
 		lines = append(lines, line{"prefetch 0.25, evicting", evicting(0.25, 0.95, 16)},
-			unused(16), unused(64), line{"look-ahead 0.25", lookAhead}) // neither it nor sums are in the paper
+			// the paper has neither look-ahead nor sums
+			unused(16), unused(64), line{"look-ahead 0.25", lookAhead})
 		if len(model) == 0 { // attention reads each row, so GAT has no sums
 			lines = append(lines, line{"look-ahead 0.25, sums", with(lookAhead, sums)})
 		}
@@ -98,7 +100,7 @@ func againstDistDGL(sizes []int, model ...string) func(*bench, *graph, *page) er
 			best := min(t[2], t[3], t[4])
 			p.verdict(1-best/t[0] >= 0.15, "%d parts: the best buffer saves at least 15 %% (%s)", n,
 				percent(1-best/t[0]))
-			better := 6 // of the two intervals
+			better := 6 // the better of the two intervals
 			if runs[7].Remote < runs[6].Remote {
 				better = 7
 			}

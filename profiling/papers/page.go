@@ -13,22 +13,22 @@ import (
 	"halognn/src/chart"
 )
 
-// page is the text of a figure as it grows.
+// page is the text of a figure while it is written.
 type page struct {
 	name, graph, dir string
 	text             strings.Builder
-	verdicts         []string // of this graph, which stand below its tables
+	verdicts         []string // of the current graph; they are printed below its tables
 }
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
 
-// table begins a table of Markdown; the first column is text, the others are numbers.
+// table begins a Markdown table: the first column is text, the others are numbers.
 func (p *page) table(note string, columns ...string) {
 	p.printf("\n%s: %s\n\n| %s |\n|---%s|\n", p.graph, note, strings.Join(columns, " | "),
 		strings.Repeat("|--:", len(columns)-1))
 }
 
-// links says what all ranks of a table shared.
+// links describes what all ranks of a table share.
 func links(rate string) string {
 	return fmt.Sprintf("links of %s, %d cores for all ranks", rate, runtime.NumCPU())
 }

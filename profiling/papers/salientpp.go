@@ -7,8 +7,8 @@ import (
 )
 
 // salientpp returns the figures of SALIENT++ (MLSys '23): a 3-layer GraphSAGE with fanouts 15,10,5.
-// Its cluster has links of 25 Gbit/s between GPUs; here ranks share a few CPU cores, so links of
-// 1 Gbit/s keep about that balance, and 200 Mbit/s is its slow network.
+// Its cluster has links of 25 Gbit/s between GPUs. Here ranks share a few CPU cores, so links of 1
+// Gbit/s give about the same balance, and 200 Mbit/s stands for its slow network.
 func salientpp() []figure {
 	return []figure{
 		{"salientpp-4", "SALIENT++, Figure 4",
@@ -62,7 +62,8 @@ func optimizations(b *bench, g *graph, p *page) error {
 		{"+ cache (vip, 0.16)", with(pipelined, alpha("vip", 0.16))},
 		{"+ cache (vip, 0.32)", with(pipelined, alpha("vip", 0.32))},
 		{"+ sums from owners", with(pipelined, alpha("vip", 0.32), sums)}, // not in the paper
-		{"full replication (alpha 3)", with(pipelined, alpha("vip", 3))},  // all that is ever read
+		// alpha 3 holds all rows that are ever read
+		{"full replication (alpha 3)", with(pipelined, alpha("vip", 3))},
 	}
 	runs, err := b.turns(g, p, setting{ranks: 4, rate: fast}, lines)
 	if err != nil {
@@ -144,7 +145,7 @@ func analytic(b *bench, g *graph, p *page) error {
 		})
 }
 
-// sweep runs policies over sizes of the cache, and gives judge the epochs [size x policy][alpha].
+// sweep runs policies over cache sizes, and passes the epoch times [size x policy][alpha] to judge.
 func sweep(
 	b *bench, g *graph, p *page, rate string, sizes []int, policies []string, alphas []float64,
 	judge func([][]float64),

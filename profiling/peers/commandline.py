@@ -1,5 +1,5 @@
-"""The command line that all peers share. It comes before the imports of a peer, which take seconds,
-and without which --help works."""
+"""The command line that all peers share. It is parsed before the imports of a peer, which take
+seconds, so that --help works without them."""
 
 import argparse
 import importlib.util
@@ -7,7 +7,7 @@ import sys
 
 
 def parse(description, needs, **more):
-    """Returns the arguments; more: further ones, by name. Ends the program if a package that it
+    """Returns the arguments; more has further ones, by name. Ends the program if a package that it
     needs is not installed."""
     p = argparse.ArgumentParser(description=description)
     p.add_argument("data", help="halognn DATASET directory")

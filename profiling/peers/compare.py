@@ -5,37 +5,37 @@
     profiling/peers/compare.py DATASET CASE... [--out DIR] [--rounds 5] [--peers build/peers]
                                              [--half DATASET]
 
-A case sets one halognn job beside its peers:
+A case compares one halognn job with its peers:
 
     one        one process, both cores: DGL (NeighborSampler, GraphBolt, GraphBolt by
                LABOR), each in float32 and bf16, and PyG
-    gcn, gin, gat, gatv2   the same of other models, without PyG
+    gcn, gin, gat, gatv2   the same with other models, without PyG
     inference  one process, all neighbours, all vertices layer by layer: halognn and DGL
-    four       4 ranks beside DistDGL on 4 network hosts, links as fast as the machine
-    1gbit      the same with links of 1 Gbit/s, width 64, look-ahead; with sums added by the owners
-               of rows; and so with the float16 rows of --half
+    four       4 ranks and DistDGL on 4 network hosts, with links as fast as the machine
+    1gbit      the same with links of 1 Gbit/s, width 64, look-ahead; also with sums made by the owners
+               of rows; and with sums on the float16 rows of --half
     200mbit    the same with links of 200 Mbit/s
-    links      halognn alone, by LABOR with numbers that last 64 steps, on links as fast as the
-               machine, of 1 Gbit/s and of 200 Mbit/s
-    pairs      one process that predicts links, 2 layers, 4 negatives a link, of a DATASET whose task
-               they are: halognn with negatives of their own and joint ones, GraphBolt, and PyG
+    links      halognn alone, with LABOR whose random numbers last 64 steps, on links as fast as
+               the machine, of 1 Gbit/s and of 200 Mbit/s
+    pairs      one process that predicts links, on a DATASET with that task; 2 layers, 4 negatives
+               a link: halognn with negatives for each link and shared ones, GraphBolt, and PyG
     rgcn, rsage   one process on a graph of several relations, 2 layers, width 64: halognn, and DGL by
                GraphBolt and by NeighborSampler. Types without features get 16 columns
-    rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, with sums
-               added by the owners of rows, and these by LABOR with numbers that last 64 steps, beside
-               DistDGL, which samples by itself and by GraphBolt. Types without features learn rows of
-               64 columns
+    rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, also
+               with sums made by the owners of rows, and these with LABOR whose random numbers last
+               64 steps; and DistDGL, with its own sampler and with GraphBolt. Types without features
+               learn rows of 64 columns
     sampler    the sampler alone, on one thread, without features or training
 
-Every contestant takes its turn in every round, so that a busy minute of the machine falls on all.
+All contestants run in every round, so that a busy minute of the machine does not affect only one.
 An epoch's time is the median over all epochs of a run but the first; a ratio is taken within a
-round. Processor seconds an epoch of all processes, the mean over the same epochs, hardly change by
-other work on the machine; MB an epoch are what the network hosts sent. Printed are medians over the
-rounds, with the least and the greatest ratio. A peer takes part in the first round with each of its
-settings (number of workers), and then with the fastest of them.
-Nobody computes in bf16 on a processor that does not multiply it. Peers allocate by tcmalloc, as
-PyTorch's guide for CPUs advises: glibc returns every large tensor to the kernel, and they take up to
-twice as long. DistDGL gains nothing by it.
+round. Processor seconds an epoch, of all processes, are a mean over the same epochs and hardly
+depend on other work of the machine; MB an epoch are what the network hosts sent. Prints medians
+over the rounds, with the smallest and the largest ratio. In the first round a peer runs with each
+of its settings (number of workers), then with the fastest of them. bf16 is left out if the
+processor cannot multiply it. Peers allocate with tcmalloc, as PyTorch's guide for CPUs advises:
+glibc returns every large tensor to the kernel, which makes them up to twice as slow. DistDGL does
+not use it, as it gains nothing.
 """
 
 import argparse
@@ -60,7 +60,7 @@ LABOR = "sample.kind=labor"
 SUMS = "exchange.sums=on"
 LASTING = [LABOR, "sample.dependency=64"]
 AHEAD = ["cache.policy=lookahead", "cache.alpha=0.2"]
-SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # gradients do not wait behind rows
+SLOW = ["exchange.window=750000", "pipeline.depth=4"]  # so that gradients do not wait behind rows
 ALLOCATOR = next((path for folder in ("/usr/lib*", "/usr/lib*/*", "/usr/local/lib*")
                   for path in glob.iglob(f"{folder}/libtcmalloc_minimal.so.4")), "")
 ALLOCATED = ("Peers other than DistDGL allocate by tcmalloc." if ALLOCATOR else
@@ -74,8 +74,8 @@ HAS_BF16 = any(f in open("/proc/cpuinfo").read() for f in ("avx512_bf16", "amx_b
 
 
 def hosts(rate):
-    """Starts what follows on 4 hosts, as distdgl.sh does: -c gives each the same share of a busy
-    machine, whatever sessions a program makes of its own."""
+    """The beginning of a command on 4 hosts, as in distdgl.sh: -c gives each the same share of a
+    busy machine, whatever sessions its program makes."""
     return [HERE.parent / "hosts.sh", "-n", "4", "-c", os.cpu_count(), "-r", rate, "--"]
 
 
@@ -85,13 +85,14 @@ def fail(text):
 
 class Contestant:
     """One way to train: run() returns (seconds an epoch, loss of the last epoch, processor seconds
-    an epoch, bytes that network hosts sent an epoch), NaN where a process does not tell when epochs
-    end. epochs is the file that has a line with "epoch" for each that ended, None for the log, ""
-    for none."""
+    an epoch, bytes that network hosts sent an epoch), NaN if a process does not show when epochs
+    end. epochs is the file with a line that has "epoch" for each ended epoch; None: the log; "":
+    there is none."""
 
     def __init__(self, name, command, read, env=None, epochs=""):
         self.name, self.command, self.read, self.env = name, command, read, env or {}
-        self.peer, self.epochs = name.split(",")[0], epochs  # what follows is a setting of it
+        # the words after it are a setting of the peer
+        self.peer, self.epochs = name.split(",")[0], epochs
 
     def run(self, log):
         file, ends, seen = log if self.epochs is None else self.epochs, {}, [(0, 0, 0)]
@@ -123,7 +124,7 @@ class Contestant:
 
 
 def at(seen, moment):
-    """What was used up to a moment, between the two times it was seen."""
+    """The usage up to a moment, interpolated between the two samples around it."""
     i = min(max(1, bisect.bisect(seen, (moment,))), len(seen) - 1)
     (t, *x), (u, *y) = seen[i - 1], seen[i]
     share = min(1, (moment - t) / (u - t))
@@ -131,8 +132,8 @@ def at(seen, moment):
 
 
 def used(mark):
-    """Processor seconds so far of the processes with mark in their environment, and bytes that the
-    network hosts of a hosts.sh among them sent: the switch received them."""
+    """Processor seconds so far of the processes with mark in their environment, and bytes that
+    their network hosts (hosts.sh) sent: those that the switch received."""
     seconds = sent = 0
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -165,7 +166,7 @@ def of_run(directory):
 
 
 def of_sampler(log):
-    """Nanoseconds an edge: what is printed is a rate, in million edges a second."""
+    """Nanoseconds an edge, from the printed rate in million edges a second."""
     for line in open(log):
         if line.startswith("sampler "):
             return 1e3 / float(line.split()[1]), float("nan")
@@ -198,7 +199,7 @@ class Bench:
         self.out = pathlib.Path(a.out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.program = ROOT / "bin" / "halognn"
-        self.trained = False  # the model of which predictions are made
+        self.trained = False  # whether the model that predicts is trained
 
     def parts(self, n, data=None):
         """The dataset in n parts, partitioned once."""
@@ -245,7 +246,7 @@ class Bench:
         return Contestant(name, [str(c) for c in command], read, env, epochs)
 
     def inference(self, name, *sets):
-        """halognn infer of a model that was trained for an epoch."""
+        """halognn infer with a model that was trained for an epoch."""
         run = self.out / "run-infer"
         if not self.trained:
             train = self.halognn("infer", 1, [], 256, 1024, "train.epochs=1")

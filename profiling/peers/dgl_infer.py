@@ -1,4 +1,4 @@
-"""DGL in one process: inference with all neighbours, layer by layer, as its examples have it."""
+"""DGL in one process: inference with all neighbours, layer by layer, as in its examples."""
 
 import commandline
 
@@ -15,7 +15,7 @@ import graph
 
 
 def infer(model, g, rows, batch, workers, bf16):
-    """The logits of all vertices: each layer of all of them before the next."""
+    """The logits of all vertices: computes a layer for all vertices before the next layer."""
     loader = dgl.dataloading.DataLoader(
         g, torch.arange(g.num_nodes()), dgl.dataloading.MultiLayerFullNeighborSampler(1),
         batch_size=batch, num_workers=workers)

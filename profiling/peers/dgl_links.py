@@ -1,5 +1,5 @@
-"""DGL's GraphBolt in one process: GraphSAGE that predicts links by inner products, without a
-minibatch's own links, or with --keep with them."""
+"""DGL's GraphBolt in one process: GraphSAGE that predicts links by inner products. A
+minibatch's own links are out of its graph, unless --keep."""
 
 import functools
 

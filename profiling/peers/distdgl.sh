@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...: DistDGL on four hosts of this machine (hosts.sh),
-# each with a server, a trainer and SAMPLERS processes that sample; ARG go to distdgl_train.py.
+# distdgl.sh PYTHON PARTS RATE SAMPLERS ARG...: runs DistDGL on four hosts of this machine
+# (hosts.sh), each with a server, a trainer and SAMPLERS sampling processes. distdgl_train.py gets
+# ARG.
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/../usage.sh" 4 "$@"
@@ -20,7 +21,7 @@ export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0
 args=("$HERE/distdgl_train.py" data --addresses "$WORK/ip-$HOST.txt" --parts "$PARTS/g.json"
   --workers "$SAMPLERS" --threads 1 "$@")
 DGL_ROLE=server DGL_SERVER_ID=$HOST "$PYTHON" "${args[@]}" >"$WORK/server-$HOST.log" 2>&1 &
-[ "$HOST" = 0 ] || exec >/dev/null # an epoch's line is printed when it ends
+[ "$HOST" = 0 ] || exec >/dev/null # an epoch's line is printed when the epoch ends
 DGL_ROLE=client MASTER_ADDR=${addresses[0]} MASTER_PORT=23456 WORLD_SIZE=$HOSTS RANK=$HOST \
   timeout 1800 "$PYTHON" "${args[@]}" 2>"$WORK/trainer-$HOST.log" ||
   { tail -5 "$WORK/trainer-$HOST.log" >&2; exit 1; }

@@ -1,5 +1,5 @@
-"""DistDGL: a server or, with DGL_ROLE=client, a trainer (distdgl.sh starts both): of GraphSAGE, or
-on a graph of several types of R-GCN or R-SAGE (typed.py); types without features learn rows."""
+"""DistDGL: a server or, with DGL_ROLE=client, a trainer (distdgl.sh starts both). Trains GraphSAGE
+or, on a graph of several types, R-GCN or R-SAGE (typed.py); types without features learn rows."""
 
 import time
 
@@ -28,8 +28,8 @@ def initial(shape, dtype):
 
 
 def rows(g, columns):
-    """Of each type of vertices the width of its rows and what reads them by ids, a DistEmbedding if
-    they are learned for want of features."""
+    """For each vertex type the width of its rows, and what returns them by ids: a DistEmbedding if
+    the type has no features and learns rows."""
     widths, read = {}, {}
     for kind in g.ntypes:
         if "feat" in g.nodes[kind].data:
@@ -66,7 +66,7 @@ def main():
     # A minibatch may have no edge of a relation, and the last layer uses few.
     model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=of_types)
     optimizers = [torch.optim.Adam(model.parameters(), lr=0.003)]
-    if learned:  # whose steps are collective: force_even gives all trainers as many minibatches
+    if learned:  # collective: force_even gives all trainers equally many minibatches
         optimizers.append(dgl.distributed.optim.SparseAdam(learned, lr=0.01))
     loader = dgl.dataloading.DistNodeDataLoader(
         g, {labelled: seeds} if of_types else seeds,

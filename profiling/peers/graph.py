@@ -9,7 +9,7 @@ import torch.nn.functional as functional
 
 
 def begin(a):
-    """Makes torch repeatable, on as many threads as the command line says."""
+    """Makes torch repeatable, and sets the number of threads from the command line."""
     torch.manual_seed(0)
     torch.set_num_threads(1 if a.sampler else a.threads)
 
@@ -51,8 +51,8 @@ class Model(torch.nn.Module):
 
 
 class Heads(torch.nn.Module):
-    """Attention by conv of DGL, two heads: side by side, or averaged in the last layer. Edges from
-    each vertex to itself, which halognn adds, are left out."""
+    """DGL's attention conv with two heads: side by side, or averaged in the last layer. It lacks
+    the edges from each vertex to itself, which halognn adds."""
 
     def __init__(self, conv, inputs, outputs, last, heads=2):
         super().__init__()
@@ -107,9 +107,8 @@ def train(name, model, batches, epochs, bf16=False):
 
 
 def time_sampler(name, counts, minibatches=32, warm=2):
-    """Prints the median rate of a sampler, in million edges a second of CPU time, as that of
-    halognn is measured. counts yields the edges of one minibatch after the other; the first ones
-    warm up."""
+    """Prints the median rate of a sampler, in million edges a second of CPU time, as for
+    halognn. counts yields the number of edges of each minibatch; the first ones are a warm-up."""
     rates = []
     for _ in range(minibatches):
         begin = time.process_time()

@@ -1,9 +1,11 @@
-"""Accuracy with the layers of PyTorch Geometric, at the settings of inputs/reference.yaml.
+"""Accuracy of models with the layers of PyTorch Geometric, with the settings of
+inputs/reference.yaml.
 
     pyg_accuracy.py DATASET --kind gcn --epochs 30 --lr 0.01 --seed 0
 
 trains on sampled blocks (neighbours of a vertex drawn by DGL, without replacement), evaluates with
-all neighbours every --every epochs, and prints the test accuracy of the epoch that validates best.
+all neighbours every --every epochs, and prints the test accuracy of the epoch with the best
+validation.
 """
 
 import commandline

@@ -1,12 +1,12 @@
-"""PyTorch Geometric predicts links by inner products, full batch or by LinkNeighborLoader, on the
-splits of a halognn DATASET.
+"""PyTorch Geometric that predicts links by inner products, full batch or with LinkNeighborLoader,
+on the splits of a halognn DATASET.
 
     pyg_links.py DATASET --kind sage --epochs 100 --batch 0 --others FILE
 
---batch 0 trains on all links and neighbours at once, else LinkNeighborLoader samples by pyg-lib or
-torch-sparse, whichever is installed. Prints a line an epoch, and with --others the metrics of the
-test links at the epoch that validates best: FILE.npy has for each validation and test link a line
-of source, target and vertices that take the target's place.
+--batch 0 trains on all links and neighbours at once, otherwise LinkNeighborLoader samples with
+pyg-lib or torch-sparse, whichever is installed. Prints a line an epoch, and with --others the
+metrics of the test links at the epoch with the best validation. FILE.npy has a line for each
+validation and test link: source, target, and the vertices that replace the target.
 """
 
 import commandline
@@ -41,8 +41,8 @@ import graph
 
 
 class Dataset:
-    """x [N, F], sparse if kept so and trained full batch, edges [2, M] by ascending target, in rows
-    of indptr, links {split: [2, L]}."""
+    """x [N, F], sparse if stored so and trained full batch, edges [2, M] by ascending target, in
+    rows of indptr, links {split: [2, L]}."""
 
     def __init__(self, path, a):
         def array(name):
@@ -55,7 +55,8 @@ class Dataset:
         self.links = {s: torch.from_numpy(array(f"links/{s}").astype(numpy.int64).T.copy())
                       for s in ("train", "valid", "test")}
         x = array("features")
-        if os.path.exists(f"{path}/feature_indptr.npy"):  # columns, values unless 1
+        # files of columns, and of values unless all are 1
+        if os.path.exists(f"{path}/feature_indptr.npy"):
             column = x[:, 0]
             value = x[:, 1].copy().view(numpy.float32) if x.shape[1] > 1 else 1
             row = numpy.repeat(numpy.arange(self.vertices), numpy.diff(array("feature_indptr")))
@@ -68,15 +69,15 @@ class Dataset:
         self.x = torch.from_numpy(x.astype(numpy.float32))
 
     def without(self, links):
-        """The edges but for links and their reverses."""
+        """The edges without the links and their reverses."""
         n = self.vertices
         key = torch.cat([links[0] * n + links[1], links[1] * n + links[0]])
-        parts = self.edges.split(1 << 20, 1)  # isin takes many times the memory of what it reads
+        parts = self.edges.split(1 << 20, 1)  # isin needs many times the memory of its input
         return self.edges[:, torch.cat([~torch.isin(e[0] * n + e[1], key) for e in parts])]
 
 
 class GCN(GCNConv):
-    """Of sparse features too."""
+    """Also for sparse features."""
 
     def __init__(self, i, o):
         super().__init__(i, o)
@@ -84,7 +85,7 @@ class GCN(GCNConv):
 
 
 class SAGE(SAGEConv):
-    """Of sparse features too: the mean of products in place of the product of a mean."""
+    """Also for sparse features: the mean of products instead of the product of a mean."""
 
     def forward(self, x, edges):
         near = product(x, self.lin_l.weight)
@@ -169,7 +170,7 @@ class Judge:
         r = self.rows[split]
         rates = torch.cat([(z[p[:, :1]] * z[p[:, 1:]]).sum(2) for p in r.split(1000)])
         link, others = rates[:, 0], rates[:, 1:]  # by one sum, so that equal rows are ties
-        scores = torch.cat([link, others[:, 0]]).numpy()  # of one negative a link, as halognn's
+        scores = torch.cat([link, others[:, 0]]).numpy()  # one negative a link, as in halognn
         truth = numpy.repeat([1, 0], len(link))
         above = (others > link[:, None]).sum(1) + 0.5 * (others == link[:, None]).sum(1)
         return {"auc": roc_auc_score(truth, scores),

@@ -1,10 +1,11 @@
-"""The links that PyTorch Geometric's RandomLinkSplit deals out in lp.py, a program that compares
-GNNs on links, to one of its seeds.
+"""The split of links that PyTorch Geometric's RandomLinkSplit makes in lp.py, a program that
+compares GNNs on links, for one of its seeds.
 
     pyg_split.py EDGES.npy --vertices N --seed S --out DIR
 
 EDGES has each pair once. Writes DIR/valid.npy and test.npy, [n, 2]; judged.npy, the test links and
-as many pairs without an edge; and in DIR/test what leaves the validation links in the graph.
+as many pairs without an edge; and DIR/test with the split that leaves the validation links in the
+graph.
 """
 
 import argparse

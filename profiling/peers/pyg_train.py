@@ -1,7 +1,7 @@
 """PyTorch Geometric in one process: GraphSAGE on minibatches of NeighborLoader.
 
-It samples by pyg-lib or torch-sparse, whichever is installed. Layers are trimmed to what the seeds
-need where the loader counts the vertices of each hop (pyg-lib does, torch-sparse does not).
+It samples with pyg-lib or torch-sparse, whichever is installed. Layers are trimmed to what the
+seeds need if the loader counts the vertices of each hop (pyg-lib does, torch-sparse does not).
 """
 
 import commandline
@@ -21,7 +21,7 @@ import graph
 
 
 class Convolution(torch.nn.Module):
-    """SAGEConv that takes a block as graph.Model hands it on."""
+    """SAGEConv that takes blocks in the form of graph.Model."""
 
     def __init__(self, i, o):
         super().__init__()
@@ -71,7 +71,8 @@ def main():
 
 
 class Layers:
-    """The block of each layer in turn: one list, whose edges a layer trims for the next."""
+    """The block of each layer in turn: the same lists, whose edges each layer trims for the
+    next."""
 
     def __init__(self, shared, layers):
         self.shared, self.layers = shared, layers

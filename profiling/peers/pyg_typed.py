@@ -3,9 +3,9 @@ minibatch an epoch and all neighbours.
 
     pyg_typed.py DATASET --kind sage --hidden 64 --epochs 60 --lr 0.005 --decay 0.001 --seeds 10
 
-A linear map of each type, two convolutions with ReLU and dropout between them. Prints for each
-seed the accuracy on the test vertices after the last epoch. Types without features have rows of
---learned columns, which begin uniform within --scale and are trained with a rate of their own and no
+A linear map of each type, two convolutions with ReLU and dropout between them. Prints the
+test accuracy after the last epoch for each seed. Types without features learn rows of --learned
+columns, which are drawn uniformly within --scale and are trained with a rate of their own, without
 decay.
 """
 
@@ -33,7 +33,7 @@ def arguments():
     return a
 
 
-ARGUMENTS = arguments()  # before the imports, without which --help works
+ARGUMENTS = arguments()  # before the imports, so that --help works without them
 
 import numpy as np
 import torch
@@ -42,7 +42,8 @@ from torch_geometric.nn import GATConv, GATv2Conv, HeteroConv, RGCNConv, SAGECon
 
 
 class Dataset:
-    """x {type: sparse [N, F]} of types with features, count {type: N}, edges {relation: [2, E]} numbered within types, labels, train, test."""
+    """x {type: sparse [N, F]} of types with features, count {type: N}, edges {relation: [2, E]}
+    numbered within types, labels, train, test."""
 
     def __init__(self, path):
         with open(f"{path}/meta.json", encoding="utf8") as f:
@@ -99,7 +100,7 @@ class Model(torch.nn.Module):
         d = self.d
         h = {kind: torch.sparse.mm(d.x[kind], map.weight.t()) + map.bias if kind in d.x
              else map(self.rows[kind]) for kind, map in self.project.items()}
-        if self.a.kind == "rgcn":  # of all vertices as one type
+        if self.a.kind == "rgcn":  # as one type of all vertices
             first = dict(zip(d.types, np.cumsum([0] + [len(h[kind]) for kind in d.types])))
             ends = {r: torch.tensor([[int(first[r[0]])], [int(first[r[2]])]]) for r in d.relations}
             edges = torch.cat([d.edges[r] + ends[r] for r in d.relations], 1)

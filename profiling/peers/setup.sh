@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh [DIR]: a venv with DGL and PyTorch Geometric in DIR (build/peers), as compare.py needs
-# it; about 4 GB; and, as root on Debian, tcmalloc, by which PyTorch is up to twice as fast. SPARSE=1 builds torch-sparse as well, which PyG samples with (a quarter of an
-# hour).
+# setup.sh [DIR]: makes a venv with DGL and PyTorch Geometric in DIR (build/peers) for compare.py;
+# it takes about 4 GB. As root on Debian it also installs tcmalloc, which makes PyTorch up to twice
+# as fast. SPARSE=1 also builds torch-sparse, with which PyG samples (a quarter of an hour).
 set -euo pipefail
 # shellcheck source=profiling/usage.sh
 source "$(dirname "$0")/../usage.sh" 0 "$@"

@@ -11,8 +11,9 @@ import torch
 
 class Dataset:
     """indptr and indices of the in-edges of all vertices, type by type, kinds [M] the relation of
-    each edge, start [T+1], counts and features of each type, labels and train of the labelled type,
-    numbered in it. Types without features get width random columns; none are left out."""
+    each edge, start [T+1], counts and features of each type; labels and train of the labelled type,
+    with ids within it. Types without features get width random columns, and no rows if width is
+    0."""
 
     def __init__(self, path, width=0):
         with open(f"{path}/meta.json", encoding="utf8") as f:
@@ -32,7 +33,7 @@ class Dataset:
             last = at + n * len(into)
             of = torch.tensor(into, dtype=torch.uint8).repeat(n)
             self.kinds[columns[at]:columns[last]] = of.repeat_interleave(sizes[at:last])
-            every = max(1, len(into))  # column at + every * (v + 1) begins the next vertex
+            every = max(1, len(into))  # the columns of vertex v + 1 begin at + every * (v + 1)
             ends.append(columns[at + every:last + 1:every] if into else columns[at].repeat(n))
             at = last
         self.indptr = torch.cat(ends)
@@ -47,7 +48,7 @@ class Dataset:
         self.train = load("train").long() - self.start[i]
 
     def heterograph(self):
-        """The graph of DGL, with data of vertices: feat of the types that have features, label."""
+        """The DGL graph, with vertex data feat, of types with features, and label."""
         targets = torch.arange(len(self.indptr) - 1).repeat_interleave(self.indptr.diff())
         edges = {}
         for i, r in enumerate(self.relations):
@@ -61,9 +62,9 @@ class Dataset:
 
 
 class Model(torch.nn.Module):
-    """A linear map of each type from its width, then layers with ReLU and dropout between them, of
-    a convolution for each relation, whose results are added. R-GCN has one map for a vertex's own
-    row and no others."""
+    """A linear map of each type from its width, then layers with ReLU and dropout between them,
+    with a convolution for each relation, whose results are added. In R-GCN a vertex's own row has
+    only one map."""
 
     def __init__(self, kind, widths, relations, labelled, hidden, classes, layers):
         super().__init__()

@@ -2,9 +2,9 @@
 
     typed_data.py [--bare] DATA OUT
 
-reads DATA, a directory with the files of one of these graphs, by whose name it is known. Vertices
-without features get a 1 in a column of their own, so that the linear map of their type is a table of
-learned rows; with --bare no vertex has features. Needs NumPy, SciPy and the Python package halognn.
+reads DATA, a directory with the files of one of these graphs and with its name. Vertices without
+features get a 1 in a column of their own, which turns the linear map of their type into a table of
+learned rows. With --bare no vertex has features. Needs NumPy, SciPy and the Python package halognn.
 """
 
 import argparse
@@ -26,14 +26,14 @@ def arguments():
     return a
 
 
-ARGUMENTS = arguments()  # before the imports, without which --help works
+ARGUMENTS = arguments()  # before the imports, so that --help works without them
 
 import numpy as np
 import scipy.sparse
 
 import halognn
 
-# Of each graph the labelled type, and of its relations the types of the two columns of a file.
+# For each graph the labelled type and, for each relation, the types of the two columns of its file.
 PAIRS = {
     "dblp": ("a", {"pa": "pa", "pt": "pt", "pc": "pc"}),
     "acm": ("p", {"pa": "pa", "ps": "ps"}),
@@ -42,7 +42,8 @@ TRIPLE = re.compile(r"^(\S+)\s+(\S+)\s+(.*?)\s*\.\s*$")
 
 
 def pairs(path, name, split="60"):
-    """Text files of pairs, features in SciPy's or NumPy's files, a split in files of ids."""
+    """Reads pairs from text files, features from files of SciPy or NumPy, and a split from files of
+    ids."""
     labelled, relations = PAIRS[name]
     edges = {(s, f"to_{t}", t): np.loadtxt(f"{path}/{file}.txt", dtype=np.int64).T.copy()
              for file, (s, t) in relations.items()}
@@ -64,8 +65,8 @@ def pairs(path, name, split="60"):
 
 
 def triples(path, name, node="person", label="label_affiliation"):
-    """Triples of RDF, each predicate a relation among entities of one type, and tables of labels. The
-    vertices to validate on are those to test on, of which no epoch is chosen."""
+    """Reads triples of RDF, where each predicate is a relation among entities of one type, and
+    tables of labels. The validation vertices are the test vertices, as no epoch is chosen."""
     with gzip.open(f"{path}/{name}_stripped.nt.gz", "rt", encoding="utf8") as f:
         found = [TRIPLE.match(line).groups() for line in f if line.strip()]
     ids = {word: i for i, word in enumerate(sorted({w for s, _, o in found for w in (s, o)}))}

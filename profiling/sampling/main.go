@@ -2,9 +2,9 @@
 //
 //	go run ./profiling/sampling [-batches 1024,...] [-fanouts '15,10,5 5,5,5'] [-count N] PARTS
 //
-// It draws on one thread and is timed by its CPU time, so that other programs disturb it little.
-// Seeds are training vertices in a random order. Blocks are all that is made, without the
-// transposes, which backward reads.
+// It draws on one thread and measures its CPU time, so that other programs disturb it little. Seeds
+// are training vertices in a random order. It makes only blocks, not the transposes, which the
+// backward pass reads.
 package main
 
 import (
@@ -24,12 +24,12 @@ import (
 	"halognn/src/timing"
 )
 
-// job is what is asked for.
+// job has the command line's requests.
 type job struct {
 	parts   string
 	batches []int
 	fanouts [][]int
-	count   int // minibatches of every batch size and fanouts
+	count   int // number of minibatches for every batch size and fanouts
 }
 
 func main() {
@@ -110,7 +110,7 @@ func measure(t *sample.Topology, seeds []graph.VertexID, batch int, fanouts []in
 	if batch > len(seeds) {
 		return 0, 0, fmt.Errorf("the graph has %d training vertices only", len(seeds))
 	}
-	runtime.LockOSThread() // whose time is measured
+	runtime.LockOSThread() // whose CPU time is measured
 	defer runtime.UnlockOSThread()
 	s, err := sample.New(t, sample.Options{Spec: sample.Spec{Fanouts: fanouts}, MaxSeeds: batch,
 		ForwardOnly: true})
@@ -122,7 +122,7 @@ func measure(t *sample.Topology, seeds []graph.VertexID, batch int, fanouts []in
 	defer drawn.Free()
 	var sizes, rates []float64
 	taken := make([]graph.VertexID, batch)
-	for step := range count + 2 { // the first two make the arrays grow
+	for step := range count + 2 { // the first two only grow the arrays
 		for i := range taken {
 			taken[i] = seeds[(step*batch+i)%len(seeds)]
 		}

@@ -9,7 +9,7 @@ import (
 	"halognn/src/sample"
 )
 
-// measure draws what was asked for, and tells why it cannot.
+// measure draws the requested minibatches, and says why if it cannot.
 func TestMeasure(t *testing.T) {
 	const vertices, degree = 300, 12
 	random := rand.New(rand.NewPCG(1, 2))

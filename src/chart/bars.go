@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Bars are horizontal, because names of runs are long. Each bar is a row of pieces, or a dot for
-// each rank.
+// Bars are horizontal, because names of runs are long. Each bar is a row of pieces, or has a dot
+// for each rank.
 type Bars struct {
-	X      string // meaning of lengths, with the unit
-	Tick   string // meaning of the tick across a bar; "" if there is none
+	X      string // what the length means, with the unit
+	Tick   string // what the tick across a bar means; "" if there is none
 	Pieces []Piece
 	Bars   []Bar
 }
@@ -26,7 +26,7 @@ type Piece struct {
 // Bar is one bar.
 type Bar struct {
 	Name   string
-	Values []float64 // of each piece; NaN where none was recorded
+	Values []float64 // of each piece; NaN if it was not recorded
 	Tick   float64   // 0 or NaN for none
 	End    string    // text after the end
 	Dots   []float64 // instead of pieces
@@ -44,7 +44,7 @@ func (b *Bars) Empty() bool {
 	})
 }
 
-// used returns the pieces that some bar has, by index.
+// used returns the indices of the pieces that some bar has.
 func (b *Bars) used() (out []int) {
 	for i := range b.Pieces {
 		has := func(one Bar) bool { return i < len(one.Values) && one.Values[i] > 0 }
@@ -59,7 +59,7 @@ func (b *Bars) used() (out []int) {
 func (one *Bar) Length() float64 {
 	sum := 0.0
 	for _, v := range one.Values {
-		if v > 0 { // NaN is not
+		if v > 0 { // false for NaN
 			sum += v
 		}
 	}
@@ -69,8 +69,8 @@ func (one *Bar) Length() float64 {
 	return sum
 }
 
-// HTML implements Drawing. Lengths are shares of the longest bar, so the plot is as wide as its
-// place.
+// HTML implements Drawing. Lengths are shares of the longest bar, so the chart fills the width of
+// its container.
 func (b *Bars) HTML() string {
 	var s strings.Builder
 	put := func(format string, args ...any) { fmt.Fprintf(&s, format, args...) }
@@ -120,7 +120,7 @@ func (b *Bars) HTML() string {
 	return s.String()
 }
 
-// look returns the classes of number n of the palette.
+// look returns the CSS classes of number n of the palette.
 func look(n int) string {
 	if n < Palette {
 		return fmt.Sprintf("c%d", n)
@@ -158,7 +158,7 @@ func (b *Bars) Table() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// tickCell is the tick of a bar that may have none.
+// tickCell returns the cell for the tick of a bar, which may have none.
 func tickCell(tick float64) string {
 	if !(tick > 0) {
 		return Absent

@@ -30,8 +30,8 @@ var (
 	style string
 )
 
-// Palette is the number of colours. Number n of a palette has colour n%Palette. From Palette on,
-// curves are dashed, with another pattern each time the colours begin again, and bars are striped.
+// Palette is the number of colours. Number n of the palette has colour n%Palette. From Palette on,
+// curves are dashed, with another pattern for each round of colours, and bars are striped.
 const Palette = 9
 
 // Chart is a plot with its title. ID is its place in a page.
@@ -53,8 +53,8 @@ type Drawing interface {
 // New returns a chart of the drawing.
 func New(id, title, note string, d Drawing) *Chart { return &Chart{id, title, note, d} }
 
-// Head is what a page with charts has in its head: styles, and the script that draws once the page
-// is there, sorts tables and, on a page that is served, takes over what has changed.
+// Head is what a page with charts needs in its head: styles, and a script. The script draws the
+// charts when the page has loaded, sorts tables and, on a served page, replaces what has changed.
 func Head() string {
 	return "<style>\n" + uPlotStyle + "\n" + style + "</style>\n<script>//<![CDATA[\n/*\n" + license +
 		"\n*/\n" + uPlot + "\n" + script + "\n//]]></script>\n"

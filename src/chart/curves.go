@@ -101,8 +101,8 @@ func (c *Curves) xLabel(v float64) string {
 	return Number(v)
 }
 
-// Mean returns the mean of several series, with a band of one standard deviation of a sample to
-// either side, at the x that all of them have.
+// Mean returns the mean of several series at the x that all of them have, with a band of one
+// standard deviation of the sample to either side.
 func Mean(all []Curve) (out Curve) {
 	by := map[float64][]float64{}
 	for _, k := range all {
@@ -124,7 +124,7 @@ func Mean(all []Curve) (out Curve) {
 	return out
 }
 
-// Spread returns the mean of numbers, and the standard deviation of the sample; 0 of one number.
+// Spread returns the mean of numbers, and the standard deviation of the sample: 0 for one number.
 func Spread(all []float64) (mean, deviation float64) {
 	for _, x := range all {
 		mean += x / float64(len(all))

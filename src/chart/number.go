@@ -9,8 +9,8 @@ import (
 // Absent stands for a number that was not recorded, which is not zero.
 const Absent = "–"
 
-// Number formats a number for people: counts as whole numbers with thousands separated, others to
-// four digits. NaN is Absent.
+// Number formats a number for people: counts as whole numbers with a thousands separator, others
+// with four digits. NaN is Absent.
 func Number(x float64) string {
 	a := math.Abs(x)
 	switch {
@@ -29,11 +29,11 @@ func Number(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// Short formats a number where there is little room: to three digits, with an SI prefix.
+// Short formats a number where there is little room: with three digits and an SI prefix.
 func Short(v float64) string {
 	a, unit, digits := math.Abs(v), "", 3
 	switch {
-	case a >= 1e12: // no unit makes it short
+	case a >= 1e12: // too large for any prefix
 	case a >= 1e9:
 		v, unit = v/1e9, "G"
 	case a >= 1e6:

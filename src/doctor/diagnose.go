@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	leastShared = 256 << 20 // bytes in /dev/shm: buffers of MPI, and topology.load: copy
+	leastShared = 256 << 20 // bytes in /dev/shm: for MPI's buffers and topology.load: copy
 	leastLocked = 64 << 20  // bytes that InfiniBand may register
-	slowRank    = 0.5       // of the median rate
+	slowRank    = 0.5       // as a share of the median rate
 )
 
-// MoreLocked is the cure where InfiniBand may register too little.
+// MoreLocked is the cure if InfiniBand may register too little memory.
 const MoreLocked = "ulimit -l unlimited in the environment of the launcher (Slurm: LimitMEMLOCK=infinity in " +
 	"slurmd's unit)"
 
@@ -41,8 +41,8 @@ func who(list []int) string {
 	return "ranks " + ranges(list)
 }
 
-// where is who with the hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)", of many hosts the
-// first.
+// where is who with the hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)". It names the first
+// few hosts only.
 func where(ranks []Rank, list []int) string {
 	const most = 3
 	var hosts []string
@@ -57,8 +57,8 @@ func where(ranks []Rank, list []int) string {
 	return fmt.Sprintf("%s (%s)", who(list), strings.Join(hosts, ", "))
 }
 
-// same returns the rank's value of a name that should be equal on all ranks. Another version of the
-// program may lack it.
+// same returns the rank's value under a name of Rank.Same. Another version of the program may lack
+// the name.
 func (r *Rank) same(name string) string {
 	for _, s := range r.Same {
 		if s[0] == name {
@@ -68,7 +68,7 @@ func (r *Rank) same(name string) string {
 	return ""
 }
 
-// mixed finds programs and libraries that differ: a finding for each differing value.
+// mixed finds programs and libraries that differ between ranks: one finding for each value.
 func mixed(ranks []Rank) (found []Finding) {
 	for _, first := range ranks[0].Same {
 		other := map[string][]int{}
@@ -89,7 +89,7 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	// other ranks have the same program, or that is a finding
+	// other ranks have the same program, or mixed has reported it
 	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,
 			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
@@ -144,8 +144,8 @@ func unbound(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// Unbound says how many of the CPUs that a launcher has on a node none of its ranks is bound to, and
-// what to do; nothing if there are none.
+// Unbound returns, for the CPUs that a launcher has on a node, how many have no rank bound to them,
+// and what to do; nothing if there are none.
 func Unbound(ranks int, used, has []int) (text, cure string) {
 	slices.Sort(has)
 	has = slices.Compact(has)
@@ -160,8 +160,8 @@ func Unbound(ranks int, used, has []int) (text, cure string) {
 	return fmt.Sprintf("unused: no rank is bound to CPUs %s", ranges(idle)), cure
 }
 
-// overlapping finds ranks bound to sets of CPUs that overlap but differ; the program divides equal
-// sets.
+// overlapping finds ranks bound to sets of CPUs that overlap but differ. Equal sets are no problem:
+// the program divides them.
 func overlapping(ranks []Rank) (found []Finding) {
 	for _, node := range nodes(ranks) {
 		for i, a := range node {
@@ -208,7 +208,7 @@ func sharedCores(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// spanning finds ranks whose CPUs lie in several NUMA domains.
+// spanning finds ranks whose CPUs are in several NUMA domains.
 func spanning(ranks []Rank) (found []Finding) {
 	var wide []int
 	for r, rank := range ranks {
@@ -227,17 +227,17 @@ func spanning(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// slowRanks finds ranks that compute much more slowly than most: all others wait for them at every
+// slowRanks finds ranks that compute much more slowly than most. The others wait for them at every
 // step.
 func slowRanks(ranks []Rank) (found []Finding) {
 	var rates []float64
 	for _, r := range ranks {
 		if len(r.CPUs) == 0 {
-			return nil // ranks take turns on the CPUs, so the rates show only their shares
+			return nil // ranks take turns on the CPUs, so the rates only show their shares
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
-	// of two ranks the faster, so that timing.Median will not do
+	// of two ranks, the faster one; timing.Median would take their mean
 	sorted := slices.Sorted(slices.Values(rates))
 	median := sorted[len(sorted)/2]
 	for r, rate := range rates {
@@ -251,7 +251,7 @@ func slowRanks(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// limited finds limits that are too tight, and names the first rank with each.
+// limited finds limits that are too tight, and names the first rank that has each.
 func limited(ranks []Rank) (found []Finding) {
 	first := func(tight func(Limits) bool) (Limits, string, bool) {
 		i := slices.IndexFunc(ranks, func(r Rank) bool { return tight(r.Limits) })
@@ -283,7 +283,7 @@ func limited(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// halted finds nodes whose ranks may run on more CPUs than a quota leaves them the time of.
+// halted finds nodes whose ranks may run on more CPUs than a quota gives them time for.
 func halted(ranks []Rank) (found []Finding) {
 	for _, node := range nodes(ranks) {
 		may := map[int]bool{}
@@ -295,14 +295,13 @@ func halted(ranks []Rank) (found []Finding) {
 		if q := ranks[node[0]].Limits.Quota; q > 0 && q < float64(len(may)) {
 			found = append(found, warning("raise the quota (--cpus of containers, limits.cpu of Kubernetes, "+
 				"CPUQuota of systemd), or start fewer ranks",
-				"the control group of %s allows the time of %.3g CPUs, though its %d ranks may run on %d: they "+
-					"are halted for the rest", ranks[node[0]].Host, q, len(node), len(may)))
+				"the control group of %s allows the time of %.3g CPUs, but its %d ranks may run on %d: the system halts them for the rest of the time", ranks[node[0]].Host, q, len(node), len(may)))
 		}
 	}
 	return found
 }
 
-// filesystem finds a directory that cannot be used, or that nodes do not share.
+// filesystem finds a directory that cannot be used, or that the nodes do not share.
 func filesystem(ranks []Rank, dir string) (found []Finding) {
 	for r, rank := range ranks {
 		if rank.Disk.Fault != "" {

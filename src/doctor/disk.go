@@ -10,8 +10,8 @@ import (
 
 const fileBytes = 8 << 20
 
-// tryDisk lets one rank of every node write and read a file in dir, and all ranks look for rank 0's
-// file. Collective.
+// tryDisk lets one rank of every node write and read a file in dir, and lets all ranks look for the
+// file of rank 0. Collective.
 func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 	var d Disk
 	if leader {
@@ -37,7 +37,7 @@ func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		d.Unseen = err != nil
 	}
-	return d, c.StartBarrier().Wait() // before rank 0 removes it
+	return d, c.StartBarrier().Wait() // so that rank 0 removes it only afterwards
 }
 
 // writeAndRead times a file of fileBytes.

@@ -21,16 +21,17 @@ import (
 
 // Options describe a rank to the doctor.
 type Options struct {
-	Dir     string         // directory to try; it should be one that all nodes see
-	Device  compute.Device // the rank computes on it
-	Threads int            // with so many threads
+	Dir     string         // directory to try, which all nodes should see
+	Device  compute.Device // on which the rank computes
+	Threads int            // with which the rank computes
 	Allowed []int          // CPUs that the launcher gave the rank
-	Has     []int          // CPUs that the launcher has; none: unknown
-	CPUs    []int          // the ones it uses, if ranks share them; empty: fewer CPUs than ranks
-	Same    [][2]string    // name and value of what must be equal on all ranks: versions, hashes
-	Slow    []string       // what makes this build slow
-	Network string         // the transport and its thread level, for the headline
-	CUDA    string         // what the rank's machine has of CUDA, likewise
+	Has     []int          // CPUs that the launcher has; none: not known
+	// CPUs that the rank uses, if ranks share some; empty: fewer CPUs than ranks
+	CPUs    []int
+	Same    [][2]string // names and values that must be equal on all ranks: versions, hashes
+	Slow    []string    // what makes this build slow
+	Network string      // the transport and its thread level, for the headline
+	CUDA    string      // what the rank's machine has of CUDA, for the headline
 }
 
 // Rank holds the facts of one rank.
@@ -98,8 +99,8 @@ type Finding struct {
 	Cure  string `json:"cure"`
 }
 
-// Examine measures. Collective. An error is a failure of the communicator or of a device; all else
-// is a finding.
+// Examine measures. Collective. An error means that the communicator or a device failed; everything
+// else is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {
@@ -110,7 +111,7 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 		Allowed: cpu.Places(o.Allowed), Has: o.Has, CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
 		Slow: o.Slow, Limits: ThisProcess(),
 	}
-	// a name for the table; the communicator says which ranks share a node
+	// only for the table; the communicator knows which ranks share a node
 	me.Host, _ = os.Hostname()
 	ranks, err := comm.Allgather(node, c.Rank())
 	if err != nil {

@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	tryTime   = 100 * time.Millisecond // of a rate
-	turnTime  = 20 * time.Millisecond  // of a rank that copies alone on its node
-	gemmRows  = 512                    // per thread; tiles of the device are 256 or 512 rows
+	tryTime   = 100 * time.Millisecond // to measure a rate
+	turnTime  = 20 * time.Millisecond  // to measure a rank that copies alone on its node
+	gemmRows  = 512                    // per thread; tiles of the device have 256 or 512 rows
 	gemmWidth = 256                    // in and out: the hidden width of the default model
-	// from, and to: together more than a core's share of any cache
+	// source and destination: together more than a core's share of any cache
 	copyBytes = 32 << 20
-	// bytes a rank sends in an all-to-all, and adds in an allreduce
+	// bytes that a rank sends in an all-to-all, and adds in an allreduce
 	trafficBytes = 4 << 20
 )
 
-// sustained calls f repeatedly for a time and returns work per second. The first call warms up.
+// sustained calls f repeatedly for the given time and returns work per second. The first call is a
+// warm-up.
 func sustained(within time.Duration, work float64, f func()) float64 {
 	f()
 	begin, calls := time.Now(), 0.0
@@ -30,8 +31,8 @@ func sustained(within time.Duration, work float64, f func()) float64 {
 	return calls * work / time.Since(begin).Seconds()
 }
 
-// measureRank fills in the rates of this rank. Collective; a device that fails is an error on every
-// rank.
+// measureRank fills in the rates of this rank. Collective; if a device fails, every rank returns an
+// error.
 func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	x := compute.Matrix{Rows: gemmRows * o.Threads, Cols: gemmWidth}
 	y := x
@@ -122,8 +123,8 @@ func measureTraffic(c comm.Comm) (t Traffic, err error) {
 	return t, nil
 }
 
-// perCall returns the seconds of a collective: the least over a few tries of the longest over
-// ranks. Collective.
+// perCall returns the seconds of a collective: for each try the longest time over the ranks, and of
+// these the shortest. Collective.
 func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 	shortest := 0.0
 	for begin, try := time.Now(), 0; ; try++ {
@@ -145,7 +146,7 @@ func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 		if try == 1 || try > 1 && longest < shortest { // the first opens connections
 			shortest = longest
 		}
-		if try >= 3 && all[1] > tryTime.Seconds() { // rank 0's clock is all ranks' clock
+		if try >= 3 && all[1] > tryTime.Seconds() { // all ranks decide by rank 0's clock
 			return max(shortest, 1e-9), nil
 		}
 	}

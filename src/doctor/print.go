@@ -67,7 +67,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(all)
 }
 
-// rate prints a rate in a unit, three digits or so; "-" if it was not measured.
+// rate prints a rate in a unit with about three digits; "-" if it was not measured.
 func rate(x, unit float64) string {
 	switch x /= unit; {
 	case x == 0:
@@ -82,7 +82,7 @@ func rate(x, unit float64) string {
 
 func size(bytes uint64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }
 
-// ranges writes whole numbers as cpusets are written: 0-3,8.
+// ranges writes whole numbers in the form of cpusets: 0-3,8.
 func ranges(numbers []int) string {
 	numbers = slices.Sorted(slices.Values(numbers))
 	var words []string

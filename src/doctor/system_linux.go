@@ -10,7 +10,7 @@ import (
 	"halognn/src/compute/cpu"
 )
 
-// ThisProcess reads what the system grants this process.
+// ThisProcess reads the limits that the system sets for this process.
 func ThisProcess() Limits {
 	l := Limits{AddressSpace: limit(unix.RLIMIT_AS), Locked: limit(unix.RLIMIT_MEMLOCK),
 		SharedFree: -1}
@@ -34,5 +34,6 @@ func limit(resource int) uint64 {
 	return l.Cur
 }
 
-// dropCache asks the system to drop a file's cached pages, so that reading it reads the disk.
+// dropCache asks the system to drop the cached pages of a file, so that the next read is from the
+// disk.
 func dropCache(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }

@@ -4,8 +4,8 @@ package doctor
 
 import "os"
 
-// ThisProcess knows of none here.
+// ThisProcess knows no limits on this system.
 func ThisProcess() Limits { return Limits{SharedFree: -1} }
 
-// dropCache does nothing here: reading a file measures the cache.
+// dropCache does nothing on this system: reading a file measures the cache.
 func dropCache(*os.File) {}

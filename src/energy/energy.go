@@ -1,12 +1,13 @@
-// Package energy reads how many joules the processors, the memory and the GPUs of a node have taken.
+// Package energy reads how many joules the processors, the memory and the GPUs of a node have used.
 //
-//	/sys/class/powercap/intel-rapl:0        package-0   microjoules, from 0 again at a bound  ─┐
+//	/sys/class/powercap/intel-rapl:0        package-0   microjoules, wraps at a bound         ─┐
 //	/sys/class/powercap/intel-rapl:0:0      dram                                              ─┼─> Meter.Read
-//	libnvidia-ml.so: total energy of a GPU              millijoules, since the driver came    ─┘
+//	libnvidia-ml.so: total energy of a GPU              millijoules, since the driver loaded  ─┘
 //
-// Intel's and AMD's processors count (RAPL, Linux's powercap), NVIDIA's GPUs since Volta. The counters
-// are those of the node: other jobs on it count as well. What cannot be read has a reason, never 0
-// joules: the files belong to root since Linux 5.10, and virtual machines have none.
+// The counters are RAPL of Intel's and AMD's processors (Linux's powercap), and those of NVIDIA's
+// GPUs since Volta. They are of the whole node: other jobs on it count as well. If one cannot be
+// read, a reason is given, never 0 joules: since Linux 5.10 the files belong to root, and virtual
+// machines have none.
 package energy
 
 import (
@@ -16,12 +17,12 @@ import (
 	"time"
 )
 
-// Kind is what takes energy.
+// Kind is a kind of hardware that uses energy.
 type Kind int
 
 // The kinds.
 const (
-	Packages Kind = iota // processors, without memory where that has a counter of its own
+	Packages Kind = iota // processors, without the memory if that has a counter of its own
 	DRAM
 	GPUs
 	NumKinds
@@ -34,46 +35,47 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Options say what to read.
 type Options struct {
-	Powercap string   // the directory of the counters; empty: Linux's
-	NVML     string   // the library; empty: where the system's loader looks
+	Powercap string   // the directory of the powercap counters; empty: Linux's
+	NVML     string   // the NVML library; empty: the system's loader finds it
 	GPUs     []string // ids of this node's GPUs, 32 hexadecimal digits each
 }
 
-// A counter of joules that grows, and begins again at 0 beyond span.
+// A counter counts the energy of one part, and restarts at 0 beyond span.
 type counter struct {
 	name string
 	read func() (uint64, error)
-	span uint64  // in its own unit; 0: it never wraps
+	span uint64  // in the counter's unit; 0: it never wraps
 	unit float64 // joules
 	last uint64
 }
 
-// Meter adds up what counters have counted since Open. A goroutine reads them several times in the
-// shortest time in which one can come round to where it was. It may be used from several goroutines.
+// Meter adds up the counters since Open. A goroutine reads them several times in the shortest time
+// in which one of them can wrap. Several goroutines may use a Meter.
 type Meter struct {
 	lock     sync.Mutex
 	counters [NumKinds][]counter
 	joules   [NumKinds]float64
-	why      [NumKinds]string // no value: the reason
+	why      [NumKinds]string // why there is no value; "" if there is one
 	read     time.Time        // of the last read
 	close    func()
 	stop     chan struct{}
 	done     chan struct{}
 }
 
-// mostWatts is more than a counter's part takes: a processor in its socket, or the memory beside it.
+// mostWatts is more than one counter can count: of a processor in its socket, or the memory beside
+// it.
 const mostWatts = 1000
 
-// A counter that wraps is read so often in the time that mostWatts take to its span, but not more often
-// than shortest asks, for the files cost a system call each, nor less than longest.
+// A counter that wraps is read `reads` times in the time in which mostWatts would fill its span.
+// The interval is at least shortest, as each file costs a system call, and at most longest.
 const (
 	reads    = 4
 	shortest = 100 * time.Millisecond
 	longest  = 30 * time.Second
 )
 
-// round is the time in which a counter may come round to where it was: read later, it has no value. 0
-// if it never wraps.
+// round is the shortest time in which a counter can wrap all the way to its last value: if it is
+// read later than that, its value is lost. 0 if it never wraps.
 func (c *counter) round() time.Duration {
 	return time.Duration(float64(c.span) * c.unit / mostWatts * float64(time.Second))
 }
@@ -91,7 +93,7 @@ func (m *Meter) interval() time.Duration {
 	return max(all, shortest)
 }
 
-// Open begins to count.
+// Open starts counting.
 func Open(o Options) *Meter {
 	m := &Meter{stop: make(chan struct{}), done: make(chan struct{}), close: func() {}}
 	m.openPowercap(o.Powercap)
@@ -135,7 +137,7 @@ func (m *Meter) fail(k Kind, c *counter, err error) {
 	m.why[k], m.counters[k] = fmt.Sprintf("%s: %v", c.name, err), nil
 }
 
-// Read returns the joules since Open, and why a kind has none; "" if it has.
+// Read returns the joules since Open and, for each kind without a value, why; "" if it has one.
 func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -145,8 +147,7 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 		for i := range m.counters[k] {
 			c := &m.counters[k][i]
 			if round := c.round(); round > 0 && unread > round {
-				m.fail(k, c, fmt.Errorf("it was not read for %.3g s, as if the job was suspended, and may wrap in "+
-					"%.3g", unread.Seconds(), round.Seconds()))
+				m.fail(k, c, fmt.Errorf("the counter was not read for %.3g s, as if the job was suspended, and may wrap in %.3g s", unread.Seconds(), round.Seconds()))
 				break
 			}
 			now, err := c.read()
@@ -155,7 +156,7 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 				break
 			}
 			grown := now - c.last
-			if now < c.last { // it has begun again
+			if now < c.last { // it has wrapped
 				if c.last > c.span {
 					m.fail(k, c, errors.New("it went back"))
 					break
@@ -169,7 +170,7 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 	return m.joules, m.why
 }
 
-// Close ends the goroutine and gives the counters back.
+// Close stops the goroutine and releases the counters.
 func (m *Meter) Close() error {
 	close(m.stop)
 	<-m.done

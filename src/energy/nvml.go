@@ -19,15 +19,16 @@ import (
 
 const millijoule = 1e-3
 
-// message is what a function of nvml.h says is wrong.
+// message is the error message of a function of nvml.h.
 type message [256]C.char
 
 func (m *message) err() error { return errors.New(C.GoString(&m[0])) }
 
-// opened says that a Meter of this process has the library open: its functions are in one table.
+// opened says that a Meter of this process has the library open. There is only one table of its
+// functions.
 var opened atomic.Bool
 
-// openNVML returns the counters of some GPUs, and what gives the library back.
+// openNVML returns the counters of the given GPUs, and the function that releases the library.
 func openNVML(library string, ids []string) (all []counter, end func(), err error) {
 	if library == "" {
 		library = "libnvidia-ml.so.1"
@@ -63,7 +64,7 @@ const digits = 32
 // gpu returns the counter of one GPU.
 func gpu(id string) (counter, error) {
 	if _, err := hex.DecodeString(id); err != nil || len(id) != digits {
-		return counter{}, fmt.Errorf("%q is no id of a GPU: it has not %d hexadecimal digits", id, digits)
+		return counter{}, fmt.Errorf("%q is no id of a GPU, which has %d hexadecimal digits", id, digits)
 	}
 	uuid := fmt.Sprintf("GPU-%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
 	name := C.CString(uuid)

@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-// defaultPowercap is where Linux shows the zones, those within others beside them.
+// defaultPowercap is Linux's directory of zones; it lists inner zones beside the others.
 const defaultPowercap = "/sys/class/powercap"
 
 const microjoule = 1e-6
 
-// openPowercap finds the zones: packages, each with its memory within where that is counted. Parts of
-// a package (core, uncore) are in it, psys has the packages in it, and the zones of the second driver
-// (intel-rapl-mmio) are the same packages again.
+// openPowercap finds the zones to count: packages, and the memory within them where that has a
+// counter. It leaves out the zones that would count twice: a package contains its parts (core,
+// uncore), psys contains the packages, and the second driver (intel-rapl-mmio) lists the same
+// packages.
 func (m *Meter) openPowercap(root string) {
 	if root == "" {
 		root = defaultPowercap
@@ -49,7 +50,7 @@ func (m *Meter) openPowercap(root string) {
 	}
 	for _, k := range []Kind{Packages, DRAM} {
 		switch {
-		case m.why[k] != "": // one that cannot be read spoils the sum
+		case m.why[k] != "": // without one counter the sum would be wrong
 			m.counters[k] = nil
 		case len(zones) == 0:
 			m.why[k] = fmt.Sprintf("%s has no counters (intel-rapl): a virtual machine, or a kernel "+

@@ -10,15 +10,15 @@ import (
 	"halognn/src/mem"
 )
 
-// productLinks is how many links are multiplied with how many rows at a time: scores stay in a cache.
+// productLinks and productRows bound the scores made at a time, so that they stay in a cache.
 const (
 	productLinks = 256
 	productRows  = 2048
 )
 
-// against scores the rows of a block as targets of each link's source; rows known to have a link or edge
-// with it are left out. Scores that are inner products come from matrix products, whose last bits
-// depend on their sizes: each is within slack of the rater's score, which exact(k) returns.
+// against scores the rows of a block as targets of each link's source, and leaves out rows known to
+// have a link or edge with it. Scores that are inner products come from matrix products, whose last
+// bits depend on their sizes: each is within slack of the rater's score, which exact(k) returns.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows), func(from, end graph.VertexID) {
@@ -29,13 +29,13 @@ func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
 	})
 }
 
-// seen gets scores of consecutive rows, from vertex v on.
+// seen gets the scores of consecutive rows for link i, from vertex v on.
 type seen func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)
 
 func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	product, longest := r.products(), 0.0
-	// to first order an inner product of D is off by D 2^-24 of the product of lengths, and factors
-	// that are rounded add to that
+	// to first order, an inner product of D terms is off by D 2^-24 times the product of both
+	// lengths; rounding the factors adds to that
 	off := float64(r.cols+2)*0x1p-22 +
 		math.Ldexp(1, r.of.Device.Capabilities().Precision.Dropped()-22)
 	for k := 0; product && k < rows.Rows; k++ {
@@ -76,26 +76,26 @@ func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	}
 }
 
-// products multiplies sources with rows, if a matrix product gives the score.
+// products reports whether matrix products give the scores.
 func (r *ranking) products() bool {
 	return r.rater.Products() && r.of.Device.Capabilities().Accelerator == nil
 }
 
-// best is a partner of a vertex.
+// best is one of the best partners of a vertex.
 type best struct {
 	score float32
 	id    graph.VertexID
 }
 
-// compare orders partners best first, and equal ones by original id. A score that is no number comes
-// before all, so that it is kept, and refused.
+// compare orders partners best first, and equal scores by original id. A NaN comes first, so that
+// it is kept, and then refused.
 func (r *ranking) compare(a, b best) int {
 	return cmp.Or(cmp.Compare(-a.score, -b.score),
 		cmp.Compare(r.of.Topology.Original[a.id], r.of.Topology.Original[b.id]))
 }
 
-// top finds the k best partners of each own vertex of a list among all vertices that have no link or
-// edge with it: exact, block by block.
+// top finds the k best partners of each own vertex in list, among all vertices that have no link or
+// edge with it. The search is exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
 	r := ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out}
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}

@@ -9,20 +9,20 @@ import (
 	"halognn/src/shard"
 )
 
-// chosen are the vertices to predict: all of them, those of the type that has labels, or those of a
+// chosen are the vertices to predict: all of them, those of the type that has labels, or those on a
 // list.
 type chosen struct {
-	first   int              // id in the dataset of the first row, where there is no list
-	n       int              // over all ranks
+	first   int              // without a list: the id in the dataset of the first row
+	n       int              // number of chosen vertices, over all ranks
 	ids     []graph.VertexID // ascending; nil: all
-	rows    []int32          // [ids] row of the output; nil: the id in the dataset
+	rows    []int32          // [ids] their rows in the output; nil: the ids in the dataset
 	offsets []int64          // of the parts
-	lo, hi  int              // this rank's are number lo to hi-1
+	lo, hi  int              // this rank's vertices are the chosen ones number lo to hi-1
 }
 
-// predicted returns the id in the dataset of the first vertex that can be predicted, and how many
-// follow: of a graph with vertex types those of the type with labels, because the model's classes are
-// of that type, but for embeddings all.
+// predicted returns the id in the dataset of the first vertex that can be predicted, and the number
+// of such vertices. On a graph with vertex types these are the vertices of the type with labels,
+// because the model's classes are of that type. Embeddings are of all vertices.
 func predicted(of *shard.Meta, embeds bool) (first, n int, err error) {
 	if !of.Schema.Typed() || embeds {
 		return 0, int(of.Vertices), nil
@@ -37,8 +37,8 @@ func predicted(of *shard.Meta, embeds bool) (first, n int, err error) {
 	return first, int(of.Tables[kind].Vertices), nil
 }
 
-// choose finds the vertices with the given source ids among all parts. Without ids it chooses all
-// that can be predicted. It needs no other rank.
+// choose finds the vertices with the given source ids in all parts. Without ids it chooses all
+// vertices that can be predicted. It needs no other rank.
 func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	of := &s.Shards.Meta
 	first, n, err := predicted(of, s.Task.Embeds)
@@ -93,7 +93,7 @@ func (c *chosen) below(v int64) int {
 // own returns how many of the chosen vertices this rank owns.
 func (c *chosen) own() int { return c.hi - c.lo }
 
-// vertex returns the i-th of this rank.
+// vertex returns the i-th chosen vertex of this rank.
 func (c *chosen) vertex(i int) graph.VertexID {
 	if c.ids == nil {
 		return graph.VertexID(c.lo + i)
@@ -103,7 +103,7 @@ func (c *chosen) vertex(i int) graph.VertexID {
 
 func (c *chosen) place(v graph.VertexID) int { return c.below(int64(v)) - c.lo }
 
-// row returns the row of the output that vertex number i of all gets.
+// row returns the output row of the i-th chosen vertex, counted over all ranks.
 func (c *chosen) row(i int, original []int32) int {
 	if c.ids == nil {
 		return int(original[i])
@@ -111,7 +111,7 @@ func (c *chosen) row(i int, original []int32) int {
 	return int(c.rows[i])
 }
 
-// of returns those of a part.
+// of returns the chosen vertices of a part.
 func (c *chosen) of(part int) []graph.VertexID {
 	lo, hi := c.offsets[part], c.offsets[part+1]
 	if c.ids != nil {

@@ -13,26 +13,28 @@ import (
 )
 
 // Inference by columns, for hidden rows in files that are larger than memory. The neighbours of a
-// chunk lie anywhere, so what they are read from has to be in memory; but layers that read sums,
-// means or maxima of neighbours make them column by column. So a layer's file lies by blocks of
-// columns, of which one at a time is in memory, and all else is read and written in order:
+// chunk may be anywhere, so the rows that are read for them have to be in memory. But layers that
+// read sums, means or maxima of neighbours can make them column by column. So a layer's file is
+// stored by blocks of columns, one block is in memory at a time, and all else is read and written
+// in order:
 //
 //	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
 //	then            own rows, aggregates, in order ── the layer's products ──> the next layer's rows
 //
-// Each column has the sum, and each row the products, that inference in memory gives: the same
-// bits. The rows of a hidden layer take the place of the aggregates, so two layers are on the disk.
+// Each column gets the same sum, and each row the same products, as in memory: the bits are the
+// same. The rows of a hidden layer overwrite the aggregates, so the disk holds two layers.
 
-// fileHeadroom is what tests make small.
+// fileHeadroom is a variable for tests, which make the headroom small.
 var fileHeadroom = mem.FileHeadroom
 
-// lineColumns is the number of float32 columns in a cache line: blocks are multiples of it.
+// lineColumns is the number of float32 columns in a cache line; the width of a block is a multiple
+// of it.
 const lineColumns = 16
 
-// columnsAtOnce returns how many columns of hidden rows are read at a time, the same on all ranks:
-// all of them, unless they lie in files and would take more than half of the memory that files may
-// have. The other half is for the edges, and what is read and written in order. Attention reads
-// whole rows, wherever they are. Collective.
+// columnsAtOnce returns how many columns of hidden rows are read at a time, the same on all ranks.
+// It is all columns, unless they are in files and would take more than half of the memory available
+// to files. The other half is for the edges, and for what is read and written in order. Attention
+// reads whole rows in any case. Collective.
 func (s Passes) columnsAtOnce() (int, error) {
 	hidden := s.Job.Model.Hidden
 	if s.ScratchDir == "" || !s.Job.Model.ReadsNeighbours() {
@@ -42,7 +44,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, err
 	}
-	node, err := comm.NodeOf(s.Comm, 0) // pretended nodes share the memory of one
+	node, err := comm.NodeOf(s.Comm, 0) // pretended nodes share the memory of one machine
 	if err != nil {
 		return 0, err
 	}
@@ -69,8 +71,8 @@ func (s Passes) columnsAtOnce() (int, error) {
 	return block, nil
 }
 
-// blockColumns returns how wide blocks are that cut cols columns into as few as fit allows: all
-// alike but the last, and of whole cache lines.
+// blockColumns returns the width of the blocks into which cols columns are cut: as few blocks as
+// fit allows, equally wide but for the last, and of whole cache lines.
 func blockColumns(cols, fit int) int {
 	if fit >= cols {
 		return cols
@@ -85,7 +87,7 @@ func blockColumns(cols, fit int) int {
 // It gives its rows to put or, if that is nil, returns them. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put putRows,
 ) (out layerRows, err error) {
-	chunks := s.chunks(4 * rows.cols) // those of inference in memory
+	chunks := s.chunks(4 * rows.cols) // the same chunks as for inference in memory
 	sums, err := s.makeRows(rows.cols, rows.block)
 	if err != nil {
 		return out, err
@@ -106,8 +108,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put pu
 	return sums, err
 }
 
-// inferBlock sets the block of sums that begins with column first to what the model aggregates of
-// that block of rows.
+// inferBlock sets the block of sums that begins with column first to the aggregates of the same
+// block of rows.
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
 	chunks chunks) error {
 	rows.ahead(first, 0, rows.rows)
@@ -120,8 +122,8 @@ func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int
 	return err
 }
 
-// transform gives put the rows that layer l makes of its own vertices' rows and aggregates, chunk by
-// chunk.
+// transform makes the rows of layer l from its own vertices' rows and aggregates, and passes them
+// to put, chunk by chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
 	chunks chunks) error {
 	var buffer, narrow []float32

@@ -8,12 +8,12 @@ import (
 	"halognn/src/task"
 )
 
-// curveOf returns the curve of the scores of all ranks, the same on each; own are sorted. Ranks
-// send each other the highest that are left, block by block, and take in those of which no rank
-// can have higher ones left. What is not taken in is sent again: in every round at least one
-// rank's block is taken in whole, and where ranks have like scores nearly all of each is. Memory:
-// twice blockBytes, for the blocks of all ranks and for what is taken in, and a rank's share of
-// blockBytes. Collective.
+// curveOf returns the curve of the scores of all ranks, the same on each rank. It sorts own. In
+// each round the ranks send each other their next block of highest scores, and take in those scores
+// that no rank can exceed in a later round. The rest is sent again. Every round takes in at least
+// one rank's block whole, and nearly all of each block if the ranks' scores are distributed alike.
+// Memory: twice blockBytes, for the blocks of all ranks and the scores taken in, and a rank's share
+// of blockBytes. Collective.
 func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 	const scoredBytes = 8
 	slices.SortFunc(own, task.Scored.Compare)
@@ -51,7 +51,7 @@ func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Ranks that have more left may have no higher ones than their last.
+		// A rank with scores left has none above the last that it sent.
 		at, bounded := 0, false
 		var least task.Scored
 		for r, n := range counts {

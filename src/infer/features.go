@@ -8,9 +8,9 @@ import (
 	"halognn/src/shard"
 )
 
-// matchFeatures brings the weights that read features into the order in which the parts have the
-// columns, where both have names. Columns that the model was not trained on, or that are missing, are an
-// error. axes are nn.Config.InputAxes of a model without types.
+// matchFeatures reorders the weights that read features by the columns of the parts, if both have
+// column names. Columns that the model was not trained on, or that are missing, are an error. axes
+// is nn.Config.InputAxes of a model without types.
 func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note string, err error) {
 	moved := 0
 	for kind, names := range s.FeatureNames() {
@@ -45,7 +45,7 @@ func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note
 	return note, nil
 }
 
-// orderOf returns for each of names its place in trained. They must be the same names.
+// orderOf returns the position of each of names in trained. Both must have the same names.
 func orderOf(trained, names []string) ([]int, error) {
 	place := make(map[string]int, len(trained))
 	for i, name := range trained {

@@ -1,5 +1,5 @@
-// Package infer runs passes forward of a session and judges what they predict: for vertices that a
-// user asks for, and for the evaluations of a training.
+// Package infer runs forward passes of a session and judges the predictions: for vertices that a
+// user asks for, and for the evaluations of a training run.
 //
 //	Predict   a session and a trained model ──> predictions and embeddings, written by rank 0
 //	Over(s)   Sampled   minibatches of given vertices, through the pipe of the session
@@ -33,11 +33,11 @@ import (
 // has more neighbours. Tests make it small.
 var chunkBytes = job.ChunkBytes
 
-// Passes are passes forward of a session: over minibatches of given vertices, or over all of them
-// layer by layer.
+// Passes are the forward passes of a session: over minibatches of given vertices, or over all of
+// them layer by layer.
 type Passes struct{ *session.Session }
 
-// Over returns the passes of an open session.
+// Over returns the forward passes of an open session.
 func Over(s *session.Session) Passes { return Passes{s} }
 
 // open opens a session for forward passes, without a cache because every row is read once.
@@ -48,8 +48,7 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	o.AsNodes = o.AsNodes && !o.TryNodes
 	s := Passes{session.New(env, metric)}
 	s.Forward = true
-	// An error of one rank is returned by all here, so that no rank waits for another that has
-	// failed.
+	// All ranks return an error of any one here, so that no rank waits for another that has failed.
 	err := s.OpenModel(o)
 	if err == nil {
 		err = s.CheckScratch()
@@ -70,16 +69,16 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	return s, nil
 }
 
-// Of computes the logits of given own vertices, which ascend, with all neighbours, layer by layer,
-// and hands them on one by one: nobody need keep those of all. take may read z until it returns.
-// Collective.
+// Of computes the logits of given own vertices, in ascending order, with all neighbours, layer by
+// layer. It passes them to take one by one, so that nobody has to keep them all. take may read z
+// until it returns. Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
 		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
-// pick returns a takeLogits that passes to take the logits of n own vertices, which ascend, and
-// drops the others.
+// pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to take,
+// and drops those of others.
 func (s Passes) pick(n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
 	return func(at int, logits []float32) {
@@ -106,8 +105,8 @@ func (s Passes) Full(ctx context.Context) ([]float32, error) {
 	return all, nil
 }
 
-// Embeddings returns the embeddings of own vertices, by all neighbours: finite, or an error. Free them.
-// Collective.
+// Embeddings returns the embeddings of own vertices, computed with all neighbours. If one is not
+// finite, it returns an error. The caller frees them. Collective.
 func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	rows, err := s.Full(ctx)
 	if err != nil {
@@ -120,8 +119,8 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	return rows, nil
 }
 
-// finite returns an error on every rank if any rank has a number that is not finite, which ok
-// denies. Collective.
+// finite returns an error on every rank if ok is false on any rank: that rank has a number that is
+// not finite. Collective.
 func (s Passes) finite(what string, ok bool) error {
 	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
@@ -130,12 +129,12 @@ func (s Passes) finite(what string, ok bool) error {
 	return err
 }
 
-// takeLogits is called with the logits [n, classes] of n own vertices, from number at on, chunk
-// after chunk. They are overwritten once it returns.
+// takeLogits is called with the logits [n, classes] of n own vertices, from the at-th own vertex
+// on, chunk after chunk. They are overwritten once it returns.
 type takeLogits func(at int, logits []float32)
 
 // full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
-// hidden, if given, gets the rows that the last layer reads, which are freed once it returns.
+// hidden, if given, gets the rows that the last layer reads; they are freed once it returns.
 //
 // Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
 // in files if Env.ScratchDir is given, the input rows of depth+1 chunks, and the logits of one.
@@ -162,7 +161,7 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 		take(at, logits)
 		return nil
 	}
-	var kept []layerRows // of the layers that are still read
+	var kept []layerRows // rows of the layers that are still to be read
 	defer func() {
 		for i := range kept {
 			kept[i].free()
@@ -231,13 +230,15 @@ func (s Passes) inferOutput(layers []layerRows, put putRows) error {
 	return nil
 }
 
-// layerInput is what chunks read of the layer before: tables as of Store.FetcherOf.
+// layerInput is what the chunks of a layer read: rows of the layer before, by Store.FetcherOf's
+// tables.
 type layerInput struct {
 	compute.Rows
-	stored bool // those of the store, of vertex types or learned: the widest of Cols
+	stored bool // rows of the store, of vertex types or learned; Cols is the widest
 }
 
-// ownTables cuts the rows [own, cols] into the tables of the own parts; all others are fetched.
+// ownTables cuts the rows [own, cols] into tables of the own parts. Rows of other parts are
+// fetched.
 func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 	offsets := s.Shards.Meta.Offsets
 	tables := make([][]byte, s.Shards.Meta.Parts)
@@ -252,11 +253,11 @@ func (s Passes) ownTables(rows []float32, cols int) [][]byte {
 	return tables
 }
 
-// putRows takes the rows y of the own vertices from number at on, which lie on the device.
+// putRows takes the rows y of the own vertices from the at-th on. y is on the device.
 type putRows func(at int, y compute.Matrix) error
 
-// inferLayer runs layer l over all own vertices, chunk by chunk, and gives its rows to put or, if
-// that is nil, returns them. Rows that go to a file lie in blocks of so many columns.
+// inferLayer runs layer l over all own vertices, chunk by chunk, and passes its rows to put. If put
+// is nil it returns them; in a file they are stored by blocks of the given number of columns.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {
@@ -268,7 +269,7 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 	}
 	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())),
 		func(o parallel.Options) (*parallel.Strategy, error) {
-			o.Resident = l == 0 && !s.Job.Mode.Columns // those are other rows
+			o.Resident = l == 0 && !s.Job.Mode.Columns // resident rows are feature rows
 			return parallel.NewLayer(o, l)
 		}, put)
 	if err != nil {
@@ -277,8 +278,8 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 	return out, err
 }
 
-// makeRows makes hidden rows of the own vertices. Collective: all ranks learn whether one has no
-// room, before any waits for its rows.
+// makeRows makes hidden rows of the own vertices. Collective: if one rank has no room, all ranks
+// learn it before any waits for its rows.
 func (s Passes) makeRows(cols, block int) (layerRows, error) {
 	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block)
 	if err := comm.Agree(s.Comm, err); err != nil {
@@ -288,13 +289,13 @@ func (s Passes) makeRows(cols, block int) (layerRows, error) {
 	return out, nil
 }
 
-// givesLogits reports whether the rows of layer l are logits, and no hidden rows.
+// givesLogits reports whether the rows of layer l are logits, not hidden rows.
 func (s Passes) givesLogits(l int) bool {
 	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
-// and hands on what it makes of them. Collective.
+// and passes the rows that it makes to put. Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 	newStrategy func(parallel.Options) (*parallel.Strategy, error), put putRows) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
@@ -365,23 +366,24 @@ func (s Passes) ownRows() int {
 // chunks are the own vertices, cut into chunks.
 type chunks struct {
 	bounds []graph.VertexID // the first vertex of every chunk, then the end of the last one
-	most   int              // vertices of the largest
+	most   int              // vertices of the largest chunk
 }
 
 func (c *chunks) len() int { return len(c.bounds) - 1 }
 
-// at returns the vertices of chunk i, counted from the first own one; none if i is len.
+// at returns the vertices of chunk i, counted from the first own vertex; none if i is len.
 func (c *chunks) at(i int) (lo, hi int) {
 	first := c.bounds[0]
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)
 }
 
-// chunks cuts the vertices of each own part so that the vertices of a chunk and their in-edges refer to
-// at most chunkBytes of rows. Chunks, on whose sizes the last bits of a matrix product depend, are so
-// those of any number of ranks.
+// chunks cuts the vertices of each own part so that a chunk's vertices and in-edges refer to at
+// most chunkBytes of rows. The last bits of a matrix product depend on the size of the chunk; as no
+// chunk spans two parts, chunks are the same on any number of ranks.
 func (s Passes) chunks(rowBytes int) (c chunks) {
 	offsets := s.Shards.Meta.Offsets
-	budget, first := int64(chunkBytes/rowBytes), int64(s.Topology.First) // of the rows held here
+	// the first vertex whose in-edges this rank holds
+	budget, first := int64(chunkBytes/rowBytes), int64(s.Topology.First)
 	c.bounds = []graph.VertexID{graph.VertexID(offsets[s.First])}
 	for p := s.First; p < s.Last; p++ {
 		for lo, end := offsets[p], offsets[p+1]; lo < end; {

@@ -13,23 +13,23 @@ import (
 )
 
 // layerRows are the rows of one layer of all own vertices, while inference goes layer by layer:
-// float32, in host memory outside the heap or, if Env.ScratchDir is given, in a file there that has
-// lost its name. The system writes pages of a file back when memory runs short, so that rows may be
-// many times larger than it. Then they lie by blocks of columns (inferColumns):
+// float32, in host memory outside the heap or, if Env.ScratchDir is given, in an unlinked file
+// there. The system writes pages of a file back when memory is short, so the rows may be many times
+// larger than memory. In a file they are stored by blocks of columns (inferColumns):
 //
 //	data    | rows x block | rows x block | ... | rows x the rest |
 //
-// Rows in memory are one block. One goroutine uses them at a time.
+// Rows in memory are one block. Only one goroutine may use them at a time.
 type layerRows struct {
 	rows, cols int
-	block      int // columns of a block: of the last the rest
+	block      int // columns of a block; the last block may have fewer
 	data       []float32
 	file       *mem.Shared // nil: in memory
-	moving     []float32   // rows on their way from the device to the file
-	narrow     []float32   // and as the device stores them
+	moving     []float32   // float32 rows between the device and the file
+	narrow     []float32   // the same rows as the device stores them
 }
 
-// makeLayerRows makes zeroed rows. The space of a file is reserved at once, so that the disk cannot
+// makeLayerRows makes zeroed rows. It reserves the space of a file at once, so that the disk cannot
 // be full when pages are written back.
 func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
 	if dir == "" {
@@ -54,7 +54,7 @@ func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
 		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a directory with "+
 			"more room; a run that was training goes on with --resume", dir, err)
 	}
-	r.file.ReadAtRandom() // neighbours lie anywhere
+	r.file.ReadAtRandom() // neighbours may be anywhere
 	bytes := r.file.Bytes()
 	r.data = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), n)
 	return r, nil
@@ -64,7 +64,7 @@ func (r *layerRows) free() {
 	if r.file == nil {
 		mem.Free(r.data)
 	} else {
-		_ = r.file.Close() // nothing is kept of it
+		_ = r.file.Close() // the file has no name, so nothing remains
 	}
 	mem.Free(r.moving)
 	mem.Free(r.narrow)
@@ -80,8 +80,8 @@ func (r *layerRows) part(first, lo, hi int) []float32 {
 	return r.data[at+lo*width : at+hi*width]
 }
 
-// view returns rows [lo,hi), of all columns: where they lie or, if they are in several blocks,
-// copied to buffer, which grows as needed.
+// view returns rows [lo,hi) with all columns. If the rows are in several blocks, it copies them to
+// buffer, which grows as needed; else it returns them in place.
 func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	if r.block >= r.cols {
 		return r.part(0, lo, hi)
@@ -96,8 +96,8 @@ func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	return *buffer
 }
 
-// put sets columns [first, first+y.Cols) of the rows from lo on to y, which lies on a device. They
-// are whole blocks.
+// put sets columns [first, first+y.Cols), which must be whole blocks, of the rows from lo on to y,
+// which is on a device.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
 	n := y.Rows * y.Cols
 	if r.file == nil {
@@ -126,7 +126,7 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 	return nil
 }
 
-// ahead begins to read rows [lo,hi) of the block that begins with column first from the disk.
+// ahead starts reading rows [lo,hi) of the block that begins with column first from the disk.
 func (r *layerRows) ahead(first, lo, hi int) {
 	if r.file != nil {
 		at, width := first*r.rows, r.width(first)
@@ -134,7 +134,7 @@ func (r *layerRows) ahead(first, lo, hi int) {
 	}
 }
 
-// drop tells the system that these rows are not needed in memory for now.
+// drop tells the system that it may remove these rows from memory for now.
 func (r *layerRows) drop(first, lo, hi int) {
 	if r.file != nil {
 		at, width := first*r.rows, r.width(first)
@@ -148,7 +148,7 @@ func (s Passes) CheckScratch() error {
 }
 
 // checkScratchDir reports whether files of the given number of bytes can be made in dir, so that a
-// job finds out before it trains. Later the disk may be fuller.
+// job finds out before it trains. The disk may still fill up later.
 func checkScratchDir(dir string, bytes int64) error {
 	if dir == "" {
 		return nil
@@ -172,9 +172,9 @@ func checkScratchDir(dir string, bytes int64) error {
 	return nil
 }
 
-// hiddenBytes returns how many bytes of hidden rows inference keeps at a time, of the given number
-// of vertices: two layers, of which one may be aggregates (inferColumns), or all with jumping
-// knowledge.
+// hiddenBytes returns how many bytes of hidden rows inference keeps at a time for the given number
+// of vertices: those of two layers, of which one may be aggregates (inferColumns), or of all layers
+// with jumping knowledge.
 func hiddenBytes(m *nn.Config, vertices int64) int64 {
 	hidden := m.Layers - 1
 	layers := min(2, hidden)

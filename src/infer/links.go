@@ -22,8 +22,8 @@ import (
 	"halognn/src/shard"
 )
 
-// predictLinks scores the links that are asked for, or finds the best partners of vertices, and lets
-// rank 0 write them. Collective.
+// predictLinks scores the requested links, or finds the best partners of vertices, and lets rank 0
+// write them. Collective.
 func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Result, error) {
 	begin := time.Now()
 	links, vertices, err := s.asked(what)
@@ -50,13 +50,13 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	})
 }
 
-// asked reads what is asked for: links, or vertices; nil: all.
+// asked reads the requested links or vertices; nil vertices are all.
 func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give --links FILE", s.Task.Has)
 	}
 	if n := s.endsOf()[1].others; what.Top > n {
-		return nil, nil, fmt.Errorf("--top %d: a vertex has %d others; ask for fewer", what.Top, n)
+		return nil, nil, fmt.Errorf("--top is %d, but a vertex has only %d possible partners; ask for fewer", what.Top, n)
 	}
 	if what.Links != "" {
 		rows, err := s.readLinks(what.Links, 0)
@@ -87,13 +87,13 @@ func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.Vertex
 	return nil, vertices, err
 }
 
-// linkEnd are the vertices that links may have at one end: all, or on a graph with vertex types those
-// of one type, by id in the dataset.
+// linkEnd is the range of vertices that may be at one end of a link, by id in the dataset: all
+// vertices or, on a graph with vertex types, those of one type.
 type linkEnd struct {
 	kind       int
-	name       string // of the type; "" without
+	name       string // of the type; "" without types
 	first, end int
-	others     int // that a vertex at the other end may have for a partner
+	others     int // how many of them can be partners of a vertex at the other end
 }
 
 // endsOf returns the sources and the targets of links.
@@ -113,11 +113,11 @@ func (s Passes) endsOf() (ends [2]linkEnd) {
 	return ends
 }
 
-// has reports whether a vertex, by id in the dataset, is of the type.
+// has reports whether a vertex, by id in the dataset, can be at this end.
 func (e *linkEnd) has(id int32) bool { return int(id) >= e.first && int(id) < e.end }
 
-// id returns an id of the source in the form of the parts: TYPE/ID for a vertex with a type. word
-// may lack the TYPE/.
+// id returns a source id in the form of the parts: TYPE/ID if vertices have types. word may lack
+// the TYPE/.
 func (e *linkEnd) id(word string) string {
 	if e.name == "" || strings.HasPrefix(word, e.name+"/") {
 		return word
@@ -166,7 +166,7 @@ func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err 
 	return links, err
 }
 
-// byID returns the vertices by id in the dataset.
+// byID returns the vertex for each id in the dataset.
 func (s Passes) byID() []graph.VertexID {
 	now := make([]graph.VertexID, len(s.Topology.Original))
 	for v, o := range s.Topology.Original {
@@ -175,7 +175,7 @@ func (s Passes) byID() []graph.VertexID {
 	return now
 }
 
-// verticesOf returns the vertices of ids of the source.
+// verticesOf returns the vertices with the given source ids.
 func (s Passes) verticesOf(ids []string) (of map[string]graph.VertexID, err error) {
 	now := s.byID()
 	source, err := s.Shards.OpenSourceIDs()
@@ -191,7 +191,8 @@ func (s Passes) verticesOf(ids []string) (of map[string]graph.VertexID, err erro
 	return of, err
 }
 
-// topOf returns the best partners of vertices as links, in their order, on every rank. Collective.
+// topOf returns the best partners of each vertex as links, in the order of vertices, on every rank.
+// Collective.
 func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.VertexID
@@ -210,7 +211,7 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	if err != nil {
 		return nil, nil, err
 	}
-	var flat, scores []float32 // place, partner, score: bits of int32 in the first two
+	var flat, scores []float32 // triples of place, partner, score; the first two are int32 bits
 	for i, list := range kept {
 		for _, b := range list {
 			flat = append(flat, math.Float32frombits(uint32(place[i])), math.Float32frombits(uint32(b.id)), b.score)
@@ -239,8 +240,8 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	return links, scores, nil
 }
 
-// writeLinks writes scores, or what they say of the label of each link: an array [n], or [n, C], or a
-// table of source, target and these.
+// writeLinks writes scores or, for links with labels, the predicted labels: as an array [n] or [n,
+// C], or as a table with source and target.
 func writeLinks(
 	ctx context.Context, s Passes, m *Model, links []graph.Link, scores []float32, path string,
 ) error {
@@ -306,7 +307,7 @@ func formatLinks(
 	return w.Error()
 }
 
-// outputsOf makes what the model says of own links, [links, outputs]. Collective.
+// outputsOf returns the model's outputs for own links, [links, outputs]. Collective.
 func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) {
 	r := s.ratingOf(links)
 	outputs := max(1, s.Job.Model.Rated)
@@ -324,8 +325,8 @@ func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) 
 	return z, err
 }
 
-// JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score, by embeddings
-// [own vertices, Out]. Collective.
+// JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score. own are
+// the embeddings [own vertices, Out]. Collective.
 func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)
 	first, labels := of[s.First], shard.LinkLabels(s.Shards, split)
@@ -337,13 +338,13 @@ func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	})
 }
 
-// ratingOf is what rates links.
+// ratingOf returns a ranking that only rates the links.
 func (s Passes) ratingOf(links []graph.Link) ranking {
 	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out, links: links}
 }
 
-// scoreLinks returns what the model says of links, in their order, on every rank. Each rank scores those
-// whose target it owns. Collective.
+// scoreLinks returns the model's outputs for the links, in their order, on every rank. Each rank
+// scores the links whose target it owns. Collective.
 func (s Passes) scoreLinks(own []float32, links []graph.Link) ([]float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.Link

@@ -23,30 +23,31 @@ import (
 	"halognn/src/task"
 )
 
-// Request says what is predicted, and where it goes. All ranks must have the same.
+// Request says what to predict, and where to write it. All ranks must have the same.
 type Request struct {
-	// with all neighbours, layer by layer; otherwise minibatches are sampled, as for validation
+	// true: with all neighbours, layer by layer; false: by sampled minibatches, as for validation
 	Full bool
 	Form Form // "": FormClasses
-	// what judges predictions of labelled vertices; "" or auto: the default of the task
+	// metric for labelled vertices; "" or auto: the default of the task
 	Metric string
 
-	// Path is of the predictions, a NumPy file, or a table if it ends in .csv; "": none are written.
+	// Path is the file for predictions, NumPy or, if it ends in .csv, a table; "": none are
+	// written.
 	Path       string
-	Embeddings string   // NumPy file of what the last layer reads, float32 [vertices, H]; "": none
-	Links      string   // file of pairs of ids whose scores are written, of the task of links; "": none
-	Top        int      // best partners of each vertex, of that task; 0: none
-	Vertices   []string // ids in the source of those to predict, in the order of the rows; nil: all
+	Embeddings string   // NumPy file for what the last layer reads, float32 [vertices, H]; "": none
+	Links      string   // for the task of links: file of pairs of ids to score; "": none
+	Top        int      // for the task of links: best partners of each vertex to write; 0: none
+	Vertices   []string // source ids of the vertices to predict, in the order of the rows; nil: all
 }
 
-// Bytes returns what is kept of all vertices that are predicted until they are written, of a model of
-// the task called trained: by the ranks that own them, together, and once more by the one that writes.
+// Bytes returns the memory for the predictions of all vertices until they are written: own on all
+// ranks together, written on the rank that writes. trained is the name of the model's task.
 func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (own, written int64) {
 	if r.Links != "" || r.Top > 0 {
 		return 0, 0
 	}
 	_, n, err := predicted(of, task.Stored(trained).Embeds)
-	if err != nil { // told by what chooses them
+	if err != nil { // choose reports the error
 		return 0, 0
 	}
 	if r.Vertices != nil {
@@ -57,7 +58,7 @@ func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (ow
 	if r.Path != "" {
 		written = own
 	}
-	if r.Embeddings != "" { // gathered once the predictions are written
+	if r.Embeddings != "" { // embeddings are gathered after the predictions are written
 		rows := int64(n) * int64(4*hidden)
 		own, written = own+rows, max(written, rows)
 	}
@@ -72,28 +73,28 @@ func (r *Request) rowBytes(t *task.Task, classes int) int {
 	return t.LabelBytes(classes)
 }
 
-// Form is what predictions say.
+// Form is the form of predictions.
 type Form string
 
 // The forms of predictions.
 const (
-	FormClasses       Form = "classes"       // labels, as the task has them
-	FormProbabilities Form = "probabilities" // what the logits stand for, float32 [N, C]
-	FormLogits        Form = "logits"        // what the model says, float32 [N, C]
+	FormClasses       Form = "classes"       // labels, in the form of the task
+	FormProbabilities Form = "probabilities" // float32 [N, C]
+	FormLogits        Form = "logits"        // the model's outputs, float32 [N, C]
 )
 
-// Result is what an inference came to, the same on every rank.
+// Result is the result of an inference, the same on every rank.
 type Result struct {
-	Vertices int     // predicted
+	Vertices int     // number of predicted vertices
 	Hidden   int     // columns of the embeddings
-	Seconds  float64 // of the passes
-	Metric   string  // that judges the labelled ones
+	Seconds  float64 // of the forward passes
+	Metric   string  // metric for the labelled vertices
 	Judged   []Judged
-	// vertices with a logit that is not finite: with any, nothing is judged
+	// vertices with a logit that is not finite; if there are any, no metric is computed
 	Undefined int
 }
 
-// Judged is the metric of the labelled vertices of a split.
+// Judged has the metric of the labelled vertices of a split.
 type Judged struct {
 	Split    string
 	Vertices int
@@ -104,9 +105,9 @@ type Judged struct {
 func (i *Result) Text(of Judged) string { return record.MetricText(i.Metric, of.Metric) }
 
 // Predict predicts vertices with a trained model and lets rank 0 write the predictions, a row a
-// vertex: all in the ids of the dataset, or those that are asked for in their order. The parts may
-// be those of another graph, without labels or training seeds. Collective. Rank 0 holds the
-// predictions and embeddings of all vertices.
+// vertex: all vertices by their ids in the dataset, or the requested ones in their order. The parts
+// may be those of another graph, without labels or training seeds. Rank 0 holds the predictions and
+// embeddings of all vertices. Collective.
 func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Request) (*Result,
 	error) {
 	if what.Form == "" {
@@ -158,8 +159,7 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	s.Model.SetScale(m.Scale)
 	switch asks := what.Links != "" || what.Top > 0; {
 	case asks && !(s.Task.Embeds && what.Form == FormClasses):
-		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top write what a model of links says, "+
-			"and nothing else; leave them out"))
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model of the task of links, which this is not; leave them out"))
 	case asks:
 		return predictLinks(ctx, s, m, what)
 	case s.Task.Embeds && what.Form != FormLogits:
@@ -208,16 +208,16 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 // predictions holds the predictions of the chosen own vertices, as the bytes of the file.
 type predictions struct {
 	task     *task.Task
-	classes  int // of a row
+	classes  int // columns of a row
 	rowBytes int
 	form     Form
 	chosen   *chosen
 	own      []byte // [chosen own vertices, rowBytes]
 
-	hidden     []float32 // [chosen own vertices, hiddenCols]; empty: not asked for
+	hidden     []float32 // [chosen own vertices, hiddenCols]; empty: not requested
 	hiddenCols int
 
-	undefined int // own vertices with a logit that is not finite
+	undefined int // number of own vertices with a logit that is not finite
 	truth     *truth
 	scores    [splits]Score
 }
@@ -244,8 +244,8 @@ func (p *predictions) free() {
 	mem.Free(p.hidden)
 }
 
-// set sets the prediction of chosen own vertex i from its logits z, and judges it if it has a
-// label.
+// set sets the prediction of the i-th chosen own vertex from its logits z, and adds it to the score
+// if the vertex has a label.
 func (p *predictions) set(i int, z []float32) {
 	row := p.own[i*p.rowBytes : (i+1)*p.rowBytes]
 	switch p.form {
@@ -256,7 +256,7 @@ func (p *predictions) set(i int, z []float32) {
 	default:
 		p.task.Predict(row, z)
 	}
-	if !nn.Finite(z) { // they give no class
+	if !nn.Finite(z) { // such logits give no class
 		p.undefined++
 		return
 	}
@@ -299,9 +299,9 @@ func (s Passes) predictSampled(ctx context.Context, p *predictions) error {
 	})
 }
 
-// writable makes the directory of path and returns an error if a result could not be written there:
-// better before it is computed than after. The file is renamed into place, which would replace a
-// device file by it.
+// writable makes the directory of path and returns an error if a result could not be written there,
+// so that this is known before the computation. It refuses a device file, which the rename of the
+// finished file would replace.
 func writable(what, path string) error {
 	if path == "" {
 		return nil

@@ -44,8 +44,8 @@ func (s Passes) write(ctx context.Context, p *predictions, m *Model, what Reques
 // gatherBytes is about how much a rank sends in one round.
 const gatherBytes = 16 << 20
 
-// gather brings the rows of all chosen vertices to rank 0, round by round so that little memory is
-// in flight, in the order of the output, and lets it write them. Collective.
+// gather brings the rows of all chosen vertices to rank 0 in the order of the output, and lets it
+// write them. It works in rounds, so that little memory is in flight. Collective.
 func (s Passes) gather(
 	chosen *chosen, own []byte, rowBytes int, write func(all []byte) error,
 ) error {
@@ -98,7 +98,7 @@ func (s Passes) gather(
 	return comm.Agree(s.Comm, err)
 }
 
-// writeArray writes the predictions as a NumPy array, classes by the numbers that they have in the source.
+// writeArray writes the predictions as a NumPy array. Classes have their numbers in the source.
 func (p *predictions) writeArray(ctx context.Context, m *Model, path string, all []byte) error {
 	layout := npy.Info{DType: "<f4", Shape: []int{p.chosen.n, p.classes}}
 	if p.form == FormClasses {
@@ -115,7 +115,7 @@ func (p *predictions) writeArray(ctx context.Context, m *Model, path string, all
 	return writeRows(ctx, "predictions", path, layout.DType, layout.Shape, all)
 }
 
-// writeBytes are written between two looks at the context.
+// writeBytes is how much is written between two checks of the context.
 const writeBytes = 16 << 20
 
 func writeRows(ctx context.Context, what, path, dtype string, shape []int, all []byte) error {
@@ -135,9 +135,9 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 	return w.Close()
 }
 
-// writeTable writes the predictions as a table: the id in the source, the label, and a column for
-// each class if probabilities or logits are asked for. They take the place of a label that has a
-// column for each class itself.
+// writeTable writes the predictions as a table: the source id, the label, and a column for each
+// class if probabilities or logits are requested. These replace the label if it has a column for
+// each class itself.
 func (s Passes) writeTable(
 	ctx context.Context, p *predictions, m *Model, what Request, all []byte,
 ) error {
@@ -150,7 +150,7 @@ func (s Passes) writeTable(
 	return nil
 }
 
-// writeFile writes a file that has its name once it is whole.
+// writeFile writes a file that gets its name when it is complete.
 func writeFile(path string, write func(to io.Writer) error) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithPermissions(0o666))
@@ -208,7 +208,7 @@ func (s Passes) formatTable(
 	return w.Error()
 }
 
-// cells appends the cells of a row after its id.
+// cells appends the cells of a row, without its id.
 func (p *predictions) cells(line []string, m *Model, row []byte) []string {
 	if p.form == FormClasses {
 		return p.task.Cells(line, row, m.className)

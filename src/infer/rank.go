@@ -14,25 +14,26 @@ import (
 	"halognn/src/task"
 )
 
-// blockBytes bounds the embeddings that a rank gets of another at a time, and chunkCandidates the
-// candidates that are drawn at a time. Tests make them small.
+// blockBytes bounds the embeddings that a rank gets from another at a time, and chunkCandidates the
+// candidates drawn at a time. Tests make them small.
 var (
 	blockBytes      = 16 << 20
 	chunkCandidates = 16 << 20
 )
 
-// judging keys the candidates of links in evaluations, the same in every run.
+// judging seeds the draws of candidates in evaluations. It is the same in every run.
 const judging = 0xD1B54A32D192ED03
 
-// eachBlock calls f with the embeddings of all vertices, block by block: rows of the vertices from
-// first on. own are those of this rank. With one rank nothing is copied. Collective.
+// eachBlock calls f with the embeddings of all vertices, block by block: rows has those of the
+// vertices from first on. own are this rank's. A single rank copies nothing. Collective.
 func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
 	most := max(1, blockBytes/(4*cols))
 	var buffer []float32
 	defer func() { mem.Free(buffer) }()
 	counts := make([]int, size)
-	for p := range s.Shards.Parts { // so that blocks, and bits, are those of any number of ranks
+	// by parts, so that blocks, and so bits, do not depend on the number of ranks
+	for p := range s.Shards.Parts {
 		r := p * size / s.Shards.Parts
 		begin, _ := s.Job.Vertices(r)
 		for lo := offsets[p]; lo < offsets[p+1]; lo += int64(most) {
@@ -59,33 +60,39 @@ func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID, 
 	return nil
 }
 
-// ranking is links of this rank being ranked.
+// ranking ranks links of this rank among candidates.
 type ranking struct {
 	of      Passes
 	rater   *task.Rater
 	cols    int
-	sources compute.Matrix // [L, cols] of the links' sources, prepared for the rater
+	sources compute.Matrix // [L, cols] rows of the links' sources, prepared for the rater
 	links   []graph.Link
-	score   []float32 // [L] of the links
+	score   []float32 // [L] score of each link
 
-	scores      []float32 // of a window
-	given       Candidates
-	drawn       bool                                // there are few candidates, else all vertices are
-	known       map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
-	candidates  [][]graph.VertexID                  // [L] sorted; of Judged: 0 one, for the AUC
-	first       []graph.VertexID                    // [L] the first that was drawn, which the AUC counts
+	scores []float32 // scores of the current window
+	given  Candidates
+	// candidates are a list for each link; false: all vertices
+	drawn bool
+	known map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
+	// [L] sorted; if all vertices are candidates, one for the AUC
+	candidates [][]graph.VertexID
+	// [L] first candidate drawn, the AUC's negative; -1: none
+	first       []graph.VertexID
 	firstScore  []float32
-	above, same []int // [L]
+	above, same []int // [L] candidates with a higher score, and with the same
 }
 
-// RankLinks ranks the own links of a split, 1 for validation and 2 for test, by embeddings [own
-// vertices, Out], among candidates, which have another target: as many as Job.Links.Judged, drawn by
-// a key of the link's original ids alone, or all, or those given. Unless it is given, a target that
-// has a link or edge with the source, either way and in any split, is no candidate. A link without
-// candidates is not ranked. A tie has the mean of its best and worst rank. It returns every metric over
-// all ranks; auc and average precision are of one negative a link. Scores of those, and of links, that
-// are not finite are nn.ErrDiverged. Memory: a block of embeddings, the rows of the links' sources,
-// chunks of candidates, and 16 bytes for each own link. Collective.
+// RankLinks ranks the own links of a split, 1 for validation and 2 for test, among candidates:
+// links with the same source and another target. own are the embeddings [own vertices, Out]. The
+// targets are given, or Job.Links.Judged of them are drawn by a key of the link's original ids
+// alone, or all are candidates. Unless they are given, targets that have a link or edge with the
+// source, in either direction and in any split, are left out. A link without candidates is not
+// ranked. A tie gets the mean of its best and worst rank.
+//
+// It returns every metric over all ranks; AUC and average precision count one negative for each
+// link. If a score of a link or of its first candidate is not finite, it returns nn.ErrDiverged.
+// Memory: a block of embeddings, the rows of the links' sources, chunks of candidates, and 16 bytes
+// for each own link. Collective.
 func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[string]float64, error) {
 	all, of := s.Shards.LinksOf(split)
 	mine := all[of[s.First]:of[s.Last]]
@@ -95,7 +102,8 @@ func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	sums := make([]task.Ranked, s.Last-s.First) // by part, so that no bit depends on the ranks
+	// by part, so that no bit depends on the number of ranks
+	sums := make([]task.Ranked, s.Last-s.First)
 	var scores []task.Scored
 	sound := true
 	part, number := 0, of[s.First]
@@ -198,7 +206,7 @@ func (r *ranking) rank(own []float32) error {
 	})
 }
 
-// eachSource calls f with each link and its source's row. Collective.
+// eachSource calls f with each link and the row of its source. Collective.
 func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error {
 	bySource := map[graph.VertexID][]int{}
 	for i, l := range r.links {
@@ -213,7 +221,8 @@ func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error 
 	})
 }
 
-// target returns the row of a link's target: own, as a link is of the part of its target.
+// target returns the row of a link's target. The rank owns it: links belong to the part of their
+// target.
 func (r *ranking) target(own []float32, i int) []float32 {
 	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
 	at := (int(r.links[i].Target) - int(begin)) * r.cols
@@ -225,12 +234,12 @@ func (r *ranking) alone(i int) bool {
 	if r.drawn {
 		return len(r.candidates[i]) == 0
 	}
-	partners := len(r.known[r.links[i].Source]) - 1 // the source is known too
+	partners := len(r.known[r.links[i].Source]) - 1 // known has the source itself too
 	return partners >= r.of.endsOf()[1].others
 }
 
-// count compares a candidate's score with the link's. A NaN becomes the link's score, which
-// RankLinks refuses.
+// count compares a candidate's score with the link's. If it is NaN, it sets the link's score to
+// NaN, which RankLinks refuses.
 func (r *ranking) count(i int, x float32) {
 	switch {
 	case x > r.score[i]:
@@ -242,7 +251,7 @@ func (r *ranking) count(i int, x float32) {
 	}
 }
 
-// parallel calls f for the links first to end-1, by ranges, on the rank's workers.
+// parallel calls f for the links first to end-1, in ranges, on the workers of the rank.
 func (r *ranking) parallel(first, end int, f func(i int)) {
 	workers := max(1, r.of.Workers)
 	mem.Parallel(workers, func(w int) {
@@ -252,8 +261,8 @@ func (r *ranking) parallel(first, end int, f func(i int)) {
 	})
 }
 
-// know collects the true partners of the links' sources: the ends of links of any split, and those of
-// edges that are none, where the split left some out. Collective.
+// know collects the true partners of the links' sources: the other ends of links of any split and,
+// if the split left some edges out, of edges that are no links. Collective.
 func (r *ranking) know() error {
 	r.known = map[graph.VertexID][]graph.VertexID{}
 	for _, l := range r.links {
@@ -280,10 +289,11 @@ func (r *ranking) know() error {
 	return nil
 }
 
-// knowEdges adds the other ends of the sources' edges that are no links. Every rank looks at the edges
-// into its own vertices, which it has of any topology, and sends the ends to the ranks that ask, in
-// rounds that bound what is under way. Where all edges are links that is found once. Memory: a number
-// for each vertex of the graph, and for each end of a link at an own vertex. Collective.
+// knowEdges adds the other ends of those edges of the sources that are no links. Every rank scans
+// the edges into its own vertices, which it has in any topology, and sends their ends to the ranks
+// that ask for them, in rounds that bound the memory in flight. It remembers if all edges are
+// links, and then does nothing. Memory: a number for each vertex of the graph, and for each end of
+// a link at an own vertex. Collective.
 func (r *ranking) knowEdges() error {
 	if r.given != nil || r.of.AllEdgesAreLinks {
 		return nil
@@ -294,7 +304,7 @@ func (r *ranking) knowEdges() error {
 	if err != nil {
 		return err
 	}
-	var asks [][2]graph.VertexID // a source and who asks for it
+	var asks [][2]graph.VertexID // pairs of a source and a rank that asks for it
 	for rank, list := range asked {
 		for _, v := range list {
 			asks = append(asks, [2]graph.VertexID{v, graph.VertexID(rank)})
@@ -304,14 +314,14 @@ func (r *ranking) knowEdges() error {
 	begin, last := r.of.Job.Vertices(c.Rank())
 	first, end := graph.VertexID(begin), graph.VertexID(last)
 	links := r.linksOf(first, end)
-	ends, under := make([][]graph.VertexID, size), 0 // to each rank: a source and its partner, in turn
+	ends, under := make([][]graph.VertexID, size), 0 // to each rank: source and partner in turn
 	note := func(source, partner graph.VertexID) {
 		for _, to := range askers.of(source) {
 			ends[to] = append(ends[to], source, partner)
 			under++
 		}
 	}
-	most := max(1, blockBytes/16/size) // of pairs, so that all ranks may send to one
+	most := max(1, blockBytes/16/size) // pairs in a round; all ranks may send to one
 	var received []graph.VertexID
 	send, receive, beside := make([]int, size), make([]int, size), 0
 	for v := first; ; {
@@ -361,7 +371,7 @@ func (r *ranking) knowEdges() error {
 	}
 }
 
-// linksOf returns the partners, by links of any split, of the vertices first to end-1, sorted.
+// linksOf returns the sorted partners, by links of any split, of the vertices first to end-1.
 func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	var pairs [][2]graph.VertexID
 	for split := range graph.SplitNames {
@@ -379,14 +389,14 @@ func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	return b
 }
 
-// byVertex has values of the vertices from first on: vertex first+i those in start[i]:start[i+1].
+// byVertex lists values by vertex: those of vertex first+i are values[start[i]:start[i+1]].
 type byVertex struct {
 	first  graph.VertexID
 	start  []int
 	values []graph.VertexID
 }
 
-// pairsBy groups pairs of a vertex, of first to end-1, and a value by the vertex.
+// pairsBy groups pairs (vertex, value) by vertex, for the vertices first to end-1.
 func pairsBy(first, end graph.VertexID, pairs [][2]graph.VertexID) byVertex {
 	b := byVertex{first, make([]int, end-first+2), make([]graph.VertexID, len(pairs))}
 	for _, p := range pairs {
@@ -422,7 +432,7 @@ func (r *ranking) draw() {
 			uint64(uint32(original[l.Target]))))
 		r.first[i] = -1
 		for range max(1, r.of.Job.Links.Judged) {
-			for range 64 { // where nearly all pairs are links a candidate stays away
+			for range 64 { // if nearly all pairs are links, a candidate may not be found
 				v := ids[stream.Next()%uint64(len(ids))]
 				if _, found := slices.BinarySearch(known, v); found {
 					continue
@@ -438,11 +448,12 @@ func (r *ranking) draw() {
 	})
 }
 
-// Candidates are the vertices that links are ranked among, where a file names them.
+// Candidates are the targets among which a link is ranked, read from a file.
 type Candidates map[graph.Link][]graph.VertexID
 
-// ReadCandidates reads those of the validation and test links from Job.Links.JudgedFile; none if there
-// is no such file. Error: a link has none, or its own target among them.
+// ReadCandidates reads the candidates of the validation and test links from Job.Links.JudgedFile.
+// It returns none without such a file. It is an error if a link has no candidates, or its own
+// target is one of them.
 func (s Passes) ReadCandidates() (Candidates, error) {
 	if s.Job.Links.JudgedFile == "" || !s.Task.Ranks {
 		return nil, nil
@@ -452,8 +463,7 @@ func (s Passes) ReadCandidates() (Candidates, error) {
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
 		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
-			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the "+
-				"vertices that it is ranked among; leave it out there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
+			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the candidates of this link; remove it there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
 		}
 	}
 	for split := 1; split < 3 && err == nil; split++ {

@@ -14,8 +14,8 @@ type Score struct {
 	task   *task.Task
 	metric *task.Metric
 	task.Tally
-	Confusion []int64       // [classes, classes] by truth and prediction; nil: not counted
-	scores    []task.Scored // of a metric that needs them
+	Confusion []int64       // [classes, classes], truth by prediction; nil: not counted
+	scores    []task.Scored // kept for a metric that needs them
 }
 
 func (s Passes) Score() Score {
@@ -43,16 +43,17 @@ func (s *Score) Add(z []float32, label []byte) {
 }
 
 // Quality is a score over all ranks: the metric that chooses epochs, the share of right
-// predictions, and the mean shortfall, a lower bound of the mean loss that is at most log(classes)
-// below it.
+// predictions, and the mean shortfall. The shortfall is a lower bound of the mean loss, at most
+// log(classes) below it.
 type Quality struct {
 	Metric, Accuracy record.Metric
 	Shortfall        float64
 	judged           task.Tally
 }
 
-// Quality sums the score over all ranks. Collective; every rank gets the same. Predictions that are
-// not finite are nn.ErrDiverged: the last update's loss was still finite, so no step has reported it.
+// Quality sums the score over all ranks. Collective; every rank gets the same. If predictions are
+// not finite it returns nn.ErrDiverged: the loss of the last update was still finite, so no step
+// reported it.
 func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	if q.judged, err = OverRanks(c, &s.Tally); err != nil {
 		return q, err
@@ -69,7 +70,7 @@ func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	return q, err
 }
 
-// All returns every metric of a task that follows from sums and of which the vertices give a value.
+// All returns every metric of a task that follows from sums and is defined for the vertices.
 func (q *Quality) All(of *task.Task) map[string]float64 {
 	all := map[string]float64{}
 	for _, m := range of.Metrics {
@@ -80,7 +81,7 @@ func (q *Quality) All(of *task.Task) map[string]float64 {
 	return all
 }
 
-// value returns a metric of all ranks' vertices, of which sums are known. Collective.
+// value returns a metric over the vertices of all ranks, given the sums over all ranks. Collective.
 func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
 	if m.Score == nil {
 		x, _ := m.Value(sums)

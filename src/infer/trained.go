@@ -20,21 +20,21 @@ import (
 	"halognn/src/task"
 )
 
-// Model is a trained model as a run directory holds it.
+// Model is a trained model, read from a run directory.
 type Model struct {
-	Run        string // the directory
-	Path       string // of the file
+	Run        string // the run directory
+	Path       string // the file of the model
 	Weights    []nn.Tensor
-	In, Out    int // features, and classes or columns of embeddings
-	Rated      int // of links with labels: classes or numbers of each
+	In, Out    int // features; classes, or columns of embeddings
+	Rated      int // for links with labels: classes or numbers of a link
 	Task       string
 	ClassNames []string   // nil: unknown
-	Scale      task.Scale // of numbers
-	// names of the feature columns of each type of vertices, "" without types; nil: unknown
+	Scale      task.Scale // scale of predicted numbers
+	// names of the feature columns by vertex type, "" without types; nil: unknown
 	Features map[string][]string
 	About    map[string]string
 
-	learned string // the tensors of learned rows in the files beside Path
+	learned string // name of the tensors of learned rows, in files beside Path
 }
 
 // ReadModel reads the model of a run.
@@ -47,9 +47,9 @@ func ReadModel(run string) (*Model, error) {
 	return modelOf(run, path, weights, about, nn.LearnedRows)
 }
 
-// Models of a checkpoint.
+// The models that a checkpoint has.
 const (
-	BestModel = "best" // of the validations so far
+	BestModel = "best" // of the best validation so far
 	LastModel = "last" // of the last step
 )
 
@@ -105,8 +105,8 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 // outputs is the number of outputs for a vertex, or for a link.
 func (m *Model) outputs() int { return cmp.Or(m.Rated, m.Out) }
 
-// readLearned reads the learned rows of own parts, which lie beside the model. Those of a finished
-// run are held to its sums, as those of a checkpoint have been.
+// readLearned reads the learned rows of own parts, in files beside the model. It checks the files
+// of a finished run against the run's checksums; those of a checkpoint have been checked.
 func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 	if l.Cols == 0 {
 		return nil
@@ -129,7 +129,9 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
 		}
-		if ofCheckpoint && m.learned == nn.LearnedRows { // of the last step; the best ones are hidden there
+		// rows of the last step are hidden where training has not read them; the best rows are
+		// stored so
+		if ofCheckpoint && m.learned == nn.LearnedRows {
 			err := l.HideOf(p, func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
 			if err != nil {
 				return err
@@ -140,7 +142,7 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 }
 
 // classNumbers returns the numbers of the classes in the source; nil if classes are words there, or
-// their numbers are those of the model.
+// have no names and so the numbers of the model.
 func (m *Model) classNumbers() []int32 {
 	numbers := make([]int32, len(m.ClassNames))
 	for c, name := range m.ClassNames {
@@ -163,7 +165,7 @@ func (m *Model) className(c int) string {
 	return strconv.Itoa(c)
 }
 
-// columnName returns what the column of a class is called in a table.
+// columnName returns the name of a class's column in a table.
 func (m *Model) columnName(c int) string {
 	if m.ClassNames != nil {
 		return m.ClassNames[c]
@@ -174,10 +176,10 @@ func (m *Model) columnName(c int) string {
 	return fmt.Sprintf("class_%d", c)
 }
 
-// weighs reports whether the model reads the weights of these parts' edges: it was trained with
-// weights, and asked is true. If the parts have none, that is an error.
+// weighs reports whether the model reads the edge weights of these parts: it was trained with
+// weights, and asked is true. It is an error if the parts have no weights.
 func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
-	trained, known := m.About["edge_weights"] // of older runs unknown
+	trained, known := m.About["edge_weights"] // older runs do not say
 	if asked && trained == "true" && !s.Weighted {
 		return false, fmt.Errorf("%s: the edges have no weights, but the run %s was trained with "+
 			"weights; give parts with weights, or set model.edge_weights=false", s.Dir, m.Run)
@@ -185,7 +187,7 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	return asked && (!known || trained == "true"), nil
 }
 
-// learns returns an error if learned rows of other widths than the run's are asked for.
+// learns returns an error if cols is not the width of the run's learned rows.
 func (m *Model) learns(cols int) error {
 	if trained := cmp.Or(m.About["learned"], "0"); trained != strconv.Itoa(cols) {
 		return fmt.Errorf("model.learned is %d, but the run %s was trained with %s; leave it as it was", cols,
@@ -194,8 +196,8 @@ func (m *Model) learns(cols int) error {
 	return nil
 }
 
-// rescaled returns a note if the features of the parts were standardized by other numbers than
-// those of the run. It returns none where either is unknown: parts whose features were not
+// rescaled returns a note if the features of the parts were standardized with other numbers than
+// those of the run. It returns none if either is unknown: parts whose features were not
 // standardized look like parts of older versions.
 func (m *Model) rescaled(s *shard.Shards) string {
 	of, trained := s.Origin.Scaling, m.About["scaling"]
@@ -206,7 +208,7 @@ func (m *Model) rescaled(s *shard.Shards) string {
 		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 }
 
-// fitTypes returns an error for vertex types that the model does not read, or not with so many features.
+// fitTypes returns an error for vertex types that the model does not read, or with other features.
 func (m *Model) fitTypes(s *shard.Shards) error {
 	for t, name := range s.Schema.Types {
 		has, at := s.Table(t).Features, slices.IndexFunc(m.Weights, func(w nn.Tensor) bool {
@@ -225,8 +227,8 @@ func (m *Model) fitTypes(s *shard.Shards) error {
 	return nil
 }
 
-// fit returns what the labels of the parts mean to the model, or why it is not for these parts.
-// Parts without labels need only the features.
+// fit returns the labels of the parts in terms of the model, or an error if the model does not fit
+// the parts. Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	if typed := slices.ContainsFunc(m.Weights, func(t nn.Tensor) bool {
 		return strings.HasPrefix(t.Name, "project.")
@@ -237,8 +239,7 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	}
 	if m.About["learned"] != "" {
 		if m.About["parts"] != s.Identity() {
-			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was "+
-				"trained on, and these are others; give those as data.parts", s.Dir, m.Run)
+			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was trained on, which are not these parts; give those as data.parts", s.Dir, m.Run)
 		}
 	} else if s.Schema.Typed() {
 		if err := m.fitTypes(s); err != nil {
@@ -264,7 +265,7 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	t := &truth{task: task.Find(m.Task), labels: s.Labels()}
 	names, others := m.ClassNames, s.ClassNames
 	if all := slices.Concat(names, others); len(all) > 0 && !t.task.Wide && !slices.ContainsFunc(all, notNumber) {
-		// import names no classes that are 0 to C-1, so numbers are the names of the other side
+		// import gives no names to classes 0 to C-1, so numbers are the names on that side
 		names, others = numbersUnless(names, m.outputs()), numbersUnless(others, s.Classes)
 	}
 	if names == nil || others == nil {
@@ -307,7 +308,7 @@ func numbersUnless(names []string, n int) []string {
 	return names
 }
 
-// The splits of labelled vertices, in the order of the report.
+// The splits of labelled vertices, in the order in which they are reported.
 const (
 	splitNone = iota
 	splitTrain
@@ -318,11 +319,11 @@ const (
 
 var splitNames = [splits]string{"other", "train", "valid", "test"}
 
-// truth is what is known of the vertices. The zero truth knows nothing.
+// truth is the known labels and splits of vertices. The zero truth knows none.
 type truth struct {
 	task   *task.Task  // nil: there are no labels
 	labels task.Labels // of all vertices
-	class  []int32     // the model's class for each of the labels; nil: the same
+	class  []int32     // the model's class of each class of the labels; nil: the same
 
 	first graph.VertexID
 	split []uint8 // of each own vertex
@@ -352,7 +353,8 @@ func (t *truth) judge(scores *[splits]Score, v graph.VertexID, z []float32) {
 		return
 	}
 	label := t.labels.Row(int(v))
-	if t.class != nil && !t.task.Wide { // columns have the order of the model's
+	// for wide labels the columns are in the model's order already
+	if t.class != nil && !t.task.Wide {
 		if y := t.task.Class(label); y >= 0 {
 			label = make([]byte, len(label))
 			task.PutClass(label, t.class[y])
@@ -361,8 +363,8 @@ func (t *truth) judge(scores *[splits]Score, v graph.VertexID, z []float32) {
 	scores[t.split[v-t.first]].Add(z, label)
 }
 
-// judged returns the metric of each split that has predicted vertices, and of those of no split if
-// some have labels. Collective.
+// judged returns the metric of each split with predicted vertices. Vertices in no split get one too
+// if some have labels. Collective.
 func (p *predictions) judged(c comm.Comm) (all []Judged, err error) {
 	for k := splits - 1; k >= 0; k-- {
 		q, err := p.scores[k].Quality(c)

@@ -1,11 +1,11 @@
-// Package nvtx names what a process does to the profilers of NVIDIA, which show it beside kernels and
-// copies.
+// Package nvtx tells NVIDIA's profilers what a process does, by named ranges that they show beside
+// kernels and copies.
 //
 //	nsys sets NVTX_INJECTION64_PATH ──> Attach loads that library ──> Start, End call its functions
 //
-// NVTX 3 is headers alone, whose code finds a profiler by this variable; here is the part of it that
-// ranges need, so that a build needs no CUDA. Without a profiler nothing is loaded, and Start and End
-// do nothing.
+// NVTX 3 consists of headers, whose code finds a profiler by this variable. This package has the
+// part that ranges need, so that a build needs no CUDA. Without a profiler it loads nothing, and
+// Start and End do nothing.
 package nvtx
 
 import (
@@ -16,12 +16,12 @@ import (
 // Variable names the library of a profiler; its launcher sets it.
 const Variable = "NVTX_INJECTION64_PATH"
 
-// Range is a time under way; 0 if no profiler is attached. Ranges overlap as they like, and one may end
-// in another goroutine.
+// Range is a range that has started; 0 if no profiler is attached. Ranges may overlap in any way,
+// and end in another goroutine.
 type Range uint64
 
-// Attach loads the profiler that the environment names, if it names one. The first call in a process
-// decides; ranks in one process share it.
+// Attach loads the profiler that the environment names, if any. The first call in a process
+// decides; the ranks of a process share the profiler.
 func Attach() error {
 	path := os.Getenv(Variable)
 	if path == "" {

@@ -8,7 +8,7 @@ func attach(string) error {
 	return errors.New("this program was built without cgo, which loads a profiler")
 }
 
-// Start begins a range.
+// Start starts a range.
 func Start(string) Range { return 0 }
 
 // End ends the range.

@@ -20,7 +20,7 @@ var (
 	once     sync.Once
 	failed   error
 	attached atomic.Bool
-	names    sync.Map // string to *C.char: a profiler may keep these, which are few
+	names    sync.Map // string to *C.char, never freed: a profiler may keep the few names
 )
 
 func attach(path string) error {
@@ -39,7 +39,7 @@ func load(path string) error {
 	return nil
 }
 
-// Start begins a range.
+// Start starts a range.
 func Start(name string) Range {
 	if !attached.Load() {
 		return 0

@@ -13,9 +13,10 @@ import (
 	"halognn/src/parallel"
 )
 
-// Actions are what the ranks of a job send and compute in some steps, as time-independent traces of
-// SimGrid (smpirun -replay): what its nodes and network would take tells their platform.xml. A rank is
-// three processes on its node, and a node two:
+// Actions are the traces of some steps of a job: what each rank computes and sends, as
+// time-independent traces for SimGrid (smpirun -replay). The platform.xml then says how long the
+// nodes and the network take for them. A rank runs three processes on its node, and a node two of
+// its own:
 //
 //	of a rank   pool ─────────────┐                       ┌─> bus ────────────> trainer ───────┐
 //	            draws a minibatch │                       │   to a GPU, if any   trains        │
@@ -23,17 +24,18 @@ import (
 //	                                  asks for rows, sends rows                         adds gradients
 //	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
 //
-// Ranks of a node start their collectives in one order, so what they send to another node goes as one
-// message: there are as many flows as pairs of nodes. Sizes and seconds are a plan's, of each rank by
-// itself: the means of its minibatches, so ranks are as unequal as they are on average, and steps are
+// The ranks of a node start their collectives in the same order, so all they send to another node
+// goes as one message: there is one flow for each pair of nodes. Sizes and seconds are those that
+// the plan predicts for each rank, means over its minibatches: the ranks differ as much as their
+// means do, and all steps are alike.
 // alike.
 type Actions struct {
 	Dir  string
-	Warm int // steps of the shorter trace: the pipeline is full after them
-	More int // the longer trace has as many more: a step takes the difference divided by these
+	Warm int // steps of the shorter trace, after which the pipeline is full
+	More int // further steps of the longer trace; a step takes the difference of the times / More
 }
 
-// The traces' directories within Actions.Dir.
+// lengths returns the steps of each trace, by its directory within Actions.Dir.
 func (a *Actions) lengths() map[string]int {
 	return map[string]int{"warm": a.Warm, "more": a.Warm + a.More}
 }
@@ -48,13 +50,13 @@ const (
 	lane
 	adder
 
-	ofRank = int(lane) // so many are of a rank
+	ofRank = int(lane) // the number of processes of a rank
 	ofNode = 2
 )
 
 var actorNames = []string{"pool", "bus", "trainer", "lane", "adder"}
 
-// What messages carry, by which they are told apart.
+// Tags tell messages apart by what they carry.
 const (
 	tagSlot = iota + 1
 	tagDrawn
@@ -68,7 +70,8 @@ const (
 	tagSums
 )
 
-// flopsPerSecond turns seconds into the flops that traces count; the hosts of the platform have as many.
+// flopsPerSecond converts seconds to the flops that a trace counts; the platform's hosts have this
+// speed.
 const flopsPerSecond = 1e9
 
 // acts is what a job does in a step.
@@ -76,7 +79,8 @@ type acts struct {
 	ranks, perNode, depth int
 	draw, up, train       []float64 // [ranks] seconds
 	ids, rows             [][]int64 // [nodes][nodes] bytes from a node to another
-	slice                 int64     // bytes of gradients that a rank sends to each other, and gets back
+	// bytes of gradients that a rank sends to each other one, and gets back
+	slice int64
 }
 
 func (a *acts) nodes() int { return (a.ranks + a.perNode - 1) / a.perNode }
@@ -86,7 +90,8 @@ func (a *acts) of(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
 
-// process returns the number of a process: those of a node's ranks come first, and then its own.
+// process returns the number of a process. The processes of a node's ranks come first, then its
+// own.
 func (a *acts) process(of actor, at int) int {
 	if int(of) < ofRank {
 		return at*ofRank + at/a.perNode*ofNode + int(of)
@@ -95,7 +100,7 @@ func (a *acts) process(of actor, at int) int {
 	return hi*ofRank + at*ofNode + int(of) - ofRank
 }
 
-// actsOf returns them for a job with the given traffic.
+// actsOf returns the acts of a job with the given traffic.
 func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 	k := p.job.Ranks
 	a := &acts{ranks: k, perNode: p.job.RanksPerNode, depth: p.job.Depth,
@@ -109,10 +114,10 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		one := *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
-		// of the goroutines of the pool no more work than minibatches are under way
+		// the goroutines of the pool work on no more minibatches than are under way
 		drawn := (x.Sample + x.Lookup + x.Copy) / float64(min(p.job.Workers, p.job.Depth+1))
 		draw, train := drawn+x.Score, x.Gather+x.Train+x.Staged
-		stretch := 1.0 // fewer CPUs than threads, which a pool and a trainer share
+		stretch := 1.0 // above 1 where pool and trainer share fewer CPUs than threads
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)
 		}
@@ -130,7 +135,7 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 	return a
 }
 
-// refuse tells what actions do not have.
+// refuse returns an error for a job whose actions cannot be written.
 func (a *Actions) refuse(j *laid) error {
 	what := ""
 	switch {
@@ -189,7 +194,7 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 	return a.writePlatform(all, r)
 }
 
-// script writes the actions of a process, of a rank or node.
+// script writes the actions of one process, which belongs to a rank or to a node.
 type script struct {
 	*bufio.Writer
 	*acts
@@ -265,7 +270,7 @@ func (s *script) spread(to actor, tag int) {
 	}
 }
 
-// slices returns the bytes of gradients that the ranks of a node send to those of another.
+// slices returns the bytes of gradients that the ranks of node from send to the ranks of node to.
 func (s *script) slices(from, to int) int64 {
 	lo, hi := s.acts.of(from)
 	first, end := s.acts.of(to)
@@ -275,7 +280,8 @@ func (s *script) slices(from, to int) int64 {
 // exchange sends bytes to the same process of each other node, and waits for all.
 func (s *script) exchange(tag int, bytes func(from, to int) int64) {
 	any := false
-	for i := 1; i < s.nodes(); i++ { // the next node first, or all would begin with node 0
+	// starts with the next node, so that not all nodes send to node 0 first
+	for i := 1; i < s.nodes(); i++ {
 		from, to := (s.at+s.nodes()-i)%s.nodes(), (s.at+i)%s.nodes()
 		if n := bytes(from, s.at); n > 0 {
 			s.do("irecv %d %d %d", s.process(s.of, from), tag, n)
@@ -302,17 +308,18 @@ func writeFile(path string, write func(*bufio.Writer)) error {
 	return errors.Join(w.Flush(), f.Close())
 }
 
-// latency is that of a link, one way, where nobody has told: of an Ethernet switch.
+// latency is the assumed one-way latency of a link, in seconds: that of an Ethernet switch.
 const latency = 25e-6
 
-// Bytes a second between processes of a node, and on a network that takes no time.
+// Bandwidths in bytes a second: between processes of a node, and of a network that takes no time.
 const (
 	inMemory = 1e10
 	noTime   = 1e14
 )
 
-// writePlatform writes nodes around a switch that is never the bottleneck, and the same nodes on a
-// network that takes no time; and where the processes are.
+// writePlatform writes two platforms and the list of hosts: the nodes around a switch that is never
+// the bottleneck, the same nodes on a network that takes no time, and the processes that each node
+// has.
 func (a *Actions) writePlatform(all *acts, r *Rates) error {
 	platform := func(bandwidth, latency float64) func(*bufio.Writer) {
 		return func(w *bufio.Writer) {

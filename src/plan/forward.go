@@ -12,8 +12,8 @@ import (
 	"halognn/src/trace"
 )
 
-// ForwardBound returns what a rank that infers needs at least: with all neighbours, layer by layer,
-// the rows of layers.
+// ForwardBound returns the least memory that a rank needs to infer: with all neighbours, layer by
+// layer, it needs at least the rows of the layers.
 func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if j.Model.Out == 0 {
 		j.Model.Out, j.Model.Task = s.Classes, s.Task
@@ -39,8 +39,8 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	return m, nil
 }
 
-// Forward returns the memory of a rank that infers open parts with the model of the job, whose
-// classes are set: with all neighbours, layer by layer, or by sampled minibatches. It samples a few
+// Forward returns the memory of a rank that infers with the model of the job, whose classes are
+// set. It infers layer by layer with all neighbours, or by sampled minibatches. It samples a few
 // chunks or minibatches of the rank with the most vertices.
 func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	j.Mode, j.Cache, j.Locality = job.Mode{}, policy.Settings{Policy: policy.None}, job.Locality{}
@@ -98,7 +98,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	}, nil
 }
 
-// forwardPlanner fills a job that trains nothing, and lays it out.
+// forwardPlanner completes a job that trains nothing, and lays it out on the parts.
 func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
 	l, err := job.NewForward(s, j.Spec)
 	if err != nil {
@@ -111,8 +111,8 @@ func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
 	return &planner{job: j.lay(l), options: new(Options), shards: s, forward: true}, nil
 }
 
-// probeForward samples minibatches of a rank's vertices: the first, which have the most neighbours
-// if hot vertices come first, and others scattered over them.
+// probeForward samples minibatches of a rank's vertices: the first minibatch, which has the most
+// neighbours if hot vertices come first, and others scattered over the vertices.
 func (p *planner) probeForward(r *rankPlan) error {
 	first, end := p.job.Vertices(r.rank)
 	size := int64(p.job.MaxSeeds())

@@ -16,14 +16,17 @@ import (
 // GPU describes the GPUs of a job.
 type GPU struct {
 	PerNode  int                       // GPUs of a node; 0: one for each rank; ranks share fewer
-	Memory   int64                     // bytes of one, less the driver's reserve; 0: assumed
-	Resident func(total, free int) int // resident bytes; nil: half of what is free
-	Rounded  int                       // bytes of a rounded copy of a factor; 0: there is none
-	Mapped   bool                      // the device always reads other rows in host memory
-	Direct   bool                      // rows between layers go from GPU to GPU, else through the hosts
+	Memory   int64                     // bytes of one GPU, less the driver's reserve; 0: assumed
+	Resident func(total, free int) int // resident bytes; nil: half of the free bytes
+	// bytes of a rounded copy of a product's factor; 0: none is made
+	Rounded int
+	// the device always reads rows that are not resident in host memory
+	Mapped bool
+	// rows between layers go from GPU to GPU, else through the hosts
+	Direct bool
 }
 
-// The assumed rates of a GPU, if none are given and this machine has no GPU: those of an A100 of 40
+// The rates assumed for a GPU if none are given and this machine has none: those of an A100 of 40
 // GB on PCIe 4.
 const (
 	AssumedGPUMemory = 38e9
@@ -54,10 +57,10 @@ type DeviceMemory struct {
 // minibatchOnDevice is the upload of a minibatch.
 type minibatchOnDevice struct {
 	blocks float64 // bytes of blocks, vertices, labels
-	inputs float64 // bytes of input rows, references and the input block, or of the host's results
+	inputs float64 // of input rows, references and the input block, or of an input made by the host
 	rows   float64 // bytes of rows read from this node's memory, by host or device
 	copied float64 // rows that a host thread reads
-	onHost bool    // the host computes the means
+	onHost bool    // the host makes the input
 	read   float64 // bytes that the device reads and writes to make the input
 }
 
@@ -66,9 +69,9 @@ func (j *laid) sharing() int {
 	return max(1, (j.RanksPerNode+perNode-1)/perNode)
 }
 
-// resident returns the number of a rank's own rows that stay on its device, given the bytes of the
-// parameters, and the mean number of reads of a minibatch that they serve. The likeliest rows are
-// resident, as in training.
+// resident returns the number of own rows that a rank keeps on its device, whose parameters take
+// the given bytes, and how many reads of a minibatch these rows serve on average. The rows that are
+// read most likely are resident, as in training.
 func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	if p.job.Cache.FromFiles() || p.shards.Schema.Typed() || p.job.Sparse {
 		return 0, 0 // no rank owns rows, or they are of several sizes
@@ -89,7 +92,7 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 	return rows, reads * r.factor[0]
 }
 
-// residentBytes returns how many of the given bytes of rows are resident.
+// residentBytes returns how many of a rank's total bytes of rows are resident.
 func (p *planner) residentBytes(total int, parameters int64) int {
 	free := int(p.job.GPU.Memory)/p.job.sharing() - int(parameters)
 	topology, _ := p.drawn(parameters)
@@ -101,15 +104,15 @@ func (p *planner) residentBytes(total int, parameters int64) int {
 	return min(max(bytes, 0), total)
 }
 
-// drawn returns the bytes of the topology on a device, beside the parameters, and of the minibatches that
-// it draws: none where the host does.
+// drawn returns the bytes of the topology on a device, which also holds the parameters, and the
+// bytes of the minibatches that it draws: 0 where the host draws them.
 func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
 	on, vertices := p.job.DrawOn, int(p.shards.Vertices)
 	if on != parallel.DrawDevice && on != parallel.DrawAuto || parallel.HostDraws(&p.job.Spec) != "" {
 		return 0, 0
 	}
 	topology = compute.TopologyBytes(vertices, p.shards.Edges)
-	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // as residence has it
+	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // as the run decides
 		return 0, 0
 	}
 	bounds := parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,
@@ -117,8 +120,8 @@ func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
 	return topology, parallel.DrawnBytes(&bounds, p.job.Depth+1)
 }
 
-// residentColumns is resident where a rank has columns of all rows: as many of each part are
-// resident, the first, and all ranks' minibatches read them.
+// residentColumns is resident where a rank has columns of all rows: the first rows of each part are
+// resident, the same share of every part, and the minibatches of all ranks read them.
 func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	_, _, rowBytes := p.input(r.slot())
 	total := int(p.shards.Vertices) * rowBytes
@@ -134,8 +137,9 @@ func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, re
 	return rows, reads
 }
 
-// input returns the hop whose rows a rank aggregates for a minibatch: where it holds columns, of
-// the minibatches of all ranks; with the columns of the rows and their bytes as stored.
+// input returns the hop whose rows a rank aggregates for a minibatch: where the rank holds columns,
+// the joined hop of all ranks' minibatches. It also returns the columns of a row, and its bytes as
+// stored.
 func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 	if !p.job.Mode.Columns {
 		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
@@ -144,29 +148,29 @@ func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 	return s.joined, end - first, (end - first) * p.shards.Type().Size()
 }
 
-// cached returns the bytes of the cached rows that a device holds, beside the parameters and the
-// given number of resident rows, and the mean reads of a minibatch that these rows, and those on
-// peers' devices, serve. Only static caches are held. fetched is the rows of a minibatch that no
-// cache has.
+// cached returns the bytes of the cached rows that a device holds beside the parameters and the
+// given number of resident rows, and how many reads of a minibatch the cached rows on this device
+// and on peers' devices serve on average. Only static caches are held on devices. fetched is the
+// number of a minibatch's rows that no cache has.
 func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
 	bytes int64, reads float64) {
 	bytes = t.held
 	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	// as residence.holdRows has it
+	// the run decides likewise: residence.holdRows
 	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 {
 		return 0, 0
 	}
 	return bytes, max(0, r.reads().sum()-fetched)
 }
 
-// onDevice returns the upload of a minibatch of shape s, of whose rows the given number are on
-// devices.
+// onDevice returns the upload of a minibatch of shape s; the given number of its rows are resident
+// on devices.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
 	hop, cols, stored := p.input(s)
 	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations), float64(hop.edges)
 	rowBytes, width := float64(stored), float64(cols*p.job.Stored.Size())
-	wide := float64(4 * cols) // as kernels read it
+	wide := float64(4 * cols) // bytes of a row as kernels read it, in float32
 	x := minibatchOnDevice{blocks: float64(s.sent.blocks), rows: max(0, frontier-resident)}
 	if needs.Types {
 		x.onHost, x.copied, x.inputs = true, frontier, float64(s.sent.types)
@@ -228,9 +232,9 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		}
 		inputs := p.inputRows(slot, model.needs)
 		switch {
-		case p.multiplies(): // which the minibatches hold
+		case p.multiplies(): // the minibatches hold the input
 			inputs = 0
-		case model.needs.Types && p.job.Stored == compute.BF16s: // widened
+		case model.needs.Types && p.job.Stored == compute.BF16s: // widened to float32
 			inputs = 2 * int64(slot.sent.types)
 		}
 		each := withRoom(minibatch.blocks + minibatch.inputs + fetched)
@@ -263,8 +267,8 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes returns the bytes of the rounded factors of the largest product: the two factors of
-// a weight gradient, or weights and the wider matrix.
+// roundedBytes returns the bytes of the rounded factors of the largest product: both factors of a
+// weight gradient, or the weights and the wider matrix.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	slot := r.slot()
 	for l, h := range slot.hops {
@@ -279,9 +283,9 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	return most
 }
 
-// partialBytes returns what a GPU keeps of the layer with the largest needs: for each chunk of rows
-// its sums of the gradients that are no product; the second product of a layer that adds two; and,
-// for each chunk, two moments of a norm. They grow by a quarter at a time.
+// partialBytes returns what a GPU keeps for the layer that needs most: for each chunk of rows, its
+// sums of the gradients that are not matrix products, and two moments of a norm; and the second
+// product of a layer that adds two. Arrays grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch, second := 0, 0, 0
 	for l, h := range hops {
@@ -303,8 +307,8 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	return 5 * int64(left+scratch+second)
 }
 
-// deviceEvaluation returns the additional device memory of layer-wise inference over all vertices:
-// the inputs of a chunk, and the growth of activations.
+// deviceEvaluation returns the device memory that layer-wise inference over all vertices adds: the
+// inputs of a chunk, and the growth of the activations.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
 	err error) {
 	slot, hops := r.slot(), make([]hopShape, p.job.Model.Layers)
@@ -324,7 +328,7 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 	return chunk, grown - trained, err
 }
 
-// withRoom returns the bytes of a buffer for minibatches of so many, of which some are larger.
+// withRoom returns the bytes of a buffer for minibatches of the given mean bytes: a quarter more.
 func withRoom(bytes float64) int64 { return int64(bytes * 5 / 4) }
 
 // onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
@@ -361,7 +365,8 @@ func (p *planner) lookAtDevice(t *Traffic) error {
 	return nil
 }
 
-// onGPU sets the terms that differ if a GPU trains, with its own memory and bus or shared ones.
+// onGPU sets the terms that differ if a GPU trains, with a memory and bus of its own or shared
+// ones.
 func (x *Times) onGPU(p *planner, r *Rates) {
 	share := float64(p.job.sharing())
 	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device,
@@ -401,13 +406,13 @@ func (p *planner) measureDevice(r *Rates) error {
 	return nil
 }
 
-// measuredFloats is the number of floats copied in a measurement: more than any cache holds, and
-// little of the memory.
+// measuredFloats is the number of floats that a measurement copies: more than any cache holds, but
+// a small part of the memory.
 func measuredFloats(device compute.Accelerator) int {
 	return max(1, min(1<<26, device.FreeBytes()/32))
 }
 
-// copyRate measures copies on a device, in bytes read and written a second.
+// copyRate measures copies within a device, in bytes read and written a second.
 func copyRate(device compute.Accelerator) (float64, error) {
 	n := measuredFloats(device)
 	x, err := device.Alloc(2 * n)

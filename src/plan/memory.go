@@ -15,15 +15,15 @@ import (
 	"halognn/src/trace"
 )
 
-// The memory of a rank for any job, measured on an empty run.
+// Memory that a rank of any job needs, measured on an empty run.
 const (
 	runtimeBytes = 43 << 20 // program, MPI and BLAS
 	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, memory not yet returned
-	slotBytes    = 6 << 10  // what a minibatch in preparation takes on the heap, without its arrays
-	hopBytes     = 5 << 10  // and for each of its layers
+	slotBytes    = 6 << 10  // bytes of a minibatch in preparation on the heap, without its arrays
+	hopBytes     = 5 << 10  // bytes more for each of its layers
 )
 
-// memory predicts the largest resident set of the analysed ranks, with the traffic t.
+// memory predicts the largest resident set among the analysed ranks, with traffic t.
 func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	var most trace.Memory
 	for i, r := range p.ranks {
@@ -38,7 +38,7 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	return most, nil
 }
 
-// rankMemory itemises the memory of one rank, which fetches the given rows for a minibatch.
+// rankMemory itemises the memory of one rank that fetches the given number of rows for a minibatch.
 func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
 	j, s := p.job, p.shards
 	lo, hi := p.node(r.rank)
@@ -50,10 +50,10 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// The share of its remote rows that a minibatch fetches: less than all if the cache is full from
-	// the first one on, or knows what comes. One that fills while the run trains spares the first
-	// minibatches nothing. Without a cache all are fetched, also where ranks share minibatches,
-	// whose rows are no traffic then.
+	// share is the part of its remote rows that a minibatch fetches. It is below 1 if the cache is
+	// full from the first minibatch on, or knows the reads to come. A cache that fills during the
+	// run spares the first minibatches nothing. Without a cache all rows are fetched, also where
+	// ranks share minibatches, whose rows do not count as traffic.
 	share, cache := 1.0, policy.Find(t.Policy)
 	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
 		share = min(1, fetched/mean)
@@ -72,7 +72,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	rest := held.Lent - held.Messages
 	waiting, buffers := held.Waiting+trained.waiting, rest+messages+trained.buffers
 	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
-	// occupy them: evaluation has its own slots, but no buffers of its own, and fetches all rows.
+	// occupy the slots: evaluation then has slots of its own, but no buffers of its own, and
+	// fetches all rows.
 	evaluated := max(0, both.buffers-trained.buffers)
 	if t.Window > 0 {
 		evaluated += max(0, held.judged.Lent-held.judged.Messages-rest) +
@@ -94,7 +95,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	mapped += p.edgeRowBytes(lo, hi)
 	slots, waits := p.filled(t.Window)
 	judged := p.judgedMinibatches()
-	// At most: an evaluation may take slots that one before it has had.
+	// An upper bound: an evaluation may reuse slots of the one before.
 	judging := min(slots, judged*int64(j.Evaluations))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
@@ -132,14 +133,14 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}...), nil
 }
 
-// untried is what a minibatch takes that no trial prepares.
+// untried is the memory of a minibatch that no trial measures.
 type untried struct {
-	waiting int64 // once it is sampled
-	buffers int64 // of its rows, and pinned for what goes up to a GPU
+	waiting int64 // from when it is sampled
+	buffers int64 // of its rows, and pinned memory for what goes up to a GPU
 }
 
-// untried returns what a minibatch of shape s takes, of whose rows the given number are on devices;
-// whole: of all minibatches all.
+// untried returns the untried memory of a minibatch of shape s, with the given number of its rows
+// on devices; whole says that all rows of all minibatches are on devices.
 func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs) (u untried) {
 	if p.shares() {
 		u.waiting = p.askingBytes(s)
@@ -159,18 +160,18 @@ func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs
 	return u
 }
 
-// filled returns how many of a pipeline's minibatches are ever prepared, and of a window how many
-// more wait for their decision: a run has no more in sum than it trains.
+// filled returns how many minibatches of a pipeline are ever prepared, and how many more wait in
+// the window for their decision. Together they are no more than the run trains.
 func (p *planner) filled(window int) (slots, waits int64) {
 	all := p.job.Streams.Steps() * p.job.Minibatches() * p.job.Epochs
 	slots = int64(min(p.job.Depth+1, all))
 	return slots, min(int64(window), int64(all)-slots)
 }
 
-// judgedMinibatches returns the minibatches of a sampled evaluation, as many on every rank. Ranks
-// that share minibatches have those of all their parts, as many as the group with the most; others
-// have those of each of their parts, as many as the part with the most. At most, every slot has
-// some.
+// judgedMinibatches returns how many minibatches of a sampled evaluation a rank has. Every rank has
+// equally many. A rank that shares minibatches has those of all parts of its group, as many as the
+// group with the most; any other rank has, for each of its parts, as many as the part with the
+// most. With Most, every slot has one.
 func (p *planner) judgedMinibatches() int64 {
 	if p.options.Bound == Most {
 		return int64(p.job.Depth + 1)
@@ -193,8 +194,8 @@ func (p *planner) judgedMinibatches() int64 {
 	return int64(each) * int64(math.Ceil(most/float64(p.job.MaxSeeds())))
 }
 
-// owned returns how many of something vertices first to last-1 have, of which parts have the given
-// numbers: of parts that were cut into pieces, their share.
+// owned returns how many items the vertices first to last-1 have, where of tells the number of each
+// part. A part that is cut counts in proportion to its vertices within the range.
 func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
 	for k := range p.shards.Parts {
 		begin, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
@@ -206,7 +207,7 @@ func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
 }
 
 // seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
-// rank's own seeds, or of all.
+// seeds that the rank draws from, its own or all.
 func (p *planner) seedBytes(r *rankPlan) int64 {
 	all := int64(0)
 	for k := range p.shards.Parts {
@@ -215,8 +216,8 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 	return 4 * (all + 2*int64(len(r.reader.Seeds())))
 }
 
-// drawingBytes is the memory of the collectives by which minibatches are drawn on a partitioned
-// topology, for the most minibatches that are drawn at a time.
+// drawingBytes returns the memory of the collectives that draw minibatches on a partitioned
+// topology, for as many minibatches as are drawn at a time.
 func (p *planner) drawingBytes(s *shape, slots int64) int64 {
 	if p.shares() {
 		return 0
@@ -225,7 +226,7 @@ func (p *planner) drawingBytes(s *shape, slots int64) int64 {
 	return min(slots, int64(j.Workers+2*j.Sample.Hops())) * p.askingBytes(s)
 }
 
-// layerEdges returns the edges that a layer reads of a hop.
+// layerEdges returns the edges of a hop that a layer reads.
 func (p *planner) layerEdges(h hopShape) int {
 	switch {
 	case h.read > 0:
@@ -248,21 +249,22 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 		return 0
 	}
 	switch {
-	case p.multiplies(): // arrays by rows grow by half, those by columns by an eighth
+	case p.multiplies(): // arrays by rows grow by half, arrays by columns by an eighth
 		return p.sparseBytes(s.hops[0], needs) * 21 / 16
-	case needs.Types, p.job.Model.LearnsRows(): // of types or, learned ones, which the step makes
+	// the upload has rows of types; the step makes learned rows
+	case needs.Types, p.job.Model.LearnsRows():
 		return 0
 	}
 	h, cols, _ := p.input(s)
 	size := p.job.Stored.Size()
-	if p.job.GPU != nil { // widened
+	if p.job.GPU != nil { // widened to float32
 		size = 4
 	}
 	return h.inputRows(needs) * int64(cols*size)
 }
 
-// sparseInputs returns the bytes of what a host makes of sparse rows for the input layer: the
-// length of each row, where each that is fetched begins, and the input.
+// sparseInputs returns the bytes that a host makes from sparse rows for the input layer: the length
+// of each row, the offset of each fetched row, and the input.
 func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
 	if !p.job.Sparse {
 		return 0
@@ -282,7 +284,7 @@ func (p *planner) labelBytes() int {
 	return task.Stored(p.job.Model.Task).LabelBytes(p.job.Model.Out)
 }
 
-// modelBytes is the memory that package nn reserves, found with a device that only counts.
+// modelBytes is the memory that package nn reserves, as counted by a device that only counts.
 type modelBytes struct {
 	parameters, activations int64
 	scratch                 int64 // of a CPU, for the sums of weight gradients
@@ -338,7 +340,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)
-	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or gradients, of all ranks
+	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or their gradients, of all ranks
 		own := j.Ranks * r.most.hops[0].destinations
 		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+own)
 	}
@@ -353,7 +355,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	return out, nil
 }
 
-// reserveForward makes room in m for a minibatch that is not trained.
+// reserveForward makes room in m for a minibatch that is only evaluated.
 func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 	for l, h := range s.hops {
 		in := nn.Input{Hop: p.hop(h)}
@@ -368,8 +370,8 @@ func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 	return nil
 }
 
-// reserveFolds is reserve for minibatches whose rows the input layer maps, and for those of which it folds
-// them.
+// reserveFolds is reserve for both kinds of minibatches: those whose rows the input layer maps, and
+// those whose rows it folds.
 func (p *planner) reserveFolds(m *nn.Model, l int, in nn.Input, h *hopShape) error {
 	if l > 0 || !h.folded || h.mapped {
 		if err := p.reserve(m, l, &in); err != nil {
@@ -393,9 +395,9 @@ func (p *planner) reserve(m *nn.Model, l int, in *nn.Input) error {
 	return m.Reserve(l, in)
 }
 
-// scratchBytes returns what a CPU keeps to make the gradients of the weights of the layers: partial
-// sums, the sums, and turned weights, each as large as the layer with the largest needs. Weights of
-// sparse rows have none of these.
+// scratchBytes returns what a CPU keeps to make the gradients of the weights: partial sums, the
+// sums and transposed weights, each as large as the layer with the largest needs. The weights that
+// multiply sparse rows need none of these.
 func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 	partial, weights := 0, 0
 	for l, h := range hops {
@@ -406,16 +408,16 @@ func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 				all, largest = all+p.Len(), max(largest, p.Len())
 			}
 		}
-		// A wave of one matrix, or half a wave of each of two.
+		// A wave of chunks of one matrix, or half a wave of each of two.
 		partial = max(partial, min(compute.ChunkWave*largest, chunks*all))
 		weights = max(weights, all)
 	}
 	floats := partial + 2*weights
-	return int64(floats+floats/8) * 4 // as mem.Grow reserves
+	return int64(floats+floats/8) * 4 // mem.Grow reserves an eighth more
 }
 
-// multiplied returns the rows of a layer's products, and the chunks that their gradients are summed
-// by.
+// multiplied returns the rows of a layer's products, and the number of chunks in which their
+// gradients are summed.
 func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 	rows = h.destinations
 	if m.Needs().Sources { // attention: of the sources
@@ -424,14 +426,15 @@ func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 	return rows, (rows + compute.ChunkRows - 1) / compute.ChunkRows
 }
 
-// counter is a device that computes nothing: its arrays are addresses without memory.
+// counter is a device that computes nothing and only counts: its arrays are addresses without
+// memory.
 type counter struct {
 	compute.Device
 	is   compute.Capabilities
 	live int64
 }
 
-// counter returns one that rounds and stores rows as the job's devices do.
+// counter returns a counter that rounds and stores rows as the job's devices do.
 func (p *planner) counter() *counter {
 	c := &counter{is: compute.Capabilities{Stores: p.stores()}}
 	if p.job.Stored == compute.BF16s {
@@ -440,8 +443,8 @@ func (p *planner) counter() *counter {
 	return c
 }
 
-// stores returns the type in which the job's devices store rows: GPUs in float32, whose numbers are
-// rounded.
+// stores returns the type in which the job's devices store rows. GPUs store float32, even where its
+// values are rounded.
 func (p *planner) stores() compute.Elements {
 	if p.job.GPU != nil {
 		return compute.Float32s
@@ -471,9 +474,9 @@ func (c *counter) Sync() error                        { return nil }
 func (c *counter) Capabilities() compute.Capabilities { return c.is }
 
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
-// the rows of two layers, the chunks in flight, and the logits of a chunk and of the vertices that
-// are judged. Rows in files are counted as they are read at once; by columns, chunks take less.
-// What a model on a GPU grows by is in the memory of the device.
+// the rows of two layers, the chunks in flight, the logits of a chunk, and those of the vertices
+// that are judged. With rows in files it counts the rows that are read at a time; by columns,
+// chunks take less than counted. What a model on a GPU grows by counts as device memory.
 func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
 	if j.GPU == nil {
@@ -505,7 +508,7 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
-		if j.Scratch { // rows on their way to files and, between passes by columns, from them
+		if j.Scratch { // rows on their way to files and, between passes by columns, from files
 			to, from := 2*4*int64(largest.vertices*out), 3*4*int64(largest.vertices*in)
 			chunks = max(chunks, from) + to
 		}
@@ -520,7 +523,7 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		output = 4 * rows * int64(j.Model.Out)
 	}
 	if j.Scratch {
-		output += job.ChunkBytes // of rows from the files
+		output += job.ChunkBytes // rows read from the files
 	} else {
 		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
 	}
@@ -534,7 +537,7 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	return judged + max(most, output), nil
 }
 
-// chunkSamplers returns how many samplers draw some of the given number of chunks: they take turns.
+// chunkSamplers returns how many samplers draw chunks, if there are the given number of chunks.
 func (p *planner) chunkSamplers(chunks int64) int64 { return min(int64(p.job.Workers), chunks) }
 
 // judgedRows returns how many validation and test vertices a rank owns.
@@ -545,13 +548,13 @@ func (p *planner) judgedRows(rank int) int64 {
 	}))
 }
 
-// keepsOutputs reports whether inference keeps the outputs of all own vertices: embeddings, of
-// which links are rated. Logits are handed on chunk by chunk.
+// keepsOutputs reports whether inference keeps the outputs of all own vertices. It keeps
+// embeddings, as links between any two of them are rated. Logits are passed on chunk by chunk.
 func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
-// layerRows returns the bytes of the rows of all layers that are in memory while layer l makes its
-// own: with jumping knowledge, whose output reads them, those of all layers before; else of one.
-// Hidden rows may lie in files.
+// layerRows returns the bytes of the rows that are in memory while layer l makes its own: with
+// jumping knowledge, whose output reads the rows of every layer, those of all layers before; else
+// those of one. Hidden rows may be in files, and take no memory then.
 func (p *planner) layerRows(rows int64, l int) int64 {
 	m := &p.job.Model
 	in, out := m.Widths(l)
@@ -578,8 +581,8 @@ func (p *planner) layerRows(rows int64, l int) int64 {
 type chunk struct {
 	vertices int
 	hop      hopShape
-	bytes    int64 // sampled and planned, with its rows
-	sent     sent  // to a GPU
+	bytes    int64 // of a sampled and planned chunk, with its rows
+	sent     sent  // what goes to a GPU
 	sampler  int64
 }
 
@@ -606,10 +609,11 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// inferenceBytes returns what a model reserves that has inferred minibatches and, by its first
-// layers, chunks of the given sizes and, unless that is 0, an output of so many rows. Layers share
-// arrays. Each is reserved once, as large as it gets, so the layer with the most edges comes first:
-// one that grows takes a quarter more, which is never written.
+// inferenceBytes returns what a model has reserved once it has inferred minibatches of the given
+// shape, chunks of the given sizes in its first layers and, unless output is 0, an output of that
+// many rows. The layers share arrays. The layer with the most edges comes first, so that each array
+// is reserved once in its final size: an array that grows takes a quarter more, which is never
+// written.
 func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
@@ -651,7 +655,7 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 	return dev.live - before, nil
 }
 
-// largestChunk returns the largest numbers of the chunks of a layer that the plan samples.
+// largestChunk returns the maximum of each number over the sampled chunks of a layer.
 func (p *planner) largestChunk(r *rankPlan, l int, of chunking) (largest chunk, err error) {
 	for _, bounds := range of.some {
 		c, err := p.chunk(r, l, bounds)
@@ -666,7 +670,8 @@ func (p *planner) largestChunk(r *rankPlan, l int, of chunking) (largest chunk, 
 	return largest, nil
 }
 
-// rowBytes returns the bytes of the rows of layer l by which full inference cuts chunks.
+// rowBytes returns the bytes of a row of layer l, from which full inference sets the size of
+// chunks.
 func (p *planner) rowBytes(l int) int {
 	if l == 0 {
 		return p.widest()
@@ -675,8 +680,8 @@ func (p *planner) rowBytes(l int) int {
 	return 4 * in
 }
 
-// chunk returns vertices [lo, hi) with all neighbours, for layer l. Layers that read hidden rows of
-// one width have the same chunks.
+// chunk returns the size of the chunk of vertices bounds[0] to bounds[1]-1 with all neighbours, for
+// layer l. Layers that read hidden rows of the same width share their chunks.
 func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	in, _ := p.job.Model.Widths(l)
 	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
@@ -692,7 +697,7 @@ func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	return c, err
 }
 
-// sampleChunk makes a chunk.
+// sampleChunk samples a chunk and returns its size.
 func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
 	if !p.shards.HasTopology() || c.vertices == 0 {
@@ -728,7 +733,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	}
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
-	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and pinned
+	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and its pinned memory
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)
@@ -736,23 +741,24 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	return c, nil
 }
 
-// chunking is how a rank's vertices are cut into chunks. Rows of a chunk are its vertices and their
-// in-edges.
+// chunking says how a rank's vertices are cut into chunks. The rows of a chunk are its vertices
+// plus their in-edges.
 type chunking struct {
-	some   [][2]int64 // those that the plan samples
-	rows   []int64    // of each of these
-	of     int        // all chunks
+	some   [][2]int64 // the vertices of each chunk that the plan samples
+	rows   []int64    // rows of each of these chunks
+	of     int        // number of all chunks
 	budget int64      // rows of a chunk; a vertex with more is a chunk of its own
-	slots  []int64    // rows of the largest chunk that passes each slot of the pipeline
+	slots  []int64    // rows of the largest chunk that passes through each slot of the pipeline
 }
 
-// chunksHeld returns the bytes of the chunks of a layer that are under way: a slot keeps the room
-// of the largest that has passed it. A row takes as much as in the sampled chunks on average if few
-// pass a slot, and as in that where it takes most if many do. Chunks that are small beside the
-// others say nothing of a row: most of them is what a chunk takes however few rows it has.
+// chunksHeld returns the bytes of a layer's chunks that are under way. A slot keeps the room of the
+// largest chunk that has passed through it. If few chunks pass through a slot, a row is taken to
+// need the mean bytes a row of the sampled chunks; the more pass, the closer to their maximum.
+// Sampled chunks that are small beside the others are left out: most of their bytes do not depend
+// on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
-	largest := int64(0)                         // rows of a sampled chunk that is no hub
+	largest := int64(0)                         // rows of the largest sampled chunk that is no hub
 	for _, rows := range c.rows {
 		if rows <= c.budget {
 			largest = max(largest, rows)
@@ -791,9 +797,9 @@ func chunkSize(g *graph.CSC, of [2]int64) int64 {
 	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
 }
 
-// sampled returns those of all chunks that the plan samples: the first, whose vertices have the
-// most neighbours if hot vertices come first, one in the middle, the one with the most vertices
-// and, as a hub may be anywhere, the one with the most rows, or all if they are few.
+// sampled returns the chunks that the plan samples: the first, whose vertices have the most
+// neighbours if hot vertices come first; one in the middle; the one with the most vertices; and the
+// one with the most rows, as a hub may be anywhere. It returns all chunks if they are few.
 func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 	if len(all) <= 3 {
 		return all
@@ -837,7 +843,7 @@ func (p *planner) chunks(rank, rowBytes int) (c chunking) {
 	return c
 }
 
-// partEnd returns where the part of a vertex ends, or end: no chunk has vertices of two parts.
+// partEnd returns where the part of vertex v ends, at most end: no chunk spans two parts.
 func (p *planner) partEnd(v, end int64) int64 {
 	for _, next := range p.shards.Offsets {
 		if next > v {
@@ -848,7 +854,7 @@ func (p *planner) partEnd(v, end int64) int64 {
 }
 
 // edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the
-// model reads them: of the edges into their vertices or, from files, of all.
+// model reads them: the rows of the edges into their vertices or, from files, those of all edges.
 func (p *planner) edgeRowBytes(lo, hi int) int64 {
 	edges := p.shards.Edges
 	switch {

@@ -7,8 +7,8 @@ import (
 	"halognn/src/sample"
 )
 
-// near returns the vertices that the rank's sampler makes likelier, as in training once the cache
-// of the job is filled.
+// near returns the vertices that the rank's sampler favours, as in training once the cache of the
+// job is filled.
 func (p *planner) near(r *rankPlan) (sample.Near, error) {
 	if !p.job.FavoursNear() {
 		return sample.Near{}, nil

@@ -9,11 +9,11 @@ import (
 	"halognn/src/policy"
 )
 
-// nodeShares are of each node, by its first rank, the rows of each kind that it fetches as one, over
-// those that its ranks fetch for themselves.
+// nodeShares are, for each node, by its first rank, the rows of each kind that the node fetches as
+// one divided by the rows that its ranks would fetch for themselves.
 type nodeShares map[int]perKind
 
-// of returns the shares of the node of r with a cache of c, of which each rank has its capacity.
+// of returns the shares of the node of r. c is the cache, with the capacity of one rank.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
@@ -28,18 +28,19 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, e
 	return share, err
 }
 
-// nodeShare computes the shares of the ranks [lo,hi) of a node. A vertex that rank r lacks with
-// probability q(r) is fetched once with the probability that any rank lacks it, 1 - prod(1 - q), where
-// the ranks fetch it sum(q) times for themselves. q is the probability that a minibatch reads the
-// vertex, and 0 if the cache has it: taken to have the vertices that are read most, by the rank or, if
-// the ranks share their caches, by all of them. What a cache that changes keeps is not known; it is
-// taken to be shared as much as with a static one of the same size.
+// nodeShare computes the shares of a node of ranks [lo,hi). Let q(r) be the probability that rank r
+// has to fetch a vertex: the probability that a minibatch reads it, or 0 if the cache has it. The
+// node fetches the vertex once with probability 1 - prod(1 - q), and its ranks on their own would
+// fetch it sum(q) times. The cache is assumed to have the vertices that are read most, by the rank
+// or, if the ranks share their caches, by all of them. What a cache that changes keeps is not
+// known: it is treated as a static one of the same size.
 func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	if !p.job.Reads() { // seeds alone
 		return p.same(1), nil
 	}
 	n := int(p.shards.Vertices)
-	once, all := mem.Make[float32](n), mem.Make[float32](n) // the probability, and the sum
+	// once is 1 - prod(1 - q) of each vertex, all is sum(q)
+	once, all := mem.Make[float32](n), mem.Make[float32](n)
 	defer func() { mem.Free(once); mem.Free(all) }()
 	for rank := lo; rank < hi; rank++ {
 		if err := p.addReads(rank, c, once, all); err != nil {
@@ -86,7 +87,7 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	return share, nil
 }
 
-// addReads adds what a rank of a node lacks.
+// addReads adds the probabilities of a rank to once and all.
 func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) error {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {
@@ -120,14 +121,14 @@ func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) er
 	return nil
 }
 
-// buy makes of the rows that a rank fetches for itself those that its node fetches for it.
+// buy turns the rows that a rank would fetch for itself into those that it fetches for its node.
 func (f *fetch) buy(share perKind) {
 	before := f.rows.sum()
 	for kind, x := range share {
 		f.rows[kind] *= x
 	}
 	f.shared = before - f.rows.sum()
-	if f.ids > 0 { // of sums too
+	if f.ids > 0 { // sums have ids too
 		f.ids -= f.shared * exchange.IDBytes
 	}
 }

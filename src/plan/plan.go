@@ -165,22 +165,23 @@ type Prediction struct {
 	Steps        int    `json:"steps_per_epoch"`
 	Minibatches  int    `json:"minibatches_per_step"` // of a rank
 
-	Minibatch   Minibatch     `json:"minibatch"`
-	Traffic     Traffic       `json:"traffic"`
-	Collectives int           `json:"rounds_per_step"` // collectives that a rank starts
-	Gradients   int64         `json:"gradient_bytes"`  // of a step, all ranks
-	Sampling    *Sampling     `json:"rounds,omitempty"`
-	Shuffles    *Shuffles     `json:"shuffles,omitempty"` // where ranks share minibatches or hold columns
-	Memory      trace.Memory  `json:"memory"`
-	MemoryRank  int64         `json:"memory_per_rank"`
-	MemoryNode  int64         `json:"memory_per_node"` // shared memory of a node is counted once
-	MemoryHas   int64         `json:"memory_of_a_node,omitempty"`
-	Device      *DeviceMemory `json:"device_memory,omitempty"`
-	Rates       Rates         `json:"rates"`
-	Times       Times         `json:"seconds_per_step"`
-	Curve       []Point       `json:"cache_sizes"`
-	Suggestion  *Suggestion   `json:"suggestion,omitempty"`
-	Notes       []string      `json:"notes,omitempty"`
+	Minibatch   Minibatch `json:"minibatch"`
+	Traffic     Traffic   `json:"traffic"`
+	Collectives int       `json:"rounds_per_step"` // collectives that a rank starts
+	Gradients   int64     `json:"gradient_bytes"`  // of a step, all ranks
+	Sampling    *Sampling `json:"rounds,omitempty"`
+	// where ranks share minibatches or hold columns
+	Shuffles   *Shuffles     `json:"shuffles,omitempty"`
+	Memory     trace.Memory  `json:"memory"`
+	MemoryRank int64         `json:"memory_per_rank"`
+	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
+	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
+	Device     *DeviceMemory `json:"device_memory,omitempty"`
+	Rates      Rates         `json:"rates"`
+	Times      Times         `json:"seconds_per_step"`
+	Curve      []Point       `json:"cache_sizes"`
+	Suggestion *Suggestion   `json:"suggestion,omitempty"`
+	Notes      []string      `json:"notes,omitempty"`
 
 	// of sizes alone: only traffic and gradients have times
 	Sizes bool `json:"sizes_alone,omitempty"`
@@ -370,42 +371,35 @@ func (p *planner) note(out *Prediction) {
 			out.Ranks, p.shards.Parts, out.Ranks/p.shards.Parts, out.Ranks)
 	}
 	if !p.exact() {
-		add("%d of %d ranks were looked at, evenly spread", len(p.ranks), out.Ranks)
+		add("%d of %d ranks were analysed, evenly spread", len(p.ranks), out.Ranks)
 	}
 	if p.job.FavoursNear() {
-		add("what is drawn depends on what the cache holds (sample.locality), so rows were counted " +
-			"over some minibatches of a rank, and caches of other sizes are not compared")
+		add("with sample.locality the draws depend on the cache, so rows were counted over some minibatches of a rank, and no other cache sizes are compared")
 	}
 	if p.job.FavoursNear() && p.job.Locality.Adapts {
-		add("the factor is taken to be %g, the most that it adapts to (sample.locality_adapt); epochs "+
-			"with a lower one fetch more rows", p.job.Locality.Favour)
+		add("the factor is assumed to be %g, the largest that sample.locality_adapt allows; epochs with a smaller one fetch more rows", p.job.Locality.Favour)
 	}
 	if w := p.job.Streams.Warning(); w != "" {
 		add("%s", w)
 	}
 	if p.job.auto {
-		add("policy auto tries caches while it trains; planned is %s, which transfers least",
+		add("policy auto tries caches while it trains; this plan has %s, which transfers least",
 			p.job.Cache.Policy)
 	}
 	if p.job.FetchesAsNodes() && p.job.TryNodes {
-		add("exchange.nodes auto fetches as nodes if that is faster, which is measured when a run begins; " +
-			"planned is on")
+		add("exchange.nodes=auto measures when a run begins whether fetching as nodes is faster; this plan has on")
 	}
 	if p.job.FetchesAsNodes() {
-		add("ranks of a node fetch as one: what several want is predicted as if caches that change kept " +
-			"what is read most, and cache sizes are compared as with exchange.nodes=off")
+		add("ranks of a node fetch as one: the rows that several want are predicted as if dynamic caches kept the rows read most, and cache sizes are compared as with exchange.nodes=off")
 	}
 	if p.job.OwnersSums() != nil && p.shares() {
-		add("owners add rows; where ranks draw together, rows without sums are predicted: an upper " +
-			"estimate")
+		add("owners add rows; for ranks that draw together the plan predicts rows without sums, an upper estimate")
 	} else if p.job.OwnersSums() != nil {
 		if p.job.TrySums {
-			add("exchange.sums auto uses sums if they take less time than they save, which is measured " +
-				"when a run begins; planned is on")
+			add("exchange.sums=auto measures when a run begins whether sums save more time than they take; this plan has on")
 		}
 		if p.job.Cache.Shared() {
-			add("owners add rows; with caches that ranks share, rows without sums are predicted: an " +
-				"upper estimate")
+			add("owners add rows; for caches that ranks share the plan predicts rows without sums, an upper estimate")
 		}
 		add("cache sizes are compared by rows, as with exchange.sums=off")
 	}
@@ -413,27 +407,23 @@ func (p *planner) note(out *Prediction) {
 		add("what owners add depends on what the cache keeps: policy %s was played over %d minibatches "+
 			"of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	} else if out.Traffic.Counted > 0 {
-		add("policy %s decides by what was read before, for which there is no formula: it was "+
-			"played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+		add("policy %s decides by earlier reads and has no formula: it was played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
 	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
 		out.RanksPerNode < out.Ranks {
-		add("rows within a step are taken to go to all other ranks alike, on the node or off")
+		add("rows within a step are assumed to go to all other ranks equally, on the node or not")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
-		add("a row of a peer's cache is taken to cost %g of a far one; a run measures it "+
-			"(cache.peer_cost)", policy.AssumedPeerCost)
+		add("a row of a peer's cache is assumed to cost %g of a far row; a run measures it (cache.peer_cost)", policy.AssumedPeerCost)
 	}
 	if p.job.Cache.FromFiles() {
-		add("remote rows are read from the files, in a time that depends on where they lie and is " +
-			"not predicted; so no cache is suggested")
+		add("remote rows are read from the files, in a time that depends on the disk and is not predicted, so no cache is suggested")
 	}
 	if out.Rates.assumed {
 		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
 	}
 	if out.Rates.assumedGPU {
-		add("there is no GPU here; what is not given is assumed, as of an A100: --flops, " +
-			"--gpu-bandwidth, --bus")
+		add("there is no GPU here: rates that are not given are assumed, those of an A100; give --flops, --gpu-bandwidth and --bus")
 	}
 	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
 		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, "+

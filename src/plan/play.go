@@ -15,8 +15,8 @@ type accesses struct {
 	ends []int
 }
 
-// record samples n minibatches, from the first epoch on, and keeps their remote vertices, 4 bytes
-// each.
+// record samples n minibatches, from the first epoch on, and keeps their remote vertices, which
+// take 4 bytes each.
 func record(r *access.Workload, n int) (*accesses, error) {
 	a := new(accesses)
 	var fault error
@@ -47,15 +47,16 @@ func (a *accesses) step(i int) []graph.VertexID {
 	return a.ids[at:a.ends[i]]
 }
 
-// played is the mean result of a policy for a minibatch.
+// played is the mean of what a policy does for a minibatch.
 type played struct {
 	rows    perKind // transferred
 	held    int     // rows before the first step
-	seconds float64 // time of the policy
-	bytes   int64   // of the policy
+	seconds float64 // that the policy takes
+	bytes   int64   // that the policy takes
 }
 
-// play lets a policy decide step by step, as training would, and counts what it transfers.
+// play lets a policy decide minibatch by minibatch, as training would, and counts the rows it
+// transfers.
 func (a *accesses) play(kind *policy.Policy, kinds *access.Kinds, setup policy.Setup) (played, error) {
 	steps, rows := len(a.ends), make(perKind, len(kinds.Bytes))
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)

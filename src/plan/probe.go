@@ -18,58 +18,61 @@ type rankPlan struct {
 	rank      int
 	reader    *access.Workload
 	read      []float32 // [N] how likely a minibatch reads each vertex
-	remote    perKind   // mean number of them outside the node
-	factor    perKind   // vertices outside the node in the probes / remote
-	owners    []float64 // [K] share of those that each rank owns
-	probes    []shape   // of a few minibatches
+	remote    perKind   // mean number of a minibatch's reads outside the node
+	factor    perKind   // vertices outside the node that the probes read / remote
+	owners    []float64 // [K] the part of the remote reads that each rank owns
+	probes    []shape   // the sampled minibatches
 	most      shape     // the maximum of each number over the probes
-	evaluated shape     // the largest of evaluation, if that has fanouts of its own
+	evaluated shape     // the largest in evaluation, if evaluation has its own fanouts
 
-	trial     *trial               // prepares the probes, and those of evaluation
-	trained   *parallel.TrialBytes // what it held before evaluation; nil if there is nothing else
-	evaluator *trial               // prepares these where training leaves none of its slots
-	sampler   int64                // bytes of a sampler, without the minibatches
+	trial *trial // prepares the probes, and those of evaluation
+	// what trial held before evaluation; nil: nothing is evaluated apart
+	trained   *parallel.TrialBytes
+	evaluator *trial // prepares evaluation, if it cannot use the slots of training
+	sampler   int64  // bytes of a sampler, without the minibatches
 	chunks    map[[3]int64]chunk
-	edges     int           // sampled by the probes that were timed
-	took      time.Duration // the time of sampling them
+	edges     int           // that the timed probes sampled
+	took      time.Duration // for sampling these edges
 }
 
 // shape is the size of a minibatch.
 type shape struct {
-	seeds     int
-	hops      []hopShape     // layer 0 first
-	joined    hopShape       // where ranks hold columns: the input hops of all ranks as one
-	remote    int            // vertices of the input frontier outside the node, that the rank fetches
-	kinds     []kindShape    // its vertices by type; nil without types
-	sent      sent           // what a GPU gets of it
-	edgeRows  int64          // rows of edges that are fetched
-	edgeBytes int64          // bytes that the rank sends for them; for others it sends as many
-	loads     []sample.Load  // of a share of a minibatch, by layer; nil: all of it
-	rated     crossed        // embeddings of links, of a share of a minibatch
-	asks      []sample.Asked // of its hops, where the topology is partitioned
-	vectors   int            // rows and sums that it transfers without a cache
-	learns    learns         // what it receives of learned rows
+	seeds  int
+	hops   []hopShape // layer 0 first
+	joined hopShape   // where ranks hold columns: the input hops of all ranks as one
+	// vertices of the input frontier outside the node that the rank fetches
+	remote    int
+	kinds     []kindShape    // the input frontier by vertex type; nil without types
+	sent      sent           // what goes to a GPU
+	edgeRows  int64          // rows of edges that the rank fetches
+	edgeBytes int64          // bytes sent to get them; as many are sent to serve others
+	loads     []sample.Load  // by layer, of a rank's share of a minibatch; nil: it has all
+	rated     crossed        // embeddings of links, of a rank's share of the minibatch
+	asks      []sample.Asked // what its hops ask other ranks, where the topology is partitioned
+	vectors   int            // rows and sums that are transferred without a cache
+	learns    learns         // learned rows that are received
 }
 
-// learns are the learned rows and sums of these that come for a minibatch, the sums among them, and
-// the bytes of ids with which they are asked for, and of late bits.
+// learns counts what comes for a minibatch: learned rows and sums of learned rows; the sums among
+// them; and the bytes of the ids that ask for them and of the bits that mark late rows.
 type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
 	sources, destinations, edges int
-	read                         int // edges that the layer reads; 0: as many
-	rows, pairs                  int // where relations are told apart, its segments and places of pairs
-	// where types are: of some minibatches the input layer folds rows, of others it maps them
+	read                         int // edges that the layer reads; 0: edges
+	// where relations are told apart: segments of the hop, and places of pairs
+	rows, pairs int
+	// with types: the input layer folds the rows of some minibatches, and maps those of others
 	folded, mapped bool
 }
 
-// crossed counts rows that a rank receives from others, and rows that others want from it.
+// crossed counts the rows that a rank receives from others, and its own rows that others want.
 type crossed struct{ others, wanted int }
 
 // kindShape counts the vertices of a type in an input frontier.
 type kindShape struct {
-	all, remote int // remote: as of a shape
-	foreign     int // of other ranks
+	all, remote int // remote: as in shape
+	foreign     int // owned by other ranks
 }
 
 // frontier returns the number of vertices whose rows are read.
@@ -87,8 +90,9 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
-// numbers returns the numbers of vertices, edges and rows by which arrays are sized, and the sums by
-// which those of all layers are, or of edges together with those of vertices to themselves.
+// numbers returns the numbers that set the sizes of arrays: of vertices, edges and rows of each
+// layer and type, the edges of a layer plus those of its vertices to themselves, and the sums over
+// all layers.
 func (s *shape) numbers() []int {
 	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted, s.numEdges()}
 	own := 0
@@ -172,7 +176,8 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 			return nil, err
 		}
 	}
-	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() { // no others
+	// only typed vertices have rows besides learned ones
+	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() {
 		r.reader.Local = []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 	}
 	switch {
@@ -180,7 +185,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.same(0),
 			p.same(1)
 		return r, nil
-	case !p.job.Reads(): // the seeds alone
+	case !p.job.Reads(): // minibatches are seeds alone
 		r.read = mem.Make[float32](int(p.shards.Vertices))
 		for _, s := range r.reader.Sources {
 			minibatches := float64(s.Minibatches) / float64(r.reader.Count)
@@ -199,7 +204,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	}
 	p.share(r)
 	if r.factor = p.same(1); p.shares() {
-		// the group that shares its minibatches is probed as a whole
+		// probeShares probes the whole group that shares minibatches
 		return r, nil
 	}
 	if err := p.probe(r); err != nil {
@@ -209,7 +214,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	return r, nil
 }
 
-// readBy finds how likely a minibatch of the rank reads each vertex.
+// readBy computes how likely a minibatch of the rank reads each vertex.
 func (p *planner) readBy(r *rankPlan) (err error) {
 	if r.reader.Near, err = p.near(r); err != nil {
 		return err
@@ -219,7 +224,7 @@ func (p *planner) readBy(r *rankPlan) (err error) {
 	return err
 }
 
-// correct sets the factor by what the probes have seen, if they have seen remote vertices.
+// correct sets the factor from the remote vertices in the probes, if there were any.
 func (r *rankPlan) correct() {
 	for kind := range r.factor {
 		seen := r.mean(func(s *shape) float64 { return float64(s.remoteOf(kind)) })
@@ -229,7 +234,7 @@ func (r *rankPlan) correct() {
 	}
 }
 
-// meanRemote averages the vertices outside the node over the probes.
+// meanRemote returns the mean number of vertices outside the node over the probes.
 func meanRemote(r *rankPlan) float64 {
 	sum := 0
 	for _, s := range r.probes {
@@ -238,7 +243,7 @@ func meanRemote(r *rankPlan) float64 {
 	return float64(sum) / float64(len(r.probes))
 }
 
-// share sets the share of the remote vertices that each rank owns.
+// share sets the part of the remote vertices that each rank owns.
 func (p *planner) share(r *rankPlan) {
 	r.owners = make([]float64, p.job.Ranks)
 	lo, hi := p.node(r.rank)
@@ -256,16 +261,16 @@ func (p *planner) share(r *rankPlan) {
 	}
 }
 
-// The number of minibatches sampled for a rank: enough for a precise mean, which takes more if they
-// are small.
+// The number of minibatches sampled for a rank: enough for a precise mean. Small minibatches need
+// more.
 const (
 	leastProbes = 4
 	mostProbes  = 32
 	probeEdges  = 1 << 20
 )
 
-// probe samples minibatches of the first epoch, scattered over it. An untimed first one warms
-// caches and grows arrays.
+// probe samples minibatches scattered over the first epoch. An untimed first one warms the
+// processor's caches and grows arrays.
 func (p *planner) probe(r *rankPlan) error {
 	if !p.job.Reads() {
 		return p.probeSeeds(r)
@@ -301,7 +306,7 @@ func (p *planner) probe(r *rankPlan) error {
 }
 
 // probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
-// evaluation differs from training: by its fanouts, or as it bypasses a look-ahead cache. A
+// evaluation differs from training: it has fanouts of its own, or bypasses a look-ahead cache. A
 // minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
 	if !r.evaluates(p) {
@@ -333,7 +338,8 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 	return nil
 }
 
-// evaluates reports whether evaluation is to be looked at, and keeps what training alone holds.
+// evaluates reports whether evaluation is to be probed. If so it first keeps what training alone
+// holds.
 func (r *rankPlan) evaluates(p *planner) bool {
 	if r.evaluator == nil && p.job.Eval.Hops() == 0 {
 		return false
@@ -351,8 +357,8 @@ func (p *planner) evaluatedBy() sample.Spec {
 	return p.job.Sample
 }
 
-// evaluate prepares a minibatch of evaluation. One that is drawn as those of training are is no
-// larger.
+// evaluate prepares a minibatch of evaluation. A minibatch drawn with the fanouts of training is no
+// larger than those of training, so its shape is not kept.
 func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s *shape) error {
 	of := r.trial
 	if r.evaluator != nil {
@@ -365,7 +371,7 @@ func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s 
 	return err
 }
 
-// judged returns the largest shape of evaluation. One that is drawn as in training is no larger.
+// judged returns the largest shape of evaluation: that of training if both have the same fanouts.
 func (r *rankPlan) judged() *shape {
 	if r.evaluated.hops == nil {
 		return &r.most
@@ -381,8 +387,8 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns the item of the epoch that is the i-th sampled minibatch: no two are adjacent,
-// and none repeats before all have been taken.
+// scattered returns which item of the epoch is the i-th sampled minibatch: no two are adjacent, and
+// none repeats before all have been taken.
 func (p *planner) scattered(i int) int { return scatteredOver(p.job.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.
@@ -401,7 +407,7 @@ func greatestDivisor(a, b int) int {
 	return a
 }
 
-// probeSeeds sets the probes of a model that reads no neighbours: minibatches of seeds alone.
+// probeSeeds sets the probes of a model that reads no neighbours: its minibatches are seeds alone.
 func (p *planner) probeSeeds(r *rankPlan) error {
 	var mb sample.Minibatch
 	defer mb.Free()
@@ -417,7 +423,7 @@ func (p *planner) probeSeeds(r *rankPlan) error {
 	return nil
 }
 
-// seedShape is the size of a minibatch of the given number of seeds alone.
+// seedShape is the size of a minibatch that is the given number of seeds alone.
 func seedShape(layers, seeds int) shape {
 	s := shape{seeds: seeds, hops: make([]hopShape, layers)}
 	for l := range s.hops {

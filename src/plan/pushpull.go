@@ -8,14 +8,14 @@ import (
 	"halognn/src/parallel"
 )
 
-// pushBytes returns the length of an input hop in a message.
+// pushBytes returns the length of a message that carries an input hop.
 func (p *planner) pushBytes(h hopShape) float64 {
 	return 4 * float64(parallel.HopWords(p.job.Model.Needs(), int64(h.sources),
 		int64(h.destinations),
 		int64(p.layerEdges(h))))
 }
 
-// pushed counts what ranks that hold columns send in a step, by the probes of the analysed ranks.
+// pushed counts what ranks that hold columns send in a step, from the probes of the analysed ranks.
 func (p *planner) pushed() *Shuffles {
 	_, width := p.job.Model.Widths(0)
 	others, minibatches := float64(p.job.Ranks-1), float64(p.job.Minibatches())
@@ -36,7 +36,7 @@ func (p *planner) pushed() *Shuffles {
 	return s
 }
 
-// join sets the joined hops of the shapes of the analysed ranks, of training and of evaluation.
+// join sets the joined hops in the shapes of the analysed ranks, for training and for evaluation.
 func (p *planner) join() {
 	if !p.job.Mode.Columns {
 		return
@@ -53,7 +53,8 @@ func (p *planner) join() {
 	}
 }
 
-// joined returns the input hops of all ranks' minibatches as one, each number that of a rank by of.
+// joined returns the joined input hop of all ranks' minibatches. of tells each number of a rank's
+// hop.
 func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float64) hopShape {
 	sum := func(number func(h hopShape) int) int {
 		all := 0.0
@@ -67,8 +68,8 @@ func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float
 		edges:        sum(func(h hopShape) int { return h.edges })}
 }
 
-// joinedBytes is what a minibatch takes for the hops of all ranks: messages, the joined hop, and
-// where its rows lie, in the place of those of the own frontier.
+// joinedBytes is what the joined hop of a minibatch takes: the messages, the hop, and the places of
+// its rows, which replace those of the rank's own frontier.
 func (p *planner) joinedBytes(s *shape) int64 {
 	own, all := s.hops[0], s.joined
 	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2+4) +
@@ -77,7 +78,7 @@ func (p *planner) joinedBytes(s *shape) int64 {
 		bytes += 4 * int64(p.layerEdges(all))
 	}
 	bytes -= int64(own.sources) * (8 + 2 + 4)
-	return bytes + bytes/8 // as mem.Grow reserves
+	return bytes + bytes/8 // mem.Grow reserves an eighth more
 }
 
 // columnBytes is the memory of a rank's columns of all feature rows.
@@ -89,14 +90,15 @@ func (p *planner) columnBytes(rank int) int64 {
 	return p.shards.Vertices * int64(end-first) * int64(p.shards.Type().Size())
 }
 
-// sums are what the input layer adds up for the given number of destinations.
+// sums returns the sums that the input layer makes for the given number of destinations.
 func (p *planner) sums(destinations int) []compute.Matrix {
 	_, width := p.job.Model.Widths(0)
 	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.job.Ranks)
 }
 
-// reserveColumns makes room in m for what a rank computes on its columns, and sets what the input
-// layer reads instead of rows. It returns the bytes of sums and gradients on their way.
+// reserveColumns makes room in m for what a rank computes on its columns, and sets the sums that
+// the input layer reads instead of rows. It returns the bytes of the sums and gradients that
+// travel.
 func (p *planner) reserveColumns(m *nn.Model, r *rankPlan, in *nn.Input) (moving int64, err error) {
 	columns, err := m.Columns(p.job.Columns(r.rank))
 	if err != nil {

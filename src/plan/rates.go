@@ -15,8 +15,8 @@ import (
 	"halognn/src/task"
 )
 
-// Rates are the speeds of a rank. Rates that are not given are measured on this machine with
-// minibatches of the job, except the network's, which is assumed.
+// Rates are the speeds of a rank. Those not given are measured on this machine with minibatches of
+// the job, except the network's, which is assumed.
 type Rates struct {
 	Sample  float64 `json:"sample_edges_per_s"`  // edges drawn by one goroutine
 	Lookups float64 `json:"lookups_per_s"`       // rows located by one goroutine
@@ -32,13 +32,13 @@ type Rates struct {
 	Device float64 `json:"device_bytes_per_s,omitempty"` // read and written in its memory
 	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // from the host
 
-	assumed, assumedGPU bool // the network's rate is assumed; the GPU's rates are
+	assumed, assumedGPU bool // whether the network's rate is assumed, and the GPU's rates
 }
 
 // AssumedNetwork is the assumed rate of a node's link, in bytes a second: 10 Gbit/s.
 const AssumedNetwork = 1.25e9
 
-// measure returns the rates of the options, completed by measured and assumed ones.
+// measure returns the rates of the options; it measures or assumes those not given.
 func (p *planner) measure() (Rates, error) {
 	r := p.options.Rates
 	if r.Network == 0 {
@@ -91,7 +91,7 @@ func rate(work, seconds float64) float64 {
 	return work / seconds
 }
 
-// calibration is one minibatch to measure with, of the rank with the most seeds.
+// calibration is a minibatch for measurements, of the rank with the most seeds.
 type calibration struct {
 	planner *planner
 	of      *rankPlan
@@ -128,7 +128,7 @@ func (p *planner) calibration() (*calibration, error) {
 	case !p.job.Reads():
 		c.shape = c.of.probes[0]
 	default:
-		// A whole minibatch, also where a rank computes a share of it only, as probes have it.
+		// Of the whole minibatch, as in the probes, even where a rank computes a share of it.
 		c.shape = p.typed(&c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local))
 	}
 	return c, nil
@@ -165,11 +165,11 @@ func (c *calibration) lookups() (float64, error) {
 	return rate(float64(len(c.mb.Frontier)), seconds), err
 }
 
-// tableBytes limits the table from which rows are gathered: larger than any processor's cache, but
-// small beside the memory.
+// tableBytes limits the table from which rows are gathered. The table is larger than any
+// processor's cache, but small beside the memory.
 const tableBytes = 256 << 20
 
-// rows measures how fast rows at random places are aggregated.
+// rows measures how fast rows at random places are gathered and averaged.
 func (c *calibration) rows() (float64, error) {
 	if c.planner.job.Model.Needs().Types {
 		return c.typedRows()
@@ -177,13 +177,16 @@ func (c *calibration) rows() (float64, error) {
 	rowBytes := max(1, c.planner.shards.RowBytes())
 	dense := c.planner.shards.Type().IsSparse() && !c.planner.job.Model.Needs().Sums()
 	learned := c.planner.job.Model.LearnsRows()
-	if dense || learned { // float32 rows: made dense for each minibatch, or learned
+	// rows are read in float32: sparse ones are made dense for each minibatch, learned ones are
+	// float32
+	if dense || learned {
 		rowBytes = 4 * c.planner.job.Model.In
 	}
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
-	for i := 0; i < len(table); i += 512 { // unwritten pages are all the same zero page
+	// writes to every page: unwritten ones all map to the same zero page
+	for i := 0; i < len(table); i += 512 {
 		table[i] = 1
 	}
 	refs := mem.Make[compute.RowRef](len(c.mb.Frontier))
@@ -226,10 +229,10 @@ func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: c.planner.job.Model.In, Data: data}
 }
 
-// fits returns an error that wraps ErrJob if this machine, on which the job need not run, has no
-// memory to measure a step.
+// fits returns an error that wraps ErrJob if this machine has too little memory to measure a step.
+// The job need not run on this machine.
 func (c *calibration) fits() error {
-	if c.planner.job.GPU != nil { // device memory is looked at where it is allocated
+	if c.planner.job.GPU != nil { // allocations check device memory
 		return nil
 	}
 	m, err := c.planner.modelBytes(c.of)
@@ -247,7 +250,7 @@ func (c *calibration) fits() error {
 		"model.heads or sample.batch", ErrJob, need/1e6, has/1e6)
 }
 
-// flops measures steps of the model, on rows of zeros, and counts the matrix products.
+// flops measures steps of the model on rows of zeros, in operations of matrix products a second.
 func (c *calibration) flops() (float64, error) {
 	if err := c.fits(); err != nil {
 		return 0, err
@@ -333,7 +336,7 @@ func (c *calibration) flops() (float64, error) {
 	return rate(c.planner.products(&c.shape), seconds), err
 }
 
-// products returns the operations of a step's matrix products.
+// products returns the number of operations in a step's matrix products.
 func (p *planner) products(s *shape) float64 {
 	sum := 0
 	for l, h := range s.hops {

@@ -74,8 +74,7 @@ func (p *Prediction) lacks() string {
 	}
 	items := slices.SortedFunc(slices.Values(p.Memory),
 		func(a, b trace.MemoryItem) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; most is %s (%s MB) and %s "+
-		"(%s MB) of a rank",
+	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; the largest items of a rank are %s (%s MB) and %s (%s MB)",
 		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes),
 		items[1].Name, megabytes(items[1].Bytes))
 	cure := "; cut the graph into more parts and start more ranks"
@@ -226,7 +225,7 @@ func (p *Prediction) timeTable() [][]string {
 	}...)
 }
 
-// ofPeak describes the rate of training, beside what the processor could do.
+// ofPeak describes the rate of training, as a part of the processor's peak.
 func ofPeak(r Rates) string {
 	text := fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)
 	if r.Peak > 0 {

@@ -14,13 +14,13 @@ type Sampling struct {
 	Drawn float64 `json:"drawn_neighbours"` // neighbours that come back
 	Bytes float64 `json:"sampling_bytes"`   // sent for it: counts, words, ids, sizes, neighbours
 
-	busiest float64 // bytes of one rank: on average as many are received as sent
+	busiest float64 // bytes that the busiest rank sends; on average it receives as many
 }
 
-// all is Askers.Draws of a rank that draws for every vertex of its minibatches.
+// all is the Draws of sample.Askers for a rank that draws for every vertex of its minibatches.
 func all(graph.VertexID) bool { return true }
 
-// asks returns what the share of a rank in a minibatch, drawn by spec, asks others.
+// asks returns what a rank asks other ranks for its share of a minibatch, drawn by spec.
 func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
 	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {
@@ -33,7 +33,7 @@ func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key 
 		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws, Key: key})
 }
 
-// askingHops returns how many hops of a minibatch ask other ranks.
+// askingHops returns how many hops of a minibatch need draws of other ranks.
 func (p *planner) askingHops() int {
 	if !p.job.Partitioned || p.groupSize() == p.job.Ranks {
 		return 0
@@ -62,8 +62,8 @@ func (p *planner) sampling() *Sampling {
 	return &all
 }
 
-// askingBytes is what a minibatch holds between the collectives, for the largest hop: sample.Asking
-// and, as others ask as much, sample.Answer; and the totals of estimates.
+// askingBytes is what a minibatch holds between the collectives for its largest hop: sample.Asking;
+// sample.Answer, for as many vertices of others as it asks for itself; and the totals of estimates.
 func (p *planner) askingBytes(s *shape) int64 {
 	j, most := p.job, int64(0)
 	for l, a := range s.asks {
@@ -71,20 +71,23 @@ func (p *planner) askingBytes(s *shape) int64 {
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
 		own, width := int64(h.destinations)-asked, int64(reply.Column())
 		answer := func(vertices, edges int64) int64 {
-			if reply.Edge > sample.VertexBytes { // drawn apart from what they carry
+			// neighbours are drawn apart from the data they carry
+			if reply.Edge > sample.VertexBytes {
 				edges *= 2
 			}
 			return vertices*(8+4+width) + edge*edges
 		}
 		mine := max(0, int64(h.edges)-drawn)
-		if !j.Sample.HasFanouts() && asked > 0 { // all edges come back: of own vertices as many each
+		// all edges come back: assumed as many for an own vertex as for an asked one
+		if !j.Sample.HasFanouts() && asked > 0 {
 			mine = drawn * own / asked
 		}
 		bytes := 8*int64(h.destinations) + asked*width + edge*drawn +
 			answer(own, mine) + 4*asked + answer(asked, drawn)
 		most = max(most, bytes)
 	}
-	if s.asks != nil && j.Sample.Links.Excludes() { // words of edges left out: asked, and of others
+	// words of edges left out: those asked about, and those that others ask about
+	if s.asks != nil && j.Sample.Links.Excludes() {
 		most += 2 * sample.VertexBytes * j.Sample.Links.MostLeftOut()
 	}
 	if s.asks != nil && (j.Sample.Estimates() || j.Sample.Links.Excludes()) {
@@ -93,8 +96,8 @@ func (p *planner) askingBytes(s *shape) int64 {
 	return most
 }
 
-// topologyBytes returns the bytes of the edges and labels that a rank maps, and of what all ranks
-// of a node have in common.
+// topologyBytes returns the bytes of the edges and labels that a rank maps, and of those that the
+// ranks of a node map together.
 func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	rows, common = p.shards.MappedBytes()
 	if !p.job.Partitioned {
@@ -107,7 +110,7 @@ func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	if p.shards.Weighted {
 		sums, edge = 4*n, 8
 	}
-	if p.job.Model.Needs().Weights == nn.WeightsSymmetric { // by degrees of all vertices
+	if p.job.Model.Needs().Weights == nn.WeightsSymmetric { // needs the degrees of all vertices
 		pointers, common = 0, common+8*(p.shards.Vertices+1)
 		if p.shards.Weighted {
 			sums, common = 0, common+4*p.shards.Vertices

@@ -13,7 +13,7 @@ import (
 // shares reports whether ranks train minibatches together.
 func (p *planner) shares() bool { return p.job.Mode.Sharing != sample.Alone }
 
-// others returns the rows of other ranks behind the output of layer l.
+// others returns how many rows of other ranks follow the output of layer l.
 func (s *shape) others(l int) int {
 	if l+1 < len(s.loads) {
 		return s.loads[l+1].Others
@@ -82,19 +82,20 @@ func (p *planner) probeShares() error {
 // groupProbe is the state of probeShares.
 type groupProbe struct {
 	p      *planner
-	groups [][]*rankPlan // the analysed ranks that share minibatches
+	groups [][]*rankPlan // the analysed ranks, by the group that shares minibatches
 	owners *sample.Owners
-	loads  [][]sample.Load // of a minibatch, by member of its group
-	// [S,layers] candidates that each member finds for a layer that is drawn as a whole
+	loads  [][]sample.Load // of the current minibatch, by member of its group
+	// [S,layers] candidates that each member finds for a layer whose vertices are drawn for all
+	// seeds together
 	candidates [][]int
 	replay     *sample.Replay
-	crossing   sample.Crossing // of embeddings
-	rated      []crossed       // [S] likewise
+	crossing   sample.Crossing // of embeddings to the ranks that rate links
+	rated      []crossed       // [S] embeddings that cross, by member
 	truth      []byte
 }
 
-// rate adds the embeddings of ends of links that travel to the ranks that rate these links, and
-// their gradients.
+// rate counts the embeddings of the ends of links that go to the ranks that rate these links, and
+// their gradients, which come back.
 func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 	l, busiest := g.p.job.Sample.Links, 0
 	if l == nil {
@@ -111,7 +112,8 @@ func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 	s.between += float64(busiest) * parallel.BetweenBytes(g.p.job.Model.Out)
 }
 
-// probeRated rates the links of minibatches of one group whose model reads no neighbours.
+// probeRated counts, for one group, the embeddings that its links need, if the model reads no
+// neighbours.
 func (g *groupProbe) probeRated(ranks []*rankPlan) error {
 	p, groups := g.p, float64(g.p.job.Ranks/g.owners.Size)/float64(len(g.groups))
 	var mean Shuffles
@@ -140,8 +142,8 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) error {
 	return nil
 }
 
-// probe samples minibatches of one group. Each group has as large a share of all the edges that are
-// sampled.
+// probe samples minibatches of one group. The groups share the total number of edges to sample
+// equally.
 func (g *groupProbe) probe(ranks []*rankPlan) error {
 	p, n := g.p, len(g.groups)
 	minibatches, whole, mb := []Shuffles(nil), 0, &g.replay.Minibatch
@@ -180,7 +182,8 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		return err
 	}
 	for _, r := range ranks {
-		// Its scratch memory is for the destinations of the last hop.
+		// The replay sampled whole minibatches; a rank's scratch memory is for its own
+		// destinations.
 		r.sampler = g.replay.Sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
 		if p.relays() {
 			r.correct()
@@ -191,7 +194,8 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	return nil
 }
 
-// shapeOf is the share of a rank in the minibatch that the loads are of, drawn by spec.
+// shapeOf is the share of a rank in the minibatch of which g.loads has the loads, and which spec
+// drew.
 func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
@@ -214,13 +218,13 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 	return s
 }
 
-// probeEvaluation is planner.probeEvaluation of ranks that share minibatches: of vertices of all
-// parts of the group, as in evaluation.
+// probeEvaluation is planner.probeEvaluation for ranks that share minibatches. A minibatch has
+// vertices of all parts of the group, as in evaluation.
 func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	p, size := g.p, g.owners.Size
 	for _, r := range ranks {
 		if !r.evaluates(p) {
-			return nil // nor do the others
+			return nil // nor do the other ranks
 		}
 	}
 	lo := ranks[0].rank / size * size
@@ -257,10 +261,10 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	return nil
 }
 
-// rowOf returns the bytes of the feature row of a vertex, as Loads asks.
+// rowOf returns the bytes of the feature row of a vertex, in the form that Loads wants.
 func (p *planner) rowOf(v graph.VertexID) (int64, bool) { return int64(p.kinds().Size(v)), true }
 
-// shareOf is shapeOf of a rank's share of a minibatch.
+// shareOf returns the shape of a rank's share of a minibatch, from its loads.
 func shareOf(loads []sample.Load) shape {
 	s := shape{seeds: loads[len(loads)-1].Destinations, remote: loads[0].Others,
 		loads: slices.Clone(loads)}
@@ -271,8 +275,8 @@ func shareOf(loads []sample.Load) shape {
 	return s
 }
 
-// shuffleBytes is what a rank keeps of rows on their way between two layers, in both directions:
-// where the layers compute, and pinned on the host of a GPU.
+// shuffleBytes is what a rank keeps of rows that travel between two layers, in both directions: on
+// the device that computes, and pinned on the host of a GPU.
 func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
 		in, _ := p.job.Model.Widths(l)

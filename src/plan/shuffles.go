@@ -19,15 +19,15 @@ type Shuffles struct {
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
-	// bytes of the busiest rank, sent or received, whichever is more: for sampling, of features,
+	// bytes that the busiest rank sends or receives, whichever is more: for sampling, for features,
 	// and between layers
 	found, features, between float64
 
 	learned bool // Hidden are learned rows
 }
 
-// shuffled counts one minibatch, by the loads of all ranks and, of layers that are drawn as a
-// whole, by what each has found for them (sample.Minibatch.Candidates).
+// shuffled counts one minibatch, from the loads of all ranks and, for layers whose vertices are
+// drawn for all seeds together, from the candidates of each rank (sample.Minibatch.Candidates).
 func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidates [][]int) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))
@@ -36,7 +36,8 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 	if len(loads) == 1 {
 		counts = 0
 	}
-	all := make([]float64, p.job.Sample.Layers()) // bytes of what ranks tell the others of a layer
+	// bytes of candidates that the ranks send each other, by layer
+	all := make([]float64, p.job.Sample.Layers())
 	for _, of := range candidates {
 		for l, n := range of {
 			all[l] += float64(parallel.CountBytes + sample.CandidateBytes*n)
@@ -49,13 +50,14 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 			if l > 0 || p.relays() {
 				s.Sampling += counts + exchange.IDBytes*others
 				found += counts + exchange.IDBytes*most
-			} else { // the exchange sends them
+			} else { // the exchange sends the ids of the rows
 				features = most * exchange.IDBytes
 			}
 			if l == 0 {
 				s.Features += others
 				s.Bytes += float64(x.Bytes)
-				features += most * float64(x.Bytes) / max(1, others) // of rows as long on average
+				// rows that others want are taken to be as long as those received, on average
+				features += most * float64(x.Bytes) / max(1, others)
 				continue
 			}
 			in, _ := p.job.Model.Widths(l)
@@ -75,7 +77,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 	return s
 }
 
-// add adds an n-th of what another minibatch takes.
+// add adds 1/n of o.
 func (s *Shuffles) add(o *Shuffles, n float64) {
 	for _, pair := range [][2]*float64{{&s.Edges, &o.Edges}, {&s.Loaded, &o.Loaded},
 		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Sums, &o.Sums}, {&s.Bytes, &o.Bytes},
@@ -85,8 +87,8 @@ func (s *Shuffles) add(o *Shuffles, n float64) {
 	}
 }
 
-// join adds a probed group of ranks, which stands for the given number of groups of the job.
-// Figures of the busiest rank become the larger of both.
+// join adds the mean of a probed group of ranks, which stands for the given number of groups of the
+// job. Figures of the busiest rank become the larger of both.
 func (s *Shuffles) join(o *Shuffles, groups float64) {
 	found, features, between := max(s.found, o.found), max(s.features, o.features),
 		max(s.between, o.between)
@@ -94,9 +96,10 @@ func (s *Shuffles) join(o *Shuffles, groups float64) {
 	s.found, s.features, s.between = found, features, between
 }
 
-// sendingSeconds is the time of bytes that a rank sends and receives: over the link of its node,
-// which the node's ranks share, and by memory to these, where each is written and read once more.
-// Which ranks of several nodes they go to is not known: as many are taken to go to each.
+// sendingSeconds is the time in which a rank sends and receives the given bytes. Bytes for other
+// nodes take the node's link, which its ranks share; bytes for ranks on the node are written to
+// memory and read once more. Which ranks they go to is not known: each rank is taken to get as
+// many.
 func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
 	others := float64(p.job.Ranks - 1)
 	if others == 0 {

@@ -17,18 +17,18 @@ import (
 	"halognn/src/trace"
 )
 
-// Bound says what a plan assumes about the edges of a graph of which it knows the sizes alone.
+// Bound is what a plan assumes about the edges of a graph of which it knows only the sizes.
 type Bound int
 
 // The assumptions.
 const (
 	Expected Bound = iota // neighbours are random vertices; the cut says how many are remote
 	Least                 // minibatches of seeds alone, empty caches
-	Most                  // no two draws are of one vertex, and all vertices are remote
+	Most                  // no two draws give the same vertex, and all vertices are remote
 )
 
-// Bounds returns the memory of a rank, at least and at most, of shards that have sizes alone (see
-// shard.Sizes). The errors are those of New, and that the parts alone tell.
+// Bounds returns the least and the most memory of a rank, for shards that have only sizes (see
+// shard.Sizes). Its errors are those of New that need nothing but the sizes.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
@@ -37,7 +37,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		return nil, nil, err
 	}
 	if task.Stored(s.Task).Embeds {
-		return nil, nil, fmt.Errorf("%w: which links are seeds is in the parts alone", ErrJob)
+		return nil, nil, fmt.Errorf("%w: only the parts say which links are seeds; give --parts", ErrJob)
 	}
 	l, err := job.New(s, j.Spec)
 	if err != nil {
@@ -46,7 +46,7 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	defer l.Close()
 	of := func(b Bound) (trace.Memory, error) {
 		p := &planner{job: j.lay(l), options: &Options{Bound: b}, shards: s}
-		fewest, most := 0, 0 // the ranks with so many vertices
+		fewest, most := 0, 0 // the ranks with the fewest and the most vertices
 		for rank := range j.Ranks {
 			if n := p.rows(rank); n < p.rows(fewest) {
 				fewest = rank
@@ -74,12 +74,11 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	return least, most, err
 }
 
-// sizedPlan is plan where there are sizes alone.
+// sizedPlan is plan for shards that have only sizes.
 func (p *planner) sizedPlan() (*Prediction, error) {
 	j := p.job
 	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
-		return nil, fmt.Errorf("%w: sizes alone are planned with parallel.mode=data, "+
-			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
+		return nil, fmt.Errorf("%w: a plan from sizes alone needs parallel.mode=data, topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
 	}
 	r := p.sized(0)
 	p.ranks = []*rankPlan{r}
@@ -105,8 +104,7 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	out.Notes = append(out.Notes,
 		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% of the edges "+
 			"between nodes; hubs make real minibatches smaller", 100*p.options.Cut),
-		"what a cache spares depends on the edges: rows are those without one; times of preparing and "+
-			"training need parts")
+		"what a cache saves depends on the edges, so rows are those without a cache; times of preparation and training need parts")
 	if out.Rates.assumed {
 		out.Notes = append(out.Notes,
 			fmt.Sprintf("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9))
@@ -114,17 +112,17 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	return out, nil
 }
 
-// Own returns the items that no file backs, whose memory the system cannot take back.
+// Own returns the items that no file backs: the system cannot take their memory back.
 func Own(m trace.Memory) trace.Memory {
 	return slices.DeleteFunc(slices.Clone(m), func(i trace.MemoryItem) bool {
 		return i.Name == trace.MemFeatures || i.Name == trace.MemTopology || i.Name == trace.MemIDs
 	})
 }
 
-// Predictions is the item of what is predicted, of all vertices.
+// Predictions names the memory item of the predictions for all vertices.
 const Predictions = "predictions"
 
-// cures are what makes an item smaller.
+// cures say which settings make an item smaller.
 var cures = map[string]string{
 	trace.MemParameters:  "model.hidden, model.layers or model.heads",
 	trace.MemActivations: "model.hidden, model.layers, sample.batch or sample.fanouts",
@@ -138,8 +136,8 @@ var cures = map[string]string{
 	trace.MemHeap:       "pipeline.depth or cache.window", "threads": "compute.threads or pipeline.workers",
 }
 
-// Largest names the largest item of a node with the given number of ranks, with its bytes there,
-// and what to lower.
+// Largest returns the largest item of a node with the given number of ranks, with its bytes on the
+// node, and the settings to lower.
 func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 	for _, i := range m {
 		if i.Bytes = (trace.Memory{i}).Node(ranks); i.Bytes > item.Bytes {
@@ -149,7 +147,7 @@ func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 	return item, cmp.Or(cures[item.Name], "sample.batch, model.hidden or cache.alpha")
 }
 
-// sized is look where there are sizes alone.
+// sized is look for shards that have only sizes.
 func (p *planner) sized(rank int) *rankPlan {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers), factor: perKind{1}}
 	seeds := p.job.Streams.MaxPiece()
@@ -173,7 +171,7 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	n, all, bound := float64(p.shards.Vertices), float64(p.shards.Edges), p.options.Bound
 	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
 	reads := p.job.Reads()
-	at, own := float64(seeds), 1.0 // vertices of a hop, and the share of them that the node has
+	at, own := float64(seeds), 1.0 // vertices of a hop, and the part of them that the node owns
 	lo, hi := p.node(rank)
 	back := p.options.Cut * float64(hi-lo) / max(1, float64(p.job.Ranks-(hi-lo)))
 	for h := range p.job.Model.Layers {
@@ -202,8 +200,9 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 		at = sources
 	}
 	switch least := bound == Least; {
-	case !p.job.Model.LearnsRows(), least && p.shards.Schema.Typed(): // seeds may be of a type without
-	case least: // a rank may own all
+	// seeds may be of a type without learned rows
+	case !p.job.Model.LearnsRows(), least && p.shards.Schema.Typed():
+	case least: // the rank may own all of them
 		s.kinds = []kindShape{{all: int(at)}}
 	default:
 		s.kinds = []kindShape{{all: int(at), foreign: int(at)}}
@@ -218,8 +217,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	return s
 }
 
-// sizedTraffic is the traffic of one rank where there are sizes alone. What a cache finds depends
-// on the graph: it is taken to find nothing.
+// sizedTraffic is the traffic of one rank for shards that have only sizes. What a cache finds
+// depends on the edges: it is assumed to find nothing.
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
@@ -262,11 +261,12 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	return t, nil
 }
 
-// usualWindow is the window of a look-ahead cache that is not planned.
+// usualWindow is the window assumed for a look-ahead cache whose window is not set.
 const usualWindow = 8
 
-// sizedChunks stands for chunks: one that the budget fills, if vertices have the mean degree. At
-// most, each vertex may be a chunk, and one has as many vertices as the budget.
+// sizedChunks is chunks for shards that have only sizes: one chunk that fills the budget with
+// vertices of mean degree. With Most, each vertex may be a chunk, and one chunk may have as many
+// vertices as the budget has rows.
 func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
@@ -284,9 +284,10 @@ func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 		budget: 1, slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
-// sizedEdges returns the edges into the vertices of a rank's group of so many ranks, expected or,
-// as any group may be the one that has most, at most and at least of a group. Of a part that ranks
-// have pieces of, each may have all edges, and none.
+// sizedEdges returns the edges into the vertices of a rank's group, where a group is the given
+// number of ranks. With Expected it is the mean. With Most or Least it is the maximum or minimum
+// over the groups, as it is not known which group has most. If ranks have pieces of a part, any
+// piece may have all edges of the part, or none.
 func (p *planner) sizedEdges(rank, ranks int) int64 {
 	vertices := func(rank int) (first, end int64) {
 		first, _ = p.job.Vertices(rank)
@@ -298,7 +299,7 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 		return int64(float64(p.shards.Edges) / float64(max(1, p.shards.Vertices)) * float64(end-first))
 	}
 	most, least, offsets := int64(0), p.shards.Edges, p.shards.Offsets
-	if len(p.shards.Report.Parts) != p.shards.Parts { // nothing is known of the parts
+	if len(p.shards.Report.Parts) != p.shards.Parts { // the edges of the parts are not known
 		most, least = least, most
 	}
 	for rank := 0; rank < p.job.Ranks; rank += ranks {
@@ -322,12 +323,12 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 	return least
 }
 
-// mostNeighbours is the degree that a vertex of a graph that is known by its sizes may have: such
-// hubs are chunks of their own. None is known to have more.
+// mostNeighbours is the largest degree that a plan from sizes assumes, for hubs, which are chunks
+// of their own. No known graph has a larger one.
 const mostNeighbours = 1 << 27
 
-// held returns what minibatches take: the trials of a rank say or, where there are sizes alone,
-// these.
+// held returns what minibatches take: what the rank's trials measured or, for shards that have only
+// sizes, an estimate.
 func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if r.trial != nil {
 		return r.held()
@@ -353,10 +354,10 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	return h
 }
 
-// sizedMessages returns the bytes of ids and rows that a minibatch asks for and, as others ask as
-// much, sends. Where nodes fetch as one, it also has those that the ranks of the node want of this
-// one, and passes them on: as many as it reads or, at most, all that each of them reads, of which no
-// two are one.
+// sizedMessages returns the bytes of the ids and rows that a minibatch asks for, and of those that
+// it sends, as others ask as much. Where nodes fetch as one, a rank also gets the rows that the
+// ranks of its node want through it, and passes them on: as many as it reads itself. With Most it
+// gets all that each of them reads, all different.
 func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	n, row := int64(rows), int64(rowBytes+exchange.IDBytes)
 	if !p.job.FetchesAsNodes() {
@@ -366,12 +367,12 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	if p.options.Bound == Most {
 		wanted *= int64(p.job.RanksPerNode)
 	}
-	// of a wanted row where it is received, its size, and two bits for whom it was fetched
+	// for each wanted row: where it is received, its size, and two bits for whom it was fetched
 	return (n+3*wanted)*row + wanted*(8+4+1)
 }
 
-// sizedUnion returns the bytes of the table by which a rank finds the rows that several ranks of
-// its node want: eight for each slot, of which there are up to four for each row.
+// sizedUnion returns the bytes of the table in which a rank finds the rows that several ranks of
+// its node want: 8 bytes a slot, and up to 4 slots a row.
 func (p *planner) sizedUnion(rows int) int64 {
 	if p.options.Bound != Most || !p.job.FetchesAsNodes() {
 		return 0
@@ -383,7 +384,7 @@ func (p *planner) sizedUnion(rows int) int64 {
 func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	// original ids, references, parts, positions
 	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
-	// ids: until neighbours are numbered there is room for as many as are drawn
+	// ids: until neighbours are numbered, there is room for every drawn one
 	ids := int64(s.frontier())
 	if len(s.hops) > 0 && p.job.Reads() && p.job.Sample.HasFanouts() && !p.shares() {
 		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.shards.Vertices) + 1
@@ -396,11 +397,11 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 		}
 		edges := int64(h.edges)
 		bytes += 8*int64(h.destinations+1) + 4*edges
-		if needs.SelfEdges { // copies with another edge for each destination
+		if needs.SelfEdges { // copies with one more edge for each destination
 			edges = int64(p.layerEdges(h))
 			bytes += 8*int64(h.destinations+1) + 4*edges
 		}
-		if l > 0 || needs.Transposed { // and the transpose
+		if l > 0 || needs.Transposed { // and the transposed hop
 			bytes += 8*int64(h.sources+1) + 8*edges
 		}
 		if needs.Weights != nn.NoWeights {
@@ -412,20 +413,21 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	}
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
-		if t.Window > 0 {                  // of its last turn: ids asked for and, as others ask as much, asked
+		// ids of its last turn: those it asked for and, as others ask as much, those asked of it
+		if t.Window > 0 {
 			bytes += int64(s.remote) * (4 + 4)
 		}
 	}
 	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
 }
 
-// fetchedBytes is what a row takes that is fetched, beside itself: its id, asked for and wanted, in
-// two orders, its place, part and reference; and twice the row, sent and received.
+// fetchedBytes is what a fetched row takes besides its data: its id, asked for and wanted, in two
+// orders; its place, part and reference. The row itself counts twice, sent and received.
 const fetchedBytes = 4*4 + 4 + 2 + 8
 
-// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, in
-// the order of the edges and, with a mean for each destination where the model has edges to itself,
-// once more.
+// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, then
+// in the order of the edges. If the model adds edges of vertices to themselves, there is one more
+// copy, with a mean row for each destination.
 func (p *planner) sizedEdgeRows(s *shape) int64 {
 	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
 	if row == 0 {
@@ -440,11 +442,11 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	return edges*(fetchedBytes+2*row+8) + all*row
 }
 
-// sizedLearned returns the bytes of the learned rows of a minibatch: of those of other ranks as
-// they are fetched, early and late, with what is listed of the gradients that go back; what the input
-// layer reads, rows or means, and in the same place its gradient; and the lists of means and of what
-// is added to the gradient of each row. Means are as many as edges at most;
-// at least they are few, and each row is in one.
+// sizedLearned returns the bytes of the learned rows of a minibatch. Those of other ranks are
+// fetched, early and late, and the gradients that go back are listed. The input layer reads rows or
+// means, and writes its gradient in the same place. And there are lists: of the means, and of what
+// is added to the gradient of each row. With Most there are as many means as edges; with Least
+// there are few, and each row is in one.
 func (p *planner) sizedLearned(s *shape) int64 {
 	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
@@ -457,7 +459,8 @@ func (p *planner) sizedLearned(s *shape) int64 {
 			read = edges
 		}
 		bytes += 8*read + 4*edges + 4*rows
-		if p.job.LearnedSums() != nil && foreign > 0 { // members: asked for, and listed of others
+		// members of sums: those asked for, and lists of others
+		if p.job.LearnedSums() != nil && foreign > 0 {
 			bytes += edges * (3*4 + 8 + 2*4)
 		}
 	}
@@ -465,7 +468,7 @@ func (p *planner) sizedLearned(s *shape) int64 {
 	return bytes + read*row + rows*listed + edges*(4+4)
 }
 
-// sizedChunk stands for chunk.
+// sizedChunk is sampleChunk for shards that have only sizes.
 func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	if !p.job.Reads() || c.vertices == 0 {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
@@ -494,10 +497,11 @@ func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
 }
 
-// sizedHop returns the size of a chunk of so many vertices at most. At most, it is one of n that
-// slots or workers of a rank have room for at a time, of average size. No vertex is in two chunks:
-// all of them have no more vertices and edges than the rank, however these are shared out; and what
-// chunks take grows no faster than they do, so that together they take most where they are alike.
+// sizedHop returns the size of a chunk of the given number of vertices. With Most it is the average
+// of n chunks, those that the slots or workers of a rank have room for at a time. This is an upper
+// bound: no vertex is in two chunks, so together they have no more vertices and edges than the
+// rank; and as a chunk's memory grows no faster than its size, n chunks take most when they are all
+// alike.
 func (p *planner) sizedHop(rank, vertices, n int) hopShape {
 	edges := int(float64(vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
 	if p.options.Bound == Most {

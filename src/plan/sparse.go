@@ -8,15 +8,15 @@ import (
 	"halognn/src/nn"
 )
 
-// sparseInput is the input of a minibatch of sparse rows, to measure with.
+// sparseInput is the input of a minibatch of sparse rows, for measurements.
 type sparseInput struct {
 	maker compute.SparseMaker
 	rows  compute.Rows
 	given nn.Sparse
 }
 
-// makeSparse makes the input of the calibration's minibatch, of rows of a table that lie at random
-// places and have as many entries as rows have on average.
+// makeSparse makes the input of the calibration's minibatch. Its rows are at random places of a
+// table and have as many entries as the rows of the graph have on average.
 func (c *calibration) makeSparse(rows compute.Rows, rowBytes int) (err error) {
 	s := &c.sparse
 	if s.rows.Lengths == nil {
@@ -51,7 +51,7 @@ func (c *calibration) makeSparse(rows compute.Rows, rowBytes int) (err error) {
 func (p *planner) multiplies() bool { return p.job.Sparse && p.job.Model.Needs().Sums() }
 
 // sparseBytes returns the bytes of the entries that the model reads of an input hop, by rows and by
-// columns, of rows of average length, of which no two have a column in common.
+// columns. Rows have the average length, and no two have a column in common.
 func (p *planner) sparseBytes(h hopShape, needs nn.Needs) int64 {
 	const entry = 2 * 8
 	cols := int64(p.shards.Features)

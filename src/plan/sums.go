@@ -10,15 +10,15 @@ import (
 	"halognn/src/trace"
 )
 
-// summer counts rows and sums of minibatches that are sampled for a prediction.
+// summer counts the rows and sums of minibatches that are sampled for a prediction.
 type summer struct {
 	*parallel.SumCounter
 	x    *exchange.Exchange
 	plan exchange.Plan
 }
 
-// newSummer makes the summer of a rank, which knows as many minibatches in advance; nil if rows
-// alone travel.
+// newSummer makes the summer of a rank that sees window minibatches ahead. It returns nil if no
+// sums travel.
 func (p *planner) newSummer(rank, window int) (*summer, error) {
 	if p.job.OwnersSums() == nil || p.shares() {
 		return nil, nil
@@ -31,8 +31,8 @@ func (p *planner) newSummer(rank, window int) (*summer, error) {
 		p.shards.Topology(), job.NewChooser(p.job.Job), window)}, nil
 }
 
-// add locates the vertices of a minibatch and keeps its groups, and returns the worth of its remote
-// rows.
+// add locates the vertices of a minibatch, keeps its groups, and returns the worth of its remote
+// rows to the policy.
 func (s *summer) add(mb *sample.Minibatch) ([]uint8, error) {
 	if err := s.x.Locate(&s.plan, mb.Frontier); err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func (s *summer) close() {
 	s.x.Free()
 }
 
-// meanVectors averages the rows and sums that the probes transfer without a cache.
+// meanVectors returns the mean number of rows and sums that the probes transfer without a cache.
 func meanVectors(r *rankPlan) float64 {
 	return r.mean(func(s *shape) float64 { return float64(s.vectors) })
 }
 
 // fetchedBySums is fetched where owners add rows: the policy decides about sampled minibatches of
-// the rank, as in a run, and what it leaves is divided between rows and sums.
+// the rank, as in a run, and its misses are divided between rows and sums.
 func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	steps := min(p.traceSteps(r), summedSteps)
@@ -70,7 +70,7 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		setup.Window = min(window, steps)
 		f, err := p.playSums(r, kind, setup, steps)
 		f.window, f.counted = window, steps
-		if p.shards.Schema.Typed() { // of bytes
+		if p.shards.Schema.Typed() { // capacity is in bytes
 			f.heldBytes = int64(capacity)
 			return f, err
 		}

@@ -25,7 +25,7 @@ type Times struct {
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
 	each := float64(p.job.Minibatches())
-	mean := func(of func(s *shape) float64) float64 { // of the rank that has the largest
+	mean := func(of func(s *shape) float64) float64 { // the largest mean of the analysed ranks
 		return p.most(func(r *rankPlan) float64 { return r.mean(of) })
 	}
 	edges := mean(func(s *shape) float64 { return float64(s.numEdges()) })
@@ -45,10 +45,10 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	if s := p.shuffles; s != nil {
 		x.Ask += p.sendingSeconds(s.found, r)
 		x.Shuffle = p.sendingSeconds(s.between, r)
-		// what nodes send each other, and what ranks do
+		// what nodes send each other, and what the ranks of a node pass on
 		x.Remote += p.sendingSeconds(s.features, r)
 	}
-	if j.Mode.Columns { // those of all ranks' frontiers
+	if j.Mode.Columns { // the joined frontier of all ranks
 		x.Lookup *= float64(j.Ranks)
 	}
 	x.Sync = p.syncSeconds(r)
@@ -59,7 +59,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	return x
 }
 
-// busiestEdges returns the bytes of rows of edges that a node's link carries in a step, each way.
+// busiestEdges returns the bytes of edge rows that a node's link carries in a step, each way.
 func (p *planner) busiestEdges() float64 {
 	return float64(p.job.Minibatches()*p.job.RanksPerNode) * p.most(func(r *rankPlan) float64 {
 		return r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
@@ -77,7 +77,7 @@ func (p *planner) gradientBytes() int64 {
 	return comm.SumBytes(p.parameters, p.unrounded, p.job.Ranks, p.job.HalfGradient)
 }
 
-// bytesOf returns the bytes of a row or sum with its ids, on average.
+// bytesOf returns the mean bytes of a row or sum, with its ids.
 func (p *planner) bytesOf(t *Traffic) float64 {
 	if t.Rows+t.Sums == 0 {
 		return 0
@@ -88,7 +88,7 @@ func (p *planner) bytesOf(t *Traffic) float64 {
 	return (t.Bytes + t.IDs) / (t.Rows + t.Sums)
 }
 
-// combine computes the totals from the terms.
+// combine computes the totals of the terms.
 func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
@@ -117,7 +117,7 @@ func (x *Times) combine(j *laid) {
 	}
 }
 
-// processors returns the seconds in which the CPUs of a rank do all its work.
+// processors returns the time of a step if the CPUs of a rank were its only limit.
 func (x *Times) processors(j *laid) float64 {
 	cpu := (x.Sample + x.Lookup + x.Copy + x.Score) / j.Cores
 	if j.GPU == nil {
@@ -146,7 +146,7 @@ func gatheredRows(m *nn.Config, s *shape) int {
 	switch {
 	case len(s.hops) == 0:
 		return s.seeds
-	case m.Needs().Types: // each once
+	case m.Needs().Types: // each row once
 		return s.frontier()
 	}
 	return s.hops[0].edges + s.hops[0].destinations
@@ -172,12 +172,12 @@ type Suggestion struct {
 	Why    string  `json:"why"`
 }
 
-// alphas are the cache sizes that are tried, up to all vertices of the other ranks.
+// alphas are the cache sizes to try, up to all vertices of the other ranks.
 var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15,
 	20, 30, 50, 70, 100}
 
-// sizes predicts caches from small to large, with the job's policy or, if that is none, with vip,
-// or sim without fanouts, and suggests one.
+// sizes predicts caches from small to large and suggests one. They have the job's policy; if that
+// is none, policy vip, or sim where sampling has no fanouts.
 func (p *planner) sizes(out *Prediction) error {
 	if out.Traffic.Reads == 0 || p.job.FavoursNear() {
 		return nil
@@ -202,13 +202,13 @@ func (p *planner) sizes(out *Prediction) error {
 		waiting = max(waiting, r.held().Waiting)
 	}
 	vertices := p.shards.Vertices
-	if kinds := p.job.Kinds(); kinds != nil { // in bytes
+	if kinds := p.job.Kinds(); kinds != nil { // capacities are in bytes
 		vertices = kinds.Total()
 	}
 	var tried []float64
 	var rows []int
 	for _, alpha := range alphas {
-		if alpha <= float64(p.job.Ranks-1) { // all remote rows
+		if alpha <= float64(p.job.Ranks-1) { // larger ones would hold more than all remote rows
 			tried, rows = append(tried, alpha),
 				append(rows, access.Capacity(alpha, vertices, p.job.Ranks))
 		}
@@ -240,12 +240,12 @@ func (p *planner) sizes(out *Prediction) error {
 	return nil
 }
 
-// near is the largest ratio of a step to one without remote rows at which the network counts as
-// hidden.
+// near is the largest ratio of the time of a step to the time without remote rows at which the
+// network counts as hidden.
 const near = 1.02
 
-// suggest returns the smallest cache that hides the network, or else the fastest that fits. bare
-// has the times without a cache.
+// suggest returns the smallest cache that hides the network, or the fastest that fits if none hides
+// it. bare has the times without a cache.
 func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {
@@ -259,8 +259,7 @@ func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 			continue
 		}
 		if pt.Step <= goal {
-			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which "+
-				"the network (%.3g s) does not bind: a step takes %.3g s instead of %.3g s", pt.Remote,
+			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which the network (%.3g s) is not the limit: a step takes %.3g s instead of %.3g s", pt.Remote,
 				pt.Step, bare.Step)}
 		}
 		if best == nil || pt.Step < best.Step/near {
@@ -270,7 +269,6 @@ func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	if best == nil {
 		return &Suggestion{policy.None, 0, "no cache fits the memory of a node"}
 	}
-	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest that "+
-		"fit: a step takes %.3g s instead of %.3g s, and %s binds", best.Step, bare.Step,
+	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest caches that fit: a step takes %.3g s instead of %.3g s, limited by %s", best.Step, bare.Step,
 		best.Binds)}
 }

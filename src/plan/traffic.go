@@ -18,15 +18,18 @@ type Traffic struct {
 	Capacity int     `json:"capacity_rows"` // of a rank, the largest
 	Window   int     `json:"window,omitempty"`
 
-	Reads   float64 `json:"remote_reads"`          // input vertices owned outside the reader's node; all ranks
-	Rows    float64 `json:"remote_rows"`           // rows that are transferred; all ranks
-	Sums    float64 `json:"sum_vectors,omitempty"` // sums that owners make in the stead of rows
-	Bytes   float64 `json:"remote_bytes"`          // of rows and sums
-	IDs     float64 `json:"id_bytes"`              // of their ids
-	Shared  float64 `json:"shared_rows,omitempty"` // rows that another rank of the reader's node fetches
-	HitRate float64 `json:"hit_rate"`              // 1 - (Rows + Shared + Sums)/Reads
-	Factor  float64 `json:"factor"`                // reads in the probes / reads predicted
-	Busiest float64 `json:"busiest_rows"`          // rows and sums that one node receives or sends, if more
+	// input vertices owned outside the reader's node; all ranks
+	Reads float64 `json:"remote_reads"`
+	Rows  float64 `json:"remote_rows"`           // rows that are transferred; all ranks
+	Sums  float64 `json:"sum_vectors,omitempty"` // sums that owners make in the stead of rows
+	Bytes float64 `json:"remote_bytes"`          // of rows and sums
+	IDs   float64 `json:"id_bytes"`              // of their ids
+	// rows that another rank of the reader's node fetches
+	Shared  float64 `json:"shared_rows,omitempty"`
+	HitRate float64 `json:"hit_rate"` // 1 - (Rows + Shared + Sums)/Reads
+	Factor  float64 `json:"factor"`   // reads in the probes / reads predicted
+	// rows and sums that one node receives or sends, if more
+	Busiest float64 `json:"busiest_rows"`
 
 	// Where the ranks of a node read each other's caches: reads found in the own cache and in those
 	// of peers, all ranks; and the cost of a step's rows in far ones (policy.Settings.Place).
@@ -46,10 +49,10 @@ type Traffic struct {
 	rows        perKind   // Rows
 	sumBytes    float64   // of the analysed ranks
 	held        int64     // bytes of the rows in the fullest cache
-	received    []float64 // rows and sums from other nodes, of the analysed ranks
-	gets        []float64 // those, and rows that peers fetch and pass on
-	deciding    float64   // the policy's seconds for a minibatch, if measured
-	policyBytes int64     // bytes of the policy
+	received    []float64 // [analysed ranks] rows and sums from other nodes
+	gets        []float64 // [analysed ranks] received, plus rows that peers fetch and pass on
+	deciding    float64   // seconds of the policy for a minibatch; 0 if not measured
+	policyBytes int64     // memory of the policy
 }
 
 // TypeRows are rows of one vertex type.
@@ -66,7 +69,7 @@ func (t *Traffic) dynamic() bool {
 	return p != nil && !p.Static()
 }
 
-// each returns the rows and sums that a minibatch of the i-th analysed rank gets.
+// each returns the rows and sums that the i-th analysed rank gets for a minibatch.
 func (t *Traffic) each(i, minibatches int) float64 { return t.gets[i] / float64(minibatches) }
 
 // traffic predicts a step with cache c.
@@ -85,9 +88,9 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	return t[0], nil
 }
 
-// traffics predicts a step with caches of the policy of c, of several capacities each: with sums,
-// or as if rows alone travelled; of nodes that fetch as one, where the capacities are those of the
-// job, or of ranks that fetch for themselves.
+// traffics predicts a step for caches of the policy of c, of several capacities each. If sums is
+// false, rows alone travel. If nodes is true, nodes fetch as one, and the capacities must be the
+// job's; otherwise ranks fetch for themselves.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums, nodes bool) ([]Traffic, error) {
 	var all []Traffic
@@ -127,7 +130,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 			if got.ids == 0 {
 				got.ids = got.rows.sum() * exchange.IDBytes
 			}
-			if p.job.Sparse || p.shards.Schema.Typed() { // in bytes
+			if p.job.Sparse || p.shards.Schema.Typed() { // capacities are in bytes
 				capacity = got.held
 			}
 			all[i].add(&got, capacity, p.job.Minibatches())
@@ -169,7 +172,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 	return all, nil
 }
 
-// add adds the share of one rank.
+// add adds what one rank fetches.
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	if t.rows == nil {
 		t.rows = make(perKind, len(f.rows))
@@ -189,7 +192,7 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 		max(t.policyBytes, f.bytes)
 }
 
-// addEdgeRows adds the rows of edges, by the probes.
+// addEdgeRows adds the rows of edges that the probes fetched.
 func (p *planner) addEdgeRows(t *Traffic) {
 	scale := float64(p.job.Minibatches()) * float64(p.job.Ranks) / float64(len(p.ranks))
 	for _, r := range p.ranks {
@@ -243,18 +246,18 @@ type fetched struct {
 
 // fetch is the prediction for a cache of one size.
 type fetch struct {
-	rows      perKind // of a minibatch
-	sums      float64 // likewise
+	rows      perKind // that a minibatch fetches
+	sums      float64 // that a minibatch fetches
 	sumBytes  float64
-	ids       float64 // bytes of ids
-	peer      float64 // of it: found in caches of peers
-	shared    float64 // fetched by other ranks of the node
-	held      int     // rows that the cache needs room for, and
+	ids       float64 // bytes of the ids of the sums
+	peer      float64 // rows found in caches of peers
+	shared    float64 // rows that other ranks of the node fetch
+	held      int     // rows that the cache needs room for, and their bytes
 	heldBytes int64
 	window    int
 	counted   int
 	deciding  float64
-	bytes     int64 // of index, scores, plan
+	bytes     int64 // memory of the policy: index, scores, plan
 }
 
 func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
@@ -332,7 +335,7 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// nodeScore returns the scores of the ranks of a node together. The last ones are kept, because
+// nodeScore returns the common scores of the ranks of a node. The last scores are kept, because the
 // ranks of a node are looked at one after the other.
 func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
 	k := &p.together
@@ -351,7 +354,7 @@ func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error)
 	return score, err
 }
 
-// nodeScore is the scores of the ranks of a node, by its first rank.
+// nodeScore has the scores of the node whose first rank is first.
 type nodeScore struct {
 	policy *policy.Policy
 	first  int
@@ -367,7 +370,7 @@ func (k *nodeScore) free() {
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
 	of := p.kinds()
-	reuses := make([]*cache.Reuse, len(of.Bytes)) // of each kind of rows
+	reuses := make([]*cache.Reuse, len(of.Bytes)) // by kind of rows
 	minibatches := p.job.Items() * p.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}
@@ -399,8 +402,8 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 	}}, nil
 }
 
-// fetchedByPlay is fetched for a policy that decides by earlier reads: the policy runs on sampled
-// minibatches of the rank.
+// fetchedByPlay is fetched for a policy that decides by earlier reads: it plays the policy on
+// sampled minibatches of the rank.
 func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	t, err := record(r.reader, p.traceSteps(r))
@@ -423,15 +426,15 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// The minibatches on which a policy without a formula runs: enough for several rounds of eviction,
-// within limits of memory and time.
+// Limits on the minibatches over which a policy without a formula is played: enough for several
+// rounds of eviction, within limits of memory and time.
 const (
 	traceSteps = 256
 	traceRows  = 1 << 25
 	traceEdges = 1 << 28
 )
 
-// traceSteps returns the number of minibatches of a rank on which the policy runs.
+// traceSteps returns the number of minibatches of a rank over which the policy is played.
 func (p *planner) traceSteps(r *rankPlan) int {
 	n := min(traceSteps, p.job.Items())
 	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))

@@ -18,20 +18,20 @@ import (
 // trial prepares minibatches as a rank of the job does, on a device that only counts.
 type trial struct {
 	*parallel.Trial
-	device  *sender // of a job for GPUs
+	device  *sender // nil unless GPUs train
 	related bool    // layers tell relations apart
-	plain   bool    // the numbers of a shape tell the sizes of a minibatch
+	plain   bool    // the numbers of a shape determine the memory of a minibatch
 	self    bool    // layers read edges of vertices to themselves
-	// by whether minibatches are trained: the numbers for which those so far have made room
+	// numbers for which there is room so far: of trained minibatches, and of others
 	room    map[bool][]int
 	closers mem.Closers
 }
 
-// trialOf says what a trial is of.
+// trialOf says for what a trial prepares minibatches.
 type trialOf struct {
 	rank  int
 	train bool
-	layer int // of an inference layer by layer; -1: all run
+	layer int // of inference layer by layer; -1: all layers run
 }
 
 // newTrial opens a trial.
@@ -64,12 +64,12 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 		Unmade: j.Sparse && of.layer <= 0 && j.GPU == nil,
 		Options: parallel.Options{Device: device, Model: model,
 			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec, Rows: j.Offsets()},
-			// a rank holds 1/K of the columns for K minibatches: as much as all columns of one
+			// a rank holds 1/K of the columns for K minibatches: as much as all columns for one
 			Reading: parallel.Reading{Cols: j.Model.In}}}
 	if of.train {
 		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
 		o.GroupSize, o.Serving = p.groupSize(), p.relays()
-		if !p.shares() && !j.Mode.Columns { // else a run bounds nothing
+		if !p.shares() && !j.Mode.Columns { // other modes set no bounds in advance
 			o.MaxSeeds = j.MaxSeeds()
 			o.Edges, o.Here = p.shards.Edges, len(j.Neighbours(of.rank))
 		}
@@ -88,7 +88,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	j, needs := p.job, p.job.Model.Needs()
 	kinds, here, sums := j.ReadRows(), p.inMemory(of), j.OwnersSums()
 	for k, learned := range j.LearnedKinds() {
-		if learned.Cols > 0 && !of.train { // as any others
+		if learned.Cols > 0 && !of.train { // read like any other row
 			kinds[k] = learned
 		}
 	}
@@ -134,7 +134,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	return nil
 }
 
-// inMemory returns the ranks whose rows a rank reads in memory.
+// inMemory returns the ranks whose rows the given rank reads from memory.
 func (p *planner) inMemory(of trialOf) []int {
 	j := p.job
 	all := make([]int, j.Ranks)
@@ -144,10 +144,10 @@ func (p *planner) inMemory(of trialOf) []int {
 	switch own := all[of.rank : of.rank+1]; {
 	case of.layer > 0:
 		return own
-	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // of the files, or of its columns
+	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // from the files, or from its columns
 		return all
 	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
-		return own // rows of the node's others are fetched
+		return own // rows of the other ranks of the node are fetched
 	}
 	return j.Neighbours(of.rank)
 }
@@ -158,13 +158,13 @@ func (t *trial) close() {
 		return
 	}
 	if t.Trial != nil {
-		_ = t.Trial.Close() // it has sent nothing
+		_ = t.Trial.Close() // cannot fail: it has sent nothing
 	}
 	_ = t.closers.Close()
 }
 
-// prepare prepares a sampled minibatch and completes its shape. A plain one for which there is room
-// is not prepared: no array would grow.
+// prepare prepares a sampled minibatch and completes its shape. If the trial is plain and has room
+// for the minibatch, it skips the preparation: no array would grow.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
 	if t.plain && t.hasRoom(s, train) {
@@ -194,8 +194,8 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 	return nil
 }
 
-// hasRoom reports whether arrays have room for each number of a shape, and notes the room that they
-// have once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
+// hasRoom reports whether the arrays have room for each number of a shape. If not, it raises the
+// room to what they have once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
 func (t *trial) hasRoom(s *shape, train bool) bool {
 	numbers, room := s.numbers(), t.room[train]
 	if room == nil {
@@ -211,7 +211,7 @@ func (t *trial) hasRoom(s *shape, train bool) bool {
 	return has
 }
 
-// reads sets what a layer reads of a hop, by relation or not.
+// reads sets what a layer reads of a hop; related says that it tells relations apart.
 func (h *hopShape) reads(of *nn.Hop, related bool) {
 	if h.read = of.Edges; related {
 		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
@@ -219,8 +219,8 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 	}
 }
 
-// heldBytes is the memory of the minibatches of a rank and of what fetches their rows: of slots
-// that have trained, and of slots that have also evaluated or, with a look-ahead cache, have alone.
+// heldBytes is the memory of a rank's minibatches, and of what fetches their rows: in slots that
+// have trained; and in slots that have also evaluated or, with a look-ahead cache, only evaluated.
 type heldBytes struct {
 	parallel.TrialBytes
 	judged parallel.TrialBytes
@@ -238,7 +238,7 @@ func (r *rankPlan) held() heldBytes {
 	return h
 }
 
-// missing is a cache that has nothing.
+// missing is a cache that holds nothing.
 type missing struct{ cache.Policy }
 
 func (missing) Feed([]graph.VertexID, []uint8) {}
@@ -252,15 +252,15 @@ func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
 	d.Misses = len(remote)
 }
 
-// sent counts the bytes of a minibatch that go to a device, besides its input rows.
+// sent counts the bytes of a minibatch that go to a device, except its input rows.
 type sent struct {
 	blocks int // edges, vertices, labels
 	types  int // rows of vertex types, which the host makes
 	room   room
 }
 
-// room is pinned memory for the largest of minibatches like one; 0: it is not known.
-type room struct{ all, onDevice int } // in all cases, and where all rows are on the device
+// room is the pinned memory for the largest minibatch of the kind of a given one; 0: not known.
+type room struct{ all, onDevice int } // in any case, and if all rows are on the device
 
 func (r *room) atLeast(o room) {
 	r.all, r.onDevice = max(r.all, o.all), max(r.onDevice, o.onDevice)
@@ -271,11 +271,11 @@ func (s *sent) atLeast(o sent) {
 	s.room.atLeast(o.room)
 }
 
-// sender is a device with its own memory to which minibatches are sent, but only counted.
+// sender is a device with its own memory that counts what is sent to it.
 type sender struct {
 	compute.Accelerator
 	stored compute.Elements
-	mapped bool // it always reads other rows in host memory
+	mapped bool // the device always reads rows that are not resident in host memory
 	sent   sent
 	room   room
 }
@@ -286,7 +286,7 @@ func (d *sender) NewStagingBuffer(compute.Host, bool) compute.StagingBuffer {
 	return staging{device: d}
 }
 
-// staging is its staging buffer.
+// staging is the staging buffer of a sender.
 type staging struct {
 	compute.StagingBuffer
 	device *sender

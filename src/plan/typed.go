@@ -29,7 +29,7 @@ func (k perKind) add(o perKind, factor float64) {
 	}
 }
 
-// bytes returns the bytes of rows of kinds.
+// bytes returns the bytes of the rows.
 func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 	for i, n := range k {
 		all += n * float64(kinds.Bytes[i])
@@ -37,7 +37,7 @@ func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 	return all
 }
 
-// count adds the rows that a decision fetches of the remote vertices of a minibatch.
+// count adds the remote rows of a minibatch that decision d fetches.
 func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
 	if len(k) == 1 {
 		k[0] += float64(d.Counters().Remote)
@@ -53,7 +53,7 @@ func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.De
 	}
 }
 
-// kinds returns the kinds of rows of the job: sparse ones have their average length.
+// kinds returns the kinds of rows of the job. Sparse rows count with their average length.
 func (p *planner) kinds() *access.Kinds {
 	if p.ofRows == nil {
 		var bytes []int
@@ -68,13 +68,13 @@ func (p *planner) kinds() *access.Kinds {
 // same returns x for each kind of rows.
 func (p *planner) same(x float64) perKind { return slices.Repeat(perKind{x}, len(p.kinds().Bytes)) }
 
-// expected returns the remote rows that a minibatch of a rank is expected to read beside the cached
-// ones.
+// expected returns how many remote rows a minibatch of a rank is expected to read, without the
+// cached ones.
 func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
 	of, rows := p.kinds(), p.same(0)
 	held := make([][]graph.VertexID, len(rows))
 	if len(held) == 1 {
-		held[0] = cached // which may be most vertices: no copy
+		held[0] = cached // not copied, as it may hold most vertices
 	} else {
 		for _, v := range cached {
 			kind := of.Of(v)
@@ -92,7 +92,7 @@ func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error
 	return rows, nil
 }
 
-// typed adds to the shape of a minibatch its vertices by type.
+// typed adds to the shape of a minibatch the numbers of its vertices by type.
 func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
 	if !p.shards.Schema.Typed() && !p.job.Model.LearnsRows() {
 		return s
@@ -143,12 +143,12 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 	return all, foreign
 }
 
-// widest returns the bytes of the widest row that the input layer of full inference reads, by which
-// it cuts chunks.
+// widest returns the bytes of the widest row that the input layer of full inference reads, which
+// sets the size of chunks.
 func (p *planner) widest() int {
 	m := &p.job.Model
 	widest := p.shards.RowBytes()
-	if p.job.Sparse { // rows are taken to be full
+	if p.job.Sparse { // rows count as dense
 		widest = p.shards.Features * p.shards.Type().Size()
 	}
 	if m.LearnsRows() {
@@ -161,8 +161,8 @@ func (p *planner) widest() int {
 }
 
 // learnedBytes returns the memory of a rank's own learned rows: the rows, two moments, the best
-// rows so far, one position each, and the gradients of a step and their list, assumed to reach as many
-// rows as the rank's own minibatches read.
+// rows so far, and a position each; and the gradients of a step with their list, assumed to cover
+// as many rows as the rank's own minibatches read.
 func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 	m := &p.job.Model
 	if !m.LearnsRows() {
@@ -190,8 +190,8 @@ func (p *planner) learnedRows(r *rankPlan) (rows int64) {
 	return one.Within(first, end)
 }
 
-// learned counts the learned rows, and sums of them, that come in a step, and their gradients, which
-// go back; nil if none are learned.
+// learned counts the learned rows and their sums that come in a step, and the gradients that go
+// back. It returns nil if no rows are learned.
 func (p *planner) learned() *Shuffles {
 	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
 	if !m.LearnsRows() {
@@ -209,8 +209,9 @@ func (p *planner) learned() *Shuffles {
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
 			Hidden: rows, Sums: sums, Bytes: bytes,
 		}, 1/scale)
-		// With a pipeline half of the bytes, those of rows, are taken to come while the minibatch is
-		// prepared. Rows and sums that a step under way changes come later; how many is not computed.
+		// With a pipeline half of the bytes, those of rows, are taken to come while the minibatch
+		// is prepared. Rows and sums that the step under way changes come later; their number is
+		// not computed.
 		fetched := 0.0
 		if p.job.Depth > 0 {
 			fetched = bytes / 2
@@ -221,7 +222,7 @@ func (p *planner) learned() *Shuffles {
 	return s
 }
 
-// typedRows measures how fast rows at random places of the tables of types are copied.
+// typedRows measures how fast rows at random places of the types' tables are copied.
 func (c *calibration) typedRows() (float64, error) {
 	p, at := c.planner, 0
 	var all []compute.Rows
@@ -242,7 +243,8 @@ func (c *calibration) typedRows() (float64, error) {
 		}
 		n := int(max(1, min(of.Vertices/int64(p.job.Ranks), int64(tableBytes/of.RowBytes()))))
 		table := mem.Make[byte](n * of.RowBytes())
-		for i := 0; i < len(table); i += 512 { // unwritten pages are all the same zero page
+		// writes to every page: unwritten ones all map to the same zero page
+		for i := 0; i < len(table); i += 512 {
 			table[i] = 1
 		}
 		here := refs[at : at+k.all]

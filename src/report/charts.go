@@ -11,8 +11,8 @@ import (
 	"halognn/src/task"
 )
 
-// chartsOf draws the plots for which the runs have data. Runs that cannot be compared do not share
-// a plot.
+// chartsOf draws the charts for which the runs have data. Runs that cannot be compared do not share
+// a chart.
 func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, r := range runs {
 		r.color = i
@@ -42,7 +42,7 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 
-// part numbers and names chart i of several of one kind.
+// part numbers and names chart i of several charts of one kind.
 func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 	if of > 1 {
 		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
@@ -50,7 +50,7 @@ func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 	return c
 }
 
-// series is a number of records over their epoch.
+// series returns a number of each record, with its epoch.
 func series(records []record, of func(record) (float64, bool)) (x, y []float64) {
 	for _, e := range records {
 		epoch, _ := e.num("epoch")
@@ -84,8 +84,8 @@ func bins(runs []*Run) int {
 	return max(1, (n+mostPoints-1)/mostPoints)
 }
 
-// binned returns the means sum(part)/sum(whole) of every size steps, over the steps from the
-// beginning of the run. Steps that lack one of the two are left out.
+// binned returns a point for every size steps, from the beginning of the run: sum(part)/sum(whole)
+// over the steps. Steps that lack one of the two are left out.
 func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x, y []float64) {
 	place := r.places()
 	part, whole, n := 0.0, 0.0, 0
@@ -104,8 +104,8 @@ func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x
 	return x, y
 }
 
-// places returns the number of each step, counted from the beginning of the run; records may be
-// missing.
+// places returns the number of each recorded step, counted from the beginning of the run. Records
+// may be missing.
 func (r *Run) places() []float64 {
 	longest := 0.0
 	for i := range r.Steps.n {
@@ -134,7 +134,7 @@ func lossSteps(runs []*Run) *chart.Chart {
 	return chart.New("loss-steps", "Training loss, step by step", meansOf(size), c)
 }
 
-// rates draws the learning rate, unless it is the same at every step of every run.
+// rates draws the learning rate, unless it is the same at every step of all runs.
 func rates(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "steps done", Y: "learning rate", Zero: true}
 	size, least, most := bins(runs), math.Inf(1), math.Inf(-1)
@@ -161,8 +161,8 @@ func meansOf(size int) string {
 	return fmt.Sprintf("A point is the mean of %d steps.", size)
 }
 
-// validation draws the metric over epochs; the label of a run's own curve has the result of the
-// test.
+// validation draws the metric over epochs. The label of a curve has the test result if it is of one
+// run.
 func validation(runs []*Run, metric string) *chart.Chart {
 	scale, unit := scaleOf(metric)
 	digits := 1
@@ -206,8 +206,8 @@ func scaleOf(metric string) (scale float64, unit string) {
 // validation.
 const mostTrained = 3
 
-// training returns the share of right predictions in the minibatches of each epoch, in %, during
-// training: rank 0's log has it for all ranks.
+// training returns the share of right predictions, in %, in the minibatches of each epoch. The log
+// of rank 0 has it for all ranks.
 func (r *Run) training() (x, y []float64) {
 	right, seeds := map[float64]float64{}, map[float64]float64{}
 	for i := range r.Steps.n {
@@ -249,9 +249,7 @@ func policyTimes(runs []*Run) *chart.Chart {
 		b.Add(one)
 	}
 	return chart.New(
-		"policies", "Epoch time by cache policy", "Runs of otherwise the same settings on as "+
-			"many ranks. Waiting is the share of the epoch in which training waited for the next "+
-			"minibatch.", b,
+		"policies", "Epoch time by cache policy", "Runs with the same other settings and number of ranks. Waiting is the share of the epoch in which training waited for the next minibatch.", b,
 	)
 }
 
@@ -264,7 +262,7 @@ func scalingChart(runs []*Run) *chart.Chart {
 		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
-// weakScalingChart draws seeds a second over ranks, likewise.
+// weakScalingChart draws seeds a second over ranks, in the same way.
 func weakScalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "seeds per s", LogX: true, LogY: true}
 	rate := func(p point) float64 { return p.seeds / p.step }
@@ -274,7 +272,7 @@ func weakScalingChart(runs []*Run) *chart.Chart {
 		"logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
-// addStudies adds the studies of a kind, each with its ideal, which begins at the first point.
+// addStudies adds the studies of a kind, each with its ideal line, which begins at the first point.
 func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
 	ideally func(first point, ranks float64) float64) {
 	for i, s := range studies(runs) {
@@ -312,8 +310,8 @@ var phaseColors = map[string]int{
 var trainingPhases = []string{"forward", "backward", "shuffle", "sync", "update", "wait",
 	"save"}
 
-// phaseBars shows preparation beside training: preparation for which training did not wait was
-// hidden. Source: the form of MassiveGNN, Figure 9.
+// phaseBars shows preparation beside training. Preparation for which training did not wait was
+// hidden behind it. Source: MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}
 	for _, p := range phaseNames {
@@ -353,7 +351,7 @@ func overlapChart(runs []*Run) *chart.Chart {
 			w, ok := e.num("wait_fraction")
 			return 100 * w, ok
 		})
-		wait, _ := mean(r.Epochs, "wait_fraction") // no epoch: no curve
+		wait, _ := mean(r.Epochs, "wait_fraction") // without epochs there is no curve
 		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x,
 			Y: y, Color: r.color})
 	}
@@ -362,7 +360,7 @@ func overlapChart(runs []*Run) *chart.Chart {
 		"mean stands beside the name.", c)
 }
 
-// memoryBars draws the items of memory, and the resident set.
+// memoryBars draws the items of memory beside the resident set.
 func memoryBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "MB, the rank with the largest resident set",
 		Tick: "largest resident set that the system has seen"}

@@ -11,8 +11,8 @@ import (
 	"halognn/src/timing"
 )
 
-// differing returns the config keys in which the runs differ, in order, except keys picked by but,
-// and keys that do not affect the result.
+// differing returns the config keys in which the runs differ, in order, without the keys that but
+// picks and those that do not affect the result.
 func differing(runs []*Run, but func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
@@ -33,14 +33,14 @@ func differing(runs []*Run, but func(key string) bool) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// Predicates on the keys in which compared runs may differ.
+// Predicates for the keys in which compared runs may differ.
 func noKey(string) bool         { return false }
 func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
 func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
-// alike reports whether runs are on the same graph and their configs differ only in keys picked by
-// but.
+// alike reports whether runs are on the same graph and their configs differ only in keys that but
+// picks.
 func alike(a, b *Run, but func(key string) bool) bool {
 	if a.Summary != nil && b.Summary != nil &&
 		fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
@@ -49,8 +49,9 @@ func alike(a, b *Run, but func(key string) bool) bool {
 	return len(differing([]*Run{a, b}, but)) == 0
 }
 
-// dataOf names the data set of a run: by the size of the graph, so that all parts of one graph are
-// one data set, or by the directory of its parts where a run without a summary does not know that.
+// dataOf names the data set of a run. It is the size of the graph, so that all partitions of one
+// graph are one data set. A run without a summary does not know that size: it has the directory of
+// its parts.
 func dataOf(r *Run) string {
 	if g := graphOf(r); g != "" {
 		return g
@@ -61,7 +62,7 @@ func dataOf(r *Run) string {
 
 func sameData(a, b *Run) bool { return dataOf(a) == dataOf(b) }
 
-// byData divides runs by data set. A run without a summary joins those on its parts.
+// byData divides runs by data set. A run without a summary joins the runs on the same parts.
 func byData(runs []*Run) [][]*Run {
 	return groups(runs, func(a, b *Run) bool {
 		partsA, _ := a.setting("data.parts")
@@ -102,7 +103,8 @@ func ranked(runs []*Run) (out []*Run) {
 	return out
 }
 
-// groups divides runs, in order, into groups of runs that are the same as the first of their group.
+// groups divides runs, in order, into groups: a run joins the first group whose first run is the
+// same.
 func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
 		if at := slices.IndexFunc(all, func(g []*Run) bool { return same(g[0], r) }); at >= 0 {
@@ -114,7 +116,7 @@ func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 	return all
 }
 
-// groupNames names groups by the settings in which their first runs differ; a single one has no
+// groupNames names groups by the settings in which their first runs differ. A single group has no
 // name.
 func groupNames(all [][]*Run, but func(key string) bool) []string {
 	names := make([]string, len(all))
@@ -138,7 +140,7 @@ func groupNames(all [][]*Run, but func(key string) bool) []string {
 	return names
 }
 
-// baseline returns the run without a cache of otherwise the same settings, or nil.
+// baseline returns the run with the same settings but without a cache, or nil.
 func baseline(r *Run, runs []*Run) *Run {
 	ranks, _ := r.ranks()
 	for _, b := range runs {
@@ -159,17 +161,18 @@ type study struct {
 	points []point
 }
 
-// point is the runs of a study on one number of ranks.
+// point has the runs of a study on one number of ranks.
 type point struct {
 	runs    []*Run
 	ranks   int
-	seconds float64 // of an epoch: median over its epochs, and median over the runs
-	step    float64 // seconds of a step, likewise; 0 if unknown
-	seeds   float64 // of the first step, all ranks; 0 if unknown
+	seconds float64 // of an epoch: median over the epochs of a run, then median over the runs
+	step    float64 // of a step, in the same way; 0 if unknown
+	seeds   float64 // of the first step, on all ranks; 0 if unknown
 }
 
-// weak reports whether each rank has as many seeds a step. Streams of unequal lengths even their
-// minibatches out, so seeds tell it only roughly, and settings exactly.
+// weak reports whether each rank has equally many seeds a step at all points. It goes by the
+// settings: ranks with unequally many seeds change the size of minibatches, so the seeds of a step
+// show it only roughly.
 func (s *study) weak() bool {
 	batch, _ := s.points[0].runs[0].setting("sample.batch")
 	return !slices.ContainsFunc(s.points, func(p point) bool {
@@ -181,7 +184,7 @@ func (s *study) weak() bool {
 	})
 }
 
-// speedup is that of an epoch or, in weak scaling, of seeds trained in a second.
+// speedup is the speed-up of an epoch or, in weak scaling, of the seeds trained a second.
 func (s *study) speedup(i int) float64 {
 	if p, first := s.points[i], s.points[0]; s.weak() {
 		return p.seeds / p.step / (first.seeds / first.step)
@@ -189,7 +192,7 @@ func (s *study) speedup(i int) float64 {
 	return s.points[0].seconds / s.points[i].seconds
 }
 
-// efficiency is the share of the ideal speed-up, which begins at the fewest ranks.
+// efficiency is the speed-up over the ideal one, relative to the smallest number of ranks.
 func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }
@@ -211,13 +214,14 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// equalWork groups runs that differ only in ranks, and in keys picked by but: the same graph and parts,
-// the same pretended nodes, and equally many threads a rank. Runs of other batch sizes join a group by
-// the seeds of a step if they are on one number of ranks by themselves, or a weak study would lose its
-// point to the strong one with as many seeds.
+// equalWork groups runs that differ only in ranks and in keys that but picks: the same graph and
+// parts, the same pretended nodes, and equally many threads a rank. A group on a single number of
+// ranks joins a group with other batch sizes if their steps have equally many seeds. A group on
+// several numbers of ranks stays as it is, or a weak study would lose a point to a strong study
+// with as many seeds.
 func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
 	same := groups(runs, func(a, b *Run) bool { return alike(a, b, but) })
-	for _, several := range []bool{true, false} { // whatever the order of runs
+	for _, several := range []bool{true, false} { // so that the order of the runs does not matter
 		for _, g := range same {
 			if severalRanks(g) != several {
 				continue
@@ -278,10 +282,10 @@ func studies(runs []*Run) (out []study) {
 	return out
 }
 
-// byMetric divides runs by data set and validation metric: different metrics mean different tasks
-// and losses. The metric of an unfinished run is unknown, so it joins the runs on the same parts.
+// byMetric divides runs by data set and validation metric, as different metrics mean different
+// tasks and losses. An unfinished run, whose metric is unknown, joins the runs on the same parts.
 func byMetric(runs []*Run) (all [][]*Run, names []string) {
-	of := map[string]string{} // parts
+	of := map[string]string{} // metric by parts
 	for _, r := range runs {
 		if parts, ok := r.setting("data.parts"); ok && r.metric() != "" {
 			of[parts] = r.metric()
@@ -300,8 +304,7 @@ func byMetric(runs []*Run) (all [][]*Run, names []string) {
 	return all, names
 }
 
-// policyGroups finds the runs of different cache policies that differ in nothing else, and names
-// each group.
+// policyGroups finds runs that differ in nothing but the cache policy, and names each group.
 func policyGroups(runs []*Run) (all [][]*Run, names []string) {
 	ranked := slices.DeleteFunc(slices.Clone(runs),
 		func(r *Run) bool { s, _ := r.seconds(); return s <= 0 })

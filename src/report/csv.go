@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// plain formats a value of a record for a program to read; it is empty for an absent value, a list
+// plain formats a value of a record for a program to read. It is empty for an absent value, a list
 // or an object.
 func plain(v any) string {
 	switch v := v.(type) {
@@ -19,7 +19,7 @@ func plain(v any) string {
 	return ""
 }
 
-// flat replaces objects within a record by keys with a dot.
+// flat replaces an object within a record by its values, under keys with a dot.
 func flat(r record) record {
 	out := map[string]any{}
 	flatten("", r, out)
@@ -27,7 +27,7 @@ func flat(r record) record {
 	return out
 }
 
-// keysOf returns the keys of single values in the records, in order.
+// keysOf returns the sorted keys under which records have single values.
 func keysOf(records []record) []string {
 	keys := map[string]bool{}
 	for _, r := range records {
@@ -41,7 +41,7 @@ func keysOf(records []record) []string {
 	return sorted(keys)
 }
 
-// writeRuns writes a line a run: its settings, and its summary.
+// writeRuns writes a line for each run: its settings and its summary.
 func writeRuns(w io.Writer, runs []*Run) error {
 	config := map[string]bool{}
 	var all []record
@@ -67,7 +67,7 @@ func writeRuns(w io.Writer, runs []*Run) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// writeEpochs writes a line an epoch, with the evaluation after it.
+// writeEpochs writes a line for each epoch, with the evaluation after it.
 func writeEpochs(w io.Writer, runs []*Run) error {
 	var all []record
 	var of []*Run
@@ -100,7 +100,7 @@ func writeEpochs(w io.Writer, runs []*Run) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// writeSteps writes a line a step.
+// writeSteps writes a line for each step.
 func writeSteps(w io.Writer, runs []*Run) error {
 	keys := map[string]bool{}
 	for _, r := range runs {
@@ -110,7 +110,7 @@ func writeSteps(w io.Writer, runs []*Run) error {
 	}
 	columns := sorted(keys)
 	out := csv.NewWriter(w)
-	_ = out.Write(append([]string{"run"}, columns...)) // Error has what fails
+	_ = out.Write(append([]string{"run"}, columns...)) // out.Error returns the failure
 	for _, r := range runs {
 		for i := range r.Steps.n {
 			line := []string{r.Name}

@@ -18,7 +18,7 @@ var popMetrics = []struct{ column, key string }{
 	{"serialisation", "serialisation_efficiency"},
 }
 
-// efficiencies is the table of POP's metrics.
+// efficiencies is the table of the POP metrics.
 func efficiencies(runs []*Run) table {
 	t := table{
 		id: "efficiency", title: "Parallel efficiency, by POP's definitions",
@@ -55,13 +55,13 @@ func efficiencies(runs []*Run) table {
 	return t
 }
 
-// computation returns the processor seconds of an epoch of a run.
+// computation returns the processor seconds of computation in an epoch of a run.
 func (r *Run) computation() (seconds float64, ok bool) {
 	seconds, ok = r.Summary.object("efficiency").num("computation_seconds")
 	return seconds, ok && seconds > 0
 }
 
-// sameWork picks the settings in which epochs may differ that compute the same: caches, rates, seeds.
+// sameWork picks the settings that do not change how much an epoch computes: caches, rates, seeds.
 func sameWork(key string) bool {
 	switch key {
 	case "train.lr", "train.schedule", "train.step_epochs", "train.weight_decay", "train.epochs",
@@ -71,8 +71,8 @@ func sameWork(key string) bool {
 	return sameEpoch(key) && !strings.HasPrefix(key, "compute.") || seedKey(key)
 }
 
-// smallestRuns returns, of each run that there are others to compare with, the processor seconds of
-// those on the fewest ranks.
+// smallestRuns returns, for each run that can be compared with others, the processor seconds of the
+// run on the fewest ranks, or their median if there are several.
 func smallestRuns(runs []*Run) map[*Run]float64 {
 	of := map[*Run]float64{}
 	for _, g := range equalWork(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
@@ -102,7 +102,7 @@ func smallestRuns(runs []*Run) map[*Run]float64 {
 	return of
 }
 
-// withoutEfficiency says which metrics of which runs have no value, and why.
+// withoutEfficiency says which metrics have no value in which runs, and why.
 func withoutEfficiency(runs []*Run) string {
 	var sentences []string
 	told := map[string]bool{}
@@ -137,10 +137,10 @@ func withoutEfficiency(runs []*Run) string {
 	return strings.Join(sentences, " ")
 }
 
-// mostNamed is how many runs a sentence names.
+// mostNamed is the largest number of runs that a sentence names.
 const mostNamed = 3
 
-// whyNone returns why a run has no value of a metric; "" if it has, or does not say.
+// whyNone returns why a run has no value of a metric; "" if it has one, or does not say why.
 func whyNone(r *Run, key string) string {
 	e := r.Summary.object("efficiency")
 	if _, ok := e.num(key); ok {
@@ -149,8 +149,8 @@ func whyNone(r *Run, key string) string {
 	return e.object("no_value").text(key)
 }
 
-// slowest returns the sentence about the rank that the others wait for, and where to read what to do;
-// "" if it is not known.
+// slowest returns a sentence about the rank for which the others wait, and where to read what to
+// do; "" if the rank is not known.
 func slowest(r *Run) string {
 	text, err := json.Marshal(r.Summary.object("efficiency"))
 	var e measured.Efficiency

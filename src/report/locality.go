@@ -6,13 +6,12 @@ import (
 	"halognn/src/chart"
 )
 
-// locality is the table of factors that adapt to the share of loading.
+// locality is the table of the factors that adapt to the share of loading in a step.
 func locality(runs []*Run) table {
 	t := table{
 		id: "locality", title: "Draws of what is at hand",
 		columns: []string{"run", "factor, by epoch", "loading: first epoch", "last"},
-		note: "Factor: how many times likelier what a rank has at hand was drawn; where it stayed, " +
-			"it is named once. Loading: its share of the time, by counts and given rates.",
+		note:    "Factor: how many times likelier vertices at hand were drawn; a factor that stayed is named once. Loading: its share of the time, from counts and given rates.",
 	}
 	for _, r := range runs {
 		var factors, shares []string

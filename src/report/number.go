@@ -27,7 +27,8 @@ func metricText(metric string, x float64, ok bool) string {
 	return percent(x, ok)
 }
 
-// share formats a share of the epochs. What goes on beside or before them may take longer.
+// share formats a share of the epochs. Work beside or before the epochs may take more than all of
+// them.
 func share(x float64, ok bool) string {
 	if ok && x > 1 {
 		return fmt.Sprintf("%.2f\u202ftimes", x)

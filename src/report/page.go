@@ -9,8 +9,8 @@ import (
 	"halognn/src/chart"
 )
 
-// The page is well-formed XML too, so that any parser can check it. What follows a job replaces
-// elements with an id.
+// page is well-formed XML too, so that any parser can check it. The page that follows a running job
+// replaces elements that have an id.
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -78,7 +78,7 @@ pre { background: var(--stripe); padding: .6rem; white-space: pre-wrap; overflow
 type section struct {
 	ID, Title, Note string
 	Open            bool
-	Zeros           bool // nothing but zeros
+	Zeros           bool // all numbers are zero
 	Words           bool // cells are words, not numbers
 	Drawing         template.HTML
 	Columns         []string
@@ -119,7 +119,7 @@ func warnings(runs []*Run) (out []string) {
 			out = append(out, r.Name+": left out: "+fault)
 		}
 		if r.Summary == nil {
-			out = append(out, fmt.Sprintf("%s: %s; it has no summary, and what it got to is shown",
+			out = append(out, fmt.Sprintf("%s: %s; it has no summary, so the report shows the part that ran",
 				r.Name, r.state()))
 		}
 		if r.tried() {

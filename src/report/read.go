@@ -18,7 +18,7 @@ import (
 // record is one JSON object.
 type record map[string]any
 
-// most is the largest number accepted in a record, so that sums and means are finite. No count,
+// most is the largest number accepted in a record, which keeps sums and means finite. No count,
 // time or loss comes near it.
 const most = 1e100
 
@@ -52,8 +52,8 @@ func (r record) list(key string) (out []record) {
 	return out
 }
 
-// columns holds the numbers of n records, one column for each key, NaN where a record lacks it. A
-// number takes 8 bytes, so that runs may have millions of steps.
+// columns holds the numbers of n records: a column for each key, with NaN where a record lacks the
+// key. A number takes 8 bytes, so runs may have millions of steps.
 type columns struct {
 	n  int
 	of map[string][]float64
@@ -77,7 +77,7 @@ func (c *columns) add(r record) {
 	c.n++
 }
 
-// at returns a number of record i, and whether it exists.
+// at returns a number of record i, and whether the record has it.
 func (c *columns) at(key string, i int) (float64, bool) {
 	column := c.of[key]
 	if i >= len(column) || math.IsNaN(column[i]) {
@@ -92,7 +92,7 @@ func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
 var must = map[string][]string{"step": {"epoch", "step", "loss"}, "epoch": {"epoch", "seconds"},
 	"eval": {"epoch"}}
 
-// longestLine limits the memory needed for a damaged file.
+// longestLine limits the memory for a line of a damaged file.
 const longestLine = 16 << 20
 
 // readMetrics sorts the records by kind.
@@ -131,8 +131,8 @@ func (r *Run) damage(format string, args ...any) {
 	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }
 
-// readLine returns a line, and whether it is complete. Of a line longer than longestLine it returns
-// the beginning.
+// readLine returns a line, and whether it is complete. If a line is longer than longestLine, it
+// returns the beginning.
 func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')

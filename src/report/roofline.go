@@ -9,10 +9,10 @@ import (
 	"halognn/src/chart"
 )
 
-// mostKernels is how many kernels a roofline shows: those that take longest.
+// mostKernels is the largest number of kernels in a roofline: those that take longest.
 const mostKernels = 12
 
-// kernel is one of a run that was metered (--kernels).
+// kernel is a kernel of a metered run (--kernels).
 type kernel struct {
 	name                         string
 	calls, seconds, bytes, flops float64

@@ -22,15 +22,15 @@ type Run struct {
 	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary record         // nil for a run that has not finished
-	Kernels record         // of a metered run; nil for none
+	Kernels record         // of a metered run; otherwise nil
 	Epochs  []record
 	Evals   []record
 	Steps   columns // of rank 0, except loss, accuracy and seeds, which are global
 
 	Damaged []string // records left out because they are damaged: file, line and error
 
-	source string // of the config, safe to display
-	color  int    // of its curves, by its index among the runs
+	source string // the config as text, safe to display
+	color  int    // of the run's curves, by its index among the runs
 }
 
 // Load reads run directories. A path that is not a run directory is an error; all of them are
@@ -129,7 +129,7 @@ func (r *Run) setting(key string) (string, bool) {
 	return visible(fmt.Sprint(v)), true
 }
 
-// shown is a key of the config in a table.
+// shown returns a key of the config for a table.
 func (r *Run) shown(key string) string {
 	if v, ok := r.setting(key); ok {
 		return v
@@ -137,8 +137,8 @@ func (r *Run) shown(key string) string {
 	return chart.Absent
 }
 
-// policy returns the cache policy: none for runs of versions without caches, and for runs on one
-// node, which have no remote rows.
+// policy returns the cache policy. It is none for runs of versions without caches, and for runs on
+// one node, which have no remote rows.
 func (r *Run) policy() string {
 	if nodes, ok := r.Summary.num("nodes"); ok && nodes == 1 {
 		return "none"
@@ -149,11 +149,11 @@ func (r *Run) policy() string {
 	return "none"
 }
 
-// tried reports whether the run had cache.policy auto: its means include the epochs in which other
-// caches were tried.
+// tried reports whether the run had cache.policy auto. Its means then include the epochs in which
+// other caches were tried.
 func (r *Run) tried() bool { return r.policy() == "auto" }
 
-// policyName returns the cache policy, with the choice of auto.
+// policyName returns the cache policy and, for auto, the policy that it chose.
 func (r *Run) policyName() string {
 	if chosen := r.Summary.object("cache").text("policy"); r.tried() && chosen != "" {
 		return "auto (" + chosen + ")"
@@ -164,7 +164,8 @@ func (r *Run) policyName() string {
 // metric returns the validation metric from the summary; empty without one.
 func (r *Run) metric() string { return r.Summary.text("metric_name") }
 
-// noValue says why a metric of the summary is null; empty if it is not, or nothing says so.
+// noValue returns why a metric of the summary is null; empty if it has a value, or no reason is
+// given.
 func (r *Run) noValue(key string) string { return r.Summary.object("no_value").text(key) }
 
 // ranks returns the number of ranks; for an unfinished run it is taken from the epochs.
@@ -180,7 +181,7 @@ func (r *Run) ranks() (int, bool) {
 	return 0, false
 }
 
-// state says whether the run has finished or, if not, how far it got.
+// state says that the run has finished, or how far it got.
 func (r *Run) state() string {
 	if r.Summary != nil {
 		return "finished"
@@ -236,7 +237,8 @@ func meanOf(records []record, object string) map[string]float64 {
 	return out
 }
 
-// accesses returns the mean remote accesses of an epoch: the rows fetched without a cache.
+// accesses returns the mean number of remote accesses in an epoch: the rows that a run without a
+// cache fetches.
 func accesses(epochs []record) (float64, bool) {
 	hits, cached := mean(epochs, "cache_hits")
 	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
@@ -252,8 +254,8 @@ func transfers(epochs []record) (float64, bool) {
 	return rows + sums, known
 }
 
-// hitRate is 1 - transferred rows and sums / remote accesses. For a run without a summary it is computed from the
-// epochs.
+// hitRate is 1 - (transferred rows and sums) / remote accesses. Without a summary it is computed
+// from the epochs.
 func (r *Run) hitRate() (float64, bool) {
 	if x, ok := r.Summary.num("hit_rate"); ok {
 		return x, true
@@ -263,6 +265,6 @@ func (r *Run) hitRate() (float64, bool) {
 	if !known || !counted || all == 0 {
 		return 0, false
 	}
-	shared, _ := mean(r.Epochs, "shared_rows") // which another rank of the node has transferred
+	shared, _ := mean(r.Epochs, "shared_rows") // rows that another rank of the node transferred
 	return 1 - (moved+shared)/all, true
 }

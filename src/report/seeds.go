@@ -9,14 +9,14 @@ import (
 	"halognn/src/timing"
 )
 
-// job is the runs of one job, repeated with other seeds or splits, and its scores.
+// job has the runs of one job, repeated with other seeds or splits, and its scores.
 type job struct {
 	name        string
 	runs        []*Run
 	valid, test score
 }
 
-// score is the mean and the standard deviation of a metric over the runs of a job that have it.
+// score is the mean and the standard deviation of a metric over those runs of a job that have it.
 type score struct {
 	mean, deviation float64
 	n               int
@@ -34,7 +34,7 @@ func scoreOf(runs []*Run, key string) (s score) {
 	return s
 }
 
-// text writes a score of the job; of several runs the mean and the standard deviation, in points.
+// text formats a score of the job: of several runs the mean and the standard deviation, in points.
 func (j *job) text(s score) string {
 	text := metricText(j.runs[0].metric(), s.mean, s.n > 0)
 	if s.n < 2 {
@@ -46,7 +46,7 @@ func (j *job) text(s score) string {
 	return fmt.Sprintf("%.4f ± %.4f", s.mean, s.deviation)
 }
 
-// Scores says what a run came to.
+// Scores returns the results of a run in words.
 func (r *Run) Scores() string {
 	if r.Summary == nil {
 		return r.state()
@@ -57,7 +57,7 @@ func (r *Run) Scores() string {
 }
 
 // jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without
-// a validation value belong to no job; a test value may be missing, for it chooses nothing.
+// a validation value belong to no job. A run may lack a test value, which chooses nothing.
 func jobsOf(runs []*Run) (jobs []job) {
 	valued := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		_, valid := r.Summary.num("valid_metric")
@@ -72,7 +72,7 @@ func jobsOf(runs []*Run) (jobs []job) {
 	return jobs
 }
 
-// jobNames names jobs: by their directories or, where some were repeated, by what they differ in.
+// jobNames names jobs: by their directories or, if some were repeated, by the settings that differ.
 func jobNames(all [][]*Run) []string {
 	names := groupNames(all, seedKey)
 	several := slices.ContainsFunc(all, func(g []*Run) bool { return len(g) > 1 })
@@ -131,8 +131,8 @@ func repetitions(runs []*Run) table {
 	return t
 }
 
-// curvesOf adds a curve for each job: of a run alone that of its points, of several runs the mean
-// with a band of one standard deviation.
+// curvesOf adds a curve for each job: the points of a single run, or the mean of several runs with
+// a band of one standard deviation.
 func curvesOf(c *chart.Curves, runs []*Run, of func(r *Run) chart.Curve) {
 	all := repeated(runs)
 	for i, name := range jobNames(all) {

@@ -11,17 +11,17 @@ import (
 	"halognn/src/rundir"
 )
 
-// Server shows the report of runs as they are now. The page asks every two seconds and takes over
+// Server shows the report of runs as they are now. The page asks every two seconds and replaces
 // what has changed.
 type Server struct {
 	dirs []string
 
 	mu    sync.Mutex
-	state string // of the files that page was made of
+	state string // of the files from which page was made
 	page  []byte
 }
 
-// NewServer makes the first page, and so finds directories that are no runs.
+// NewServer makes the first page, so it returns an error for directories that are no runs.
 func NewServer(dirs []string) (*Server, error) {
 	s := &Server{dirs: dirs}
 	_, err := s.now()
@@ -40,7 +40,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page) // a reader that went away is no fault
+	_, _ = w.Write(page) // a reader that has gone away is no error
 }
 
 // now makes the page again if a file of a run has changed.

@@ -17,11 +17,11 @@ import (
 // table is a heading, columns and rows of text.
 type table struct {
 	id, title, note string
-	why             string // what cells are without a value for
+	why             string // why cells have no value
 	columns         []string
 	rows            [][]string
 	words           bool // cells are words, not numbers
-	turned          bool // a column is a run
+	turned          bool // each run is a column
 }
 
 func tablesOf(runs []*Run) []table {
@@ -98,8 +98,8 @@ func outcomes(runs []*Run) table {
 	return t
 }
 
-// scores returns a function that formats a metric of a run, with its name if the runs have
-// different metrics, or why there is none.
+// scores returns a function that formats a metric of a run, or why the run has none. It adds the
+// name of the metric if the runs have different ones.
 func scores(runs []*Run) func(r *Run, key string) string {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -120,8 +120,8 @@ func scores(runs []*Run) func(r *Run, key string) string {
 	}
 }
 
-// differences is the table of the keys in which the configs differ, and of the results: a column
-// for each key, or for each run if that is narrower.
+// differences is the table of the config keys in which the runs differ, and of their results. It
+// has a column for each key, or for each run if that is narrower.
 func differences(runs []*Run) table {
 	keys := differing(runs, noKey)
 	t := table{
@@ -202,10 +202,7 @@ func caches(runs []*Run) table {
 		id: "caches", title: "Caches",
 		columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate",
 			"evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
-		note: "Rows, MB: of the rank with the largest cache, MB with what decides. Hit rate: 1 - " +
-			"transferred / remote accesses; the buffer hit rate does not charge rows " +
-			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before " +
-			"the first step, from access probabilities.",
+		note: "Rows, MB: of the rank with the largest cache; MB include the policy's memory. Hit rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before the first step, from access probabilities.",
 	}
 	for _, r := range runs {
 		if r.policy() == "none" {
@@ -231,7 +228,7 @@ func caches(runs []*Run) table {
 	return t
 }
 
-// scaling is the table of the strong-scaling studies, or of those in which ranks change both.
+// scaling is the table of the strong-scaling studies, or of those that are both strong and weak.
 func scaling(runs []*Run) table {
 	t := table{
 		id: "scaling", title: "Strong scaling",
@@ -259,7 +256,7 @@ func scaling(runs []*Run) table {
 	return t
 }
 
-// names are those of the point's runs.
+// names lists the runs of the point.
 func (p *point) names() string {
 	var names []string
 	for _, r := range p.runs {
@@ -289,7 +286,7 @@ func weakScaling(runs []*Run) table {
 	return t
 }
 
-// balance is the table of the balance of ranks; rankDots plots every rank.
+// balance is the table of the balance between ranks; rankDots draws every rank.
 func balance(runs []*Run) table {
 	t := table{
 		id: "balance", title: "Balance of the ranks, mean per epoch",
@@ -336,8 +333,7 @@ func phases(runs []*Run) table {
 	t := table{
 		id: "seconds", title: "Seconds per epoch by phase, mean over ranks",
 		columns: append([]string{"run", "epoch"}, phaseNames...),
-		note: "Epoch: mean. Phases run beside each other, so they add up to more; what could not " +
-			"be hidden is wait.",
+		note:    "Epoch: mean. Phases run beside each other, so they add up to more; the time that is not hidden is wait.",
 	}
 	for _, r := range runs {
 		if len(r.Epochs) == 0 {
@@ -357,7 +353,7 @@ func phases(runs []*Run) table {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Print writes to a terminal the list of damaged records, and the most important tables.
+// Print writes the list of damaged records and the most important tables to a terminal.
 func Print(w io.Writer, runs []*Run) error {
 	ids := []string{"seeds", "runs", "differences", "scaling", "efficiency", "overheads", "model", "caches"}
 	return printTables(w, runs, slices.DeleteFunc(tablesOf(runs), func(t table) bool {
@@ -365,8 +361,8 @@ func Print(w io.Writer, runs []*Run) error {
 	}))
 }
 
-// PrintSweep writes the tables of a sweep: jobs over seeds or, without several seeds, runs; and their
-// parallel efficiency.
+// PrintSweep writes the tables of a sweep: jobs if there are several seeds, otherwise runs, and
+// their parallel efficiency.
 func PrintSweep(w io.Writer, runs []*Run) error {
 	runs = ranked(runs)
 	t := repetitions(runs)

@@ -8,15 +8,15 @@ import (
 	"halognn/src/chart"
 )
 
-// rowOf is the epochs shown by one bar: all epochs of a run if there are several runs, one epoch of
-// a single run.
+// rowOf has the epochs that one bar shows: all epochs of a run if there are several runs, or one
+// epoch of a single run.
 type rowOf struct {
 	name   string
 	run    *Run
 	epochs []record
 }
 
-// mostEpochs is the largest number of epochs of a single run that are shown; of more, as many at
+// mostEpochs is the largest number of epochs shown of a single run; if it has more, that many at
 // equal distances.
 const mostEpochs = 12
 
@@ -61,8 +61,8 @@ var tiers = []struct {
 // transferredTiers is the index of the first tier of transferred rows.
 const transferredTiers = 6
 
-// tier returns the mean of a tier per epoch, NaN if it is not recorded; rows from a peer's cache
-// are not counted twice.
+// tier returns the mean of a tier per epoch, or NaN if it is not recorded. It does not count rows
+// from a peer's cache twice.
 func tier(epochs []record, i int) float64 {
 	x, ok := mean(epochs, tiers[i].key)
 	if !ok {
@@ -107,7 +107,7 @@ func tierBars(runs []*Run) *chart.Chart {
 		"Nearest first. The last three crossed the network.", b)
 }
 
-// compared is a run's transferred rows and sums beside its baseline's.
+// compared is a run's transferred rows and sums, with those of its baseline.
 type compared struct {
 	rows, base float64
 	against    string // the run without a cache, or the run's own accesses
@@ -130,8 +130,8 @@ func compare(row rowOf, runs []*Run) (c compared, ok bool) {
 	return c, true
 }
 
-// transferred draws the rows of each run beside those of a run without a cache or, if there is
-// none, of its own remote accesses. Source: the form of MassiveGNN, Figure 11.
+// transferred draws the transferred rows of each run beside those of a run without a cache or, if
+// there is none, beside its own remote accesses. Source: MassiveGNN, Figure 11.
 func transferred(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per epoch, all ranks",
 		Pieces: tierPieces(transferredTiers)}
@@ -152,13 +152,12 @@ func transferred(runs []*Run) *chart.Chart {
 		"share of the baseline that is left. The table of baselines says which run it is.", b)
 }
 
-// baselines is the table of the numbers in transferred, with the name of each baseline.
+// baselines is the table of the numbers in the chart transferred, with the name of each baseline.
 func baselines(runs []*Run) table {
 	t := table{
 		id: "baselines", title: "Rows transferred per epoch, against the baseline",
 		columns: []string{"run", "transferred", "baseline", "left", "baseline is"},
-		note: "Baseline: the run without a cache of otherwise the same settings. Without such a " +
-			"run: the rows owned outside the node that the run read, which is the same number.",
+		note:    "Baseline: the run without a cache and with the same other settings. Without such a run: the rows owned outside the node that the run itself read, which is the same number.",
 	}
 	for _, r := range runs {
 		if c, ok := compare(rowOf{r.Name, r, r.Epochs}, runs); ok && r.policy() != "none" {
@@ -170,8 +169,8 @@ func baselines(runs []*Run) table {
 	return t
 }
 
-// predicted draws the predicted and the measured rows of a step. Runs that tried several caches are
-// left out: their means are over all of these, the prediction is of the last.
+// predicted draws the predicted and the measured rows of a step. It leaves out runs that tried
+// several caches: their means are over all caches, but the prediction is for the last.
 func predicted(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per step, all ranks",
 		Tick:   "predicted before the first step",
@@ -192,8 +191,8 @@ func predicted(runs []*Run) *chart.Chart {
 	return chart.New("predicted", "Rows per step, predicted and measured", note, b)
 }
 
-// hitRates draws the buffer hit rate over steps with marks where rows were evicted. Source: the
-// form of MassiveGNN, Figure 10.
+// hitRates draws the buffer hit rate over steps, with marks where rows were evicted. Source:
+// MassiveGNN, Figure 10.
 func hitRates(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "steps done", Y: "found in a cache, %",
 		Zero: true}
@@ -207,7 +206,7 @@ func hitRates(runs []*Run) *chart.Chart {
 		}
 		x, y := r.binned(size, of)
 		if len(y) == 0 || slices.Max(y) == 0 {
-			continue // without a cache
+			continue // no cache
 		}
 		marks, all := r.evictions()
 		one := chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color, Marks: marks}
@@ -255,8 +254,8 @@ func (r *Run) evictions() (marks []float64, all bool) {
 	return marks, false
 }
 
-// rankMeans returns the mean of a number over the epochs, for every rank; nil if it is not
-// recorded. If a run changed its number of ranks, only the epochs with the final number count.
+// rankMeans returns the mean of a number over the epochs for every rank; nil if it is not recorded.
+// If the number of ranks changed during the run, only epochs with the final number count.
 func (r *Run) rankMeans(key string) (out []float64) {
 	n, ranks := 0, 0
 	for _, e := range slices.Backward(r.Epochs) {
@@ -285,7 +284,7 @@ func (r *Run) rankMeans(key string) (out []float64) {
 	return out
 }
 
-// rankDots draws a dot for each rank, which shows the balance even of many ranks.
+// rankDots draws a dot for each rank, which shows the balance even with many ranks.
 func rankDots(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per epoch by one rank"}
 	for _, r := range runs {

@@ -68,7 +68,7 @@ func judged(r *Run) string {
 	return s + fmt.Sprintf(", %.1f points above the majority class.", gain)
 }
 
-// paced returns a sentence about the time of an epoch, and what it waited for.
+// paced returns a sentence about the time of an epoch, and on what it waited.
 func paced(r *Run) string {
 	seconds, ok := r.seconds()
 	if !ok {
@@ -84,9 +84,9 @@ func paced(r *Run) string {
 	return s + "."
 }
 
-// best names the run with the best validation, if all runs have the same metric, with its test
-// beside it, and says how many have no value of validation. Of jobs that were repeated with other
-// seeds or splits it names the best job.
+// best names the run with the best validation, with its test result, if all runs have the same
+// metric. If jobs were repeated with other seeds or splits, it names the best job. It also says how
+// many runs have no validation value.
 func best(runs []*Run) string {
 	for _, r := range runs[1:] {
 		if r.metric() != runs[0].metric() {
@@ -211,8 +211,8 @@ func dataName(r *Run) string {
 	return visible(filepath.Base(v))
 }
 
-// words joins settings by commas. A key that ends in a blank is a literal word before the next
-// setting.
+// words joins settings by commas. A key that ends in a blank is not a key, but a literal word to
+// put before the next setting.
 func (r *Run) words(keys ...string) string {
 	var all []string
 	before := ""
@@ -307,8 +307,7 @@ func confusions(runs []*Run) (all []table) {
 		t := table{
 			id: fmt.Sprintf("classes-%d", i+1), title: "Classes of the test vertices: " + r.Name,
 			columns: []string{"class", "vertices", "recall", "precision"},
-			note: "Recall: share of the class's vertices that were found. Precision: share of those " +
-				"taken for the class that are of it. Then: what they were taken for.",
+			note:    "Recall: share of the vertices of the class that were predicted as it. Precision: share of the vertices predicted as the class that are of it. Then: the predictions for the vertices of the class.",
 		}
 		if len(runs) == 1 {
 			t.title = "Classes of the test vertices"

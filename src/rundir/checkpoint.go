@@ -36,10 +36,10 @@ import (
 //	    state.json                        everything else, and size and XXH64 of the other files
 //
 // It is written under a name that begins with a dot, synced, and renamed, so a directory under its
-// final name is complete. The writer chooses the files and the state, except three keys of the
+// final name is complete. The caller chooses the files and the state, except three keys of the
 // state: "format" (CheckpointFormat), "version" (of the program) and "files" (FileSums).
 const (
-	CheckpointFormat = 1 // of state.json and what it describes
+	CheckpointFormat = 1 // format of state.json and the files that it describes
 
 	StateFile     = "state.json"
 	OptimizerFile = "optimizer.safetensors"
@@ -51,17 +51,17 @@ const (
 	damagedPrefix = "damaged-" // set aside on restart
 )
 
-// Checkpoint is a checkpoint in memory, with the findings of the search for it. Its fields are
-// exported so that it can be sent to other processes.
+// Checkpoint is a checkpoint in memory, with what the search for it found. Its fields are exported
+// so that it can be sent to other processes.
 type Checkpoint struct {
-	Path     string            // empty: the run ended before its first checkpoint
+	Path     string            // empty: the run has no checkpoint
 	State    []byte            // compact JSON
 	Files    map[string][]byte // by name, without state.json and learned rows
-	Damaged  []string          // newer checkpoints that cannot be used, and why
+	Damaged  []string          // newer checkpoints that are damaged, and why
 	Finished bool              // the run has a summary
 }
 
-// File is one file of a checkpoint to write.
+// File is a file of a checkpoint, to be written.
 type File struct {
 	Name  string
 	Write func(io.Writer) error
@@ -73,7 +73,7 @@ type FileSum struct {
 	XXH64 string `json:"xxh64"`
 }
 
-// FileSums holds the FileSum of every other file, by name.
+// FileSums holds the FileSum of every file but state.json, by name.
 type FileSums map[string]FileSum
 
 // sealed is state.json: the state, and the XXH64 of its compact JSON.
@@ -91,8 +91,8 @@ func CheckpointPath(run string, updates int, end bool) string {
 	return filepath.Join(run, CheckpointsDir, name)
 }
 
-// CompareAge orders paths of checkpoints, or names, from old to new: by updates, and the end of
-// training last. Text does not, from update 100,000,000 on. What is no checkpoint comes first.
+// CompareAge orders paths or names of checkpoints from old to new: by updates, and the end of
+// training last. Text order fails from update 100,000,000 on. What is not a checkpoint comes first.
 func CompareAge(a, b string) int {
 	a, b = filepath.Base(a), filepath.Base(b)
 	return cmp.Or(cmp.Compare(updatesOf(a), updatesOf(b)), strings.Compare(a, b))
@@ -112,14 +112,14 @@ func scrapOf(path string) string {
 	return filepath.Join(dir, scrapPrefix+name)
 }
 
-// BeginCheckpoint makes room for the files of a checkpoint: WriteInto, then CompleteCheckpoint.
+// BeginCheckpoint makes the directory for a checkpoint: WriteInto, then CompleteCheckpoint fill it.
 func BeginCheckpoint(path string) error {
 	tmp := scrapOf(path)
 	return errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o777))
 }
 
-// WriteInto writes files of a checkpoint that has begun, and returns their sums. Any process that
-// sees the directory may call it.
+// WriteInto writes files of a checkpoint that has begun, and returns their FileSums. Any process
+// that sees the directory may call it.
 func WriteInto(path string, files []File) (sums FileSums, err error) {
 	sums = FileSums{}
 	for _, f := range files {
@@ -130,8 +130,8 @@ func WriteInto(path string, files []File) (sums FileSums, err error) {
 	return sums, nil
 }
 
-// WriteCheckpoint makes the directory path, whole or not at all: the files, then state.json, whose
-// content state returns from their sums.
+// WriteCheckpoint makes the directory path, completely or not at all: the files, then state.json,
+// whose content state returns, given the FileSums.
 func WriteCheckpoint(path string, files []File, state func(FileSums) any) error {
 	if err := BeginCheckpoint(path); err != nil {
 		return fmt.Errorf("writing checkpoint %s: %w", path, err)
@@ -139,8 +139,8 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 	return CompleteCheckpoint(path, files, nil, state)
 }
 
-// CompleteCheckpoint is WriteCheckpoint for a checkpoint that has begun and already has files with
-// the sums there.
+// CompleteCheckpoint is WriteCheckpoint for a checkpoint that has begun and already has the files
+// of there.
 func CompleteCheckpoint(path string, files []File, there FileSums, state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
 	defer func() {
@@ -191,7 +191,7 @@ func writeSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	return w.sum(), errors.Join(err, f.Close())
 }
 
-// WriteSummed replaces a file, whole or not at all, and returns its FileSum.
+// WriteSummed replaces a file, completely or not at all, and returns its FileSum.
 func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithPermissions(0o666))
@@ -206,7 +206,7 @@ func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	return w.sum(), f.CloseAtomicallyReplace()
 }
 
-// summing is a file that is hashed while it is written. Its writer may call Sync.
+// summing hashes a file while it is written. Its writer may call Sync.
 type summing struct {
 	file  *os.File
 	hash  *xxhash.Digest
@@ -234,7 +234,8 @@ func CheckFile(path string, want FileSum) error {
 
 func checkSize(path string, want FileSum) error {
 	info, err := os.Stat(path)
-	if err == nil && (info.Size() != want.Bytes || !info.Mode().IsRegular()) { // it may be anything
+	// the path may be anything
+	if err == nil && (info.Size() != want.Bytes || !info.Mode().IsRegular()) {
 		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(), want.Bytes)
 	}
 	return err
@@ -242,8 +243,8 @@ func checkSize(path string, want FileSum) error {
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// syncDir syncs the names in a directory, where the filesystem can: CIFS, shared folders of virtual
-// machines and some FUSE cannot.
+// syncDir syncs the names in a directory, if the filesystem can: CIFS, shared folders of virtual
+// machines and some FUSE filesystems cannot.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -256,8 +257,8 @@ func syncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// cannotSync reports whether the error of syncing a directory says that the filesystem has no such
-// thing.
+// cannotSync reports whether the error of syncing a directory says that the filesystem does not
+// support that.
 func cannotSync(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) ||
 		errors.Is(err, syscall.EBADF)
@@ -293,10 +294,10 @@ func altered(is, was string) error {
 	return fmt.Errorf("its XXH64 is %s, not the %s that was written: it was altered", is, was)
 }
 
-// errFormat says that a checkpoint is sound but of another format.
+// errFormat says that a checkpoint is undamaged but has another format.
 var errFormat = errors.New("unknown format")
 
-// readCheckpoint reads a checkpoint and compares every sum. sound is that of NewestCheckpoint.
+// readCheckpoint reads a checkpoint and compares every FileSum. sound is as for NewestCheckpoint.
 func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, error) {
 	text, err := mem.ReadFile(filepath.Join(path, StateFile))
 	if err != nil {
@@ -333,7 +334,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 		if err := checkSize(file, want); err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(name, learnedFiles) { // which no rank holds all of
+		if strings.HasPrefix(name, learnedFiles) { // no rank holds all of them
 			if err := checkSum(file, want.XXH64); err != nil {
 				return nil, err
 			}
@@ -351,7 +352,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	return c, nil
 }
 
-// checkSum reads a file piece by piece, and compares its sum.
+// checkSum hashes a file piece by piece, and compares the result.
 func checkSum(file, want string) error {
 	sum, err := npy.Hash(file)
 	if err == nil && sum != want {
@@ -360,9 +361,9 @@ func checkSum(file, want string) error {
 	return err
 }
 
-// NewestCheckpoint reads the checkpoints of a run from the newest to the first that is sound. Its
-// Path is empty if an unfinished run has no checkpoint. sound checks the content of a state whose
-// seal is whole, and returns what is wrong; nil checks nothing.
+// NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first that is
+// undamaged. Its Path is empty if an unfinished run has no checkpoint. sound checks the content of
+// a state whose hash is right, and returns what is wrong; a nil sound checks nothing.
 func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
@@ -378,7 +379,7 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 	var damaged []string
 	for _, name := range slices.Backward(names) {
 		c, err := readCheckpoint(filepath.Join(dir, name), sound)
-		if errors.Is(err, errFormat) { // no damage: the right version can use it
+		if errors.Is(err, errFormat) { // not damaged: the right version can use it
 			return nil, err
 		}
 		if err == nil {
@@ -399,7 +400,7 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 }
 
 // VerifyCheckpoints reads all checkpoints of a run and returns the errors of the damaged ones,
-// joined. sound is that of NewestCheckpoint.
+// joined. sound is as for NewestCheckpoint.
 func VerifyCheckpoints(run string, sound func(state []byte) error) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
@@ -410,7 +411,7 @@ func VerifyCheckpoints(run string, sound func(state []byte) error) error {
 	return err
 }
 
-// Prune deletes all but the newest checkpoints of a run.
+// Prune deletes all but the keep newest checkpoints of a run.
 func Prune(run string, keep int) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
@@ -452,11 +453,11 @@ func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
 	return names, err
 }
 
-// unnamed matches files of a run under the names that they have until they are whole.
+// unnamed matches the temporary names of files that a run has not written completely.
 var unnamed = regexp.MustCompile(`^\.(` + strings.Join([]string{ConfigFile, MetricsFile, SummaryFile,
 	ModelFile, KernelsFile, learnedFiles + `\d+.safetensors`}, "|") + `)\d+$`)
 
-// removeScraps deletes what was being written or deleted when a run died. The run is locked.
+// removeScraps deletes what a run was writing or deleting when it died. The run must be locked.
 func removeScraps(run string) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := namesIn(dir,
@@ -472,8 +473,8 @@ func removeScraps(run string) error {
 	return err
 }
 
-// setAside renames the checkpoints that are newer than the named one, so that they are no longer
-// found.
+// setAside renames the checkpoints that are newer than the used one, so that no search finds them
+// any more.
 func setAside(run, used string) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)

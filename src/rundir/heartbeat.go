@@ -11,32 +11,31 @@ import (
 	"halognn/src/mem"
 )
 
-// Heartbeat is the file in which ranks report their progress during a run: every rank writes its
-// own page and can read all.
+// Heartbeat is the file in which ranks report their progress during a run. Every rank writes its
+// own page and can read all pages:
 //
 //	page 0   rank 0:  beats  age (ms since it was last at work)  epoch  step  place
 //	page 1   rank 1   ...
 //
-// It is a file, not messages, because a stopped rank answers no message but leaves its last line,
-// and because MPI itself may be stuck. No page has two writers, because NFS clients write back
-// whole pages.
+// It is a file because a stopped rank answers no message but leaves its last line, and because MPI
+// itself may be stuck. No page has two writers, because NFS clients write back whole pages.
 type Heartbeat struct {
 	path  string
 	ranks int
 }
 
-// Beat is the line of one rank; the zero Beat is that of a rank that has not begun.
+// Beat is the line of one rank. The zero Beat is that of a rank that has not begun.
 type Beat struct {
 	Count       uint64
-	Age         time.Duration // since the rank was last at work; whole milliseconds are kept
+	Age         time.Duration // since the rank was last at work; kept in whole milliseconds
 	Epoch, Step int64
-	Place       int64 // in the step; the writer defines the numbers
+	Place       int64 // position in the step; the writer defines the numbers
 }
 
 const (
 	beatPage  = 4096
 	beatBytes = 96
-	claimed   = ".stalled" // suffix of the file of the first rank that sees a stall and reports it
+	claimed   = ".stalled" // suffix of the file that the first rank to report a stall makes
 )
 
 // HeartbeatOf returns the heartbeat of the given number of ranks in a run directory.
@@ -47,13 +46,13 @@ func HeartbeatOf(dir string, ranks int) Heartbeat {
 // Ranks returns the number of ranks.
 func (h Heartbeat) Ranks() int { return h.ranks }
 
-// Create makes the file in full size, so that a disk that fills up later stops no beat.
+// Create makes the file in its full size, so that beats go on when the disk is full.
 func (h Heartbeat) Create() error {
-	_ = os.Remove(h.path + claimed) // of an earlier start
+	_ = os.Remove(h.path + claimed) // left by an earlier start
 	return os.WriteFile(h.path, make([]byte, h.ranks*beatPage), 0o666)
 }
 
-// Remove deletes the file, which may be gone.
+// Remove deletes the file, if it exists.
 func (h Heartbeat) Remove() error {
 	if err := os.Remove(h.path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -67,7 +66,7 @@ func (h Heartbeat) Write(rank int, b Beat) error {
 	return overwrite(h.path, fmt.Appendf(nil, "%-*s\n", beatBytes-1, line), int64(rank)*beatPage)
 }
 
-// Read returns the lines of all ranks; zero for one that cannot be read.
+// Read returns the lines of all ranks; zero for a line that cannot be read.
 func (h Heartbeat) Read() []Beat {
 	all := make([]Beat, h.ranks)
 	text, _ := mem.ReadFile(h.path)

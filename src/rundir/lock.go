@@ -18,8 +18,8 @@ import (
 // ErrInUse says that another job works on a run directory.
 var ErrInUse = errors.New("the run directory is in use")
 
-// How often the holder of a lock beats, and how long another process watches for a beat. Tests make
-// them short.
+// How often the holder of a lock writes a beat, and how long another process watches for one. Tests
+// make them short.
 var (
 	lockBeat = 5 * time.Second
 	lockWait = 20 * time.Second
@@ -29,13 +29,13 @@ var (
 //
 //	00000000000000000042 {"host":"n17","pid":4711,...}      beats, who
 //
-// It is a file that only one process can create; flock does not reach other nodes on every
-// filesystem. Processes that die leave it behind. On the same node the process number shows at once
-// whether the holder lives; elsewhere its beats do.
+// It is a file that only one process can create; on some filesystems flock does not reach other
+// nodes. A process that dies leaves the file behind. On its node the process number shows at once
+// whether the holder lives; on other nodes its beats show it.
 //
-// Its beats differ from those of Heartbeat: they show other jobs that a process exists, from before
-// it reads the first file and however long it waits. Those show the ranks of this job, once
-// training has begun, whether a rank makes progress.
+// These beats are not those of Heartbeat. They show other jobs that a process exists, from before
+// it reads the first file and however long it waits. The beats of Heartbeat show the ranks of this
+// job whether a rank makes progress in training.
 type Lock struct {
 	path string
 	who  []byte
@@ -53,7 +53,7 @@ type holder struct {
 const countBytes = 21 // the count of beats and a blank
 
 // LockRun locks a run directory, which must exist. It returns ErrInUse if a living process holds
-// it; it calls wait before it watches that process for a while.
+// the lock; before it watches that process for a while, it calls wait.
 func LockRun(dir string, wait func(why string)) (*Lock, error) {
 	l := &Lock{path: filepath.Join(dir, LockFile), quit: make(chan struct{})}
 	var err error
@@ -69,7 +69,7 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
 		text, err := mem.ReadFile(l.path)
-		if errors.Is(err, fs.ErrNotExist) { // given back meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // released meanwhile
 			continue
 		}
 		if err != nil {
@@ -80,8 +80,8 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 				"wait for that one to end; if there is no such job, remove %s",
 				dir, ErrInUse, describeHolder(text), l.path)
 		}
-		// Another process may decide the same at this moment; the one whose lock is replaced sees
-		// it in Held.
+		// Another process may do the same at this moment. The process whose lock is replaced sees
+		// that in Held.
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
@@ -97,7 +97,8 @@ func (l *Lock) create() error {
 		return err
 	}
 	_, err = f.Write(l.text(0))
-	if err = errors.Join(err, f.Close()); err != nil { // else the next job waits for nobody
+	// a lock that stays would keep out the next job
+	if err = errors.Join(err, f.Close()); err != nil {
 		err = errors.Join(err, os.Remove(l.path))
 	}
 	return err
@@ -116,7 +117,7 @@ func overwrite(path string, data []byte, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// beat counts in the file while the lock is held.
+// beat counts up in the file while the lock is held.
 func (l *Lock) beat() {
 	defer l.done.Done()
 	tick := time.NewTicker(lockBeat)
@@ -166,7 +167,7 @@ func (l *Lock) Release() error {
 	return os.Remove(l.path)
 }
 
-// alive reports whether the holder that the text names lives.
+// alive reports whether the holder named in the text lives.
 func (l *Lock) alive(text []byte, wait func(why string)) bool {
 	h, err := holderOf(text)
 	if err == nil {
@@ -174,7 +175,7 @@ func (l *Lock) alive(text []byte, wait func(why string)) bool {
 			return alive
 		}
 	}
-	wait(fmt.Sprintf("%s is held by %s: looking for %v whether it lives",
+	wait(fmt.Sprintf("%s is held by %s: watching for %v whether that process is alive",
 		l.path, describeHolder(text), lockWait))
 	for end := time.Now().Add(lockWait); time.Now().Before(end); time.Sleep(lockBeat / 5) {
 		if now, err := mem.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {
@@ -204,7 +205,7 @@ func describeHolder(text []byte) string {
 	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, since)
 }
 
-// thisProcess describes the caller. Where its Space cannot be read, beats decide.
+// thisProcess describes this process. If its Space cannot be read, beats decide.
 func thisProcess() holder {
 	return holder{Process: flock.ThisProcess(), Since: processBegan, Job: BatchJob()}
 }

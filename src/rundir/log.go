@@ -30,17 +30,18 @@ type Log struct {
 	flushed time.Time // when Write last made records visible
 }
 
-// flushEvery is about how long a record stays invisible to readers while others follow it.
+// flushEvery is about how long a record waits before readers can see it, while more are written.
 const flushEvery = 2 * time.Second
 
 // Position is a place between two steps of training.
 type Position struct {
 	Epoch int // from 1
-	Step  int // the next one, from 0; as many as an epoch has if only its evaluation is left
+	// the next step, from 0; the number of steps of an epoch if only its evaluation is left
+	Step int
 }
 
-// Begin deletes half-written files of an earlier start, and makes metrics.jsonl. Records of a start
-// that saved nothing move to metrics.history.jsonl.
+// Begin deletes half-written files of an earlier start, and makes metrics.jsonl. Records of an
+// earlier start that saved nothing move to metrics.history.jsonl.
 func Begin(dir string) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -49,10 +50,9 @@ func Begin(dir string) (*Log, error) {
 }
 
 // Continue prepares dir for a run that resumes from the checkpoint at path, made at that position.
-// It deletes half-written files and the summary, which is out of date; it sets aside newer
-// checkpoints, which are damaged; and it opens metrics.jsonl after the records of the steps that
-// the checkpoint holds, so that no step is in it twice. The later ones move to
-// metrics.history.jsonl.
+// It deletes half-written files and the summary, which is out of date. It sets aside newer
+// checkpoints, which are damaged. It opens metrics.jsonl behind the records of the steps that the
+// checkpoint holds, so that no step is in it twice; later records move to metrics.history.jsonl.
 func Continue(dir, path string, at Position) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func (p Position) follows(record []byte) bool {
 	return of.Epoch < p.Epoch || of.Epoch == p.Epoch && of.Step != nil && *of.Step < p.Step
 }
 
-// continueLog opens the log of a run for more records, after moving the lines for which keep is
-// false to its history, and dropping a truncated last line. The log is replaced whole or not at
-// all, once its history is on disk. A missing file counts as empty.
+// continueLog opens the log of a run for more records. It first moves the lines for which keep is
+// false to the history, and drops a truncated last line. It replaces the log completely or not at
+// all, once the history is on disk. A missing log counts as empty.
 func continueLog(dir string, keep func(line []byte) bool) (*Log, error) {
 	path := filepath.Join(dir, MetricsFile)
 	old, err := mem.ReadFile(path)
@@ -113,7 +113,8 @@ func continueLog(dir string, keep func(line []byte) bool) (*Log, error) {
 	return newLog(f), nil
 }
 
-// appendTo appends data to the file at path and returns once it is on disk. No data: no file.
+// appendTo appends data to the file at path and returns once it is on disk. Without data it makes
+// no file.
 func appendTo(path string, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -130,7 +131,7 @@ func newLog(f *os.File) *Log {
 	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16), now: time.Now, flushed: time.Now()}
 }
 
-// Write appends one record, and every few seconds makes those before it visible too.
+// Write appends a record. Every few seconds it also makes the earlier records visible.
 func (l *Log) Write(record any) {
 	line, err := json.Marshal(record)
 	l.mu.Lock()
@@ -146,7 +147,7 @@ func (l *Log) Write(record any) {
 	}
 }
 
-// Flush makes the records visible to readers of the file.
+// Flush makes all records visible to readers of the file.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +160,8 @@ func (l *Log) Flush() {
 	}
 }
 
-// Sync returns when the records are on disk, with the first error of the log's life. Records may be
-// written meanwhile.
+// Sync returns when the records are on disk, with the first error since the log was opened. Records
+// may be written meanwhile.
 func (l *Log) Sync() error {
 	l.Flush()
 	err := l.file.Sync()
@@ -180,7 +181,7 @@ func (l *Log) failed() error {
 	return fmt.Errorf("writing %s: %w", l.file.Name(), l.err)
 }
 
-// Close flushes and closes the file and returns the first error of the log's life.
+// Close flushes and closes the file, and returns the first error since the log was opened.
 func (l *Log) Close() error {
 	l.Flush()
 	if err := l.file.Close(); l.err == nil {

@@ -1,5 +1,5 @@
-// Package rundir is the run directory on disk: its names, its lock, and the writing of its files,
-// which leaves whole files whatever dies at whatever moment.
+// Package rundir is the run directory on disk: its names, its lock, and the writing of its files. A
+// file is complete, or does not exist, whenever a process dies.
 //
 //	RUN/config.yaml, summary.json, model.safetensors   replaced by renaming: Create, WriteFile
 //	    metrics.jsonl                                  grows; cut behind a checkpoint: Log
@@ -10,8 +10,8 @@
 //	    heartbeat                                      how far each rank is: Heartbeat
 //	    trace/, profile/, kernels.json                 on request
 //
-// The package knows bytes, names, JSON and checksums. Package train knows the meaning of states and
-// records, and lets only rank 0 write, except each rank's line of the heartbeat.
+// The package handles bytes, names, JSON and checksums. Package train knows what states and records
+// mean, and lets only rank 0 write, except each rank's line of the heartbeat.
 package rundir
 
 import (
@@ -29,7 +29,7 @@ const (
 	ConfigFile     = "config.yaml"
 	MetricsFile    = "metrics.jsonl"
 	HistoryFile    = "metrics.history.jsonl"
-	SummaryFile    = "summary.json" // written last: where it is, the run has finished
+	SummaryFile    = "summary.json" // written last: a run that has one has finished
 	ModelFile      = "model.safetensors"
 	learnedFiles   = "learned-" // of learned rows: LearnedFile
 	KernelsFile    = "kernels.json"
@@ -46,8 +46,8 @@ func LearnedFile(part int) string { return fmt.Sprintf("%s%04d.safetensors", lea
 // ErrRunExists says that a run directory already holds a run.
 var ErrRunExists = errors.New("it already holds a run")
 
-// Create makes the run directory and writes the resolved config into it. A directory that holds a
-// run is refused, so that no result is lost.
+// Create makes the run directory and writes the resolved config into it. It refuses a directory
+// that holds a run, so that no result is lost.
 func Create(dir string, config []byte) error {
 	names, err := checkpointNames(filepath.Join(dir, CheckpointsDir))
 	if err != nil {
@@ -77,7 +77,7 @@ func Begun(dir string) bool {
 	return slices.ContainsFunc([]string{ConfigFile, CheckpointsDir, LockFile}, begun)
 }
 
-// PartSuffix returns the suffix of TraceDir and ProfileDir with which a resumed run overwrites
+// PartSuffix returns a suffix for TraceDir and ProfileDir with which a resumed run overwrites
 // nothing: empty, "-2", "-3" and so on.
 func PartSuffix(dir string) string {
 	suffix := ""
@@ -91,7 +91,7 @@ func PartSuffix(dir string) string {
 	}
 }
 
-// WriteFile replaces the file at path by data, whole or not at all.
+// WriteFile replaces the file at path by data, completely or not at all.
 func WriteFile(path string, data []byte) error {
 	if err := renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

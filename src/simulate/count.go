@@ -14,23 +14,23 @@ import (
 	"halognn/src/sample"
 )
 
-// counter counts over one rank's minibatches.
+// counter counts what the minibatches of one rank read.
 type counter struct {
 	*Simulation
 	rank     int
-	accesses []uint32 // [N] minibatches of all epochs that read the remote vertex
-	each     []int64  // [Epochs*Steps] remote vertices of the step's minibatches
-	remote   int64    // their sum
-	asked    Asked    // what they would ask
-	edgeRows int64    // rows of edges that they fetch, if the model reads some
+	accesses []uint32 // [N] minibatches, over all epochs, that read the remote vertex
+	each     []int64  // [Epochs*Steps] remote vertices that the minibatches of a step read
+	remote   int64    // sum of each
+	asked    Asked    // what the minibatches would ask other ranks
+	edgeRows int64    // rows of edges that the minibatches fetch, if the model reads some
 	edges    []graph.VertexID
 	learns   *parallel.LearnedCounter // nil: the model learns no rows
 	learned  parallel.LearnedCounts
 	playing  []*player // caches that decide step by step
 
-	kinds  *access.Kinds        // of rows; nil where they have one size
+	kinds  *access.Kinds        // of rows; nil if they have one size
 	recent *policy.History      // the last minibatches
-	sums   *parallel.SumCounter // nil: rows alone travel
+	sums   *parallel.SumCounter // nil: no sums travel
 	used   used
 }
 
@@ -47,25 +47,25 @@ func (c *counter) free() {
 	}
 }
 
-// minibatch is one that is sampled and located; the next has the same memory.
+// minibatch is a sampled and located minibatch. The next one reuses its memory.
 type minibatch struct {
 	key     sample.Key
 	sampled *sample.Minibatch
 	x       *exchange.Exchange
 	plan    exchange.Plan
-	step    int              // of all epochs
+	step    int              // counted over all epochs
 	remote  []graph.VertexID // in frontier order
-	ends    bool             // no minibatch follows
+	ends    bool             // it is the last minibatch
 }
 
-// draws says in which epochs minibatches are sampled, and which vertices are likelier in them.
+// draws says in which epochs to sample minibatches, and which vertices to favour.
 type draws struct {
 	first, last int
-	near        sample.Near // vertices that are drawn favour times likelier
+	near        sample.Near // vertices that are drawn with favour times the probability
 	favour      float64
 }
 
-// plain are the draws of all epochs, all vertices alike.
+// plain are the draws of all epochs without favoured vertices.
 func (s *Simulation) plain() draws { return draws{first: 1, last: s.job.Epochs} }
 
 // eachMinibatch samples and locates the rank's minibatches, in the order of training.
@@ -92,7 +92,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	defer x.Free()
 	m := minibatch{x: x, sampled: &replay.Minibatch}
 	defer m.plan.Free()
-	defer func() { // before they are freed
+	defer func() { // before the memory is freed
 		c.used.sampler = max(c.used.sampler, replay.Bytes()+m.plan.Bytes()+c.learns.Bytes())
 	}()
 	steps, items := c.job.Steps(), reader.Items()
@@ -117,8 +117,8 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	return nil
 }
 
-// ask counts what a minibatch would ask of other ranks if each held the edges of its own vertices
-// alone.
+// ask counts what a minibatch would ask of other ranks if each rank held only the edges of its own
+// vertices.
 func (c *counter) ask(mb *sample.Minibatch, key sample.Key) {
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
@@ -155,8 +155,8 @@ func (c *counter) add(m *minibatch) error {
 	return nil
 }
 
-// countEdges counts the edges of a minibatch whose feature rows other nodes have, as owners of the
-// edges' targets.
+// countEdges counts the edges of a minibatch whose feature rows are on other nodes. The owner of an
+// edge's target has the row.
 func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 	t := c.shards.Topology()
 	if c.edges, err = parallel.EdgePositions(c.edges, m, t); err != nil {
@@ -174,7 +174,7 @@ func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 	return nil
 }
 
-// play lets caches that decide step by step do so.
+// play lets the caches that decide step by step decide about a minibatch.
 func (c *counter) play(m *minibatch) error {
 	var worth []uint8
 	if c.sums != nil {
@@ -189,7 +189,7 @@ func (c *counter) play(m *minibatch) error {
 	return nil
 }
 
-// pieces cuts the seeds of one stream into full batches and a short last one.
+// pieces cuts the seeds of one stream into full minibatches and a short last one.
 type pieces struct {
 	streams *sample.Streams
 	batch   int
@@ -198,9 +198,9 @@ type pieces struct {
 	epoch int              // of order
 }
 
-// at is for sample.Replay.
+// at returns the seeds of a minibatch, in the form that sample.Replay wants.
 func (p *pieces) at(k sample.Key, dst []graph.VertexID) []graph.VertexID {
-	if p.epoch != k.Epoch { // the pieces of training, in order, are the shuffled seeds
+	if p.epoch != k.Epoch { // the pieces of training, one after the other, are the shuffled seeds
 		p.order, p.epoch = p.order[:0], k.Epoch
 		for s := range p.streams.Steps() {
 			dst = p.streams.Piece(k.Epoch, s, k.Stream, dst)

@@ -11,12 +11,12 @@ import (
 	"halognn/src/policy"
 )
 
-// shared is how the rows of caches are divided among the ranks of a node: [policies][sizes], nil for
+// shared says how cached rows are divided among the ranks of a node: [policies][sizes], nil for
 // policy none.
 type shared [][]*cache.Placement
 
-// shareNodes divides the rows of static caches among the ranks of every node as training does: from
-// the same scores, added in the same order. Policies that count minibatches sample them once more.
+// shareNodes divides the rows of static caches among the ranks of every node as training does: by
+// the same scores, added in the same order. Policies that count minibatches sample them again.
 func (s *Simulation) shareNodes(m *access.Graph) error {
 	s.shared = map[int]shared{}
 	for rank := range s.job.Ranks {
@@ -39,10 +39,11 @@ func (s *Simulation) shareNodes(m *access.Graph) error {
 	return nil
 }
 
-// shareNode places the rows of one policy over the given ranks, for every size.
+// shareNode places the rows of one policy on the given ranks, for every size.
 func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 	sizes []*cache.Placement, err error) {
-	capacity, err := s.capacities(m, ranks[0]) // alike on a node, whose ranks have one halo
+	// the same on all ranks of a node, which have the same halo
+	capacity, err := s.capacities(m, ranks[0])
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 	return sizes, nil
 }
 
-// freeShared frees what shareNodes has placed.
+// freeShared frees the placements of shareNodes.
 func (s *Simulation) freeShared() {
 	for _, node := range s.shared {
 		for _, place := range slices.Concat(node...) {
@@ -75,8 +76,8 @@ func (s *Simulation) freeShared() {
 	s.shared = nil
 }
 
-// sharedStatic is static for ranks of a node that read each other's caches; peer are the rows that
-// the rank reads in caches of the others.
+// sharedStatic is static for ranks of a node that read each other's caches. peer counts the rows
+// that the rank reads from caches of the others.
 func (c *counter) sharedStatic(which int, m *access.Graph, r *access.Workload,
 	inclusion []float32, rows, peer, filled []int64, predicted []float64) error {
 	ranks := c.job.Neighbours(c.rank)

@@ -6,13 +6,13 @@ import (
 	"halognn/src/policy"
 )
 
-// used holds the largest sizes of a rank's samples, or of all ranks' samples, which determine the
-// memory.
+// used holds the sizes that determine the memory: the maxima over one rank's samples, or over those
+// of all ranks.
 type used struct {
 	sampler   int64 // bytes of a sampler and its minibatch
-	minibatch int64 // remote vertices of one
-	sums      int64 // bytes of groups, and of choosing between rows and sums
-	near      int64 // bytes of the sets of vertices that a rank draws likelier
+	minibatch int64 // remote vertices of a minibatch
+	sums      int64 // bytes of the groups of sums, and of choosing between rows and sums
+	near      int64 // bytes of a rank's sets of favoured vertices
 	policies  int64 // bytes of a rank's policies
 }
 
@@ -21,16 +21,17 @@ func (u *used) atLeast(o used) {
 	u.sums, u.near, u.policies = max(u.sums, o.sums), max(u.near, o.near), max(u.policies, o.policies)
 }
 
-// The memory of a process apart from the simulation: measured on a small graph.
+// The memory of a process without the simulation, measured on a small graph.
 const programBytes = 32 << 20
 
-// Counts returns the bytes that the counts of all steps take, which Run needs at least.
+// Counts returns the bytes of the counts of all steps, the least that Run needs.
 func (s *Simulation) Counts() int64 {
 	sizes, _ := s.o.sizes()
 	return s.countBytes(min(s.o.Workers, s.job.Ranks), len(sizes))
 }
 
-// countBytes returns the bytes of the counts of ranks that are counted together, and of their sum.
+// countBytes returns the bytes of the counts of the ranks that are counted at a time, and of their
+// sum.
 func (s *Simulation) countBytes(together, sizes int) int64 {
 	steps := int64(s.job.Epochs) * int64(s.job.Steps())
 	return int64(together+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
@@ -39,7 +40,7 @@ func (s *Simulation) countBytes(together, sizes int) int64 {
 // bytes predicts the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
-	mapped := 4*edges + 12*n + 12*s.columns() // with their row pointers and vertices
+	mapped := 4*edges + 12*n + 12*s.columns() // with the row pointers and vertices of the columns
 	if s.transposed {
 		mapped += 4*edges + 8*n
 	}
@@ -48,7 +49,8 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 		seeds += int64(len(s.shards.Train(p)))
 	}
 	counts := s.countBytes(together, len(capacity))
-	if s.shared != nil { // placements; what is looked up in them; scores and their order, before
+	// placements; and their lookup tables or, before them, the scores and their order
+	if s.shared != nil {
 		for _, node := range s.shared {
 			for _, place := range slices.Concat(node...) {
 				counts += place.Bytes()
@@ -63,10 +65,10 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	return programBytes + mapped + 16*seeds + counts + work
 }
 
-// nearBytes returns the memory of all ranks where draws depend on the cache. Policies and sizes are
-// counted one after the other: each rank has the sets of what its cache holds and of what is near,
-// or the state of a dynamic policy; together of the ranks at a time also rank vertices and find
-// what is near, or sample.
+// nearBytes returns the memory of all ranks if draws depend on the cache. Policies and sizes are
+// counted one after the other. Each rank has the sets of its cached and its near vertices, or the
+// state of a dynamic policy. The ranks that work at a time (together) also rank vertices and find
+// the near ones, or sample.
 func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
 	changing, scratch := int64(0), int64(0)
@@ -94,24 +96,24 @@ func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 	})
 }
 
-// rankBytes returns a rank's share: its accesses, its dynamic policies, and the largest of
+// rankBytes returns the memory of one rank: its accesses, its dynamic policies, and the largest of
 // sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	n, w := s.shards.Vertices, max(s.shards.Vertices, s.columns())
-	reads := 4*n + 4*w + w/8 + s.summing() // finding how often vertices are read
+	reads := 4*n + 4*w + w/8 + s.summing() // to find how often vertices are read
 	bytes, sampling, ranking, window := 4*n, u.sampler, reads, 0
 	for i, p := range s.policies {
 		scratch := int64(0)
 		if p.Scratch != nil {
 			scratch = p.Scratch(w, int64(each)*u.sampler, s.own[i]) + s.summing()
 		}
-		if s.job.Kinds() != nil && !p.Static() { // it divides the capacity first
+		if s.job.Kinds() != nil && !p.Static() { // the policy divides the capacity first
 			scratch = max(scratch, reads)
 		}
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				if s.job.Sums && !p.None() { // it is played
+				if s.job.Sums && !p.None() { // the static policy is played
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
 			}
@@ -125,7 +127,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 			}
 		}
 	}
-	if s.job.Kinds() != nil { // of which each has policies of its own
+	if s.job.Kinds() != nil { // each kind of rows has policies of its own
 		bytes += u.policies
 	}
 	worth := int64(0)
@@ -140,7 +142,7 @@ func (s *Simulation) columns() int64 {
 	return int64(max(1, len(s.shards.Topology().Columns.Indptr)) - 1)
 }
 
-// summing returns the bytes needed to add up the analyses of a step's minibatches if their seeds
+// summing returns the bytes for adding up the analyses of a step's minibatches, if their seeds
 // differ.
 func (s *Simulation) summing() int64 {
 	if s.job.Minibatches() > 1 && !s.job.GlobalSeeds {

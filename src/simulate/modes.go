@@ -23,7 +23,7 @@ import (
 	"halognn/src/trace"
 )
 
-// ModeOptions describe runs that differ in their number of ranks and in how these share a step.
+// ModeOptions describe runs that differ in the number of ranks and in how ranks share a step.
 type ModeOptions struct {
 	job.Spec         // Ranks, Mode and Cache are not read
 	RankCounts []int // numbers of ranks, each a divisor of the parts; nil: all divisors
@@ -36,38 +36,42 @@ type ModeCounts struct {
 	Ranks int
 	Steps int // of an epoch
 
-	Edges    int64 // drawn, and aggregated over
+	Edges    int64 // drawn and aggregated
 	Computed int64 // rows that layers make
-	Loaded   int64 // feature rows read, each once for a minibatch
-	Cross    int64 // where ranks share: edges whose source another rank of them owns
+	Loaded   int64 // feature rows read; a minibatch reads each once
+	Cross    int64 // edges whose source belongs to another rank that shares the minibatch
 	// feature rows received. data: from other nodes; split: from other ranks; hybrid: from other
-	// nodes, once for each node, and those that ranks of a node pass on
+	// nodes, once for each node, plus those that ranks of a node pass on
 	Features int64
-	// received from other ranks: learned rows; split and hybrid: hidden rows and embeddings of ends
-	// of links; push-pull: partial sums of the first layer. As many gradients go back
+	// received from other ranks: learned rows; split and hybrid: hidden rows, and embeddings of
+	// ends of links; push-pull: partial sums of the first layer. As many gradients go back
 	Hidden  int64
 	Bytes   int64 // of these rows and gradients
-	Network int64 // of Bytes: between nodes
-	// most edges of any rank / mean of all ranks, mean over the steps. With push-pull all ranks
-	// have the edges of input hops, each for its columns
+	Network int64 // the part of Bytes between nodes
+	// largest number of edges of a rank / mean over the ranks; mean of this over the steps. With
+	// push-pull all ranks have the edges of the input hops, each for its columns
 	Imbalance float64
 }
 
 // Modes is the result of CompareModes.
 type Modes struct {
 	Options ModeOptions
-	Counts  []ModeCounts // by number of ranks: data, split, hybrid, push-pull
+	Counts  []ModeCounts // by number of ranks, then mode: data, split, hybrid, push-pull
 }
 
-// CompareModes counts, for each number of ranks, what ranks compute, load and receive if each has
-// minibatches of its own (data), if they train each together (split), if those of a node do (hybrid;
-// only where it is neither of the others: on several nodes of RanksPerNode > 1 ranks), and if each
-// has minibatches of its own and some columns of the features (push-pull; with at most as many ranks
-// as columns). A mode that the runs are refused is left out; if that is data, it is an error. The
+// CompareModes counts, for each number of ranks, what ranks compute, load and receive in each mode:
+//
+//	data       each rank has minibatches of its own
+//	split      all ranks train each minibatch together
+//	hybrid     the ranks of a node do; only on several nodes of RanksPerNode > 1 ranks
+//	push-pull  each rank has minibatches of its own, and some columns of the features;
+//	           with at most as many ranks as columns
+//
+// It leaves out a mode that the runs cannot have; if that is data, it returns an error. The
 // minibatches are those of training, key for key.
 //
-// Time is that of sampling all epochs once for each number of ranks and mode. Memory, besides the
-// mapped topology: a sampler and a minibatch for each goroutine.
+// It samples all epochs once for each number of ranks and mode. Memory, besides the mapped
+// topology: a sampler and a minibatch for each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	o.Fit(s)
@@ -86,7 +90,8 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	for _, ranks := range o.RankCounts {
 		for _, mode := range parallel.Modes() {
 			n := o.RanksPerNode
-			grouped := n > 1 && ranks > n && ranks%n == 0 // else the mode is another one
+			// otherwise hybrid is the same as data or split
+			grouped := n > 1 && ranks > n && ranks%n == 0
 			spec := o.Spec
 			spec.Mode, spec.Cache = mode.Mode, policy.Settings{Policy: policy.None}
 			refused := parallel.Check(&spec)
@@ -114,8 +119,7 @@ func (o *ModeOptions) check() error {
 	}
 	for i, ranks := range o.RankCounts {
 		if ranks < 1 || slices.Contains(o.RankCounts[:i], ranks) {
-			errs = append(errs, fmt.Errorf("%d ranks; a number of ranks is at least 1, and is "+
-				"named once", ranks))
+			errs = append(errs, fmt.Errorf("%d ranks; a number of ranks must be at least 1, and be named once", ranks))
 		}
 	}
 	for _, n := range []struct {
@@ -128,26 +132,25 @@ func (o *ModeOptions) check() error {
 		}
 	}
 	if o.StreamPerPart {
-		errs = append(errs, errors.New("with streams of parts, ranks share no minibatches; count "+
-			"a stream for each rank"))
+		errs = append(errs, errors.New("with streams of parts (sample.streams=part) ranks share no minibatches; set sample.streams=rank"))
 	}
 	return errors.Join(append(errs, o.Spec.Check(), o.Model.CheckTypes())...)
 }
 
-// mostCounts bounds the edges that are kept, of each rank in each step: 2 GiB.
+// mostCounts bounds the counts of edges, one for each rank and step: 2 GiB.
 const mostCounts = 1 << 28
 
 // modeCounter counts one mode with one number of ranks.
 type modeCounter struct {
 	*job.Job
-	owners   *sample.Owners  // of the vertices of a minibatch in the group that shares it
-	nodes    graph.PartIndex // vertices of each node
+	owners   *sample.Owners  // owners of vertices within the group that shares a minibatch
+	nodes    graph.PartIndex // the vertices of each node
 	features int64           // bytes of a feature row
-	kinds    *access.Kinds   // of its rows, where they differ in size
+	kinds    *access.Kinds   // of feature rows that differ in size
 
 	mu    sync.Mutex
 	sum   ModeCounts
-	edges []int64 // [Epochs*Steps*Ranks] of each rank in each step
+	edges []int64 // [Epochs*Steps*Ranks] edges of each rank in each step
 }
 
 func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*ModeCounts, error) {
@@ -188,7 +191,7 @@ func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*M
 	return &c.sum, nil
 }
 
-// imbalance is the largest over the mean; 1 of nothing.
+// imbalance returns the maximum of x over its mean; 1 if all are 0.
 func imbalance(x []int64) float64 {
 	total := int64(0)
 	for _, n := range x {
@@ -200,7 +203,7 @@ func imbalance(x []int64) float64 {
 	return float64(slices.Max(x)) * float64(len(x)) / float64(total)
 }
 
-// open is for sample.Sweep.
+// open returns the functions that sample.Sweep wants.
 func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, close func()) {
 	switch {
 	case c.Job.Mode.Columns:
@@ -219,7 +222,7 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	}, rated.free
 }
 
-// ratedLinks are a rank's share of the links of a minibatch.
+// ratedLinks is a rank's share of the links of a minibatch.
 type ratedLinks struct {
 	crossing sample.Crossing
 	truth    []byte
@@ -230,7 +233,7 @@ func (r *ratedLinks) free() {
 	mem.Free(r.truth)
 }
 
-// takeRated counts the embeddings that travel to the ranks of a group that rate links with them.
+// takeRated counts the embeddings that go to the ranks of a group that rate links.
 func takeRated(c *modeCounter, key sample.Key, r *ratedLinks) {
 	if c.Sample.Links == nil {
 		return
@@ -262,7 +265,8 @@ func rowOf(c *modeCounter, v graph.VertexID) (bytes int64, has bool) {
 	return int64(c.kinds.Size(v)), c.kinds.Bytes[c.kinds.Of(v)] > 0
 }
 
-// elsewhere counts the rows of a minibatch that other nodes than the rank's have, and their bytes.
+// elsewhere counts the rows of a minibatch that are on other nodes than the rank's, and their
+// bytes.
 func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int64) {
 	node := rank / max(1, c.RanksPerNode)
 	for _, v := range mb.Frontier {
@@ -273,7 +277,7 @@ func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int
 	return rows, bytes
 }
 
-// foreign counts the learned rows that a rank reads for a minibatch and other ranks own, and those
+// foreign counts the learned rows that a minibatch of a rank reads and other ranks own, and those
 // of them on other nodes.
 func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 	if !c.Model.LearnsRows() {
@@ -295,7 +299,7 @@ func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 
 // takeOwn counts a minibatch of one rank.
 func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
-	rank := key.Stream // a stream for each rank
+	rank := key.Stream // each rank has a stream
 	remote, bytes := c.elsewhere(mb, rank)
 	learned, far := foreign(c, mb, rank)
 	c.mu.Lock()
@@ -307,17 +311,18 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	return nil
 }
 
-// takePushed counts a minibatch of push-pull: it belongs to one rank, and all ranks compute its
+// takePushed counts a minibatch of push-pull. It belongs to one rank, and all ranks compute its
 // first layer on their columns.
 func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 	sums, edges := int64(mb.Blocks[0].NumDst), int64(mb.Blocks[0].NumEdges())
 	_, width := c.Model.Widths(0)
-	near := len(c.Neighbours(key.Stream)) // a stream for each rank
+	near := len(c.Neighbours(key.Stream)) // each rank has a stream
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
 	c.sum.hidden(int64(c.Ranks-1)*sums, int64(c.Ranks-near)*sums, width)
-	// An edge of the input hop is a share of it on each rank; edges count as many as there are ranks.
+	// Every rank has all edges of the input hop, but only its share of the columns. So counts of
+	// edges are multiplied by the number of ranks.
 	step := c.step(key)
 	step[key.Stream] += int64(c.Ranks) * (int64(mb.NumEdges()) - edges)
 	for r := range step {
@@ -328,7 +333,7 @@ func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 
 // takeShared counts a minibatch of a group of ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
-	first, remote, bytes := key.Stream*c.owners.Size, int64(0), int64(0) // a stream for each group
+	first, remote, bytes := key.Stream*c.owners.Size, int64(0), int64(0) // each group has a stream
 	if c.Job.Mode.Sharing == sample.InNodes {
 		remote, bytes = c.elsewhere(mb, first)
 	}
@@ -350,22 +355,22 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	}
 }
 
-// hidden counts received hidden rows with cols columns, far of them from other nodes, and the
-// gradients that go back for them.
+// hidden counts received hidden rows of the given columns, and the gradients that go back for them.
+// far of the rows come from other nodes.
 func (c *ModeCounts) hidden(rows, far int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
 	c.Network += 2 * far * 4 * int64(cols)
 }
 
-// fetch counts received feature rows, and their bytes; far of the bytes come from other nodes.
+// fetch counts received feature rows and their bytes; far of the bytes come from other nodes.
 func (c *ModeCounts) fetch(rows, bytes, far int64) {
 	c.Features += rows
 	c.Bytes += bytes
 	c.Network += far
 }
 
-// add counts what all modes do with a minibatch.
+// add counts what a minibatch costs in every mode.
 func (c *modeCounter) add(mb *sample.Minibatch) {
 	c.sum.Edges += int64(mb.NumEdges())
 	c.sum.Loaded += int64(len(mb.Frontier))
@@ -374,7 +379,7 @@ func (c *modeCounter) add(mb *sample.Minibatch) {
 	}
 }
 
-// columns are what is written of a mode, in sums over all epochs.
+// columns are the columns of the CSV file, in sums over all epochs.
 var columns = []struct {
 	name  string
 	value func(c *ModeCounts) int64
@@ -410,7 +415,7 @@ func (m *Modes) Print(w io.Writer) error {
 	return trace.Table(w, table)
 }
 
-// WriteCSV writes a line for each number of ranks and mode.
+// WriteCSV writes a line for each mode and number of ranks.
 func (m *Modes) WriteCSV(w io.Writer) error {
 	header := []string{"ranks", "mode", "epochs", "steps"}
 	for _, c := range columns {

@@ -10,12 +10,12 @@ import (
 	"halognn/src/sample"
 )
 
-// Where training draws vertices at hand likelier than others (job.Locality), minibatches depend on
-// the cache, so they are sampled for each policy and size. All ranks finish an epoch before the
-// next begins, because its factor may follow from the rows that they have fetched.
+// If training favours vertices at hand (job.Locality), minibatches depend on the cache, so they are
+// sampled for each policy and size. All ranks finish an epoch before the next begins, because the
+// factor of the next may depend on the rows that they have fetched.
 
 // countedNear counts each policy and size over minibatches of its own. Result.Remote and Each are
-// counted over draws without locality.
+// of draws without locality.
 func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, error) {
 	var sum sum
 	err := s.onRanks(together, func(rank int) error {
@@ -38,7 +38,7 @@ func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, 
 	for i, p := range s.policies {
 		r.Factors = append(r.Factors, make([][]float64, len(r.Capacity)))
 		for size := range r.Capacity {
-			r.Predicted[i][size] = math.NaN() // formulas know draws of all vertices alike
+			r.Predicted[i][size] = math.NaN() // the formulas hold for draws without locality
 			if err := s.countNear(m, r, i, size, together, each); err != nil {
 				return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 			}
@@ -47,7 +47,7 @@ func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, 
 	return r, nil
 }
 
-// countNear counts one policy and size over the minibatches that all ranks draw with it.
+// countNear counts one policy and size over the minibatches that all ranks draw with that cache.
 func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, together, each int) error {
 	ranks := make([]nearRank, s.job.Ranks)
 	defer func() {
@@ -88,14 +88,15 @@ func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, togethe
 // nearRank is one rank with one cache.
 type nearRank struct {
 	counter
-	near       sample.Near // what it draws likelier
-	own, peers access.Set  // what a static cache holds, in rows of its own and of its node's others
-	filled     int64       // rows of its own
-	reads      nearReads   // of the last epoch
+	near sample.Near // the vertices that it favours
+	// vertices in a static cache: its own, and those of the other ranks of its node
+	own, peers access.Set
+	filled     int64     // rows put into its own cache
+	reads      nearReads // of the last epoch
 }
 
-// nearReads counts, over an epoch: vertices that minibatches read beside local ones; those of them
-// in caches of peers; fetched rows; their bytes, where rows differ in size; and sampled edges.
+// nearReads counts, over an epoch: reads of vertices that are not local; those of them found in
+// caches of peers; fetched rows; their bytes, if rows differ in size; and sampled edges.
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {
@@ -110,8 +111,8 @@ func (n *nearRank) free() {
 	n.counter.free()
 }
 
-// open finds the rows that training puts into the cache, and the vertices that are near with these;
-// none of a cache that changes.
+// open finds the rows that training puts into the cache, and the vertices near them and the local
+// ones. For a cache that changes, the cached rows do not count.
 func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	reader, p := n.reader(n.rank, workers), n.policies[which]
 	capacity, err := n.capacities(m, n.rank)
@@ -153,7 +154,7 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	return err
 }
 
-// count counts an epoch.
+// count counts the reads of an epoch.
 func (n *nearRank) count(epoch int, favour float64, workers int) error {
 	n.reads = nearReads{}
 	d := draws{first: epoch, last: epoch, near: n.near, favour: favour}
@@ -185,7 +186,7 @@ func (n *nearRank) count(epoch int, favour float64, workers int) error {
 	})
 }
 
-// finish adds what the rank counted over all epochs.
+// finish adds the rank's counts of all epochs to the result.
 func (n *nearRank) finish(r *Result, policy, size int) {
 	for _, p := range n.playing {
 		n.filled = p.filled

@@ -13,14 +13,14 @@ import (
 // player runs one policy with one size of cache.
 type player struct {
 	*policy.Player
-	policy, size int // as in Options
+	policy, size int // indices in Options
 	filled       int64
 	total        trace.Counters
 	trace        Trace // nil for a policy that keeps its rows, or decides with hindsight
 	perStep      int
 }
 
-// addPlayers adds the requested policies that plays accepts.
+// addPlayers adds those requested policies for which plays is true.
 func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int,
 	plays func(p *policy.Policy) bool) {
 	most := 0
@@ -35,7 +35,7 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 	c.recent = policy.NewHistory(most)
 }
 
-// addPlayer adds one policy with one size.
+// addPlayer adds one policy with one size of cache.
 func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int) *player {
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
 	d.Player = policy.NewPlayer(p, policy.Setup{
@@ -49,9 +49,9 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 	return d
 }
 
-// take lets the player decide as many minibatches as its window permits, and counts what travels:
-// of rows and of sums, if s is not nil; in bytes, if there are kinds of rows. last: no minibatch
-// follows.
+// take lets the player decide as many minibatches as its window permits, and counts what is
+// transferred: rows and sums if s is not nil, and bytes if kinds is not nil. last says that no
+// minibatch follows.
 func (p *player) take(h *policy.History, s *parallel.SumCounter, kinds *access.Kinds,
 	last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {

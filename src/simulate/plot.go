@@ -10,10 +10,10 @@ import (
 	"halognn/src/policy"
 )
 
-// WritePage plots the remote rows per epoch, on a logarithmic scale, against the cache size, one
-// curve per policy. If oracle and none were simulated, a band fills the range between them. Cache
-// sizes are spaced equally; a value below one row is drawn as one. The form is that of SALIENT++,
-// Figure 2.
+// WritePage draws the remote rows per epoch, on a logarithmic scale, against the cache size, one
+// curve for each policy. If oracle and none were simulated, a band fills the range between them.
+// Cache sizes are spaced equally; a value below one row is drawn as one. Source: SALIENT++, Figure
+// 2.
 func (r *Result) WritePage(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	c := &chart.Curves{X: "cache size: " + of, Y: "remote rows per epoch", LogY: true}
@@ -37,7 +37,8 @@ func (r *Result) WritePage(w io.Writer) error {
 	return err
 }
 
-// color returns that of a policy: the same in every plot, but of a policy with settings of its own.
+// color returns the colour of a policy: the same in every chart, unless the policy has settings of
+// its own.
 func (r *Result) color(i int) int {
 	if known := slices.Index(Policies(), r.Options.Policies[i]); known >= 0 {
 		return known

@@ -6,10 +6,10 @@ import (
 	"halognn/src/policy"
 )
 
-// reader describes the minibatches of a rank as training does.
+// reader describes the minibatches of a rank, as in training.
 func (s *Simulation) reader(rank, workers int) *access.Workload {
 	r := s.job.Workload(rank, workers)
-	if s.o.LastShort { // a stream for each rank
+	if s.o.LastShort { // each rank has a stream
 		own := &r.Sources[0]
 		own.PerBatch = float64(len(own.Seeds)) / float64(s.stepsOf(len(own.Seeds)))
 	}
@@ -17,7 +17,7 @@ func (s *Simulation) reader(rank, workers int) *access.Workload {
 }
 
 // stepsOf returns the number of steps of an epoch in which a rank with the given number of seeds
-// has some.
+// has a minibatch.
 func (s *Simulation) stepsOf(seeds int) int {
 	if !s.o.LastShort {
 		return s.job.Steps()
@@ -52,10 +52,10 @@ func (s *Simulation) settings() (all []policy.Settings) {
 }
 
 // planWindows sets the windows of policies that know minibatches in advance: as configured, or the
-// largest plan of any rank. No window is wider than the run.
+// largest that any rank plans. No window is longer than the run.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	sizes, _ := s.o.sizes()
-	ranks := 0 // whose plans count: one where windows are configured
+	ranks := 0 // number of ranks to plan for: one if windows are configured
 	s.windows = make([][]int, len(s.policies))
 	for i, p := range s.policies {
 		s.windows[i] = make([]int, len(sizes))
@@ -86,7 +86,7 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 	return nil
 }
 
-// widen raises the windows to the plan of one rank.
+// widen raises the windows to those that one rank plans.
 func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
 	inclusion []float32) error {
 	for i, p := range s.policies {

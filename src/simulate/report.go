@@ -12,8 +12,8 @@ import (
 	"halognn/src/trace"
 )
 
-// partitioned is what sampling costs where each rank holds the edges of its own vertices alone: a
-// table of an epoch, without lines if no rank asks another.
+// partitioned is the table of what sampling a partitioned topology costs in an epoch. It has no
+// lines if no rank asks another.
 func (r *Result) partitioned() [][]string {
 	rows := [][]string{{"topology.kind partitioned, all ranks", "per epoch"}}
 	if r.Asked.Vertices == 0 {
@@ -30,7 +30,8 @@ func (r *Result) partitioned() [][]string {
 	}...)
 }
 
-// edgeRows is what rows of edges cost: a table of an epoch, without lines if the model reads none.
+// edgeRows is the table of what rows of edges cost in an epoch, without lines if the model reads
+// none.
 func (r *Result) edgeRows() [][]string {
 	rows := [][]string{{"rows of edges, all ranks", "per epoch"}}
 	if r.EdgeRows == 0 {
@@ -41,7 +42,7 @@ func (r *Result) edgeRows() [][]string {
 		[]string{"edge_bytes", fmt.Sprintf("%.0f", each*float64(4*r.edgeIn+exchange.IDBytes))})
 }
 
-// gradients is what the sums of gradients cost: a table of an epoch, without lines if there are
+// gradients is the table of what the sums of gradients cost in an epoch, without lines if there are
 // none.
 func (r *Result) gradients() [][]string {
 	rows := [][]string{{"sums of gradients, all ranks", "per epoch"}}
@@ -52,7 +53,7 @@ func (r *Result) gradients() [][]string {
 		strconv.FormatInt(r.Gradients/int64(r.Options.Epochs), 10)})
 }
 
-// learned is what learned rows cost: a table of an epoch, without lines if the model learns none.
+// learned is the table of what learned rows cost in an epoch, without lines if the model has none.
 func (r *Result) learned() [][]string {
 	rows := [][]string{{"learned rows, all ranks", "per epoch"}}
 	if r.Learned.Bytes == 0 {
@@ -66,7 +67,7 @@ func (r *Result) learned() [][]string {
 	}...)
 }
 
-// Print writes the result as tables: rows an epoch, their ratio to no cache, predicted rows an
+// Print writes the result as tables: rows an epoch, their ratio to policy none, predicted rows an
 // epoch, the hit rate of prefetch over its rounds, the rows of the first fill, and what sampling a
 // partitioned topology would cost.
 func (r *Result) Print(w io.Writer) error {
@@ -78,7 +79,7 @@ func (r *Result) Print(w io.Writer) error {
 		}
 		return row
 	}
-	// a cell for each policy and size; a policy with an empty cell is left out
+	// writes cells for each policy and size; it leaves out a policy with an empty cell
 	table := func(name string, cell func(p, size int) string) [][]string {
 		rows := [][]string{header(name)}
 		for p, name := range r.Options.Policies {
@@ -170,8 +171,8 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// factors returns the factors by which vertices at hand were drawn likelier, if these adapt: that
-// of the first epoch, and each change with its epoch.
+// factors returns the factors by which near vertices were favoured, if these adapt: that of the
+// first epoch, and each change with its epoch.
 func (r *Result) factors(p, size int) (text string) {
 	if r.Factors == nil || !r.Options.Locality.Adapts {
 		return ""
@@ -185,8 +186,8 @@ func (r *Result) factors(p, size int) (text string) {
 	return text[2:]
 }
 
-// rounds returns the buffer hit rate of a policy with rounds between eviction rounds: before the
-// first, and after some of them.
+// rounds returns the buffer hit rate between the eviction rounds of a policy that has rounds:
+// before the first round, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return r.Options.Policy(p).Rounds })
 	if p < 0 {
@@ -203,7 +204,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			first := round * interval / r.Minibatches // steps; a round may fall inside one
+			first := round * interval / r.Minibatches // in steps; a round may be inside a step
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				d := r.Traces[p][i][step]
 				remote, fetched = remote+d.Accesses(), fetched+d.Fetched()
@@ -277,11 +278,12 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// WriteStepsCSV writes a line for each step of each dynamic policy and size: the values of the step
-// records in metrics.jsonl of a training run with the same settings, summed over ranks.
+// WriteStepsCSV writes a line for each step of each dynamic policy and size: the values that the
+// step records in metrics.jsonl of a training run with the same settings have, summed over the
+// ranks.
 func (r *Result) WriteStepsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{ // Error has what fails
+	_ = out.Write([]string{ // out.Error returns the failure
 		"policy", "alpha", "halo_fraction", "epoch", "step", "remote_accesses", "fetched_rows",
 		"early_rows", "evictions", "replacements",
 		"hit_rate", "buffer_hit_rate",

@@ -17,8 +17,8 @@ import (
 	"halognn/src/trace"
 )
 
-// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
-// policy sim samples further epochs, as many as it counts.
+// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once,
+// but policy sim also samples the epochs that it counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
@@ -64,7 +64,7 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 	return sum.Result, err
 }
 
-// onRanks calls f for every rank, together of them at a time.
+// onRanks calls f for every rank, for as many at a time as together says.
 func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	return mem.Together(together, func(w int) (err error) {
 		for rank := w; rank < s.job.Ranks && err == nil; rank += together {
@@ -74,12 +74,12 @@ func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	})
 }
 
-// sum adds ranks in rank order, in whatever order they finish, so that sums of predictions always
-// have the same bits.
+// sum adds results in the order of the ranks, in whatever order these finish, so that sums of
+// predictions always have the same bits.
 type sum struct {
 	sync.Mutex
 	*Result
-	waiting map[int]*Result // for lower ranks
+	waiting map[int]*Result // results that wait for those of lower ranks
 	next    int
 }
 
@@ -99,7 +99,7 @@ func (s *sum) add(rank int, r *Result) {
 	}
 }
 
-// add adds what another rank has counted.
+// add adds the counts of another rank.
 func (r *Result) add(o *Result) {
 	r.used.atLeast(o.used)
 	r.Remote += o.Remote
@@ -164,7 +164,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 			r.Read[i][size] = c.remote
 		}
 		switch {
-		case s.job.Sums: // all are played
+		case s.job.Sums: // all policies are played
 			for size := range predicted {
 				predicted[size] = math.NaN()
 			}
@@ -187,7 +187,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	return r, nil
 }
 
-// result returns the result of a rank that has counted its minibatches, without caches.
+// result returns the result of a rank that has counted its minibatches, without its caches.
 func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
@@ -208,7 +208,7 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 	return r
 }
 
-// countRows counts minibatches, about which dynamic policies decide.
+// countRows counts minibatches while dynamic policies decide about them.
 func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
 	c.addPlayers(m, r, capacity, func(p *policy.Policy) bool { return !p.Static() })
 	return c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
@@ -219,8 +219,9 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 	})
 }
 
-// countSums counts minibatches and then lets all policies decide about them: what travels of what a
-// static cache leaves depends on the minibatch, and what an oracle keeps depends on all of them.
+// countSums counts minibatches, then lets all policies decide about them. For a static cache, what
+// is transferred for its misses depends on the minibatch; and what an oracle keeps depends on all
+// minibatches.
 func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
 	err := c.eachMinibatch(workers, c.plain(), c.count)
 	if err != nil {
@@ -269,7 +270,8 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 	return err
 }
 
-// readBytes returns the bytes that all reads of vertices take, where rows are of several kinds.
+// readBytes returns the bytes of all reads of the vertices, if there are several kinds of rows;
+// else 0.
 func (c *counter) readBytes(vertices iter.Seq[graph.VertexID]) (bytes int64) {
 	if c.kinds == nil {
 		return 0
@@ -280,7 +282,7 @@ func (c *counter) readBytes(vertices iter.Seq[graph.VertexID]) (bytes int64) {
 	return bytes
 }
 
-// all yields so many vertices, from the first.
+// all yields the given number of vertices, from the first on.
 func all(vertices int64) iter.Seq[graph.VertexID] {
 	return func(yield func(graph.VertexID) bool) {
 		for v := range graph.VertexID(vertices) {
@@ -291,8 +293,8 @@ func all(vertices int64) iter.Seq[graph.VertexID] {
 	}
 }
 
-// predict returns the rows of an epoch that a dynamic policy is expected to transfer; NaN if there
-// is no formula.
+// predict sets the rows of an epoch that a dynamic policy is expected to transfer; NaN if there is
+// no formula.
 func (c *counter) predict(p *policy.Policy, m *access.Graph, r *access.Workload,
 	inclusion []float32, capacity, windows []int, predicted []float64,
 ) (err error) {
@@ -307,7 +309,7 @@ func (c *counter) predict(p *policy.Policy, m *access.Graph, r *access.Workload,
 	return nil
 }
 
-// perEpoch returns how many minibatches with seeds the reader has in an epoch.
+// perEpoch returns how many of the reader's minibatches in an epoch have seeds.
 func (c *counter) perEpoch(r *access.Workload) int {
 	return c.stepsOf(len(r.Sources[0].Seeds)) * r.Count
 }

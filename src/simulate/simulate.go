@@ -1,6 +1,6 @@
-// Package simulate counts the feature rows that training would fetch from other ranks, for every
-// cache policy and size at once, without training and without MPI: it samples the minibatches of a
-// run, key for key, and plans them with package exchange.
+// Package simulate counts the feature rows that training would fetch from other ranks, for many
+// cache policies and sizes at once, without training and without MPI: it samples the minibatches of
+// a run, key for key, and plans them with package exchange.
 //
 //	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...       each sampled once
 //	                                                  │
@@ -9,12 +9,12 @@
 //	nodes:   scores summed over ranks ─> Settings.Place ─> rows of own cache, of peers' caches, far
 //
 // The rows that a static cache leaves to fetch follow from the accesses of each vertex: all
-// accesses less those of the vertices it holds. Dynamic policies decide step by step, by the code
-// that training uses. Either way the rows equal those of a training run with the same parts, ranks,
+// accesses less those of cached vertices. Dynamic policies decide step by step, by the code that
+// training uses. In both cases the rows equal those of a training run with the same parts, ranks,
 // nodes, minibatches, seed and cache.
 //
-// Where what is drawn depends on what a rank has at hand (job.Locality), each policy and size has
-// minibatches of its own, which are sampled for it alone.
+// If draws depend on what a rank has at hand (job.Locality), each policy and size has minibatches
+// of its own.
 //
 // Memory beyond the mapped topology, for N vertices, W ranks simulated at a time, D dynamic
 // policies, A sizes of at most C rows: W times 20 N bytes (accesses, prediction and a ranking) and
@@ -47,17 +47,19 @@ func Policies() []string { return policy.Names(nil) }
 
 // Options describe the simulated run, and the policies and sizes to count.
 type Options struct {
-	// Spec is the run. Its Cache holds the settings that policies read; the lists below give
-	// policies and sizes.
+	// Spec is the run. Its Cache holds the settings that policies read, but the policies and sizes
+	// are those of the lists below.
 	job.Spec
 
-	LastShort bool     // full batches and one short one, instead of the near-equal pieces of training
+	// full minibatches and a short last one, instead of training's pieces of near-equal size
+	LastShort bool
 	Policies  []string // names, or keys of Own
 
-	// Own holds the cache's settings of policies that have their own, by NAME:key=value:...
+	// Own holds the cache settings of policies that have settings of their own, by
+	// NAME:key=value:...
 	Own map[string]policy.Settings
 
-	// Sizes of a rank's cache, ascending; set only one of the two.
+	// Sizes of a rank's cache, ascending; set only one of the two lists.
 	Alphas        []float64 // as fractions of an average rank's vertices
 	HaloFractions []float64 // as fractions of the rank's 1-hop halo
 
@@ -81,13 +83,13 @@ func (o *Options) settings(name string) policy.Settings {
 	return o.Cache
 }
 
-// Larger values are typing errors, and would exhaust the memory.
+// Limits. Larger values are typing errors, and would exhaust the memory.
 const (
 	mostEpochs  = 1e6
 	mostWorkers = 1 << 12
 )
 
-// checkReads returns an error for a model whose minibatches are their seeds.
+// checkReads returns an error for a model whose minibatches are seeds alone.
 func checkReads(s *job.Spec) error {
 	if s.Model.ReadsNeighbours() {
 		return nil
@@ -96,7 +98,7 @@ func checkReads(s *job.Spec) error {
 		"there is nothing to count; set model.kind=sage", s.Model.Kind)
 }
 
-// Check reports every error of the options themselves.
+// Check returns every error of the options themselves.
 func (o *Options) Check() error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -112,26 +114,23 @@ func (o *Options) Check() error {
 		reject("workers is %d; it must be 0 to %d", o.Workers, mostWorkers)
 	}
 	if o.Mode.Sharing != sample.Alone || o.Mode.Columns {
-		reject("rows are counted of ranks with minibatches of their own; set parallel.mode=data, or " +
-			"compare modes by `simulate modes`")
+		reject("simulate counts rows of ranks with minibatches of their own; set parallel.mode=data, or compare modes by `simulate modes`")
 	}
 	if o.Locality.Favours() && o.Sums {
-		reject("sums are counted over minibatches that do not depend on the cache; set " +
-			"exchange.sums=off, or sample.locality=1")
+		reject("simulate counts sums over minibatches that do not depend on the cache; set exchange.sums=off, or sample.locality=1")
 	}
 	if n := o.RanksPerNode; o.AsNodes && n > 1 && (o.Ranks == 0 || n < o.Ranks) {
-		reject("rows are counted of each rank alone; set exchange.nodes=off")
+		reject("simulate counts the rows that each rank fetches for itself; set exchange.nodes=off")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		reject("last-short counts as published figures do, with a stream for each rank that has " +
-			"seeds and a batch of its own")
+		reject("last-short needs a stream for each rank, with seeds and a batch of its own, as in published figures; leave it out")
 	}
 	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
 		reject("with cache.source %s all rows are remote, and a rank has no halo; give alphas",
 			policy.SourceFiles)
 	}
 	if o.Sums && o.Cache.Shared() {
-		reject("sums are counted for caches of each rank alone; set cache.placement=%s",
+		reject("simulate counts sums only with caches that ranks do not share; set cache.placement=%s",
 			policy.PlacementOwn)
 	}
 	if len(o.Policies) == 0 {
@@ -157,14 +156,15 @@ func (o *Options) Check() error {
 		append(errs, o.checkSizes()...)...)...)
 }
 
-// Possible lists the policies that can be counted; of sparse rows only if o.Sparse says so.
+// Possible lists the policies that can be counted. Some can count sparse rows only if o.Sparse is
+// set.
 func (o *Options) Possible() []string {
 	least := len(o.refused(policy.None))
 	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })
 }
 
-// refused says why a policy cannot be counted: the reasons of training, apart from the size of its
-// cache.
+// refused returns why a policy cannot be counted: the reasons for which training refuses it, except
+// the size of its cache.
 func (o *Options) refused(name string) (why []string) {
 	spec := o.Spec
 	spec.Cache = o.settings(name)
@@ -173,12 +173,10 @@ func (o *Options) refused(name string) (why []string) {
 		why = append(why, r.Error())
 	}
 	if o.Model.Schema.Typed() && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s is the best for rows of one size alone; leave it out "+
-			"of a graph with vertex types", name))
+		why = append(why, fmt.Sprintf("policy %s is the best only for rows of one size; leave it out for a graph with vertex types", name))
 	}
 	if o.Sums && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s counts rows alone; leave it out where owners add "+
-			"rows", name))
+		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set exchange.sums=off", name))
 	}
 	return why
 }
@@ -190,7 +188,7 @@ func (o *Options) checkSizes() (errs []error) {
 			"rank's vertices")
 	}
 	if len(o.Alphas) > 0 && len(o.HaloFractions) > 0 {
-		reject("there are alphas and halo fractions; the size of a cache is one of the two")
+		reject("there are alphas and halo fractions; give only one of the two as the size of a cache")
 	}
 	for _, list := range []struct {
 		name  string
@@ -208,7 +206,7 @@ func (o *Options) checkSizes() (errs []error) {
 	return errs
 }
 
-// sizes returns the simulated sizes, and the name of the quantity of which they are fractions.
+// sizes returns the simulated sizes, and the name of the option that has them.
 func (o *Options) sizes() ([]float64, string) {
 	if len(o.HaloFractions) > 0 {
 		return o.HaloFractions, "halo fraction"
@@ -222,20 +220,20 @@ type Simulation struct {
 	job      *job.Job
 	shards   *shard.Shards
 	policies []*policy.Policy
-	own      []*policy.Settings // of each policy
+	own      []*policy.Settings // by policy
 	windows  [][]int            // [policies][sizes] minibatches known in advance
-	shared   map[int]shared     // of each node, by its first rank, if ranks share caches
+	shared   map[int]shared     // if ranks share caches: by the first rank of each node
 
 	transposed bool  // the graph is not symmetric
-	gradients  int64 // bytes that all ranks send each other in a step to add them
+	gradients  int64 // bytes that all ranks send each other in a step to add gradients
 }
 
 // ErrOptions marks errors of the options, not of the parts.
 var ErrOptions = errors.New("this cannot be simulated")
 
-// New prepares the simulation of a run on the parts, which must outlive it. Errors are about the
-// options (ErrOptions), or about parts that do not fit them: the number of ranks does not divide
-// the parts, or there are no training seeds.
+// New prepares the simulation of a run on the parts, which must outlive it. Its errors are about
+// the options (ErrOptions), or about parts that do not fit them: the number of ranks does not
+// divide the parts, or there are no training seeds.
 func New(s *shard.Shards, o Options) (*Simulation, error) {
 	o.Ranks, o.Workers = cmp.Or(o.Ranks, s.Parts), cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	o.Fit(s)
@@ -264,7 +262,7 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted",
 			ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
-	// Rows are counted of parts without labels too, on which no model is trained.
+	// Parts without labels can be counted, but no model is trained on them.
 	if elements, exact, err := nn.Elements(j.Model); err == nil {
 		sim.gradients = comm.SumBytes(elements, exact, o.Ranks, o.HalfGradient)
 	}
@@ -274,46 +272,47 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 // Close frees the memory.
 func (s *Simulation) Close() { s.job.Close() }
 
-// Result holds the counts, summed over ranks.
+// Result holds the counts, summed over the ranks.
 type Result struct {
 	Options     Options // with defaults filled in
 	Vertices    int64
 	Steps       int     // of an epoch
 	Minibatches int     // of a rank in a step
-	Remote      int64   // rows of all epochs without a cache, all vertices drawn alike
+	Remote      int64   // rows of all epochs without a cache, in draws without locality
 	Each        []int64 // [Epochs*Steps] the same, step by step
-	Asked       Asked   // what sampling would cost in all epochs with topology.kind partitioned
-	AskingHops  int     // of a minibatch: of these hops
-	EdgeRows    int64   // rows of edges that are fetched in all epochs, if the model reads some
-	// learned rows that are fetched in all epochs, if the model learns some, and their gradients
+	Asked       Asked   // what sampling would cost in all epochs with a partitioned topology
+	AskingHops  int     // hops of a minibatch that ask other ranks
+	EdgeRows    int64   // rows of edges fetched in all epochs, if the model reads some
+	// learned rows fetched in all epochs, and their gradients, if the model learns rows
 	Learned   parallel.LearnedCounts
 	Gradients int64 // bytes that all ranks send each other in all epochs to add gradients
-	Bytes     int64 // the largest resident set, as predicted
+	Bytes     int64 // the predicted largest resident set
 
-	Capacity []int     // [sizes] rows of a rank's cache, or bytes of several kinds; of the largest
+	// [sizes] capacity of the largest cache of a rank: rows or, with several kinds, bytes
+	Capacity []int
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
-	Rows     [][]int64 // [policies][sizes] rows fetched in all epochs, and sums
-	// [policies][sizes] rows that minibatches read beside local ones, cached ones included; equal
-	// to Remote unless draws depend on the cache
+	Rows     [][]int64 // [policies][sizes] rows and sums fetched in all epochs
+	// [policies][sizes] reads of vertices that are not local, cached or not; equal to Remote unless
+	// draws depend on the cache
 	Read [][]int64
-	// [policies][sizes] with sums, or rows of several kinds: what travels in all epochs, in rows, sums
-	// and bytes
+	// [policies][sizes] with sums, or rows of several kinds: rows, sums and bytes transferred in
+	// all epochs
 	Totals [][]trace.Counters
-	Peer   [][]int64 // [policies][sizes] rows read in caches of peers
+	Peer   [][]int64 // [policies][sizes] rows read from caches of peers
 	Filled [][]int64 // [policies][sizes] rows fetched before the first step
-	// [policies][sizes] expected rows of an epoch; NaN where there is no prediction
+	// [policies][sizes] expected rows of an epoch; NaN if there is no prediction
 	Predicted [][]float64
-	Traces    [][]Trace // [policies][sizes] of dynamic policies, but for the optimum; nil for others
-	// [policies][sizes][epochs] factors by which vertices at hand were drawn likelier; nil: draws
-	// are without locality
+	Traces    [][]Trace // [policies][sizes] of dynamic policies except the optimum; nil for others
+	// [policies][sizes][epochs] factors by which near vertices were favoured; nil: draws are
+	// without locality
 	Factors [][][]float64
 
 	used   used
 	kinds  *access.Kinds
-	edgeIn int // columns of the rows of edges
+	edgeIn int // columns of a row of an edge
 }
 
-// Asked counts what minibatches ask of the owners of vertices on a partitioned topology.
+// Asked counts what minibatches ask other ranks on a partitioned topology.
 type Asked struct{ Vertices, Neighbours, Bytes int64 }
 
 func (a *Asked) add(o Asked) {
@@ -325,22 +324,23 @@ func (a *Asked) add(o Asked) {
 // Trace is what a policy decided, step by step, summed over ranks.
 type Trace []trace.Counters // [Epochs*Steps]
 
-// PerEpoch returns the mean rows of an epoch, and their ratio to no cache: 1 if there is nothing to
-// fetch.
+// PerEpoch returns the mean rows of an epoch, and their ratio to those without a cache; the ratio
+// is 1 if nothing is fetched.
 func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
 	n := r.Rows[p][size]
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
 }
 
-// Cost returns what the rows of an epoch cost in far rows: a far row is 1, one of a peer's cache is
-// PeerCost, an own one nothing (data placement, ICS 2022, eq. 3, summed over ranks).
+// Cost returns the cost of an epoch's rows, in far rows: a far row costs 1, a row of a peer's cache
+// PeerCost, an own row nothing (data placement, ICS 2022, eq. 3, summed over ranks).
 func (r *Result) Cost(p, size int) float64 {
 	n := float64(r.Rows[p][size]) + r.Options.Cache.PeerCost*float64(r.Peer[p][size])
 	return n / float64(r.Options.Epochs)
 }
 
-// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
-// found in the cache: MassiveGNN's hit rate (eq. 8), which counts no rows fetched beside the misses.
+// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote
+// accesses found in the cache: MassiveGNN's hit rate (eq. 8), whose misses do not include rows
+// fetched ahead.
 func (r *Result) HitRates(p, size int) (hit, buffer float64) {
 	if r.Options.Sums { // all caches are played
 		return r.Totals[p][size].HitRates()
@@ -353,7 +353,7 @@ func (r *Result) HitRates(p, size int) (hit, buffer float64) {
 	return 1 - share(r.Rows[p][size], read, 1), 1 - share(fetched, read, 1)
 }
 
-// share returns a/b, or the given value if b is 0.
+// share returns a/b, or ofNothing if b is 0.
 func share(a, b int64, ofNothing float64) float64 {
 	if b == 0 {
 		return ofNothing

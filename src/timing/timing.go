@@ -1,5 +1,5 @@
 // Package timing measures on machines that other programs use too: a thread's own CPU time,
-// medians, and the machine's limit for random reads, which benchmarks set a rate beside.
+// medians, and the machine's limit for random reads, with which benchmarks compare a rate.
 package timing
 
 import (
@@ -14,8 +14,8 @@ import (
 	"halognn/src/random"
 )
 
-// Thread returns the CPU time of the calling thread so far, which excludes other programs, unlike
-// the time of day. The goroutine must be locked to its thread.
+// Thread returns the CPU time that the calling thread has used. Unlike the time of day it excludes
+// other programs. The goroutine must be locked to its thread.
 func Thread() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -24,7 +24,7 @@ func Thread() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Median returns the middle of x, or the mean of the middle two; 0 for no numbers.
+// Median returns the middle number of x, or the mean of the middle two; 0 for no numbers.
 func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
@@ -34,8 +34,8 @@ func Median(x []float64) float64 {
 }
 
 // ReadRate returns the machine's limit: independent random reads of an array, per second. Positions
-// are computed from start, so that only the reads themselves miss the cache; the processor overlaps
-// as many as it can.
+// are computed from start, so that only the reads themselves miss the cache, and the processor
+// overlaps as many reads as it can.
 func ReadRate[T mem.Number](array []T, reads, start int) float64 {
 	n, s, sum := uint64(len(array)), random.Mix(uint64(start)), T(0)
 	begin := Thread()
@@ -45,6 +45,6 @@ func ReadRate[T mem.Number](array []T, reads, start int) float64 {
 		sum += array[hi]
 	}
 	rate := float64(reads) / (Thread() - begin).Seconds()
-	runtime.KeepAlive(sum) // or nothing would have to be read
+	runtime.KeepAlive(sum) // otherwise the compiler could drop the reads
 	return rate
 }

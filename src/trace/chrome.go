@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process per
-// rank, a track per stage, and more tracks of a stage if several minibatches were in it at once.
-// Every span carries epoch, step and the minibatch's number.
+// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process for
+// each rank and a track for each stage. A stage has more tracks if several minibatches were in it
+// at once. Every span carries the epoch, the step and the minibatch's number.
 //
 //	[
 //	{"name":"sample","cat":"train","ph":"X","ts":12.345,"dur":6.7,"pid":0,"tid":100,"args":{"item":3,"epoch":1,"step":3}},
 //
 // Only Close ends the list, but readers of the format accept a list without its end, so the trace
-// of a killed run is usable. A nil Recorder records nothing. It may be used from many goroutines; a
-// span costs about a microsecond and allocates nothing.
+// of a killed run is usable. A nil Recorder records nothing. Many goroutines may use it; a span
+// costs about a microsecond and allocates nothing.
 type Recorder struct {
 	mu     sync.Mutex
 	file   *os.File
 	buf    *bufio.Writer
 	line   []byte
 	rank   int
-	base   int64 // ts 0, in nanoseconds of the Unix epoch
+	base   int64 // Unix time in nanoseconds that ts counts from
 	stages []stageTracks
 	err    error
 
-	kind         string // of the pass under way: train, evaluate
-	epoch, split int    // split: minibatches of a step
-	items        int    // minibatches of an epoch; 0 if none of the next ones are foreseen
+	kind         string // of the current pass: train, evaluate
+	epoch, split int    // split: minibatches in a step
+	items        int    // minibatches of an epoch; 0 if later epochs are not prepared ahead
 }
 
-// stageTracks are the tracks of one stage: the time at which the last span of each ended.
+// stageTracks are the tracks of one stage. ends has the end of the last span of each.
 type stageTracks struct {
 	name string
 	ends []int64
 }
 
-// CreateRecorder makes DIR/rank-0003.json. All ranks give one base, the Unix time in nanoseconds
-// that is shown as 0.
+// CreateRecorder makes DIR/rank-0003.json. base is the Unix time in nanoseconds that is shown as 0,
+// the same for all ranks.
 func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -53,23 +53,23 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	}
 	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base,
 		kind: "start", split: 1}
-	// Flush returns its error
+	// Flush returns the error
 	_, _ = fmt.Fprintf(r.buf,
 		"[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
 		rank, rank)
 	return r, nil
 }
 
-// Pass sets the labels of the next spans: kind (train, evaluate), epoch, and the minibatches of a
-// step. Minibatches from number items on belong to the next epochs (foresight); items is 0 without
-// foresight. No span may be recorded meanwhile.
+// Pass sets the labels of the next spans: the kind (train, evaluate), the epoch, and the
+// minibatches in a step. With foresight, minibatches from number items on belong to the next
+// epochs; without it items is 0. No span may be recorded meanwhile.
 func (r *Recorder) Pass(kind string, epoch, split, items int) {
 	if r != nil {
 		r.kind, r.epoch, r.split, r.items = kind, epoch, split, items
 	}
 }
 
-// indexOf finds a stage among the few.
+// indexOf returns the index of a stage.
 func (r *Recorder) indexOf(stage string) int {
 	for i := range r.stages {
 		if r.stages[i].name == stage {
@@ -80,9 +80,9 @@ func (r *Recorder) indexOf(stage string) int {
 	return len(r.stages) - 1
 }
 
-// place returns the first track on which a span from begin to end overlaps no earlier one, and
-// whether it is a new track. Spans arrive about in the order of their ends, so the last one of a
-// track ends last. place sets that end to end.
+// place returns the first track on which the span from begin to end overlaps no earlier span, and
+// whether the track is new, and puts the span there. Spans arrive about in the order of their ends,
+// so the last span of a track ends last.
 func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 	for k, last := range t.ends {
 		if last <= begin {
@@ -97,7 +97,7 @@ func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 // trackStride is the distance between the track numbers of two stages.
 const trackStride = 1000
 
-// Span records that stage worked on minibatch item from begin, for so long.
+// Span records that stage worked on minibatch item from begin on, for the time took.
 func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Duration) {
 	if r == nil {
 		return
@@ -127,7 +127,7 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	r.write(append(line, "}}"...))
 }
 
-// write reuses the buffer for the next line, and keeps the first error for Close.
+// write writes a line and reuses its buffer for the next. It keeps the first error for Close.
 func (r *Recorder) write(line []byte) {
 	r.line = line
 	if _, err := r.buf.Write(line); r.err == nil {
@@ -151,7 +151,7 @@ func (r *Recorder) appendTrackName(line []byte, stage, track int) []byte {
 	return append(line, "\"}}"...)
 }
 
-// Flush makes the spans visible to readers of the file.
+// Flush makes all spans visible to readers of the file.
 func (r *Recorder) Flush() {
 	if r == nil {
 		return
@@ -163,7 +163,7 @@ func (r *Recorder) Flush() {
 	}
 }
 
-// Close ends the list and returns the first error of the recorder's life.
+// Close ends the list, and returns the first error since the recorder was made.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil

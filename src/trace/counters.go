@@ -138,10 +138,10 @@ type Shuffles struct {
 	Collectives int64 `json:"shuffle_collectives,omitzero"`
 }
 
-// numCounters is the number of counters, each of 64 bits: TestCountersAreWords holds them to it.
+// numCounters is the number of counters. Each must have 64 bits: TestCountersAreWords checks that.
 const numCounters = unsafe.Sizeof(Counters{}) / 8
 
-// words returns the counters as an array, for what is done to all alike.
+// words returns the counters as an array, for operations on all of them.
 func (c *Counters) words() *[numCounters]int64 {
 	return (*[numCounters]int64)(unsafe.Pointer(c))
 }
@@ -154,7 +154,7 @@ func (c *Counters) Add(o Counters) {
 	}
 }
 
-// Per returns an n-th of c, rounded down.
+// Per returns c divided by n, rounded down.
 func (c Counters) Per(n int64) Counters {
 	for i := range c.words() {
 		c.words()[i] /= n
@@ -179,8 +179,8 @@ func unreported(v reflect.Value) {
 	}
 }
 
-// Check returns an error, which means a bug, unless the rows of a plan add up to the given number
-// of vertices.
+// Check returns an error, which means a bug, unless the rows of a plan add up to the frontier: the
+// given number of vertices.
 func (c *Counters) Check(frontier int) error {
 	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Fetched()+c.Shared+c.Summed &&
 		c.Frontier == int64(frontier) {
@@ -198,18 +198,18 @@ func (c Counters) Replacing() Counters {
 	return c
 }
 
-// Fetched returns the remote rows that the frontier reads: misses of the cache.
+// Fetched returns the remote rows that the frontier reads: the misses of the cache.
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
-// Accesses returns how many remote vertices the frontier reads, in caches or not.
+// Accesses returns how many remote vertices the frontier reads, cached or not.
 func (c Counters) Accesses() int64 {
 	return c.Cached + c.PeerCached + c.Stored + c.Fetched() + c.Shared + c.Summed
 }
 
-// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote accesses
-// found in a cache: MassiveGNN's hit rate (eq. 8), which counts misses alone. Rows read from the files
-// count as transferred, and those that another rank of the node has fetched, or they would seem to be in a
-// cache. Both are 0 without accesses.
+// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote
+// accesses found in a cache: MassiveGNN's hit rate (eq. 8), whose misses are only the rows fetched
+// for the frontier. Rows that were read from files, or fetched by another rank of the node, count
+// as transferred: otherwise they would seem to be in a cache. Both are 0 without accesses.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits, accesses := c.Cached+c.PeerCached, c.Accesses()
 	if accesses == 0 {

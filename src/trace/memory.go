@@ -56,7 +56,7 @@ type MemoryItem struct {
 // Memory holds the items of a rank.
 type Memory []MemoryItem
 
-// Sum returns the resident set of a rank. Shared memory counts in full, as in the system's figure.
+// Sum returns the resident set of a rank. Shared memory counts in full, as the system counts it.
 func (m Memory) Sum() (sum int64) {
 	for _, i := range m {
 		sum += i.Bytes

@@ -33,9 +33,9 @@ type Terms struct {
 	Staged float64 `json:"t_staged,omitempty"`
 }
 
-// TermsOf returns the mean terms of a step from the seconds of the phases, by name, in an epoch
-// with the given number of steps. Remote is the collectives of the exchange and the slicing between
-// them, as ranks slice rows for each other at the same time.
+// TermsOf returns the mean terms of a step, given the seconds of each phase in an epoch and its
+// number of steps. Remote is the collectives of the exchange and the slicing between them, as ranks
+// slice rows for each other at the same time.
 func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 	of := func(phases ...Phase) (seconds float64) {
 		for _, p := range phases {
@@ -53,8 +53,8 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 // DDP returns t_DDP: all work of the training goroutine in a step.
 func (t *Terms) DDP() float64 { return t.Gather + t.Train + t.Shuffle + t.Sync + t.Staged }
 
-// Stall returns the communication stall of a rank (equation 9): the time of remote rows beyond the
-// copying that may run beside it.
+// Stall returns the communication stall of a rank (equation 9): the time of remote rows that
+// exceeds the copying beside it.
 func (t *Terms) Stall() float64 { return max(0, t.Remote-t.Copy) }
 
 // StepModel is the time of a step from its terms, by the equations of MassiveGNN, section 3.3.
@@ -76,7 +76,7 @@ type StepModel struct {
 	Gain float64 `json:"potential_gain"`
 }
 
-// Model applies the equations.
+// Model applies the equations to the terms.
 func (t Terms) Model() StepModel {
 	m := StepModel{Terms: t}
 	ddp := t.DDP()

@@ -20,16 +20,16 @@ type Processor struct {
 	used  time.Duration
 }
 
-// Begin begins to measure.
+// Begin starts measuring.
 func (p *Processor) Begin() {
 	if p.Ranks > 0 {
 		p.began, p.used = time.Now(), p.worked()
 	}
 }
 
-// Busy returns the share of the CPUs' time since Begin in which they worked for this rank:
-// neither idle nor spinning nor, where the main thread polls, on that thread. 0 where nothing was
-// measured.
+// Busy returns the share of the CPUs' time since Begin in which they worked for this rank. Idle and
+// spinning time do not count nor, if the main thread polls, the time of that thread. It is 0 if
+// nothing was measured.
 func (p *Processor) Busy() float64 {
 	if p.CPUs == 0 || p.Ranks == 0 || p.began.IsZero() {
 		return 0
@@ -45,8 +45,8 @@ func (p *Processor) worked() time.Duration {
 	return t
 }
 
-// ProcessorTime returns the processor time of this process; of its main thread's none, if asked to
-// leave that out. 0 where the system does not say.
+// ProcessorTime returns the processor time of this process, without that of its main thread if
+// leaveOutMain. It is 0 if the system does not tell it.
 func ProcessorTime(leaveOutMain bool) time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -59,7 +59,7 @@ func ProcessorTime(leaveOutMain bool) time.Duration {
 	return t
 }
 
-// mainThread returns the processor time of the main thread, by Linux's clock id of a thread.
+// mainThread returns the processor time of the main thread, using Linux's clock id of a thread.
 func mainThread() time.Duration {
 	const perThread, scheduler = 4, 2
 	var t unix.Timespec

@@ -46,8 +46,8 @@ var setUpNames = [NumSetUpItems]string{
 // String returns the name under which the item is reported.
 func (i SetUpItem) String() string { return setUpNames[i] }
 
-// SetUp times a rank's work before its first step. One goroutine does all of it, so every moment
-// belongs to one item, and the items add up to the whole. A nil SetUp measures nothing.
+// SetUp times the work of a rank before its first step. One goroutine does all of it, so every
+// moment belongs to one item, and the items add up to the total. A nil SetUp measures nothing.
 type SetUp struct {
 	begun, last time.Time
 	took        [NumSetUpItems]time.Duration
@@ -58,7 +58,7 @@ type SetUp struct {
 func NewSetUp(begun time.Time) *SetUp { return &SetUp{begun: begun, last: begun} }
 
 // Done adds the time since the last call, or since the beginning, to item. After End it does
-// nothing: a run may open another cache later.
+// nothing, as a run may open another cache later.
 func (s *SetUp) Done(item SetUpItem) {
 	if s == nil || s.total > 0 {
 		return
@@ -68,7 +68,7 @@ func (s *SetUp) Done(item SetUpItem) {
 	s.last = now
 }
 
-// End ends the set-up with an item.
+// End adds the time since the last call to item, and ends the set-up.
 func (s *SetUp) End(item SetUpItem) {
 	s.Done(item)
 	if s != nil && s.total == 0 {
@@ -76,7 +76,7 @@ func (s *SetUp) End(item SetUpItem) {
 	}
 }
 
-// Seconds returns the items and the whole, which is 0 before End.
+// Seconds returns the seconds of the items and their total, which is 0 before End.
 func (s *SetUp) Seconds() (items [NumSetUpItems]float64, total float64) {
 	if s == nil {
 		return items, 0

@@ -62,8 +62,8 @@ var phaseNames = [NumPhases]string{
 	"shuffle", "sync", "update", "wait", "save",
 }
 
-// OfTraining returns the phases of the training goroutine, which add up to its epoch, but for what lies
-// between them.
+// OfTraining returns the phases of the training goroutine. They add up to its epoch, except for the
+// time between them.
 func OfTraining() []Phase { return []Phase{Forward, Backward, Shuffle, Sync, Update, Wait, Save} }
 
 // String returns the name under which the phase is reported.

@@ -56,7 +56,7 @@ func analyzeCommand() *cobra.Command {
 	return c
 }
 
-// check returns errors about policies that rank no vertices and other impossible flags.
+// check refuses flags with impossible values, and policies that rank no vertices.
 func (o *analyzeFlags) check() error {
 	var faults []error
 	for _, name := range o.policies {
@@ -80,7 +80,7 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	sets := append(o.sets, "run.dir=analyzed") // nothing runs
+	sets := append(o.sets, "run.dir=analyzed") // required, but nothing runs
 	if len(args) > 0 {
 		sets = append(sets, "data.parts="+args[0])
 	}

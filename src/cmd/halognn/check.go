@@ -45,16 +45,16 @@ func check(dir string) (what string, err error) {
 		rundir.ConfigFile)
 }
 
-// isParts reports whether the directory's meta.json is that of parts, which has offsets; that of a
-// dataset has none.
+// isParts reports whether the directory holds parts: their meta.json has offsets, that of a dataset
+// has none.
 func isParts(dir string) bool {
 	var meta struct{ Offsets []int64 }
 	text, err := mem.ReadFile(filepath.Join(dir, "meta.json"))
 	return err == nil && json.Unmarshal(text, &meta) == nil && len(meta.Offsets) > 0
 }
 
-// checkRun verifies that a run is complete: config, checkpoints, summary, and a model whose weights
-// can be read.
+// checkRun verifies that a run is complete: its config, checkpoints and summary, and a model with
+// readable weights.
 func checkRun(dir string) error {
 	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s record.Summary

@@ -12,8 +12,8 @@ import (
 	"halognn/src/simulate"
 )
 
-// complete registers the values that the shell offers for the flags named here. For other flags it
-// offers files.
+// complete registers the values that the shell offers for the flags named here. For other flags the
+// shell offers files.
 func complete(c *cobra.Command) {
 	for name, values := range map[string][]string{
 		"kind":         {dataset.SBM, dataset.RMAT},
@@ -51,7 +51,7 @@ func must(err error) {
 	}
 }
 
-// completeSet completes --set: the key with its "=", then the words that it takes.
+// completeSet completes --set: first the key with its "=", then the words that the key takes.
 func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
 	cobra.ShellCompDirective) {
 	var all []cobra.Completion
@@ -71,7 +71,7 @@ func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeList completes the last of several words separated by commas.
+// completeList completes the last word of a list separated by commas.
 func completeList(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion,
 		cobra.ShellCompDirective) {

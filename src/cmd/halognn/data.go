@@ -17,12 +17,12 @@ import (
 	"halognn/src/task"
 )
 
-// out is printed by commands to standard output.
+// out prints to the standard output of a command.
 func out(c *cobra.Command, format string, args ...any) {
 	fmt.Fprintf(c.OutOrStdout(), format, args...)
 }
 
-// required reports the flags of a command that must be given and are not.
+// required returns an error that names the required flags that are missing.
 func required(c *cobra.Command, names ...string) error {
 	var faults []error
 	for _, name := range names {
@@ -33,15 +33,15 @@ func required(c *cobra.Command, names ...string) error {
 	return usageError(errors.Join(faults...))
 }
 
-// vacant refuses an --out that is not empty before the work begins; the writer checks again.
+// vacant refuses an --out that is not empty, before the work begins; the writer checks again.
 func vacant(dir string) error {
 	return dataError(dataset.Vacant(dir))
 }
 
-// replaceable is an --out that may be replaced.
+// replaceable is an --out that --force allows to replace.
 type replaceable struct {
 	dir   string
-	parts bool // of a graph, not a DATASET
+	parts bool // the directory holds parts of a graph, not a DATASET
 	force bool
 }
 
@@ -55,7 +55,8 @@ func (r *replaceable) flags(c *cobra.Command) {
 		"replace the "+what+" that --out holds, once the new one is complete")
 }
 
-// make calls work with the directory to write: --out, or one beside it that then replaces it.
+// make calls work with the directory to write: --out itself, or a directory beside it that then
+// replaces it.
 func (r *replaceable) make(work func(dir string) error) error {
 	err := dataError(dataset.Target(r.dir))
 	if err == nil || !r.force {
@@ -166,7 +167,7 @@ func generated(err error) error {
 		errors.As(err, &system) {
 		return dataError(err)
 	}
-	return usageError(err) // what is generated depends on the flags alone
+	return usageError(err) // the result depends on the flags alone
 }
 
 func importCommand(p *process) *cobra.Command {
@@ -209,8 +210,7 @@ func importCommand(p *process) *cobra.Command {
 			}
 			switch links := o.Task == task.Links; {
 			case o.Task != "" && o.Task != task.Regression && !links:
-				return usageError(fmt.Errorf("--task %s is unknown; leave it out for classes, which labels "+
-					"show, or use %s or %s", o.Task, task.Regression, task.Links))
+				return usageError(fmt.Errorf("--task %s is unknown; leave it out for labels that are classes, or use %s or %s", o.Task, task.Regression, task.Links))
 			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" || len(numbers) > 0):
 				return usageError(errors.New("--split-links, --relation, --link-classes, --link-numbers and --keep-leaks are " +
 					"of --task links"))

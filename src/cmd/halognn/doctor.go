@@ -30,17 +30,16 @@ func doctorCommand(p *process) *cobra.Command {
 			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".", "the directory to write a small file to and read it: "+
-		"where parts and runs are to lie")
+	c.Flags().StringVar(&dir, "dir", ".", "the directory for parts and runs, in which doctor writes and reads a small file")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
 }
 
-// doctorRank examines one rank, set up as train would set it up.
+// doctorRank examines one rank, which is set up as by train.
 func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	o := doctor.Options{Dir: dir, Network: p.transport()}
-	if c.Rank() == 0 { // whose report is printed
+	if c.Rank() == 0 { // only rank 0's report is printed
 		o.CUDA = cudaFound()
 	}
 	if p.byMPI() {
@@ -71,7 +70,7 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 		return err
 	}
 	defer device.Close()
-	if _, err := device.Enter(); err != nil { // the rank computes on this goroutine to its end
+	if _, err := device.Enter(); err != nil { // the rank computes on this goroutine until it ends
 		return err
 	}
 	o.Device = device
@@ -90,13 +89,13 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	}
 	if errors := report.Errors(); errors > 0 {
 		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf(
-			"doctor: %s, told above: a job cannot run like this", record.Counted(errors, "error"))))
+			"doctor: %s, listed above: a job cannot run like this", record.Counted(errors, "error"))))
 	}
 	return nil
 }
 
-// firstWords returns the first n words. Of what a library says of itself they are name and version;
-// the others depend on the CPU.
+// firstWords returns the first n words. Of a library's description of itself they are its name and
+// version; the words after them depend on the CPU.
 func firstWords(text string, n int) string {
 	words := strings.Fields(text)
 	return strings.Join(words[:min(n, len(words))], " ")

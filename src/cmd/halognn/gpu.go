@@ -7,9 +7,9 @@ import (
 	"halognn/src/config"
 )
 
-// chooseGPU takes the GPU of this process, if the config wants one and the launcher says which rank
-// of its node this is. It is called on the thread that will start MPI. Errors are left
-// to placeGPU, where all ranks can agree on them.
+// chooseGPU takes the GPU of this process, if the config wants one and the launcher has set the
+// rank of the process within its node. It must be called on the thread that will start MPI. It
+// leaves errors to placeGPU, where all ranks can agree on them.
 func (p *process) chooseGPU(path string, sets []string) {
 	c, err := config.Load(path, sets)
 	if err != nil || c.Compute.Device != "cuda" {
@@ -22,14 +22,14 @@ func (p *process) chooseGPU(path string, sets []string) {
 	}
 }
 
-// gpu is the GPU of a rank, and how many ranks of its node have it; err is why there is none.
+// gpu is the GPU of a rank, and how many ranks of the node share it; err says why there is none.
 type gpu struct {
 	device, sharing, free int
 	err                   error
 }
 
-// placeGPU finds a GPU for every rank: the one that it has chosen, or else, as for ranks that are
-// goroutines of one process, one after the other. Collective.
+// placeGPU finds a GPU for every rank: the one that the rank has chosen or, for ranks that are
+// goroutines of one process, the GPUs of the node in turn. Collective.
 func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 	node, err := c.Node()
 	if err != nil {
@@ -58,13 +58,13 @@ func (p *process) placeGPU(c comm.Comm) (g gpu, err error) {
 	return g, node.Free()
 }
 
-// openGPU opens the GPU of a rank; the memory of one that several share is divided.
+// openGPU opens the GPU of a rank. Ranks that share a GPU divide its memory.
 func openGPU(g gpu, p compute.Precision) (compute.Device, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
 	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free, Precision: p})
-	if err != nil { // not a nil pointer in an interface
+	if err != nil { // returns nil itself, not a nil pointer in an interface
 		return nil, err
 	}
 	return d, nil

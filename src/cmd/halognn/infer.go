@@ -95,7 +95,7 @@ func inferCommand(p *process) *cobra.Command {
 	return c
 }
 
-// check reports every error of the command line and completes what is asked for.
+// check returns every error of the command line, and completes the request.
 func (o *inferFlags) check(c *cobra.Command) error {
 	if err := required(c, "run"); err != nil {
 		return err
@@ -128,15 +128,14 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
 	}
 	if c.Flags().Changed("top") && (w.Links != "" || w.Top < 1) {
-		reject("--top %d: ask for at least 1, without --links", w.Top)
+		reject("--top is %d; it must be at least 1, and excludes --links", w.Top)
 	}
 	if w.Links != "" && o.vertices != "" {
 		reject("--vertices does not apply to --links, which names the pairs to score: leave one out")
 	}
 	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || w.Embeddings != "" ||
 		o.mode != "full") {
-		reject("--links and --top write scores to --out, by embeddings of all neighbours: leave --logits, " +
-			"--embeddings, --probabilities and --mode out")
+		reject("--links and --top write scores to --out, computed with all neighbours: leave out --logits, --embeddings, --probabilities and --mode")
 	}
 	if w.Top > 0 && !strings.EqualFold(filepath.Ext(w.Path), ".csv") {
 		reject("--out %s: --top writes a table of source, target and score; name the file .csv", w.Path)
@@ -145,7 +144,7 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--logits and --probabilities exclude each other; leave one out")
 	}
 	if w.Path == "" && (o.logits || o.probabilities) {
-		reject("--logits and --probabilities are what --out holds; give --out")
+		reject("--logits and --probabilities say what --out holds; give --out")
 	}
 	w.Full, w.Form = o.mode == "full", infer.FormClasses
 	switch {
@@ -160,13 +159,13 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// splitOfParts returns the setting of the first split where --parts does not hold that of the run: it
-// only says what scores are of.
+// splitOfParts returns a --set of the first split if --parts lacks the split of the run. The split
+// only decides under which name scores are reported.
 func (o *inferFlags) splitOfParts() []string {
 	cfg, err := config.Load(filepath.Join(o.run, rundir.ConfigFile), nil)
 	meta, unread := shard.ReadMeta(o.parts)
 	if err != nil || unread != nil || shard.UseSplit(meta, cfg.Data.Split) == nil {
-		return nil // errors are told where the run and the parts are opened
+		return nil // opening the run and the parts reports these errors
 	}
 	return []string{"data.split=0"}
 }
@@ -178,7 +177,7 @@ func inferRank(
 	started := p.starting(ctx.Done(), func() error { return context.Cause(ctx) })
 	defer started()
 	if p.byMPI() && c.Rank() > 0 {
-		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it lives
+		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it is alive
 	}
 	config := filepath.Join(o.run, rundir.ConfigFile)
 	_, err = os.Stat(config)
@@ -223,9 +222,9 @@ func inferRank(
 	return err
 }
 
-// enoughToInfer refuses what needs more memory than there is. Collective.
+// enoughToInfer refuses a request that needs more memory than there is. Collective.
 func (j *rankJob) enoughToInfer(m *infer.Model, what *infer.Request) error {
-	if j.config.Compute.Device == "cuda" { // its memory is looked at where it is opened
+	if j.config.Compute.Device == "cuda" { // opening the device checks its memory
 		return nil
 	}
 	return j.enough(func() (trace.Memory, error) {
@@ -244,7 +243,7 @@ func (j *rankJob) enoughToInfer(m *infer.Model, what *infer.Request) error {
 		own, written := what.Bytes(&parts.Meta, m.Task, m.Out, hidden)
 		memory = append(memory,
 			trace.MemoryItem{Name: plan.Predictions, Bytes: own / int64(j.comm.Size())})
-		if j.comm.Rank() == 0 { // which gathers what it writes
+		if j.comm.Rank() == 0 { // rank 0 gathers what it writes
 			memory = append(memory,
 				trace.MemoryItem{Name: plan.Predictions, Bytes: written, Shared: true})
 		}
@@ -264,7 +263,8 @@ func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 		}
 		return infer.ModelOf(ck, o.run, o.checkpoint)
 	}
-	// A run that goes on has no summary, and the model of its end before.
+	// A run that was continued has the model of its earlier end, but no summary until it ends
+	// again.
 	if _, err = os.Stat(filepath.Join(o.run, rundir.SummaryFile)); err == nil {
 		m, err = infer.ReadModel(o.run)
 	}
@@ -275,8 +275,8 @@ func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 	return m, err
 }
 
-// read reads the ids of --vertices. On the rank that writes, it checks that the output files can be
-// made.
+// read reads the ids of --vertices. On the rank that writes, it also checks that the output files
+// can be made.
 func (o *inferFlags) read(parts *shard.Shards, writes bool) (err error) {
 	if o.vertices != "" {
 		source, err := parts.OpenSourceIDs()
@@ -294,7 +294,7 @@ func (o *inferFlags) read(parts *shard.Shards, writes bool) (err error) {
 	return err
 }
 
-// tell says what was done.
+// tell prints what was done.
 func (o *inferFlags) tell(
 	w io.Writer, j *rankJob, m *infer.Model, done *infer.Result, took time.Duration,
 ) error {

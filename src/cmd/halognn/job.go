@@ -31,20 +31,20 @@ import (
 	"halognn/src/watch"
 )
 
-// rankJob is what train and infer open before they start: the same on every rank, or an error that
-// all agree on.
+// rankJob is what train and infer open before they start. It opens on every rank, or all ranks
+// agree on an error.
 type rankJob struct {
 	process  *process
 	comm     comm.Comm
 	config   *config.Config
 	env      train.Env
-	held     *rundir.Lock // rank 0: that of the run directory
-	headroom headroom     // before anything was opened
+	held     *rundir.Lock // rank 0: the lock of the run directory
+	headroom headroom     // measured before anything was opened
 	close    func() error
 }
 
-// openJob opens shards and device for rank c. What it takes goes into setUp, which may be nil.
-// Collective.
+// openJob opens the shards and the device of rank c. It adds the time taken to setUp, which may be
+// nil. Collective.
 func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWork,
 	setUp *trace.SetUp) (j *rankJob, err error) {
 	reading := watch.Reading{Limit: stallOf(config.Default()), Stalled: p.fail}
@@ -74,14 +74,15 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
 		o.AllLabels, o.AllRows = cfg.Job.GlobalSeeds,
-			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric // by degrees of any vertex
+			// by the degrees of any vertex
+			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric
 	}
 	var shards *shard.Shards
 	err = reading.During(cfg.Data.Parts, func() (err error) {
 		shards, err = shard.Open(cfg.Data.Parts, o)
 		return err
 	})
-	defer func() { // no rank begins: none needs what was staged for it
+	defer func() { // if no rank begins, the staged files are not needed
 		if shards != nil && comm.IsAgreed(err) {
 			err = errors.Join(err, shards.Discard())
 		}
@@ -128,8 +129,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	return j, err
 }
 
-// bound refuses what sizes alone tell to need more memory than there is, before anything is opened;
-// unsure means that a plan must tell. Collective.
+// bound refuses, before anything is opened, a job that by the sizes of its parts needs more memory
+// than there is; unsure means that only a plan can tell. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
 	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)
@@ -142,8 +143,9 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	return comm.AgreeAny(j.comm, unsure)
 }
 
-// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is, and
-// removes what was staged for it. Parts that do not fit are told where the job opens. Collective.
+// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is,
+// and removes the files staged for it. It ignores parts that do not fit: the job reports them when
+// it opens them. Collective.
 func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
@@ -161,16 +163,16 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 			}
 			return j.headroom.lacks(m, predicted)
 		})
-		mem.ResetPeak() // what the plan took is no memory of the run
+		mem.ResetPeak() // the peak of the run must not include the plan
 		if unpredicted(err) {
-			slog.Warn(fmt.Sprintf("the memory of this job is not predicted: %v", err))
+			slog.Warn(fmt.Sprintf("the memory of this job could not be predicted: %v", err))
 			err = nil
 		}
 	}
 	return j.unbegun(comm.Agree(j.comm, err))
 }
 
-// unbegun removes what was staged for a job that no rank begins because of err, and returns err.
+// unbegun removes the files staged for a job that no rank begins because of err, and returns err.
 func (j *rankJob) unbegun(err error) error {
 	if comm.IsAgreed(err) {
 		err = errors.Join(err, j.env.Shards.Discard())
@@ -178,7 +180,7 @@ func (j *rankJob) unbegun(err error) error {
 	return err
 }
 
-// withoutPlan returns what an error of a plan means to a job that is about to run.
+// withoutPlan translates an error of a plan for a job that is about to run.
 func withoutPlan(err error) error {
 	switch {
 	case errors.Is(err, plan.ErrParts):
@@ -189,15 +191,16 @@ func withoutPlan(err error) error {
 	return err
 }
 
-// unpredicted reports whether err is of the prediction itself, and not of the job or its files: such a one
-// ends no run. Nor does a lack of memory for the prediction, which makes arrays that a run may not need.
+// unpredicted reports whether err is a failure of the prediction itself, not of the job or its
+// files. Such an error does not end the run. Nor does a lack of memory for the prediction, whose
+// arrays the run may not need.
 func unpredicted(err error) bool {
 	told, bug := (*exitError)(nil), (*mem.Panic)(nil)
 	return err != nil && !errors.Is(err, mem.ErrShrank) && (!errors.As(err, &told) || errors.As(err, &bug))
 }
 
-// plan plans the job without its times, by one rank: each further one takes time before the first step.
-// A dry run tells of the same, so that it decides as the run does.
+// plan plans the job without its times, and analyses one rank: each further rank takes time before
+// the first step. A dry run uses the same plan, so that it decides as the run does.
 func (j *rankJob) plan() (*plan.Prediction, error) {
 	job := j.job()
 	if j.config.Compute.Device == "cuda" {
@@ -208,7 +211,7 @@ func (j *rankJob) plan() (*plan.Prediction, error) {
 		return nil, err
 	}
 	defer done()
-	// Times are not asked for, so rates need not be measured.
+	// No times are wanted, so the rates are not measured.
 	return plan.New(parts, job, plan.Options{
 		Rates: plan.Rates{Sample: 1, Lookups: 1, Rows: 1, Flops: 1, Network: 1, Device: 1, Bus: 1},
 		Host:  j.env.Host, Device: j.env.Device, Analyse: 1,
@@ -220,7 +223,8 @@ func (j *rankJob) job() plan.Job {
 	return planJob(j.config, j.comm.Size(), cmp.Or(j.config.Run.RanksPerNode, j.headroom.ranks), j.env.CPUs)
 }
 
-// whole returns parts with the rows of all ranks, at which a plan looks, and what closes them.
+// whole returns parts that have the rows of all ranks, as a plan needs, and the function that
+// closes them.
 func (j *rankJob) whole() (parts *shard.Shards, done func(), err error) {
 	if !j.config.Job.Partitioned {
 		return j.env.Shards, func() {}, nil
@@ -235,7 +239,7 @@ func stallOf(c *config.Config) time.Duration {
 	return time.Duration(c.Run.StallSeconds * float64(time.Second))
 }
 
-// verifyOwn compares the hashes of this rank's parts and of its share of the files that all ranks
+// verifyOwn compares the hashes of this rank's parts, and of its share of the files that all ranks
 // read.
 func verifyOwn(c comm.Comm, s *shard.Shards) error {
 	if err := fault.At(fault.Shard, c.Rank(), -1, -1); err != nil {
@@ -269,8 +273,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	if err := comm.Agree(c, err); err != nil {
 		return usageError(err)
 	}
-	// The steady state allocates nothing on the heap, and what is large lies outside it: a lazy
-	// collector costs little memory.
+	// The steady state allocates nothing on the heap, and large arrays are outside it, so a
+	// collector that runs rarely costs little memory.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
@@ -285,7 +289,7 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 		Stall: stallOf(cfg), OnStall: j.process.fail, Polls: j.process.byMPI() && mpi.Available,
 	}
 	if d, ok := device.(interface{ Enter() (func() error, error) }); ok {
-		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine to its end
+		if _, err := d.Enter(); err != nil { // the rank computes on this goroutine until it ends
 			return err
 		}
 	}
@@ -303,8 +307,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	return nil
 }
 
-// release gives the device back if the job ends in order. Otherwise goroutines of this rank or of
-// others may still use its memory, and the process is about to end.
+// release gives the device back if the job ends in order. After any other end, goroutines of this
+// rank or of others may still use its memory, and the process is about to end.
 func (j *rankJob) release(err error) {
 	if err == nil || comm.IsAgreed(err) {
 		_ = j.close()
@@ -315,10 +319,11 @@ func (j *rankJob) release(err error) {
 func workOn(s *shard.Shards, work func() error) error { return explain(s, mem.Contain(work)) }
 
 // explain replaces an error that damaged files can cause by an error about the damage, if the files
-// are damaged: they changed meanwhile, or their hashes had not been compared.
+// are damaged: they may have changed since they were opened, or their hashes were not compared.
 func explain(s *shard.Shards, err error) error {
 	told := (*exitError)(nil)
-	if errors.As(err, &told) || errors.Is(err, comm.ErrAborted) { // explained, or another rank's
+	// already explained, or an error of another rank
+	if errors.As(err, &told) || errors.Is(err, comm.ErrAborted) {
 		return err
 	}
 	if damage := s.Damage(err); errors.Is(damage, mem.ErrShrank) {
@@ -332,10 +337,11 @@ func explain(s *shard.Shards, err error) error {
 	return err
 }
 
-// shareCPUs returns how many CPUs this rank may use, and which: those that the launcher bound it
-// to, or a share of them if all ranks of the node are on the same CPUs, and of the time that a quota
-// allows them all. With more ranks than CPUs it returns a fraction and no CPUs, and nothing is pinned.
-// note is about CPUs of this node that no rank was bound to, or a quota.
+// shareCPUs returns how many CPUs this rank may use, and which. They are the CPUs that the launcher
+// bound the rank to, divided among the ranks that are bound to the same ones; a quota of CPU time
+// is divided among all ranks of the node. With more ranks than CPUs it returns a fraction and no
+// CPUs, and nothing is pinned. note is about a quota, or CPUs of the node to which no rank is
+// bound.
 func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
@@ -355,7 +361,7 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 		return 0, nil, "", err
 	}
 	var used []int
-	sharing, place := 0, 0 // ranks bound to the same CPUs, and which of them this one is
+	sharing, place := 0, 0 // ranks bound to the same CPUs, and this rank's index among them
 	for r, set := range sets {
 		if set == mine {
 			if r < node.Rank() {
@@ -382,7 +388,8 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 		allowed = allowed[place*len(allowed)/sharing : (place+1)*len(allowed)/sharing]
 		n = float64(len(allowed))
 	}
-	if q := cpu.Quota(); q/float64(ranks) < n { // of the node: control groups of single ranks are rare
+	// the quota is taken to be the node's: control groups of single ranks are rare
+	if q := cpu.Quota(); q/float64(ranks) < n {
 		n = q / float64(ranks)
 		note = fmt.Sprintf("a quota of the control group leaves %.3g CPUs to the %d ranks of this node: raise it "+
 			"(--cpus of containers, limits.cpu of Kubernetes), or start fewer ranks", q, ranks)
@@ -393,9 +400,9 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	return n, allowed, note, nil
 }
 
-// pinner pins pool goroutines: each to a CPU of its own or, where they share CPUs with the
-// computing threads, all to the same set, among which the system chooses the idle one. nil pins
-// nothing.
+// pinner returns the function that pins a goroutine of the pool: to a CPU of its own or, where the
+// pool shares CPUs with the computing threads, to the whole set, of which the system chooses an
+// idle CPU. nil pins nothing.
 func pinner(cpus []int, shared bool) func(worker int) error {
 	switch {
 	case len(cpus) == 0:
@@ -406,7 +413,7 @@ func pinner(cpus []int, shared bool) func(worker int) error {
 	return func(worker int) error { return cpu.PinThread(cpus[worker%len(cpus)]) }
 }
 
-// openDevice opens the device of the config's name.
+// openDevice opens the device that the config names.
 func openDevice(name string, o cpu.Options, where gpu) (compute.Device, compute.Host, error) {
 	if name == "ref" {
 		return ref.WithPrecision(o.Precision), ref.Host{}, nil

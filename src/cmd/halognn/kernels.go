@@ -14,11 +14,11 @@ import (
 	"halognn/src/trace"
 )
 
-// rateElements are what a device is measured on: more than its caches hold.
+// rateElements is the size of the arrays for measuring a device: more than its caches hold.
 const rateElements = 64 << 20
 
 // kernelWatch meters the device of a rank over the steps of all epochs but the first, in which
-// memory grows, unless that is the only one.
+// memory grows. If the first epoch is the only one, it meters that.
 type kernelWatch struct {
 	meter  *meter.Meter
 	device compute.Device
@@ -48,8 +48,8 @@ func (w *kernelWatch) onSteps(begin bool) {
 // close frees the meter and returns its errors.
 func (w *kernelWatch) close() error { return errors.Join(w.err, w.meter.Free()) }
 
-// report measures the device's best rates after the run, and writes and prints the counts beside
-// them.
+// report measures the device's best rates after the run. It writes them with the counts, and prints
+// both.
 func (w *kernelWatch) report(out io.Writer, dir string) error {
 	rates, err := meter.MeasureRates(w.device, rateElements)
 	if err != nil {

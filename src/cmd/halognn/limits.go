@@ -18,16 +18,16 @@ import (
 	"halognn/src/trace"
 )
 
-// What the program takes before it has any array: libraries, the Go heap and, for each CPU, threads
-// with stacks and heaps of their own, of which they touch little.
+// Memory that the program takes before it has any array: for libraries, the Go heap and, for each
+// CPU, threads with stacks and heaps of their own. They touch little of their address space.
 const (
 	programAddresses = 2 << 30
 	threadAddresses  = 256 << 20
 	programData      = 256 << 20
 )
 
-// enoughForProgram refuses limits that leave the Go runtime or the C library without room, which end
-// the process by a signal where they get none.
+// enoughForProgram refuses limits that leave too little room for the Go runtime or the C library.
+// They would end the process by a signal.
 func enoughForProgram(l mem.Limits, cpus int) error {
 	for _, x := range []struct {
 		has, needs int64
@@ -45,7 +45,7 @@ func enoughForProgram(l mem.Limits, cpus int) error {
 	return nil
 }
 
-// checkLimits ends the process where its limits leave too little to begin.
+// checkLimits ends the process if its limits leave too little room to begin.
 func (p *process) checkLimits() {
 	if err := enoughForProgram(mem.ProcessLimits(), runtime.NumCPU()); err != nil {
 		p.fail(err)
@@ -72,11 +72,11 @@ func (p *process) enoughParts(path string, sets []string) error {
 
 // headroom is the memory that a node and its processes have for a job before it opens anything.
 type headroom struct {
-	node     int64      // bytes; of the machine or, if less, of the control groups
-	process  mem.Limits // what the limits of a process leave
-	ranks    int        // of the node
+	node     int64      // bytes free in the machine or, if less, in the control groups
+	process  mem.Limits // what the limits of a process leave to it
+	ranks    int        // ranks of the node
 	together int        // ranks of a process
-	threads  int64      // addresses that threads of a process take, beyond the usual
+	threads  int64      // addresses of the threads of a process, beyond the usual number
 }
 
 // headroomFor measures the headroom of the ranks of this node. Collective.
@@ -107,12 +107,12 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 	return x, first, err
 }
 
-// cpus returns how many CPUs a rank of the node has, with what a quota leaves; 1 at least.
+// cpus returns how many CPUs a rank of the node has, after a quota; at least 1.
 func (x *headroom) cpus() float64 {
 	return max(1, min(float64(runtime.NumCPU()), cpu.Quota())/float64(x.ranks))
 }
 
-// measure sets what the node has, and what the limits leave beside the program.
+// measure sets what the node has free, and what the limits leave besides the program's own needs.
 func (x *headroom) measure() (err error) {
 	if x.node, err = mem.FileHeadroom(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func enoughForCounts(bytes int64) error {
 	return nil
 }
 
-// enoughForThreads refuses more threads of this process than it may have.
+// enoughForThreads refuses more threads than this process may have.
 func enoughForThreads(n int64) error {
 	left, err := mem.ProcessHeadroom()
 	if err == nil && (n > mostThreads || n*stackAddresses > min(left.Addresses, left.Data)) {
@@ -149,29 +149,29 @@ func enoughForThreads(n int64) error {
 }
 
 func tooManyThreads(n int64) error {
-	return usageError(fmt.Errorf("a process would have %d threads; it may have %d, and less under "+
-		"ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
+	return usageError(fmt.Errorf("a process would have %d threads, and may have %d at most, or fewer with ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
 }
 
-// runtimeThreads are those of the Go runtime, MPI and BLAS, beside one for each of a few CPUs.
+// runtimeThreads are the threads of the Go runtime, MPI and BLAS, beside one for each of up to 16
+// CPUs.
 const runtimeThreads = 16
 
-// mpiThreads are those that an MPI and the Go runtime start before a job is known, of a process that no
-// launcher started with those of the daemon that Open MPI starts for it.
+// mpiThreads are the threads that MPI and the Go runtime start before the job is known. They
+// include the daemon that Open MPI starts for a process without a launcher.
 const mpiThreads = 12
 
-// startPause is how long this process waits before it tries again what others of the node try too: of
-// each rank another time.
+// startPause is how long this process waits before it tries again to start threads. It differs
+// between the ranks of a node, so that they do not all try at once.
 func startPause() time.Duration {
 	rank, _ := cuda.LocalRank()
 	return 50*time.Millisecond + time.Duration(rank)*time.Millisecond
 }
 
-// enoughToStart refuses more threads than the limits of user and control groups allow. It tries twice,
-// because what others try at the same time counts too.
+// enoughToStart refuses more threads than the limits of the user and the control groups allow. It
+// tries twice, because threads that other ranks try at the same time count too.
 func enoughToStart(n int64, pause time.Duration, startable func(int) int) error {
 	left, err := mem.ProcessHeadroom()
-	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) { // refused by lacks
+	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) { // lacks refuses these
 		return err
 	}
 	may := int64(startable(int(n)))
@@ -188,8 +188,8 @@ func enoughToStart(n int64, pause time.Duration, startable func(int) int) error 
 		"ranks a node", n, may))
 }
 
-// notesOfLimits says what MPI may lack on a node, before it tries: without shared memory some do, and some
-// end with words of their own; without InfiniBand they are slow.
+// notesOfLimits names limits that may harm MPI on a node, before it starts: without shared memory
+// some MPIs are slow and some end with an error of their own; without InfiniBand they are slow.
 func notesOfLimits(l doctor.Limits) (notes []string) {
 	const little = 16 << 20
 	if free := l.SharedFree; free >= 0 && free < little {
@@ -203,22 +203,23 @@ func notesOfLimits(l doctor.Limits) (notes []string) {
 	return notes
 }
 
-// mostThreads is what a process may have of them, a little below the limit of the Go runtime.
+// mostThreads is the most threads that a process may have, a little below the limit of the Go
+// runtime.
 const mostThreads = 9000
 
-// largeItem is that of which arrays are likely to be large ones.
+// largeItem is the size from which a memory item is likely to be made of large arrays.
 const largeItem = 8 << 20
 
-// stackAddresses is the stack of a thread: what ulimit -s usually is.
+// stackAddresses is the address space of a thread's stack: the usual ulimit -s.
 const stackAddresses = 8 << 20
 
-// What ranks need, by sizes alone or by a plan.
+// What is known of the needs of ranks: a bound from sizes, or the prediction of a plan.
 const (
 	needAtLeast = "need at least"
 	predicted   = "are predicted to need"
 )
 
-// lacks refuses a job whose ranks need more than there is; what names how sure that is.
+// lacks refuses a job whose ranks need more memory than there is; what is one of the words above.
 func (x *headroom) lacks(m trace.Memory, what string) error {
 	own, left := plan.Own(m), int64(0)
 	for _, item := range own {
@@ -241,7 +242,7 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 	} {
 		need, about := of.m.Node(of.ranks), ""
 		most := need
-		if what == predicted { // what a launcher takes is part of it
+		if what == predicted { // predictions include the launcher's own memory
 			most, about = need+need/10, ", give or take a tenth"
 		}
 		if most <= of.has {
@@ -255,9 +256,9 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 	return nil
 }
 
-// fits refuses a job that by the sizes of its parts alone certainly needs more memory than there
-// is; unsure means that only a plan can tell. Faults of config and parts are reported where these
-// are opened.
+// fits refuses a job that, by the sizes of its parts alone, certainly needs more memory than there
+// is; unsure means that only a plan can tell. It ignores faults of the config and the parts:
+// opening them reports these.
 func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
 	m, err := shard.ReadMeta(cfg.Data.Parts)
 	if err == nil {
@@ -276,11 +277,12 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 		}
 		return err
 	})
-	more := s.Schema.Typed() // of whose minibatches sizes do not tell enough
+	more := s.Schema.Typed() // sizes do not determine the minibatches of typed graphs
 	switch {
-	case cfg.Compute.Device == "cuda": // it holds some of this, and is looked at where it is opened
+	// the device holds some of this memory, and opening it checks that
+	case cfg.Compute.Device == "cuda":
 		return err != nil || more || x.lacks(most, predicted) != nil, nil
-	case errors.Is(err, mem.ErrMemory): // not even to count
+	case errors.Is(err, mem.ErrMemory): // no memory even to count
 		return false, usageError(err)
 	case err != nil:
 		return true, nil

@@ -16,7 +16,7 @@ import (
 	"halognn/src/watch"
 )
 
-// What is said while the program works goes through log/slog to standard error:
+// What the program says while it works goes through log/slog to standard error:
 //
 //	error     what ends the program, with the exit code     text: "halognn: ..."
 //	info      a note, something a user should know          text: "note: ..."
@@ -36,8 +36,8 @@ type logFlags struct {
 	quiet  bool
 }
 
-// logger returns the logger that the flags ask for; for an unknown format, one for text and an
-// error.
+// logger returns the logger that the flags ask for. For an unknown format it returns a text logger
+// and an error.
 func (l logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	least := levelProgress
 	if l.quiet {
@@ -55,11 +55,11 @@ func (l logFlags) logger(w io.Writer) (*slog.Logger, error) {
 		strings.Join(logFormats, " or "))
 }
 
-// stderr is where the program says what it does.
+// stderr is where the program reports what it does.
 var stderr = &pipe{file: os.Stderr, closed: make(chan struct{})}
 
-// pipe is a file whose reader may go, as that of `halognn train 2>&1 | head`: from then on, what is
-// written goes to standard output, where somebody may still read it.
+// pipe is a file whose reader may go away, as in `halognn train 2>&1 | head`. From then on it
+// writes to standard output, where somebody may still read.
 type pipe struct {
 	file   *os.File
 	once   sync.Once
@@ -75,8 +75,8 @@ func (p *pipe) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// stdout is where results go: what cannot be written there is an error of the command, whether or not
-// it looks at what Write returns.
+// stdout is where results go. A failed write is an error of the command, even if the command
+// ignores what Write returns.
 var stdout = &results{file: os.Stdout}
 
 type results struct {
@@ -93,12 +93,12 @@ func (r *results) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// end returns an error if some result is not where it should be. It is no failure if nobody reads it.
+// end returns an error if some result was not written. A reader that has gone away is no error.
 func (r *results) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	info, err := r.file.Stat()
-	if r.err == nil && err == nil && info.Mode().IsRegular() { // NFS tells of a full disk here
+	if r.err == nil && err == nil && info.Mode().IsRegular() { // NFS reports a full disk only here
 		r.err = r.file.Close()
 	}
 	if r.err == nil || errors.Is(r.err, syscall.EPIPE) {
@@ -143,7 +143,7 @@ func (p *plainText) Handle(_ context.Context, r slog.Record) error {
 func (p *plainText) WithAttrs([]slog.Attr) slog.Handler { return p }
 func (p *plainText) WithGroup(string) slog.Handler      { return p }
 
-// say tells the error that ends the program.
+// say prints the error that ends the program.
 func (p *process) say(err error) {
 	attributes := []any{"code", codeOf(err)}
 	if p.inMPI.Load() {
@@ -152,13 +152,13 @@ func (p *process) say(err error) {
 	slog.Error(err.Error()+curedBy(err), attributes...)
 }
 
-// curedBy returns what helps against a limit of the process, wherever it is met.
+// curedBy returns what helps against a limit of the process that err met.
 func curedBy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):
 		return "; raise the limit of open files (ulimit -n)"
 	case errors.Is(err, syscall.ENFILE):
-		return "; the machine has as many files open as it may (fs.file-max)"
+		return "; the machine has reached its limit of open files (fs.file-max)"
 	case errors.Is(err, syscall.EDQUOT):
 		return "; the quota of this user or project is used up (quota -s, lfs quota)"
 	}
@@ -169,7 +169,7 @@ func curedBy(err error) string {
 func codeOf(err error) int {
 	var has *exitError
 	switch {
-	case errors.Is(err, nn.ErrDiverged): // whatever it has been taken for
+	case errors.Is(err, nn.ErrDiverged): // however it has been classified
 		return exitDiverged
 	case errors.Is(err, watch.ErrStalled):
 		return exitStalled

@@ -45,8 +45,8 @@ func (e *exitError) Unwrap() error { return e.err }
 func usageError(err error) error { return withCode(exitUsage, err) }
 func dataError(err error) error  { return withCode(exitData, err) }
 
-// withCode gives err an exit code unless it has one. That of a panic, and of a full disk, is not what
-// the program was doing.
+// withCode gives err an exit code unless it has one. A panic and a full disk keep codes of their
+// own: they are not faults of what the program was doing.
 func withCode(code int, err error) error {
 	var has *exitError
 	if err == nil || errors.As(err, &has) {
@@ -60,8 +60,8 @@ func withCode(code int, err error) error {
 	return &exitError{code, err}
 }
 
-// setUpError gives an error that ranks agreed on before their first step, or while they write, its
-// code: it is about files, unless memory ran out.
+// setUpError gives an exit code to an error that ranks agreed on before their first step, or while
+// they write: such an error is about files, unless memory ran out.
 func setUpError(err error) error {
 	if errors.Is(err, mem.ErrMemory) {
 		return withCode(exitFailed, err)
@@ -87,7 +87,7 @@ func rootCommand(p *process) *cobra.Command {
 	root.PersistentFlags().BoolVar(&p.log.quiet, "quiet", false,
 		"say nothing while working; errors and results remain")
 	root.PersistentFlags().StringVar(&p.log.format, "log-format", "text",
-		"of what is said while working: text or json (a record a line)")
+		"format of messages while working: text or json (a record a line)")
 	root.PersistentPreRunE = func(c *cobra.Command, args []string) error {
 		log, err := p.log.logger(stderr)
 		slog.SetDefault(log)
@@ -96,7 +96,7 @@ func rootCommand(p *process) *cobra.Command {
 		}
 		p.alone(c)
 		if launched() && !underLauncher(c) {
-			return usageError(fmt.Errorf("%s is one process's work; run it without mpirun or srun",
+			return usageError(fmt.Errorf("%s runs as a single process; start it without mpirun or srun",
 				c.Name()))
 		}
 		return apart(c, args)
@@ -128,7 +128,7 @@ func (p *process) execute(root *cobra.Command) {
 	// no room for an array, a file that shrank or a panic is an error of any command
 	err := mem.Contain(func() (err error) {
 		command, err = root.ExecuteC()
-		if command == root { // it does nothing itself: no such command
+		if command == root { // the root does nothing itself: there is no such command
 			err = usageError(err)
 		}
 		return err
@@ -158,7 +158,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usageError(fmt.Errorf("%s; see `%s --help`", flagFault(err), c.CommandPath()))
 }
 
-// flagFault rewrites the error about a flag's value: it says which values the flag takes, where
+// flagFault rewrites the error about a flag's value: it names the values that the flag takes, where
 // Go's message names the parsing function.
 func flagFault(err error) string {
 	var number *strconv.NumError

@@ -58,7 +58,7 @@ func (m *cutting) flags(c *cobra.Command) {
 		"from run to run")
 }
 
-// check returns all faults.
+// check returns all faults of the flags.
 func (m *cutting) check(c *cobra.Command) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -85,7 +85,7 @@ func (m *cutting) check(c *cobra.Command) error {
 
 func (m *cutting) weighs() bool { return m.method != "random" && m.method != "contiguous" }
 
-// table returns all methods. Those of kaminpar write beside dir, until done is called.
+// table returns all methods by name. kaminpar's writes beside dir; done removes its files.
 func (m *cutting) table(dir string) (methods map[string]partition.Func, done func()) {
 	scratch := ""
 	methods = partition.Methods()
@@ -102,7 +102,7 @@ func (m *cutting) table(dir string) (methods map[string]partition.Func, done fun
 	}
 }
 
-// choose makes auto a method, and says why.
+// choose replaces the method auto by one that fits the memory, and prints why.
 func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 	if m.method != "auto" {
 		return nil
@@ -129,14 +129,13 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 		out(c, "method kaminpar: %s\n", why)
 	default:
 		m.method = "ldg"
-		out(c, "method ldg, which cuts about twice as much as others: %s; `pip install kaminpar` (make "+
-			"setup-kaminpar) would take about %.1f GB\n", why,
+		out(c, "method ldg, which cuts about twice as many edges as others: %s; kaminpar (`pip install kaminpar`, make setup-kaminpar) would take about %.1f GB\n", why,
 			gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
 	}
 	return nil
 }
 
-// cuttingNote says what memory methods take on a graph of these sizes.
+// cuttingNote says how much memory the methods take on a graph of the given sizes.
 func cuttingNote(vertices, edges int64) string {
 	need := func(method string) float64 { return gb(partition.Memory(method, vertices, edges)) }
 	limit := ""

@@ -14,14 +14,14 @@ import (
 	"halognn/src/train"
 )
 
-// trainOptions turns a checked config into what package train takes.
+// trainOptions converts a checked config to the options of package train.
 func trainOptions(c *config.Config) train.Options {
 	spec := c.Spec()
 	return train.Options{Spec: spec, Training: c.Training, Checkpoint: c.Saves,
 		WithoutSums: parallel.WithoutSums(&spec), WithoutNodes: parallel.WithoutNodes(&spec)}
 }
 
-// planJob turns a checked config into what package plan takes.
+// planJob converts a checked config to a job of package plan.
 func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	o := trainOptions(c)
 	threads, workers := threads(c, max(1, int(cores)))
@@ -35,10 +35,10 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 		Stored: c.Compute.Precision.Stored()}}
 }
 
-// evaluations returns how many epochs are evaluated: the last, and each that train.eval_every
-// divides.
+// evaluations returns how many epochs are evaluated: the last one, and those whose number
+// train.eval_every divides.
 func evaluations(epochs, every int) int {
-	if every < 1 { // the last alone
+	if every < 1 { // only the last
 		return 1
 	}
 	return (epochs-1)/every + 1
@@ -59,19 +59,20 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	return g
 }
 
-// threads returns how many compute threads and pool workers a rank gets of its CPUs: as many as the
-// config says, or both as many as there are CPUs, which the two then share. More workers than
-// minibatches under way would find nothing to do. A GPU leaves nearly all CPUs to the pool.
+// threads returns how many compute threads and pool workers a rank gets: as many as the config
+// says, or one of each for every CPU, which the two then share. The pool has no more workers than
+// minibatches under way. With a GPU the pool has nearly all CPUs.
 func threads(c *config.Config, cpus int) (compute, workers int) {
 	compute, workers = c.Compute.Threads, c.Compute.Workers
-	if c.Compute.Device == "cuda" { // the rank's own thread and the issuer want a CPU each
+	// the rank's own thread and the thread that issues kernels take a CPU each
+	if c.Compute.Device == "cuda" {
 		compute, cpus = 1, max(1, cpus-2)
 	}
 	return cmp.Or(compute, cpus), cmp.Or(workers, min(cpus, c.Job.Depth+1))
 }
 
-// hasWhatDraws refuses to draw minibatches on a device that has no memory of its own. A model that was
-// trained so may infer on any.
+// hasWhatDraws refuses to draw minibatches on a device without a memory of its own. A model trained
+// with device drawing may still infer on any device.
 func hasWhatDraws(c *config.Config) error {
 	if c.Job.DrawOn == parallel.DrawDevice && c.Compute.Device != "cuda" {
 		return fmt.Errorf("sample.on is device, but compute.device is %s, which has no memory of its own; "+

@@ -24,8 +24,9 @@ func vacantFile(path string) error {
 	return fmt.Errorf("%s: %w; remove it or choose another one", path, dataset.ErrExists)
 }
 
-// newRunDir refuses a directory that is no run and that is not empty, if it must be vacant, or is
-// no place for one; rundir.Create refuses runs. Collective.
+// newRunDir refuses a path where a run directory may not be, such as one inside parts, and with
+// vacant a directory that is not empty. It leaves directories that hold a run to rundir.Create.
+// Collective.
 func (j *rankJob) newRunDir(vacant bool) error {
 	return usageError(comm.OnFirst(j.comm, func() error {
 		dir := j.config.Run.Dir
@@ -44,8 +45,8 @@ func (j *rankJob) newRunDir(vacant bool) error {
 	}))
 }
 
-// apart refuses outputs that would replace or enclose an input that the command line names, or
-// that lie inside a dataset or parts.
+// apart refuses outputs that would replace or contain an input named on the command line, or that
+// would be inside a dataset or parts.
 func apart(c *cobra.Command, args []string) error {
 	value := func(flag string) string {
 		if f := c.Flag(flag); f != nil && f.Value.Type() == "string" {

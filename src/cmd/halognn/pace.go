@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// pace is how fast a run goes. Its methods allocate nothing but for the text.
+// pace measures how fast a run goes. Its methods allocate nothing but the text they return.
 type pace struct {
 	now    func() time.Time
 	every  time.Duration // between two lines
 	epochs int
 
-	epoch, step, steps int // step of steps in the epoch that is under way
+	epoch, step, steps int // the step of the current epoch, of its steps
 	first, done        int // steps of the whole run: when this process began, and now
 	begun              time.Time
 
-	saidAt   time.Time // the last line, and the steps that were done
+	saidAt   time.Time // when the last line was shown, and the steps done by then
 	saidDone int
 }
 
-// epochBegins notes an epoch, from 1, that begins at step first of steps.
+// epochBegins notes the beginning of an epoch, counted from 1, at step first of steps.
 func (p *pace) epochBegins(epoch, first, steps int) {
 	p.epoch, p.step, p.steps = epoch, first, steps
 	p.done = (epoch-1)*steps + first
@@ -36,7 +36,7 @@ func (p *pace) stepEnds() bool {
 	return p.now().Sub(p.saidAt) >= p.every
 }
 
-// left returns how long the rest of the epochs takes, with evaluations, if it goes on as so far.
+// left returns how long the remaining epochs take, with their evaluations, at the speed so far.
 func (p *pace) left(now time.Time) time.Duration {
 	if p.done == p.first {
 		return 0
@@ -45,7 +45,7 @@ func (p *pace) left(now time.Time) time.Duration {
 	return time.Duration(each * float64(p.epochs*p.steps-p.done)).Round(time.Second)
 }
 
-// line says where the run is: the rate is that since the last line.
+// line says where the run is, with the rate since the last line.
 func (p *pace) line(loss float64) string {
 	now := p.now()
 	rate := float64(p.done-p.saidDone) / now.Sub(p.saidAt).Seconds()
@@ -54,7 +54,7 @@ func (p *pace) line(loss float64) string {
 		now.Format(time.TimeOnly), p.epoch, p.epochs, p.step, p.steps, loss, rate, p.left(now))
 }
 
-// short is what fits beside a bar.
+// short is the text beside a bar.
 func (p *pace) short(loss float64) string {
 	now := p.now()
 	p.saidAt, p.saidDone = now, p.done

@@ -51,7 +51,7 @@ func partitionCommand(p *process) *cobra.Command {
 				return usageError(err)
 			}
 			if !launched() {
-				p.goroutines = 1 // it needs no MPI
+				p.goroutines = 1 // needs no MPI
 			}
 			p.discardOnSignal()
 			return p.run(func(ranks comm.Comm) error {
@@ -64,7 +64,7 @@ func partitionCommand(p *process) *cobra.Command {
 						return p.partition(c, t, data, dir, o, how, order, &weights, features, unbalanced)
 					})
 				})
-				if !comm.IsAgreed(err) { // of rank 0, or of none
+				if !comm.IsAgreed(err) { // an error of rank 0 alone, or of no rank
 					err = t.Agree(err)
 				}
 				return dataError(err)
@@ -93,7 +93,7 @@ func partitionCommand(p *process) *cobra.Command {
 	return c
 }
 
-// partition makes parts of a dataset: rank 0 cuts it, and then all write.
+// partition makes parts of a dataset: rank 0 cuts it, then all ranks write.
 func (p *process) partition(c *cobra.Command, t team, data, dir string, o partition.Options, how cutting,
 	order hotOrder, weights *weighing, features string, unbalanced bool) error {
 	if isParts(data) {
@@ -106,8 +106,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	}
 	defer d.Close()
 	if d.Meta.Schema.Typed() && (order.by != "degree" || weights.counted()) {
-		return usageError(errors.New("--order vip and --weights presample or node look at relations as " +
-			"if they were one; leave them out for a graph with vertex types"))
+		return usageError(errors.New("--order vip and --weights presample or node treat all relations as one; leave them out for a graph with vertex types"))
 	}
 	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
 		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))
@@ -122,7 +121,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	defer done()
 	o.Method, o.Note = how.method, func(line string) { out(c, "%s\n", line) }
 	part, err := weights.cut(c, methods, d, o, features)
-	done() // parts may need the room
+	done() // the parts may need the room
 	if err != nil {
 		return dataError(err)
 	}
@@ -175,7 +174,7 @@ type hotOrder struct {
 	batch   int
 }
 
-// check returns all faults. sampled: --fanouts and --batch have another reader.
+// check returns all faults. sampled says that something else also reads --fanouts and --batch.
 func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	switch h.by {
 	case "degree":
@@ -211,7 +210,7 @@ func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	return fmt.Errorf("--order is %q; it must be degree or vip", h.by)
 }
 
-// layout numbers the vertices of the parts.
+// layout numbers the vertices within the parts.
 func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.Layout, err error) {
 	if h.by == "degree" {
 		l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(d.Graph, &d.Columns))
@@ -237,7 +236,7 @@ func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.
 	return l, nil
 }
 
-// rankCounts lists the numbers of ranks that P parts run on.
+// rankCounts lists the numbers of ranks that can run on P parts.
 func rankCounts(p int) string {
 	list := strings.Fields(strings.Trim(fmt.Sprint(shard.RankCounts(p)), "[]"))
 	if len(list) > 8 {

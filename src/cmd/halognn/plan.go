@@ -77,7 +77,7 @@ func planCommand() *cobra.Command {
 		"feature rows that a goroutine aggregates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
 	f.Float64Var(&o.mem, "memory", 0,
-		"memory of a node in GB, for what is suggested (default: this machine's)")
+		"memory of a node in GB, a limit for the suggestion (default: this machine's)")
 	f.IntVar(&o.gpus, "gpus", 0,
 		"with compute.device cuda: GPUs of a node (default: one for each rank)")
 	f.Float64Var(&o.gpuMem, "gpu-memory", 0,
@@ -86,13 +86,12 @@ func planCommand() *cobra.Command {
 		"GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
 	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
-	f.StringVar(&o.trace, "trace", "", "a new or empty directory to write what the ranks send and compute "+
-		"to, as traces of SimGrid")
+	f.StringVar(&o.trace, "trace", "", "a new or empty directory for SimGrid traces of what the ranks send and compute")
 	o.graph.flags(c)
 	return c
 }
 
-// checkPlanFlags rejects numbers that no machine has, all at once.
+// checkPlanFlags rejects values that no machine can have, and reports all of them at once.
 func checkPlanFlags(c *cobra.Command) error {
 	flags := c.Flags()
 	var faults []error
@@ -164,7 +163,8 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	onCPU := cpuOptions(c)
 	onCPU.Threads = job.Threads
 	device, host, err := openDevice(c.Compute.Device, onCPU, gpu{sharing: 1})
-	if err != nil && (!wantsGPU || host == nil) { // a job for GPUs is planned without one
+	// a job for GPUs can be planned on a machine without one
+	if err != nil && (!wantsGPU || host == nil) {
 		return usageError(err)
 	}
 	if wantsGPU {
@@ -206,7 +206,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	return nil
 }
 
-// warmSteps fill the pipeline of any depth in use; replayedSteps are timed.
+// warmSteps fill the pipeline at any depth in use, and replayedSteps follow them and are timed.
 const (
 	warmSteps     = 8
 	replayedSteps = 8

@@ -16,7 +16,8 @@ import (
 	"halognn/src/task"
 )
 
-// assumedCut is the share of edges between parts that METIS is taken to cut, if none is given.
+// assumedCut is the share of edges between parts that METIS is assumed to cut, unless a share is
+// given.
 const assumedCut = 0.2
 
 // graphSizes are the flags of plan that describe a graph without parts.
@@ -42,7 +43,8 @@ func (g *graphSizes) flags(c *cobra.Command) {
 
 func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }
 
-// meta returns the meta.json that such a graph would have in the given number of equal parts.
+// meta returns the meta.json that a graph of these sizes would have in the given number of equal
+// parts.
 func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	o := dataset.GenerateOptions{Preset: g.preset, Vertices: g.vertices, Features: g.features,
 		Classes: g.classes, FeatureType: g.featureType}
@@ -57,13 +59,13 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	need(g.edges >= 0 && g.train >= 0, "--edges and --train must be above 0")
 	need(g.cut >= 0 && g.cut <= 1, "--cut is %g; it must be a share, 0 to 1", g.cut)
 	o, err := o.Resolve()
-	need(o.Kind != dataset.MAG, "--preset %s has vertex types, whose jobs are not planned yet",
+	need(o.Kind != dataset.MAG, "--preset %s has vertex types, which cannot be planned from sizes yet; give --parts",
 		g.preset)
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
 	most := min(o.Vertices, partition.MaxParts)
-	need(parts >= 1 && parts <= most, "--ranks is %d; it must be 1 to %d, as parts are", parts, most)
+	need(parts >= 1 && parts <= most, "--ranks is %d; it must be 1 to %d, like the number of parts", parts, most)
 	m := &shard.Meta{Format: shard.Format, Parts: parts, Vertices: int64(o.Vertices),
 		Edges: int64(g.edges), Task: task.Multiclass, Classes: o.Classes, Features: o.Features,
 		FeatureType: o.FeatureType, Offsets: []int64{0}}
@@ -77,14 +79,14 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	labelled := o.Labelled * float64(o.Vertices)
 	train, valid, test := g.train, int(shares[1]*labelled), int(shares[2]*labelled)
 	switch {
-	case train > 0: // of other vertices nothing is known
+	case train > 0: // nothing is known of the other vertices
 		valid, test = 0, 0
 	case g.preset != "":
 		train = int(shares[0] * labelled)
 	default:
 		train, valid, test = o.Vertices/10, 0, 0
 	}
-	need(train <= o.Vertices, "--train is %d, of %d vertices", train, o.Vertices)
+	need(train <= o.Vertices, "--train is %d, but there are only %d vertices", train, o.Vertices)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -97,13 +99,13 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	return m, nil
 }
 
-// runPlanSizes plans a job on a graph of which there are sizes alone.
+// runPlanSizes plans a job on a graph of which only the sizes are known.
 func runPlanSizes(command *cobra.Command, o planFlags) error {
 	if o.parts != "" {
 		return usageError(errors.New("--parts and the sizes of a graph exclude each other; leave one out"))
 	}
 	if o.trace != "" {
-		return usageError(errors.New("--trace needs a graph, and not its sizes alone: give --parts"))
+		return usageError(errors.New("--trace needs a graph, not its sizes alone: give --parts"))
 	}
 	if o.ranks == 0 {
 		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to plan for"))
@@ -127,7 +129,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return err
 	}
 	perNode := min(max(1, cmp.Or(o.perNode, c.Run.RanksPerNode)), o.ranks)
-	if o.ranks > 1 { // what the ranks of a node cut between them crosses no network
+	if o.ranks > 1 { // edges cut between the ranks of a node cross no network
 		options.Cut = o.graph.cut * float64(o.ranks-perNode) / float64(o.ranks-1)
 	}
 	var p *plan.Prediction

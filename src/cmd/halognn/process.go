@@ -21,32 +21,32 @@ import (
 	"halognn/src/mem"
 )
 
-// process is the part of this process in its job. There is one.
+// process is the state of this process within its job. There is one.
 type process struct {
 	log        logFlags
-	goroutines int // ranks that run as goroutines of it; 0: the ranks are MPI's
+	goroutines int // ranks that run as goroutines of this process; 0: MPI has the ranks
 
-	gpu   *cuda.Choice // the GPU that it took before MPI started; nil for none
-	gpuBy string       // the variable that holds its rank within the node
+	gpu   *cuda.Choice // the GPU taken before MPI started; nil for none
+	gpuBy string       // the variable that has the rank of this process within the node
 
-	inMPI   atomic.Bool  // it has become a rank of MPI, and others may wait for it
+	inMPI   atomic.Bool  // this process is a rank of MPI, and others may wait for it
 	rank    atomic.Int64 // of this process, once it is in MPI
-	agreed  atomic.Bool  // it is about to end in order, with an error that all ranks have
-	failing atomic.Int64 // the exit code of the first call of fail, and 1; 0 before
+	agreed  atomic.Bool  // the process is about to end in order, with an error that all ranks have
+	failing atomic.Int64 // 1 + the exit code of the first call of fail; 0 before
 	mates   atomic.Pointer[comm.Mates]
 }
 
 func (p *process) flag(c *cobra.Command) {
 	c.Flags().IntVar(&p.goroutines, "ranks-in-process", 0,
-		"run so many ranks as goroutines of this process instead of MPI's")
+		"run this many ranks as goroutines of this process, without MPI")
 }
 
-// byMPI reports whether the ranks are MPI's. A program that was built without MPI has one, and
+// byMPI reports whether the ranks are MPI's. A program built without MPI has one such rank, and
 // refuses to be one of several.
 func (p *process) byMPI() bool { return p.goroutines == 0 }
 
-// run calls f on every rank. An error that all ranks agreed on ends the job in order, any other by
-// abort.
+// run calls f on every rank. An error that all ranks agreed on ends the job in order; any other
+// error aborts it.
 func (p *process) run(f func(c comm.Comm) error) error {
 	ranks := p.goroutines
 	if ranks < 0 {
@@ -61,7 +61,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	if ranks == 0 && !mpi.Available && !launched() {
 		ranks = 1
 	}
-	var agreed error // as rank 0 of this process has it
+	var agreed error // of rank 0 of this process
 	local, _ := cuda.LocalRank()
 	speaks, limit := meetingOf(local)
 	slow := time.AfterFunc(meetingNote, func() {
@@ -90,7 +90,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			p.agreed.Store(true)
 			own := err
-			// a rank that clears up for long, or for ever, keeps the others from agreeing on a code
+			// a rank whose clean-up is slow, or hangs, keeps the others from agreeing on a code
 			late := time.AfterFunc(grace, func() {
 				if a.Rank == 0 {
 					p.say(own)
@@ -103,10 +103,11 @@ func (p *process) run(f func(c comm.Comm) error) error {
 				agreed = err
 			}
 			if late.Stop() && a.Rank == 0 {
-				// while no rank can have ended: on the first exit code a launcher kills the others
+				// now, before any rank can have ended: a launcher kills the others at the first
+				// exit code
 				p.say(err)
 			}
-			err = nil // in order: MPI is finalised
+			err = nil // the end is in order: MPI is finalised
 		}
 		if err == nil {
 			p.mates.Load().Leave()
@@ -121,29 +122,29 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		}
 		return agreed
 	}
-	if launched() && local == 0 { // one of the node
+	if launched() && local == 0 { // one process of the node
 		for _, note := range notesOfLimits(doctor.ThisProcess()) {
 			slog.Info(note)
 		}
 	}
 	if err := enoughToStart(mpiThreads, startPause(), mem.StartableThreads); err != nil {
-		return err // an MPI says it in words of its own, or ends in the Go runtime's
+		return err // MPI would report it in words of its own, or end in those of the Go runtime
 	}
 	p.inMPI.Store(true)
 	err := mpi.Run(rank) // sets agreed
 	return errors.Join(err, agreed)
 }
 
-// How long ranks wait for each other to start before one says so, and before it gives up: nodes of a
-// large job may start minutes after the first.
+// How long ranks wait for each other to start: after meetingNote one warns, after meetingLimit it
+// gives up. Nodes of a large job may start minutes after the first.
 const (
 	meetingNote  = 90 * time.Second
 	meetingLimit = 10 * time.Minute
 )
 
-// meetingOf returns whether a process says that ranks do not meet, and when it gives up, by its rank
-// within the node. One speaks for all of a node: hundreds of ranks would say the same. The others give
-// up later, by when the launcher should have ended them.
+// meetingOf returns, for a rank within its node, whether it warns that the ranks do not meet, and
+// when it gives up. One rank speaks for all of a node: hundreds would say the same. The others give
+// up later; the launcher should have ended them by then.
 func meetingOf(local int) (speaks bool, limit time.Duration) {
 	if local == 0 {
 		return true, meetingLimit
@@ -151,7 +152,7 @@ func meetingOf(local int) (speaks bool, limit time.Duration) {
 	return false, meetingLimit + grace
 }
 
-// unmet says that ranks of a launch do not meet.
+// unmet is the message that the ranks of a launch do not meet.
 func unmet(waited time.Duration, of mpi.Launch) string {
 	ranks := "some of them"
 	if of.Variable != "" {
@@ -162,23 +163,21 @@ func unmet(waited time.Duration, of mpi.Launch) string {
 		waited, ranks)
 }
 
-// grace is how long a process waits, once one of its ranks has failed, for the others to return:
-// some may compute for long, or hang on a disk. Under MPI it is the launcher that does not wait.
+// grace is how long a process waits for its other ranks to return once one has failed: some may
+// compute for long, or hang on a disk. Under MPI the launcher ends them without waiting.
 const grace = 5 * time.Second
 
-// mateDied ends the job when another rank of this node has ended without a word. A launcher that
-// ends the job kills ranks too, some time after the first signal.
+// mateDied ends the job when another rank of this node has died without a message. It does nothing
+// some time after the first signal: a launcher that ends the job kills ranks too.
 func (p *process) mateDied(rank int) {
 	if at := askedAt.Load(); at != nil && time.Since(*at) > time.Second {
 		return
 	}
-	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a "+
-		"message of its own; where memory ran out, `dmesg` on the node tells: give the job more, or "+
-		"more nodes. A run goes on by --resume from its newest checkpoint", rank, p.rank.Load()))
+	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a message of its own; if memory ran out, `dmesg` on the node says so: give the job more memory or nodes. --resume continues a run from its newest checkpoint", rank, p.rank.Load()))
 }
 
-// onAllRanks brings an error in the command line of a command under a launcher to all ranks, so that it
-// is printed once. The others take part, because each command begins with an agreement.
+// onAllRanks shares an error in the command line with all ranks, so that it is printed once. The
+// others take part, because each command that runs under a launcher begins with an agreement.
 func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	if p.inMPI.Load() || !mpi.Available || !launched() || !underLauncher(command) {
 		return err
@@ -197,8 +196,8 @@ var launch = sync.OnceValue(mpi.Launched)
 // launched reports whether a launcher started this process as one of several ranks.
 func launched() bool { return launch().Size > 1 && !launch().Inherited }
 
-// alone makes a process that only inherited the variables of a launcher the one rank of its job, without
-// MPI, which would wait for the others.
+// alone makes this process the only rank of its job, without MPI, if it has only inherited a
+// launcher's variables: MPI would wait for ranks that do not exist.
 func (p *process) alone(c *cobra.Command) {
 	of := launch()
 	if !of.Inherited || !underLauncher(c) || p.goroutines != 0 {
@@ -211,7 +210,7 @@ func (p *process) alone(c *cobra.Command) {
 	}
 }
 
-// transport returns what carries the bytes between ranks.
+// transport names what carries the bytes between ranks.
 func (p *process) transport() string {
 	if !p.byMPI() || !mpi.Available {
 		return "in process"
@@ -220,9 +219,9 @@ func (p *process) transport() string {
 	return name
 }
 
-// fail prints the error and ends the program. What all ranks agreed on has been printed by rank 0,
-// and every rank ends by itself; any other error ends the whole job, because other ranks may be
-// waiting for this one. Any goroutine may call it; the first error counts.
+// fail prints the error and ends the program. An error that all ranks agreed on has been printed by
+// rank 0, and every rank ends by itself. Any other error ends the whole job, because other ranks
+// may be waiting for this one. Any goroutine may call fail; the first error counts.
 func (p *process) fail(err error) {
 	code := codeOf(err)
 	if comm.IsAgreed(err) {
@@ -233,7 +232,7 @@ func (p *process) fail(err error) {
 		dataset.DiscardAll()
 		if p.mates.Load().Speaks() {
 			p.say(err)
-		} else { // who does ends the job with its code
+		} else { // the rank that speaks ends the job with its code
 			time.Sleep(time.Second)
 		}
 	}

@@ -14,14 +14,14 @@ import (
 	"halognn/src/train"
 )
 
-// How often the steps of a run are shown, at most: in a line, and beside a bar.
+// How often, at most, the steps of a run are shown: in a line, and beside a bar.
 const (
 	lineEvery = 5 * time.Second
 	barEvery  = 200 * time.Millisecond
 )
 
-// newProgress shows how far a run is on standard error: a bar that is redrawn, or a line every few
-// seconds, and one for every evaluation.
+// newProgress shows on standard error how far a run is: by a bar that is redrawn, or by a line
+// every few seconds and for every evaluation.
 func newProgress(l logFlags, kind string, epochs int) train.Progress {
 	lines := &lines{pace: pace{now: time.Now, every: lineEvery, epochs: epochs}}
 	drawn := kind == "bar" || kind == "auto" && term.IsTerminal(int(os.Stderr.Fd()))
@@ -93,7 +93,7 @@ func (b *bar) Step(loss float64) {
 	if b.stepEnds() {
 		b.shown.Describe(b.pace.short(loss))
 	}
-	_ = b.shown.Add(1) // what cannot be drawn is not worth ending a run for
+	_ = b.shown.Add(1) // a bar that cannot be drawn must not end the run
 }
 
 func (b *bar) Evaluated(epoch int, line string, fields ...any) {

@@ -61,7 +61,7 @@ func reportCommand() *cobra.Command {
 	return c
 }
 
-// defaultAddress is of this machine only: runs are nobody else's business.
+// defaultAddress can be reached from this machine only: runs are private.
 const defaultAddress = "localhost:8017"
 
 func serve(c *cobra.Command, dirs []string, address string) error {

@@ -16,9 +16,9 @@ import (
 	"halognn/src/rundir"
 )
 
-// resumeFrom finds the config of a resumed run: that of its directory, unless another is given.
-// fresh says that the directory holds no run yet and one begins there, so that a job script has one
-// command for every try. Collective.
+// resumeFrom finds the config of a resumed run: the one in its directory, unless another is given.
+// fresh says that the directory holds no run yet and a run begins there, so that a job script needs
+// only one command for every try. Collective.
 func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
 	config = filepath.Join(run, rundir.ConfigFile)
 	if c.Rank() == 0 {
@@ -41,9 +41,9 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 	return config, begins, err
 }
 
-// besideRun returns a --set of data.parts for a run that was begun in another directory, if its
-// config names the parts by a relative path. That directory follows from the path of the run and
-// the run.dir of its config.
+// besideRun returns a --set of data.parts for a run that was begun in another working directory, if
+// its config names the parts by a relative path. It derives that directory from the path of the run
+// and the run.dir of its config.
 func besideRun(run string, sets []string) []string {
 	given := func(set string) bool { return strings.HasPrefix(set, "data.parts=") }
 	c, err := config.Load(filepath.Join(run, rundir.ConfigFile), nil)
@@ -62,7 +62,8 @@ func besideRun(run string, sets []string) []string {
 	return append(slices.Clone(sets), "data.parts="+parts)
 }
 
-// keepsNumbers rejects a config that changes what makes the numbers of the run. Collective.
+// keepsNumbers refuses a config that changes a setting on which the run's numbers depend.
+// Collective.
 func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 	err := config.Keeps(filepath.Join(run, rundir.ConfigFile), path, sets)
 	if err != nil {
@@ -71,8 +72,8 @@ func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 	return usageError(comm.Agree(c, err))
 }
 
-// openResumed opens the newest checkpoint of the job's run and holds the config to it. done:
-// nothing is left to do. Collective.
+// openResumed opens the newest checkpoint of the job's run and checks that the config fits it.
+// done: nothing is left to do. Collective.
 func (j *rankJob) openResumed() (done bool, err error) {
 	run := j.config.Run.Dir
 	ck, err := checkpoint.Open(j.comm, run)
@@ -82,7 +83,7 @@ func (j *rankJob) openResumed() (done bool, err error) {
 		}
 		return false, dataError(err)
 	}
-	if err := j.config.Changes(ck.Config()); err != nil { // the same on every rank
+	if err := j.config.Changes(ck.Config()); err != nil { // the result is the same on every rank
 		return false, usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: %w", run, err)))
 	}
 	epochs := j.config.Job.Epochs
@@ -111,12 +112,12 @@ func (j *rankJob) lock() error {
 }
 
 // unlock releases the run directory. If the lock cannot be removed, the next job takes it over,
-// because the process that it names has ended.
+// because the process named in it has ended.
 func (j *rankJob) unlock() {
 	_ = j.held.Release()
 }
 
-// partSuffix returns the suffix of this start's traces and profiles, such as "-2". Collective.
+// partSuffix returns the suffix for traces and profiles of this start, such as "-2". Collective.
 func (j *rankJob) partSuffix() (string, error) {
 	suffix := ""
 	if j.comm.Rank() == 0 {

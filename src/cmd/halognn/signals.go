@@ -18,14 +18,13 @@ import (
 	"halognn/src/interrupt"
 )
 
-// stopSignals ask a run to save its state and end: Slurm's --signal, the end of a time limit,
-// Ctrl-C, a terminal that is gone.
+// stopSignals ask a run to save its state and end: from Slurm's --signal, at the end of a time
+// limit, by Ctrl-C, or when the terminal is closed.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGHUP}
 
 // asked returns a channel that carries the first request to end: one of stopSignals, or SIGPIPE
-// when the reader of standard error is gone. The SIGTERM of Open MPI's mpirun is announced by a
-// SIGCONT. A second signal ends the process. It is called once a
-// process.
+// when the reader of standard error is gone. Open MPI's mpirun announces its SIGTERM by a SIGCONT,
+// which counts as the request. A second signal ends the process. asked is called once a process.
 func asked() <-chan os.Signal {
 	signal.Ignore(syscall.SIGPIPE) // writes fail instead
 	signals, first := interrupt.First(stopSignals...), make(chan os.Signal, 1)
@@ -38,7 +37,7 @@ func asked() <-chan os.Signal {
 		select {
 		case s = <-signals:
 		case <-woken:
-			s = syscall.SIGTERM // which follows
+			s = syscall.SIGTERM // will follow
 		case <-stderr.closed:
 			s = syscall.SIGPIPE
 		}
@@ -49,7 +48,8 @@ func asked() <-chan os.Signal {
 	return first
 }
 
-// byLauncher reports whether a process is Open MPI's mpirun or a daemon of it, or out of sight.
+// byLauncher reports whether a process is Open MPI's mpirun or one of its daemons, or cannot be
+// seen.
 func byLauncher(pid int) bool {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	name, _, _ := strings.Cut(strings.TrimSpace(string(text)), ".") // mpirun.openmpi
@@ -60,8 +60,8 @@ func byLauncher(pid int) bool {
 // askedAt is when the process was first asked to end; nil before.
 var askedAt atomic.Pointer[time.Time]
 
-// stopOnSignals returns a channel that the first request to end closes: ranks of one process stop
-// together.
+// stopOnSignals returns a channel that is closed by the first request to end: all ranks of a
+// process stop together.
 var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 	stop, first := make(chan struct{}), asked()
 	go func() {
@@ -71,18 +71,18 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 	return stop
 })
 
-// startGrace is how long a start goes on after it was asked to stop.
+// startGrace is how long a start may continue after a request to stop.
 const startGrace = 5 * time.Second
 
-// errNotStarted is the error of a run that was stopped in a start which could not end in order.
+// errNotStarted is the error of a run that was stopped during a start that could not end in order.
 func errNotStarted() error {
 	return withCode(exitRequeue, errors.New("stopped by a signal before the start was complete, with "+
 		"nothing trained; start again"))
 }
 
-// starting ends the process, with the error why, if a stop is asked for and the start goes on and
-// on, for instance where a file system does not answer. The caller calls started when it can stop
-// in order.
+// starting ends the process with the error of why, if a stop is asked for and the start does not
+// end within startGrace, for instance because a file system does not answer. The caller calls
+// started once it can stop in order.
 func (p *process) starting(stop <-chan struct{}, why func() error) (started func()) {
 	done := make(chan struct{})
 	go func() {
@@ -100,7 +100,7 @@ func (p *process) starting(stop <-chan struct{}, why func() error) (started func
 	return sync.OnceFunc(func() { close(done) })
 }
 
-// tellStopping says on rank 0, once a signal has come, what happens next.
+// tellStopping waits for a signal and then says, on rank 0, what happens next.
 func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	select {
 	case <-stop:
@@ -110,8 +110,8 @@ func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	}
 }
 
-// untilSignal returns a context that the first request to end ends, for commands that have no state
-// to save. Its cause carries the exit code with which a process dies of the signal.
+// untilSignal returns a context that ends at the first request to end, for commands that have no
+// state to save. Its cause has the exit code of a process that dies of the signal.
 var untilSignal = sync.OnceValue(func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	first := asked()
@@ -119,14 +119,14 @@ var untilSignal = sync.OnceValue(func() context.Context {
 	return ctx
 })
 
-// discardOnSignal lets a signal end a command that writes a directory: nothing of it is left
-// behind, unless a second one does not wait for that. It is called once a process.
+// discardOnSignal lets a signal end a command that writes a directory, and removes what it has
+// written. A second signal does not wait for that. It is called once a process.
 func (p *process) discardOnSignal() {
 	first := asked()
 	go func() {
 		s := <-first
-		dataset.DiscardAll()  // before a word, after which the launcher may kill
-		if !p.agreed.Load() { // else it is the launcher, once another rank has ended
+		dataset.DiscardAll()  // before the message, after which the launcher may kill this process
+		if !p.agreed.Load() { // otherwise the launcher sent the signal, as another rank has ended
 			p.fail(endedBy(s))
 		}
 	}()
@@ -137,8 +137,8 @@ func endedBy(s os.Signal) error {
 	return withCode(128+int(s.(syscall.Signal)), err)
 }
 
-// lagging returns a context that ends somewhat after ctx: launchers send signals to all ranks, and
-// one of them is enough to end the job and to tell why.
+// lagging returns a context that ends a little after ctx. Launchers send a signal to all ranks, and
+// one rank is enough to end the job and say why.
 func lagging(ctx context.Context, by time.Duration) context.Context {
 	late, cancel := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {

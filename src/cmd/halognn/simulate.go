@@ -27,7 +27,7 @@ type simulated struct {
 	parts, config, out       string
 	sets                     []string
 	epochs, workers, perNode int
-	split                    int // of the config, as spec finds it
+	split                    int // the config's split; set by spec
 }
 
 func (o *simulated) flags(c *cobra.Command, epochs int, out string) {
@@ -78,7 +78,7 @@ func (o *simulated) open() (*shard.Shards, error) {
 	return s, nil
 }
 
-// own returns the settings of the policies that have some of their own, as NAME:key=value:...
+// own returns the settings that belong to single policies, as NAME:key=value:...
 func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
 	all := map[string]policy.Settings{}
 	for _, name := range policies {
@@ -87,7 +87,7 @@ func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
 		for _, set := range words[1:] {
 			key, _, _ := strings.Cut(set, "=")
 			if policy.Find(words[0]) == nil {
-				break // simulate says what there is
+				break // package simulate reports unknown policies
 			}
 			if !slices.Contains(config.Readers("cache."+key), words[0]) {
 				return nil, fmt.Errorf("--policies %s: %s does not read cache.%s", name, words[0], key)
@@ -211,7 +211,7 @@ func runSimulate(c *cobra.Command, run *simulated, o simulate.Options) error {
 	return nil
 }
 
-// writeFiles writes files into a directory, each whole or not at all.
+// writeFiles writes files into a directory, each completely or not at all.
 func writeFiles(dir string, files map[string]func(io.Writer) error) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -30,8 +30,9 @@ type sweepFlags struct {
 	splits                string // "all", or values of data.split
 	grid, sets            []string
 	seeds, inProcess      int
-	task                  int // the run of a job array, from 1; 0: all, one after the other
-	list                  bool
+	// which run this element of a job array trains, from 1; 0: all, one after the other
+	task int
+	list bool
 }
 
 func sweepCommand(p *process) *cobra.Command {
@@ -105,22 +106,22 @@ func sweepCommand(p *process) *cobra.Command {
 // sweepRun is one run of a sweep.
 type sweepRun struct {
 	number    int      // from 1
-	name, dir string   // what it is called in messages, and where it is
-	sets      []string // that tell it from the others
+	name, dir string   // its name in messages, and its directory
+	sets      []string // the settings that distinguish it
 	config    *config.Config
 	done      bool // it has all its epochs
 }
 
-// plain makes a setting part of a file's name: sample.fanouts=[10,5] is sample.fanouts=10-5.
+// plain turns a setting into part of a file name: sample.fanouts=[10,5] is sample.fanouts=10-5.
 var plain = strings.NewReplacer("/", "_", " ", "", "[", "", "]", "", ",", "-")
 
-// axis is a key of the config with the values that are tried.
+// axis is a key of the config with the values to try.
 type axis struct {
 	key    string
 	values []string
 }
 
-// check returns an error for a value that the key cannot have, and for a value that is given twice.
+// check returns an error for a value that the key cannot have, or that is given twice.
 func (a axis) check() error {
 	seen := map[string]string{}
 	for _, text := range a.values {
@@ -153,7 +154,7 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 	for _, set := range o.sets {
 		key, _, _ := strings.Cut(set, "=")
 		if key = strings.TrimSpace(key); by[key] == "--set" {
-			continue // the last one counts, as in train
+			continue // the last --set of a key counts, as in train
 		}
 		if err := take(key, "--set"); err != nil {
 			return nil, err
@@ -199,7 +200,7 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 	return all, err
 }
 
-// allSplits returns the splits that the parts of the config hold.
+// allSplits returns the splits that the parts have.
 func (o *sweepFlags) allSplits() (values []string, err error) {
 	c, err := config.Load(o.config, append(slices.Clone(o.sets), "run.dir="+o.out))
 	if err != nil {
@@ -218,8 +219,8 @@ func (o *sweepFlags) allSplits() (values []string, err error) {
 	return values, nil
 }
 
-// runs returns the runs of the sweep: every combination, the last key and the seed changing first.
-// The configs of all are checked; what is wrong with several is said once.
+// runs returns the runs of the sweep: every combination, where the last key and the seed change
+// first. It checks all configs, and reports an error of several of them once.
 func (o *sweepFlags) runs() (runs []sweepRun, err error) {
 	axes, err := o.axes()
 	if err != nil {
@@ -279,8 +280,8 @@ func valuesOf(text string) (values []string) {
 	return append(values, text[begin:])
 }
 
-// check finds out which runs are done, and refuses before a run begins what would make all of them
-// fail.
+// check finds out which runs are done. Before a run begins it refuses whatever would make all of
+// them fail.
 func (o *sweepFlags) check(runs []sweepRun) error {
 	for i := range runs {
 		r := &runs[i]
@@ -301,14 +302,14 @@ func (o *sweepFlags) check(runs []sweepRun) error {
 	return nil
 }
 
-// place refuses an --out that is a run, a file, a directory of other things, or of runs of another
-// sweep, which the report would lose. One in which a run of this one has begun may hold more, such as
-// logs.
+// place refuses an --out that is a run, a file, or a directory of other things or of another
+// sweep's runs, which the report would not have. If a run of this sweep has begun there, other
+// files, such as logs, may be there too.
 func (o *sweepFlags) place(runs []sweepRun) error {
 	if _, err := os.Stat(filepath.Join(o.out, rundir.ConfigFile)); err == nil {
 		return fmt.Errorf("%s holds a run; give another directory", o.out)
 	}
-	entries, _ := os.ReadDir(o.out) // Vacant says what is wrong with it
+	entries, _ := os.ReadDir(o.out) // Vacant reports its errors
 	ours := false
 	for _, e := range entries {
 		at := filepath.Join(o.out, e.Name())
@@ -325,8 +326,8 @@ func (o *sweepFlags) place(runs []sweepRun) error {
 	return dataset.Vacant(o.out)
 }
 
-// look finds out whether the run has all its epochs. A run of other numbers in its place, or of
-// more epochs, is an error.
+// look finds out whether the run has all its epochs. It returns an error if the directory has a run
+// with other numbers, or with more epochs.
 func (r *sweepRun) look() error {
 	began := filepath.Join(r.dir, rundir.ConfigFile)
 	if _, err := os.Stat(began); err != nil {
@@ -349,18 +350,18 @@ func (r *sweepRun) look() error {
 	return nil
 }
 
-// ended reports whether training has come to its end.
+// ended reports whether training has ended.
 func (r *sweepRun) ended() bool {
 	_, err := os.Stat(filepath.Join(r.dir, rundir.SummaryFile))
 	return err == nil
 }
 
-// train trains those of the runs that are not done; of is the number of all runs of the sweep.
+// train trains those runs that are not done; of is the number of all runs of the sweep.
 func (o *sweepFlags) train(runs []sweepRun, of int) error {
-	stopOnSignals() // between runs, too, a signal ends this process in order
+	stopOnSignals() // a signal between two runs, too, ends this process in order
 	var failed []string
 	var last error
-	tried, left := 0, 0 // left: not ended, as a stop was asked for
+	tried, left := 0, 0 // left: runs that have not ended, as a stop was asked for
 	for i := range runs {
 		r := &runs[i]
 		if r.done {
@@ -379,7 +380,7 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 		switch {
 		case err != nil && !errors.As(err, &exit):
 			return usageError(fmt.Errorf("--launcher: %w", err))
-		// launchers do not all pass on that a run was stopped: docs/exit-codes.md
+		// not all launchers pass on the exit code of a stopped run: docs/exit-codes.md
 		case exit != nil && exit.ExitCode() == exitRequeue, isStopping() && !r.ended():
 			left++
 		case exit != nil:
@@ -394,7 +395,7 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 	if len(failed) > 1 {
 		last = fmt.Errorf("%d runs of %d failed: %s", len(failed), tried, strings.Join(failed, "; "))
 	}
-	if left > 0 { // a job script has to know, whatever else there is
+	if left > 0 { // a job script has to know, whatever else has happened
 		text := fmt.Sprintf("stopped by a signal with %d of %d runs to go; the same command goes on",
 			left, len(runs))
 		if last != nil {
@@ -405,7 +406,7 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 	return last
 }
 
-// trainOne trains or continues one run, in processes of its own.
+// trainOne trains or continues one run in a process of its own.
 func (o *sweepFlags) trainOne(r *sweepRun) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -421,8 +422,9 @@ func (o *sweepFlags) trainOne(r *sweepRun) error {
 	}
 	c := exec.Command(words[0], words[1:]...)
 	c.Stderr = os.Stderr
-	// A group of its own: the terminal's Ctrl-C reaches this process, which passes it on once. A
-	// second one ends this process, and the child with the thread that started it, which must stay.
+	// The child has a process group of its own: the terminal's Ctrl-C reaches this process, which
+	// passes it on once. At a second one this process ends. The child ends with the thread that
+	// started it, so that thread must live.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -434,7 +436,7 @@ func (o *sweepFlags) trainOne(r *sweepRun) error {
 	go func() {
 		select {
 		case <-stopOnSignals():
-			_ = c.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
+			_ = c.Process.Signal(syscall.SIGTERM) // the child may have ended meanwhile
 		case <-done:
 		}
 	}()
@@ -450,7 +452,7 @@ func isStopping() bool {
 	}
 }
 
-// scored says what a finished run came to.
+// scored returns the scores of a finished run.
 func scored(dir string) string {
 	runs, err := report.Load([]string{dir})
 	if err != nil {
@@ -459,8 +461,8 @@ func scored(dir string) string {
 	return runs[0].Scores()
 }
 
-// report writes the report of the runs that have begun, and prints its table. Elements of a job
-// array take turns, so the last one's is over all runs.
+// report writes the report of the runs that have begun, and prints its table. The elements of a job
+// array take turns, so the report of the last one covers all runs.
 func (o *sweepFlags) report(c *cobra.Command, runs []sweepRun) error {
 	var begun []string
 	for _, r := range runs {
@@ -492,14 +494,14 @@ func (o *sweepFlags) report(c *cobra.Command, runs []sweepRun) error {
 	return nil
 }
 
-// takeTurn waits until no other process has the file at path locked; done removes it.
+// takeTurn waits for the lock of the file at path; done releases it and removes the file.
 func takeTurn(path string) (done func(), err error) {
 	unlock, err := flock.Lock(path, 0o666)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		_ = os.Remove(path) // one that stays is taken by the next
+		_ = os.Remove(path) // a file that stays is taken over by the next
 		unlock()
 	}, nil
 }

@@ -17,7 +17,7 @@ type team struct{ comm.Comm }
 func (t team) Gather(mine []byte) ([][]byte, error) { return comm.Allgatherv(t.Comm, mine) }
 func (t team) Agree(mine error) error               { return comm.Agree(t.Comm, mine) }
 
-// lead writes parts together with those that follow.
+// lead writes parts together with the ranks that follow.
 func (t team) lead(dir string, d *dataset.Dataset, l shard.Layout) error {
 	text, err := json.Marshal(told{dir, d.Identity(), l.Offsets, l.Origin})
 	if err := t.Agree(err); err != nil {
@@ -26,7 +26,7 @@ func (t team) lead(dir string, d *dataset.Dataset, l shard.Layout) error {
 	if _, err := t.Gather(text); err != nil {
 		return err
 	}
-	if err := t.Agree(nil); err != nil { // of those that look at the dataset
+	if err := t.Agree(nil); err != nil { // with the ranks that look at the dataset
 		return err
 	}
 	if err := t.spread(l.NewID); err != nil {
@@ -35,14 +35,14 @@ func (t team) lead(dir string, d *dataset.Dataset, l shard.Layout) error {
 	return shard.Write(dir, d, l, t)
 }
 
-// told is what rank 0 sends the ranks that follow, beside the new ids.
+// told is what rank 0 sends to the other ranks besides the new ids.
 type told struct {
 	Dir, Identity string
 	Offsets       []int64
 	Origin        shard.Origin
 }
 
-// follow waits until rank 0 has cut the dataset, and writes with it.
+// follow waits until rank 0 has cut the dataset, then writes with it.
 func (t team) follow(data string) error {
 	if err := t.Agree(nil); err != nil { // there is nothing to write
 		return err
@@ -77,7 +77,7 @@ func (t team) follow(data string) error {
 	return shard.Write(of.Dir, d, l, t)
 }
 
-// spread brings ids from rank 0 to all, in pieces.
+// spread sends ids from rank 0 to all ranks, in pieces.
 func (t team) spread(ids []graph.VertexID) error {
 	const most = 1 << 24
 	var piece []graph.VertexID

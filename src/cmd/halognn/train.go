@@ -64,10 +64,8 @@ func trainCommand(p *process) *cobra.Command {
 	p.flag(c)
 	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the "+
 		"run directory: cpu, heap, block, mutex or trace")
-	c.Flags().BoolVar(&o.trace, "trace", false, "write what every rank did when into the run "+
-		"directory, for Perfetto: trace/rank-0000.json ...")
-	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 beside what the "+
-		"device can do, into kernels.json; slows the run: docs/profiling.md")
+	c.Flags().BoolVar(&o.trace, "trace", false, "write a trace of every rank into the run directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 and compare it with what the device can do, in kernels.json; slows the run: docs/profiling.md")
 	c.Flags().BoolVar(&o.dry, "dry-run", false,
 		"check config, parts, ranks, devices and memory, say what would run, and write nothing")
 	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run "+
@@ -82,7 +80,7 @@ type trainFlags struct {
 	trace, kernels, dry     bool
 }
 
-// configPath is the config that the run will have, as far as this rank alone can know.
+// configPath is the config that the run will have, as far as one rank can know alone.
 func (o *trainFlags) configPath() string {
 	if o.config != "" {
 		return o.config
@@ -95,14 +93,14 @@ var profileKinds = map[string]func(*profile.Profile){
 	"mutex": profile.MutexProfile, "trace": profile.TraceProfile,
 }
 
-// startProfile profiles the process until stop: DIR/rank-0003/cpu.pprof. In-process ranks share
-// rank 0's.
+// startProfile profiles the process until stop is called, into DIR/rank-0003/cpu.pprof. In-process
+// ranks share the profile of rank 0.
 func startProfile(kind, dir string, rank int, p *process) (stop func(), err error) {
 	if kind == "" || !p.byMPI() && rank > 0 {
 		return func() {}, nil
 	}
 	dir = filepath.Join(dir, fmt.Sprintf("rank-%04d", rank))
-	// Start would end the process, and leave the other ranks waiting
+	// otherwise Start would end the process and leave the other ranks waiting
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return func() {}, fmt.Errorf("--profile: %w", err)
 	}
@@ -130,7 +128,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		}
 	}
 	if o.dry {
-		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // nothing is copied
+		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // a dry run copies nothing
 	}
 	j, err := openJob(c, p, path, o.sets, training, setUp)
 	if err != nil {
@@ -206,7 +204,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return err
 	}
 	if c.Rank() == 0 {
-		// the results are on disk: it is no failure if nobody reads them here
+		// results are on disk: a reader of standard output that has gone away is no failure
 		if err := summary.Print(stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
 			return err
 		}

@@ -21,17 +21,17 @@ import (
 	"halognn/src/partition/metis"
 )
 
-// release is the version number of the sources. This file is the one place that states it: the
-// Makefile reads it too, and a test holds CHANGELOG.md to it.
+// release is the version number of the sources. Only the file VERSION states it: the Makefile reads
+// it too, and a test compares CHANGELOG.md with it.
 //
 //go:embed VERSION
 var release string
 
-// commit is set by the linker; a build without the Makefile takes it from what Go recorded.
+// commit is set by the linker. A build without the Makefile takes it from Go's build information.
 var commit string
 
-// version is the release and the commit, as semantic versioning writes them: 0.2.0+f7dd4e4. It is
-// what runs, models, checkpoints and benchmarks note.
+// version is the release and the commit in the form of semantic versioning: 0.2.0+f7dd4e4. Runs,
+// models, checkpoints and benchmarks record it.
 var version = versionOf(release, cmp.Or(commit, recordedCommit()))
 
 // versionOf joins a release and a commit, which may be "".
@@ -114,7 +114,7 @@ func versions() [][2]string {
 }
 
 // loaded returns the path, in parentheses, of the shared library with one of the names that this
-// process has mapped; nothing if there is none: it may be linked in.
+// process has mapped. It returns nothing if there is none: the library may be linked in.
 func loaded(names ...string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -135,11 +135,11 @@ func loaded(names ...string) string {
 	return ""
 }
 
-// cudaFound says what this machine has of CUDA.
+// cudaFound describes the CUDA driver and library of this machine.
 func cudaFound() string { return cudaDriver("/proc/driver/nvidia/version") + "; " + cudaLibrary() }
 
-// cudaDriver returns the version of the CUDA driver of this machine, from the file in which the
-// driver tells it.
+// cudaDriver returns the version of this machine's CUDA driver, from the file where the driver
+// shows it.
 func cudaDriver(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

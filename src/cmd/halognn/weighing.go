@@ -16,7 +16,7 @@ import (
 	"halognn/src/shard"
 )
 
-// The words of --weights. data is for data parallelism; the others are GSplit's partitions for
+// The words of --weights. data is for data parallelism; the others are GSplit's weights for
 // minibatches that all ranks share.
 const (
 	weighData      = "data"
@@ -35,13 +35,13 @@ var weighings = words{
 	{weighRand, "vertices, dealt out at random"},
 }
 
-// weighing is what the parts of a partition balance, and what cutting an edge costs.
+// weighing is what the parts of a partition balance, and what an edge costs if it is cut.
 type weighing struct {
 	by     string
-	config string // gives sampling its defaults
+	config string // the config with the defaults of sampling
 	sets   []string
-	counts string  // directory that keeps counts; "" for none
-	within float32 // the largest part's share of the counts over the mean
+	counts string  // directory where counts are kept; "" for none
+	within float32 // the most that the largest part's count may be, over the mean
 
 	sampling presample.Options // without fanouts: nothing is sampled
 }
@@ -72,8 +72,8 @@ func (w *weighing) flags(c *cobra.Command) {
 
 func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
 
-// check completes the sampling and returns all faults. The flags --fanouts and --batch are given;
-// how may be changed.
+// check completes the sampling and returns all faults. It reads --fanouts and --batch from order,
+// and may change how.
 func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts int) error {
 	if words := weighings.list(); !slices.Contains(words, w.by) {
 		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))
@@ -93,7 +93,7 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 		}
 	}
 	if len(w.sets) > 0 && w.config == "" {
-		fault("--set is for --config, which is not given")
+		fault("--set overrides a key of --config, which is missing")
 	}
 	if w.by == weighData {
 		return errors.Join(faults...)
@@ -120,8 +120,8 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 	return errors.Join(faults...)
 }
 
-// settings takes the fanouts, batch and seed from the flags, and from the config where they are not
-// given.
+// settings takes the fanouts, batch and seed from the flags or, where these are not given, from the
+// config.
 func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error {
 	o := &w.sampling
 	o.Batch = order.batch
@@ -186,7 +186,7 @@ func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *d
 	return partition.Run(methods, d.Graph, weights, o)
 }
 
-// count reads saved counts, or samples and saves them.
+// count reads saved counts; if there are none it samples, and saves the counts.
 func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Counts, error) {
 	purpose := presample.PurposeOf(d, w.sampling)
 	if w.counts != "" && presample.Saved(w.counts) {
@@ -209,7 +209,7 @@ func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Count
 	return counts, nil
 }
 
-// measure adds to the report what the parts make of sampled minibatches, if any are described.
+// measure adds to the report what sampled minibatches cost on the parts, if sampling is described.
 func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report) (err error) {
 	if w.sampling.Sample.Hops() > 0 {
 		r.Sampled, err = presample.Measure(d.Graph, d.Split.Train, part, len(r.Parts), w.sampling)
@@ -217,8 +217,8 @@ func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report
 	return err
 }
 
-// limits returns the imbalances that are refused. Parts for shared minibatches are balanced in what
-// sampling touches, not in seeds and edges of the graph.
+// limits returns the imbalances to refuse. Parts for shared minibatches are balanced in what
+// sampling touches, not in the seeds and edges of the graph.
 func (w *weighing) limits() partition.Limits {
 	if w.by == weighData || w.by == weighEdge {
 		return partition.DefaultLimits
