@@ -117,7 +117,7 @@ var (
 // variation is the sum over outputs of the squared distances of the targets from their mean.
 func variation(t *Tally) float64 {
 	if len(t.Facts) == 0 {
-		return 0 // sums of a step alone
+		return 0 // a step has no facts
 	}
 	c := len(t.Facts) - 1
 	v := t.Facts[c]
@@ -134,7 +134,7 @@ func variation(t *Tally) float64 {
 // targets of mean 0 and variance 1. nil: outputs are targets as they are.
 type Scale struct{ Mean, Std []float32 }
 
-// Undo turns rows of outputs into rows of the unit of the targets, in place.
+// Undo scales rows of outputs back to the unit of the targets, in place.
 func (s Scale) Undo(z []float32) {
 	for len(s.Mean) > 0 && len(z) > 0 {
 		for c := range s.Mean {

@@ -39,7 +39,8 @@ func (c *Curve) close() {
 
 // Area returns the area under the ROC curve: the probability that a random positive scores higher
 // than a random negative, a tie counting one half (Hanley and McNeil, Radiology 1982). Pairs are
-// counted in integers, so it is exact to one rounding. Without both it is undefined, and ok is false.
+// counted in integers, so it is exact to one rounding. ok is false unless there are positives and
+// negatives.
 func (c Curve) Area() (area float64, ok bool) {
 	c.close()
 	if c.above[0] == 0 || c.above[1] == 0 {
