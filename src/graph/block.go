@@ -16,9 +16,9 @@ import (
 //	Weights [E]         of the edges, where the sampler was asked for them
 //	Places  [E]         their positions in the whole topology, likewise
 //
-// In a graph with relations a row of Indptr is a column of in-edges: those of one destination by one
-// relation. Rows are in the order of the relations, and of one relation in that of the destinations;
-// columns without edges are left out.
+// In a graph with relations a row of Indptr holds the in-edges of one destination by one relation.
+// Rows are in the order of relations, then of destinations; a destination without edges of a
+// relation has no row.
 //
 //	Targets [rows]  destination of each row; empty where rows are the destinations
 //	Ends    [R]     one past the last row of each relation
@@ -32,7 +32,8 @@ type Block struct {
 	Ends           []int32
 }
 
-// NumRows returns the number of rows of Indptr: of destinations, or of columns that have edges.
+// NumRows returns the number of rows of Indptr: destinations, or pairs of a destination and a
+// relation with edges.
 func (b *Block) NumRows() int { return len(b.Indptr) - 1 }
 
 // Target returns the destination of a row.

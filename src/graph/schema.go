@@ -167,8 +167,9 @@ type columnRange struct {
 	base int64 // column of vertex 0 as if it were in the range
 }
 
-// NewColumns returns the columns of a graph whose vertices of type i % T, T the number of types, are
-// starts[i] to starts[i+1]-1. indptr is [C+1]: an error if C is another number.
+// NewColumns returns the columns of a graph. Vertices starts[i] to starts[i+1]-1 have type i % T,
+// where T is the number of types. indptr is [C+1]; it is an error if C is not the number of
+// columns.
 func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	t := s.NumTypes()
 	c := Columns{Indptr: indptr, into: make([][]int, t), links: make([]bool, s.NumRelations())}
@@ -201,7 +202,7 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	return c, nil
 }
 
-// Plain reports whether a vertex is a column.
+// Plain reports whether each vertex has one column, because the graph has no types.
 func (c *Columns) Plain() bool { return len(c.target) == 0 }
 
 // NumRelations returns the number of relations.
@@ -249,12 +250,12 @@ func (c *Columns) Into(kind int) []int {
 
 var oneRelation [1]int
 
-// Links reports whether the edges of a relation are links to be predicted, or links reversed: without
-// types all are.
+// Links reports whether the edges of a relation are links to be predicted, or their reverses.
+// Without types all edges are.
 func (c *Columns) Links(relation int) bool { return c.Plain() || c.links[relation] }
 
-// HasLink reports whether a link is an edge of g by a relation of which Links is true, whatever the
-// order of rows. O(degree).
+// HasLink reports whether a link is an edge of g by a relation for which Links is true. Rows may be
+// in any order. O(degree).
 func (c *Columns) HasLink(g *CSC, l Link) bool {
 	if c.Plain() {
 		return slices.Contains(g.InNeighbours(l.Target), l.Source)
@@ -269,7 +270,7 @@ func (c *Columns) HasLink(g *CSC, l Link) bool {
 	return false
 }
 
-// OfType calls f with the ranges of the vertices of a type among those from lo to hi-1: without types
+// OfType calls f with the ranges of vertices of a type among vertices lo to hi-1; without types
 // with all of them.
 func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID)) {
 	if lo >= hi {
@@ -288,8 +289,9 @@ func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID))
 	}
 }
 
-// Check holds the columns' row pointers to those of the vertices, where these are not the same: the
-// first column of a vertex begins where its in-edges do, and none begins before the one before it.
+// Check compares the columns' row pointers with those of the vertices, where they are different
+// arrays: the first column of a vertex begins where its in-edges do, and no column begins before
+// the previous one.
 func (c *Columns) Check(indptr []int64) error {
 	if c.Plain() {
 		return nil
