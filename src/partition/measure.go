@@ -174,9 +174,9 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit of a cut by the method, and what to do about it. An
-// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its part's share of the other
-// edges) is allowed.
+// Check reports every imbalance above its limit, and what to do about it; method made the cut. An
+// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its part's share of the
+// other edges) is allowed.
 func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
@@ -208,8 +208,9 @@ func (r Report) Check(l Limits, method string) error {
 
 const edgeCounts = "edges"
 
-// forced reports whether no part has more edges than the limit or, with a hub, than the hub and a
-// part's share of the edges of no hub: what a cut leaves beside it that ignores it.
+// forced reports whether hubs force the imbalance of edges: no part has more edges than the limit
+// or, if it has a hub, than the hub and an equal share of the edges that are of no hub. That is
+// what a part gets if the cut ignores hubs.
 func (r *Report) forced(limit float64) bool {
 	hubs, others := make([]int64, len(r.Parts)), r.Total.Edges
 	for _, hub := range r.Hubs {
@@ -230,7 +231,7 @@ func (r *Report) cure(l Limits, method string) string {
 	others := slices.DeleteFunc([]string{"metis", "kaminpar", "ldg"}, func(m string) bool { return m == method })
 	seed := ", another --seed"
 	if method == "contiguous" || method == "file" {
-		seed = "" // it draws nothing
+		seed = "" // these methods draw nothing
 	}
 	text := fmt.Sprintf("use --method %s, fewer parts%s, or --allow-imbalance to go on with slow parts",
 		strings.Join(others[:len(others)-1], ", ")+" or "+others[len(others)-1], seed)
@@ -243,7 +244,8 @@ func (r *Report) cure(l Limits, method string) string {
 	return text
 }
 
-// Note says which parts are larger than others because of a vertex with very many edges; "": none.
+// Note says which parts are larger than others because of a vertex with very many edges; "" if none
+// is.
 func (r *Report) Note() string {
 	var of []string
 	mean := float64(r.Total.Edges) / float64(max(1, len(r.Parts)))

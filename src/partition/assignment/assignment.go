@@ -21,12 +21,13 @@ import (
 	"halognn/src/partition"
 )
 
-// ErrAssignment is wrapped by errors about a file that assigns no parts to the vertices of a graph.
+// ErrAssignment is wrapped by errors about a file that does not give every vertex of a graph a
+// part.
 var ErrAssignment = errors.New("no assignment of these vertices")
 
-// File returns the method that reads its parts from path. They are repaired to the balance of all
-// constraints and renumbered, unless keep is set: then they must be as they are to be, none empty.
-// What the file holds is told to Options.Note.
+// File returns the method that reads its parts from path. It repairs them to the balance of all
+// constraints and renumbers them, unless keep is set: then it takes the parts as they are, and none
+// may be empty. It tells Options.Note what the file holds.
 func File(path string, keep bool) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {

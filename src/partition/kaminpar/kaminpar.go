@@ -39,10 +39,10 @@ var script string
 // ErrMissing is wrapped by the error that there is no KaMinPar.
 var ErrMissing = errors.New("KaMinPar is not installed")
 
-// manyParts is where the context for many parts becomes better.
+// manyParts is the number of parts from which KaMinPar's context for many parts is better.
 const manyParts = 1024
 
-// python is who runs the wheel.
+// python returns the interpreter that runs the wheel.
 func python() string { return cmp.Or(os.Getenv("HALOGNN_KAMINPAR_PYTHON"), "python3") }
 
 // Find returns which KaMinPar there is, such as "KaMinPar 3.7.3".
@@ -57,12 +57,12 @@ func Find() (string, error) {
 	}
 }
 
-// KWay returns the method. scratch makes a directory with room for 16 bytes a vertex and 4 an edge of
-// both directions, which the caller removes. With one thread equal seeds give equal parts; with more,
-// Options.Note is told that they do not. It is told of time and memory too.
+// KWay returns the method. scratch makes a directory with room for 16 bytes a vertex and 4 an edge
+// in both directions; the caller removes it. With one thread equal seeds give equal parts. With
+// more threads they do not, and Options.Note is told so; it is told of time and memory too.
 //
-// The process took 10 bytes an edge on 120 million edges in 4 parts, 15 in 16, beside pages of the
-// file.
+// Beside pages of the file the process took 10 bytes an edge for 4 parts of 120 million edges, and
+// 15 for 16 parts.
 func KWay(threads int, scratch func() (string, error)) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {
@@ -125,14 +125,14 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 	}
 }
 
-// Where Balance had to move more than one in fewMoves vertices, which costs the cut much, constraints
-// that were exceeded weigh more in another try; the best of tries is kept.
+// If Balance had to move more than one in fewMoves vertices, which makes the cut much worse,
+// another try gives more weight to the constraints that were exceeded. The best of tries is kept.
 const tries, fewMoves = 4, 50
 
 // usage is the most memory that a process was seen to have, in bytes.
 type usage struct{ private, files int64 }
 
-// cut runs the process, which ends with this one.
+// cut runs the process, which is killed if this one ends.
 func cut(dir, file string, threads int, o partition.Options) (most usage, err error) {
 	context := "terapart"
 	if o.Parts >= manyParts {
@@ -143,7 +143,7 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 		filepath.Join(dir, "part.npy"))
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
-	// the signal comes when the thread ends that started the process
+	// the kernel sends the signal when the thread that started the process ends
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -121,9 +121,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns the divisor of count weights with this total that keeps their sum below limit,
-// each quotient rounded down but at least 1. It is 1 unless METIS's sums would overflow. count must
-// be below limit.
+// divisor returns a divisor for count weights that add up to total, so that the quotients, each
+// rounded down but at least 1, add up to less than limit. It is 1 unless METIS's sums would
+// overflow. count must be below limit.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1
