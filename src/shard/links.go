@@ -104,17 +104,17 @@ func mapLinks(s *Shards) error {
 	return errors.Join(errs...)
 }
 
-// LinksOf returns the links of a split, 0 to 2 as graph.SplitNames has them: of all parts, and the
-// number of the first of each part, [P+1]. None unless links are the task.
+// LinksOf returns the links of all parts in a split (an index of graph.SplitNames), and the index
+// of the first link of each part, [P+1]. There are none unless links are the task.
 func (s *Shards) LinksOf(split int) (all []graph.Link, offsets []int) {
 	return s.links[split].all, s.links[split].offsets
 }
 
-// LinkLabels returns the labels of the links that Shards.LinksOf does. None unless links have some.
+// LinkLabels returns the labels of the links that LinksOf returns; none unless links have labels.
 func LinkLabels(s *Shards, split int) task.Labels { return s.links[split].labels }
 
-// checkLinks reports a link outside its part or out of order, and, of a sound topology, what
-// graph.LinkSplit.Validate does.
+// checkLinks reports a link outside its part or out of order. If the topology is sound, it also
+// reports what graph.LinkSplit.Validate does.
 func checkLinks(s *Shards, sound bool) error {
 	if !task.Stored(s.Task).Embeds || !sound {
 		return nil

@@ -175,8 +175,8 @@ func (m *Meta) Table(t int) dataset.Table {
 		Entries: m.Entries, Names: m.Names}
 }
 
-// FeatureNames returns the names of the feature columns of each type of vertices that has some: of a
-// graph without types, of "".
+// FeatureNames returns the names of the feature columns of each type of vertices that has some; a
+// graph without types has one type, "".
 func (m *Meta) FeatureNames() map[string][]string {
 	all := map[string][]string{}
 	for t := range m.Schema.NumTypes() {
@@ -187,7 +187,8 @@ func (m *Meta) FeatureNames() map[string][]string {
 	return all
 }
 
-// Ranges returns where the vertices of each part and type begin, [P*T+1]: without types Offsets.
+// Ranges returns where the vertices of each part and type begin, [P*T+1]; without types that is
+// Offsets.
 func (m *Meta) Ranges() []int64 {
 	if m.Schema.Typed() {
 		return m.Starts
@@ -195,7 +196,8 @@ func (m *Meta) Ranges() []int64 {
 	return m.Offsets
 }
 
-// RankCounts returns the numbers of ranks that so many parts can be trained on: their divisors.
+// RankCounts returns the numbers of ranks on which the given number of parts can be trained: its
+// divisors.
 func RankCounts(parts int) (fit []int) {
 	for k := 1; k <= parts; k++ {
 		if parts%k == 0 {

@@ -26,9 +26,9 @@ func (s *Shards) Verify() error {
 }
 
 // VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
-// parts, and compares their hashes with meta.json. Of a staged file it reads the copy; with
-// Options.Verify none, which are compared when they are made or found. The cost is one sequential
-// read.
+// parts, and compares their hashes with meta.json. It reads the copy of a staged file; with
+// Options.Verify it skips staged files, which are compared when they are copied or found. The cost
+// is one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last && s.EdgeFeatures > 0; k++ {
@@ -135,7 +135,7 @@ func verifySplit(s *Shards, sound bool) error {
 	return errors.Join(errs...)
 }
 
-// checkEntries holds the sparse rows of all parts to the rules of such rows.
+// checkEntries checks the sparse rows of all parts.
 func checkEntries(s *Shards) error {
 	for k := range s.Parts {
 		p, err := s.OpenPart(k)
@@ -151,7 +151,7 @@ func checkEntries(s *Shards) error {
 	return nil
 }
 
-// checkSums holds the sums of weights to the weights.
+// checkSums compares the sums of weights with the weights.
 func checkSums(s *Shards) error {
 	t := &s.topology
 	for v, sum := range t.WeightSums {

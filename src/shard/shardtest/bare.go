@@ -11,7 +11,7 @@ import (
 	"halognn/src/task"
 )
 
-// BareOptions say what a graph has besides.
+// BareOptions say what else a graph has.
 type BareOptions struct{ Links, EdgeFeatures, Sparse bool }
 
 // Bare writes a graph of one type without features, or with sparse ones of different lengths, whose

@@ -14,8 +14,9 @@ import (
 	"halognn/src/task"
 )
 
-// TypedLinks imports a graph of authors, papers and venues, whose links from authors to papers are
-// split, and cuts it in four: random ones, or of a class that the features tell.
+// TypedLinks imports a graph of authors, papers and venues, splits its links from authors to
+// papers, and cuts it into four parts. Links are random, or join vertices of a class that the
+// features tell.
 func TypedLinks(t testing.TB, authors, papers, degree int, random bool) *shard.Shards {
 	t.Helper()
 	const classes, features = 4, 12
