@@ -25,7 +25,7 @@ type Shared struct {
 	sum      *xxhash.Digest
 }
 
-// CreateShared opens range i of n of a file, which the first process to open it makes.
+// CreateShared opens range i of n of a file. The first process that opens a range makes the file.
 func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, error) {
 	size, err := dtypeSize(dtype)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Shared) Range() (first, last int64) {
 
 // Write appends to the range.
 func (s *Shared) Write(b []byte) (int, error) {
-	if s.from == 0 { // the others learn where to begin when this one ends
+	if s.from == 0 { // the hash of the others goes on from where that of the range before ends
 		_, _ = s.sum.Write(b)
 	}
 	return s.buf.Write(b)
@@ -78,7 +78,8 @@ func (s *Shared) Close() error {
 	return err
 }
 
-// Sum goes on with the hash of the ranges before. It reads its own range back, but for the first.
+// Sum continues the hash of the ranges before. It reads its own range back from the file, unless it
+// is the first.
 func (s *Shared) Sum(before []byte) (after []byte, err error) {
 	if s.from > 0 {
 		if err := s.sum.UnmarshalBinary(before); err != nil {
