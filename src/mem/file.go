@@ -90,8 +90,8 @@ func (m *File) unmap() error {
 	return unmapPages(data)
 }
 
-// badRead is the panic of the runtime, and of the C kernels' callers, on memory that cannot be
-// read.
+// badRead is the panic on memory that cannot be read, raised by the runtime or by callers of the C
+// kernels.
 type badRead interface {
 	runtime.Error
 	Addr() uintptr
