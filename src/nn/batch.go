@@ -19,7 +19,7 @@ type Batch struct {
 	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in
 	// full-neighbour inference.
 	X, Own, Aggregate compute.Matrix
-	// in the place of X, on a graph with vertex types: those of each type, in their order
+	// on a graph with vertex types, in the place of X: the rows of each type, in the order of types
 	Types []compute.Matrix
 
 	Sparse Sparse // in the place of Own and Aggregate
@@ -99,7 +99,7 @@ func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
-		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx) // no other rank has rows
+		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx) // it fails only in Gather, and no other rank has rows
 		if ready != nil {
 			ready(l)
 		}

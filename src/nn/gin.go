@@ -19,7 +19,7 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	weighted, ofData                bool // the sum, by the weights of edges, which the data have
+	weighted, ofData                bool // the sum is weighted by edges; the weights are from the data
 }
 
 func newGIN(s *store, c Config, l int) Layer {
@@ -56,7 +56,7 @@ func (g *gin) Needs() Needs {
 	return n
 }
 
-// firstMap implements columnwise: what is behind it is not linear.
+// firstMap implements columnwise: what follows the first map is not linear.
 func (g *gin) firstMap() firstMap {
 	return firstMap{weights: [2]trained{{g.w1, g.dw1}}, eps: g.eps, deps: g.deps}
 }
@@ -101,12 +101,13 @@ func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	g.dev.Dense(y, g.outer(hidden, epilogue))
 }
 
-// ownTerm is the term of own rows: it completes the sum of neighbours' rows, and that of gradients.
+// ownTerm is the term (1 + eps) own: it completes the sum of neighbours' rows, and that of
+// gradients.
 func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
 	return compute.Completion{Own: own, Scale: g.eps, Rounded: true}
 }
 
-// back is the completion of a gradient, to which dagg is own rows' more.
+// back returns the completion of a gradient; dagg, scaled, is a term of own rows.
 func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 	end := dx.completion(g.dev, dy, compute.Matrix{})
 	if end.Own.Rows == 0 {

@@ -14,7 +14,7 @@ import (
 //
 // and the rest as gin has it. Its rows of edges take E*in numbers, twice in training.
 type gine struct {
-	gin gin // and no embedded one: what is before the sum is not linear
+	gin gin // not embedded, or gine would be columnwise: messages are not linear
 	*perEdge
 	edgeIn              int
 	w, dw               compute.Matrix // [in,edgeIn]

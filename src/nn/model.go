@@ -36,10 +36,10 @@ type Model struct {
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
 	grad   [2]*buffer
-	dx     Gradient         // that BackwardLayer makes
-	own    *buffer          // its terms
-	rounds bool             // gradients of hidden rows
-	stores compute.Elements // in which the device stores rows
+	dx     Gradient         // the one that BackwardLayer makes
+	own    *buffer          // terms of dx
+	rounds bool             // gradients of hidden rows are rounded
+	stores compute.Elements // the type in which the device stores rows
 }
 
 // stage is a layer with the normalisation, activation and dropout that follow it.
@@ -200,13 +200,12 @@ func (m *Model) Close() {
 	m.Params.free()
 }
 
-// Needs says which rows the input layer reads, which preparation has to gather or aggregate.
+// Needs says which rows the input layer reads, so that preparation gathers or aggregates them.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
-// Reserve makes room for layer l to run on an input of the size of in, of which it reads the
-// counts, the flags and whether Aggregate is given. ForwardLayer calls it; called beforehand with
-// the largest sizes to come, it keeps memory from moving later. It fails only if device memory runs
-// out.
+// Reserve makes room for layer l to run on an input of the size of in; it reads only counts, flags
+// and whether Aggregate is given. ForwardLayer calls it. If it is called beforehand with the
+// largest sizes to come, memory does not move later. It fails only if device memory runs out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
@@ -301,7 +300,7 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// below returns the input of the norm, of which the gradient takes the place once it is made.
+// below returns the buffer of the norm's input. The gradient overwrites it once it is made.
 func (s *stage) below() *buffer {
 	if s.batch != nil {
 		return s.batch.x
@@ -320,10 +319,11 @@ func (m *Model) dropped(in *Input) float32 {
 // BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
 // respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
 // once the device has caught up; with in.Shares it still lacks what Columns.Backward sets. It
-// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to what
-// folded rows are multiplied to (RowGradient), valid until layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
-// such gradient unless features are trained, and it would be the largest of all). ForwardLayer ran
-// before, on the same input with in.Train. Errors are those of in.Gather.
+// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to the
+// products of folded rows (RowGradient), valid until layer l-1 has run backward. Without
+// in.Gradient it returns an empty matrix: the input layer needs no such gradient unless features
+// are trained, and it would be the largest of all. ForwardLayer ran before, on the same input with
+// in.Train. Errors are those of in.Gather.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {
@@ -344,7 +344,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	switch normed := s.norm != nil || s.batch != nil; { // sum: with respect to the activation's input
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)
-	case normed && dy.BF16 != nil: // which stays: what is below a norm is float32
+	case normed && dy.BF16 != nil: // dy stays; the gradient below a norm is float32
 		dy = s.below().matrix(dy.Rows, s.out)
 	}
 	if n := s.norm; n != nil {

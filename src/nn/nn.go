@@ -55,7 +55,7 @@ const (
 	ELU  = "elu"
 )
 
-// Which layers' rows the logits follow from.
+// Which layers' rows the logits are computed from.
 const (
 	JumpNone = "none" // those of the last, which makes them
 	JumpCat  = "cat"  // those of all, side by side, through a linear map
@@ -70,7 +70,7 @@ const (
 
 // How GCN weighs an edge.
 const (
-	GCNRight = "right" // by the destination's edges of the hop: a mean
+	GCNRight = "right" // over the sum of the destination's edges in the hop: a mean
 	GCNBoth  = "both"  // by the degrees of both ends in the whole graph
 )
 
@@ -91,8 +91,8 @@ type Config struct {
 	EdgeFeatures    bool    // read the features of edges, where there are some: asks for EdgeIn
 	EdgeIn          int     // columns of the features of edges that layers read; 0: they read none
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
-	// trained on edges that weigh 1/q, q the probability that they were drawn: sums over them estimate
-	// those over all in-edges
+	// trained on edges with weight 1/q, where q is the probability that they were drawn: sums over
+	// them estimate the sums over all in-edges
 	Estimates bool
 	// adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Residual bool
@@ -106,12 +106,13 @@ type Config struct {
 	Schema       graph.Schema
 	TypeFeatures []int
 	Project      int // that width; 0: Hidden
-	Bases        int // of kind rgcn: matrices of which those of relations are combined; 0: none
-	// when the maps of types and the weights of relations are one product: no setting, but the device's
+	Bases        int // of kind rgcn: matrices that those of relations are combinations of; 0: none
+	// when the maps of types and the weights of relations become one product; the device decides,
+	// not the user
 	Fold Fold
 
 	Learned int    // columns of the rows that vertices without features learn; 0: they have none
-	Learns  []bool // [T] the types with such rows, whose width TypeFeatures or In is; nil: none
+	Learns  []bool // [T] the types with such rows, as wide as TypeFeatures or In says; nil: none
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
@@ -154,7 +155,7 @@ func (c Config) Widths(l int) (in, out int) {
 	return in, out
 }
 
-// BatchNorms returns the norms over all rows of a minibatch.
+// BatchNorms returns the number of norms over all rows of a minibatch.
 func (c Config) BatchNorms() int {
 	n := 0
 	for l := 0; l < c.Layers && c.Norm == NormBatch && c.hidden(l); l++ {
@@ -166,17 +167,19 @@ func (c Config) BatchNorms() int {
 // Jumps reports whether the model has jumping knowledge.
 func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpMax }
 
-// hidden reports whether the rows that layer l gives are hidden ones, and no logits.
+// hidden reports whether layer l gives hidden rows, not logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
-// stores reports whether the rows of layer l are stored as the device stores rows: hidden ones that a
-// product or a norm makes. Attention and relations complete theirs where they lie, in float32.
+// stores reports whether the rows of layer l are stored in the type in which the device stores
+// rows: those of hidden layers that end in a product or a norm. Layers with attention or relations
+// complete theirs in place, in float32.
 func (c Config) stores(l int) bool {
 	k := FindKind(c.Kind)
 	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace && !c.Schema.Typed())
 }
 
-// Stored returns the type in which the rows of layer l are stored on a device that stores rows so.
+// Stored returns the type in which the rows of layer l are stored on a device that stores rows as
+// of.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	if !c.stores(l) {
 		return compute.Float32s
@@ -185,10 +188,11 @@ func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	return evenly(out, of)
 }
 
-// Projected returns the type in which rows that the maps of vertex types give are stored, likewise.
+// Projected is Stored for the rows that the maps of vertex types give.
 func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
 
-// evenly returns the type of rows of a width, which are whole float32 on their way to other ranks.
+// evenly returns the type of rows of a width: float32 for odd widths, because rows travel to other
+// ranks as whole float32.
 func evenly(width int, of compute.Elements) compute.Elements {
 	if width%2 != 0 {
 		return compute.Float32s
@@ -200,7 +204,7 @@ func evenly(width int, of compute.Elements) compute.Elements {
 // bytes.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
 
-// jumpWidth returns the width of the rows that the logits are made of.
+// jumpWidth returns the width of the rows that the logits are computed from.
 func (c Config) jumpWidth() int {
 	if c.Jumping == JumpMax {
 		return c.Hidden
@@ -235,10 +239,10 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // of weighted sums rows are read
+	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // for weighted sums the rows themselves are read
 		n.Averages, n.Folding = true, c.folding()
 	}
-	if c.LearnsRows() && !n.Types { // read in the step, and a gradient goes back to them
+	if c.LearnsRows() && !n.Types { // learned rows are read in the step, and a gradient goes back to them
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
@@ -262,14 +266,14 @@ func (c Config) Adds() bool {
 // LearnsRows reports whether the model is trained with rows of vertices without features.
 func (c Config) LearnsRows() bool { return c.Learns != nil }
 
-// Fixed returns the architecture for passes that do not train: learned rows are as any others.
+// Fixed returns the architecture for passes that do not train: learned rows are like any others.
 func (c Config) Fixed() Config {
 	c.Learns = nil
 	return c
 }
 
-// Flops counts the operations of the matrix products of a training step in layer l, on a hop of
-// which the counts are read. c is checked.
+// Flops counts the operations of the matrix products of a training step in layer l. Of the hop it
+// reads only the counts. c must be valid.
 func (c Config) Flops(l int, h *Hop) int {
 	flops := c.layer(l).Flops(h, l > 0)
 	if l == c.Layers-1 && c.Jumps() {

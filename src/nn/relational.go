@@ -8,9 +8,10 @@ import (
 	"halognn/src/compute"
 )
 
-// relational is a layer that gives every relation weights of its own (Schlichtkrull et al., Modeling
-// Relational Data with Graph Convolutional Networks, ESWC 2018). A row is a destination and a
-// relation of which it has in-edges; one more row of each destination is the destination itself:
+// relational is a layer that gives every relation weights of its own (Schlichtkrull et al.,
+// Modeling Relational Data with Graph Convolutional Networks, ESWC 2018). There is a row for each
+// destination and each relation by which it has in-edges, and one more row for the destination
+// itself:
 //
 //	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums; the destinations' own rows
 //	z    [rows + D + S, out]   rows of agg times the weights of their relation, or of their own; biases
@@ -25,8 +26,8 @@ type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
-	weighs  bool // means are sums by the weights of edges
-	ofData  bool // which are made of those in the data
+	weighs  bool // means are sums weighted by edges
+	ofData  bool // the weights are made from those of the data
 
 	folds *folded // nil: rows are never folded
 
@@ -40,8 +41,8 @@ type relationWeights interface {
 	bind(values, grads [][]float32)
 	relations() int
 	sets() int
-	own() Relating // how the sets follow from types
-	// turned: weights are [in,out], and not [out,in]
+	own() Relating // how destinations are grouped into sets
+	// turned reports whether weights are [in,out], not [out,in]
 	turned() bool
 	reserve() error
 	// prepare sets the weights of relations and sets as kernels read them, and bias [sets,out].
@@ -77,9 +78,9 @@ func (r *relational) Needs() Needs {
 	return n
 }
 
-// rows returns the rows of relations in the agg of a hop, and those of z.
+// rows returns the number of rows of relations in the agg of a hop, and the number of rows of z.
 func (r *relational) rows(h *Hop) (relations, all int) {
-	n := min(h.Edges, h.Destinations*(r.weights.relations()+1)) // at most, where there are counts alone
+	n := min(h.Edges, h.Destinations*(r.weights.relations()+1)) // an upper bound, if only counts are known
 	if h.Rows > 0 {
 		n = h.Rows
 	}
@@ -111,7 +112,7 @@ func (r *relational) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
 }
 
-// groups returns the groups of rows of relations and those of own rows, of the sets.
+// groups returns the groups of relations' rows, and the groups of own rows, one for each set.
 func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w, wOwn []float32) {
 	n := r.weights.relations()
 	w, wOwn, stride, strideOwn := r.weights.of(gradient)
@@ -187,8 +188,8 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epi
 	}
 }
 
-// rgcn are the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices, and
-// of each relation a matrix, or a combination of bases:  W_r = sum_b comp_rb V_b.
+// rgcn has the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices,
+// and for each relation a matrix, or a combination of bases:  W_r = sum_b comp_rb V_b.
 type rgcn struct {
 	dev                      compute.Device
 	name                     string
@@ -272,7 +273,7 @@ func (w *rgcn) finish(dbias compute.Matrix) {
 	w.dev.CopyColumns(matrix(w.dbias, 1, w.out), 0, dbias, 0, w.out, false)
 }
 
-// eachRelation is what layers share that have a convolution for each relation, whose results are added
+// eachRelation is shared by layers that have a convolution for each relation and add their results
 // (HeteroConv of PyTorch Geometric).
 //
 // Parameters of one kind lie a fixed number of elements apart, so that one kernel reads them all.
@@ -317,15 +318,15 @@ func (e *eachRelation) each(suffix string, declare func(name string) Param) (all
 	return all
 }
 
-// reach returns the parameters of kinds kinds from kind on as the rows of a matrix. Each has size
-// elements, and they follow each other at their alignment, so one array holds all.
+// reach returns the parameters of kinds kinds, from kind on, as the rows of a matrix. Each has size
+// elements, and they follow each other, each aligned, so one array holds all.
 func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
 	n, stride := len(e.names), aligned(size)
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
 }
 
-// relationSAGE are the weights of a SAGEConv for each relation. The own weights and the biases of
-// relations that end in one type are added first: they multiply the same rows.
+// relationSAGE has the weights of a SAGEConv for each relation. The own weights and the biases of
+// relations that end in one type are added first, because they multiply the same rows.
 type relationSAGE struct {
 	eachRelation
 	dev                  compute.Device

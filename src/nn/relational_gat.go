@@ -6,15 +6,16 @@ import (
 	"halognn/src/compute"
 )
 
-// relationHeads is what layers share that attend by a convolution for each relation. A row is a
-// destination and a relation of which it has in-edges, a pair a source and a relation:
+// relationHeads is shared by layers with an attention convolution for each relation. There is a row
+// for each destination and each relation by which it has in-edges, and a pair for each source and
+// each relation that it is a source of:
 //
 //	x  [pairs + rows, in]     rows of the pairs' sources; of the rows' destinations
 //	z  [pairs + rows, cols]   x times the weights of the relation
-//	o  [rows + S, out]        of each row the sum over its edges of z of the pairs; biases by type
+//	o  [rows + S, out]        for each row the sum of z over its edges' pairs; biases by type
 //	y  [D, out]               of each destination the sum of its rows of o
 //
-// A softmax is over the edges of a row.
+// A softmax runs over the edges of a row.
 type relationHeads struct {
 	attention
 	eachRelation
@@ -129,7 +130,7 @@ func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 	return o, o.RowsAt(0, rows)
 }
 
-// finish makes y of the sums.
+// finish sets y from the sums.
 func (g *relationHeads) finish(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	rows := in.Hop.Forward.Len()
 	o, sums := g.headSums(rows)
@@ -295,7 +296,7 @@ func (g *relationGATv2) number(h *Hop) {
 	}
 }
 
-// vectorsOf are those of the relations, of their rows and pairs.
+// vectorsOf returns the vectors that score pairs, by relation.
 func (g *relationGATv2) vectorsOf(h *Hop) compute.Vectors {
 	n := len(g.names)
 	return compute.Vectors{Data: g.att.Data, Stride: g.att.Cols, Ends: h.Ends[:n], Sources: h.PairEnds[:n]}

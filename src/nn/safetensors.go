@@ -147,8 +147,8 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// ReadInto reads tensors of a file to where their data lie: those of the file that have their names and
-// shapes. Nothing is held besides.
+// ReadInto reads tensors of a file straight into their Data; it finds them by name and shape. It
+// holds no other memory.
 func ReadInto(path string, tensors []Tensor) error {
 	f, err := mem.Open(path)
 	if err != nil {

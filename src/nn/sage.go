@@ -13,8 +13,8 @@ import (
 //	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if there are none    agg [D,in]
 //	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                          y   [D,out]
 //
-// Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour:
-// of those that have it, to that of the first edge.
+// Where edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour:
+// among those that have the maximum, the one with the first edge.
 //
 // It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
 // up to rounding, but its matrix product runs over the sources, and a sampled block has several
@@ -25,7 +25,7 @@ type sage struct {
 	name                 string
 	in, out              int
 	how                  compute.Reduction
-	weighted, ofData     bool           // a mean by the weights of edges, which the data have
+	weighted, ofData     bool           // the mean is weighted by edges; the weights are from the data
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
@@ -136,8 +136,8 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 	if !in.Gradient {
 		return
 	}
-	// The segment kernel writes every row of dx, those without edges as zeros; the destinations'
-	// own rows are among the terms by which it completes them, or come on top.
+	// The segment kernel writes every row of dx, those without edges as zeros. The destinations'
+	// own rows are terms by which it completes dx, or are added afterwards.
 	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {
