@@ -23,8 +23,8 @@ func (m Matrix) stored() bool {
 	return m.holds() || m.Rows >= 0 && m.Cols >= 0 && len(m.BF16) >= m.Rows*m.Cols
 }
 
-// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. Of the
-// three only set, which the kernel sets, must be of float32.
+// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. The
+// one that the kernel sets, set, must be of float32.
 func checkProduct(kernel string, set, y, x, w Matrix) {
 	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows ||
 		x.Cols != w.Cols {

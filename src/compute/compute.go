@@ -118,8 +118,8 @@ type Peak struct {
 	All       float64   `json:"all_flops_per_second"` // on all threads of the device
 }
 
-// BestPeak returns the highest of the peaks on all threads with factors of a precision, in flop/s, or
-// of float32, which multiplies rounded factors as well; 0 if there is none.
+// BestPeak returns the highest peak on all threads, in flop/s, with factors of a precision or of
+// float32, as which rounded factors can be multiplied too; 0 if there is none.
 func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	for _, p := range peaks {
 		if p.Precision == precision || p.Precision == PrecisionFloat32 {

@@ -11,8 +11,8 @@ import (
 // a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address ranges
 // of that memory: the host may slice them but must not read or write their elements.
 //
-// Kernels write float32 and read float32, but for those whose methods say that a matrix may be of
-// either type.
+// Kernels write float32 and read float32, unless their methods say that a matrix may be of either
+// type.
 type Matrix struct {
 	Rows, Cols int
 	Data       []float32
@@ -157,7 +157,7 @@ func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	}
 }
 
-// FromBF16 returns the number that is stored so.
+// FromBF16 returns the number that the bits x of a bfloat16 stand for.
 func FromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
 // ToBF16 rounds as PrecisionBF16 does.

@@ -22,8 +22,9 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
 }
 
-// GroupKernels are products of groups of rows with weights of their own, as graphs of many relations
-// have them: one call computes them all, however small they are. Factors that are rows may be of either type.
+// GroupKernels are products of groups of rows, each group with its own weights, as graphs of many
+// relations need them: one call computes them all, however small they are. Factors that are rows
+// may be of either type.
 type GroupKernels interface {
 	// GroupMatMul sets y = x w_gᵀ in the rows of each group g:  y [R,O], x [R,F], w_g [O,F].
 	GroupMatMul(y, x Matrix, w []float32, g Groups)
@@ -34,8 +35,8 @@ type GroupKernels interface {
 	GroupMatMulWeights(dw []float32, dy, x Matrix, g Groups)
 	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group:  b_g [O], which follow each other.
 	GroupDense(y, x Matrix, w, b []float32, g Groups)
-	// GroupDenseBackward is its gradient: dw_g as GroupMatMulWeights, and db_g [O] the sum of the rows
-	// of dy, of float32, in the group.
+	// GroupDenseBackward is its gradient: dw_g as in GroupMatMulWeights, and db_g [O], the sum of
+	// the rows of dy in the group. dy is of float32.
 	GroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups)
 }
 

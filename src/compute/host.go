@@ -35,13 +35,13 @@ func (t DType) Size() int { return dtypes[t].size }
 // String returns the NumPy name of the type.
 func (t DType) String() string { return dtypes[t].name }
 
-// TypeNamed returns the type of feature rows that a dataset calls so.
+// TypeNamed returns the type of feature rows that has this name in a dataset.
 func TypeNamed(name string) (t DType, known bool) {
 	i := slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
 	return DType(max(0, i)), i >= 0
 }
 
-// IsSparse reports whether rows have entries for elements.
+// IsSparse reports whether the elements of rows are entries.
 func (t DType) IsSparse() bool { return t == Sparse || t == SparseOnes }
 
 // RowRef refers to one feature row: a table and a row of that table.
@@ -73,7 +73,8 @@ type Rows struct {
 	Ends    []int64
 	Lengths []int32
 
-	// Scale [Cols] multiplies the columns of what is made of Int8 rows: sums of them are exact. nil: 1.
+	// Scale [Cols] multiplies the columns of results made from Int8 rows, whose sums are exact.
+	// nil: 1.
 	Scale []float32
 
 	// Tables from Wide on, unless Wide is 0, hold sums of rows, whose type WideType is wider than
@@ -81,7 +82,7 @@ type Rows struct {
 	Wide     int
 	WideType DType
 
-	// Mixed: Of refers to rows of other sizes too, which SegmentRows is not to read.
+	// Mixed: Of also refers to rows of other sizes, which SegmentRows must not read.
 	Mixed bool
 }
 
@@ -119,7 +120,7 @@ const (
 	ReduceMax
 )
 
-// String returns the word for a row that was made so.
+// String returns the name of the row that a reduction makes.
 func (r Reduction) String() string {
 	return [...]string{"nothing", "mean", "sum", "maximum"}[r]
 }
@@ -131,11 +132,11 @@ type Host interface {
 	// dst, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E], of
-	// ReduceSum alone, may be nil. A segment may have groups (see Segments): the sum of a group begins
-	// with its first row and adds the others in order, and the sum of a segment begins with that of
-	// its first group. So a group of which only the sum is at hand gives the same bits. What is complete
-	// is rounded to the type of dst.
+	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E],
+	// for ReduceSum only, may be nil. A segment may have groups (see Segments): the sum of a group
+	// begins with its first row and adds the others in order, and the sum of a segment begins with
+	// that of its first group. So a group that is given only by its sum leads to the same bits. The
+	// complete result is rounded to the type of dst.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
 	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a
@@ -166,7 +167,7 @@ func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, 
 	}
 }
 
-// checkHow holds a reduction and the weights of its edges together.
+// checkHow checks that the reduction allows the weights, and that they fit the edges.
 func checkHow(how Reduction, s Segments, weights []float32) {
 	if how < ReduceMean || how > ReduceMax || weights != nil && how != ReduceSum {
 		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a maximum, "+

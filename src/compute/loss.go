@@ -21,21 +21,21 @@ type LossKernels interface {
 // QueuedLoss says where a loss that the host does not wait for puts its result in device memory
 // and, if that is not finite, the places of the first numbers that are not.
 type QueuedLoss struct {
-	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy
-	// those of rows: right, wrong, wrong; and Extras, from the host.
+	// Head [4+len(Extras)] receives the loss times scale and three counts, which for
+	// SoftmaxCrossEntropy are rows: right, wrong, wrong. Then it receives Extras, from the host.
 	Head, Extras []float32
 
 	// Suspects are searched if the loss is not finite: at most MostSuspects, as they are when the
 	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it.
-	// Nothing is searched where Skipped [1], that of the updates' Bound, is not 0: the loss of an
-	// earlier step, here or on another rank, was the first.
+	// Nothing is searched if Skipped [1], the one in the Bound of the updates, is not 0: then the
+	// first bad loss was that of an earlier step, here or on another rank.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32
 }
 
 // MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host
-// stand beside it, and PlacesLen the size of QueuedLoss.Places.
+// follow it in Head, and PlacesLen the size of QueuedLoss.Places.
 const (
 	MostSuspects = 24
 	LossExtras   = 12

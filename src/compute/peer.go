@@ -64,14 +64,14 @@ type Links interface {
 	// Sum adds buf over all ranks in place, on the comm stream, in an order that the library
 	// chooses.
 	Sum(buf []float32) error
-	// Wait returns when e passes, which RecordComm recorded after the calls above, or returns the
-	// reason why the queued work was cut short.
+	// Wait returns when e passes, or returns the reason why the queued work was cut short.
+	// RecordComm recorded e after the calls above.
 	Wait(e Event) error
-	// Passed reports whether e has passed after all of the work that it follows. It waits for
-	// nothing, no lock either, and may be called from any goroutine.
+	// Passed reports whether e has passed after all of the work before it. It never waits, not even
+	// for a lock, and may be called from any goroutine.
 	Passed(e Event) bool
-	// Close closes the links in order: every rank calls it. Cut ends them on this rank alone, and
-	// its work under way.
+	// Close closes the links in order: every rank calls it. Cut ends the links and their work under
+	// way, on this rank only.
 	Close() error
 	Cut()
 }

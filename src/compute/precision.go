@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Precision is the precision of the factors of matrix products, and of rows that are stored for them
-// (Stored). In every precision products are summed in float32, and everything else (weights, optimizer
-// state, sums over edges and rows, norms, losses) is float32.
+// Precision is the precision of the factors of matrix products, and of the rows that are stored as
+// factors (Stored). In every precision products are summed in float32, and everything else
+// (weights, optimizer state, sums over edges and rows, norms, losses) is float32.
 type Precision string
 
 const (

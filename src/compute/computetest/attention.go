@@ -386,13 +386,14 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// vectors are n numbers, of two sources each group.
+// vectors returns n numbers as the vectors of groups that end at ends, both for segments and for
+// sources.
 func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }
 
-// groupedPairs compares pairs of groups, each scored by a vector of its own, with each group by
-// itself: one has no rows, one no edges, and one several chunks of rows.
+// groupedPairs scores the pairs of several groups, each by its own vector, and compares them with
+// each group by itself: one has no rows, one no edges, and one several chunks of rows.
 func groupedPairs(b *bench) []result {
 	const heads, width, gap = 3, 5, 2 // numbers between vectors
 	const cols = heads * width
@@ -471,7 +472,7 @@ func heads(b *bench, rows, first, heads, width int) []result {
 		b.array(a), b.array(a2))
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
-	coarse := make([]float32, len(z)) // of which many are equal, and some no numbers
+	coarse := make([]float32, len(z)) // many are equal, and some are NaN
 	for i, v := range z {
 		if coarse[i] = float32(math.Round(float64(v))); i%89 == 88 {
 			coarse[i] = float32(math.NaN())

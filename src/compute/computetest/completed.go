@@ -8,9 +8,9 @@ import (
 	"halognn/src/compute"
 )
 
-// Completed holds kernels that complete rows to the bits of the kernels that they stand for, and on a
-// device that stores rows in bfloat16 rows that are completed there, and gradients that are read there,
-// to those of float32.
+// Completed checks that kernels that complete rows give the bits of the kernels that they replace.
+// On a device that stores rows in bfloat16 it also checks that rows completed there, and gradients
+// read there, have the numbers of float32.
 func Completed(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 34, 46}, {600, 37, 32}, {1300, 20, 16},
@@ -44,7 +44,7 @@ func Completed(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// nothing returns a matrix of no numbers, of a type.
+// nothing returns a matrix of NaNs, of a type.
 func (b *bench) nothing(of compute.Elements, rows, cols int) compute.Matrix {
 	return of.In(b.dirty(of.Floats(rows*cols)), rows, cols)
 }

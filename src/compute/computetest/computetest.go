@@ -20,9 +20,9 @@ import (
 	"halognn/tests/race"
 )
 
-// Run tests a device and a host. open is called once a case; the device is closed afterwards.
-// Under the race detector it is the host alone, which many goroutines use: kernels are C, or one
-// goroutine's, and what the threads of a device share is in SameNumbers too.
+// Run tests a device and a host. It calls open once for each case and closes the device afterwards.
+// Under the race detector it tests only the host, which many goroutines use: kernels are C, or run
+// on one goroutine, and SameNumbers covers what the threads of a device share.
 func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 	if race.Detector {
@@ -36,8 +36,8 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
 }
 
-// Products tests the matrix products and what is made of them, the kernels that a Precision changes,
-// on each device, named by its key: all have equal bits, which are within rounding of float64.
+// Products tests matrix products and the kernels made of them, which a Precision changes, on each
+// device, named by its key. All results have equal bits and are within rounding of float64.
 func Products(t *testing.T, open map[string]func() compute.Device) {
 	for _, c := range cases() {
 		if kind, _, _ := strings.Cut(c.name, "/"); !slices.Contains([]string{"product", "dense", "groups"}, kind) {
@@ -52,9 +52,8 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 	}
 }
 
-// SameNumbers runs all cases on each device, named by its key, and demands equal bits, but of cases
-// whose names begin with one of those in but. Arrays begin at addresses of which no more is known
-// than that they are a float's.
+// SameNumbers runs all cases on each device, named by its key, and demands equal bits, except in
+// cases whose names begin with one of those in but. Arrays are aligned only as a float32 must be.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
 	for _, c := range cases() {
 		if !slices.ContainsFunc(but, func(name string) bool { return strings.HasPrefix(c.name, name) }) {
@@ -214,7 +213,7 @@ func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
 
 func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
-// zeros returns a matrix for a call that panics.
+// zeros returns a matrix for a call that must panic.
 func (b *bench) zeros(rows, cols int) compute.Matrix {
 	return b.matrix(rows, cols, make([]float32, rows*cols))
 }

@@ -128,7 +128,7 @@ func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	return e
 }
 
-// finishes holds Finish and its gradient to the bits of the kernels that they stand for.
+// finishes checks that Finish and its gradient give the bits of the kernels that they replace.
 func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result) {
 	x, dy, bias := b.normal(rows*cols), b.normal(rows*cols), b.array(b.normal(cols))
 	for _, f := range epilogues {
@@ -150,7 +150,7 @@ func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result)
 }
 
 // leftSums leaves more gradients of different shapes to Settle than a device may make together, and
-// holds them to those that are made one by one.
+// compares them with gradients that are made one by one.
 func leftSums(b *bench) (all []result) {
 	shapes := []struct{ r, f, o int }{
 		{600, 5, 7}, {512, 3, 4}, {17, 2, 9}, {1300, 4, 3}, {1025, 1, 1}, {514, 6, 2},
@@ -202,8 +202,8 @@ var denseVariants = []denseVariant{
 	{name: "one, bias, ELU", bias: true, activation: compute.ActivateELU},
 }
 
-// run compares a dense map with float64, and its bits and those of its gradients with the kernels
-// that it stands for.
+// run compares a dense map with float64. It also compares the bits of the map and of its gradients
+// with those of the kernels that it replaces.
 func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	x, w, bias := b.normal(r*f), b.normal(o*f), b.normal(o)
 	x2, w2, add, dy := b.normal(r*g), b.normal(o*g), b.normal(r*o), b.normal(r*o)
@@ -239,7 +239,8 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	b.dev.DenseBackward(got, mdy, y, d)
 	compute.DenseBackwardInParts(b.dev, want, dyParts, y, d)
 
-	// The gradients of weights are held to float64 too, from the gradient that both have made.
+	// The gradients of weights are compared with float64 too, computed from the dy that both ways
+	// have made.
 	back := b.get(dyParts.Data)
 	gradient := func(name string, got compute.Matrix, x []float32, cols int) result {
 		return grid(name, b.get(got.Data), o, cols, r, func(i, j int) (s sum) {

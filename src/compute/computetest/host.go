@@ -132,8 +132,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	}
 }
 
-// testRounded checks that a call gives a matrix of bfloat16 the numbers that it gives one of float32,
-// rounded.
+// testRounded checks that a call writes the same numbers to a matrix of bfloat16 as to one of
+// float32, but rounded.
 func testRounded(t *testing.T, name string, want []float32, cols int,
 	call func(dst compute.Matrix)) {
 	memory, intact := outside(t, compute.BF16s.Floats(len(want)))

@@ -107,7 +107,8 @@ func batchNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
 	}}
 }
 
-// followed holds a norm with an epilogue to the bits of the kernels in turn.
+// followed checks that a norm with an epilogue gives the bits of the separate kernels called in
+// turn.
 func followed(b *bench, rows, cols int, of makeNorm, epilogues []epilogueCase) (all []result) {
 	x, dy := b.matrix(rows, cols, b.normal(rows*cols)), b.normal(rows*cols)
 	n := of(b, x, b.array(b.normal(cols)), b.array(b.normal(cols)))
@@ -209,8 +210,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	return w
 }
 
-// batchNorms runs the moments, BatchNorm by moments of its own, and its backward, each held to
-// float64 arithmetic on what it was given; and both in place.
+// batchNorms runs the moments, BatchNorm with moments of its own, and its backward, and compares
+// each with float64 arithmetic on its inputs. It runs the last two in place as well.
 func batchNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)

@@ -252,8 +252,8 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	}
 }
 
-// segmentMaxima are of few different numbers, so that most columns have several largest ones, and
-// of a NaN. Gradients go to the row of the first edge that has one.
+// segmentMaxima takes maxima of few different numbers, so that most columns have several equal
+// ones, and of a NaN. Gradients go to the row of the first edge that has one.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	const spare = 3 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
@@ -271,8 +271,8 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	b.dev.SegmentMax(out, arg, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMax(alone, compute.Matrix{}, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout), compute.Completion{})
-	// The row of the first edge with the largest number, -1 of a segment without edges; and the sums
-	// that these get.
+	// The row of the first edge with the largest number, -1 for a segment without edges; and the
+	// gradients that these rows get.
 	first := make([]int32, s.Len()*cols)
 	gradients := make([]sum, (sources+spare)*cols)
 	for k := range first {

@@ -38,7 +38,7 @@ func (a *headDots) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDot sets those of the rows [lo,hi) that s has; they are in z.
+// headDot sets s for rows [lo,hi), as far as s has them; z holds these rows.
 func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
 	if hi = min(hi, s.Rows); lo >= hi {
 		return
@@ -78,7 +78,7 @@ func (a *headDotsBackward) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDotBackward adds the gradients of the first rows of dz, of which ds has all; da is their sum.
+// headDotBackward adds the gradients of as many rows to dz as ds has; da becomes their sum.
 func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
 	n, width := heads(ds, z)
 	C.halognn_head_dot_backward(d.level, floats(dz.Data), floats(da), C.int64_t(ds.Rows), n, width,
@@ -153,7 +153,7 @@ func (a *edgeCollect) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeDotSoftmax has tiles of segments of one group each, as its gradient has, and of sources.
+// edgeDotSoftmax works in tiles of segments of one group each.
 type edgeDotSoftmax struct {
 	alpha    compute.Matrix
 	s        compute.Segments

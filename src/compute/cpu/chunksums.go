@@ -23,9 +23,8 @@ const (
 )
 
 // chunkSums computes gradients that are sums over rows: dw = (rows 0..511) + (rows 512..1023) +
-// ..., by waves of chunks. What a chunk needs is read while it is in the cache: first the gradient
-// dy itself is made of what lies behind an activation, then its columns are summed, and then the
-// products are.
+// ..., by waves of chunks. A chunk is used while it is in the cache: first its dy is taken back
+// through the activation, then its columns are summed, then the products are made.
 //
 //	dy, y, x  of chunk c   ──>   partial[c]: products | columns   ──> sums, added in chunk order ──> gradients
 type chunkSums struct {
@@ -139,7 +138,7 @@ func (a *chunkSums) prepare(d *Device, chunk int) {
 		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
 			floats(r.wide.Data))
 	}
-	if a.behind.kind == compute.NoActivation { // dy is what it was
+	if a.behind.kind == compute.NoActivation { // dy has not changed
 		r.forget()
 		return
 	}

@@ -22,8 +22,8 @@ type groupProduct struct {
 	bias    []float32 // of each group, which is added; nil: none
 }
 
-// groupTile is a range of rows of one group, and where its sum of products begins among the partial
-// ones: below 0 it is the group's.
+// groupTile is a range of rows of one group. Its sum of products begins at element at of the
+// partial sums or, if at is below 0, is the group's sum itself.
 type groupTile struct{ group, lo, hi, at int }
 
 // GroupMatMul implements compute.Device.
@@ -71,15 +71,16 @@ func (a *groupProduct) tile(d *Device, i, _ int) {
 	}
 }
 
-// groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds, and
-// groupPartials the number of tiles that it does not exceed by more than the number of groups.
+// groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds.
+// groupPartials bounds the number of tiles, not counting one for each group.
 const (
 	groupChunks   = 4
 	groupPartials = 64
 )
 
-// groupSum is dw_g = dyᵀ x and, unless db is nil, db_g the sum of the columns of dy. A tile adds some
-// chunks of rows of a group, in their order; if there are several, their sums are then added in order.
+// groupSum sets dw_g = dyᵀ x and, unless db is nil, db_g to the sum of the columns of dy. A tile
+// adds some chunks of rows of a group, in their order; the sums of several tiles are then added in
+// order.
 type groupSum struct {
 	dw, db []float32
 	dy, x  compute.Matrix
@@ -124,7 +125,7 @@ func (d *Device) groupSum(a groupSum, g compute.Groups) {
 	}
 }
 
-// sums returns those of a group.
+// sums returns dw and db of a group.
 func (a *groupSum) sums(group int) (dw, db []float32) {
 	dw = a.dw[group*a.stride:][:a.dy.Cols*a.x.Cols]
 	if a.db != nil {
@@ -156,8 +157,8 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 	}
 }
 
-// cutGroups cuts every group into tiles of that many rows, and returns how many elements their
-// partial sums, of size each, take: the first tile of a group needs none.
+// cutGroups cuts every group into tiles of the given number of rows, and returns how many elements
+// the partial sums take, size each: the first tile of a group needs none.
 func (d *Device) cutGroups(g compute.Groups, rows, size int) (elements int) {
 	d.groupTiles = d.groupTiles[:0]
 	for i := range g.Ends {

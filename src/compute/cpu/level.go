@@ -69,7 +69,7 @@ func int32s(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
 func int64s(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.SliceData(x)) }
 func bytes(x []byte) *C.uint8_t     { return (*C.uint8_t)(unsafe.SliceData(x)) }
 
-// read and written are a matrix of either type that a kernel reads, or writes.
+// read and written convert a matrix of either type that a kernel reads, or writes.
 func read(m compute.Matrix) C.halognn_matrix {
 	if m.BF16 != nil {
 		return C.halognn_matrix{at: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}

@@ -22,8 +22,8 @@ func (d *Device) productRows(rows int) int {
 	return libraryRows(rows)
 }
 
-// libraryRows are fewer if there are few rows to share. A library packs w again for every tile,
-// which takes about 32/libraryRows of its time.
+// libraryRows returns the rows of a tile of a library: few if there are few rows for all threads. A
+// library packs w again for every tile, which takes about 32/libraryRows of its time.
 func libraryRows(rows int) int {
 	if rows < 8192 {
 		return 256

@@ -85,7 +85,7 @@ func (p *pool) serve(w *waiter) {
 	}
 }
 
-// takeTiles keeps a panic of a tile for run, and then nobody takes another.
+// takeTiles keeps a panic of a tile for run. After one, no thread takes another tile.
 func (p *pool) takeTiles() {
 	defer func() {
 		if r := mem.Recovered(recover()); r != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Quota returns the CPUs whose time the control groups of this process allow it, with all others in
-// them: 0.5 is half of the time of one. +Inf: no limit is known (cgroups v1 and v2, mounted at
-// /sys/fs/cgroup).
+// Quota returns how many CPUs the control groups of this process allow, to all processes in them
+// together: 0.5 is half of the time of one CPU. +Inf: no limit is known (cgroups v1 and v2, mounted
+// at /sys/fs/cgroup).
 func Quota() float64 {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -54,7 +54,7 @@ func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float3
 func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
 	e compute.Epilogue) {
 	if e.Activation == compute.ActivateReLU {
-		e.Vertices = nil // which its gradient does not read
+		e.Vertices = nil // the gradient does not read them
 	}
 	rows, cols := size(dy)
 	then, sums := d.cEpilogue(e), 0

@@ -23,8 +23,8 @@ var (
 	_ [compute.MostDrawnHops]struct{}   = [C.HALOGNN_HOPS]struct{}{}
 )
 
-// drawer implements compute.Drawer: the topology on the device, and what drawings share. They run one
-// after the other on HALOGNN_DRAW.
+// drawer implements compute.Drawer: it has the topology on the device, and what drawings share.
+// Drawings run one after the other on HALOGNN_DRAW.
 type drawer struct {
 	d        *Device
 	o        compute.DrawOptions
@@ -57,7 +57,7 @@ func (d *Device) NewDrawer(o compute.DrawOptions) (compute.Drawer, error) {
 	return r, nil
 }
 
-// checkDraws returns an error about what no drawing can have.
+// checkDraws returns an error for options that no drawing can have.
 func checkDraws(o *compute.DrawOptions) error {
 	vertices := len(o.Original)
 	if len(o.Indptr) != vertices+1 || len(o.Hops) < 1 || len(o.Hops) > compute.MostDrawnHops ||
@@ -102,7 +102,7 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return errors.Join(err, r.d.Sync()) // which may still read where
+		return errors.Join(err, r.d.Sync()) // queued work may still read where
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
@@ -129,7 +129,8 @@ func (d *Device) block(blocks *[]int, bytes int) (unsafe.Pointer, error) {
 	return d.at(at), nil
 }
 
-// where returns the resident row of each vertex, as kernels that read rows have it; nil if there is none.
+// where returns the resident row of each vertex, in the form in which kernels read it; nil if no
+// row is resident.
 func (r *drawer) where() []compute.RowRef {
 	resident := &r.d.resident
 	if !r.o.Resident || resident.p == nil {
@@ -160,8 +161,8 @@ func (r *drawer) Free() error {
 	return err
 }
 
-// drawing returns a drawing whose arrays lie from p on, and sets what they point to; for nil it sets
-// the bounds alone.
+// drawing describes a drawing for kernels. Its arrays begin at s.p; if s is nil, only bounds are
+// set.
 func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 	o, bytes := &r.o, 0
 	w.topology, w.scratch = r.of, r.scratch
@@ -232,7 +233,7 @@ type drawing struct {
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
 	done, read, sent   unsafe.Pointer
-	begun, taken, used bool // they have been recorded; begun: and nobody has waited for it
+	begun, taken, used bool // whether they have been recorded; begun: and nobody has waited for done
 }
 
 // NewDrawing implements compute.Drawer.
@@ -301,7 +302,7 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.fresh = cBool(r.tag == 0); r.tag == 0 {
-		r.tag = 1<<(32-r.valueBits) - 1 // the greatest is that of a map that has been filled
+		r.tag = 1<<(32-r.valueBits) - 1 // the greatest tag is that of a freshly filled map
 	}
 	r.tag--
 	w.tag = C.uint32_t(r.tag << r.valueBits)
@@ -384,7 +385,7 @@ func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	return b
 }
 
-// fetchMissing brings the n vertices to the host whose rows are not resident.
+// fetchMissing brings to the host the n vertices whose rows are not resident.
 func (s *drawing) fetchMissing(n int) error {
 	if n == 0 {
 		return nil

@@ -7,13 +7,13 @@ import "C"
 
 import "halognn/src/compute"
 
-// largeGroup is the number of rows above which a group is a product by cuBLAS, which is faster then
-// and takes longer than its launch; all smaller groups of a call are one launch. So a call has at
-// most a launch for as many rows, however many groups there are.
+// largeGroup is the number of rows above which cuBLAS multiplies a group: it is then faster, and
+// takes longer than its launch. All smaller groups of a call are one launch. So the number of
+// launches grows with the rows of a call, not with its groups.
 const largeGroup = 1024
 
-// inGroups checks that a device computes a call, and calls one for all small groups, if there are
-// any, and then each for every large one.
+// inGroups reports a call to the probe, calls small once for all small groups, if there are any,
+// and then large for each large one.
 func (d *Device) inGroups(call compute.Call, g compute.Groups,
 	small func(ends *C.int32_t, groups, stride C.int64_t) C.int, large func(group, lo, hi int)) {
 	defer d.probe.Start(call).Done()

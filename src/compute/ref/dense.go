@@ -11,7 +11,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	d.into(y, a.Epilogue.Rounded, func(y compute.Matrix) { compute.DenseInParts(d, y, a) })
 }
 
-// into stores what f makes, rounded if it is to be.
+// into stores what f makes, rounded if rounded is set.
 func (d *Device) into(y compute.Matrix, rounded bool, f func(y compute.Matrix)) {
 	if y.BF16 != nil {
 		d.complete = mem.Grow(d.complete, y.Rows*y.Cols)

@@ -30,7 +30,7 @@ type Device struct {
 	precision compute.Precision
 	rounded   [2][]float32 // the factors of a product
 	widened   [2][]float32 // matrices of bfloat16 that a kernel reads
-	complete  []float32    // and that it makes
+	complete  []float32    // the matrix of bfloat16 that it makes
 }
 
 // New returns a device.
