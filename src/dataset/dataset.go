@@ -60,7 +60,7 @@ const (
 	Float16 = "float16"
 	Int8    = "int8" // times a scale for each column
 	Sparse  = "sparse"
-	// SparseOnes is what Sparse becomes where all values are 1.
+	// SparseOnes is stored in place of Sparse if all values are 1.
 	SparseOnes = "sparse-ones"
 )
 
@@ -78,7 +78,7 @@ const RowEndsFile = "feature_indptr.npy"
 // WeightsFile holds the weights of edges, in a dataset and in parts.
 const WeightsFile = "edge_weights.npy"
 
-// EdgeRowsFile holds the feature rows of edges, in a dataset and of each part.
+// EdgeRowsFile holds the feature rows of edges, in a dataset and in each part.
 const EdgeRowsFile = "edge_features.npy"
 
 // Errors about a directory wrap one of these where they can be told apart.
@@ -135,7 +135,7 @@ func (t Table) RowBytes() int {
 	return t.Features * size
 }
 
-// Bytes returns those of all rows.
+// Bytes returns the bytes of all rows.
 func (t Table) Bytes() int64 {
 	if t.Type().IsSparse() {
 		return t.Entries * int64(t.Type().Size())
@@ -156,7 +156,7 @@ func (t Table) File(n int64) npy.Info {
 	return info
 }
 
-// Table returns that of a type of vertices, 0 <= t < NumTypes.
+// Table returns the table of a type of vertices, 0 <= t < NumTypes.
 func (m *Meta) Table(t int) Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
@@ -194,7 +194,7 @@ func TableFile(s *graph.Schema, t int) string {
 // MaxSplits is the most splits that a dataset keeps.
 const MaxSplits = 1000
 
-// SplitFile returns the file of a list, of graph.SplitNames, of the split of index k.
+// SplitFile returns the file of a list (one of graph.SplitNames) in the split of index k.
 func SplitFile(k int, list string) string {
 	if k == 0 {
 		return list + ".npy"
@@ -219,14 +219,14 @@ type Provenance struct {
 	Reading []Reading `json:"reading,omitempty"`
 }
 
-// RowFile returns the element type in files of feature rows.
+// RowFile returns the element type of a file of feature rows.
 func RowFile(t compute.DType) string {
 	return map[compute.DType]string{compute.Float32: npy.DType[float32](),
 		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8](),
 		compute.Sparse: npy.DType[int32](), compute.SparseOnes: npy.DType[int32]()}[t]
 }
 
-// CheckFeatureType returns an error for what is none of FeatureTypes.
+// CheckFeatureType returns an error for a name that is not one of FeatureTypes.
 func CheckFeatureType(name string) error {
 	if _, ok := compute.TypeNamed(name); !ok {
 		return fmt.Errorf("feature type %q is not %s", name, FeatureTypes)
@@ -285,7 +285,7 @@ func (m *Meta) check() error {
 	return errors.Join(faults...)
 }
 
-// checkTable reports what the table of a type cannot be.
+// checkTable reports impossible values in the table of a type.
 func (m *Meta) checkTable(i int) error {
 	t := m.Table(i)
 	switch {
@@ -302,7 +302,7 @@ func (m *Meta) checkTable(i int) error {
 	return CheckFeatureType(t.FeatureType)
 }
 
-// layout returns the element type and shape that each file must have; -1 is an extent of its own.
+// layout returns the element type and shape that each file must have; an extent of -1 is not fixed.
 func (m *Meta) layout() map[string]npy.Info {
 	n := int(m.Vertices)
 	ids := npy.Info{DType: "<i4", Shape: []int{-1}}

@@ -51,7 +51,8 @@ type GenerateOptions struct {
 	ranges int // of vertices, whose edges are made one after the other; 0: fits chooses
 }
 
-// What links have: of ends of classes a and b (a + b) mod C, or a + b as a number.
+// The labels of links. A link between classes a and b has the class (a + b) mod C, or the number a
+// + b.
 const (
 	PlantClasses = "classes"
 	PlantNumbers = "numbers"
@@ -163,9 +164,9 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 
 // Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
 // number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 32 a vertex while
-// the graph is built; features are streamed. A graph that has no room is made range by range of its
-// vertices, for each of which all edges are drawn again: see memory. The products preset, 2.4
-// million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
+// the graph is built; features are streamed. If there is not enough memory, the graph is made range
+// by range of its vertices, and all edges are drawn again for each range: see memory. The products
+// preset, 2.4 million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.Resolve()
 	if err != nil {
@@ -287,7 +288,8 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return o.writeLabels(w, classes)
 }
 
-// writeLabels writes the classes, of the first type of vertices if there are several, and the split.
+// writeLabels writes the split, and the classes, which are of the first type if vertices have
+// types.
 func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	o.hideLabels(classes)
 	labels := classes
@@ -321,17 +323,17 @@ func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels
 	return labels
 }
 
-// takeLinks makes links of the edges, if they are the task, and returns the weights that are left.
+// takeLinks turns edges into links, if links are the task, and returns the weights that are left.
 func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.LinkSplit) []float32 {
 	if o.SplitLinks != "" {
-		shares, _ := ParseFractions(o.SplitLinks) // which Resolve has checked
+		shares, _ := ParseFractions(o.SplitLinks) // Resolve has checked them
 		*s = SplitLinks(g, shares, o.Seed, true)
 		weights = g.DropEdges(weights, Judged(s))
 	}
 	return weights
 }
 
-// drawer fills classes and returns two functions: one draws the edges, the other frees the memory
+// drawer fills classes and returns two functions: one draws the edges; the other frees the memory
 // and may be called twice.
 func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span), free func()) {
 	if o.Kind == RMAT {
@@ -343,7 +345,7 @@ func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span
 	return m.drawEdges, sync.OnceFunc(m.free)
 }
 
-// span is the vertices [first, end), whose edges are made at a time.
+// span is a range of vertices, [first, end), whose edges are made together.
 type span struct {
 	first, end int
 	all        bool // they are all vertices
@@ -351,8 +353,8 @@ type span struct {
 
 func (s span) has(v graph.VertexID) bool { return s.all || int(v) >= s.first && int(v) < s.end }
 
-// spans cuts the vertices into as many ranges as it takes to make their edges in memory. All edges
-// are drawn again for each.
+// spans cuts the vertices into so many ranges that the edges of each fit in memory. All edges are
+// drawn again for each range.
 func (o GenerateOptions) spans() []span {
 	ranges := max(1, o.ranges)
 	spans := make([]span, ranges)

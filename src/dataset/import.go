@@ -33,9 +33,10 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // of the dataset; "" means the base name of In
-	// Undirected adds the reverse of every edge: of a relation that joins two types as a relation. AsFormat
-	// does so for the formats that store each edge once: ogb, and npz in the attributed-graph layout; and
-	// for edges of which a column of the table says so.
+	// Undirected adds the reverse of every edge. If a relation joins two types, the reverses are a
+	// relation of their own. AsFormat does so for the formats that store each edge once (ogb, and
+	// npz in the attributed-graph layout), and for edges that a column of the table calls
+	// undirected.
 	Undirected Choice
 	// Reverse adds the reverse of every relation of a graph with vertex types, as a relation.
 	Reverse        bool
@@ -45,14 +46,15 @@ type ImportOptions struct {
 	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
 	// the data, else 60/20/20 of the labelled vertices.
 	Split string
-	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy, valid.npy
-	// and test.npy; "" means that vertices are. Labels are then left out.
+	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy,
+	// valid.npy and test.npy. Labels of vertices are then left out. "" means that vertices are the
+	// task.
 	SplitLinks string
-	// LinkLabels are the columns of the edge table, or the array, with labels of links, if Task is one of
-	// task.Labelling. A directory of links may have them instead: train_NAME.npy and so on, if there is
-	// one name.
+	// LinkLabels are the columns of the edge table, or the array, with labels of links, if Task is
+	// one of task.Labelling. With a single name a directory of links may have the labels instead,
+	// in train_NAME.npy and so on.
 	LinkLabels []string
-	// LinksOf is the relation whose edges are links, of a graph with vertex types.
+	// LinksOf is the relation whose edges are the links, in a graph with vertex types.
 	LinksOf string
 	// Seed of the shuffle for percentages: the split is that of
 	// numpy.random.RandomState(Seed).permutation.
@@ -63,25 +65,25 @@ type ImportOptions struct {
 	// and a run chooses. If neither is set, the source must have one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys maps an array to its name in the source: {"x": "embedding"}, of every type. Ignore lists arrays and
-	// columns to skip that would be rejected, such as edge_type.
+	// Keys maps an array to its name in the source, in all types: {"x": "embedding"}. Ignore lists
+	// arrays and columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
 	// vertices, or over all where there are none.
 	Standardize bool
-	// StandardizeAs is a dataset that was standardized, whose shifts and scales are applied: for a
-	// graph that a model trained on that one is to predict.
+	// StandardizeAs is a standardized dataset whose shifts and scales are applied here too, so that
+	// a model trained on it can predict this graph.
 	StandardizeAs string
-	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels says
-	// what is known of links, else "": labels say which task it is.
+	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels
+	// gives labels of links, else "": the labels determine the task.
 	Task string
 	// NoLabel are the words and numbers among labels that stand for none; nil: the usual ones.
 	NoLabel []string
-	// KeepLeaks keeps edges of which the validation and test links can be read.
+	// KeepLeaks keeps edges from which validation and test links can be read.
 	KeepLeaks bool
-	// Weights says what becomes of the weights of an edge that comes several times: one of graph.Merges;
-	// "" is their sum.
+	// Weights says which weight an edge gets that comes several times: one of graph.Merges; "" is
+	// their sum.
 	Weights graph.Merge
 	// DryRun reads everything and writes nothing; Out is not read.
 	DryRun bool
@@ -201,7 +203,8 @@ func (r ImportReport) sparser() string {
 	return fmt.Sprintf(": %s; --feature-type sparse keeps them in %s", size(dense), size(sparse))
 }
 
-// reciprocal describes the share of edges with a reverse, in a graph to which none were added.
+// reciprocal describes the share of edges with a reverse, in a graph to which no reverses were
+// added.
 func (r ImportReport) reciprocal() string {
 	if r.Reciprocal == r.Edges {
 		return "every edge has its reverse"
@@ -212,10 +215,11 @@ func (r ImportReport) reciprocal() string {
 		"to destination: --undirected adds the others"
 }
 
-// formats are those that Import reads. Tables and arrays of a type are as those of graphs without types.
+// formats are the formats that Import reads. Tables and arrays of a type are like those of graphs
+// without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
-	// whether an input is a graph with types, its files, and what reads it; nil: none is
+	// whether an input is a graph with types; its files; what reads it, or nil if nothing does
 	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error
@@ -235,7 +239,7 @@ var readByPython = []string{"gemsec", "mat", "musae", "planetoid", "saint"}
 // Formats lists the formats that Import reads.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// OptionError is an error in the options of an import, and none of its data.
+// OptionError is an error in the options of an import, not in its data.
 type OptionError struct{ error }
 
 func (e OptionError) Unwrap() error { return e.error }
@@ -305,7 +309,7 @@ func (o *ImportOptions) check() error {
 	return errors.Join(faults...)
 }
 
-// noInput is the error about a path of a flag that cannot be read.
+// noInput is the error about a path given by a flag that cannot be read.
 func noInput(flag, path string, err error) error {
 	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
 		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path, errors.Unwrap(err), abs)
@@ -366,8 +370,8 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	return split, nil
 }
 
-// checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
-// divide by that sum.
+// checkSums reports the first vertex whose in-edges together weigh more than a float32 holds:
+// layers divide by that sum.
 func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 	for v := range g.NumVertices() {
 		sum := 0.0
@@ -393,7 +397,7 @@ func (s *source) checkFeatures() error {
 		look: look}))
 }
 
-// provenance describes the import; labels is the source that has them.
+// provenance describes the import; labels is the source with the labels.
 func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
@@ -423,7 +427,7 @@ func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if g.options.SplitLinks == "" { // else classes are those of links
+	if g.options.SplitLinks == "" { // else the classes are those of links
 		p.Classes = labels.classNames
 	}
 	return p

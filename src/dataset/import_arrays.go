@@ -67,7 +67,7 @@ func openArrays(path string) (arrays, error) {
 	return undotted(z), nil
 }
 
-// undotted returns arrays under the usual names.
+// undotted returns the arrays under their usual names.
 func undotted(a arrays) arrays {
 	if a.Has("adj_matrix.indptr") {
 		return dotted{a}
@@ -125,8 +125,9 @@ func (a arraySource) first(keys ...string) string {
 	return ""
 }
 
-// begin returns the first numbers of an array of one or two dimensions as texts, by columns: as they are stored, for
-// float32 has no 20200131. It has none of another array.
+// begin returns the first numbers of an array of one or two dimensions as texts, by columns. It
+// reads them as they are stored, because float32 cannot hold 20200131. It returns none of another
+// array.
 func (a arraySource) begin(key string) [][]string {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -148,7 +149,7 @@ func (a arraySource) begin(key string) [][]string {
 	return beginOf(first[:n], cols)
 }
 
-// beginOfOne is begin of an array of one dimension, nothing of others.
+// beginOfOne is begin for an array of one dimension; nil for others.
 func (a arraySource) beginOfOne(key string) []string {
 	if columns := a.begin(key); len(columns) == 1 {
 		return columns[0]
@@ -156,7 +157,7 @@ func (a arraySource) beginOfOne(key string) []string {
 	return nil
 }
 
-// hasCodes reports whether an array of one dimension holds 0, 1, 2 and -1 alone, with a 2.
+// hasCodes reports whether an array of one dimension holds only 0, 1, 2 and -1, and at least one 2.
 func (a arraySource) hasCodes(key string) bool {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -233,7 +234,7 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
-	if wide != r.Fortran { // all sources come before all destinations: hold the sources in memory
+	if wide != r.Fortran { // all sources come before all destinations, so the sources are held in memory
 		return addSides(e, a, key, r, n)
 	}
 	at := 0
@@ -279,8 +280,8 @@ func addSides(e *edgeSource, a arraySource, key string, r *npy.Reader, n int) er
 	})
 }
 
-// addCompressed adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value,
-// or, by columns, of a CSC matrix.
+// addCompressed adds an edge r -> c for every stored entry (r, c), whatever its value, of a scipy
+// CSR matrix or, if byColumn, of a CSC matrix.
 func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
 	ends, err := rowEnds(e.from, a, indptrKey, indicesKey)
 	if err != nil {
@@ -375,8 +376,8 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		func(w *RowWriter) error { return writeSparse(w, ends, columns, values) })
 }
 
-// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) where they
-// become dense, memory one row.
+// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) if the rows
+// become dense; memory one row.
 func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) error {
 	if w.entries != nil {
 		for v := range len(ends) - 1 {

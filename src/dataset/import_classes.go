@@ -53,7 +53,7 @@ func (s *source) nameClasses(labels []string) error {
 	return nil
 }
 
-// doubtful are words that may be a class, or say that there is none.
+// doubtful are words that may name a class, or say that there is none.
 var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled", "undefined", "unclassified",
 	"not available", "no label"}
 
@@ -74,7 +74,7 @@ func (s *source) tellDoubtful(labels []string, class map[string]int) {
 	}
 }
 
-// tellJoined notes classes whose names are those of others, joined.
+// tellJoined notes classes whose names join the names of other classes.
 func (s *source) tellJoined(names []string, class map[string]int) {
 	for _, name := range names {
 		at := strings.IndexAny(name, ";|,")
@@ -93,8 +93,8 @@ func (s *source) tellJoined(names []string, class map[string]int) {
 	}
 }
 
-// setNames keeps the names of classes, in order, unless they are their numbers, and tells what is odd
-// about them.
+// setNames keeps the names of classes, in order, unless they are the class numbers, and notes what
+// is odd about them.
 func (s *source) setNames(names []string, labelled int, integers bool) error {
 	none := s.tellNone()
 	if len(names) > 100 && 2*len(names) > labelled {
@@ -129,7 +129,7 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 	return nil
 }
 
-// few lists words, of many the first and the last ones.
+// few lists words; of many it lists only the first and the last ones.
 func few(words []string) string {
 	if len(words) > 6 {
 		words = slices.Concat(words[:3], []string{"..."}, words[len(words)-1:])
@@ -137,8 +137,9 @@ func few(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// labelError is an error about the label of a vertex, by its number: its row, where labels are an array. What
-// reads tables tells the line, the column and the id instead (atLine).
+// labelError is an error about the label of a vertex, which it gives by number: by row, where
+// labels are an array. Readers of tables replace the number by the line, the column and the id
+// (atLine).
 type labelError struct {
 	vertex, column int // column: of several labels, else ofOne
 	error
@@ -156,12 +157,12 @@ func (e *labelError) Error() string {
 
 func (e *labelError) Unwrap() error { return e.error }
 
-// badLabel is the error about the label of a vertex, of a column.
+// badLabel is the error about the label of a vertex in a column.
 func badLabel(v, column int, format string, args ...any) error {
 	return &labelError{v, column, fmt.Errorf(format, args...)}
 }
 
-// atLine tells an error about a label by the line on which a table has the vertex, as line finds
+// atLine rewrites an error about a label: it gives the line of the vertex in a table, as line finds
 // it, the column and the id.
 func (s *source) atLine(err error, path string, line func(v int) int, column func(i int) string) error {
 	var of *labelError
@@ -180,8 +181,8 @@ func badClass(v int, y string) error {
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
 var noClasses = []int{-1, -100}
 
-// noLabel reports whether a label says that there is none: nothing, a usual word for that and a number
-// of noClasses or, if the options name some, one of those words alone.
+// noLabel reports whether a label says that there is none: an empty text, a usual word for none, or
+// a number of noClasses. If the options name words for none, only those count.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
 		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
@@ -221,8 +222,8 @@ func (s *source) tellNone() string {
 	return few(words)
 }
 
-// numberedClasses collects labels that come as numbers, of any number of vertices: labels holds the
-// position in numbers, or -1.
+// numberedClasses collects labels that come as numbers, for any number of vertices: labels holds
+// the position in numbers, or -1.
 type numberedClasses struct {
 	labels   []int32
 	numbers  []int64 // in the order in which they were first met
@@ -330,8 +331,8 @@ func (s *source) distinctLabels(
 	return class, labelled, integers, nil
 }
 
-// uncoded returns a number without the zeros before it: labels such as 01 are words, for 1 lacks a
-// digit.
+// uncoded returns a number without its leading zeros. Labels such as 01 are words, because 1 lacks
+// a digit.
 func uncoded(y string) string {
 	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
 		y = y[1:]
@@ -365,8 +366,8 @@ func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled i
 	return s.distinctLabels(labels)
 }
 
-// finishMarks checks that a vertex has all of several labels or none, and notes labels that may be meant
-// as classes.
+// finishMarks checks that each vertex has all of several labels or none, and notes labels that may
+// be meant as classes.
 func (s *source) finishMarks() error {
 	one, none, lacking := 0, 0, 0
 	for v := range s.vertices {

@@ -45,7 +45,7 @@ func readEdgeList(e *edgeSource) error {
 	}); err != nil {
 		return err
 	}
-	if loop && isMETIS(path) { // of a ring, whose rows all have two numbers
+	if loop && isMETIS(path) { // rows of a ring all have two numbers, too
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, cureMETIS)
 	}
 	x := newIndex(slices.Clone(ids.sorted())) // without the room that the list grew into
@@ -99,7 +99,7 @@ func onlyFile(path string) (string, error) {
 	return filepath.Join(path, files[0]), nil
 }
 
-// padded reports whether a number of a row begins with a 0 that is not all of it.
+// padded reports whether a number in a row has a leading 0, such as 01.
 func padded(row []byte) bool {
 	digit := func(i int) bool { return i >= 0 && i < len(row) && row[i]-'0' <= 9 }
 	for i, c := range row {
@@ -110,8 +110,8 @@ func padded(row []byte) bool {
 	return false
 }
 
-// refuseBipartite returns an error for a file of KONECT that says that its edges join two sets, both of which
-// are numbered from 1.
+// refuseBipartite returns an error for a KONECT file that says that its edges join two sets,
+// because both sets are numbered from 1.
 func refuseBipartite(path string) error {
 	if !beginsWith(path, "% bip ") && !beginsWith(path, "%bip ") {
 		return nil
@@ -127,8 +127,8 @@ const cureMETIS = "a METIS graph: its first line counts vertices and edges, and 
 
 var errNotMETIS = errors.New("no METIS graph")
 
-// isMETIS reports whether the first row of a file counts the lines after it, and their numbers, as edges
-// that are there twice, perhaps with a weight.
+// isMETIS reports whether a file is in METIS's format: its first row counts the lines after it, and
+// their numbers, which list each edge twice, perhaps with weights.
 func isMETIS(path string) bool {
 	var head []int64
 	first, last, numbers := 0, 0, int64(0)
@@ -159,7 +159,7 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	})
 }
 
-// cureEdge says what to do about a row that is no edge: files of several programs look alike.
+// cureEdge says what to do about a row that is not an edge: files of several programs look alike.
 func cureEdge(path string, r *table.Reader) string {
 	fields := r.Fields(nil)
 	_, number := table.ParseFloat(fields[len(fields)-1])

@@ -66,7 +66,7 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	return nil
 }
 
-// readEdgeRowTable takes those of a table with a row for each edge.
+// readEdgeRowTable takes the features of edges from a table with a row for each edge.
 func readEdgeRowTable(e *edgeSource, path string) error {
 	var row []float64
 	n := int64(0)
@@ -108,8 +108,9 @@ func checkEdgeRows(rows []float32, cols int) error {
 	return nil
 }
 
-// placeEdgeRows brings the rows of the source's edges into the order of g. An edge that is there
-// because of its reverse alone has the reverse's row, one that comes several times the mean.
+// placeEdgeRows brings the rows of the source's edges into the order of g. An edge that exists only
+// as a reverse has the row of its reverse; an edge that comes several times has the mean of its
+// rows.
 func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 	cols := e.rows.cols
 	if cols == 0 {

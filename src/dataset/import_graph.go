@@ -12,8 +12,8 @@ import (
 	"halognn/src/task"
 )
 
-// graphSource is a graph that is imported: the vertices of each type and the edges of each relation. A
-// graph without types has one of each, without names, and all go the same way:
+// graphSource is a graph that is imported: the vertices of each type and the edges of each
+// relation. A graph without types has one of each, without names. All graphs take the same steps:
 //
 //	read ─> reverse ─> build ─> links, or labels and split ─> scale ─> write
 //
@@ -24,7 +24,7 @@ type graphSource struct {
 	types     []*source
 	relations []*edgeSource
 	*findings          // of the edges
-	release   []func() // what features are streamed from
+	release   []func() // frees what features are streamed from
 }
 
 func (g *graphSource) free() {
@@ -69,7 +69,7 @@ func (g *graphSource) read() error {
 	return f.read(g.addRelation(graph.Relation{}, s, s))
 }
 
-// addType adds a type, whose source is to be filled.
+// addType adds a type, whose source the caller fills.
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
 	if g.named {
@@ -81,7 +81,7 @@ func (g *graphSource) addType(kind string) *source {
 	return s
 }
 
-// addRelation adds a relation, whose edges are to be read.
+// addRelation adds a relation, whose edges the caller reads.
 func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSource {
 	in := from.importer
 	if g.named {
@@ -143,7 +143,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	if err := schema.Check(); err != nil {
 		return r, fmt.Errorf("%s: %w", o.In, err)
 	}
-	of := -1 // the relation of links
+	of := -1 // the relation whose edges are links
 	if o.SplitLinks != "" {
 		if of, err = g.linked(&schema); err != nil {
 			return r, err
@@ -182,7 +182,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
-	if o.DryRun { // which notes what it finds in the rows
+	if o.DryRun { // it notes what it finds in the rows
 		for _, s := range g.types {
 			if err := s.checkFeatures(); err != nil {
 				return r, err
@@ -227,7 +227,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	return r, w.Close()
 }
 
-// count checks the number of vertices and, if the edges alone tell it, fixes it.
+// count checks the number of vertices and, if only the edges give it, fixes it.
 func (g *graphSource) count() error {
 	if g.named {
 		return checkVertices(g.starts()[len(g.types)])
@@ -243,9 +243,10 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverse of every relation that has one by Reverse or, of those that join two
-// types, because its edges have no direction; one that joins a type to itself takes these reverses
-// itself. They are filled when the relation is built, which needs its own edges no more.
+// reverse adds the reverses of relations: of all relations if Reverse is set, else of relations
+// that join two types and whose edges have no direction. If a relation joins a type to itself and
+// its edges have no direction, the reverses join the relation itself. The new relations are filled
+// when the original relation is built, which then no longer needs its own edges.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -273,8 +274,8 @@ func (g *graphSource) reverse() error {
 	return nil
 }
 
-// addReverses adds the reverses of the edges of the given numbers, which ascend; nil: of all. An edge is
-// no reverse of itself.
+// addReverses adds the reverses of the edges with the given numbers, which ascend; nil means all
+// edges. An edge from a vertex to itself has no reverse.
 func (e *edgeSource) addReverses(of *edgeSource, numbers []int64) {
 	edges, n, cols := of.edges, int64(0), int64(of.rows.cols) // edges: as they are now
 	edges.Each(func(edges []graph.Edge) {
@@ -306,7 +307,7 @@ func (e *edgeSource) isUndirected() bool {
 	return e.options.Undirected == Yes || e.options.Undirected == AsFormat && e.undirected
 }
 
-// symmetric reports whether the reverse of every edge is one of the relation, too.
+// symmetric reports whether the relation also has the reverse of every edge.
 func (e *edgeSource) symmetric() bool { return e.from == e.to && e.isUndirected() }
 
 // build makes the rows of all relations.
@@ -343,8 +344,8 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	return all, nil
 }
 
-// build makes the rows of a relation. Where edges have weights, features or labels they are kept in the
-// order in which they were added, by which these are found.
+// build makes the rows of a relation. If edges have weights, features or labels, the edges are kept
+// in the order in which they were added, to find these.
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
 	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops || e.from != e.to,
 		KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
@@ -383,7 +384,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 		rows.free()
 		return relationRows{}, report, err
 	}
-	if to := e.to.vertices; to < rows.g.NumVertices() { // rows of targets alone
+	if to := e.to.vertices; to < rows.g.NumVertices() { // there are rows only of targets
 		indptr := mem.Make[int64](to + 1)
 		copy(indptr, rows.g.Indptr)
 		mem.Free(rows.g.Indptr)
@@ -392,7 +393,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of names the relation in a report, "" without types.
+// of names the relation in a report; "" without types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -414,10 +415,10 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 	}
 }
 
-// tellMerged notes weights of which one was made.
+// tellMerged notes that several weights of an edge became one.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	of := e.of()
-	if e.reverses { // told of the edges that these reverse
+	if e.reverses { // it is told about the relation that these reverse
 		return
 	}
 	if c.Unequal > 0 {
@@ -430,7 +431,7 @@ func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	}
 }
 
-// labelled returns the type that has labels, nil if none has. Without types that is the one there is.
+// labelled returns the type with labels, nil if none has them. Without types it is the only one.
 func (g *graphSource) labelled() (labels *source, err error) {
 	if !g.named {
 		return g.types[0], nil
@@ -451,7 +452,7 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of names the type in a report, "" without types.
+// of names the type in a report; "" without types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""
@@ -470,7 +471,7 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks puts links into a report; of are the relations that have them.
+// describeLinks puts the links into a report; of are the relations that hold them.
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
 	e := g.relations[of[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)
@@ -488,7 +489,7 @@ func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of 
 	}
 }
 
-// tell puts what was found into a report, of types with their names.
+// tell puts what was found into a report, with the name of the type where there are types.
 func (g *graphSource) tell(r *ImportReport) {
 	for _, s := range g.types {
 		if s.kind == "" {
@@ -527,7 +528,7 @@ func (g *graphSource) writeFiles(w *Writer, all []relationRows, labels *source, 
 	return w.Splits(split.Split, split.more...)
 }
 
-// writeFeatures writes the rows of a type, and how they were scaled.
+// writeFeatures writes the feature rows of a type, and how they were scaled.
 func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	s := g.types[t]
 	if f := s.scaling; f != nil {
@@ -555,8 +556,8 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	return rows.Close()
 }
 
-// writeLabels writes the labels of a type, with none for the others, and makes the split one of all
-// vertices.
+// writeLabels writes the labels of a type, and no label for the vertices of other types; it turns
+// the split into one of all vertices.
 func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) error {
 	of := s.truths()
 	if len(g.types) == 1 {
@@ -581,8 +582,8 @@ func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) erro
 	return w.Labels(labels)
 }
 
-// writeIDs keeps the ids of the source, unless they are the vertices' numbers; with types of each vertex
-// its type, a slash, and its id.
+// writeIDs keeps the ids of the source, unless they are the vertices' numbers. With types the id of
+// a vertex is its type, a slash, and its id within the type.
 func (g *graphSource) writeIDs(w *Writer) error {
 	if s := g.types[0]; !g.named {
 		if s.originals != nil {

@@ -22,9 +22,9 @@ var aliases = map[string][]string{
 	"y":          {"y", "labels", "label", "node_label", "node_labels"},
 	"ids":        {"ids"},
 	"num_nodes":  {"num_nodes", "num_vertices"},
-	// of one number an edge
+	// one number an edge
 	"edge_weight": weightNames,
-	// of one row an edge
+	// one row an edge
 	"edge_attr": {"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"},
 	"train":     {"train", "train_idx", "train_index", "idx_train"},
 	"valid": {"valid", "valid_idx", "valid_index", "idx_valid", "val", "val_idx",
@@ -42,7 +42,7 @@ var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times", "ts", "unixtime",
 	"unix_time", "datetime", "date", "year", "timeset"}
 
-// noTime says what follows from a time that is not read.
+// noTime says what it means that a time is not read.
 const noTime = "a time, which is not used: a vertex reads edges from its future, too"
 
 // isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
@@ -61,7 +61,7 @@ func isTime(name string) bool {
 		slices.Contains([]string{"timestamp", "timestamps", "datetime", "date"}, words[n-1])
 }
 
-// wordsOf returns the words of a name, in small letters: fullName and full_name are of two.
+// wordsOf returns the words of a name in lower case: fullName and full_name have two.
 func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name + "_" {
@@ -78,13 +78,13 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// usedTime says what follows from a time that is read as something else.
+// usedTime says what it means that a time is read as something else.
 const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex " +
 	"reads edges from its future"
 
-// timeOf says whether a column "is" a time by its name, or "seems to be" one by its first values, or by
-// both: of travel_time, full time and works_at the values are no moments. "" is for others, and for
-// one without values.
+// timeOf says whether a column "is" a time, if its name says so; "seems to be" one, if only its
+// first values do; or neither (""). It looks at both, because the values of travel_time, full time
+// and works_at are no moments. It returns "" for a column without values.
 func timeOf(name string, values []string) string {
 	values = slices.DeleteFunc(values, table.Missing)
 	all := func(is func(string) bool) bool {
@@ -107,7 +107,7 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
-// dated is what an error about a number adds for a date.
+// dated returns what an error about a number adds if the text is a date.
 func dated(text string) string {
 	if !isDate(text) {
 		return ""
@@ -115,7 +115,8 @@ func dated(text string) string {
 	return ": it seems to be a time; make a number of it, as days since a first one, or leave it out"
 }
 
-// tellTime notes what is read as something else though it is, or seems to be, a time, and returns why it is told.
+// tellTime notes what is read as something else though it is, or seems to be, a time, and returns
+// the reason.
 func (in *importer) tellTime(what, as, is string) string {
 	if is == "" {
 		return ""
@@ -124,7 +125,8 @@ func (in *importer) tellTime(what, as, is string) string {
 	return "it " + is + " a time"
 }
 
-// tellTimes notes the array or file of weights or features of edges whose first values seem to be times, by columns.
+// tellTimes notes an array or file of weights or features of edges if the first values of a column
+// seem to be times.
 func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	for _, values := range columns {
 		if is := timeOf(array, values); is != "" {
@@ -134,7 +136,7 @@ func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	}
 }
 
-// beginOf returns the first values of numbers in rows of cols as texts, by columns.
+// beginOf returns the first numbers in rows of cols as texts, by columns.
 func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 	columns := make([][]string, min(cols, len(rows)))
 	for at, x := range rows[:min(len(rows), firstValues*cols)] {
@@ -143,11 +145,11 @@ func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 	return columns
 }
 
-// firstValues are so many as show what an array holds.
+// firstValues is the number of values that show what an array holds.
 const firstValues = 50
 
-// isMoment reports whether a field is a date, or like the seconds, milli-, micro- or nanoseconds since
-// 1970 of 1990 to 2040.
+// isMoment reports whether a field is a date, or a number that may count the seconds, milli-,
+// micro- or nanoseconds from 1970 to a time from 1990 to 2040.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
 	for range 3 {
@@ -158,7 +160,8 @@ func isMoment(field string) bool {
 	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
-// isDate reports whether a field is a date, as 2012-01-31, perhaps with a time after it, or one of eight digits.
+// isDate reports whether a field is a date such as 2012-01-31, perhaps with a time after it, or one
+// of eight digits.
 func isDate(field string) bool {
 	end := min(len(field), 10)
 	rest := field[end:]
@@ -176,7 +179,7 @@ func isDate(field string) bool {
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
-// ignoredWeights for what it does not read, so the names stand here alone.
+// ignoredWeights for what it does not read, so the names are listed only here.
 var weights = append([]string{
 	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"}, weightNames...)
 
@@ -209,8 +212,8 @@ const (
 		"vertex for each hyperedge"
 )
 
-// refused are arrays and columns without which an import would change the meaning of a graph.
-// --ignore imports the graph without them.
+// refused are arrays and columns that change the meaning of a graph: it is not imported without
+// them, unless --ignore names them.
 var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
@@ -270,8 +273,8 @@ func (in *importer) find(a arraySource, meaning string) string {
 	return ""
 }
 
-// otherMask returns the array that is a mask by its name as columns are, such as is_train, beside one to train; "" if
-// there is none, or the meaning is none of a mask.
+// otherMask returns an array whose name, such as is_train, makes it a mask as for columns, if there
+// is one to train. It returns "" if there is none, or if the meaning is not that of a mask.
 func (in *importer) otherMask(a arraySource, meaning string) string {
 	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]), a.Has)
 	for _, name := range a.Names() {
@@ -299,11 +302,11 @@ func (in *importer) used(key, meaning string) string {
 	return key
 }
 
-// meanings say what an array of a meaning is taken as.
+// meanings say what an array with a meaning is taken as.
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
 	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature, asLinkLabel: asLinkLabel}
 
-// checkNames returns an error for a key of the options of which a has no array.
+// checkNames returns an error if the options name an array that a does not have.
 func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
 	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
 		if key := o.Keys[meaning]; !has(key) {
@@ -380,7 +383,7 @@ func (in *importer) noteWeights(a arraySource, key string) error {
 	return err
 }
 
-// rival says which other array of a could have had the meaning with which one was read.
+// rival names the other array of a that could have had the same meaning as one that was read.
 func (in *importer) rival(a arraySource, name string) string {
 	meaning := in.read[name]
 	for _, other := range aliases[meaning] {
@@ -391,7 +394,8 @@ func (in *importer) rival(a arraySource, name string) string {
 	return ""
 }
 
-// matrixPart returns what an array is taken as whose name belongs to a sparse matrix, "" for others.
+// matrixPart returns what an array is taken as if its name belongs to a sparse matrix, "" for
+// others.
 func matrixPart(name string) string {
 	rest, of := strings.CutPrefix(name, "attr_")
 	switch strings.TrimPrefix(rest, "adj_") {
@@ -464,8 +468,8 @@ var foreignKinds = map[string]string{
 
 var planetoidFiles = []string{".x", ".tx", ".allx", ".y", ".ty", ".ally", ".graph", ".index"}
 
-// foreign returns an error for an input whose name shows that no importer, or another one, reads
-// it.
+// foreign returns an error for an input whose name shows that no importer reads it, or another one
+// does.
 func foreign(path, format string) error {
 	base := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	ext := filepath.Ext(base)

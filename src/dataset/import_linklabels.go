@@ -16,7 +16,7 @@ import (
 	"halognn/src/task"
 )
 
-// linkTask returns the task of the labels of links, or "".
+// linkTask returns the task if it predicts labels of links, else "".
 func (o *ImportOptions) linkTask() string {
 	if of := task.Labelling(o.Task); of != nil {
 		return of.Name
@@ -53,13 +53,13 @@ func (o *ImportOptions) checkLinkLabels() error {
 	return nil
 }
 
-// labelFile returns the file of the labels of a list of links, beside these.
+// labelFile returns the file with the labels of a list of links; it lies beside the list.
 func (o *ImportOptions) labelFile(split int) string {
 	return filepath.Join(o.SplitLinks, graph.SplitNames[split]+"_"+strings.Join(o.LinkLabels, ",")+".npy")
 }
 
-// edgeLabels returns the names of the labels that edges have; nil: links have none, or files beside
-// them have them.
+// edgeLabels returns the names of the labels that edges have. It is nil if links have no labels, or
+// if files beside the links have them.
 func (o *ImportOptions) edgeLabels() []string {
 	if _, err := os.Stat(o.labelFile(0)); o.linkTask() == "" || err == nil {
 		return nil
@@ -67,7 +67,8 @@ func (o *ImportOptions) edgeLabels() []string {
 	return o.LinkLabels
 }
 
-// edgeColumns returns the columns of numbers of the edge table, and the option that names them.
+// edgeColumns returns the columns of the edge table that hold numbers, and the option that names
+// them.
 func (o *ImportOptions) edgeColumns() (names []string, flag string) {
 	if o.linkTask() != "" {
 		return o.edgeLabels(), o.linkFlag()
@@ -84,8 +85,9 @@ func readLabelArray(e *edgeSource, a arraySource, key string) error {
 	return readEdgeArray(e, a, e.used(key, asLinkLabel))
 }
 
-// placeLinkLabels brings the labels of the source's edges into the order of g. An edge that comes
-// several times has one label, and so have both directions of a symmetric graph's, or it is an error.
+// placeLinkLabels brings the labels of the source's edges into the order of g. It is an error if an
+// edge that comes several times, or the two directions of an edge in a symmetric graph, have
+// different labels.
 func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 	cols := e.rows.cols
 	if cols == 0 {
@@ -114,7 +116,7 @@ func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 				known[at] = 1
 			}
 			at := g.Find(edge.Src(), edge.Dst())
-			if at < 0 { // a loop, which is no link
+			if at < 0 { // a loop is not a link
 				continue
 			}
 			put(at)
@@ -126,7 +128,7 @@ func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 	return all, err
 }
 
-// idOf is what the source calls a vertex.
+// idOf returns the id of a vertex in the source.
 func idOf(s *source, v graph.VertexID) string {
 	switch {
 	case s.names != nil:
@@ -137,8 +139,8 @@ func idOf(s *source, v graph.VertexID) string {
 	return strconv.Itoa(int(v))
 }
 
-// labelLinks labels links, if that is asked for: as the edges of g are, or by files
-// beside the links.
+// labelLinks gives links their labels, if the options ask for it: those of the edges of g, or those
+// in files beside the links.
 func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 	of := task.Labelling(e.from.task())
 	if of == nil {
@@ -189,7 +191,7 @@ func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 	return nil
 }
 
-// edgeLabelsOf returns the labels that links have as edges.
+// edgeLabelsOf returns the labels of links, which are those of the same edges.
 func edgeLabelsOf(e *edgeSource, g *graph.CSC, links []graph.Link) (values []float32, err error) {
 	cols := int64(e.rows.cols)
 	for _, l := range links {
@@ -228,7 +230,7 @@ func readLinkLabels(path string, n int) (values []float32, cols int, err error) 
 // mostLinkClasses bounds the classes of links: a model has an output for each.
 const mostLinkClasses = 1 << 16
 
-// checkLinkClasses returns an error for what is no class.
+// checkLinkClasses returns an error for a label that is not a class.
 func checkLinkClasses(values []float32, cols int) error {
 	if cols != 1 {
 		return fmt.Errorf("%d columns: %w; a link has one class", cols, ErrValue)

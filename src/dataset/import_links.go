@@ -25,12 +25,14 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	}
 }
 
-// takeLinks makes the edges of a relation links: it returns them, and the numbers of the relations, as
-// graph.Schema.Links has them, and leaves the validation and test links out of all of these, in both
-// directions. A relation is one of these if it is called the reverse, or if most of its pairs (leak) are
-// those of the links in either direction, whatever its name: so is a reverse with an edge more or less,
-// and the reverse of a reverse. Others keep their edges, which is noted; with KeepLeaks all do. There are
-// training links, or it is an error. 16 bytes a vertex, and 8 an edge of others between its types.
+// takeLinks turns the edges of a relation into links. It returns them, and the numbers of the
+// relations that graph.Schema.Links lists: this one, and the others that hold the same pairs. It
+// takes the validation and test links out of all these relations, in both directions. Another
+// relation holds the same pairs if it is named as the reverse or if most of its pairs (leak) are
+// links in either direction, whatever its name: so does a reverse with an edge more or less, and
+// the reverse of a reverse. Other relations keep their edges, which is noted; with KeepLeaks all
+// do. It is an error if there are no training links. Memory: 16 bytes a vertex, and 8 an edge of
+// other relations between the same types.
 func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int, err error) {
 	o, own, starts := &g.options, g.relations[r], g.starts()
 	first := func(s *source) int64 { return starts[slices.Index(g.types, s)] }
@@ -90,13 +92,13 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	return links, of, nil
 }
 
-// leak is the share of a relation's pairs that are those of the links from which on it tells them: a
-// reverse with an edge more or less.
+// leak is the share of a relation's pairs from which on it gives the links away. It leaves room for
+// a reverse with an edge more or less.
 const leak = 0.8
 
-// wideRows returns rows of vertices from first on as those of all vertices; it shares the edges.
+// wideRows returns rows of vertices from first on as rows of all vertices; it shares the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
-	if len(starts) == 2 { // one type: they are
+	if len(starts) == 2 { // there is one type: they are such rows
 		return *g
 	}
 	wide := graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1), Indices: g.Indices}

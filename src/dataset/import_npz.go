@@ -239,8 +239,8 @@ func readVertices(s *source, a arraySource) error {
 	return err
 }
 
-// readWeights reads a number for each edge, in the order of the edges. Arrays of features of edges,
-// which have columns, are no weights.
+// readWeights reads a number for each edge, in the order of the edges. Arrays with columns are
+// features of edges, not weights.
 func readWeights(e *edgeSource, a arraySource) error {
 	key := e.find(a, "edge_weight")
 	if key == "" || slices.Contains(e.options.LinkLabels, key) {
@@ -270,8 +270,8 @@ func readWeights(e *edgeSource, a arraySource) error {
 	return err
 }
 
-// readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the
-// split of the archive name vertices by their rows all the same, --split by their ids.
+// readIDs keeps the ids that the vertices have in the source, integers or words. Still, the edges
+// and the split of the archive name vertices by their rows; --split names them by their ids.
 func readIDs(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"halognn/src/task"
 )
 
-// cureNumbers says what to do about labels that are no classes.
+// cureNumbers says what to do about labels that are not classes.
 const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their range, " +
 	"for example with numpy.digitize or pandas.qcut"
 
 func regression(s *source) bool { return s.options.Task == task.Regression }
 
-// makeTargets allocates the numbers to predict, none known.
+// makeTargets allocates the numbers to predict, all unknown.
 func makeTargets(s *source, outputs int, file string) error {
 	if outputs < 1 || int64(outputs)*int64(s.vertices) > 1<<40 {
 		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs, s.vertices,
@@ -51,8 +51,8 @@ func setTarget(s *source, v, c int, y float64) error {
 var errNoTargets = fmt.Errorf("%w: there are no labels; --task regression needs a number or "+
 	"several for each vertex; name their columns with --label", ErrValue)
 
-// checkTargets returns an error about a vertex with some of its numbers, and about numbers that are
-// all the same: there would be nothing to learn.
+// checkTargets returns an error about a vertex with only some of its numbers, and about numbers
+// that are all equal: there would be nothing to learn.
 func checkTargets(s *source) error {
 	if s.targets == nil {
 		return fmt.Errorf("%s: %w", s.options.In, errNoTargets)
@@ -112,7 +112,7 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
 func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int, columns [][]string) error {
-	if len(c.labels) == 0 { // told by checkTargets: of several tables one has them
+	if len(c.labels) == 0 { // checkTargets tells, because only one of several tables has the labels
 		return nil
 	}
 	if err := makeTargets(s, len(columns), t.Path()); err != nil {
@@ -142,7 +142,7 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) 
 	return nil
 }
 
-// checkWhole returns an error about the first vertex that has some of its numbers.
+// checkWhole returns an error about the first vertex that has only some of its numbers.
 func checkWhole(s *source) error {
 	for v := range s.vertices {
 		row, known := s.targets[v*s.classes:][:s.classes], 0

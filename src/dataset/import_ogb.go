@@ -230,8 +230,8 @@ func readWeightTable(e *edgeSource, path string) error {
 	return err
 }
 
-// haveRows returns an error if a table is too small for a row for each of n vertices under any
-// compression. An empty path is no error.
+// haveRows returns an error if a table is so small that, even compressed, it cannot have a row for
+// each of n vertices. An empty path is no error.
 func haveRows(path string, n int64) error {
 	if path == "" {
 		return nil
@@ -240,7 +240,7 @@ func haveRows(path string, n int64) error {
 	if err != nil {
 		return err
 	}
-	// A digit and the end of the line; most bytes that deflate makes of one.
+	// The shortest row is a digit and a line end; deflate makes at most mostInflate bytes of one.
 	const leastRow, mostInflate = 2, 1032
 	if most := info.Size() * mostInflate / leastRow; n > most+1 {
 		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that "+
@@ -369,7 +369,7 @@ func readTableLabels(s *source, path string) error {
 	return err
 }
 
-// findSplit registers the split folder if the input has exactly one like a pattern.
+// findSplit registers the split folder if exactly one folder of the input matches a pattern.
 func (s *source) findSplit(folders string) error {
 	found, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.csv*") // the pattern is sound
 	switch len(found) {

@@ -53,7 +53,7 @@ func (g *graphSource) readOGB() error {
 			return fmt.Errorf("%s: edge.csv.gz is missing; fetch the data again", dir)
 		}
 		e.reads(dir, filepath.Base(edges), asEdges, "")
-		e.unreadOGB(dir, []string{"edge", "num-edge-list", "edge_reltype"}) // whose number is the relation's
+		e.unreadOGB(dir, []string{"edge", "num-edge-list", "edge_reltype"}) // edge_reltype is the relation's number
 		return readPairs(e, edges)
 	})
 }

@@ -122,7 +122,7 @@ func columnName(name string, column int) string {
 	return name
 }
 
-// usual are names by which a first row is known to name the columns.
+// usual reports whether a name shows that a first row names the columns.
 func (in *importer) usual(name string) bool {
 	o := &in.options.Table
 	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames, timeNames,
@@ -137,13 +137,13 @@ func (in *importer) usual(name string) bool {
 	})
 }
 
-// openTable opens a table and finds the names of its columns, of which flags name some: by numbers,
-// as those of tables without names are called, if a comment is not to name them.
+// openTable opens a table and finds the names of its columns; flags name some of them. If a flag
+// names a column by its number, as in tables without names, a comment is not taken for the names.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
 	return table.OpenNamed(path, in.namesOf(noHeader, flags...))
 }
 
-// namesOf is what is known of the first row of a table.
+// namesOf returns what is known of the first row of a table.
 func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 	byNumber := slices.ContainsFunc(flags, func(n string) bool {
 		_, is := table.ParseInt([]byte(n))
@@ -152,19 +152,19 @@ func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 	return table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual, Remark: !byNumber}
 }
 
-// ofNodes are the columns that flags name of a node table.
+// ofNodes returns the columns of a node table that flags name.
 func (o *TableOptions) ofNodes() []string {
 	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
 }
 
-// ofEdges are the columns that flags name of an edge table.
+// ofEdges returns the columns of an edge table that flags name.
 func (o *ImportOptions) ofEdges() []string {
 	t := &o.Table
 	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
 }
 
-// askProse returns an error if the words of a comment, which may be a sentence, would be the names
-// of the columns in another order than the usual one.
+// askProse returns an error if the names of the columns are words of a comment that may be a
+// sentence, unless they are in the usual order.
 func askProse(t *table.Named, flags string, usual bool) error {
 	if usual || !t.MayBeProse() {
 		return nil

@@ -14,23 +14,24 @@ import (
 // unknown is the vertex count of a source whose files do not give it: the largest id determines it.
 const unknown = -1
 
-// importer is what reads tables and arrays: the options as they hold for the vertices of one type or
-// the edges of one relation, and what is told of the files.
+// importer reads tables and arrays. It has the options that hold for the vertices of one type or
+// the edges of one relation, and what is noted about the files.
 type importer struct {
 	options ImportOptions
 	read    map[string]string // arrays that were read, and their meaning
-	// of a graph with types: the flags that are given for this type or relation by its name
+	// in a graph with types: the flags that are given for this type or relation by its name
 	own        map[string]bool
-	known      []string // and the names by which flags may say of which one
-	unlabelled bool     // --label names labels of another type alone
+	known      []string // the names of types or relations that flags may use
+	unlabelled bool     // --label names only labels of another type
 	*findings
 }
 
-// findings are what the report tells of files. Of a graph without types all share them.
+// findings are what the report says about files. In a graph without types vertices and edges share
+// them.
 type findings struct {
 	notes   []string
 	reading []Reading
-	columns map[string]bool // of edge tables, which flags name, and whether a table has them
+	columns map[string]bool // columns of edge tables that flags name, and whether a table has them
 }
 
 // source is the vertices of one type, as read from foreign files: everything but the features is in
@@ -50,18 +51,18 @@ type source struct {
 	given      *splitSource // split in the data; nil if none
 	origin     origin
 	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
-	names      []string                  // ids in the source, if some are not integers
+	names      []string                  // ids in the source, if not all are integers
 	places     map[string]graph.VertexID // vertex of each id of a table, or nil
 	parts      []graphPart               // of several joined graphs
 	none       map[string]int            // words that stand for no label, and how often they were seen
 	unmarked   []int32                   // columns of several labels that each vertex lacks; nil: none
-	idColumn   string                    // of the node table
-	otherIDs   string                    // others that could be it
+	idColumn   string                    // the column of ids in the node table
+	otherIDs   string                    // other columns that could be it
 	noID       string                    // what to do if there is none
-	rivals     []string                  // columns that could all be the label, the one that is first
+	rivals     []string                  // columns that could all be the label, the chosen one first
 	header     []string                  // of the node table
-	unnamed    bool                      // its columns are called by their numbers
-	repeated   []int                     // rows of the node table that are left out, with FirstRows
+	unnamed    bool                      // columns are called by their numbers
+	repeated   []int                     // rows of the node table that are left out because of FirstRows
 	release    []func()
 }
 
@@ -72,11 +73,11 @@ type edgeSource struct {
 	from, to       *source
 	edges          graph.Builder
 	weights        []float32   // of the edges in the order of addEdge; nil: they have none
-	rows           edgeRows    // in the order of addEdge, or labels; without columns: they have none
-	undirected     bool        // each edge stands for both directions, as the files say
-	both           []int64     // numbers of edges that do, between two types
-	largest        int64       // vertex of an edge
-	reverse        *edgeSource // takes the reverses of its edges, of those in both if it is not nil
+	rows           edgeRows    // feature rows in the order of addEdge, or labels; without columns: there are none
+	undirected     bool        // the files say that each edge stands for both directions
+	both           []int64     // numbers of the edges that stand for both directions, between two types
+	largest        int64       // the largest vertex of an edge
+	reverse        *edgeSource // relation that gets the reverses of these edges, or only of those in both, unless it is nil
 	reverses       bool        // the edges are those of another relation, reversed
 	placed         []float32   // labels of links, in the order of the rows
 	linkLabels     [3][]byte   // of the lists of links
@@ -92,18 +93,18 @@ type graphPart struct {
 
 // features are the rows still to be written.
 type features struct {
-	file    string // that errors name
+	file    string // named in errors
 	cols    int
-	stored  string // of FeatureTypes
+	stored  string // one of FeatureTypes
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
 	names   []string // of the columns; may be nil
-	columns []int    // of a node table, in whose order write writes them; may be nil
+	columns []int    // columns of a node table in the order in which write writes them; may be nil
 }
 
-// fault names the file in an error about its rows, of write or of the RowWriter.
+// fault names the file in an error of write or of the RowWriter about its rows.
 func (f *features) fault(err error) error {
-	if err == nil || strings.HasPrefix(err.Error(), f.file) { // of a table, with the line
+	if err == nil || strings.HasPrefix(err.Error(), f.file) { // an error of a table, with the line
 		return err
 	}
 	return fmt.Errorf("%s: %w", f.file, err)
@@ -163,7 +164,7 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
-// hasLabel reports whether vertex v has a label of a task.
+// hasLabel reports whether vertex v has a label for a task.
 func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
 	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
 }
@@ -212,7 +213,7 @@ func (e *edgeSource) addEdge(u, v int64) error {
 	return nil
 }
 
-// limit is above the vertices that an edge may name.
+// limit is one more than the largest vertex that an edge may name.
 func (s *source) limit() int64 {
 	if s.vertices == unknown {
 		return graph.MaxVertices
@@ -328,7 +329,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
-	if stored == Sparse {                                         // whose entries are not counted yet
+	if stored == Sparse {                                         // its entries are not counted yet
 		bytes = 0
 	}
 	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&

@@ -88,7 +88,7 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 	return false, nil
 }
 
-// idList reads an id of a vertex in each row, of which the first may name the column.
+// idList reads one vertex id from each row; the first row may name the column.
 func (s *source) idList(path string, comments bool, list *[]graph.VertexID) error {
 	r, err := table.OpenWords(path, table.Comma, false)
 	if err != nil {
@@ -182,12 +182,12 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 	return found, nil
 }
 
-// splitReader reads split k: of arrays with several splits, as rows or columns, the k-th; of arrays
-// with one split, that one, whatever k is.
+// splitReader reads split k: from arrays with several splits, as rows or columns, the k-th; from
+// arrays with a single split that one, whatever k is.
 type splitReader struct {
 	s         *source
 	a         arraySource
-	k, splits int // splits: the most of an array
+	k, splits int // splits: the most in an array
 }
 
 func (r *splitReader) read(p *graph.Split) (found bool, err error) {
@@ -317,8 +317,8 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
 	"2": 2, "test": 2, "testing": 2, "te": 2}
 
-// splitTable reads a table of vertices and what each is for; the first row, or a comment before it,
-// may name the columns.
+// splitTable reads a table of vertices and their lists; the first row, or a comment before it, may
+// name the columns.
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
 		Data: func(row []string, _ [][]string) bool {
@@ -339,7 +339,7 @@ func (s *source) splitTable(p *splitSource) error {
 	switch {
 	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
 		id, part = 1-masks.first(), -1
-	case len(t.Header) > 2 && t.HasNames: // of a table with other columns, too
+	case len(t.Header) > 2 && t.HasNames: // a table with other columns, too
 		id = IDColumn(t.Header)
 		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
 			masks = nil
@@ -399,18 +399,18 @@ func (s *source) splitMasks(t *table.Named) *maskReader {
 		return nil
 	}
 	m := findMasks(s, t, []int{IDColumn(t.Header)})
-	if n := m.count(); n == 0 || n == len(t.Header) { // without ids
+	if n := m.count(); n == 0 || n == len(t.Header) { // it has no ids
 		return nil
 	}
-	m.given, m.plain, m.alone = false, [3]bool{}, true // what is no mark is an error
+	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error
 	return &m
 }
 
 // asData takes a row that could be names as data.
 func asData([]string, [][]string) (named, known bool) { return false, true }
 
-// splitColumns finds the vertex and the part in a table of two columns: one by its name, and the
-// other is the other; else in this order.
+// splitColumns finds the vertex and the part in a table of two columns. If one is found by its
+// name, the other column is the other one; otherwise they are in this order.
 func (s *source) splitColumns(t *table.Named) (id, part int) {
 	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
 		return id, 1 - min(id, 1)
@@ -421,7 +421,8 @@ func (s *source) splitColumns(t *table.Named) (id, part int) {
 	return 0, 1
 }
 
-// comments reports whether rows that begin with # or % are comments: no vertex is called so.
+// comments reports whether rows that begin with # or % are comments: they are if no vertex id
+// begins so.
 func (s *source) comments() bool {
 	for id := range s.places {
 		if strings.IndexAny(id, "#%") == 0 {

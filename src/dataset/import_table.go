@@ -13,8 +13,8 @@ import (
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
-// by their usual names. Of a graph with types NAME= before a value says that it, and what follows, is of
-// that type or relation.
+// by their usual names. In a graph with types, NAME= before a value says that it, and the values
+// after it, are for that type or relation.
 type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
@@ -23,7 +23,7 @@ type TableOptions struct {
 	ID             string   // column of the node table; its first one if none has a usual name
 	Labels         []string // one column of classes, or several of 0 and 1; or a file (fileOfLabels)
 	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
-	Split          string   // column of train, valid, test
+	Split          string   // take the first of several rows of a vertex; else they are an error
 	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
 	NoHeader       bool     // the first row is data: columns are called 0, 1, ...
 	Header         bool     // the first row is the names of the columns
@@ -62,8 +62,9 @@ func readTables(e *edgeSource) error {
 	return readEdgeTable(e, edges)
 }
 
-// readNodeFiles reads the vertices of the edges in a table: from a node table or, if there is none, as
-// many as an array of features has rows or as collect finds; and their arrays.
+// readNodeFiles reads the vertices that the edges of a table join, and arrays of vertices. The
+// vertices are those of a node table; if there is none, as many as an array of features has rows,
+// or those that collect finds.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
 	x, y := arrayFile(t.Features), s.fileOfLabels()
@@ -89,7 +90,7 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	return err
 }
 
-// ofFlag names the flag that names a file in an error about it.
+// ofFlag adds to an error about a file the flag that names it.
 func ofFlag(flag, path string, err error) error {
 	switch {
 	case err == nil:
@@ -109,7 +110,7 @@ func arrayFile(words []string) string {
 }
 
 // fileOfLabels returns the path if --label is a single path of a file of labels, an array or text,
-// else "". Of a graph with types a file of another name is one if the flag names the type.
+// else "". In a graph with types another file name counts if the flag names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {
@@ -126,8 +127,8 @@ func (s *source) fileOfLabels() string {
 	return ""
 }
 
-// readLabelFile reads the labels of an array, or of a text file: one in each row, in the order of the
-// vertices, or in any order rows of an id and its labels.
+// readLabelFile reads the labels in an array or a text file. A text file has one label in each row,
+// in the order of the vertices, or rows of an id and its labels, in any order.
 func readLabelFile(s *source, path string) error {
 	if arrayFile([]string{path}) != "" {
 		a, key := beside(path)
@@ -144,7 +145,7 @@ func readLabelFile(s *source, path string) error {
 		Remark: true,
 		Data: func(row []string, _ [][]string) bool {
 			_, err := s.vertexNamed(row[0])
-			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
+			return !given && (len(row) == 1 || err == nil) // if there is one column, rowsOfLabels decides
 		}, Either: asData})
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func readLabelFile(s *source, path string) error {
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string
-	label := -1 // of several columns the one that is called so
+	label := -1 // the column, of several, with a name of labels
 	if t.HasNames {
 		label, _ = s.column(t, "", "", labelNames...)
 	}
@@ -229,8 +230,9 @@ func readLabelFile(s *source, path string) error {
 const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? --header reads it as the " +
 	"names, and --no-header as data"
 
-// rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether the first
-// row is a name, it is one if there is a row more than vertices, and it is like none of the others.
+// rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether
+// the first row is a name, the first row is one if there is one row more than vertices, and it is
+// like no other row.
 func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int, err error) {
 	tooMany := func() error {
 		return t.Errorf("%w: more rows than the %d vertices; remove them, or say --header if the first row is a name",
@@ -253,7 +255,7 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, line
 	if n > 0 && !given {
 		first, rest := labels[0], labels[1:]
 		isNumber := func(text string) bool { _, ok := table.ParseFloat([]byte(text)); return ok }
-		own := !isNumber(first) && !slices.Contains(rest, first) // it may be a name
+		own := !isNumber(first) && !slices.Contains(rest, first) // the first row may be a name
 		switch {
 		case n == s.vertices+1 && own:
 			t.HasNames, t.Header[0] = true, first

@@ -14,7 +14,7 @@ import (
 	"halognn/src/graph"
 )
 
-// schemes are the names of the two ends of an edge, in the ways in which people name them.
+// schemes are the usual pairs of names of the two ends of an edge.
 var schemes = [][2]string{
 	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"}, {"id_1", "id_2"},
 	{"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"from_id", "to_id"}, {"source_id", "target_id"},
@@ -23,7 +23,7 @@ var schemes = [][2]string{
 	{"start_id", "end_id"}, {"head", "tail"}, {"citing", "cited"},
 }
 
-// sourceNames and targetNames are those of schemes.
+// sourceNames and targetNames are the first and the second names of schemes.
 var sourceNames, targetNames = endNames(0), endNames(1)
 
 func endNames(end int) (names []string) {
@@ -33,14 +33,14 @@ func endNames(end int) (names []string) {
 	return names
 }
 
-// AreEnds reports whether two columns of these names are the source and the target of edges.
+// AreEnds reports whether two columns with these names are the source and the target of edges.
 func AreEnds(source, target string) bool {
 	return slices.ContainsFunc(schemes, func(of [2]string) bool {
 		return strings.EqualFold(of[0], source) && strings.EqualFold(of[1], target)
 	})
 }
 
-// IDColumn returns the first column that is called as ids of vertices are, -1 if none is.
+// IDColumn returns the first column with a usual name of vertex ids, -1 if there is none.
 func IDColumn(names []string) int {
 	for _, usual := range idNames {
 		if k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
@@ -50,15 +50,15 @@ func IDColumn(names []string) int {
 	return -1
 }
 
-// edgeTable is a table of edges, and the columns that are read of it.
+// edgeTable is a table of edges, and the columns of it that are read.
 type edgeTable struct {
 	*table.Named
 	from, to, weight int   // weight: -1 for none
-	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
-	features         []int // of edgeColumns; -1 for a column that other relations have
+	direction        int   // a column of Directed and Undirected, which Gephi writes; -1 for none
+	features         []int // columns named by edgeColumns; -1 for a column that only other relations have
 	why              string
-	directed, both   int  // edges that are said to be Directed, and Undirected
-	undirected       bool // the current one is
+	directed, both   int  // numbers of edges called Directed, and Undirected
+	undirected       bool // the current edge is
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -125,7 +125,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 }
 
 // triples reports whether the first three columns of a table without names seem to be a source, a
-// relation and a target: the third is of words as the first, or of numbers beside a second one of words.
+// relation and a target: the first and the third hold words, or both hold numbers beside a second
+// column of words.
 func (t *edgeTable) triples() bool {
 	if len(t.Header) < 3 {
 		return false
@@ -135,8 +136,8 @@ func (t *edgeTable) triples() bool {
 	return first == third && !(first && second)
 }
 
-// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of
-// Neo4j, ~from of Neptune and #node1 of a first line that is written as a comment are source_node,
+// plainName writes the name of a column as in schemes: Source Node, :START_ID(Person) of Neo4j,
+// ~from of Neptune and #node1, from a first line written as a comment, become Source_Node,
 // START_ID, from and node1.
 func plainName(name string) string {
 	name = strings.TrimLeft(name, ":~#")
@@ -146,16 +147,16 @@ func plainName(name string) string {
 	return strings.NewReplacer(" ", "_", "-", "_", ".", "_").Replace(name)
 }
 
-// twoSpaces reports whether the brackets of the names of two ends, as in :START_ID(Person) of Neo4j, say that
-// equal ids of both are not one vertex.
+// twoSpaces reports whether the brackets in the names of two ends, as in :START_ID(Person) of
+// Neo4j, say that equal ids of the ends are different vertices.
 func twoSpaces(source, target string) bool {
 	_, from, one := strings.Cut(source, "(")
 	_, to, other := strings.Cut(target, "(")
 	return from != to && (one && other || strings.Contains(source+" "+target, "_ID("))
 }
 
-// likeNames reports whether two columns are called alike as the ends of an edge are: as those of a scheme
-// with something before or after them (from_user, to_user), or but for 1 and 2 (drug1, drug2) or 0 and 1.
+// likeNames reports whether the names of two columns differ as those of the ends of an edge do: by
+// the two words of a scheme (from_user, to_user), or by 1 and 2 (drug1, drug2), or by 0 and 1.
 func likeNames(source, target string) bool {
 	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
 	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
@@ -165,7 +166,7 @@ func likeNames(source, target string) bool {
 	})
 }
 
-// swapped returns a name with the second word of a scheme for the first one.
+// swapped returns a name with the first word of a scheme replaced by the second.
 func swapped(name string, of [2]string) (other string, is bool) {
 	at := strings.LastIndex(name, of[0])
 	if at < 0 {
@@ -174,7 +175,7 @@ func swapped(name string, of [2]string) (other string, is bool) {
 	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
-// lead is 1 if the first column has no name, as the numbers of the rows that tools write, else 0.
+// lead is 1 if the first column has no name, like the row numbers that tools write, else 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1
@@ -183,7 +184,7 @@ func (t *edgeTable) lead() int {
 }
 
 // onlyPair reports whether the first two columns, after one without a name if there is one, are the
-// only pair whose names are alike (likeNames). Times (valid_from, valid_to), the first columns of a
+// only pair with names that match (likeNames). Times (valid_from, valid_to), the first columns of a
 // series (V1, V2, V3), and one of two pairs (score1, score2, drugA, drugB) are not.
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
@@ -215,9 +216,9 @@ func (e *edgeSource) nodeFiles() string {
 	return from + " and " + to
 }
 
-// other returns the column that is the other end of a table of two columns, of which one end is known: the node table
-// has its first values. It is -1 if it has not, if the name or a flag says that the column is something else, or
-// if both columns are integers, as amounts are, too.
+// other returns the column of the other end, in a table of two columns where one end is known. It
+// returns -1 if the node table does not have the column's first values, if the name or a flag says
+// that the column is something else, or if both columns are integers, which could be amounts, too.
 func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	k, s := 1-known, [2]*source{e.from, e.to}[end]
 	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil || k == t.weight {
@@ -237,11 +238,11 @@ func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	return k
 }
 
-// otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
-// table may name both vertices twice, by an id and a name. "" if there are none.
+// otherPair returns the names of two columns that match like the names of ends, but are not the
+// ends: a table may name both vertices twice, by an id and by a name. "" if there are none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
 	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
-	at := map[string]int{} // columns by their names in small letters
+	at := map[string]int{} // columns by their names in lower case
 	for k, name := range t.Header {
 		if k != t.from && k != t.to && k != t.weight && !isWhen(name) && !slices.Contains(named, name) {
 			at[strings.ToLower(plainName(name))] = k
@@ -263,7 +264,7 @@ func (t *edgeTable) otherPair(e *edgeSource) string {
 	return ""
 }
 
-// isWhen reports whether a column is called as times are, such as endTime, started_at or valid_from.
+// isWhen reports whether a column has a name of a time, such as endTime, started_at or valid_from.
 func isWhen(name string) bool {
 	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
 		return r == '_' || r >= '0' && r <= '9'
@@ -284,8 +285,9 @@ var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "seco
 
 const theOther = "of two columns one is named as an end, and the node table has the values of the other"
 
-// chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
-// is taken. Without any, the first two columns may be called alike.
+// chooseEnds finds the ends that the options do not name: two columns of one scheme. If several
+// schemes fit, it takes none. If none fits, it may take the first two columns, if their names match
+// (onlyPair).
 func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
@@ -296,7 +298,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		})
 	}
 	var pairs [][2]int
-	var ends [2][]int // columns that are called like an end
+	var ends [2][]int // columns with names of an end
 	for _, names := range schemes {
 		pair := [2]int{at(names[0]), at(names[1])}
 		for i, k := range pair {
@@ -346,7 +348,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	return nil
 }
 
-// findFeatures finds the columns of --edge-features, or of labels of links.
+// findFeatures finds the columns of --edge-features, or those of labels of links.
 func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
@@ -357,7 +359,7 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 		switch {
 		case err != nil:
 			return err
-		case k < 0: // of other relations
+		case k < 0: // only other relations have it
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
@@ -372,7 +374,8 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	return nil
 }
 
-// edgeColumn is column for one that, of several relations, some may lack, unless the option names this one.
+// edgeColumn is column, but a relation may lack the column if others have it, unless the option
+// names this relation.
 func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked == "" || e.own == nil || e.own[flag] {
 		return e.column(t, asked, flag, usual...)
@@ -382,7 +385,7 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 	return k, nil
 }
 
-// noteColumns says what the columns of the edges were taken as.
+// noteColumns notes what the columns of the edges were taken as.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	file := filepath.Base(t.Path())
@@ -436,8 +439,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	e.readsColumns(t.Named, of)
 }
 
-// display reports whether the first values of a column name the edges: nearly all differ, or are
-// empty.
+// display reports whether the first values of a column look like names of the edges: nearly all
+// differ, or are empty.
 func display(values []string) bool {
 	seen, n := map[string]bool{}, 0
 	for _, f := range values {
@@ -455,13 +458,13 @@ func weighs(field string) bool {
 	return is && w >= 0
 }
 
-// openEdges opens an edge table. A node table knows the ids, and so whether a first row without usual names is an
-// edge or, where its first two fields are alike as names of ends are, names the columns.
+// openEdges opens an edge table. A first row without usual names is an edge if a node table knows
+// its ids; otherwise it may name the columns, if its first two fields match as names of ends do.
 func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	o := &e.options.Table
 	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
 	if e.from.options.Table.Nodes != "" && e.from.places != nil && e.to.places != nil {
-		ends := [2]int{0, 1} // of a table without names
+		ends := [2]int{0, 1} // the ends in a table without names
 		for i, name := range [2]string{o.Source, o.Target} {
 			if k, is := table.ParseInt([]byte(name)); is && k >= 0 {
 				ends[i] = int(k)
@@ -502,8 +505,8 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	return t, err
 }
 
-// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
-// and its features. They are valid until it returns.
+// eachNamedEdge calls visit with the ends of every edge, its weight ("" without such a column) and
+// its features. They are valid until visit returns.
 func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
@@ -521,7 +524,7 @@ func eachNamedEdge(e *edgeSource,
 		return nil, err
 	}
 	features := make([]string, len(t.features))
-	marks := !t.HasNames && e.options.Table.Source == "" // 0 or 1 alone
+	marks := !t.HasNames && e.options.Table.Source == "" // the values are only 0 and 1
 	for rows := 0; ; rows++ {
 		row, err := t.Next()
 		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
@@ -564,7 +567,7 @@ func eachNamedEdge(e *edgeSource,
 	}
 }
 
-// direct reads what the column of directions says of the current edge.
+// direct reads the direction of the current edge.
 func (t *edgeTable) direct(text string) error {
 	switch strings.ToLower(text) {
 	case "undirected", "mutual":
@@ -584,7 +587,7 @@ func (t *edgeTable) direct(text string) error {
 // collectIDs numbers the ids that the edges name.
 func collectIDs(e *edgeSource, path string) error {
 	s := e.from
-	seen := make(map[string]graph.VertexID) // of each id, 1 for a source, 2 for a target, or both
+	seen := make(map[string]graph.VertexID) // 1 if the id was a source, 2 if a target, 3 if both
 	var odd oddIDs
 	both := 0
 	t, err := eachNamedEdge(e, path, func(t *edgeTable, u, v, _ string, _ []string) error {
@@ -594,7 +597,7 @@ func collectIDs(e *edgeSource, path string) error {
 			if more == as {
 				continue
 			}
-			id = strings.Clone(id) // of the row; an assignment replaces the key, too
+			id = strings.Clone(id) // id lies in the row; an assignment replaces the key, too
 			seen[id] = more
 			if before {
 				both++
@@ -678,11 +681,11 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 func readEdgeTable(e *edgeSource, path string) error {
 	names, _ := e.options.edgeColumns()
 	e.rows.cols = len(names)
-	var both []int64 // the numbers of edges that are said to be undirected
-	var absent error // of the first edge with a vertex that is not there
-	lost := 0        // such edges
+	var both []int64 // the numbers of edges that are called undirected
+	var absent error // the error about the first edge with a vertex that does not exist
+	lost := 0        // the number of such edges
 	t, err := eachNamedEdge(e, path, func(t *edgeTable, from, to, weight string, features []string) error {
-		if absent != nil { // no more is asked of the rest than how many
+		if absent != nil { // of the remaining edges only the lost ones are counted
 			_, one := e.from.places[from]
 			if _, other := e.to.places[to]; !one || !other {
 				lost++
@@ -737,8 +740,9 @@ func readEdgeTable(e *edgeSource, path string) error {
 	return nil
 }
 
-// turn makes edges undirected that the column of directions calls so: all, or, beside directed ones,
-// each by a reverse of its own. With the reverses of all relations there is nothing to add.
+// turn makes the edges undirected that the column of directions calls so: the whole relation, if
+// all are; otherwise it adds a reverse for each. If the reverses of all relations are added anyway,
+// there is nothing to do.
 func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return

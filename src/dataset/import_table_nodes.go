@@ -21,7 +21,7 @@ type nodeColumns struct {
 	labels, features []int
 	masks            maskReader
 	named            []int // features that --features names
-	asked            bool  // --label names the labels
+	asked            bool  // columns with usual names of labels, if --label names a file or labels of another type
 	left             []int // columns of usual names, where --label names a file or labels of another type
 	use              map[int]columnUse
 }
@@ -34,14 +34,14 @@ func isIndex(name string, column int) bool {
 	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
 }
 
-// counts reports whether a column is an index: one without a name of its own, or one that counts the rows.
+// counts reports whether a column is an index: it has no name of its own, or it counts the rows.
 func counts(t *table.Named, column int) bool {
 	name := t.Header[column]
 	return isIndex(name, 2) || isIndex(name, column) && t.Counts(column)
 }
 
-// readNodes reads ids, labels and split, and registers the features, which are read when they are
-// written.
+// readNodes reads ids, labels and split, and registers the features, which are read only when they
+// are written.
 func readNodes(s *source, path string) error {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -60,9 +60,9 @@ func readNodes(s *source, path string) error {
 		read: true,
 	}
 	others := watchSplits(s, t, slices.Concat([]int{c.id, c.split}, c.labels, c.left, c.named))
-	held := make([]bool, len(t.Header)) // columns with something in a row
+	held := make([]bool, len(t.Header)) // columns that are not empty in some row
 	var odd oddIDs
-	var first []uint64         // of each vertex, the hash of its row, with FirstRows
+	var first []uint64         // with FirstRows: the hash of each vertex's row
 	unequal, codes := 0, false // codes: the split has numbers
 	s.places = make(map[string]graph.VertexID)
 	for n := 0; ; n++ {
@@ -171,7 +171,8 @@ func readNodes(s *source, path string) error {
 	return setColumnFeatures(s, t, c.features)
 }
 
-// lineOf reads a node table again, up to the first row of an id, and returns its line; 0 if that fails.
+// lineOf reads a node table again, up to the first row with an id, and returns its line; 0 if that
+// fails.
 func lineOf(s *source, path string, column int, id string) int {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -189,14 +190,14 @@ func lineOf(s *source, path string, column int, id string) int {
 	}
 }
 
-// leaveEmpty leaves out features, unless they are named, of which no row holds anything, such as timeset of
-// Gephi.
+// leaveEmpty leaves out features that are empty in all rows, such as timeset of Gephi, unless
+// features are named.
 func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 	if len(s.options.Table.Features) > 0 || len(s.places) == 0 {
 		return
 	}
 	for k, is := range held {
-		if c.use[k].why == rowNumbers && !is { // rows that end with a separator
+		if c.use[k].why == rowNumbers && !is { // rows end with a separator
 			c.use[k] = columnUse{asIgnored, "empty"}
 		}
 	}
@@ -212,14 +213,14 @@ func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 
 const forDisplay = "names for display"
 
-// gephi reports whether a column is called Label beside Id, as Gephi writes them.
+// gephi reports whether a column is the Label that Gephi writes beside Id.
 func (c *nodeColumns) gephi(t *table.Named, column int) bool {
 	return t.Header[column] == "Label" && strings.HasPrefix(t.Header[c.id], "I")
 }
 
-// leaveNames leaves out a column Label beside Id, as Gephi writes them, whose values name the vertices:
-// they differ for nearly all. Another label beside it is then the label, if it has classes. It returns the values of
-// the labels that are left.
+// leaveNames leaves out a column Label that Gephi writes beside Id, if its values name the
+// vertices: nearly all differ. Another label column beside it is then the label, if it has classes.
+// It returns the values of the remaining labels.
 func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) [][]string {
 	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) && len(c.labels) == 1 {
 		return labels
@@ -367,7 +368,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
-			c.use[k] = columnUse{asIgnored, ofSplit} // told by takeSplits
+			c.use[k] = columnUse{asIgnored, ofSplit} // takeSplits tells
 		case c.gephi(t, k) && !t.Number(k): // beside another label
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
@@ -381,7 +382,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 
 const firstColumn = "the first column, for none is called id or node"
 
-// likeID reports whether a column is called as ids are: paper_id, userId, or a usual name.
+// likeID reports whether a column has a name of ids: paper_id, userId, or a usual name.
 func likeID(name string) bool {
 	lower := strings.ToLower(name)
 	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") || strings.HasSuffix(name, "Id") ||
@@ -413,7 +414,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	}
 	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
-	named := func(name string) bool { // as something else
+	named := func(name string) bool { // as something other than an id
 		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features, []string{o.Table.Split}), name)
 	}
 	var others []string
@@ -468,7 +469,7 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	var found []int
 	var names []string
 	beside, _ := s.column(t, "", "", "x")
-	place := beside >= 0 // a column y may be a coordinate
+	place := beside >= 0 // beside: then a column y may be a coordinate
 	for _, name := range labelNames {
 		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) &&
 			!(place && name == "y" && slices.Contains(o.Features, t.Header[k])) {
@@ -480,7 +481,7 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		return nil
 	}
 	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) &&
-		!(place && strings.EqualFold(names[1], "y")) { // one of them, which leaveNames chooses
+		!(place && strings.EqualFold(names[1], "y")) { // leaveNames chooses one of them
 		c.labels = found[:2]
 		return nil
 	}
@@ -500,7 +501,8 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	return nil
 }
 
-// setTableLabels takes columns of a table as labels; line finds that of a vertex's row, for errors.
+// setTableLabels takes columns of a table as labels. line returns the line of a vertex's row, for
+// errors.
 func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) int, labels [][]string) error {
 	if regression(s) {
 		return setTableNumbers(s, t, c, line, labels)
@@ -623,8 +625,8 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	})
 }
 
-// notNumbers is the error about a row whose first of some columns holds no number. It names all that hold
-// words, so that one run tells them.
+// notNumbers is the error about a row that has words in feature columns; columns begins with the
+// first of them. It names all columns that hold words, so that one run tells them all.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
 	if both := s.rivals; slices.Contains(both, t.Header[first]) {
@@ -670,8 +672,8 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		words[0], row[first], others, these, inShell(strings.Join(words, ",")), label)
 }
 
-// oddPart reads on in a column of words from a row: how many lists of a split they name, if the first ones do, and the
-// first word, with its line, that names none.
+// oddPart reads on in a column of words, from a row. If the first words name lists of a split, it
+// returns how many lists the column names, and the first word that names none, with its line.
 func oddPart(t *table.Named, row []string, column int) (parts int, odd string, line int) {
 	if !slices.ContainsFunc(t.Sample(column), func(f string) bool { _, is := wordOfPart(f); return is }) {
 		return 0, "", 0
@@ -692,7 +694,7 @@ func oddPart(t *table.Named, row []string, column int) (parts int, odd string, l
 	return parts, odd, line
 }
 
-// inShell is a word as a shell takes it.
+// inShell quotes a word for a shell if needed.
 func inShell(word string) string {
 	if strings.ContainsAny(word, " \t\"$&()*;<>?[]`{|}~#!\\") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -705,8 +707,8 @@ func notANumber(t *table.Named, column int, text string) error {
 	return t.Errorf("%w: column %s %s", ErrValue, t.Header[column], cureNumber(t.Header[column], text))
 }
 
-// cureNumber says what is wrong with a field that is no number, but is meant as one, and what to do; "" for
-// words.
+// cureNumber says what is wrong with a field that is meant as a number but is not one, and what to
+// do; "" for words.
 func cureNumber(name, text string) string {
 	list := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;|[]()\n\t", r) })
 	isList := len(list) > 1 && !slices.ContainsFunc(list, func(f string) bool { _, is := number(f); return !is })

@@ -2,8 +2,9 @@ package dataset
 
 import "fmt"
 
-// What is mostly zeros is not made large unasked: dense features above largeFeatures bytes, and muchLarger
-// times as many as sparse rows would take, want --feature-type. From worthTelling on the report says it.
+// Features that are mostly zeros are not stored dense unasked. If they would take more than
+// largeFeatures bytes dense, and muchLarger times as much as sparse rows, --feature-type must say
+// what to store. From worthTelling bytes on the report says that sparse rows are smaller.
 var largeFeatures int64 = 4 << 30
 
 const (
@@ -11,10 +12,10 @@ const (
 	worthTelling = 1 << 18
 )
 
-// zeros counts what is not 0 in dense features.
+// zeros counts the numbers in dense features that are not 0.
 type zeros struct {
 	f               *features
-	typed           bool // there are no sparse rows
+	typed           bool // vertices have types: there are no sparse rows
 	values, entries int64
 }
 
@@ -34,7 +35,7 @@ func (z *zeros) count(rows []float32) {
 	}
 }
 
-// smaller says which --feature-type makes less of the rows; verb is what it does.
+// smaller says which --feature-type makes the rows smaller; verb says what it does.
 func (z *zeros) smaller(verb string) string {
 	switch {
 	case z.typed && z.f.stored == Float16:
@@ -50,8 +51,8 @@ func (z *zeros) share() string {
 	return fmt.Sprintf("%.2f %%", 100*float64(z.values-z.entries)/float64(z.values))
 }
 
-// watched is a function that writes the rows of dense features, or in a dry run looks at them, and
-// tells if they are mostly zeros.
+// watched returns a function that writes the rows of dense features, or only looks at them in a dry
+// run, and notes if they are mostly zeros.
 func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWriter) error {
 	return func(w *RowWriter) error {
 		z := zeros{f: f, typed: s.kind != ""}
@@ -76,7 +77,7 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		case s.kind != "":
 			note = s.kind + ": " + note
 		}
-		w.w.notes = append(w.w.notes, note) // for the other notes are told already
+		w.w.notes = append(w.w.notes, note) // the other notes are told already
 		return nil
 	}
 }

@@ -46,8 +46,8 @@ type blockModel struct {
 
 const (
 	degreeExponent  = 2.5 // of the density of degrees
-	degreeSpan      = 400 // the largest expected degree, in mean ones: as in ogbn-products
-	communityDegree = 8   // mean community size, in mean degrees
+	degreeSpan      = 400 // the largest expected degree, in units of the mean: as in ogbn-products
+	communityDegree = 8   // mean community size, in units of the mean degree
 	runLength       = 6   // mean number of neighbouring communities of one class
 	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
 	nearby          = 0.8 // share of the edges between classes that stay near on the ring

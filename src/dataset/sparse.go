@@ -15,11 +15,11 @@ type entries struct {
 	ends    []int64 // where the entries of each row begin
 	ones    bool    // all values are 1
 	row     []float32
-	columns []int32 // of the row that have an entry
+	columns []int32 // columns of the row that have an entry
 	buffer  []int32
 }
 
-// countEntries is the first pass, and writes where rows begin.
+// countEntries is the first pass. It also writes where rows begin.
 func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 	e := &entries{ends: []int64{0}, ones: true, row: make([]float32, cols)}
 	err := write(&RowWriter{table: Table{FeatureType: Float32}, cols: cols, entries: e})
@@ -36,7 +36,7 @@ func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 	return put(w, RowEndsFile, e.ends, len(e.ends))
 }
 
-// addDense adds rows. They are counted alone if there is no file to write.
+// addDense adds rows. Without a file it only counts them.
 func (e *entries) addDense(out *npy.Writer, rows []float32) error {
 	for cols := len(e.row); len(rows) > 0; rows = rows[cols:] {
 		e.columns = e.columns[:0]
@@ -100,8 +100,8 @@ func CheckRowEnds(ends []int64, entries int64) error {
 	return nil
 }
 
-// CheckEntries reports the first entry of rows of a table, which begin at ends, that is out of order or
-// range, and the first value that is no number.
+// CheckEntries reports the first entry, in rows that begin at ends, that is out of order or out of
+// range, and the first value that is not a finite number.
 func CheckEntries(data []byte, t Table, ends []int64) error {
 	size := int64(t.Type().Size())
 	first, end := ends[0], ends[len(ends)-1]

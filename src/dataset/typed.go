@@ -21,11 +21,11 @@ func reversed(edges []TypedEdges) []TypedEdges {
 	return edges
 }
 
-// TypedTopology writes the graph of a Meta with Types and counts of their vertices; the edges say
-// which Relations it has. Within a relation repeated edges are dropped, and edges from a vertex to
-// itself, unless o keeps them. The in-edges of a vertex are in the order of the relations, and of one
-// relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation that ends
-// in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
+// TypedTopology writes the graph of a Meta with Types and their numbers of vertices; the edges
+// determine its Relations. Within a relation repeated edges, and edges from a vertex to itself, are
+// dropped, unless o keeps them. The in-edges of a vertex are in the order of the relations, and
+// within a relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation
+// that ends in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
 func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.CleanOptions) (
 	report graph.CleanReport, err error) {
 	m := &w.Meta
@@ -65,7 +65,7 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 	return report, w.putRelations(starts, all)
 }
 
-// relationRows are the in-edges of a relation: row v of g has those of vertex v of its target type, whose
+// relationRows are the in-edges of a relation. Row v of g has those of vertex v of the target type;
 // sources are numbered among the vertices of all types.
 type relationRows struct {
 	g       *graph.CSC
@@ -83,8 +83,9 @@ func (r *relationRows) free() {
 	*r = relationRows{}
 }
 
-// putRelations writes the rows of the relations of the schema as those of one graph, whose vertices are
-// of the types from starts on, and frees them: of each vertex one relation after the other.
+// putRelations writes the rows of all relations of the schema as one graph, and frees them: the
+// in-edges of a vertex one relation after the other. starts is where the vertices of each type
+// begin.
 func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	one := &all[0]
 	if w.Meta.Schema.Typed() {
@@ -114,7 +115,7 @@ func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	return nil
 }
 
-// joinRows makes one graph of relations, and says where the in-edges of each column end.
+// joinRows joins the relations into one graph, and returns where the in-edges of each column end.
 func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows, ends []int64) {
 	edges, weighted := 0, false
 	joined = new(relationRows)
@@ -158,7 +159,7 @@ func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joine
 	return joined, ends
 }
 
-// checkVertices returns an error for more vertices than there are numbers of them.
+// checkVertices returns an error if there are more vertices than vertex numbers.
 func checkVertices(n int64) error {
 	if n > graph.MaxVertices {
 		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n, graph.MaxVertices)
@@ -166,7 +167,7 @@ func checkVertices(n int64) error {
 	return nil
 }
 
-// build makes the rows of one relation, those of the vertices of its target type.
+// build makes the rows of one relation, one for each vertex of its target type.
 func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.CleanOptions) (*graph.CSC,
 	graph.CleanReport, error) {
 	var b graph.Builder
@@ -178,8 +179,8 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.Clean
 	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
 }
 
-// each calls f with the edges of relation r in their order, by the vertices of all types, which begin at
-// starts.
+// each calls f with the edges of relation r in their order. Vertices are numbered among all types,
+// which begin at starts.
 func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
 	source, target := s.Ends(r)
 	if len(e.Sources) != len(e.Targets) {

@@ -153,7 +153,7 @@ func (d *Dataset) checkFeatures(t int) error {
 	return nil
 }
 
-// checkLabels reports the first label that the task does not have.
+// checkLabels reports the first label that is impossible for the task.
 func checkLabels(m *Meta, labels task.Labels) error {
 	if err := task.Stored(m.Task).Check(labels, m.Classes); err != nil {
 		return fmt.Errorf("%w: %w", err, ErrValue)

@@ -16,8 +16,8 @@ const (
 	packed = "compressed otherwise than by gzip, which is read as it is; unpack it"
 )
 
-// Kinds says what to do with files of other programs that are taken for tables, by the extension of
-// their names.
+// Kinds says what to do with files of other programs that users take for tables, by the extension
+// of their names.
 var Kinds = map[string]string{
 	".bz2": packed, ".xz": packed, ".zst": packed, ".lz4": packed,
 	".zip": archive, ".7z": archive, ".rar": archive, ".tar": archive, ".tgz": archive,
@@ -36,7 +36,7 @@ var magics = []struct{ begin, what string }{
 		"what is in it"},
 }
 
-// texts are files that are text, but no table.
+// texts are the beginnings of files that are text, but not tables.
 var texts = []struct{ begin, what string }{
 	{"<?xml", xml}, {"<!doctype", xml}, {"<html", xml},
 	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot}, {"strict graph", dot},
