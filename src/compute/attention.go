@@ -304,8 +304,8 @@ func checkEnds(kernel, what string, ends []int32, groups, n int) {
 		at = end
 	}
 	if !rises || ends != nil && int(at) != n {
-		panic(fmt.Sprintf("compute: %s: %d of %d groups rise to %d of %d %s", kernel, len(ends), groups, at,
-			n, what))
+		panic(fmt.Sprintf("compute: %s: %d groups, of %d, end at row %d; there are %d %s", kernel, len(ends),
+			groups, at, n, what))
 	}
 }
 

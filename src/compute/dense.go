@@ -87,11 +87,11 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 		return 0
 	}
 	if c.Own.Rows > y.Rows {
-		panic(fmt.Sprintf("compute: %s: rows %v for the first of %v", kernel, c.Own, y))
+		panic(fmt.Sprintf("compute: %s: rows %v cannot be added to the first of %v", kernel, c.Own, y))
 	}
 	checkStored(kernel, y.RowsAt(0, c.Own.Rows), c.Own)
 	if c.Scale != nil && (len(c.Scale) != 1 || kernel != "SegmentSumCompleted") {
-		panic(fmt.Sprintf("compute: %s: rows times %d scales", kernel, len(c.Scale)))
+		panic(fmt.Sprintf("compute: %s: %d scales for the added rows; want one", kernel, len(c.Scale)))
 	}
 	return c.Own.bytes()
 }

@@ -237,8 +237,8 @@ func CheckFeatureType(name string) error {
 // checkChoice returns an error for a type that a user cannot ask for.
 func checkChoice(name string) error {
 	if name == SparseOnes {
-		return fmt.Errorf("feature type %s is what %s becomes where all values are 1; ask for %[2]s", name,
-			Sparse)
+		return fmt.Errorf("feature type %s cannot be chosen: %s is stored so if all values are 1; ask for "+
+			"%[2]s", name, Sparse)
 	}
 	return CheckFeatureType(name)
 }

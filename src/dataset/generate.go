@@ -112,7 +112,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if err := checkChoice(o.FeatureType); err != nil {
 		faults = append(faults, err)
 	} else if o.FeatureType == Sparse {
-		fault("generated features have no zeros; choose a feature type but %s", Sparse)
+		fault("generated features have no zeros; choose a feature type other than %s", Sparse)
 	}
 	if o.Kind != SBM && o.Kind != RMAT && o.Kind != MAG {
 		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)
@@ -147,8 +147,8 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		faults = append(faults, err)
 	}
 	if o.LinkLabels != "" && (o.SplitLinks == "" || o.LinkLabels != PlantClasses && o.LinkLabels != PlantNumbers) {
-		fault("--link-labels %s; it is %s or %s, of links that --split-links makes", o.LinkLabels, PlantClasses,
-			PlantNumbers)
+		fault("--link-labels is %s; it must be %s or %s, and needs --split-links", o.LinkLabels,
+			PlantClasses, PlantNumbers)
 	}
 	if o.SplitLinks != "" {
 		shares, err := ParseFractions(o.SplitLinks)
@@ -245,7 +245,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	for _, of := range o.spans() {
 		part := ""
 		if !of.all && o.SplitLinks != "" {
-			return errors.New("links are drawn of a graph that fits in memory, and this one does not")
+			return errors.New("links can be drawn only from a graph that fits in memory, and this one does not")
 		}
 		if !of.all {
 			part = fmt.Sprintf(" of vertices %d to %d of %d", of.first, of.end-1, o.Vertices)

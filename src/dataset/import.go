@@ -294,7 +294,7 @@ func (o *ImportOptions) check() error {
 			"features stays 0; leave it out, or choose another --feature-type"))
 	}
 	if o.AllSplits && o.Standardize {
-		faults = append(faults, badOption("--standardize is by the training vertices of one split; choose "+
+		faults = append(faults, badOption("--standardize uses the training vertices of one split; choose "+
 			"it with --split-index, or leave --standardize out"))
 	}
 	if o.Task == task.Regression && o.SplitLinks != "" {
@@ -364,8 +364,8 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	r.Split, r.Unlabelled = split.from, split.unlabelled
 	r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
 	if r.Task != task.None && r.Train == 0 {
-		s.note("no vertex trains: the split, %s, has none with a label in its training list; --split 60/20/20 deals out the "+
-			"labelled vertices", split.from)
+		s.note("no vertex trains: the split, %s, has no vertex with a label in its training list; "+
+			"--split 60/20/20 deals out the labelled vertices", split.from)
 	}
 	return split, nil
 }

@@ -107,8 +107,8 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		_, high := strconv.ParseInt(names[n-1], 10, 32)
 		switch {
 		case integers && (low != nil || high != nil):
-			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions have these, for "+
-				"the source's need more than 32 bits", few(names), n-1)
+			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions have these, "+
+				"because the source's need more than 32 bits", few(names), n-1)
 		case integers && n == 1:
 			s.note("class %s of the source is numbered 0 here; predictions have the source's number", names[0])
 		case integers:
@@ -345,7 +345,7 @@ func (s *source) tellCodes(names []string, class map[string]int) {
 	for _, name := range names {
 		if plain := uncoded(name); plain != name {
 			if _, both := class[plain]; both {
-				s.note("labels %q and %q are two classes, for one has a zero before it: write them "+
+				s.note("labels %q and %q are two classes, because one has a leading zero: write them "+
 					"alike if they are one", name, plain)
 				return
 			}

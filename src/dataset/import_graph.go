@@ -48,8 +48,8 @@ func (g *graphSource) read() error {
 				"and --link-numbers out, or import the relation alone as such a graph")
 		}
 		if o.Reverse && o.Undirected == Yes {
-			return badOption("--reverse and --undirected exclude each other: --undirected adds the reverses of a " +
-				"relation that joins a type to itself to it, and --reverse makes a relation of them")
+			return badOption("--reverse and --undirected exclude each other: if a relation joins a type to " +
+				"itself, --undirected adds the reverse edges to it, and --reverse makes a relation of them")
 		}
 		g.named = true
 		return f.readTyped(g)
@@ -407,10 +407,10 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 		if e := g.relations[i]; e.reverses {
 			continue
 		} else if rows.weights == nil && slices.ContainsFunc(all, func(r relationRows) bool { return r.weights != nil }) {
-			g.note("the edges%s have no weights, as others have: each weighs 1", e.of())
+			g.note("the edges%s have no weights, unlike others: each weighs 1", e.of())
 		}
 		if rows.cols == 0 && slices.ContainsFunc(all, func(r relationRows) bool { return r.cols > 0 }) {
-			g.note("the edges%s have no features, as others have: each has zeros", g.relations[i].of())
+			g.note("the edges%s have no features, unlike others: each has zeros", g.relations[i].of())
 		}
 	}
 }
@@ -422,8 +422,8 @@ func (e *edgeSource) tellMerged(c graph.CleanReport) {
 		return
 	}
 	if c.Unequal > 0 {
-		e.note("%d edges%s come several times with weights that differ: each has their %s; --merge-weights sum, mean, "+
-			"max, min or first decides", c.Unequal, of, cmp.Or(e.options.Weights, graph.MergeSum))
+		e.note("%d edges%s come several times with weights that differ: each has their %s; "+
+			"--merge-weights chooses sum, mean, max, min or first", c.Unequal, of, cmp.Or(e.options.Weights, graph.MergeSum))
 	}
 	if c.Uneven > 0 {
 		e.note("%d pairs of edges%s were given in both directions with weights that differ: each direction keeps its "+
@@ -440,8 +440,8 @@ func (g *graphSource) labelled() (labels *source, err error) {
 		switch {
 		case s.task() == task.None:
 		case labels != nil:
-			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, and a model is trained on "+
-				"those of one; leave the others out", g.options.In, ErrValue, labels.kind, s.kind)
+			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, but a model is trained on "+
+				"the labels of one type; leave the others out", g.options.In, ErrValue, labels.kind, s.kind)
 		default:
 			labels = s
 		}

@@ -352,8 +352,8 @@ func (in *importer) noteUnread(a arraySource) error {
 		case note != "":
 			in.notes = append(in.notes, note)
 		case sure && a.hasCodes(name):
-			in.note("array %s is not read; if it has 0, 1 and 2 of each vertex to train, validate and test, --split takes "+
-				"it as a .npy file", name)
+			in.note("array %s is not read; if it has 0, 1 and 2 for vertices that train, validate and test, --split "+
+				"takes it as a .npy file", name)
 		case sure:
 			in.note("array %s is not read; if it marks the vertices to train, call it train_mask", name)
 		default:

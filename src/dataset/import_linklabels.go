@@ -160,7 +160,7 @@ func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 			err = checkLinkClasses(values[k], width)
 		}
 		if err == nil && k > 0 && width != cols {
-			err = fmt.Errorf("%d columns, and those of the training links have %d: %w; give all as many",
+			err = fmt.Errorf("%d columns, but the labels of training links have %d: %w; give all lists as many",
 				width, cols, ErrMismatch)
 		}
 		cols = width
@@ -197,7 +197,7 @@ func edgeLabelsOf(e *edgeSource, g *graph.CSC, links []graph.Link) (values []flo
 	for _, l := range links {
 		at := g.Find(l.Source, l.Target)
 		if at < 0 {
-			return nil, fmt.Errorf("the link from %s to %s is no edge, so it has none; give all labels beside "+
+			return nil, fmt.Errorf("the link from %s to %s is not an edge that has labels; give all labels beside "+
 				"the links, as %s", idOf(e.from, l.Source), idOf(e.to, l.Target), filepath.Base(e.options.labelFile(0)))
 		}
 		values = append(values, e.placed[at*cols:(at+1)*cols]...)

@@ -85,7 +85,7 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 		}
 		if stay > 0 && !slices.Contains(of, k) {
 			g.note("%d edges of %s join the ends of validation and test links and stay "+
-				"in the graph, so that a model reads them: leave the relation out if the one tells the other", stay,
+				"in the graph, so a model reads them: leave the relation out if its edges give the links away", stay,
 				g.relations[k])
 		}
 	}

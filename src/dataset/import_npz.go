@@ -303,7 +303,7 @@ func readIDs(s *source, a arraySource, key string) error {
 	for v, id := range ids {
 		if _, twice := s.places[id]; twice || strings.ContainsRune(id, '\n') {
 			return fmt.Errorf(
-				"%s: vertex %d is %.60q: %w: want an id that no other has, on one line",
+				"%s: vertex %d is %.60q: %w: want an id on one line that no other has",
 				a.name(key), v, id, ErrValue)
 		}
 		s.places[id] = graph.VertexID(v)

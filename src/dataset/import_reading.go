@@ -109,8 +109,8 @@ func (in *importer) tellComments(t *table.Named) {
 			t.SkippedAt, t.Skipped)
 	}
 	if t.Noted > 0 {
-		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
-			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
+		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, because it has as many "+
+			"fields as the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
 	}
 }
 

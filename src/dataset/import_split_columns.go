@@ -230,12 +230,12 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	switch {
 	case !take || !both || m.given && sure:
 	case sure:
-		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, and each vertex is of one list; "+
+		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex is in one list; "+
 			"correct them, leave one out by --ignore, or give the split by --split", m.t.Path(), ErrValue, one,
 			other, ids[v])
 	default:
 		take = false
-		s.note("columns %s and %s of %s are no split, for both mark vertex %.60q", one, other,
+		s.note("columns %s and %s of %s are not a split, because both mark vertex %.60q", one, other,
 			filepath.Base(m.t.Path()), ids[v])
 	}
 	var names []string
@@ -379,7 +379,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		case len(of.codes) == 0 || !slices.Contains(c.features, of.column) || len(s.options.Table.Features) > 0:
 		case sure:
 			c.leave(of.column, ofSplit)
-			s.note("column %s of %s is not read: it holds %s, and is called as a split is%s; if it is a feature, name "+
+			s.note("column %s of %s is not read: it holds %s, and has the name of a split%s; if it is a feature, name "+
 				"it in --features, with the others", name, file, few(slices.Sorted(slices.Values(of.codes))),
 				of.cure(name, given))
 		case of.coded() && !given:
@@ -391,8 +391,8 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	}
 	for k, name := range o.t.Header {
 		if c.use[k] == (columnUse{asIgnored, ofSplit}) && isFold(name) {
-			s.note("column %s of %s is not read: it seems to be of a split; make a column of train, valid, "+
-				"test of it", name, file)
+			s.note("column %s of %s is not read: it seems to be a split; turn it into a column of train, "+
+				"valid, test", name, file)
 		}
 	}
 	return nil

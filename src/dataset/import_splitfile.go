@@ -76,7 +76,7 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 				path = cmp.Or(path, either(p.path, name+ext))
 			}
 			if path == "" {
-				return true, fmt.Errorf("%s: %s%s is not there, nor with .gz behind: %w", p.path,
+				return true, fmt.Errorf("%s: neither %s%s nor a .gz of it is there: %w", p.path,
 					strings.Join(names, ext+" or "), ext, os.ErrNotExist)
 			}
 			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
@@ -207,7 +207,7 @@ func (r *splitReader) read(p *graph.Split) (found bool, err error) {
 }
 
 func (r *splitReader) none(name string, splits int) error {
-	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index", name,
+	return fmt.Errorf("%s: there is no split %d; splits there, counted from 0: %d; change --split-index", name,
 		r.k, splits)
 }
 
@@ -345,8 +345,9 @@ func (s *source) splitTable(p *splitSource) error {
 			masks = nil
 		}
 		if id < 0 || part < 0 && masks == nil {
-			return t.Errorf("%w: %d columns, of which none is called as an id, or none as a split; want 2, a vertex and train, "+
-				"valid or test, or names, as id and split, or id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
+			return t.Errorf("%w: %d columns, and none has a name of an id, or none a name of a split; want 2, "+
+				"a vertex and train, valid or test, or names, as id and split, or id, train_mask, "+
+				"val_mask and test_mask", ErrValue, len(t.Header))
 		}
 	}
 	if err := askProse(t, "", id == 0); err != nil {

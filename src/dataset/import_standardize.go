@@ -78,7 +78,7 @@ func (s *source) standardizeAs(dir string) error {
 	defer other.Close()
 	schema, kind := &other.Meta.Schema, 0
 	if schema.Typed() != (s.kind != "") {
-		return fmt.Errorf("--standardize-as: %s: %w: one of both graphs has vertex types; give one like this",
+		return fmt.Errorf("--standardize-as: %s: %w: only one of the two graphs has vertex types; give one like this",
 			dir, ErrMismatch)
 	}
 	if s.kind != "" {

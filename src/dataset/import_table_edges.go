@@ -342,7 +342,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		for _, k := range slices.Concat(ends[0], ends[1]) {
 			names = append(names, t.Header[k])
 		}
-		return t.Errorf("%w: which columns are the ends of an edge? %s are called so: say which by --source "+
+		return t.Errorf("%w: which columns are the ends of an edge? It could be %s: say which by --source "+
 			"and --target", ErrValue, strings.Join(names, ", "))
 	}
 	return nil
@@ -615,8 +615,8 @@ func collectIDs(e *edgeSource, path string) error {
 	}
 	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames && !likeNames(from, to) &&
 		!AreEnds(plainName(from), plainName(to)) {
-		s.note("%d of %d ids are in both columns, %s and %s, and one vertex each: if the columns are of two kinds, "+
-			"give these types (docs/guide/typed.md), or ids of their own", both, len(seen), from, to)
+		s.note("%d of %d ids are in both columns, %s and %s, and are one vertex each: if the columns name two "+
+			"kinds of vertices, give the kinds types (docs/guide/typed.md), or ids of their own", both, len(seen), from, to)
 	}
 	if err := odd.tell(s, path, seen); err != nil {
 		return err
@@ -669,7 +669,7 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 			graph.ErrVertexRange, nodes, alike)
 	}
 	if !s.unnamed && slices.Contains(s.header, id) {
-		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+
+		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but a column of that name: if its first row is "+
 			"data, say --no-header", id, graph.ErrVertexRange, nodes)
 	}
 	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+

@@ -126,8 +126,8 @@ func readNodes(s *source, path string) error {
 		others.read(v, row)
 	}
 	if n := len(s.repeated); n > 0 {
-		s.note("%d rows of %s are of vertices that have a row before, and are left out: %d of them differ from it", n,
-			filepath.Base(path), unequal)
+		s.note("%d rows of %s repeat the vertex of an earlier row, and are left out: %d of them differ from "+
+			"that row", n, filepath.Base(path), unequal)
 	}
 	if err := odd.tell(s, path, s.places); err != nil {
 		return err
@@ -285,7 +285,7 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 			times = append(times, t.Header[k])
 		}
 		if name := t.Header[k]; len(s.options.Table.Features) == 0 && likeID(name) {
-			s.note("column %s of %s is a feature, and called as ids are: --ignore %s leaves it out", name,
+			s.note("column %s of %s is a feature, but has a name of ids: --ignore %s leaves it out", name,
 				filepath.Base(t.Path()), inShell(name))
 		}
 	}

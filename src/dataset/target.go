@@ -145,8 +145,8 @@ func removeDead(path string) {
 // meantime DiscardAll removes it too, because the other process may have been killed.
 func Join(tmp string) (leave func(), err error) {
 	if _, err := os.Stat(tmp); err != nil {
-		return func() {}, fmt.Errorf("%w, where rank 0 has made it; write to where all ranks see the "+
-			"same files", err)
+		return func() {}, fmt.Errorf("%w, though rank 0 has made it; write to a place where all ranks "+
+			"see the same files", err)
 	}
 	begun.Lock()
 	defer begun.Unlock()
@@ -246,7 +246,7 @@ func replaceable(dir string) error {
 	}
 	files, _ := filesOf(dir)
 	if files == nil {
-		return fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
+		return fmt.Errorf("%s: %w and is no dataset and no parts, so it is not replaced; "+
 			"remove it or choose another one", dir, ErrExists)
 	}
 	if err := mayRename(dir); err != nil {
@@ -321,8 +321,8 @@ func named(dir string) error {
 	if name := filepath.Base(filepath.Clean(dir)); name != "." && name != ".." {
 		return nil
 	}
-	return fmt.Errorf("%q names no new directory, to which a finished one could be renamed; give its "+
-		"name", dir)
+	return fmt.Errorf("%q names no new directory; give the name that the finished directory "+
+		"is to have", dir)
 }
 
 func noLink(dir string) error {

@@ -69,7 +69,7 @@ func explained(err error) error {
 		return fmt.Errorf("%w: %w", errHeld, err)
 	case Unsupported(err):
 		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, or mount it "+
-			"with them (of Lustre: -o flock; of NFS 3: with rpc.statd)", err)
+			"with locks (Lustre: -o flock; NFS 3: with rpc.statd)", err)
 	}
 	return err
 }

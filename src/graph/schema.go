@@ -110,7 +110,7 @@ func (s *Schema) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(!s.Typed() && len(s.Relations) > 0, "%d relations of no vertex types", len(s.Relations))
+	fault(!s.Typed() && len(s.Relations) > 0, "%d relations, but no vertex types", len(s.Relations))
 	fault(s.Typed() && len(s.Relations) == 0, "vertex types %q without a relation", s.Types)
 	fault(max(len(s.Types), len(s.Relations)) > MaxRelations,
 		"%d vertex types and %d relations; at most %d are supported", len(s.Types), len(s.Relations),
@@ -128,13 +128,13 @@ func (s *Schema) Check() error {
 	}
 	for i, r := range s.Links {
 		if r < 0 || r >= len(s.Relations) {
-			faults = append(faults, fmt.Errorf("links are of relation %d of %d", r, len(s.Relations)))
+			faults = append(faults, fmt.Errorf("links are of relation %d, but there are %d", r, len(s.Relations)))
 			break
 		}
 		first, of := s.Relations[s.Links[0]], s.Relations[r]
 		fault(i > 0 && (of.Source != first.Target || of.Target != first.Source) &&
 			(of.Source != first.Source || of.Target != first.Target),
-			"relation %s cannot have the links of %s", of, first)
+			"relation %s joins other types than the links of %s", of, first)
 	}
 	return errors.Join(faults...)
 }

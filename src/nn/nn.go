@@ -330,8 +330,8 @@ func (c Config) Check() error {
 	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
 		c.Bases, c.Project)
 	faults = append(faults, c.CheckTypes())
-	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP, "links.score %s makes one number "+
-		"of a link, and its label needs %d; choose %s, %s or %s", c.Scorer, c.Rated, task.ScoreAuto, task.MLP,
+	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP, "links.score %s gives one number "+
+		"for a link, but its label needs %d; choose %s, %s or %s", c.Scorer, c.Rated, task.ScoreAuto, task.MLP,
 		task.DistMult)
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)

@@ -237,7 +237,7 @@ func (r *Report) cure(l Limits, method string) string {
 		strings.Join(others[:len(others)-1], ", ")+" or "+others[len(others)-1], seed)
 	for _, hub := range r.Hubs {
 		if fit := l.Edges * float64(r.Total.Edges) / float64(hub.Edges); float64(len(r.Parts)) > fit {
-			text += fmt.Sprintf("; vertex %d alone has %d edges, for which at most %d parts are balanced",
+			text += fmt.Sprintf("; vertex %d alone has %d edges, so at most %d parts can be balanced",
 				hub.Vertex, hub.Edges, max(1, int(fit)))
 		}
 	}

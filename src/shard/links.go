@@ -82,7 +82,8 @@ func mapLinks(s *Shards) error {
 		return nil
 	}
 	if len(s.Links) != s.Parts {
-		return fmt.Errorf("%w: %d parts with links of %d; partition again", ErrMismatch, s.Parts, len(s.Links))
+		return fmt.Errorf("%w: %d parts, but sizes of links for %d; partition again", ErrMismatch, s.Parts,
+			len(s.Links))
 	}
 	var errs []error
 	for split := range s.links {

@@ -284,7 +284,7 @@ func (m *Meta) check() error {
 			m.Format, Format)
 	}
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 {
-		return fmt.Errorf("%w: %d parts with %d offsets", ErrMismatch, m.Parts, len(m.Offsets))
+		return fmt.Errorf("%w: %d parts, but %d offsets", ErrMismatch, m.Parts, len(m.Offsets))
 	}
 	if err := dataset.CheckFeatureType(m.FeatureType); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -310,7 +310,7 @@ func (m *Meta) check() error {
 	}
 	for _, sizes := range splitsOf(m) {
 		if len(sizes) != m.Parts {
-			return fmt.Errorf("%w: %d parts with %d split sizes", ErrMismatch, m.Parts, len(sizes))
+			return fmt.Errorf("%w: %d parts, but %d split sizes", ErrMismatch, m.Parts, len(sizes))
 		}
 		for k, s := range sizes {
 			n := int(m.Offsets[k+1] - m.Offsets[k])
@@ -322,10 +322,10 @@ func (m *Meta) check() error {
 		}
 	}
 	if names := len(m.Names); names > 0 && names != m.Features {
-		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, names, m.Features)
+		return fmt.Errorf("%w: %d names for %d feature columns", ErrMismatch, names, m.Features)
 	}
 	if names := len(m.ClassNames); names > 0 && names != m.Classes {
-		return fmt.Errorf("%w: %d names of %d classes", ErrMismatch, names, m.Classes)
+		return fmt.Errorf("%w: %d names for %d classes", ErrMismatch, names, m.Classes)
 	}
 	var errs []error
 	for name, want := range m.layout() {

@@ -81,7 +81,7 @@ func (s *Shards) OpenSourceIDs() (*SourceIDs, error) {
 		} else if err == nil {
 			if ids.names, err = npy.As[uint8](f, -1); err == nil {
 				if n := bytes.Count(ids.names, []byte("\n")); n != ids.vertices {
-					err = fmt.Errorf("%s: %w: %d ids of %d vertices", f.Path(), ErrMismatch, n, ids.vertices)
+					err = fmt.Errorf("%s: %w: %d ids for %d vertices", f.Path(), ErrMismatch, n, ids.vertices)
 				}
 			}
 		}
@@ -200,8 +200,8 @@ func (i *SourceIDs) mayBe(id string) bool {
 
 // noTable is the error about a first row that may be either a list of ids or a row of a table.
 func (i *SourceIDs) noTable(path, line string) error {
-	return fmt.Errorf("%s: %w: %.60q, the first row; write an id a line or, if this is a table, name the column of ids id in "+
-		"a row before", path, ErrNoVertex, line)
+	return fmt.Errorf("%s: %w: %.60q, the first row; write one id on each line or, if this is a "+
+		"table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
 }
 
 // marked reports whether any id begins with # or %, perhaps after its type: then lines that begin

@@ -254,7 +254,7 @@ func (w *writer) types() error {
 		kind, _, _ := w.ds.Columns.Of(graph.VertexID(v))
 		at := w.partOf(graph.VertexID(id))*t + kind
 		if at < last {
-			return fmt.Errorf("%w: vertex %d, of type %s, is numbered after a later type of its part",
+			return fmt.Errorf("%w: vertex %d of type %s comes after a vertex of a later type in its part",
 				ErrMismatch, v, m.Schema.Types[kind])
 		}
 		last = at
@@ -289,7 +289,7 @@ func (w *writer) columns() error {
 func (w *writer) invert() error {
 	n := w.meta.Vertices
 	if w.meta.Parts < 1 || int64(len(w.l.NewID)) != n {
-		return fmt.Errorf("%w: a layout of %d parts and %d vertices for a dataset of %d",
+		return fmt.Errorf("%w: the layout has %d parts and %d vertices, but the dataset has %d",
 			ErrMismatch, w.meta.Parts, len(w.l.NewID), n)
 	}
 	if err := checkOffsets(w.l.Offsets, n); err != nil {

@@ -196,7 +196,7 @@ const mostClasses = 1 << 16
 // bounds their number, which determines the size of a model; else no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are more than there can be", classes, vertices)
+		return fmt.Errorf("%d classes are too many for %d vertices", classes, vertices)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		switch {
 		case m.Name != asked:
 		case m.Classes != 0 && m.Classes != outputs:
-			return nil, fmt.Errorf("train.metric %s is of %d classes, and the graph has %d; use auto, or %s",
+			return nil, fmt.Errorf("train.metric %s is for %d classes, but the graph has %d; use auto, or %s",
 				asked, m.Classes, outputs, usual.Name)
 		default:
 			return m, nil

@@ -48,7 +48,7 @@ func (o *Options) check() error {
 	}
 	switch {
 	case !o.Precision.Known():
-		return fmt.Errorf("compute/cpu: products of %s factors; there are %s", o.Precision,
+		return fmt.Errorf("compute/cpu: precision %s of products is unknown; there are %s", o.Precision,
 			compute.Precisions())
 	case o.Threads < 0:
 		return fmt.Errorf("compute/cpu: %d threads; use 0 for one per CPU", o.Threads)

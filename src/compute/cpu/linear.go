@@ -77,7 +77,7 @@ func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 // multiplies panics if a factor is of bfloat16 on a device that does not round factors.
 func (d *Device) multiplies(x compute.Matrix) {
 	if x.BF16 != nil && d.rounding == nil {
-		panic(fmt.Sprintf("compute: factor %v on a device of %s factors", x, d.precision))
+		panic(fmt.Sprintf("compute: factor %v is not of float32, but the device multiplies %s factors", x, d.precision))
 	}
 }
 

@@ -243,7 +243,8 @@ func (t *Named) Narrow(want string) error {
 		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or a count of rows, remove it: "+
 			"tail -n +%d FILE > NEW", ErrValue, row[0], t.under, max(1, t.begun)+1)
 	}
-	return t.Errorf("%w: one column; want two at least, %s, apart by commas, tabs, semicolons or blanks", ErrValue, want)
+	return t.Errorf("%w: one column; want two at least, %s, separated by commas, tabs, semicolons or blanks",
+		ErrValue, want)
 }
 
 func (t *Named) errColons() error {

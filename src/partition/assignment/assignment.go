@@ -40,7 +40,7 @@ func File(path string, keep bool) partition.Func {
 		o.Tell("%s as given: %s", path, partition.Measure(g, part, o.Parts, graph.Split{}).Cut())
 		if !keep {
 			moves := partition.Balance(g, w, o, part)
-			o.Tell("%d moves of a vertex balance the parts", moves)
+			o.Tell("the parts were balanced by %d moves of a vertex", moves)
 			if moves > 0 {
 				partition.Refine(g, w, o, part)
 			}
@@ -77,8 +77,8 @@ func Read(path string, vertices, parts int) ([]int32, error) {
 	}
 	for v, k := range part {
 		if k < 0 || int(k) >= parts {
-			return nil, fmt.Errorf("%s: %w: vertex %d is in part %d, and of %d parts the numbers are 0 "+
-				"to %d; give the --parts that it was made for, or count from 0", path, ErrAssignment, v, k,
+			return nil, fmt.Errorf("%s: %w: vertex %d is in part %d, but %d parts have the numbers 0 "+
+				"to %d; give the --parts that the file was made for, or count from 0", path, ErrAssignment, v, k,
 				parts, parts-1)
 		}
 	}
@@ -112,7 +112,7 @@ func readText(path string, vertices int) ([]int32, error) {
 		}
 		k, err := strconv.ParseInt(string(word), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w: %.40q is no number of a part; want a line for each vertex "+
+			return nil, fmt.Errorf("%s:%d: %w: %.40q is not a part number; want a line for each vertex "+
 				"with its part, or a .npy", path, number, ErrAssignment, word)
 		}
 		part = append(part, int32(k))

@@ -85,7 +85,8 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 				"edge beside --out", name, err)
 		}
 		if threads > 1 {
-			o.Tell("parts depend on the order of its threads: another run gives others; --threads 1 repeats")
+			o.Tell("parts depend on the order of KaMinPar's threads: another run gives others; with " +
+				"--threads 1 it gives the same")
 		}
 		var best []int32
 		var least int64
@@ -180,5 +181,5 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger machine, or "+
 			"--method ldg", float64(most.private)/1e6)
 	}
-	return most, fmt.Errorf("it ended with nothing cut (%w): %s", err, text)
+	return most, fmt.Errorf("it ended without parts (%w): %s", err, text)
 }
