@@ -207,7 +207,7 @@ func (r *splitReader) read(p *graph.Split) (found bool, err error) {
 }
 
 func (r *splitReader) none(name string, splits int) error {
-	return fmt.Errorf("%s: there is no split %d; splits there, counted from 0: %d; change --split-index", name,
+	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index", name,
 		r.k, splits)
 }
 
