@@ -8,9 +8,9 @@ var ErrMemory = errors.New("the device has too little memory")
 // Accelerator is a Device with its own memory, which the host must not access. Inputs are uploaded
 // and gradients downloaded while kernels run:
 //
-//	preparing goroutine     device                           training goroutine
-//	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
-//	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
+//	preparing goroutine     device                     training goroutine
+//	StagingBuffer.Send ───> minibatch i+1,             StagingBuffer.Open ─> kernels read them
+//	(pinned memory)         beside training            ready(layer) ─ StartDownload ─> pinned memory
 //
 // A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the
 // open StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies
@@ -53,8 +53,8 @@ type Accelerator interface {
 	// whether their rows come from the tables passed to Resident.
 	NewStagingBuffer(host Host, resident bool) StagingBuffer
 
-	// NewDrawer returns a Drawer, which holds the topology in device memory. The rows of Resident are
-	// there already.
+	// NewDrawer returns a Drawer, which holds the topology in device memory. The rows of Resident
+	// are there already.
 	NewDrawer(o DrawOptions) (Drawer, error)
 
 	// Copy sets dst to src, both in device memory; Add adds x to sum.

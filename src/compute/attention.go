@@ -23,9 +23,9 @@ type AttentionKernels interface {
 	// ddst[r,h]*adst[j]. dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j], and dadst the
 	// same sum over the first rows with ddst, in chunks.
 	HeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix, asrc, adst []float32)
-	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h] +
-	// dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H]. LeakyReLU
-	// multiplies scores that are not above 0 by slope.
+	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h]
+	// + dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H].
+	// LeakyReLU multiplies scores that are not above 0 by slope.
 	EdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix, slope float32)
 	// EdgeSoftmaxBackward sets dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it overwrites;
 	// the others are the arguments and the result of EdgeSoftmax. If dsrc has more rows than
@@ -165,8 +165,8 @@ func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
 	checkSame(kernel, ddst, dst)
 	checkSame(kernel, dalpha, alpha)
 	checkTransposed(kernel, transposed, dalpha, dsrc)
-	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows of
-	// dst and dalpha.
+	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows
+	// of dst and dalpha.
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + transposed.gatherBytes(dst) +
 		4*len(transposed.Edges) + 4*alpha.bytes() + 2*dst.bytes() + 3*src.bytes() + 2*bytes}
 }
@@ -213,7 +213,8 @@ func CheckAttend(y, alpha Matrix, s Segments, src, dst, z Matrix) Call {
 	checkScores(kernel, alpha, s, src, dst)
 	checkStoredRows(kernel, z, src.Rows)
 	// A score is read for each edge, besides what EdgeSum moves.
-	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() + dst.bytes()}
+	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() +
+		dst.bytes()}
 }
 
 // CheckAttendBackward checks the arguments of AttendBackward.
@@ -270,14 +271,15 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 	checkReduction(kernel, dst, s)
 	checkRows(kernel, alpha, len(s.Indices))
 	if alpha.Cols != src.Cols || src.Cols != dst.Cols || !src.holds() {
-		panic(fmt.Sprintf("compute: %s: alpha %v, src %v and dst %v differ in heads", kernel, alpha, src,
-			dst))
+		panic(fmt.Sprintf("compute: %s: alpha %v, src %v and dst %v differ in heads", kernel, alpha,
+			src, dst))
 	}
 }
 
 // checkPairs checks that the inputs and the output of EdgeDotSoftmax fit, and that data holds
 // vectors laid out as in a. It returns the bytes of the vectors.
-func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32, a Vectors) int {
+func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32,
+	a Vectors) int {
 	checkReduction(kernel, dst, s)
 	checkColumns(kernel, src, dst.Cols)
 	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: src.Cols})
@@ -290,8 +292,8 @@ func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data [
 		lacks = a.Stride < src.Cols || len(data) < (groups-1)*a.Stride+src.Cols
 	}
 	if lacks {
-		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, %d apart, lie in %d numbers", kernel,
-			groups, src.Cols, a.Stride, len(data)))
+		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, %d apart, lie in %d numbers",
+			kernel, groups, src.Cols, a.Stride, len(data)))
 	}
 	return floatBytes * groups * src.Cols
 }
@@ -304,8 +306,8 @@ func checkEnds(kernel, what string, ends []int32, groups, n int) {
 		at = end
 	}
 	if !rises || ends != nil && int(at) != n {
-		panic(fmt.Sprintf("compute: %s: %d groups, of %d, end at row %d; there are %d %s", kernel, len(ends),
-			groups, at, n, what))
+		panic(fmt.Sprintf("compute: %s: %d groups, of %d, end at row %d; there are %d %s", kernel,
+			len(ends), groups, at, n, what))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // of the kernels that they replace (the functions that end in InParts), except that cuBLAS may add
 // the terms of two products made together in another order.
 type DenseKernels interface {
-	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O]. Here and below y
-	// may be of bfloat16 where the epilogue rounds.
+	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O]. Here and
+	// below y may be of bfloat16 where the epilogue rounds.
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
 	// through the epilogue in place, and sets the gradients of weights and bias (see
@@ -58,9 +58,11 @@ type Epilogue struct {
 // Completion turns the sums of a kernel into complete rows: y = round(y + own), in one pass. The
 // zero value leaves y as it is.
 type Completion struct {
-	Own     Matrix    // [O,C], of either type, O <= R: added to the first rows; without columns: none
-	Scale   []float32 // [1] for SegmentSumCompleted only: own is multiplied by 1+Scale[0]; nil: by 1
-	Rounded bool      // then all rows are rounded, as an Epilogue rounds
+	// [O,C], of either type, O <= R: added to the first rows; without columns: none
+	Own Matrix
+	// [1] for SegmentSumCompleted only: own is multiplied by 1+Scale[0]; nil: by 1
+	Scale   []float32
+	Rounded bool // then all rows are rounded, as an Epilogue rounds
 }
 
 // Apply completes y, of float32, with one kernel for each step.
@@ -87,11 +89,13 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 		return 0
 	}
 	if c.Own.Rows > y.Rows {
-		panic(fmt.Sprintf("compute: %s: rows %v cannot be added to the first of %v", kernel, c.Own, y))
+		panic(fmt.Sprintf("compute: %s: rows %v cannot be added to the first of %v", kernel, c.Own,
+			y))
 	}
 	checkStored(kernel, y.RowsAt(0, c.Own.Rows), c.Own)
 	if c.Scale != nil && (len(c.Scale) != 1 || kernel != "SegmentSumCompleted") {
-		panic(fmt.Sprintf("compute: %s: %d scales for the added rows; want one", kernel, len(c.Scale)))
+		panic(fmt.Sprintf("compute: %s: %d scales for the added rows; want one", kernel,
+			len(c.Scale)))
 	}
 	return c.Own.bytes()
 }

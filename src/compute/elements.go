@@ -7,9 +7,9 @@ import (
 	"halognn/src/mem"
 )
 
-// Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or, of
-// a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address ranges
-// of that memory: the host may slice them but must not read or write their elements.
+// Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or,
+// of a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address
+// ranges of that memory: the host may slice them but must not read or write their elements.
 //
 // Kernels write float32 and read float32, unless their methods say that a matrix may be of either
 // type.
@@ -59,7 +59,8 @@ func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / flo
 func (e Elements) In(memory []float32, rows, cols int) Matrix {
 	m := Matrix{Rows: rows, Cols: cols}
 	if n := rows * cols; e == BF16s {
-		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(memory))), 2*len(memory))[:n]
+		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(memory))),
+			2*len(memory))[:n]
 	} else {
 		m.Data = memory[:n]
 	}
@@ -137,8 +138,8 @@ func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 	BF16s.In(*scratch, m.Rows, m.Cols).Widen(dst)
 }
 
-// Store sets a matrix of a device to rows of the host, rounded as the device's Precision stores rows.
-// scratch grows as needed.
+// Store sets a matrix of a device to rows of the host, rounded as the device's Precision stores
+// rows. scratch grows as needed.
 func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	p := d.Capabilities().Precision
 	switch {

@@ -26,8 +26,8 @@ type dtype struct {
 	size int
 }
 
-var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1}, Int16: {"int16", 2},
-	Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
+var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1},
+	Int16: {"int16", 2}, Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
 
 // Size returns the bytes of one element.
 func (t DType) Size() int { return dtypes[t].size }
@@ -37,7 +37,8 @@ func (t DType) String() string { return dtypes[t].name }
 
 // TypeNamed returns the type of feature rows that has this name in a dataset.
 func TypeNamed(name string) (t DType, known bool) {
-	i := slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
+	i := slices.IndexFunc(dtypes[:],
+		func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
 	return DType(max(0, i)), i >= 0
 }
 
@@ -94,8 +95,9 @@ func (r *Rows) TypeOf(i int) DType {
 	return r.Type
 }
 
-// SumType returns the type in which a sum of rows travels, and how many rows one sum may have at most:
-// sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is Float32.
+// SumType returns the type in which a sum of rows travels, and how many rows one sum may have at
+// most: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
+// Float32.
 func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 	switch {
 	case t != Int8 || weighted:
@@ -128,8 +130,8 @@ func (r Reduction) String() string {
 // Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
 // use.
 type Host interface {
-	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type of
-	// dst, for the first dst.Rows rows.
+	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type
+	// of dst, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
 	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E],
@@ -170,8 +172,8 @@ func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, 
 // checkHow checks that the reduction allows the weights, and that they fit the edges.
 func checkHow(how Reduction, s Segments, weights []float32) {
 	if how < ReduceMean || how > ReduceMax || weights != nil && how != ReduceSum {
-		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a maximum, "+
-			"and only sums have weights", how, len(weights)))
+		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a "+
+			"maximum, and only sums have weights", how, len(weights)))
 	}
 	if weights != nil {
 		CheckLengths("SegmentRows", len(s.Indices), len(weights))

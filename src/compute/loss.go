@@ -63,8 +63,9 @@ func AnyPlace(places []float32) bool { return math.Float32bits(places[0]) != 0 }
 func CheckQueuedLoss(to *QueuedLoss) {
 	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LossExtras ||
 		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen || len(to.Skipped) != 1 {
-		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d places and "+
-			"%d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places), len(to.Skipped)))
+		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d "+
+			"places and %d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places),
+			len(to.Skipped)))
 	}
 	for k, s := range to.Suspects {
 		if !s.X.holds() || s.X.BF16 != nil {
@@ -80,11 +81,12 @@ func CheckSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32) Call {
 	CheckLengths(kernel, logits.Rows, len(labels))
 	for r, l := range labels {
 		if l < 0 || int(l) >= logits.Cols {
-			panic(fmt.Sprintf("compute: %s: label %d of row %d is not one of %d classes", kernel, l, r,
-				logits.Cols))
+			panic(fmt.Sprintf("compute: %s: label %d of row %d is not one of %d classes", kernel, l,
+				r, logits.Cols))
 		}
 	}
-	return Call{Kernel: kernel, Bytes: logits.bytes() + floatBytes*len(dlogits.Data) + 4*len(labels)}
+	return Call{Kernel: kernel, Bytes: logits.bytes() + floatBytes*len(dlogits.Data) +
+		4*len(labels)}
 }
 
 // CheckSigmoidBCE checks the arguments of SigmoidBCE.

@@ -47,7 +47,8 @@ func CheckBatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 	checkSame(kernel, dx, x)
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta), len(mean), len(variance))
 	return Call{Kernel: kernel,
-		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*dy.bytes() + 5*floatBytes*x.Cols}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*dy.bytes() +
+			5*floatBytes*x.Cols}
 }
 
 // CheckLayerNorm checks the arguments of LayerNorm.
@@ -68,5 +69,6 @@ func CheckLayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta))
 	checkRows(kernel, x, len(mean), len(rstd))
 	return Call{Kernel: kernel,
-		Bytes: epilogue.checkBackward(kernel, dy, y) + 2*x.bytes() + dy.bytes() + 2*floatBytes*x.Rows}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 2*x.bytes() + dy.bytes() +
+			2*floatBytes*x.Rows}
 }

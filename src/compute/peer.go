@@ -13,9 +13,9 @@ var ErrAlone = errors.New("not all ranks came to be linked")
 // without a copy in host memory. This work is queued on a separate CUDA stream, in the order of the
 // calls, while kernels run:
 //
-//	kernels  ... backward of a layer ── Record(a) ── backward of the layer below ...
-//	comm                                  └ Follow(a) ── Links.Exchange ── AddSlices ── Links.Exchange ── RecordComm(b)
-//	host                                                                                                  b.Wait or Links.Wait(b)
+//	kernels  backward of a layer, Record(a), backward of the layer below ...
+//	comm     Follow(a), Links.Exchange, AddSlices, Links.Exchange, RecordComm(b)
+//	host     b.Wait or Links.Wait(b)
 //
 // One goroutine may use the comm stream while another calls kernels.
 type PeerDevice interface {
@@ -25,8 +25,8 @@ type PeerDevice interface {
 	ID() string
 
 	// Record makes e pass when the kernels called so far are done, RecordComm when the work queued
-	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e, Await
-	// kernels that are called later.
+	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e,
+	// Await kernels that are called later.
 	Record(e Event)
 	RecordComm(e Event)
 	Follow(e Event)

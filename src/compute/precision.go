@@ -29,7 +29,8 @@ type precision struct {
 
 // precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
 // a rounded factor where it is multiplied fastest; 0 if factors are not copied.
-var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2}, {PrecisionTF32, 13, 4}}
+var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2},
+	{PrecisionTF32, 13, 4}}
 
 // Precisions lists the words of all precisions, for messages.
 func Precisions() string {

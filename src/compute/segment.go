@@ -39,17 +39,17 @@ type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
 	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment
-	// s of dout[t] / degree(t), completed. The division is a multiplication by the float32 reciprocal.
-	// transposed is the transpose of the forward segments, degree(t) =
-	// forward.Indptr[t+1]-forward.Indptr[t]. If dh, of either type, has more rows than transposed has
-	// segments, the rest become zero.
+	// s of dout[t] / degree(t), completed. The division is a multiplication by the float32
+	// reciprocal. transposed is the transpose of the forward segments, degree(t) =
+	// forward.Indptr[t+1]-forward.Indptr[t]. If dh, of either type, has more rows than transposed
+	// has segments, the rest become zero.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion)
 	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e],
 	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. The sum is complete
 	// before it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
-	// SegmentSumCompleted is SegmentSum, completed. The gradient of SegmentSum is this over the transposed
-	// segments, with the weights in their order.
+	// SegmentSumCompleted is SegmentSum, completed. The gradient of SegmentSum is this over the
+	// transposed segments, with the weights in their order.
 	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
 	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment.
 	// A NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i with
@@ -71,7 +71,8 @@ func CheckSegmentMean(out Matrix, s Segments, h Matrix) Call {
 }
 
 // CheckSegmentMeanBackward checks the arguments of SegmentMeanBackward.
-func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion) Call {
+func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix,
+	c Completion) Call {
 	const kernel = "SegmentMeanBackward"
 	checkSegments(kernel, transposed)
 	if !dh.stored() || !dout.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows ||
@@ -81,8 +82,9 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 			dh, transposed.Len(), dout, forward.Len()))
 	}
 	const degree = 16 // bytes of Indptr read for the degree of an edge's destination
-	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) + degree*len(transposed.Indices) +
-		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
+	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) +
+		degree*len(transposed.Indices) + c.check(kernel, dh.RowsAt(0, transposed.Len())) +
+		dh.bytes()}
 }
 
 // CheckSegmentSum checks the arguments of SegmentSum.
@@ -100,7 +102,8 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 		out.bytesWritten(add)}
 }
 
-// SegmentSumCompletedInParts is the definition of SegmentSumCompleted, of float32: a kernel for each step.
+// SegmentSumCompletedInParts is the definition of SegmentSumCompleted, of float32: a kernel for
+// each step.
 func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []float32, h Matrix,
 	c Completion) {
 	k.SegmentSum(out, s, weights, h, false)
@@ -108,7 +111,8 @@ func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []flo
 }
 
 // CheckSegmentSumCompleted checks the arguments of SegmentSumCompleted.
-func CheckSegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion) Call {
+func CheckSegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix,
+	c Completion) Call {
 	const kernel = "SegmentSumCompleted"
 	sum := CheckSegmentSum(out, s, weights, h, false)
 	return Call{Kernel: kernel, Bytes: sum.Bytes + c.check(kernel, out)}

@@ -59,8 +59,8 @@ func (r *Rows) checkColumn(c int32) error {
 	if uint32(c) < uint32(r.Cols) {
 		return nil
 	}
-	return fmt.Errorf("a sparse row has an entry in column %d of %d; run `halognn check` on the parts", c,
-		r.Cols)
+	return fmt.Errorf("a sparse row has an entry in column %d of %d; run `halognn check` on the "+
+		"parts", c, r.Cols)
 }
 
 // Own returns the first n of the rows, with their transpose if backward follows.
@@ -155,7 +155,8 @@ func (m *SparseMaker) Dense(rows *Rows) (Rows, error) {
 
 // Bytes returns the memory of the arrays.
 func (m *SparseMaker) Bytes() int64 {
-	return m.own.bytes() + m.reduced.bytes() + int64(cap(m.sum)+cap(m.in)+cap(m.dense))*4 + int64(cap(m.of))*8
+	return m.own.bytes() + m.reduced.bytes() + int64(cap(m.sum)+cap(m.in)+cap(m.dense))*4 +
+		int64(cap(m.of))*8
 }
 
 // Free frees the arrays.

@@ -62,7 +62,8 @@ var denseTests = family{
 					compute.Epilogue{Activation: compute.ActivateReLU})
 			}},
 			{"gradients of another shape", func() {
-				b.dev.DenseBackward(compute.DenseGradients{W: b.zeros(4, 2)}, b.zeros(2, 4), b.zeros(2, 4), good)
+				b.dev.DenseBackward(compute.DenseGradients{W: b.zeros(4, 2)}, b.zeros(2, 4),
+					b.zeros(2, 4), good)
 			}},
 		}
 	},
@@ -87,10 +88,12 @@ var denseTests = family{
 				func() { l.dev.DenseBackward(g, dy, y, two) },
 				4 * (2*r*in + 2*out*in + out + 3*r*out), 4 * r * in * out},
 			{"DenseInput", func() {
-				l.dev.DenseInput(x, dy, w, compute.Completion{Own: two.X2.RowsAt(0, r/2), Rounded: true})
+				l.dev.DenseInput(x, dy, w, compute.Completion{Own: two.X2.RowsAt(0, r/2),
+					Rounded: true})
 			}, 4 * (r*in + out*in + r*out + r/2*in), 2 * r * in * out},
 			{"Round", func() { l.dev.Round(y, dy) }, 8 * r * out, 0},
-			{"Finish", func() { l.dev.Finish(y, y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out), 0},
+			{"Finish", func() { l.dev.Finish(y, y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out),
+				0},
 			{"FinishBackward", func() { l.dev.FinishBackward(g.Bias, dy, y, two.Epilogue) },
 				4 * (3*r*out + out), 0},
 			{"FinishBackward of a sum alone",

@@ -174,7 +174,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	newResult := func(name string, n, terms int) result {
 		return result{name: name, want: make([]float64, n), size: make([]float64, n), terms: terms}
 	}
-	w := layerNormResults{newResult("LayerNorm", n, cols), newResult("LayerNormBackward: dx", n, cols),
+	w := layerNormResults{newResult("LayerNorm", n, cols),
+		newResult("LayerNormBackward: dx", n, cols),
 		newResult("LayerNormBackward: dgamma", cols, rows+cols),
 		newResult("LayerNormBackward: dbeta", cols, rows)}
 	for r := range rows {
@@ -195,7 +196,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 			sizeG += math.Abs(g) / c
 		}
 		for j, v := range row {
-			g, d, nrm := float64(grad[j])*float64(gamma[j]), float64(grad[j]), (float64(v)-mean)*rstd
+			g, d, nrm := float64(grad[j])*float64(gamma[j]), float64(grad[j]),
+				(float64(v)-mean)*rstd
 			sizeN := (math.Abs(float64(v)) + sizeX) * rstd
 			w.y.want[r*cols+j] = nrm*float64(gamma[j]) + float64(beta[j])
 			w.y.size[r*cols+j] = sizeN*math.Abs(float64(gamma[j])) + math.Abs(float64(beta[j]))
@@ -221,7 +223,8 @@ func batchNorms(b *bench, rows, cols int) []result {
 	of := func() compute.Matrix {
 		return compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
 	}
-	mx, mdy, g, y, dx := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma), of(), of()
+	mx, mdy, g, y, dx := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma), of(),
+		of()
 	mean, variance, dgamma, dbeta := b.dirty(cols), b.dirty(cols), b.dirty(cols), b.dirty(cols)
 	b.dev.ColumnMoments(mean, variance, mx)
 	b.dev.BatchNorm(y, mx, g, b.array(beta), mean, variance, eps, compute.Epilogue{})

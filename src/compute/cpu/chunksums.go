@@ -26,7 +26,7 @@ const (
 // ..., by waves of chunks. A chunk is used while it is in the cache: first its dy is taken back
 // through the activation, then its columns are summed, then the products are made.
 //
-//	dy, y, x  of chunk c   ──>   partial[c]: products | columns   ──> sums, added in chunk order ──> gradients
+//	dy, y, x of chunk c ─> partial[c]: products | columns ─> sums in chunk order ─> gradients
 type chunkSums struct {
 	rows, first int // of the gradient; at which the wave begins
 
@@ -120,8 +120,8 @@ func (a *chunkSums) tile(d *Device, i, _ int) {
 			d.rounding.chunk(sum, cols, left, right, j, width, false)
 			continue
 		}
-		d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:], cols,
-			0, sum, cols)
+		d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:],
+			cols, 0, sum, cols)
 	}
 }
 

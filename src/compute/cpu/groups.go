@@ -63,8 +63,8 @@ func (a *groupProduct) tile(d *Device, i, _ int) {
 	if d.rounding != nil {
 		d.rounding.product(out, in, 0, t.group, false)
 	} else {
-		d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w[first:], a.stride,
-			0, out.Data, out.Cols)
+		d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w[first:],
+			a.stride, 0, out.Data, out.Cols)
 	}
 	if a.bias != nil {
 		(&addBias{out, a.bias[t.group*out.Cols:]}).tile(d, 0, out.Rows)
@@ -142,13 +142,14 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 		sum, db = d.partial[t.at:][:n], d.partial[t.at+n:][:len(db)]
 	}
 	for lo := t.lo; lo < t.hi; lo += compute.ChunkRows {
-		dy, x := a.dy.RowsAt(lo, min(lo+compute.ChunkRows, t.hi)), a.x.RowsAt(lo, min(lo+compute.ChunkRows, t.hi))
+		dy, x := a.dy.RowsAt(lo, min(lo+compute.ChunkRows, t.hi)),
+			a.x.RowsAt(lo, min(lo+compute.ChunkRows, t.hi))
 		if d.rounding != nil {
 			d.rounding.chunk(sum, x.Cols, dy, x, 0, x.Cols, lo > t.lo)
 			continue
 		}
-		d.gemm.Sgemm(blas.Trans, blas.NoTrans, dy.Cols, x.Cols, dy.Rows, dy.Data, dy.Cols, x.Data, x.Cols,
-			beta(lo > t.lo), sum, x.Cols)
+		d.gemm.Sgemm(blas.Trans, blas.NoTrans, dy.Cols, x.Cols, dy.Rows, dy.Data, dy.Cols, x.Data,
+			x.Cols, beta(lo > t.lo), sum, x.Cols)
 	}
 	if a.db != nil {
 		dy := a.dy.RowsAt(t.lo, t.hi)

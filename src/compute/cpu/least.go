@@ -34,8 +34,8 @@ func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout
 	indices []int32, n *Numbers) int {
 	var done C.int64_t
 	panicOnFault(C.halognn_draw_least(h.level, &done, int32s(drawn), C.int64_t(len(drawn)),
-		int64s(positions), C.int64_t(len(begin)), int64s(begin), int64s(degree), C.int64_t(fanout), int32s(indices),
-		C.int64_t(len(indices)), n.forC()))
+		int64s(positions), C.int64_t(len(begin)), int64s(begin), int64s(degree), C.int64_t(fanout),
+		int32s(indices), C.int64_t(len(indices)), n.forC()))
 	return int(done)
 }
 

@@ -34,9 +34,9 @@ func openLevel(name string) (level, error) {
 	defer C.free(unsafe.Pointer(text))
 	k := C.halognn_cpu_open(text)
 	if k == nil {
-		return nil, fmt.Errorf("compute/cpu: SIMD level %q is unknown or this machine does not have it; "+
-			"levels are scalar, avx2, avx512; unset HALOGNN_SIMD for the best one, %s", name,
-			levelName(C.halognn_cpu_open(nil)))
+		return nil, fmt.Errorf("compute/cpu: SIMD level %q is unknown or this machine does not "+
+			"have it; levels are scalar, avx2, avx512; unset HALOGNN_SIMD for the best one, %s",
+			name, levelName(C.halognn_cpu_open(nil)))
 	}
 	return k, nil
 }

@@ -56,8 +56,8 @@ func (a *activationBackward) widened(d *Device, lo, hi int) result {
 // LayerNormBackward implements compute.Device.
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
 	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		epilogue)).Done()
+	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd,
+		y, epilogue)).Done()
 	behind := d.behind(dy, y, epilogue)
 	chunks := chunkCount(x.Rows)
 	d.reservePartials(chunks, 2*x.Cols)

@@ -15,8 +15,8 @@ import (
 // an OS thread.
 //
 //	run ──signal──> worker 1 ─┐
-//	    ──signal──> worker 2 ─┤ each takes the next tile until none is left; the last to finish signals run
-//	    ── takes tiles itself ┘
+//	    ──signal──> worker 2 ─┤ each takes the next tile until none is left;
+//	    ── takes tiles itself ┘ the last to finish signals run
 //
 // Which thread computes a tile depends on timing; the division into tiles does not.
 type pool struct {

@@ -79,8 +79,8 @@ func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns sets to to the pairs of wᵀ: two neighbours in a row of w, rounded, are a pair already,
-// so pairs are transposed, a panel at a time.
+// pairColumns sets to to the pairs of wᵀ: two neighbours in a row of w, rounded, are a pair
+// already, so pairs are transposed, a panel at a time.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)

@@ -16,8 +16,8 @@ var (
 // ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckReLU(y, p, vertices)).Done()
-	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p, Key: key,
-		Vertices: vertices})
+	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
+		Key: key, Vertices: vertices})
 }
 
 // ReLUBackward implements compute.Device.

@@ -60,8 +60,8 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 		return unsafe.Add(d.open.device.p, s.offset)
 	}
 	if d.open.complete() {
-		panic(fmt.Sprintf("compute/cuda: a kernel is given %d bytes of host memory that were not sent "+
-			"with the minibatch; this is a bug in halognn", bytes))
+		panic(fmt.Sprintf("compute/cuda: a kernel is given %d bytes of host memory that were not "+
+			"sent with the minibatch; this is a bug in halognn", bytes))
 	}
 	to := unsafe.Add(d.loose.p, d.used)
 	d.used += (bytes + alignment - 1) / alignment * alignment
@@ -79,8 +79,8 @@ func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, 
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
 	if s.Above > 0 {
 		if int(s.Above) > rows {
-			panic(fmt.Sprintf("compute: %s: indices lie below %d, but there are %d rows", kernel, s.Above,
-				rows))
+			panic(fmt.Sprintf("compute: %s: indices lie below %d, but there are %d rows", kernel,
+				s.Above, rows))
 		}
 		return (*C.int32_t)(onDevice(d, s.Indices))
 	}
@@ -144,7 +144,8 @@ func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.in
 // zero clears device memory.
 func (d *Device) zero(x []float32) {
 	if len(x) > 0 {
-		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(x)), C.int64_t(4*len(x))))
+		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(x)),
+			C.int64_t(4*len(x))))
 	}
 }
 

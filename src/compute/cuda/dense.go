@@ -27,8 +27,8 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 		}
 		d.MatMul(y, a.X2, a.W2, true)
 	}
-	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 || d.rounds(a.Epilogue.Rounded) > 0 ||
-		a.Epilogue.Activation != compute.NoActivation {
+	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 ||
+		d.rounds(a.Epilogue.Rounded) > 0 || a.Epilogue.Activation != compute.NoActivation {
 		d.epilogue("Dense", y, bias, second, a.Epilogue)
 	}
 }

@@ -62,14 +62,14 @@ func checkDraws(o *compute.DrawOptions) error {
 	vertices := len(o.Original)
 	if len(o.Indptr) != vertices+1 || len(o.Hops) < 1 || len(o.Hops) > compute.MostDrawnHops ||
 		o.Seeds < 1 {
-		return fmt.Errorf("compute/cuda: drawing %d hops from %d seeds on %d vertices with %d row pointers",
-			len(o.Hops), o.Seeds, vertices, len(o.Indptr))
+		return fmt.Errorf("compute/cuda: drawing %d hops from %d seeds on %d vertices with %d "+
+			"row pointers", len(o.Hops), o.Seeds, vertices, len(o.Indptr))
 	}
 	for _, h := range o.Hops {
 		if h.Fanout < 1 || h.Fanout > compute.MostDrawnFanout ||
 			h.Destinations+h.Edges > compute.MostDrawnHop {
-			return fmt.Errorf("compute/cuda: drawing a hop with fanout %d, of up to %d destinations and %d "+
-				"edges", h.Fanout, h.Destinations, h.Edges)
+			return fmt.Errorf("compute/cuda: drawing a hop with fanout %d, of up to %d "+
+				"destinations and %d edges", h.Fanout, h.Destinations, h.Edges)
 		}
 	}
 	return nil
@@ -199,7 +199,8 @@ func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 		if o.SelfEdges {
 			edges += h.Destinations
 		}
-		to.indptr, to.indices = (*C.int64_t)(take(8*(h.Destinations+1))), (*C.int32_t)(take(4*edges))
+		to.indptr, to.indices = (*C.int64_t)(take(8*(h.Destinations+1))),
+			(*C.int32_t)(take(4*edges))
 		if o.Weights != compute.DrawnUnweighted {
 			to.weights = (*C.float)(take(4 * edges))
 		}
@@ -225,15 +226,16 @@ type drawing struct {
 	p      unsafe.Pointer
 	bytes  int
 	what   *C.halognn_cuda_drawing // apart: what C is given has no Go pointers beside it
-	// the header, the seeds, and room for all vertices of the frontier unless all rows are resident:
-	// to pin memory while steps run would stop the device
+	// the header, the seeds, and room for all vertices of the frontier unless all rows are
+	// resident: to pin memory while steps run would stop the device
 	pinned      unsafe.Pointer
 	pinnedBytes int
 	drawn       compute.Drawn
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
-	done, read, sent   unsafe.Pointer
-	begun, taken, used bool // whether they have been recorded; begun: and nobody has waited for done
+	done, read, sent unsafe.Pointer
+	// whether they have been recorded; begun: and nobody has waited for done
+	begun, taken, used bool
 }
 
 // NewDrawing implements compute.Drawer.
@@ -285,8 +287,8 @@ func (s *drawing) lacks(n int) []int32 {
 func (s *drawing) Start(seeds []int32, words []uint64) error {
 	r, c := s.r, s.r.d.c
 	if len(seeds) < 1 || len(seeds) > r.o.Seeds || len(words) != len(r.o.Hops) {
-		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at most %d",
-			len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
+		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at "+
+			"most %d", len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
 	}
 	if s.begun { // nobody has waited, and what is pinned may still be read or written
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
@@ -376,8 +378,8 @@ func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	}
 	if o.Hops[h].Transposed {
 		b.Transposed = compute.Segments{Indptr: onCard[int64](at.out_indptr, sources+1),
-			Indices: onCard[int32](at.out_indices, edges), Edges: onCard[int32](at.out_edges, edges),
-			Above: int32(destinations)}
+			Indices: onCard[int32](at.out_indices, edges),
+			Edges:   onCard[int32](at.out_edges, edges), Above: int32(destinations)}
 		if weighted {
 			b.TransposedWeights = onCard[float32](at.out_weights, edges)
 		}
@@ -392,7 +394,8 @@ func (s *drawing) fetchMissing(n int) error {
 	}
 	c, to := s.r.d.c, s.lacks(n)
 	must("drawn vertices", C.gpu_download(c, C.HALOGNN_DOWN,
-		(*C.char)(unsafe.Pointer(unsafe.SliceData(to))), unsafe.Pointer(s.what.missing), C.int64_t(4*n)))
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(to))), unsafe.Pointer(s.what.missing),
+		C.int64_t(4*n)))
 	must("drawn vertices", C.gpu_record(c, C.HALOGNN_DOWN, s.done))
 	if err := failure("drawn vertices", C.gpu_wait(c, s.done)); err != nil {
 		return err

@@ -87,8 +87,9 @@ func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes 
 			rows = r.collect(t, hot[t][:n])
 			defer mem.Free(rows)
 		}
-		must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Add(r.p, r.first[t]*rowBytes),
-			(*C.char)(unsafe.Pointer(unsafe.SliceData(rows))), C.int64_t(n*rowBytes)))
+		must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE,
+			unsafe.Add(r.p, r.first[t]*rowBytes), (*C.char)(unsafe.Pointer(unsafe.SliceData(rows))),
+			C.int64_t(n*rowBytes)))
 	}
 	return d.Sync()
 }

@@ -16,9 +16,10 @@ import (
 // stagingBuffer implements compute.StagingBuffer. Pinned and device memory have the same layout, so
 // that one copy uploads everything:
 //
-//	made on the host     own [D,F] | reduced [D,F] | all [S,F] | types   │ segments, vertices, │
-//	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels              │ rows that do not   │ mapped rows,
-//	                     indices, weights, scale                         │ of all layers       │ lie there, copied  │ fetched after the copy
+//	rows made on the host     own [D,F] | reduced [D,F] | all [S,F] | types
+//	or on the device          refs [S] | addresses of mapped rows | indptr, indices, weights, scale
+//	then, in both cases       segments, vertices, labels of all layers
+//	then, on the device       rows that do not lie there, copied | mapped rows, fetched later
 //
 // Rows of types are always made on the host. The host makes rows in the type in which rows are
 // stored. Kernels read float32, so the device widens rows of bfloat16.
@@ -33,11 +34,12 @@ type stagingBuffer struct {
 	device   buffer
 	end      int // of the bytes that are copied
 	arrays   []sent
-	held     *heldRows        // rows of a cache on devices; nil for none
-	drawn    *drawing         // the drawing whose missing rows it sends; nil for a minibatch drawn on the host
-	missing  int              // rows of the drawing that are not resident
-	cold     []compute.RowRef // the rows sent in the copy
-	mapped   []uint64         // addresses of the rows that the device fetches
+	held     *heldRows // rows of a cache on devices; nil for none
+	// the drawing whose missing rows it sends; nil for a minibatch drawn on the host
+	drawn   *drawing
+	missing int              // rows of the drawing that are not resident
+	cold    []compute.RowRef // the rows sent in the copy
+	mapped  []uint64         // addresses of the rows that the device fetches
 
 	copied, read unsafe.Pointer // events: end of the copy; end of the kernels that read it
 	filled       bool           // copied has been recorded
@@ -283,11 +285,11 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 	return b.reserve(b.room > b.pinned.bytes)
 }
 
-// reserve makes room for the layout in pinned memory and on the device. If more, or if pinned memory
-// is too small, it pins a quarter more than the layout needs, or as much as all expected inputs need
-// if that is more: minibatches of one kind differ by less than a quarter, and while memory is pinned,
-// for milliseconds, no kernel starts. Kernels that are still running may read the device memory that
-// it gets, so the copy waits for all of them.
+// reserve makes room for the layout in pinned memory and on the device. If more, or if pinned
+// memory is too small, it pins a quarter more than the layout needs, or as much as all expected
+// inputs need if that is more: minibatches of one kind differ by less than a quarter, and while
+// memory is pinned, for milliseconds, no kernel starts. Kernels that are still running may read the
+// device memory that it gets, so the copy waits for all of them.
 func (b *stagingBuffer) reserve(more bool) error {
 	if more || b.end > b.pinned.bytes {
 		if err := b.unpin(); err != nil {
@@ -412,8 +414,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 			above = max(above, compute.SourceOf(i)+1)
 		}
 		if int(above) > b.frontier {
-			panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows", above-1,
-				b.frontier))
+			panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
+				above-1, b.frontier))
 		}
 	}
 	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.missing), 0, len(b.cold)
@@ -444,7 +446,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	d := b.d
 	if !b.filled || d.open != nil {
-		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is open")
+		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is " +
+			"open")
 	}
 	defer d.probe.Start(b.call).Done()
 	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
@@ -558,7 +561,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 		return own, reduced, all, err
 	}
 	if b.own && b.reduce == compute.NoReduction {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, rows))
+		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols,
+			rows))
 	}
 	if b.reduce != compute.NoReduction {
 		var weights *C.float
@@ -582,7 +586,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 			C.int64_t(reduced.Rows), cols, indptr, indices, C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))
+		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols,
+			rows))
 	}
 	return own, reduced, all, nil
 }

@@ -81,7 +81,8 @@ func (d *Device) Round(y, x compute.Matrix) {
 // Finish implements compute.Device.
 func (d *Device) Finish(y, x compute.Matrix, b []float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckFinish(y, x, b, epilogue)).Done()
-	d.into(y, epilogue.Rounded, func(y compute.Matrix) { compute.FinishInParts(d, y, x, b, epilogue) })
+	d.into(y, epilogue.Rounded,
+		func(y compute.Matrix) { compute.FinishInParts(d, y, x, b, epilogue) })
 }
 
 // FinishBackward implements compute.Device.
