@@ -15,8 +15,8 @@
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
 //	          split-0001/train.npy ...       of further splits, of which a run chooses
-//	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and target;
-//	                         those of validation and test are no edges of the graph
+//	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and
+//	                         target; those of validation and test are no edges of the graph
 //
 // A graph of several vertex types and relations (graph.Schema) has its vertices type by type, in a
 // row of in-edges one relation after the other, and in the place of features.npy
@@ -237,8 +237,8 @@ func CheckFeatureType(name string) error {
 // checkChoice returns an error for a type that a user cannot ask for.
 func checkChoice(name string) error {
 	if name == SparseOnes {
-		return fmt.Errorf("feature type %s cannot be chosen: %s is stored so if all values are 1; ask for "+
-			"%[2]s", name, Sparse)
+		return fmt.Errorf("feature type %s cannot be chosen: %s is stored so if all values are "+
+			"1; ask for %[2]s", name, Sparse)
 	}
 	return CheckFeatureType(name)
 }
@@ -261,8 +261,9 @@ func (m *Meta) check() error {
 		faults = append(faults, err)
 	} else if t := m.Schema.NumTypes(); m.Schema.Typed() &&
 		(len(m.Tables) != t || m.Starts()[t] != m.Vertices) {
-		faults = append(faults, fmt.Errorf("%d tables do not describe the %d vertices of the types %q",
-			len(m.Tables), m.Vertices, m.Schema.Types))
+		faults = append(faults,
+			fmt.Errorf("%d tables do not describe the %d vertices of the types %q", len(m.Tables),
+				m.Vertices, m.Schema.Types))
 	} else {
 		for t := range m.Schema.NumTypes() {
 			faults = append(faults, m.checkTable(t))
@@ -280,7 +281,8 @@ func (m *Meta) check() error {
 	}
 	faults = append(faults, task.CheckClasses(m.Task, m.Classes, m.Vertices))
 	if m.MoreSplits < 0 || m.MoreSplits >= MaxSplits {
-		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1, MaxSplits))
+		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1,
+			MaxSplits))
 	}
 	return errors.Join(faults...)
 }
@@ -290,14 +292,16 @@ func (m *Meta) checkTable(i int) error {
 	t := m.Table(i)
 	switch {
 	case m.Schema.Typed() && (t.FeatureType == Int8 || t.Type().IsSparse()):
-		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s or %s",
-			ErrValue, t.FeatureType, Float32, Float16)
+		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s "+
+			"or %s", ErrValue, t.FeatureType, Float32, Float16)
 	case t.Entries < 0 || t.Entries > 0 && !t.Type().IsSparse():
 		return fmt.Errorf("%d entries of %s rows are an impossible count", t.Entries, t.FeatureType)
 	case len(t.Names) > 0 && len(t.Names) != t.Features:
-		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, len(t.Names), t.Features)
+		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, len(t.Names),
+			t.Features)
 	case t.Features < 0 || t.Features > graph.MaxVertices || t.Vertices < 0:
-		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features, t.Vertices)
+		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features,
+			t.Vertices)
 	}
 	return CheckFeatureType(t.FeatureType)
 }
@@ -343,8 +347,8 @@ func (m *Meta) layout() map[string]npy.Info {
 func CheckWeights(weights []float32) error {
 	for e, w := range weights {
 		if !(w >= 0 && w <= math.MaxFloat32) {
-			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 to 3.4e+38",
-				e, w, ErrValue)
+			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 "+
+				"to 3.4e+38", e, w, ErrValue)
 		}
 	}
 	return nil

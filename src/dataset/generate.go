@@ -27,7 +27,8 @@ const (
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	Kind     string  // SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and there is no Degree
+	// SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and there is no Degree
+	Kind     string
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
 	Vertices int     // [10000]
@@ -146,7 +147,8 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if _, err := ParseFractions(o.Split); err != nil {
 		faults = append(faults, err)
 	}
-	if o.LinkLabels != "" && (o.SplitLinks == "" || o.LinkLabels != PlantClasses && o.LinkLabels != PlantNumbers) {
+	if o.LinkLabels != "" && (o.SplitLinks == "" || o.LinkLabels != PlantClasses &&
+		o.LinkLabels != PlantNumbers) {
 		fault("--link-labels is %s; it must be %s or %s, and needs --split-links", o.LinkLabels,
 			PlantClasses, PlantNumbers)
 	}
@@ -155,8 +157,9 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		if err != nil {
 			faults = append(faults, err)
 		} else if shares[0] == 0 {
-			faults = append(faults, fmt.Errorf("--split-links %s: there are no training links; give them a share",
-				o.SplitLinks))
+			faults = append(faults,
+				fmt.Errorf("--split-links %s: there are no training links; give them a share",
+					o.SplitLinks))
 		}
 	}
 	return o, errors.Join(faults...)
@@ -245,7 +248,8 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	for _, of := range o.spans() {
 		part := ""
 		if !of.all && o.SplitLinks != "" {
-			return errors.New("links can be drawn only from a graph that fits in memory, and this one does not")
+			return errors.New("links can be drawn only from a graph that fits in memory, and " +
+				"this one does not")
 		}
 		if !of.all {
 			part = fmt.Sprintf(" of vertices %d to %d of %d", of.first, of.end-1, o.Vertices)

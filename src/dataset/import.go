@@ -140,15 +140,16 @@ func (r ImportReport) String() string {
 	}
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
-		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, their %s\n",
-			cmp.Or(r.merge, graph.MergeSum))
+		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, "+
+			"their %s\n", cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
 		readers := "gatv2 and gine read"
 		if len(r.Types) > 0 {
 			readers = "no model of relations reads"
 		}
-		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which %s\n", r.EdgeFeatures, readers)
+		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which %s\n",
+			r.EdgeFeatures, readers)
 	}
 	if !r.Undirected && r.Edges > 0 && len(r.Types) == 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
@@ -159,14 +160,15 @@ func (r ImportReport) String() string {
 	switch {
 	case len(r.Types) > 0:
 	case r.Features == 0:
-		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes some\n")
+		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes " +
+			"some\n")
 	case r.FeatureType == Sparse || r.FeatureType == SparseOnes:
-		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s beside %s as float32\n", r.Features,
-			r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
+		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s beside %s as float32\n",
+			r.Features, r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
 			size(4*float64(r.Features)*float64(r.Vertices)))
 	case r.SparseEntries >= 0:
-		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries%s\n", r.Features,
-			r.FeatureType, r.SparseEntries, r.sparser())
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries%s\n",
+			r.Features, r.FeatureType, r.SparseEntries, r.sparser())
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
@@ -226,9 +228,10 @@ var formats = map[string]struct {
 }{
 	"csv": {readTables, hasTypedTables, typedTables,
 		(*graphSource).readTables},
-	"npz": {readNPZ, hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and edge_index,SOURCE,NAME,TARGET",
-		(*graphSource).readArrays},
-	"ogb": {readOGB, hasTypedOGB, "raw/num-node-dict.csv.gz and raw/relations/SOURCE___NAME___TARGET",
+	"npz": {readNPZ, hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and " +
+		"edge_index,SOURCE,NAME,TARGET", (*graphSource).readArrays},
+	"ogb": {readOGB, hasTypedOGB,
+		"raw/num-node-dict.csv.gz and raw/relations/SOURCE___NAME___TARGET",
 		(*graphSource).readOGB},
 	"edgelist": {read: readEdgeList},
 }
@@ -290,21 +293,25 @@ func (o *ImportOptions) check() error {
 	}
 	faults = append(faults, o.checkTables(), o.checkKeys(), o.checkLinkLabels())
 	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
-		faults = append(faults, badOption("--standardize shifts every column, so that no entry of sparse "+
-			"features stays 0; leave it out, or choose another --feature-type"))
+		faults = append(faults,
+			badOption("--standardize shifts every column, so that no entry of sparse features "+
+				"stays 0; leave it out, or choose another --feature-type"))
 	}
 	if o.AllSplits && o.Standardize {
-		faults = append(faults, badOption("--standardize uses the training vertices of one split; choose "+
-			"it with --split-index, or leave --standardize out"))
+		faults = append(faults,
+			badOption("--standardize uses the training vertices of one split; choose it with "+
+				"--split-index, or leave --standardize out"))
 	}
 	if o.Task == task.Regression && o.SplitLinks != "" {
 		faults = append(faults, badOption("regression and links are two tasks; choose one"))
 	}
 	if o.Weights != "" && !slices.Contains(graph.Merges, o.Weights) {
-		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights, graph.Merges))
+		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights,
+			graph.Merges))
 	}
 	if o.MaxFeatureBytes < 0 {
-		faults = append(faults, badOption("a limit of %d bytes for the features", o.MaxFeatureBytes))
+		faults = append(faults, badOption("a limit of %d bytes for the features",
+			o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
 }
@@ -312,7 +319,8 @@ func (o *ImportOptions) check() error {
 // noInput is the error about a path given by a flag that cannot be read.
 func noInput(flag, path string, err error) error {
 	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
-		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path, errors.Unwrap(err), abs)
+		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path,
+			errors.Unwrap(err), abs)
 	}
 	return fmt.Errorf("%s %s: %w; correct the path", flag, path, errors.Unwrap(err))
 }
@@ -379,9 +387,9 @@ func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 			sum += float64(w)
 		}
 		if sum > math.MaxFloat32 {
-			return fmt.Errorf("the weights of the edges%s into vertex %s add up to %.4g: %w: a float32 "+
-				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", e.of(),
-				idOf(e.to, graph.VertexID(v)), sum, ErrValue)
+			return fmt.Errorf("the weights of the edges%s into vertex %s add up to %.4g: %w: a "+
+				"float32 holds up to 3.4e+38; scale all weights down, or leave them out with "+
+				"--ignore", e.of(), idOf(e.to, graph.VertexID(v)), sum, ErrValue)
 		}
 	}
 	return nil
@@ -393,8 +401,8 @@ func (s *source) checkFeatures() error {
 		return nil
 	}
 	look := func(int, int, []float32) {}
-	return s.features.fault(s.features.write(&RowWriter{table: Table{FeatureType: Float32}, cols: s.features.cols,
-		look: look}))
+	return s.features.fault(s.features.write(&RowWriter{table: Table{FeatureType: Float32},
+		cols: s.features.cols, look: look}))
 }
 
 // provenance describes the import; labels is the source with the labels.

@@ -75,7 +75,8 @@ func undotted(a arrays) arrays {
 	return a
 }
 
-// dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so on.
+// dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so
+// on.
 type dotted struct{ arrays }
 
 func (d dotted) inner(name string) string {
@@ -221,12 +222,14 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 	defer r.Close()
 	defer func() {
 		if errors.Is(err, npy.ErrType) && strings.Contains(r.DType, "f") {
-			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack one, and save int64", err)
+			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack "+
+				"one, and save int64", err)
 		}
 	}()
 	if r.IsText() {
-		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save them as "+
-			"a table and import that by --format csv, which numbers words", a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save "+
+			"them as a table and import that by --format csv, which numbers words", a.name(key),
+			ErrValue)
 	}
 	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
 	if !wide && r.Shape[1] != 2 {
@@ -234,7 +237,8 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
-	if wide != r.Fortran { // all sources come before all destinations, so the sources are held in memory
+	// all sources come before all destinations, so the sources are held in memory
+	if wide != r.Fortran {
 		return addSides(e, a, key, r, n)
 	}
 	at := 0
@@ -282,7 +286,8 @@ func addSides(e *edgeSource, a arraySource, key string, r *npy.Reader, n int) er
 
 // addCompressed adds an edge r -> c for every stored entry (r, c), whatever its value, of a scipy
 // CSR matrix or, if byColumn, of a CSC matrix.
-func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
+func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string,
+	byColumn bool) error {
 	ends, err := rowEnds(e.from, a, indptrKey, indicesKey)
 	if err != nil {
 		return err
@@ -414,23 +419,25 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 		return err
 	}
 	if words {
-		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 and 1 for each word",
-			a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 "+
+			"and 1 for each word", a.name(key), ErrValue)
 	}
 	if len(h.Shape) != 2 {
-		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a row of features for each "+
-			"vertex", a.name(key), npy.ShapeString(h.Shape))
+		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a "+
+			"row of features for each vertex", a.name(key), npy.ShapeString(h.Shape))
 	}
 	if h.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order", a.name(key),
-			h.Shape[0], s.vertices)
+		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order",
+			a.name(key), h.Shape[0], s.vertices)
 	}
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
 	}
-	if slices.ContainsFunc(a.begin(key), func(values []string) bool { return timeOf("", values) != "" }) {
-		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits", filepath.Base(a.name(key)))
+	if slices.ContainsFunc(a.begin(key),
+		func(values []string) bool { return timeOf("", values) != "" }) {
+		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits",
+			filepath.Base(a.name(key)))
 	}
 	stored := Float32
 	if strings.HasSuffix(h.DType, "f2") {
@@ -464,8 +471,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	}
 	defer r.Close()
 	if r.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order", a.name(key),
-			r.Shape[0], s.vertices)
+		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order",
+			a.name(key), r.Shape[0], s.vertices)
 	}
 	if !regression(s) && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
 		names, err := npy.ReadText(r)
@@ -499,7 +506,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	switch {
 	case cols != 1:
 		if n := len(s.classNames); n > 0 && n != cols {
-			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols, n)
+			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols,
+				n)
 		}
 	case declared:
 		set = s.setLabel
@@ -520,7 +528,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	})
 	switch {
 	case err == nil && cols == 1 && declared && s.classes > s.origin.Classes:
-		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes, ErrValue)
+		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes,
+			ErrValue)
 	case err == nil && cols == 1 && !declared:
 		err = s.takeClasses(&classes)
 	case err == nil && cols != 1:

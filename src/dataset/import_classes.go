@@ -14,9 +14,9 @@ import (
 	"halognn/src/graph"
 )
 
-// nameClasses sets the class of every vertex from its label as text, which may stand for none (noLabel).
-// The integers 0 to C-1 are the classes themselves; other integers are numbered in ascending order,
-// words in byte order, and classNames keeps them.
+// nameClasses sets the class of every vertex from its label as text, which may stand for none
+// (noLabel). The integers 0 to C-1 are the classes themselves; other integers are numbered in
+// ascending order, words in byte order, and classNames keeps them.
 func (s *source) nameClasses(labels []string) error {
 	if len(labels) != s.vertices {
 		return fmt.Errorf("%d labels for %d vertices", len(labels), s.vertices)
@@ -54,8 +54,8 @@ func (s *source) nameClasses(labels []string) error {
 }
 
 // doubtful are words that may name a class, or say that there is none.
-var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled", "undefined", "unclassified",
-	"not available", "no label"}
+var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled",
+	"undefined", "unclassified", "not available", "no label"}
 
 // tellDoubtful notes classes that may stand for none.
 func (s *source) tellDoubtful(labels []string, class map[string]int) {
@@ -69,8 +69,8 @@ func (s *source) tellDoubtful(labels []string, class map[string]int) {
 				n++
 			}
 		}
-		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands for none, --no-label %q "+
-			"says so", n, name, name)
+		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands "+
+			"for none, --no-label %q says so", n, name, name)
 	}
 }
 
@@ -86,8 +86,9 @@ func (s *source) tellJoined(names []string, class map[string]int) {
 			_, is := class[strings.TrimSpace(p)]
 			return !is
 		}) {
-			s.note("class %q seems to be several labels, and is one class here: for several labels a vertex make a column of 0 "+
-				"and 1 for each, as pandas: df[column].str.get_dummies(%q)", name, name[at:at+1])
+			s.note("class %q seems to be several labels, and is one class here: for several "+
+				"labels a vertex make a column of 0 and 1 for each, as pandas: "+
+				"df[column].str.get_dummies(%q)", name, name[at:at+1])
 			return
 		}
 	}
@@ -107,13 +108,14 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		_, high := strconv.ParseInt(names[n-1], 10, 32)
 		switch {
 		case integers && (low != nil || high != nil):
-			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions have these, "+
-				"because the source's need more than 32 bits", few(names), n-1)
+			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions "+
+				"have these, because the source's need more than 32 bits", few(names), n-1)
 		case integers && n == 1:
-			s.note("class %s of the source is numbered 0 here; predictions have the source's number", names[0])
+			s.note("class %s of the source is numbered 0 here; predictions have the source's "+
+				"number", names[0])
 		case integers:
-			s.note("classes %s of the source are numbered 0 to %d here; predictions have the source's numbers",
-				few(names), n-1)
+			s.note("classes %s of the source are numbered 0 to %d here; predictions have the "+
+				"source's numbers", few(names), n-1)
 		}
 	}
 	switch n := len(names); {
@@ -124,7 +126,8 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		}
 		s.note("all labels are one class, %q: there is nothing to learn%s", names[0], cure)
 	case n > 3 && 2*n > labelled:
-		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n, labelled)
+		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n,
+			labelled)
 	}
 	return nil
 }
@@ -164,18 +167,20 @@ func badLabel(v, column int, format string, args ...any) error {
 
 // atLine rewrites an error about a label: it gives the line of the vertex in a table, as line finds
 // it, the column and the id.
-func (s *source) atLine(err error, path string, line func(v int) int, column func(i int) string) error {
+func (s *source) atLine(err error, path string, line func(v int) int,
+	column func(i int) string) error {
 	var of *labelError
 	if !errors.As(err, &of) {
 		return fmt.Errorf("%s: column %s: %w", path, column(0), err)
 	}
-	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, line(of.vertex), column(max(0, of.column)),
-		idOf(s, graph.VertexID(of.vertex)), of.error)
+	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, line(of.vertex),
+		column(max(0, of.column)), idOf(s, graph.VertexID(of.vertex)), of.error)
 }
 
 // badClass is the error about a number that is no class and does not stand for none.
 func badClass(v int, y string) error {
-	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or nan for none", y, ErrValue)
+	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or "+
+		"nan for none", y, ErrValue)
 }
 
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
@@ -185,7 +190,8 @@ var noClasses = []int{-1, -100}
 // a number of noClasses. If the options name words for none, only those count.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
-		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
+		return y == "" || slices.ContainsFunc(words,
+			func(w string) bool { return strings.EqualFold(w, y) })
 	}
 	return table.Missing(y)
 }
@@ -239,7 +245,8 @@ func (c *numberedClasses) set(s *source, v int, y float64) error {
 		s.sawNone(strings.ToLower(strconv.FormatFloat(y, 'f', -1, 64)))
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
-		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y,
+			ErrValue)
 	case y < 0 && s.options.NoLabel == nil || math.Abs(y) >= 1<<53:
 		return badClass(v, strconv.FormatFloat(y, 'g', -1, 64))
 	}
@@ -307,7 +314,8 @@ func (s *source) distinctLabels(
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return s.wholeNumbers(labels)
 		}
-		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers, fraction, ErrValue)
+		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers,
+			fraction, ErrValue)
 	}
 	delete(none, "")
 	if numbers && s.options.NoLabel == nil {
@@ -345,8 +353,8 @@ func (s *source) tellCodes(names []string, class map[string]int) {
 	for _, name := range names {
 		if plain := uncoded(name); plain != name {
 			if _, both := class[plain]; both {
-				s.note("labels %q and %q are two classes, because one has a leading zero: write them "+
-					"alike if they are one", name, plain)
+				s.note("labels %q and %q are two classes, because one has a leading zero: write "+
+					"them alike if they are one", name, plain)
 				return
 			}
 		}
@@ -354,7 +362,8 @@ func (s *source) tellCodes(names []string, class map[string]int) {
 }
 
 // wholeNumbers rewrites labels such as 1.0 as integers, and collects them.
-func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool, err error) {
+func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool,
+	err error) {
 	for v, y := range labels {
 		if x, ok := table.ParseFloat([]byte(strings.TrimSpace(y))); ok && !math.IsNaN(x) {
 			if math.Abs(x) >= 1<<53 {
@@ -377,8 +386,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", n[v],
-				s.classes, ErrValue)
+			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or "+
+				"none (-1, too, is none)", n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:
@@ -391,9 +400,9 @@ func (s *source) finishMarks() error {
 		s.note("%d vertices lack all labels: they are in no list of the split", lacking)
 	}
 	if one > 0 && one+none+lacking == s.vertices && s.classes > 1 {
-		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they are taken as "+
-			"several labels a vertex: for one class each, give their numbers, as numpy.argmax(y, axis=1) has "+
-			"them", s.classes)
+		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they "+
+			"are taken as several labels a vertex: for one class each, give their numbers, as "+
+			"numpy.argmax(y, axis=1) has them", s.classes)
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 		e.rows.cols = r.Shape[1]
 	}
 	if int64(r.Shape[0]) != e.edges.NumEdges() || e.rows.cols < 1 {
-		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each", a.name(key),
-			ErrMismatch, npy.ShapeString(r.Shape), e.edges.NumEdges())
+		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each",
+			a.name(key), ErrMismatch, npy.ShapeString(r.Shape), e.edges.NumEdges())
 	}
 	if r.Fortran && e.rows.cols > 1 && r.Shape[0] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
@@ -124,8 +124,8 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 		why = "links cannot be the task (--split-links)"
 	}
 	if why != "" {
-		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the features, "+
-			"with --ignore", e.options.In, ErrMismatch, why)
+		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the "+
+			"features, with --ignore", e.options.In, ErrMismatch, why)
 	}
 	all := mem.Make[float32](len(g.Indices) * cols)
 	times := mem.Make[int32](len(g.Indices))

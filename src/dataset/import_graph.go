@@ -44,12 +44,14 @@ func (g *graphSource) read() error {
 	o, f := &g.options, formats[g.options.Format]
 	if f.typed != nil && o.Table.Nodes == "" && f.typed(o) { // --nodes names the one table there is
 		if o.linkTask() != "" {
-			return badOption("labels of links are of graphs without vertex types: leave --link-classes " +
-				"and --link-numbers out, or import the relation alone as such a graph")
+			return badOption("labels of links are of graphs without vertex types: leave " +
+				"--link-classes and --link-numbers out, or import the relation alone as such a " +
+				"graph")
 		}
 		if o.Reverse && o.Undirected == Yes {
-			return badOption("--reverse and --undirected exclude each other: if a relation joins a type to " +
-				"itself, --undirected adds the reverse edges to it, and --reverse makes a relation of them")
+			return badOption("--reverse and --undirected exclude each other: if a relation joins " +
+				"a type to itself, --undirected adds the reverse edges to it, and --reverse " +
+				"makes a relation of them")
 		}
 		g.named = true
 		return f.readTyped(g)
@@ -150,9 +152,9 @@ func (g *graphSource) write() (r ImportReport, err error) {
 		}
 	}
 	first := g.types[0]
-	r = ImportReport{Name: first.name, Format: cmp.Or(first.origin.Format, o.Format), merge: o.Weights,
-		DryRun: o.DryRun, Undirected: o.Undirected == Yes, FeatureType: Float32, SparseEntries: -1,
-		Task: task.None, Split: "none, for there are no labels"}
+	r = ImportReport{Name: first.name, Format: cmp.Or(first.origin.Format, o.Format),
+		merge: o.Weights, DryRun: o.DryRun, Undirected: o.Undirected == Yes, FeatureType: Float32,
+		SparseEntries: -1, Task: task.None, Split: "none, for there are no labels"}
 	all, err := g.build(&r)
 	defer func() {
 		for _, rows := range all {
@@ -193,7 +195,8 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	for _, rows := range all {
 		r.Edges += rows.g.NumEdges()
 	}
-	m := Meta{Name: r.Name, Task: r.Task, Classes: r.Classes, Provenance: g.provenance(&r, cmp.Or(labels, first))}
+	m := Meta{Name: r.Name, Task: r.Task, Classes: r.Classes,
+		Provenance: g.provenance(&r, cmp.Or(labels, first))}
 	if g.named {
 		m.Schema, m.Tables = schema, g.tables()
 		if of < 0 && labels != nil {
@@ -222,7 +225,8 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	}
 	r.Notes = slices.Concat(r.Notes, w.notes)
 	if t := w.Meta.Table(0); t.Type().IsSparse() {
-		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries, t.Bytes()+8*(t.Vertices+1)
+		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries,
+			t.Bytes()+8*(t.Vertices+1)
 	}
 	return r, w.Close()
 }
@@ -254,7 +258,8 @@ func (g *graphSource) reverse() error {
 			continue
 		}
 		reverse := e.Relation.Reverse()
-		if slices.ContainsFunc(g.relations, func(e *edgeSource) bool { return e.Relation == reverse }) {
+		if slices.ContainsFunc(g.relations,
+			func(e *edgeSource) bool { return e.Relation == reverse }) {
 			cure := "say --directed"
 			switch o := &e.options; {
 			case o.Reverse:
@@ -262,8 +267,9 @@ func (g *graphSource) reverse() error {
 			case o.Undirected == Yes:
 				cure = "leave --undirected out"
 			}
-			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses of %s already; %s, or "+
-				"take the relation out of the source", g.options.In, ErrValue, reverse, e, cure)
+			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses "+
+				"of %s already; %s, or take the relation out of the source", g.options.In, ErrValue,
+				reverse, e, cure)
 		}
 		to := g.addRelation(reverse, e.to, e.from)
 		to.reverses, to.rows.cols = true, e.rows.cols
@@ -314,9 +320,10 @@ func (e *edgeSource) symmetric() bool { return e.from == e.to && e.isUndirected(
 func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	starts := g.starts()
 	r.Vertices = starts[len(g.types)]
-	r.Undirected = len(g.relations) > 0 && !slices.ContainsFunc(g.relations, func(e *edgeSource) bool {
-		return !e.reverses && !e.isUndirected()
-	})
+	r.Undirected = len(g.relations) > 0 && !slices.ContainsFunc(g.relations,
+		func(e *edgeSource) bool {
+			return !e.reverses && !e.isUndirected()
+		})
 	for _, e := range g.relations {
 		rows, cleaning, err := e.build()
 		if err != nil {
@@ -330,9 +337,9 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 		}
 		r.Weighted = r.Weighted || rows.weights != nil
 		if rows.cols > 0 && r.EdgeFeatures > 0 && rows.cols != r.EdgeFeatures {
-			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; name as many "+
-				"for each relation in --edge-features, or leave edge_attr out of --keys", g.options.In, ErrMismatch, e,
-				rows.cols, r.EdgeFeatures)
+			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others "+
+				"have %d; name as many for each relation in --edge-features, or leave edge_attr "+
+				"out of --keys", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
 		if e.reverses { // of edges that are counted already
@@ -347,8 +354,8 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 // build makes the rows of a relation. If edges have weights, features or labels, the edges are kept
 // in the order in which they were added, to find these.
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
-	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops || e.from != e.to,
-		KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
+	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops ||
+		e.from != e.to, KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
 	if e.reverse != nil {
 		e.reverse.addReverses(e, e.both)
 	}
@@ -357,8 +364,8 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	case e.weights != nil:
 		rows.g, rows.weights, report, err = e.edges.BuildWeighted(n, o, e.weights)
 		if errors.Is(err, graph.ErrKeptDuplicates) {
-			err = fmt.Errorf("%w: leave out --keep-duplicates, which adds up the weights of an edge that "+
-				"comes several times, or the weights, with --ignore", err)
+			err = fmt.Errorf("%w: leave out --keep-duplicates, which adds up the weights of an "+
+				"edge that comes several times, or the weights, with --ignore", err)
 		}
 		if err == nil {
 			err = e.checkSums(rows.g, rows.weights)
@@ -406,11 +413,14 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 	for i, rows := range all {
 		if e := g.relations[i]; e.reverses {
 			continue
-		} else if rows.weights == nil && slices.ContainsFunc(all, func(r relationRows) bool { return r.weights != nil }) {
+		} else if rows.weights == nil && slices.ContainsFunc(all,
+			func(r relationRows) bool { return r.weights != nil }) {
 			g.note("the edges%s have no weights, unlike others: each weighs 1", e.of())
 		}
-		if rows.cols == 0 && slices.ContainsFunc(all, func(r relationRows) bool { return r.cols > 0 }) {
-			g.note("the edges%s have no features, unlike others: each has zeros", g.relations[i].of())
+		if rows.cols == 0 && slices.ContainsFunc(all,
+			func(r relationRows) bool { return r.cols > 0 }) {
+			g.note("the edges%s have no features, unlike others: each has zeros",
+				g.relations[i].of())
 		}
 	}
 }
@@ -423,11 +433,12 @@ func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	}
 	if c.Unequal > 0 {
 		e.note("%d edges%s come several times with weights that differ: each has their %s; "+
-			"--merge-weights chooses sum, mean, max, min or first", c.Unequal, of, cmp.Or(e.options.Weights, graph.MergeSum))
+			"--merge-weights chooses sum, mean, max, min or first", c.Unequal, of,
+			cmp.Or(e.options.Weights, graph.MergeSum))
 	}
 	if c.Uneven > 0 {
-		e.note("%d pairs of edges%s were given in both directions with weights that differ: each direction keeps its "+
-			"own", c.Uneven, of)
+		e.note("%d pairs of edges%s were given in both directions with weights that differ: each "+
+			"direction keeps its own", c.Uneven, of)
 	}
 }
 
@@ -440,8 +451,9 @@ func (g *graphSource) labelled() (labels *source, err error) {
 		switch {
 		case s.task() == task.None:
 		case labels != nil:
-			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, but a model is trained on "+
-				"the labels of one type; leave the others out", g.options.In, ErrValue, labels.kind, s.kind)
+			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, but a model "+
+				"is trained on the labels of one type; leave the others out", g.options.In,
+				ErrValue, labels.kind, s.kind)
 		default:
 			labels = s
 		}
@@ -485,7 +497,8 @@ func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of 
 	r.Links += " of " + e.String()
 	r.Split = "of links of " + e.String() + ": " + g.options.SplitLinks
 	for _, k := range of[1:] {
-		r.Links += "; the edges of " + g.relations[k].String() + " are these pairs, too, and leave with them"
+		r.Links += "; the edges of " + g.relations[k].String() +
+			" are these pairs, too, and leave with them"
 	}
 }
 

@@ -91,23 +91,24 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {
 	case o.rounded.count > 0:
-		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write long numbers, whose other "+
-			"digits are lost: ids that differ there would be one vertex; write the column as text, or as with "+
-			"pandas: df[column].astype(\"int64\")", at(o.rounded), ErrValue, o.rounded.id)
+		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write "+
+			"long numbers, whose other digits are lost: ids that differ there would be one "+
+			"vertex; write the column as text, or as with pandas: df[column].astype(\"int64\")",
+			at(o.rounded), ErrValue, o.rounded.id)
 	case slices.ContainsFunc(o.wholes, func(x string) bool { _, both := ids[x]; return both }):
-		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another vertex; write "+
-			"ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole), ErrValue, o.whole.id,
-			wholeNumber(o.whole.id))
+		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another "+
+			"vertex; write ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole),
+			ErrValue, o.whole.id, wholeNumber(o.whole.id))
 	case o.none.count > 0 && o.other.count == 0 && o.integers+o.whole.count > 0:
-		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; remove the "+
-			"row or fill it in", at(o.none), ErrValue, o.none.id)
+		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; "+
+			"remove the row or fill it in", at(o.none), ErrValue, o.none.id)
 	case o.none.count > 0:
 		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
 			o.none.line, filepath.Base(path), o.none.id)
 	}
 	if o.integers+o.other.count == 0 && o.whole.count > 0 {
-		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they stand there", o.whole.id,
-			o.whole.line, filepath.Base(path))
+		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they "+
+			"stand there", o.whole.id, o.whole.line, filepath.Base(path))
 	}
 	odd := o.other
 	if odd.count == 0 {
@@ -115,8 +116,8 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	}
 	if o.integers > 0 && odd.count > 0 {
 		n := o.other.count + o.whole.count
-		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words", n,
-			n+o.integers, odd.id, odd.line, filepath.Base(path))
+		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words",
+			n, n+o.integers, odd.id, odd.line, filepath.Base(path))
 	}
 	return nil
 }

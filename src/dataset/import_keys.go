@@ -18,10 +18,11 @@ import (
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
 var aliases = map[string][]string{
 	"edge_index": {"edge_index", "edges", "edge_list"},
-	"x":          {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats", "node_features"},
-	"y":          {"y", "labels", "label", "node_label", "node_labels"},
-	"ids":        {"ids"},
-	"num_nodes":  {"num_nodes", "num_vertices"},
+	"x": {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats",
+		"node_features"},
+	"y":         {"y", "labels", "label", "node_label", "node_labels"},
+	"ids":       {"ids"},
+	"num_nodes": {"num_nodes", "num_vertices"},
 	// one number an edge
 	"edge_weight": weightNames,
 	// one row an edge
@@ -39,8 +40,8 @@ var aliases = map[string][]string{
 var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
 // timeNames are names of columns and arrays with times of edges.
-var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times", "ts", "unixtime",
-	"unix_time", "datetime", "date", "year", "timeset"}
+var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times",
+	"ts", "unixtime", "unix_time", "datetime", "date", "year", "timeset"}
 
 // noTime says what it means that a time is not read.
 const noTime = "a time, which is not used: a vertex reads edges from its future, too"
@@ -112,7 +113,8 @@ func dated(text string) string {
 	if !isDate(text) {
 		return ""
 	}
-	return ": it seems to be a time; make a number of it, as days since a first one, or leave it out"
+	return ": it seems to be a time; make a number of it, as days since a first one, or leave it " +
+		"out"
 }
 
 // tellTime notes what is read as something else though it is, or seems to be, a time, and returns
@@ -165,7 +167,8 @@ func isMoment(field string) bool {
 func isDate(field string) bool {
 	end := min(len(field), 10)
 	rest := field[end:]
-	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' || rest[1] > '9') {
+	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' ||
+		rest[1] > '9') {
 		return false // 10.10.2020.1
 	}
 	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])
@@ -201,7 +204,8 @@ const (
 		"would count alike"
 	vertexTypes = "vertices of several types: a graph with types names its arrays by them; all " +
 		"would share one kind of feature row and label"
-	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes or " +
+	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes " +
+		"or " +
 		"--link-numbers"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
 		"learnt is a label of each vertex of one graph"
@@ -223,9 +227,11 @@ var refused = map[string]string{
 	"x_dict": vertexTypes, "num_nodes_dict": vertexTypes, "node_species": vertexTypes,
 	"edge_label": linkTask, "edge_labels": linkTask, "edge_label_index": linkTask,
 	"neg_edge_index":       linkTask,
-	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
+	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask,
+	"train_edge_index":     linkTask,
 	"train_pos_edge_index": linkTask, "train_edges": linkTask,
-	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
+	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask,
+	"batch":    manyTask,
 	"graph_id": manyTask, "graph_ids": manyTask, "ptr": manyTask, "num_graphs": manyTask,
 	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
 	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
@@ -236,7 +242,8 @@ var refused = map[string]string{
 // refusal returns an error for an array or column that is refused, nil for others.
 func (in *importer) refusal(where, name string) error {
 	why := refused[strings.ToLower(name)]
-	if why == "" || slices.Contains(in.options.Ignore, name) || slices.Contains(in.options.LinkLabels, name) {
+	if why == "" || slices.Contains(in.options.Ignore, name) ||
+		slices.Contains(in.options.LinkLabels, name) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w: %s; --ignore %s imports the rest", where, ErrValue, why, name)
@@ -276,7 +283,8 @@ func (in *importer) find(a arraySource, meaning string) string {
 // otherMask returns an array whose name, such as is_train, makes it a mask as for columns, if there
 // is one to train. It returns "" if there is none, or if the meaning is not that of a mask.
 func (in *importer) otherMask(a arraySource, meaning string) string {
-	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]), a.Has)
+	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]),
+		a.Has)
 	for _, name := range a.Names() {
 		part, plain := maskPart(name)
 		if part < 0 || plain || slices.Contains(in.options.Ignore, name) {
@@ -304,7 +312,8 @@ func (in *importer) used(key, meaning string) string {
 
 // meanings say what an array with a meaning is taken as.
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
-	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature, asLinkLabel: asLinkLabel}
+	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature,
+	asLinkLabel: asLinkLabel}
 
 // checkNames returns an error if the options name an array that a does not have.
 func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
@@ -352,10 +361,11 @@ func (in *importer) noteUnread(a arraySource) error {
 		case note != "":
 			in.notes = append(in.notes, note)
 		case sure && a.hasCodes(name):
-			in.note("array %s is not read; if it has 0, 1 and 2 for vertices that train, validate and test, --split "+
-				"takes it as a .npy file", name)
+			in.note("array %s is not read; if it has 0, 1 and 2 for vertices that train, "+
+				"validate and test, --split takes it as a .npy file", name)
 		case sure:
-			in.note("array %s is not read; if it marks the vertices to train, call it train_mask", name)
+			in.note("array %s is not read; if it marks the vertices to train, call it train_mask",
+				name)
 		default:
 			in.note("array %s is not read", name)
 		}
@@ -450,18 +460,21 @@ var foreignKinds = map[string]string{
 	".gml":     networkX + "read_gml(FILE)) writes a dataset; " + attributes,
 	".graphml": networkX + "read_graphml(FILE)) writes a dataset; " + attributes,
 	".gexf":    networkX + "read_gexf(FILE)) writes a dataset; " + attributes,
-	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) writes a " +
-		"dataset",
+	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) " +
+		"writes a dataset",
 	".net": networkX + "read_pajek(FILE)) writes a dataset",
 	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, " +
 		"igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
 	".tgf": "a TGF file; cut it before the line #: what is after it, import as a table",
-	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, networkx.node_link_graph(" +
-		"json.load(open(FILE)))) writes a dataset; of other forms, write the edges as a table",
-	".jsonl":  "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
-	".ndjson": "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
-	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table and an edge table, " +
-		"whose first lines name the columns",
+	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, " +
+		"networkx.node_link_graph(json.load(open(FILE)))) writes a dataset; of other forms, " +
+		"write the edges as a table",
+	".jsonl": "JSON, an object a line; write the edges as a table, as with " +
+		"pandas.read_json(FILE, lines=True)",
+	".ndjson": "JSON, an object a line; write the edges as a table, as with " +
+		"pandas.read_json(FILE, lines=True)",
+	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table " +
+		"and an edge table, whose first lines name the columns",
 	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
 	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
 }
@@ -476,8 +489,10 @@ func foreign(path, format string) error {
 	if isDir(path) {
 		return nil
 	}
-	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") && slices.Contains(planetoidFiles, ext) {
-		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT reads these", path, ErrValue)
+	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") &&
+		slices.Contains(planetoidFiles, ext) {
+		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT "+
+			"reads these", path, ErrValue)
 	}
 	if what := cmp.Or(foreignKinds[ext], table.Kinds[ext]); what != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)

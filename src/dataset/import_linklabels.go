@@ -45,17 +45,20 @@ func (o *ImportOptions) checkLinkLabels() error {
 	case len(o.Table.EdgeFeatures) > 0:
 		return badOption("--edge-features: edges with features cannot be links; leave them out")
 	case o.edgeLabels() != nil && o.Format != "csv" && o.Format != "npz":
-		return badOption("%s: edges of format %s have no labels; use csv or npz, or give labels beside the "+
-			"links, as --split-links DIR with train_%s.npy", o.linkFlag(), o.Format, o.LinkLabels[0])
+		return badOption("%s: edges of format %s have no labels; use csv or npz, or give labels "+
+			"beside the links, as --split-links DIR with train_%s.npy", o.linkFlag(), o.Format,
+			o.LinkLabels[0])
 	case o.edgeLabels() != nil && o.Format == "npz" && len(o.LinkLabels) > 1:
-		return badOption("%s %s: name one array, [E] or [E, C]", o.linkFlag(), strings.Join(o.LinkLabels, ","))
+		return badOption("%s %s: name one array, [E] or [E, C]", o.linkFlag(),
+			strings.Join(o.LinkLabels, ","))
 	}
 	return nil
 }
 
 // labelFile returns the file with the labels of a list of links; it lies beside the list.
 func (o *ImportOptions) labelFile(split int) string {
-	return filepath.Join(o.SplitLinks, graph.SplitNames[split]+"_"+strings.Join(o.LinkLabels, ",")+".npy")
+	return filepath.Join(o.SplitLinks, graph.SplitNames[split]+"_"+strings.Join(o.LinkLabels,
+		",")+".npy")
 }
 
 // edgeLabels returns the names of the labels that edges have. It is nil if links have no labels, or
@@ -79,8 +82,8 @@ func (o *ImportOptions) edgeColumns() (names []string, flag string) {
 // readLabelArray takes the labels of edges of an array [E, C], or [E].
 func readLabelArray(e *edgeSource, a arraySource, key string) error {
 	if !a.Has(key) {
-		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key, e.options.linkFlag(),
-			strings.Join(a.Names(), ", "))
+		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key,
+			e.options.linkFlag(), strings.Join(a.Names(), ", "))
 	}
 	return readEdgeArray(e, a, e.used(key, asLinkLabel))
 }
@@ -94,8 +97,8 @@ func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 		return nil, nil
 	}
 	if e.options.KeepDuplicates {
-		return nil, fmt.Errorf("%s: %w: repeated edges cannot be kept (--keep-duplicates) where links have "+
-			"labels; leave it out", e.options.In, ErrMismatch)
+		return nil, fmt.Errorf("%s: %w: repeated edges cannot be kept (--keep-duplicates) where "+
+			"links have labels; leave it out", e.options.In, ErrMismatch)
 	}
 	all = mem.Make[float32](len(g.Indices) * cols)
 	known := mem.Make[uint8](len(g.Indices))
@@ -109,8 +112,9 @@ func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 			put := func(at int64) {
 				own := all[at*int64(cols):][:cols]
 				if known[at] != 0 && !slices.Equal(own, label) && err == nil {
-					err = fmt.Errorf("%s: the edges between %s and %s have two labels, %v and %v: %w; a link has "+
-						"one: leave the other edge out", e.options.In, idOf(e.from, edge.Src()), idOf(e.from, edge.Dst()), own, label, ErrValue)
+					err = fmt.Errorf("%s: the edges between %s and %s have two labels, %v and "+
+						"%v: %w; a link has one: leave the other edge out", e.options.In, idOf(
+						e.from, edge.Src()), idOf(e.from, edge.Dst()), own, label, ErrValue)
 				}
 				copy(own, label)
 				known[at] = 1
@@ -160,8 +164,8 @@ func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 			err = checkLinkClasses(values[k], width)
 		}
 		if err == nil && k > 0 && width != cols {
-			err = fmt.Errorf("%d columns, but the labels of training links have %d: %w; give all lists as many",
-				width, cols, ErrMismatch)
+			err = fmt.Errorf("%d columns, but the labels of training links have %d: %w; give all "+
+				"lists as many", width, cols, ErrMismatch)
 		}
 		cols = width
 		if err != nil {
@@ -197,8 +201,9 @@ func edgeLabelsOf(e *edgeSource, g *graph.CSC, links []graph.Link) (values []flo
 	for _, l := range links {
 		at := g.Find(l.Source, l.Target)
 		if at < 0 {
-			return nil, fmt.Errorf("the link from %s to %s is not an edge that has labels; give all labels beside "+
-				"the links, as %s", idOf(e.from, l.Source), idOf(e.to, l.Target), filepath.Base(e.options.labelFile(0)))
+			return nil, fmt.Errorf("the link from %s to %s is not an edge that has labels; give "+
+				"all labels beside the links, as %s", idOf(e.from, l.Source), idOf(e.to, l.Target),
+				filepath.Base(e.options.labelFile(0)))
 		}
 		values = append(values, e.placed[at*cols:(at+1)*cols]...)
 	}
@@ -216,13 +221,14 @@ func readLinkLabels(path string, n int) (values []float32, cols int, err error) 
 		cols = r.Shape[1]
 	}
 	if len(r.Shape) < 1 || len(r.Shape) > 2 || r.Shape[0] != n || cols < 1 {
-		return nil, 0, fmt.Errorf("%s: %w: shape %s for %d links; want one label for each", path, ErrMismatch,
-			npy.ShapeString(r.Shape), n)
+		return nil, 0, fmt.Errorf("%s: %w: shape %s for %d links; want one label for each", path,
+			ErrMismatch, npy.ShapeString(r.Shape), n)
 	}
 	values, err = npy.ReadAll[float32](r)
-	if i := slices.IndexFunc(values, func(x float32) bool { return !finite(x) }); err == nil && i >= 0 {
-		err = fmt.Errorf("%s: link %d has %g: %w; want a finite number, of each link", path, i/cols, values[i],
-			ErrValue)
+	if i := slices.IndexFunc(values, func(x float32) bool { return !finite(x) }); err == nil &&
+		i >= 0 {
+		err = fmt.Errorf("%s: link %d has %g: %w; want a finite number, of each link", path, i/cols,
+			values[i], ErrValue)
 	}
 	return values, cols, err
 }
@@ -237,8 +243,8 @@ func checkLinkClasses(values []float32, cols int) error {
 	}
 	for _, y := range values {
 		if !(y >= 0 && y < mostLinkClasses) || y != float32(int(y)) {
-			return fmt.Errorf("a link has %g: %w; want a class, 0 to %d at most; --link-numbers trains a model "+
-				"to predict numbers", y, ErrValue, mostLinkClasses-1)
+			return fmt.Errorf("a link has %g: %w; want a class, 0 to %d at most; --link-numbers "+
+				"trains a model to predict numbers", y, ErrValue, mostLinkClasses-1)
 		}
 	}
 	return nil
@@ -253,8 +259,8 @@ func varies(values [3][]float32, column, cols int) error {
 		}
 	}
 	if least >= most {
-		return fmt.Errorf("column %d is %g for every link: %w: there is nothing to learn; name another",
-			column, least, ErrValue)
+		return fmt.Errorf("column %d is %g for every link: %w: there is nothing to learn; name "+
+			"another", column, least, ErrValue)
 	}
 	return nil
 }

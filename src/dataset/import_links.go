@@ -14,8 +14,8 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	case !g.named:
 		return 0, nil
 	case name == "":
-		return 0, badOption("--task links: the graph has relations; say whose edges are the links: "+
-			"--relation %s", s.Relations[0])
+		return 0, badOption("--task links: the graph has relations; say whose edges are the "+
+			"links: --relation %s", s.Relations[0])
 	default:
 		of, err := s.Relation(name)
 		if err != nil {
@@ -33,7 +33,8 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 // the reverse of a reverse. Other relations keep their edges, which is noted; with KeepLeaks all
 // do. It is an error if there are no training links. Memory: 16 bytes a vertex, and 8 an edge of
 // other relations between the same types.
-func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int, err error) {
+func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int,
+	err error) {
 	o, own, starts := &g.options, g.relations[r], g.starts()
 	first := func(s *source) int64 { return starts[slices.Index(g.types, s)] }
 	wide := wideRows(all[r].g, first(own.to), starts)
@@ -42,12 +43,14 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	of = []int{r}
 	pairs := map[int][]graph.Link{} // of the other relations between the same types
 	for k, other := range g.relations {
-		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from && other.to == own.to) {
+		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from &&
+			other.to == own.to) {
 			continue
 		}
 		pairs[k] = all[k].pairs(first(other.to))
 		byName := other.Relation == own.Reverse() || own.Relation == other.Reverse()
-		if same := samePairs(&wide, pairs[k]); !o.KeepLeaks && (byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
+		if same := samePairs(&wide, pairs[k]); !o.KeepLeaks &&
+			(byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
 			of = append(of, k)
 		}
 	}
@@ -74,7 +77,8 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 		}
 	}
 	if len(links.Train) == 0 {
-		return links, of, fmt.Errorf("%s: %w: there are no training links; give them a larger share", o.In, ErrValue)
+		return links, of, fmt.Errorf("%s: %w: there are no training links; give them a larger "+
+			"share", o.In, ErrValue)
 	}
 	for k := range g.relations {
 		stay := 0
@@ -85,8 +89,8 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 		}
 		if stay > 0 && !slices.Contains(of, k) {
 			g.note("%d edges of %s join the ends of validation and test links and stay "+
-				"in the graph, so a model reads them: leave the relation out if its edges give the links away", stay,
-				g.relations[k])
+				"in the graph, so a model reads them: leave the relation out if its edges give "+
+				"the links away", stay, g.relations[k])
 		}
 	}
 	return links, of, nil
@@ -122,7 +126,8 @@ func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
 		row := r.g.InNeighbours(graph.VertexID(v))
 		for i, u := range row {
 			if i == 0 || row[i-1] != u {
-				pairs = append(pairs, graph.Link{Source: u, Target: graph.VertexID(first) + graph.VertexID(v)})
+				pairs = append(pairs, graph.Link{Source: u,
+					Target: graph.VertexID(first) + graph.VertexID(v)})
 			}
 		}
 	}

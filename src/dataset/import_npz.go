@@ -144,9 +144,10 @@ func graphArchive(s *source) (string, error) {
 			len(graphs), len(splits))
 	}
 	if len(rows) > 0 {
-		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the arrays into one archive, "+
-			"as numpy.savez(NEW, **numpy.load(ONE), **numpy.load(OTHER)), or beside it as .npy files; --in %s reads it alone",
-			in, ErrValue, strings.Join(rows, "; "), filepath.Base(graphs[0]), graphs[0])
+		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the "+
+			"arrays into one archive, as numpy.savez(NEW, **numpy.load(ONE), "+
+			"**numpy.load(OTHER)), or beside it as .npy files; --in %s reads it alone", in,
+			ErrValue, strings.Join(rows, "; "), filepath.Base(graphs[0]), graphs[0])
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -286,8 +287,9 @@ func readIDs(s *source, a arraySource, key string) error {
 		if numbers, err = npy.ReadAll[int64](r); err == nil {
 			for v, x := range numbers {
 				if float && (x >= 1<<digits || x <= -1<<digits) {
-					return fmt.Errorf("%s: vertex %d is %d: %w: numbers of type %s hold whole numbers below 2^%d alone, so "+
-						"that digits are lost; save the ids as int64 or words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
+					return fmt.Errorf("%s: vertex %d is %d: %w: numbers of type %s hold whole "+
+						"numbers below 2^%d alone, so that digits are lost; save the ids as "+
+						"int64 or words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
 				}
 				ids = append(ids, strconv.FormatInt(x, 10))
 			}

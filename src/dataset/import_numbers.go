@@ -13,16 +13,16 @@ import (
 )
 
 // cureNumbers says what to do about labels that are not classes.
-const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their range, " +
-	"for example with numpy.digitize or pandas.qcut"
+const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their " +
+	"range, for example with numpy.digitize or pandas.qcut"
 
 func regression(s *source) bool { return s.options.Task == task.Regression }
 
 // makeTargets allocates the numbers to predict, all unknown.
 func makeTargets(s *source, outputs int, file string) error {
 	if outputs < 1 || int64(outputs)*int64(s.vertices) > 1<<40 {
-		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs, s.vertices,
-			ErrValue)
+		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs,
+			s.vertices, ErrValue)
 	}
 	n := int64(s.vertices) * int64(outputs)
 	if err := fits(file, fmt.Sprintf("%d numbers for each of %d vertices", outputs, s.vertices),
@@ -42,7 +42,8 @@ func setTarget(s *source, v, c int, y float64) error {
 		if s.classes == 1 {
 			c = ofOne
 		}
-		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers by their unit", y, ErrValue)
+		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers "+
+			"by their unit", y, ErrValue)
 	}
 	s.targets[v*s.classes+c] = float32(y)
 	return nil
@@ -69,8 +70,9 @@ func checkTargets(s *source) error {
 			}
 		}
 		if least >= most {
-			return fmt.Errorf("%s: %w: %s is %g for every vertex that has one: there is nothing to "+
-				"learn; leave it out, or name another column", s.options.In, ErrValue, targetName(s, c), least)
+			return fmt.Errorf("%s: %w: %s is %g for every vertex that has one: there is nothing "+
+				"to learn; leave it out, or name another column", s.options.In, ErrValue,
+				targetName(s, c), least)
 		}
 	}
 	return nil
@@ -86,7 +88,8 @@ func targetName(s *source, c int) string {
 // readNumbers reads an array [N] or [N, C] of numbers to predict.
 func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) error {
 	if r.IsText() {
-		return fmt.Errorf("%s: %w: it holds words; --task regression wants numbers", a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: it holds words; --task regression wants numbers", a.name(key),
+			ErrValue)
 	}
 	if err := makeTargets(s, cols, a.name(key)); err != nil {
 		return err
@@ -111,7 +114,8 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 }
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
-func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int, columns [][]string) error {
+func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int,
+	columns [][]string) error {
 	if len(c.labels) == 0 { // checkTargets tells, because only one of several tables has the labels
 		return nil
 	}
@@ -128,8 +132,8 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) 
 			case table.Missing(text):
 				y = math.NaN()
 			case !ok:
-				err = badLabel(v, i, "is %.40q: %w: want a number, or nothing for none%s", text, ErrValue,
-					table.DecimalComma(text))
+				err = badLabel(v, i, "is %.40q: %w: want a number, or nothing for none%s", text,
+					ErrValue, table.DecimalComma(text))
 			}
 			if err = cmp.Or(err, setTarget(s, v, i, y)); err != nil {
 				return s.atLine(err, t.Path(), line, name)
@@ -153,8 +157,8 @@ func checkWhole(s *source) error {
 		}
 		if known > 0 && known < s.classes {
 			lacks := slices.IndexFunc(row, func(y float32) bool { return y != y })
-			return badLabel(v, lacks, "has no number to predict, and %d in other columns: %w; give it all, or none", known,
-				ErrValue)
+			return badLabel(v, lacks, "has no number to predict, and %d in other columns: %w; "+
+				"give it all, or none", known, ErrValue)
 		}
 	}
 	return nil

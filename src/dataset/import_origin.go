@@ -36,7 +36,8 @@ func readOrigin(s *source, dir string) error {
 	o := &s.origin
 	if err == nil && (o.Classes < 0 || o.Classes > maxClasses ||
 		o.Classes > 0 && len(o.ClassNames) > 0 && len(o.ClassNames) != o.Classes) {
-		err = fmt.Errorf("%d classes and %d names of them: %w", o.Classes, len(o.ClassNames), ErrValue)
+		err = fmt.Errorf("%d classes and %d names of them: %w", o.Classes, len(o.ClassNames),
+			ErrValue)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

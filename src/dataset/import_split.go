@@ -16,11 +16,12 @@ import (
 // splitSource is a split and its origin.
 type splitSource struct {
 	graph.Split
-	more       []graph.Split // beside it, with AllSplits
-	from       string        // for the report
-	path       string        // file or directory of the split, "" if none
-	read       bool          // the lists are filled in already
-	unlabelled int           // vertices left out because they have no label: the largest number in a split
+	more []graph.Split // beside it, with AllSplits
+	from string        // for the report
+	path string        // file or directory of the split, "" if none
+	read bool          // the lists are filled in already
+	// vertices left out because they have no label: the largest number in a split
+	unlabelled int
 }
 
 // all returns the splits.
@@ -71,8 +72,8 @@ func (s *source) chooseSplit() (*splitSource, error) {
 		err := one.Validate(s.vertices)
 		var twice *graph.ListedTwice
 		if errors.As(err, &twice) && (s.names != nil || s.originals != nil) {
-			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the splits must not overlap",
-				idOf(s, twice.Vertex), twice.List)
+			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the splits "+
+				"must not overlap", idOf(s, twice.Vertex), twice.List)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: split %d: %w", p.path, k, err)

@@ -30,7 +30,8 @@ func partOf(text string) (part int, word, ok bool) {
 
 // noPart reports whether a text says that a vertex is of no list.
 func noPart(text string) bool {
-	return table.Missing(text) || text == "-1" || wholeNumber(text) == "-1" || strings.EqualFold(text, "unused")
+	return table.Missing(text) || text == "-1" || wholeNumber(text) == "-1" ||
+		strings.EqualFold(text, "unused")
 }
 
 func isCode(text string) bool { return text == "0" || text == "1" || text == "2" }
@@ -49,8 +50,8 @@ func maskPart(name string) (part int, plain bool) {
 	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
 		mask := slices.Contains([]string{"mask", "masks", "is"}, w)
 		plain = plain && !mask
-		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used", "for", "in"},
-			w)
+		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used",
+			"for", "in"}, w)
 	})
 	if len(words) != 1 {
 		return -1, false
@@ -73,7 +74,8 @@ func isFold(name string) bool {
 	stem := strings.TrimRight(strings.ToLower(name), "0123456789")
 	numbered := stem != strings.ToLower(name)
 	stem = strings.ReplaceAll(strings.TrimSuffix(stem, "_"), "_", "")
-	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) || numbered && stem == "split"
+	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) ||
+		numbered && stem == "split"
 }
 
 // likeSplit reports whether a column is surely a split by its whole name (mask, split_id,
@@ -83,15 +85,16 @@ func likeSplit(name string) (sure, perhaps bool) {
 	words, parts := wordsOf(name), 0
 	for _, w := range words {
 		w = strings.Trim(w, "0123456789")
-		perhaps = perhaps || slices.Contains([]string{"partition", "subset", "phase", "usage", "stage", "role", "set",
-			"part", "dataset", "holdout"}, w)
+		perhaps = perhaps || slices.Contains([]string{"partition", "subset", "phase", "usage",
+			"stage", "role", "set", "part", "dataset", "holdout"}, w)
 		if _, is := wordOfPart(w); is {
 			parts++
 		}
 	}
 	part, plain := maskPart(name)
-	sure = slices.Contains([]string{"mask", "split", "split_id"}, strings.Join(words, "_")) || part >= 0 && !plain ||
-		parts > 1 && parts == len(words) || parts > 0 && words[len(words)-1] == "split"
+	sure = slices.Contains([]string{"mask", "split", "split_id"}, strings.Join(words, "_")) ||
+		part >= 0 && !plain || parts > 1 && parts == len(words) || parts > 0 &&
+		words[len(words)-1] == "split"
 	return sure, perhaps || marksByName(name)
 }
 
@@ -99,7 +102,8 @@ func likeSplit(name string) (sure, perhaps bool) {
 // bitmask or splits.
 func marksByName(name string) bool {
 	return slices.ContainsFunc(wordsOf(name), func(w string) bool {
-		return strings.Contains(w, "split") || strings.HasSuffix(strings.Trim(w, "s0123456789"), "mask")
+		return strings.Contains(w, "split") || strings.HasSuffix(strings.Trim(w, "s0123456789"),
+			"mask")
 	})
 }
 
@@ -183,10 +187,11 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 				if m.alone {
 					cure = "call it split"
 				}
-				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " + cure
+				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " +
+					cure
 			}
-			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; --ignore %s leaves "+
-				"it out", ErrValue, name, row[k], split, inShell(name))
+			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; "+
+				"--ignore %s leaves it out", ErrValue, name, row[k], split, inShell(name))
 		case !ok:
 			m.none[i] = true
 		case is:
@@ -230,13 +235,13 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	switch {
 	case !take || !both || m.given && sure:
 	case sure:
-		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex is in one list; "+
-			"correct them, leave one out by --ignore, or give the split by --split", m.t.Path(), ErrValue, one,
-			other, ids[v])
+		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex is in "+
+			"one list; correct them, leave one out by --ignore, or give the split by --split",
+			m.t.Path(), ErrValue, one, other, ids[v])
 	default:
 		take = false
-		s.note("columns %s and %s of %s are not a split, because both mark vertex %.60q", one, other,
-			filepath.Base(m.t.Path()), ids[v])
+		s.note("columns %s and %s of %s are not a split, because both mark vertex %.60q", one,
+			other, filepath.Base(m.t.Path()), ids[v])
 	}
 	var names []string
 	for i, k := range m.columns {
@@ -266,8 +271,8 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 const splitGiven = "--split gives the split"
 
 func twoSplits(t *table.Named, one, other string) error {
-	return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore, or say which by "+
-		"--split-column", t.Path(), ErrValue, one, other)
+	return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore, "+
+		"or say which by --split-column", t.Path(), ErrValue, one, other)
 }
 
 // otherSplits looks for columns that hold a split, whatever their names, among those that nothing
@@ -299,7 +304,8 @@ func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
 				part, is := wordOfPart(w)
 				return is && part == 0
 			})
-			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps || trains, trains: trains})
+			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps || trains,
+				trains: trains})
 		}
 	}
 	return o
@@ -351,16 +357,18 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	for _, of := range o.left {
 		name := o.t.Header[of.column]
 		switch {
-		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]: // it is a mask, or not a split
+		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]:
+			// it is a mask, or not a split
 		case s.options.Split != "":
 			c.leave(of.column, splitGiven)
 		case s.options.Table.Split != "":
 			c.leave(of.column, "--split-column names another")
 		case len(s.options.Table.Features) > 0:
 			c.leave(of.column, "")
-			s.note("column %s of %s is not read; its words are those of a split: --split-column %s makes it one", name, file,
-				inShell(name))
-		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 && s.fileOfLabels() == "":
+			s.note("column %s of %s is not read; its words are those of a split: --split-column "+
+				"%s makes it one", name, file, inShell(name))
+		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 &&
+			s.fileOfLabels() == "":
 			c.leave(of.column, "its words are those of a split, and there are no labels")
 		case s.given != nil:
 			before := strings.TrimPrefix(strings.TrimPrefix(s.given.from, "columns "), "column ")
@@ -368,7 +376,8 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		default:
 			c.leave(of.column, "")
 			c.use[of.column] = columnUse{asSplit, "its words are those of a split"}
-			s.given = &splitSource{Split: of.lists, read: true, path: o.t.Path(), from: "column " + name + " of " + file}
+			s.given = &splitSource{Split: of.lists, read: true, path: o.t.Path(),
+				from: "column " + name + " of " + file}
 		}
 	}
 	given := s.given != nil || s.options.Split != ""
@@ -376,23 +385,25 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		name := o.t.Header[of.column]
 		sure, _ := likeSplit(name)
 		switch {
-		case len(of.codes) == 0 || !slices.Contains(c.features, of.column) || len(s.options.Table.Features) > 0:
+		case len(of.codes) == 0 || !slices.Contains(c.features, of.column) ||
+			len(s.options.Table.Features) > 0:
 		case sure:
 			c.leave(of.column, ofSplit)
-			s.note("column %s of %s is not read: it holds %s, and has the name of a split%s; if it is a feature, name "+
-				"it in --features, with the others", name, file, few(slices.Sorted(slices.Values(of.codes))),
-				of.cure(name, given))
+			s.note("column %s of %s is not read: it holds %s, and has the name of a split%s; if "+
+				"it is a feature, name it in --features, with the others", name, file,
+				few(slices.Sorted(slices.Values(of.codes))), of.cure(name, given))
 		case of.coded() && !given:
-			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and test, --split-column "+
-				"%s makes it the split", name, file, inShell(name))
+			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and "+
+				"test, --split-column %s makes it the split", name, file, inShell(name))
 		case (of.trains || marksByName(name)) && of.marks() && !given:
-			s.note("column %s of %s is a feature; if it marks the vertices to train, call it train_mask", name, file)
+			s.note("column %s of %s is a feature; if it marks the vertices to train, call it "+
+				"train_mask", name, file)
 		}
 	}
 	for k, name := range o.t.Header {
 		if c.use[k] == (columnUse{asIgnored, ofSplit}) && isFold(name) {
-			s.note("column %s of %s is not read: it seems to be a split; turn it into a column of train, "+
-				"valid, test", name, file)
+			s.note("column %s of %s is not read: it seems to be a split; turn it into a column "+
+				"of train, valid, test", name, file)
 		}
 	}
 	return nil
@@ -418,12 +429,14 @@ func (c *nodeColumns) leave(column int, why string) {
 
 // coded reports whether the values are the codes 0, 1 and 2.
 func (c *otherSplit) coded() bool {
-	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes, func(x string) bool { return !isCode(x) })
+	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes,
+		func(x string) bool { return !isCode(x) })
 }
 
 // marks reports whether all values are marks.
 func (c *otherSplit) marks() bool {
-	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes, func(x string) bool { _, is := mark(x); return !is })
+	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes,
+		func(x string) bool { _, is := mark(x); return !is })
 }
 
 // cure says how to turn codes into a split.

@@ -32,8 +32,8 @@ func (s *source) splitFile(p *splitSource) error {
 	}
 	switch ext := filepath.Ext(p.path); {
 	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
-		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: numpy.savez(\"split.npz\", train=..., "+
-			"valid=..., test=...)", p.path, ErrValue)
+		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: "+
+			"numpy.savez(\"split.npz\", train=..., valid=..., test=...)", p.path, ErrValue)
 	case info.IsDir() || ext == ".npz":
 		a, err := openArrays(p.path)
 		if err != nil {
@@ -49,8 +49,8 @@ func (s *source) splitFile(p *splitSource) error {
 			if info.IsDir() {
 				names = filesIn(p.path, "")
 			}
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables train.csv and so on; it "+
-				"holds %s", p.path, few(names))
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables "+
+				"train.csv and so on; it holds %s", p.path, few(names))
 		}
 		return err
 	case ext == ".npy":
@@ -207,8 +207,8 @@ func (r *splitReader) read(p *graph.Split) (found bool, err error) {
 }
 
 func (r *splitReader) none(name string, splits int) error {
-	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index", name,
-		r.k, splits)
+	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index",
+		name, r.k, splits)
 }
 
 func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
@@ -238,8 +238,9 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 		return err
 	}
 	if len(mask) != n {
-		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers of vertices, the array is a "+
-			"list: call it without _mask, or say so by --keys, as train=%s", r.a.name(key), len(mask), n, key)
+		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers "+
+			"of vertices, the array is a list: call it without _mask, or say so by --keys, as "+
+			"train=%s", r.a.name(key), len(mask), n, key)
 	}
 	for v, m := range mask {
 		if m != 0 {
@@ -249,8 +250,8 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 	return nil
 }
 
-// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by which
-// rows and columns are distinguished.
+// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by
+// which rows and columns are distinguished.
 func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 	file, err := r.a.open(key, 1, 2)
 	if err != nil {
@@ -273,8 +274,8 @@ func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 		return values, nil
 	}
 	if o := r.s.options; o.SplitIndex == nil && !o.AllSplits {
-		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to %d, or "+
-			"keep all with --split-index all",
+		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to "+
+			"%d, or keep all with --split-index all",
 			r.a.name(key), npy.ShapeString(shape), splits, splits-1)
 	}
 	if r.splits = max(r.splits, splits); r.k >= splits {
@@ -314,8 +315,8 @@ func (s *source) splitCodes(p *splitSource) error {
 }
 
 var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
-	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
-	"2": 2, "test": 2, "testing": 2, "te": 2}
+	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1,
+	"development": 1, "2": 2, "test": 2, "testing": 2, "te": 2}
 
 // splitTable reads a table of vertices and their lists; the first row, or a comment before it, may
 // name the columns.
@@ -345,9 +346,9 @@ func (s *source) splitTable(p *splitSource) error {
 			masks = nil
 		}
 		if id < 0 || part < 0 && masks == nil {
-			return t.Errorf("%w: %d columns, and none has a name of an id, or none a name of a split; want 2, "+
-				"a vertex and train, valid or test, or names, as id and split, or id, train_mask, "+
-				"val_mask and test_mask", ErrValue, len(t.Header))
+			return t.Errorf("%w: %d columns, and none has a name of an id, or none a name of a "+
+				"split; want 2, a vertex and train, valid or test, or names, as id and split, or "+
+				"id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
 		}
 	}
 	if err := askProse(t, "", id == 0); err != nil {
@@ -385,7 +386,8 @@ func (s *source) splitTable(p *splitSource) error {
 		}
 		switch {
 		case masks == nil && !is && !noPart(row[part]):
-			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing", t.Row(), ErrValue)
+			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing",
+				t.Row(), ErrValue)
 		case err != nil:
 			return t.Errorf("%w", err)
 		case is:

@@ -78,8 +78,8 @@ func (s *source) standardizeAs(dir string) error {
 	defer other.Close()
 	schema, kind := &other.Meta.Schema, 0
 	if schema.Typed() != (s.kind != "") {
-		return fmt.Errorf("--standardize-as: %s: %w: only one of the two graphs has vertex types; give one like this",
-			dir, ErrMismatch)
+		return fmt.Errorf("--standardize-as: %s: %w: only one of the two graphs has vertex "+
+			"types; give one like this", dir, ErrMismatch)
 	}
 	if s.kind != "" {
 		if kind, err = schema.Type(s.kind); err != nil {
@@ -99,8 +99,8 @@ func (s *source) standardizeAs(dir string) error {
 		cols = s.features.cols
 	}
 	if cols != of.Features {
-		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the same "+
-			"columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
+		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the "+
+			"same columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
 	}
 	if _, has := other.Meta.Files[file]; !has { // a type without features has none
 		return nil
@@ -141,9 +141,9 @@ func (s *source) reorder(of Table, name string) error {
 		return slices.Contains(of.Names, column)
 	})
 	if len(lacking)+len(unknown) > 0 {
-		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: %s; give the same "+
-			"columns, in any order", ErrMismatch, f.cols, of.Features, name, cmp.Or(few(lacking), "none"),
-			cmp.Or(few(unknown), "none"))
+		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: "+
+			"%s; give the same columns, in any order", ErrMismatch, f.cols, of.Features, name,
+			cmp.Or(few(lacking), "none"), cmp.Or(few(unknown), "none"))
 	}
 	columns := slices.Clone(f.columns)
 	for i, from := range order {

@@ -16,8 +16,10 @@ import (
 
 // schemes are the usual pairs of names of the two ends of an edge.
 var schemes = [][2]string{
-	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"}, {"id_1", "id_2"},
-	{"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"from_id", "to_id"}, {"source_id", "target_id"},
+	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"},
+	{"id_1", "id_2"},
+	{"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"from_id", "to_id"},
+	{"source_id", "target_id"},
 	{"source", "destination"}, {"src", "dest"}, {"src_id", "dst_id"}, {"from_node", "to_node"},
 	{"from_node_id", "to_node_id"}, {"fromnodeid", "tonodeid"}, {"source_node", "target_node"},
 	{"start_id", "end_id"}, {"head", "tail"}, {"citing", "cited"},
@@ -43,7 +45,8 @@ func AreEnds(source, target string) bool {
 // IDColumn returns the first column with a usual name of vertex ids, -1 if there is none.
 func IDColumn(names []string) int {
 	for _, usual := range idNames {
-		if k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
+		if k := slices.IndexFunc(names,
+			func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
 			return k
 		}
 	}
@@ -53,12 +56,13 @@ func IDColumn(names []string) int {
 // edgeTable is a table of edges, and the columns of it that are read.
 type edgeTable struct {
 	*table.Named
-	from, to, weight int   // weight: -1 for none
-	direction        int   // a column of Directed and Undirected, which Gephi writes; -1 for none
-	features         []int // columns named by edgeColumns; -1 for a column that only other relations have
-	why              string
-	directed, both   int  // numbers of edges called Directed, and Undirected
-	undirected       bool // the current edge is
+	from, to, weight int // weight: -1 for none
+	direction        int // a column of Directed and Undirected, which Gephi writes; -1 for none
+	// columns named by edgeColumns; -1 for a column that only other relations have
+	features       []int
+	why            string
+	directed, both int  // numbers of edges called Directed, and Undirected
+	undirected     bool // the current edge is
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -67,7 +71,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	if t.weight, err = e.edgeColumn(t.Named, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels, t.Header[t.weight]) {
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels,
+		t.Header[t.weight]) {
 		t.weight = -1
 	}
 	if t.from, err = e.column(t.Named, o.Source, "--source"); err != nil {
@@ -83,25 +88,26 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	case len(t.Header) < 2:
 		return t.Narrow("the ends of an edge")
 	case !t.HasNames && t.from < 0 && t.to < 0 && t.triples():
-		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a relation between "+
-			"them: say which by --source and --target, and by --ignore what is left out; of several relations "+
-			"make a table each (docs/guide/typed.md)", ErrValue)
+		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a "+
+			"relation between them: say which by --source and --target, and by --ignore what is "+
+			"left out; of several relations make a table each (docs/guide/typed.md)", ErrValue)
 	case !t.HasNames && t.from < 0 && t.to < 0:
 		t.from, t.to = 0, 1
 	case (t.from < 0 || t.to < 0) && t.Square():
-		return t.Errorf("%w: an adjacency matrix, whose columns are called as its rows are; in Python, "+
-			"halognn.write_dataset(DIR, networkx.from_pandas_adjacency(pandas.read_csv(FILE, sep=%q, "+
-			"index_col=0))) imports it", ErrValue, t.Between())
+		return t.Errorf("%w: an adjacency matrix, whose columns are called as its rows are; in "+
+			"Python, halognn.write_dataset(DIR, networkx.from_pandas_adjacency("+
+			"pandas.read_csv(FILE, sep=%q, index_col=0))) imports it", ErrValue, t.Between())
 	case t.from < 0 || t.to < 0:
-		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name them with "+
-			"--source and --target, or say --no-header if this row is an edge", ErrValue,
+		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name "+
+			"them with --source and --target, or say --no-header if this row is an edge", ErrValue,
 			strings.Join(t.Header, ", "))
 	case t.from == t.to:
 		return fmt.Errorf("%s: %w: --source and --target are the same column", t.Path(), ErrValue)
 	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
-		return t.Errorf("%w: columns %s and %s have ids of two spaces, where 1 of one and 1 of the other are two "+
-			"vertices: give them ids of their own, or types (docs/guide/typed.md); if they are of one space, "+
-			"rename the columns", ErrValue, t.Header[t.from], t.Header[t.to])
+		return t.Errorf("%w: columns %s and %s have ids of two spaces, where 1 of one and 1 of "+
+			"the other are two vertices: give them ids of their own, or types "+
+			"(docs/guide/typed.md); if they are of one space, rename the columns", ErrValue,
+			t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
 			t.Path(), ErrValue, t.Header[t.weight])
@@ -188,10 +194,13 @@ func (t *edgeTable) lead() int {
 // series (V1, V2, V3), and one of two pairs (score1, score2, drugA, drugB) are not.
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
-	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {
+	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) ||
+		isWhen(header[1]) {
 		return false
 	}
-	stem := func(name string) string { return strings.ToLower(strings.Trim(plainName(name), "0123456789")) }
+	stem := func(name string) string {
+		return strings.ToLower(strings.Trim(plainName(name), "0123456789"))
+	}
 	for k, name := range header[2:] {
 		if stem(header[0]) == stem(header[1]) && stem(name) == stem(header[0]) {
 			return false
@@ -221,11 +230,13 @@ func (e *edgeSource) nodeFiles() string {
 // that the column is something else, or if both columns are integers, which could be amounts, too.
 func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	k, s := 1-known, [2]*source{e.from, e.to}[end]
-	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil || k == t.weight {
+	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil ||
+		k == t.weight {
 		return -1
 	}
 	name, values := t.Header[k], t.Sample(k)
-	for _, names := range [][]string{e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels} {
+	for _, names := range [][]string{e.options.Ignore, e.options.Table.EdgeFeatures,
+		e.options.LinkLabels} {
 		if slices.Contains(names, name) {
 			return -1
 		}
@@ -244,7 +255,8 @@ func (t *edgeTable) otherPair(e *edgeSource) string {
 	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
 	at := map[string]int{} // columns by their names in lower case
 	for k, name := range t.Header {
-		if k != t.from && k != t.to && k != t.weight && !isWhen(name) && !slices.Contains(named, name) {
+		if k != t.from && k != t.to && k != t.weight && !isWhen(name) &&
+			!slices.Contains(named, name) {
 			at[strings.ToLower(plainName(name))] = k
 		}
 	}
@@ -271,7 +283,8 @@ func isWhen(name string) bool {
 	})
 	return slices.ContainsFunc(parts, func(part string) bool {
 		for _, end := range []string{"start", "end", "from", "to"} {
-			for _, rest := range []string{part, strings.TrimPrefix(part, end), strings.TrimSuffix(part, end)} {
+			for _, rest := range []string{part, strings.TrimPrefix(part, end),
+				strings.TrimSuffix(part, end)} {
 				if isTime(rest) || slices.Contains(whenNames, rest) {
 					return true
 				}
@@ -281,9 +294,11 @@ func isWhen(name string) bool {
 	})
 }
 
-var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at", "on"}
+var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at",
+	"on"}
 
-const theOther = "of two columns one is named as an end, and the node table has the values of the other"
+const theOther = "of two columns one is named as an end, and the node table has the values of " +
+	"the other"
 
 // chooseEnds finds the ends that the options do not name: two columns of one scheme. If several
 // schemes fit, it takes none. If none fits, it may take the first two columns, if their names match
@@ -306,7 +321,8 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 				ends[i] = append(ends[i], k)
 			}
 		}
-		if pair[0] >= 0 && pair[1] >= 0 && (t.from < 0 || pair[0] == t.from) && (t.to < 0 || pair[1] == t.to) {
+		if pair[0] >= 0 && pair[1] >= 0 && (t.from < 0 || pair[0] == t.from) &&
+			(t.to < 0 || pair[1] == t.to) {
 			pairs = append(pairs, pair)
 		}
 	}
@@ -321,17 +337,19 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		if len(ends[0]) > 1 || len(ends[1]) > 1 {
 			t.why = "its names are a pair"
 		}
-		if other := t.otherPair(e); other != "" && e.options.Table.Source == "" && e.options.Table.Target == "" {
+		if other := t.otherPair(e); other != "" && e.options.Table.Source == "" &&
+			e.options.Table.Target == "" {
 			t.why = "rather than " + other + ": --source and --target say which"
 		}
 	case len(pairs) > 1:
-		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by --source and "+
-			"--target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]], t.Header[pairs[1][0]],
-			t.Header[pairs[1][1]])
+		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by "+
+			"--source and --target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]],
+			t.Header[pairs[1][0]], t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
-	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
-		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
+	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() &&
+		!slices.ContainsFunc(t.Header[t.lead():][:2],
+			func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
 		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
 	case len(ends[0]) == 1 && len(ends[1]) == 0 && e.other(t, ends[0][0], 1) >= 0:
 		t.from, t.to, t.why = ends[0][0], e.other(t, ends[0][0], 1), theOther
@@ -342,8 +360,8 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		for _, k := range slices.Concat(ends[0], ends[1]) {
 			names = append(names, t.Header[k])
 		}
-		return t.Errorf("%w: which columns are the ends of an edge? It could be %s: say which by --source "+
-			"and --target", ErrValue, strings.Join(names, ", "))
+		return t.Errorf("%w: which columns are the ends of an edge? It could be %s: say which by "+
+			"--source and --target", ErrValue, strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -363,8 +381,8 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
-			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.Path(),
-				ErrValue, name, flag)
+			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too",
+				t.Path(), ErrValue, name, flag)
 		case slices.Contains(e.options.Ignore, name):
 			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.Path(),
 				ErrValue, flag, name)
@@ -391,7 +409,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	file := filepath.Base(t.Path())
 	use := func(k int, as string) {
 		name := columnName(t.Header[k], k)
-		of[k] = columnUse{as, e.tellTime("column "+name+" of "+file, as, timeOf(t.Header[k], t.Sample(k)))}
+		of[k] = columnUse{as, e.tellTime("column "+name+" of "+file, as,
+			timeOf(t.Header[k], t.Sample(k)))}
 	}
 	for _, k := range t.features {
 		if k < 0 {
@@ -407,7 +426,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 		use(t.weight, asWeight)
 	}
 	if t.direction >= 0 {
-		of[t.direction] = columnUse{asDirection, fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
+		of[t.direction] = columnUse{asDirection,
+			fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
 	}
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
@@ -417,21 +437,24 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 			e.note("column %s of %s is ignored: it is %s", name, file, noTime)
 		case timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
-			e.note("column %s of %s, such as %.40q, is ignored: it seems to be %s", columnName(name, k), file,
-				t.Field(k), noTime)
+			e.note("column %s of %s, such as %.40q, is ignored: it seems to be %s",
+				columnName(name, k), file, t.Field(k), noTime)
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
 		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
 			of[k] = columnUse{asIgnored, forDisplay}
-			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes it; "+
-				"if it has classes, --task links --link-classes Label predicts them", file)
-		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
-			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
+			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes "+
+				"it; if it has classes, --task links --link-classes Label predicts them", file)
+		case slices.ContainsFunc(labelNames,
+			func(n string) bool { return strings.EqualFold(n, name) }):
+			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or "+
+				"--link-numbers, predicts it", name, file)
 		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.Field(k)) != "":
-			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point for its decimal comma, and "+
-				"--weight 2 reads it", file)
+			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point "+
+				"for its decimal comma, and --weight 2 reads it", file)
 		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.Field(k)):
-			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads it", file)
+			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads "+
+				"it", file)
 		default:
 			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
@@ -483,7 +506,8 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 		file := e.nodeFiles()
 		names.Data = func(row []string, after [][]string) bool {
 			usual := slices.ContainsFunc(row, func(f string) bool { return f != "" && e.usual(f) })
-			if len(row) < 2 || ids(row) < 2 || usual || table.Counting(row) || table.OverNumbers(row, after) {
+			if len(row) < 2 || ids(row) < 2 || usual || table.Counting(row) ||
+				table.OverNumbers(row, after) {
 				return false
 			}
 			why = "both ends have a row in " + file
@@ -529,17 +553,19 @@ func eachNamedEdge(e *edgeSource,
 		row, err := t.Next()
 		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
 			err = fmt.Errorf("%s: %w: %d rows of as many 0 and 1: an adjacency matrix; in Python, "+
-				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, delimiter=%q))) imports it",
-				path, ErrValue, rows, t.Between())
+				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, "+
+				"delimiter=%q))) imports it", path, ErrValue, rows, t.Between())
 		}
 		if err != nil && !t.HasNames && t.Columns() > len(t.Header) {
-			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, networkx.read_adjlist(FILE, delimiter=%q) "+
-				"reads it and, in Python, halognn.write_dataset(DIR, graph) imports it", err, t.Between())
+			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, "+
+				"networkx.read_adjlist(FILE, delimiter=%q) reads it and, in Python, "+
+				"halognn.write_dataset(DIR, graph) imports it", err, t.Between())
 		}
 		if err != nil || row == nil {
 			return t, err
 		}
-		marks = marks && !slices.ContainsFunc(row, func(f string) bool { return f != "0" && f != "1" })
+		marks = marks && !slices.ContainsFunc(row,
+			func(f string) bool { return f != "0" && f != "1" })
 		if row[t.from] == "" || row[t.to] == "" {
 			return nil, t.Errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
 				map[bool]string{true: "source", false: "target"}[row[t.from] == ""])
@@ -578,8 +604,8 @@ func (t *edgeTable) direct(text string) error {
 		t.directed++
 	default:
 		name := t.Header[t.direction]
-		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected, and %s; --ignore %s imports "+
-			"the rest", name, ErrValue, text, edgeTypes, name)
+		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected, and %s; "+
+			"--ignore %s imports the rest", name, ErrValue, text, edgeTypes, name)
 	}
 	return nil
 }
@@ -613,10 +639,11 @@ func collectIDs(e *edgeSource, path string) error {
 	if err != nil {
 		return err
 	}
-	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames && !likeNames(from, to) &&
-		!AreEnds(plainName(from), plainName(to)) {
-		s.note("%d of %d ids are in both columns, %s and %s, and are one vertex each: if the columns name two "+
-			"kinds of vertices, give the kinds types (docs/guide/typed.md), or ids of their own", both, len(seen), from, to)
+	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames &&
+		!likeNames(from, to) && !AreEnds(plainName(from), plainName(to)) {
+		s.note("%d of %d ids are in both columns, %s and %s, and are one vertex each: if the "+
+			"columns name two kinds of vertices, give the kinds types (docs/guide/typed.md), or "+
+			"ids of their own", both, len(seen), from, to)
 	}
 	if err := odd.tell(s, path, seen); err != nil {
 		return err
@@ -658,23 +685,24 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	}
 	nodes := filepath.Base(s.options.Table.Nodes)
 	if s.options.Table.Nodes == "" {
-		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again", id)
+		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again",
+			id)
 	}
 	switch alike, number := s.alike(id); {
 	case number:
 		return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
 			"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
 	case alike != "":
-		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; write ids alike", id,
-			graph.ErrVertexRange, nodes, alike)
+		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; "+
+			"write ids alike", id, graph.ErrVertexRange, nodes, alike)
 	}
 	if !s.unnamed && slices.Contains(s.header, id) {
-		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but a column of that name: if its first row is "+
-			"data, say --no-header", id, graph.ErrVertexRange, nodes)
+		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but a column of that name: "+
+			"if its first row is data, say --no-header", id, graph.ErrVertexRange, nodes)
 	}
-	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+
-		"remove the edge, or name the column of the ids with --id%s", id, graph.ErrVertexRange, nodes, s.idColumn,
-		s.otherIDs, s.noID)
+	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; "+
+		"add one, or remove the edge, or name the column of the ids with --id%s", id,
+		graph.ErrVertexRange, nodes, s.idColumn, s.otherIDs, s.noID)
 }
 
 // readEdgeTable adds the edges.
@@ -684,51 +712,53 @@ func readEdgeTable(e *edgeSource, path string) error {
 	var both []int64 // the numbers of edges that are called undirected
 	var absent error // the error about the first edge with a vertex that does not exist
 	lost := 0        // the number of such edges
-	t, err := eachNamedEdge(e, path, func(t *edgeTable, from, to, weight string, features []string) error {
-		if absent != nil { // of the remaining edges only the lost ones are counted
-			_, one := e.from.places[from]
-			if _, other := e.to.places[to]; !one || !other {
+	t, err := eachNamedEdge(e, path,
+		func(t *edgeTable, from, to, weight string, features []string) error {
+			if absent != nil { // of the remaining edges only the lost ones are counted
+				_, one := e.from.places[from]
+				if _, other := e.to.places[to]; !one || !other {
+					lost++
+					return nil
+				}
+			}
+			u, err := placeOf(e.from, t, from)
+			v, other := placeOf(e.to, t, to)
+			if err = cmp.Or(err, other); err != nil && e.from.places != nil &&
+				errors.Is(err, graph.ErrVertexRange) {
+				absent = cmp.Or(absent, err)
 				lost++
 				return nil
 			}
-		}
-		u, err := placeOf(e.from, t, from)
-		v, other := placeOf(e.to, t, to)
-		if err = cmp.Or(err, other); err != nil && e.from.places != nil && errors.Is(err, graph.ErrVertexRange) {
-			absent = cmp.Or(absent, err)
-			lost++
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if t.undirected {
-			both = append(both, e.edges.NumEdges())
-		}
-		if err := e.addEdge(u, v); err != nil {
-			return t.Errorf("%w", err)
-		}
-		for i, text := range features {
-			x, ok := table.ParseFloat([]byte(text))
-			if !ok || !finite(float32(x)) {
-				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
-					names[i], text, cmp.Or(table.DecimalComma(text), dated(text)))
+			if err != nil {
+				return err
 			}
-			e.rows.data = appended(e.rows.data, float32(x))
-		}
-		if weight == "" {
+			if t.undirected {
+				both = append(both, e.edges.NumEdges())
+			}
+			if err := e.addEdge(u, v); err != nil {
+				return t.Errorf("%w", err)
+			}
+			for i, text := range features {
+				x, ok := table.ParseFloat([]byte(text))
+				if !ok || !finite(float32(x)) {
+					return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s",
+						ErrValue, names[i], text, cmp.Or(table.DecimalComma(text), dated(text)))
+				}
+				e.rows.data = appended(e.rows.data, float32(x))
+			}
+			if weight == "" {
+				return nil
+			}
+			w, ok := table.ParseFloat([]byte(weight))
+			if !ok {
+				return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue,
+					weight, cmp.Or(table.DecimalComma(weight), dated(weight)))
+			}
+			if err := e.addWeight(w); err != nil {
+				return t.Errorf("%w", err)
+			}
 			return nil
-		}
-		w, ok := table.ParseFloat([]byte(weight))
-		if !ok {
-			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
-				cmp.Or(table.DecimalComma(weight), dated(weight)))
-		}
-		if err := e.addWeight(w); err != nil {
-			return t.Errorf("%w", err)
-		}
-		return nil
-	})
+		})
 	if lost > 1 {
 		absent = fmt.Errorf("%w; %d edges name such vertices", absent, lost)
 	}
@@ -749,14 +779,14 @@ func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	}
 	if t.directed == 0 {
 		if e.undirected = true; e.of() != "" {
-			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was added", e.of(),
-				t.Header[t.direction], filepath.Base(t.Path()))
+			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was "+
+				"added", e.of(), t.Header[t.direction], filepath.Base(t.Path()))
 		}
 		return
 	}
 	if e.both = both; e.from == e.to {
 		e.addReverses(e, both)
 	}
-	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both), e.of(),
-		t.Header[t.direction])
+	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both),
+		e.of(), t.Header[t.direction])
 }

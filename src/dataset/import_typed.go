@@ -44,7 +44,8 @@ func (in *importer) misnamed(word string) string {
 	if !has || in.own == nil {
 		return ""
 	}
-	return fmt.Sprintf("; %q before = is none of the names here, %s", name, strings.Join(in.known, ", "))
+	return fmt.Sprintf("; %q before = is none of the names here, %s", name,
+		strings.Join(in.known, ", "))
 }
 
 // expect registers the words of a flag of edges that have no relation's name: some table must have
@@ -91,7 +92,8 @@ func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, erro
 			lacking = r.Target
 		}
 		return nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; there "+
-			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file, ErrValue, r, names, lacking)
+			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file,
+			ErrValue, r, names, lacking)
 	}
 	return g.addRelation(r, from, to), nil
 }
@@ -133,12 +135,14 @@ func (g *graphSource) readTables() error {
 		of.Labels = s.choose("--label", all, kinds, s.kind)
 		s.unlabelled = len(all) > 0 && len(of.Labels) == 0
 		of.Features = s.choose("--features", of.Features, kinds, s.kind)
-		for _, of := range [][2]string{{"--label", s.fileOfLabels()}, {"--features", arrayFile(of.Features)}} {
+		for _, of := range [][2]string{{"--label", s.fileOfLabels()},
+			{"--features", arrayFile(of.Features)}} {
 			if flag, file := of[0], of[1]; file != "" && !s.own[flag] {
 				if other := s.misnamed(file); other != "" {
 					return badOption("%s %s%s", flag, file, strings.Replace(other, ";", ":", 1))
 				}
-				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag, file)
+				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag,
+					file)
 			}
 		}
 		if err := readNodeFiles(s, path, nil); err != nil {
@@ -157,12 +161,12 @@ func (g *graphSource) readTables() error {
 	for i, path := range paths {
 		words := strings.Split(names[i], ".")
 		if len(words) < 3 {
-			return fmt.Errorf("%s: %w: the table of a relation is called edges.SOURCE.NAME.TARGET.csv",
-				path, ErrValue)
+			return fmt.Errorf("%s: %w: the table of a relation is called "+
+				"edges.SOURCE.NAME.TARGET.csv", path, ErrValue)
 		}
 		last := len(words) - 1
-		e, err := g.relation(graph.Relation{Source: words[0], Name: strings.Join(words[1:last], "."),
-			Target: words[last]}, path)
+		e, err := g.relation(graph.Relation{Source: words[0],
+			Name: strings.Join(words[1:last], "."), Target: words[last]}, path)
 		if err != nil {
 			return err
 		}
@@ -184,7 +188,9 @@ func (g *graphSource) readTables() error {
 }
 
 // typedEdges is how the names of arrays of edges begin.
-func (o *ImportOptions) typedEdges() string { return cmp.Or(o.Keys["edge_index"], "edge_index") + "," }
+func (o *ImportOptions) typedEdges() string {
+	return cmp.Or(o.Keys["edge_index"], "edge_index") + ","
+}
 
 func hasTypedArrays(o *ImportOptions) bool {
 	set, err := openArrays(o.In)
@@ -192,7 +198,8 @@ func hasTypedArrays(o *ImportOptions) bool {
 		return false // the reader tells the error
 	}
 	defer set.Close()
-	return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
+	return slices.ContainsFunc(set.Names(),
+		func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
 // ofType is the arrays of one vertex type, called NAME,TYPE, under their names without the type.
@@ -233,17 +240,19 @@ func (g *graphSource) readArrays() error {
 		if err := s.refuseKeys(a); err != nil {
 			return err
 		}
-		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a), s.noteUnread(a)); err != nil {
+		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a),
+			s.noteUnread(a)); err != nil {
 			return err
 		}
 		if s.vertices == unknown {
-			return fmt.Errorf("%s: %w: neither num_nodes,%[3]s nor x,%[3]s says how many vertices there are",
-				in, ErrValue, kind)
+			return fmt.Errorf("%s: %w: neither num_nodes,%[3]s nor x,%[3]s says how many "+
+				"vertices there are", in, ErrValue, kind)
 		}
 	}
 	whole := arraySource{set, in}
 	if err := g.options.checkNames(whole, func(key string) bool {
-		return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, key+",") })
+		return slices.ContainsFunc(set.Names(),
+			func(n string) bool { return strings.HasPrefix(n, key+",") })
 	}); err != nil {
 		return err
 	}
@@ -252,16 +261,18 @@ func (g *graphSource) readArrays() error {
 		if !ok {
 			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) { // else it belongs to a type
 				g.notes = append(g.notes, unread(key))
-				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key, As: asIgnored})
+				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key,
+					As: asIgnored})
 			}
 			continue
 		}
 		words := strings.Split(rest, ",")
 		if len(words) != 3 {
-			return fmt.Errorf("%s: %w: the edges of a relation are called edge_index,SOURCE,NAME,TARGET",
-				whole.name(key), ErrValue)
+			return fmt.Errorf("%s: %w: the edges of a relation are called "+
+				"edge_index,SOURCE,NAME,TARGET", whole.name(key), ErrValue)
 		}
-		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]}, whole.name(key))
+		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]},
+			whole.name(key))
 		if err == nil {
 			err = addPairs(e, whole, key)
 		}

@@ -41,8 +41,8 @@ func (z *zeros) smaller(verb string) string {
 	case z.typed && z.f.stored == Float16:
 		return "graphs with types have no sparse rows"
 	case z.typed:
-		return fmt.Sprintf("--feature-type float16 %s %s, for graphs with types have no sparse rows", verb,
-			size(2*float64(z.values)))
+		return fmt.Sprintf("--feature-type float16 %s %s, for graphs with types have no sparse "+
+			"rows", verb, size(2*float64(z.values)))
 	}
 	return fmt.Sprintf("--feature-type sparse %s %s", verb, size(float64(z.sparse())))
 }
@@ -58,9 +58,11 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		z := zeros{f: f, typed: s.kind != ""}
 		w.watch = func(rows []float32) error {
 			z.count(rows)
-			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures && z.dense() > muchLarger*z.sparse() {
-				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all", ErrTooLarge,
-					z.share(), size(float64(z.dense())), z.smaller("stores these in"), f.stored)
+			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures &&
+				z.dense() > muchLarger*z.sparse() {
+				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all",
+					ErrTooLarge, z.share(), size(float64(z.dense())), z.smaller("stores these in"),
+					f.stored)
 			}
 			return nil
 		}
@@ -68,8 +70,8 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		if err != nil || z.dense() < worthTelling || z.dense() < 2*z.sparse() {
 			return err
 		}
-		note := fmt.Sprintf("%s of the features are zeros: %s as %s; %s", z.share(), size(float64(z.dense())), f.stored,
-			z.smaller("keeps them in"))
+		note := fmt.Sprintf("%s of the features are zeros: %s as %s; %s", z.share(),
+			size(float64(z.dense())), f.stored, z.smaller("keeps them in"))
 		switch {
 		case w.w == nil:
 			s.notes = append(s.notes, note)

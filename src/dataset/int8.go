@@ -36,8 +36,8 @@ func (z *quantizer) choose() error {
 			z.scale[c] = 1
 		}
 		if err := checkScale(c, z.scale[c]); err != nil {
-			return fmt.Errorf("the largest number of column %d is %g: %w; scale the column, or use %s",
-				c, x, err, Float32)
+			return fmt.Errorf("the largest number of column %d is %g: %w; scale the column, or "+
+				"use %s", c, x, err, Float32)
 		}
 	}
 	return nil
@@ -56,8 +56,8 @@ func CheckScales(scale []float32) error {
 func checkScale(c int, s float32) error {
 	const smallest = 0x1p-126 // the smallest float32 of full precision
 	if !(s >= smallest && s*math.MaxInt8 <= math.MaxFloat32) {
-		return fmt.Errorf("int8 column %d has a scale of %g: %w: it must be from 1.2e-38 to 2.6e+36", c,
-			s, ErrValue)
+		return fmt.Errorf("int8 column %d has a scale of %g: %w: it must be from 1.2e-38 to "+
+			"2.6e+36", c, s, ErrValue)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (z *quantizer) notes(columns []string) []string {
 	if len(names) > most {
 		list += fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return []string{"int8: 99.9 % of the numbers of these columns, but for zeros, lie in a tenth of " +
-		"their range, where few values are told apart: " + list + "; cap what lies beyond, or use " +
-		Float16}
+	return []string{"int8: 99.9 % of the numbers of these columns, but for zeros, lie in a tenth " +
+		"of their range, where few values are told apart: " + list +
+		"; cap what lies beyond, or use " + Float16}
 }

@@ -117,7 +117,8 @@ type linkEnds [2]struct {
 
 // chooseLinks turns edges of g, whose rows are those of all vertices, into links: by shares, or as
 // files list them.
-func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) (split graph.LinkSplit, err error) {
+func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
+	symmetric bool) (split graph.LinkSplit, err error) {
 	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt { // check has found them right
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
 		return SplitLinks(g, f, o.Seed, symmetric), nil
@@ -126,7 +127,8 @@ func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) 
 		path := filepath.Join(o.SplitLinks, graph.SplitNames[k]+".npy")
 		links, err := readLinks(ends, path)
 		switch {
-		case k == 0 && errors.Is(err, os.ErrNotExist): // without a file, the training links are all edges that are left
+		case k == 0 && errors.Is(err, os.ErrNotExist):
+			// without a file, the training links are all edges that are left
 		case err != nil:
 			return split, fmt.Errorf("%w; --split-links is shares such as 85/5/10, or a directory "+
 				"with train.npy, valid.npy and test.npy, each [n, 2]", err)
@@ -135,7 +137,8 @@ func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) 
 		}
 	}
 	if split.Train == nil {
-		split.Train = slices.DeleteFunc(SplitLinks(g, Fractions{1}, o.Seed, symmetric).Train, Judged(&split))
+		split.Train = slices.DeleteFunc(SplitLinks(g, Fractions{1}, o.Seed, symmetric).Train,
+			Judged(&split))
 	}
 	return split, nil
 }
@@ -213,7 +216,8 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 
 // CheckLinkLabels reports the first link of a list whose label is missing or impossible, or that
 // comes twice with different labels.
-func CheckLinkLabels(name string, outputs, split int, links []graph.Link, labels task.Labels) error {
+func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
+	labels task.Labels) error {
 	of := task.Labelling(name)
 	if of == nil {
 		return nil
@@ -223,8 +227,8 @@ func CheckLinkLabels(name string, outputs, split int, links []graph.Link, labels
 			links[i].Source, links[i].Target, fmt.Errorf(format, args...), ErrValue)
 	}
 	if n := len(links) * labels.Width; n != len(labels.Data) {
-		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch, len(labels.Data),
-			len(links), graph.SplitNames[split], n)
+		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch,
+			len(labels.Data), len(links), graph.SplitNames[split], n)
 	}
 	if err := of.Check(labels, outputs); err != nil {
 		return fmt.Errorf("%s links, %w: %w", graph.SplitNames[split], err, ErrValue)

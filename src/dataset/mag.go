@@ -57,9 +57,11 @@ func (o GenerateOptions) magFaults() error {
 	}{
 		{o.Degree != 0, "the degree is fixed, at about 55 edges a paper: leave --degree out"},
 		{o.EdgeWeights, "its edges have no weights"},
-		{o.SplitLinks != "", "links cannot be its task: --split-links is of graphs without vertex types"},
-		{o.FeatureType == Int8, fmt.Sprintf("%s features of graphs with vertex types are not supported; "+
-			"use %s or %s", Int8, Float32, Float16)},
+		{o.SplitLinks != "", "links cannot be its task: --split-links is of graphs without " +
+			"vertex types"},
+		{o.FeatureType == Int8,
+			fmt.Sprintf("%s features of graphs with vertex types are not supported; use %s or %s",
+				Int8, Float32, Float16)},
 		{magColumns*float64(o.Vertices) > graph.MaxVertices, fmt.Sprintf("at most %.0f papers are "+
 			"supported", math.Floor(graph.MaxVertices/magColumns))},
 	} {
@@ -75,13 +77,15 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 	o.drawClasses(classes)
 	papers := o.Vertices
 	groups, counts := o.magGroups(), o.magCounts()
-	w.Meta.Schema = graph.Schema{Types: []string{"paper", "author", "institution", "field_of_study"}}
+	w.Meta.Schema = graph.Schema{Types: []string{"paper", "author", "institution",
+		"field_of_study"}}
 	w.Meta.LabelType, w.Meta.Features = "paper", 0
 	of := func(source, name, target string) TypedEdges {
 		return TypedEdges{Relation: graph.Relation{Source: source, Name: name, Target: target}}
 	}
-	edges := []TypedEdges{of("author", "affiliated_with", "institution"), of("author", "writes", "paper"),
-		of("paper", "cites", "paper"), of("paper", "has_topic", "field_of_study")}
+	edges := []TypedEdges{of("author", "affiliated_with", "institution"),
+		of("author", "writes", "paper"), of("paper", "cites", "paper"),
+		of("paper", "has_topic", "field_of_study")}
 	for a := range counts[1] {
 		s := newStream(o.Seed, keyEdge, 0, uint64(a))
 		edges[0].Sources = append(edges[0].Sources, int32(a))
@@ -91,12 +95,14 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 	for p, class := range classes {
 		s := newStream(o.Seed, keyEdge, 1, uint64(p))
 		for range s.about(magWrites) {
-			edges[1].Sources = append(edges[1].Sources, o.member(&s, int(class)/groups, groups, counts[1]))
+			edges[1].Sources = append(edges[1].Sources,
+				o.member(&s, int(class)/groups, groups, counts[1]))
 			edges[1].Targets = append(edges[1].Targets, int32(p))
 		}
 		for range s.about(magTopics) {
 			edges[3].Sources = append(edges[3].Sources, int32(p))
-			edges[3].Targets = append(edges[3].Targets, o.member(&s, int(class)%groups, groups, counts[3]))
+			edges[3].Targets = append(edges[3].Targets,
+				o.member(&s, int(class)%groups, groups, counts[3]))
 		}
 		for range s.about(magCites) {
 			cited := int32(s.intn(papers))

@@ -21,10 +21,12 @@ type RowWriter struct {
 	bytes  *quantizer // of Int8
 	closed bool
 
-	entries *entries                              // of sparse rows
-	scaling *scaling                              // applied first; may be nil
-	look    func(first, cols int, rows []float32) // if set, it gets the rows, and they are not written
-	watch   func(rows []float32) error            // if set, it gets dense rows before they are written
+	entries *entries // of sparse rows
+	scaling *scaling // applied first; may be nil
+	// if set, it gets the rows, and they are not written
+	look func(first, cols int, rows []float32)
+	// if set, it gets dense rows before they are written
+	watch func(rows []float32) error
 }
 
 // WriteFeatures writes features.npy with cols columns, and for Int8 their scales. dtype is one of
@@ -148,7 +150,8 @@ func (r *RowWriter) limit() float32 {
 	return math.MaxFloat32
 }
 
-// within returns an error for the first value beyond the limit in the rows of vertices from first on.
+// within returns an error for the first value beyond the limit in the rows of vertices from first
+// on.
 func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
 		if !(x <= limit && x >= -limit) { // NaN compares false

@@ -59,7 +59,8 @@ func (e *entries) add(out *npy.Writer, columns []int32, values []float32) error 
 	}
 	e.columns = append(e.columns[:0], columns...)
 	slices.Sort(e.columns)
-	e.columns = slices.DeleteFunc(slices.Compact(e.columns), func(c int32) bool { return e.row[c] == 0 })
+	e.columns = slices.DeleteFunc(slices.Compact(e.columns),
+		func(c int32) bool { return e.row[c] == 0 })
 	for _, c := range e.columns {
 		if !finite(e.row[c]) {
 			return badFeature(len(e.ends)-1, int(c), e.row[c])
@@ -94,8 +95,8 @@ func (e *entries) put(out *npy.Writer, row []float32) error {
 // Missing boundaries are reported elsewhere.
 func CheckRowEnds(ends []int64, entries int64) error {
 	if n := len(ends); n > 0 && (ends[0] != 0 || ends[n-1] != entries) {
-		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, of %d entries", RowEndsFile, ErrMismatch,
-			ends[0], ends[n-1], entries)
+		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, of %d entries",
+			RowEndsFile, ErrMismatch, ends[0], ends[n-1], entries)
 	}
 	return nil
 }
@@ -111,8 +112,8 @@ func CheckEntries(data []byte, t Table, ends []int64) error {
 	}
 	for v := range len(ends) - 1 {
 		if ends[v+1] < ends[v] || ends[v+1] > end {
-			return fmt.Errorf("%w: row %d begins at entry %d and ends at %d", ErrMismatch, v, ends[v],
-				ends[v+1])
+			return fmt.Errorf("%w: row %d begins at entry %d and ends at %d", ErrMismatch, v,
+				ends[v], ends[v+1])
 		}
 		last := -1
 		for k := ends[v]; k < ends[v+1]; k++ {

@@ -37,7 +37,8 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 		number, sign := strings.CutSuffix(strings.TrimSpace(word), "%")
 		x, ok := table.ParseFloat([]byte(strings.TrimSpace(number)))
 		if !ok || !(x >= 0) {
-			return shares, false, fault("%q is no share; want three, such as 60/20/20 in percent", word)
+			return shares, false, fault("%q is no share; want three, such as 60/20/20 in percent",
+				word)
 		}
 		shares[i], words[i] = x, strings.TrimSpace(number)
 		total, largest = total+x, max(largest, x)
@@ -55,8 +56,8 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 		return shares, true, fault("all shares are 0; give one to the training, such as 60/20/20")
 	case signs > 0 || largest > 1 && !part:
 	case largest > 1:
-		return shares, true, fault("shares below and above 1: write percent as %s, or fractions that add "+
-			"up to at most 1", percent)
+		return shares, true, fault("shares below and above 1: write percent as %s, or fractions "+
+			"that add up to at most 1", percent)
 	case part:
 		whole = 1
 	case total == 1:
@@ -65,10 +66,11 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	}
 	if total > whole*(1+1e-9) {
 		if whole == 1 {
-			return shares, true, fault("adds up to %.6g: write shares that add up to at most 1, or percent as "+
-				"%s", total, percent)
+			return shares, true, fault("adds up to %.6g: write shares that add up to at most 1, "+
+				"or percent as %s", total, percent)
 		}
-		return shares, true, fault("adds up to %.6g percent: write shares that add up to at most 100", total)
+		return shares, true, fault("adds up to %.6g percent: write shares that add up to at most "+
+			"100", total)
 	}
 	for i := range shares {
 		shares[i] *= 100 / whole

@@ -135,8 +135,8 @@ func removeDead(path string) {
 			if who.Host != "" {
 				by = fmt.Sprintf("process %d of %s", who.PID, who.Host)
 			}
-			slog.Info(fmt.Sprintf("%s is an unfinished directory of %s, which may be at work: remove it if no "+
-				"job writes there", piece, by), "rank", 0)
+			slog.Info(fmt.Sprintf("%s is an unfinished directory of %s, which may be at work: "+
+				"remove it if no job writes there", piece, by), "rank", 0)
 		}
 	}
 }
@@ -145,8 +145,8 @@ func removeDead(path string) {
 // meantime DiscardAll removes it too, because the other process may have been killed.
 func Join(tmp string) (leave func(), err error) {
 	if _, err := os.Stat(tmp); err != nil {
-		return func() {}, fmt.Errorf("%w, though rank 0 has made it; write to a place where all ranks "+
-			"see the same files", err)
+		return func() {}, fmt.Errorf("%w, though rank 0 has made it; write to a place where all "+
+			"ranks see the same files", err)
 	}
 	begun.Lock()
 	defer begun.Unlock()
@@ -204,7 +204,8 @@ func Replace(made, dir string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	if err == nil {
 		if err = os.RemoveAll(made); err != nil {
-			err = fmt.Errorf("%s is replaced, but the old one is left at %s: %w; remove it", dir, made, err)
+			err = fmt.Errorf("%s is replaced, but the old one is left at %s: %w; remove it", dir,
+				made, err)
 		}
 		return err
 	}
@@ -259,8 +260,9 @@ func replaceable(dir string) error {
 		}
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s cannot be replaced: %s: %w; let its owner make it writable for the group "+
-				"(chmod -R g+w), or choose another directory", dir, filepath.Join(dir, name), err)
+			return fmt.Errorf("%s cannot be replaced: %s: %w; let its owner make it writable for "+
+				"the group (chmod -R g+w), or choose another directory", dir,
+				filepath.Join(dir, name), err)
 		case name == RankingsDir && e.IsDir(): // made from these parts
 			return fs.SkipDir
 		case !e.IsDir() && name != metaFile && files[name] == nil:
@@ -283,12 +285,15 @@ func replaceable(dir string) error {
 func mayRename(dir string) error {
 	var above, it unix.Stat_t
 	parent, me := filepath.Dir(filepath.Clean(dir)), os.Geteuid()
-	err := cmp.Or(unix.Access(parent, unix.W_OK|unix.X_OK), unix.Stat(parent, &above), unix.Stat(dir, &it))
-	if err == nil && above.Mode&unix.S_ISVTX != 0 && me != 0 && me != int(it.Uid) && me != int(above.Uid) {
+	err := cmp.Or(unix.Access(parent, unix.W_OK|unix.X_OK), unix.Stat(parent, &above),
+		unix.Stat(dir, &it))
+	if err == nil && above.Mode&unix.S_ISVTX != 0 && me != 0 && me != int(it.Uid) &&
+		me != int(above.Uid) {
 		err = unix.EPERM
 	}
 	if err != nil {
-		return fmt.Errorf("%s cannot be replaced: %w; let its owner do so, or choose another directory", dir, err)
+		return fmt.Errorf("%s cannot be replaced: %w; let its owner do so, or choose another "+
+			"directory", dir, err)
 	}
 	return nil
 }
@@ -330,8 +335,8 @@ func noLink(dir string) error {
 	if err != nil { // dir is not a link
 		return nil
 	}
-	return fmt.Errorf("%s: %w and is a symbolic link, which would be lost; give the directory that it "+
-		"points to (%s) or choose another one", dir, ErrExists, to)
+	return fmt.Errorf("%s: %w and is a symbolic link, which would be lost; give the directory "+
+		"that it points to (%s) or choose another one", dir, ErrExists, to)
 }
 
 // Apart returns an error if out, a file or directory to write, is one of the inputs or a directory
@@ -362,8 +367,8 @@ func Apart(out string, inputs ...string) error {
 			at = whole
 		}
 		if files, _ := filesOf(at); files != nil {
-			return fmt.Errorf("%s lies inside %s, a dataset or parts, which hold nothing else; choose "+
-				"another place to write to", out, at)
+			return fmt.Errorf("%s lies inside %s, a dataset or parts, which hold nothing else; "+
+				"choose another place to write to", out, at)
 		}
 	}
 	return err

@@ -23,7 +23,8 @@ type TopologyWriter struct {
 // memory. Rows follow in order; Close or abort ends it.
 func (w *Writer) BeginTopology(n int, weighted bool) (t *TopologyWriter, err error) {
 	t = &TopologyWriter{w: w, indptr: mem.Make[int64](n + 1)}
-	t.indices, err = npy.Create(filepath.Join(w.tmp, "indices.npy"), npy.DType[graph.VertexID](), -1)
+	t.indices, err = npy.Create(filepath.Join(w.tmp, "indices.npy"), npy.DType[graph.VertexID](),
+		-1)
 	if err == nil && weighted {
 		t.weights, err = npy.Create(filepath.Join(w.tmp, WeightsFile), npy.DType[float32](), -1)
 	}

@@ -37,8 +37,8 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		return report, err
 	}
 	if len(counts) != m.Schema.NumTypes() {
-		return report, fmt.Errorf("%w: %d counts of the vertices of %d types", ErrMismatch, len(counts),
-			m.Schema.NumTypes())
+		return report, fmt.Errorf("%w: %d counts of the vertices of %d types", ErrMismatch,
+			len(counts), m.Schema.NumTypes())
 	}
 	m.Tables = make([]Table, len(counts))
 	for t, n := range counts {
@@ -116,7 +116,8 @@ func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 }
 
 // joinRows joins the relations into one graph, and returns where the in-edges of each column end.
-func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows, ends []int64) {
+func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows,
+	ends []int64) {
 	edges, weighted := 0, false
 	joined = new(relationRows)
 	for _, of := range all {
@@ -162,14 +163,15 @@ func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joine
 // checkVertices returns an error if there are more vertices than vertex numbers.
 func checkVertices(n int64) error {
 	if n > graph.MaxVertices {
-		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n, graph.MaxVertices)
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n,
+			graph.MaxVertices)
 	}
 	return nil
 }
 
 // build makes the rows of one relation, one for each vertex of its target type.
-func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.CleanOptions) (*graph.CSC,
-	graph.CleanReport, error) {
+func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
+	o graph.CleanOptions) (*graph.CSC, graph.CleanReport, error) {
 	var b graph.Builder
 	defer b.Free()
 	if err := e.each(s, r, starts, func(l graph.Link) { b.Add(l.Source, l.Target) }); err != nil {
@@ -194,8 +196,8 @@ func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph
 			kind int
 		}{{u, source}, {v, target}} {
 			if n := starts[end.kind+1] - starts[end.kind]; end.id < 0 || int64(end.id) >= n {
-				return fmt.Errorf("edge %d of relation %s joins vertex %d of type %s, which has %d: %w", i,
-					e.Relation, end.id, s.Types[end.kind], n, graph.ErrVertexRange)
+				return fmt.Errorf("edge %d of relation %s joins vertex %d of type %s, which has "+
+					"%d: %w", i, e.Relation, end.id, s.Types[end.kind], n, graph.ErrVertexRange)
 			}
 		}
 		f(graph.Link{Source: graph.VertexID(starts[source]) + graph.VertexID(u),

@@ -107,8 +107,9 @@ func (d *Dataset) checkColumns() error {
 			source, c := sources[r], int(first)+k
 			for _, u := range d.Graph.Indices[d.Columns.Indptr[c]:d.Columns.Indptr[c+1]] {
 				if int64(u) < starts[source] || int64(u) >= starts[source+1] {
-					return fmt.Errorf("%w: vertex %d has an edge of relation %s from vertex %d, which "+
-						"is no %s", ErrMismatch, v, d.Meta.Schema.Relations[r], u, d.Meta.Schema.Types[source])
+					return fmt.Errorf("%w: vertex %d has an edge of relation %s from vertex %d, "+
+						"which is no %s", ErrMismatch, v, d.Meta.Schema.Relations[r], u,
+						d.Meta.Schema.Types[source])
 				}
 			}
 		}

@@ -76,7 +76,8 @@ func (r *Reader) look() {
 // of names, are numbers; and whether one of the first n lines, which begin as comments do, is a
 // comment because its number of fields differs.
 func (r *Reader) known(rows [][]byte, n int) {
-	r.remarks = slices.ContainsFunc(rows[:n], func(row []byte) bool { return r.count(row, r.sep) != r.width })
+	r.remarks = slices.ContainsFunc(rows[:n],
+		func(row []byte) bool { return r.count(row, r.sep) != r.width })
 	of := 0
 	for _, row := range rows {
 		if marked(row) {

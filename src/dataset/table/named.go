@@ -63,7 +63,8 @@ func (t *Named) begin(names Names) error {
 		if t.line > 0 {
 			lines = "; its lines begin as comments do: quote the first field of one that is a row"
 		}
-		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path, ErrValue, lines)
+		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path,
+			ErrValue, lines)
 	}
 	if err != nil {
 		return err
@@ -137,8 +138,8 @@ func namesBelow(named, row []string, after [][]string, known func(string) bool) 
 func (t *Named) unique() error {
 	for i, name := range t.Header {
 		if name != "" && slices.Contains(t.Header[:i], name) {
-			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove the line and say --no-header", t.path, t.begun,
-				ErrValue, name)
+			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove "+
+				"the line and say --no-header", t.path, t.begun, ErrValue, name)
 		}
 	}
 	return nil
@@ -182,7 +183,8 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
 		one.row = one.trim(text)
 		fields, err := one.Words()
-		if err != nil || slices.ContainsFunc(fields, func(f string) bool { return f == "" || isNumber(f) }) {
+		if err != nil || slices.ContainsFunc(fields,
+			func(f string) bool { return f == "" || isNumber(f) }) {
 			continue
 		}
 		n, prose := 0, false
@@ -201,8 +203,8 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 
 // sentence lists words that show that a comment, split at blanks, is a sentence, not names of
 // columns.
-var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in", "is",
-	"of", "or", "per", "the", "this", "was", "were", "with"}
+var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in",
+	"is", "of", "or", "per", "the", "this", "was", "were", "with"}
 
 // MayBeProse reports whether the names are the words of a comment, split at blanks.
 func (t *Named) MayBeProse() bool { return t.Remark != "" && t.sep == Space }
@@ -215,7 +217,8 @@ func (t *Named) Square() bool {
 			return false
 		}
 	}
-	return t.HasNames && len(t.after) > 1 && (len(t.after)+1 == len(t.Header) || len(t.after) >= sampleRows-1)
+	return t.HasNames && len(t.after) > 1 && (len(t.after)+1 == len(t.Header) ||
+		len(t.after) >= sampleRows-1)
 }
 
 // Between returns what separates fields.
@@ -236,20 +239,21 @@ func (t *Named) Narrow(want string) error {
 		return t.errColons()
 	}
 	if strings.ContainsAny(row[0], "{}") {
-		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them with data=False, or weights "+
-			"by networkx.write_weighted_edgelist", ErrValue)
+		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them "+
+			"with data=False, or weights by networkx.write_weighted_edgelist", ErrValue)
 	}
 	if t.under > 1 {
-		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or a count of rows, remove it: "+
-			"tail -n +%d FILE > NEW", ErrValue, row[0], t.under, max(1, t.begun)+1)
+		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or "+
+			"a count of rows, remove it: tail -n +%d FILE > NEW", ErrValue, row[0], t.under,
+			max(1, t.begun)+1)
 	}
-	return t.Errorf("%w: one column; want two at least, %s, separated by commas, tabs, semicolons or blanks",
-		ErrValue, want)
+	return t.Errorf("%w: one column; want two at least, %s, separated by commas, tabs, "+
+		"semicolons or blanks", ErrValue, want)
 }
 
 func (t *Named) errColons() error {
-	return t.Errorf("%w: the fields are apart by ::, as MovieLens has them, which is no separator here; sed "+
-		"'s/::/|/g' FILE writes another", ErrValue)
+	return t.Errorf("%w: the fields are apart by ::, as MovieLens has them, which is no "+
+		"separator here; sed 's/::/|/g' FILE writes another", ErrValue)
 }
 
 // Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
@@ -314,7 +318,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		return false, nil
 	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
-	case crosses(row, after): // asked about: child,parent over parent,thing may be names or vertices
+	case crosses(row, after):
+		// asked about: child,parent over parent,thing may be names or vertices
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
 	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
@@ -322,8 +327,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	case !same && fractions(row, after):
 		return true, nil
 	}
-	return false, t.Errorf("%w: is this row the names of the columns, or data? --header reads it as the "+
-		"names, and --no-header as data", ErrValue)
+	return false, t.Errorf("%w: is this row the names of the columns, or data? --header reads it "+
+		"as the names, and --no-header as data", ErrValue)
 }
 
 // Counting reports whether a row is 0, 1, ..., as pandas names columns without names.
@@ -356,9 +361,10 @@ func comesAgain(row []string, after [][]string) bool {
 		return false
 	}
 	again := func(k, column int) bool {
-		return !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after, func(o []string) bool {
-			return !slices.Equal(row, o) && o[column] == row[k]
-		})
+		return !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after,
+			func(o []string) bool {
+				return !slices.Equal(row, o) && o[column] == row[k]
+			})
 	}
 	return len(row) > 1 && again(0, 1) && again(1, 0) ||
 		slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) })
@@ -499,8 +505,8 @@ func (t *Named) words() ([]string, error) {
 		if t.Header != nil {
 			name = t.Header[bad.column]
 		}
-		return nil, t.Errorf("%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8",
-			ErrValue, name)
+		return nil, t.Errorf("%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 -t "+
+			"UTF-8", ErrValue, name)
 	}
 	return row, err
 }

@@ -88,9 +88,11 @@ type Reader struct {
 	badQuote  bool
 }
 
-// Open opens a file of numbers: a line that begins with # or % is a comment. A file that begins with
-// the gzip magic is inflated, under any name.
-func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{path: path, sep: sep}) }
+// Open opens a file of numbers: a line that begins with # or % is a comment. A file that begins
+// with the gzip magic is inflated, under any name.
+func Open(path string, sep Separator) (*Reader, error) {
+	return open(&Reader{path: path, sep: sep})
+}
 
 // OpenWords opens a file of words. A line that begins with # or % is a row if it has as many fields
 // as the first row that does not begin so, and more than one; otherwise it is a comment, unless an
@@ -216,7 +218,9 @@ func (r *Reader) trim(line []byte) []byte {
 func marked(row []byte) bool { return len(row) > 0 && (row[0] == '#' || row[0] == '%') }
 
 // noted reports whether a line begins as people write comments: a mark and a blank.
-func noted(row []byte) bool { return marked(row) && len(row) > 1 && (row[1] == ' ' || row[1] == '\t') }
+func noted(row []byte) bool {
+	return marked(row) && len(row) > 1 && (row[1] == ' ' || row[1] == '\t')
+}
 
 // isComment looks only at the line itself, before others are joined to it: a quote in a comment
 // joins nothing.
@@ -251,8 +255,8 @@ func (r *Reader) join(line []byte) ([]byte, error) {
 			return nil, err
 		}
 		if more == nil || len(r.joined) > longestJoined {
-			return nil, r.Errorf("%w: a field begins with a quote, and no quote ends it; write a quote "+
-				"inside a quoted field twice", ErrValue)
+			return nil, r.Errorf("%w: a field begins with a quote, and no quote ends it; write a "+
+				"quote inside a quoted field twice", ErrValue)
 		}
 		r.joined = append(append(r.joined, '\n'), more...)
 		inside = r.open(more, true)
@@ -363,7 +367,8 @@ func (r *Reader) fill() error {
 }
 
 func (r *Reader) setPlain() {
-	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab || r.sep == Pipe) {
+	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab ||
+		r.sep == Pipe) {
 		r.plain = byte(r.sep)
 	}
 }
@@ -398,9 +403,9 @@ func (r *Reader) Fields(dst [][]byte) [][]byte {
 	return dst
 }
 
-// Words returns the fields of the current row of words. The slice is valid until the next call. A row
-// with another number of fields than the first one, a quote out of place, and text that is not UTF-8
-// are errors.
+// Words returns the fields of the current row of words. The slice is valid until the next call. A
+// row with another number of fields than the first one, a quote out of place, and text that is not
+// UTF-8 are errors.
 func (r *Reader) Words() ([]string, error) {
 	r.fields = r.fields[:0]
 	if r.quote && bytes.IndexByte(r.row, '"') >= 0 {
@@ -411,8 +416,8 @@ func (r *Reader) Words() ([]string, error) {
 			r.fields = append(r.fields, string(f))
 		}
 		if r.badQuote {
-			return nil, r.Errorf("%w: a quote inside a field; quote the whole field, and write a quote "+
-				"inside it twice", ErrValue)
+			return nil, r.Errorf("%w: a quote inside a field; quote the whole field, and write a "+
+				"quote inside it twice", ErrValue)
 		}
 	} else {
 		row, begin := string(r.row), 0
@@ -422,7 +427,8 @@ func (r *Reader) Words() ([]string, error) {
 				r.fields = append(r.fields, "")
 				continue
 			}
-			from := cap(r.row) - cap(f) // where the field lies in the row, and so in the row's string
+			// where the field lies in the row, and so in the row's string
+			from := cap(r.row) - cap(f)
 			r.fields = append(r.fields, row[from:from+len(f)])
 		}
 	}
@@ -434,7 +440,8 @@ func (r *Reader) Words() ([]string, error) {
 	}
 	for i, f := range r.fields {
 		if !utf8.ValidString(f) {
-			return r.fields, r.Errorf("%w: %w; convert the file: iconv -f LATIN1 -t UTF-8", ErrValue, &notUTF8{i})
+			return r.fields, r.Errorf("%w: %w; convert the file: iconv -f LATIN1 -t UTF-8",
+				ErrValue, &notUTF8{i})
 		}
 	}
 	return r.fields, nil
@@ -453,19 +460,19 @@ func (r *Reader) misfit(n int) error {
 	}
 	switch {
 	case n == r.width+1 && r.fields[n-1] == "":
-		cure = fmt.Sprintf("it ends with %q, and the first line does not: add one there, which makes a column "+
-			"without a name", rune(r.sep))
+		cure = fmt.Sprintf("it ends with %q, and the first line does not: add one there, which "+
+			"makes a column without a name", rune(r.sep))
 	case n > r.width && r.begun <= 3:
-		cure += ", or, if the first line is a title, remove it, or if it names fewer columns than there are, " +
-			"name all"
+		cure += ", or, if the first line is a title, remove it, or if it names fewer columns " +
+			"than there are, name all"
 	}
 	if marked(r.row) {
 		cure = fmt.Sprintf("rows may begin with %q here: if it is a comment, remove it",
 			rune(r.row[0]))
 	}
 	if r.sep == Comma && n > r.width && r.fields[n-1] != "" && decimalCommas(r.fields, n-r.width) {
-		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate the " +
-			"columns by semicolons"
+		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate " +
+			"the columns by semicolons"
 	}
 	return r.Errorf("%w: it does not have the %d columns of the first line, but %d; %s", ErrValue,
 		r.width, n, cure)
@@ -661,7 +668,8 @@ func DecimalComma(text string) string {
 	case !has:
 		return ""
 	case is && len(part) == 3 && whole != "0" && len(whole) <= 4:
-		return ": it has a comma: write a point, if it is a decimal comma, and nothing, if it is between thousands"
+		return ": it has a comma: write a point, if it is a decimal comma, and nothing, if it is " +
+			"between thousands"
 	case is:
 		return ": it has a decimal comma; write a point"
 	case thousands(text):
@@ -679,7 +687,8 @@ func thousands(text string) bool {
 	last, _, _ := strings.Cut(groups[len(groups)-1], ".")
 	groups[len(groups)-1] = last
 	for i, group := range groups {
-		if n := len(group); n != 3 && (i > 0 || n < 1 || n > 3) || strings.Trim(group, "0123456789") != "" {
+		if n := len(group); n != 3 && (i > 0 || n < 1 || n > 3) ||
+			strings.Trim(group, "0123456789") != "" {
 			return false
 		}
 	}
