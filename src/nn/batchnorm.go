@@ -11,7 +11,7 @@ import (
 // of PyTorch Geometric does. Training uses the mean and variance of the minibatch, whatever other
 // ranks train in the step; evaluation uses running values, which are equal on all ranks:
 //
-//	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n      in the gradients, of each minibatch
+//	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n: in its gradients
 //	step        the sums over minibatches and ranks, with the gradients
 //	update      running = 0.9 running + 0.1 sum/n
 //
@@ -22,10 +22,12 @@ type batchNorm struct {
 	x                          *buffer   // [D,out] output of the convolution
 	mean, variance             *buffer   // [out] of the minibatch
 	total                      float64   // rows of the minibatch
-	shift                      *buffer   // [2,out] what backward adds to dx if ranks share the minibatch
-	host                       []float32 // [5,out]: moments, sums of backward and gamma, on the host
-	running                    []Param   // running_mean, running_var [out], num_batches_tracked [1]
-	values                     [2][]float32
+	// [2,out] what backward adds to dx if ranks share the minibatch
+	shift *buffer
+	// [5,out]: moments, sums of backward and gamma, on the host
+	host    []float32
+	running []Param // running_mean, running_var [out], num_batches_tracked [1]
+	values  [2][]float32
 }
 
 // momentum is PyTorch's default.
@@ -65,7 +67,8 @@ func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 
 // join turns the moments of the own rows into those of all ranks' (Chan, Golub and LeVeque, 1983),
 // the same bits on each.
-func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int, gather Gather) error {
+func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
+	gather Gather) error {
 	out := len(mean)
 	if n.host == nil {
 		n.host = make([]float32, 5*out)

@@ -63,8 +63,8 @@ type slice struct {
 func (m *Model) Columns(first, end int) (*Columns, error) {
 	layer, ok := m.stages[0].Layer.(columnwise)
 	if !ok || !m.Config.Linear() {
-		return nil, fmt.Errorf("the input layer of model kind %s is no sum over the columns of the "+
-			"features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
+		return nil, fmt.Errorf("the input layer of model kind %s is no sum over the columns of "+
+			"the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
 	}
 	if first < 0 || first >= end || end > m.Config.In {
 		return nil, fmt.Errorf("columns %d to %d of %d", first, end, m.Config.In)
@@ -80,7 +80,8 @@ func (m *Model) Columns(first, end int) (*Columns, error) {
 		*s = slice{c.store.buffer(), c.store.buffer(), c.store.buffer()}
 		c.width = t.w.Rows
 		n := c.width * (end - first)
-		errs = append(errs, reserveAll(sized{s.w, n}, sized{s.dw, n}, sized{s.wide, c.width * c.in}))
+		errs = append(errs, reserveAll(sized{s.w, n}, sized{s.dw, n},
+			sized{s.wide, c.width * c.in}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		c.Close()
@@ -163,8 +164,8 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	}
 }
 
-// addShares sets y to the sum of the shares, in their order, and the bias, and applies the epilogue.
-// The first share becomes their sum.
+// addShares sets y to the sum of the shares, in their order, and the bias, and applies the
+// epilogue. The first share becomes their sum.
 func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	epilogue compute.Epilogue) {
 	sum := in.Shares[0]
@@ -174,8 +175,8 @@ func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	dev.Finish(y, sum, bias, epilogue)
 }
 
-// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the epilogue,
-// and the gradient of the bias.
+// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the
+// epilogue, and the gradient of the bias.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	epilogue compute.Epilogue) {
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)

@@ -137,7 +137,8 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	}
 	for l := range m.stages {
 		in, s := &m.inputs[l], &m.stages[l]
-		to = append(to, compute.Suspect{X: s.y.matrix(in.Destinations, s.out), Vertices: in.Vertices})
+		to = append(to, compute.Suspect{X: s.y.matrix(in.Destinations, s.out),
+			Vertices: in.Vertices})
 	}
 	if m.jump != nil {
 		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
@@ -184,7 +185,8 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	}
 	for l := range m.stages {
 		if row, vertex := find(suspectLayers + l); row >= 0 {
-			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l, name(row, vertex))}
+			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l,
+				name(row, vertex))}
 		}
 	}
 	layers := len(m.stages)

@@ -10,7 +10,8 @@ import (
 // Folding lets the input layer of a relational model skip the rows that the maps of types give:
 // mapping a mean and multiplying it by the weights of a relation is one linear map of the mean.
 //
-//	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)      x  means of rows of type t, [Features[t]]
+//	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)
+//	x    means of rows of type t, [Features[t]]
 //
 // So if all rows of a minibatch are means, by relation, or destinations' own rows, each is
 // multiplied once forward and once backward, and neither mapped rows nor their gradients are made.
@@ -31,7 +32,8 @@ type Fold uint8
 // Under FoldWherePays one minibatch may be folded and the next one not.
 const (
 	FoldWherePays Fold = iota
-	FoldNever          // for GPUs: without folding they launch as few kernels, however many relations there are
+	// for GPUs: without folding they launch as few kernels, however many relations there are
+	FoldNever
 	FoldAlways
 )
 
@@ -41,7 +43,8 @@ const composing = 1 << 16
 
 // folding returns the Folding of a model's input layer; nil if there is none.
 func (c Config) folding() *Folding {
-	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 { // the rows of a single layer may be asked for
+	// the rows of a single layer may be asked for
+	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 {
 		return nil
 	}
 	f := &Folding{Features: c.TypeFeatures, Always: c.Fold == FoldAlways}
@@ -99,8 +102,9 @@ func newFolded(s *store, c Config, p *projection, own Relating) *folded {
 	if of == nil {
 		return nil
 	}
-	f := &folded{dev: s.dev, project: p, in: of.In, out: of.Out, groups: make([][]group, len(of.Features)),
-		w: s.buffer(), dw: s.buffer(), b: s.buffer(), db: s.buffer(), sets: s.buffer(), turned: s.buffer()}
+	f := &folded{dev: s.dev, project: p, in: of.In, out: of.Out,
+		groups: make([][]group, len(of.Features)), w: s.buffer(), dw: s.buffer(), b: s.buffer(),
+		db: s.buffer(), sets: s.buffer(), turned: s.buffer()}
 	for r, t := range of.Sources {
 		f.groups[t] = append(f.groups[t], group{r, -1})
 	}
@@ -135,8 +139,8 @@ func (f *folded) count() int { return f.first[len(f.first)-1] + len(f.groups[len
 
 func (f *folded) reserve(sets int) error {
 	n := f.count() * f.out
-	return reserveAll(sized{f.w, f.elements}, sized{f.dw, f.elements}, sized{f.b, n}, sized{f.db, n},
-		sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
+	return reserveAll(sized{f.w, f.elements}, sized{f.dw, f.elements}, sized{f.b, n},
+		sized{f.db, n}, sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
 }
 
 // of returns the groups of a type in a minibatch, and where their weights and biases are.
@@ -144,7 +148,8 @@ func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
 	features := f.project.maps[t].features
 	n := len(f.groups[t])
 	return compute.Groups{Ends: in.TypeEnds[t], Stride: f.out * features},
-		span{f.at[t], f.at[t] + n*f.out*features}, span{f.first[t] * f.out, (f.first[t] + n) * f.out}
+		span{f.at[t], f.at[t] + n*f.out*features},
+		span{f.first[t] * f.out, (f.first[t] + n) * f.out}
 }
 
 // span is a part of an array.
@@ -201,8 +206,8 @@ func (f *folded) compose(w relationWeights) {
 	})
 }
 
-// decompose sets the gradients of the parameters from those of the groups' weights and biases. Own sets
-// that several types share are added in the order of types.
+// decompose sets the gradients of the parameters from those of the groups' weights and biases. Own
+// sets that several types share are added in the order of types.
 func (f *folded) decompose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
 	own := 0 // sets begun so far
@@ -236,7 +241,8 @@ func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.M
 }
 
 // split sets, or adds, the gradients of a group's weights and of its type's map.
-func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add, addMap bool) {
+func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add,
+	addMap bool) {
 	d, bias, dbias := f.dev, matrix(m.bias, 1, f.in), matrix(m.dbias, 1, f.in)
 	column := func(row compute.Matrix) compute.Matrix { return matrix(row.Data, row.Cols, 1) }
 	if w.turned() { // [in,out]
@@ -270,7 +276,8 @@ func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 	at := 0
 	for t, x := range in.Types {
 		g, weights, biases := f.of(in, t)
-		f.dev.GroupDenseBackward(weights.of(f.dw.data), biases.of(f.db.data), dz.RowsAt(at, at+x.Rows), x, g)
+		f.dev.GroupDenseBackward(weights.of(f.dw.data), biases.of(f.db.data),
+			dz.RowsAt(at, at+x.Rows), x, g)
 		at += x.Rows
 	}
 	f.decompose(w)

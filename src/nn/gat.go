@@ -112,7 +112,8 @@ func newGAT(s *store, c Config, l int) Layer {
 func (g *gat) Params() []Param {
 	return []Param{
 		glorot(g.name+".lin.weight", g.cols(), g.in),
-		glorot(g.name+".att_src", 1, g.heads, g.width), glorot(g.name+".att_dst", 1, g.heads, g.width),
+		glorot(g.name+".att_src", 1, g.heads, g.width),
+		glorot(g.name+".att_dst", 1, g.heads, g.width),
 		constant(g.name+".bias", g.out, 0),
 	}
 }
@@ -125,8 +126,8 @@ func (g *gat) Bind(values, grads [][]float32) {
 
 func (g *gat) Reserve(in *Input) error {
 	s, d := in.Sources, in.Destinations
-	err := errors.Join(g.reserve(in), reserveAll(sized{g.z, s * g.cols()}, sized{g.src, s * g.heads},
-		sized{g.dst, d * g.heads}))
+	err := errors.Join(g.reserve(in), reserveAll(sized{g.z, s * g.cols()},
+		sized{g.src, s * g.heads}, sized{g.dst, d * g.heads}))
 	if !in.Train || err != nil {
 		return err
 	}
@@ -153,8 +154,8 @@ func (g *gat) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue c
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
 	dsums := g.finishBackward(g.dbias, dy, y, in, epilogue)
-	g.dev.AttendBackward(dz, dsrc, ddst, g.rows(g.dalpha, in.edges()), in.Hop.Forward, in.Transposed,
-		g.weights(in), src, dst, z, dsums, g.slope)
+	g.dev.AttendBackward(dz, dsrc, ddst, g.rows(g.dalpha, in.edges()), in.Hop.Forward,
+		in.Transposed, g.weights(in), src, dst, z, dsums, g.slope)
 	g.dev.HeadDotsBackward(dz, g.dasrc, g.dadst, dsrc, ddst, z, g.asrc, g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)
 	if in.Gradient {

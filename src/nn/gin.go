@@ -19,7 +19,8 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	weighted, ofData                bool // the sum is weighted by edges; the weights are from the data
+	// the sum is weighted by edges; the weights are from the data
+	weighted, ofData bool
 }
 
 func newGIN(s *store, c Config, l int) Layer {
@@ -136,7 +137,8 @@ func (g *gin) outer(hidden compute.Matrix, epilogue compute.Epilogue) compute.De
 }
 
 func (g *gin) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
-	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid), g.dinner.matrix(in.Destinations, g.mid)
+	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid),
+		g.dinner.matrix(in.Destinations, g.mid)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y,
 		g.outer(hidden, epilogue))
 	g.dev.DenseInput(dinner, dy, g.w2, compute.Completion{Rounded: true})
@@ -151,6 +153,6 @@ func (g *gin) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue c
 	if !in.Gradient {
 		return
 	}
-	g.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights,
-		dagg, g.back(dx, dy, dagg))
+	g.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), in.Transposed,
+		in.TransposedWeights, dagg, g.back(dx, dy, dagg))
 }

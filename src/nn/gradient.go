@@ -11,7 +11,8 @@ import "halognn/src/compute"
 //	                         +  (1 + eps) dagg of GIN
 //	dx  [Sources, in]        round(what edges give + own)
 //
-// Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by one.
+// Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by
+// one.
 type Gradient struct {
 	compute.Matrix // [Sources, in]; without columns: no gradient is wanted
 
@@ -67,7 +68,8 @@ func (m *Model) completes(l int, in *Input) bool {
 // ownRows returns the size of the rows of terms that layer l needs to complete a gradient.
 func (m *Model) ownRows(l int, in *Input) int {
 	s := &m.stages[l]
-	if _, adds := s.Layer.(addsOwn); m.completes(l, in) && (adds || s.residual || m.jump != nil && l > 0) {
+	if _, adds := s.Layer.(addsOwn); m.completes(l, in) &&
+		(adds || s.residual || m.jump != nil && l > 0) {
 		return in.Destinations * s.in
 	}
 	return 0
@@ -86,7 +88,8 @@ func (m *Model) gradientIn(l int, in *Input) compute.Elements {
 
 // gradient returns the Gradient of the rows that layer l has read, with the term of a residual
 // connection.
-func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix, epilogue compute.Epilogue) (g Gradient) {
+func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix,
+	epilogue compute.Epilogue) (g Gradient) {
 	if !in.Gradient {
 		return g
 	}

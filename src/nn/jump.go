@@ -32,7 +32,8 @@ type jumping struct {
 func newJumping(s *store, c Config) *jumping {
 	return &jumping{dev: s.dev, layers: c.Layers, hidden: c.Hidden, out: c.Out, in: c.jumpWidth(),
 		max: c.Jumping == JumpMax,
-		all: s.buffer(), most: s.buffer(), dmost: s.buffer(), logits: s.buffer(), dlogits: s.buffer()}
+		all: s.buffer(), most: s.buffer(), dmost: s.buffer(), logits: s.buffer(),
+		dlogits: s.buffer()}
 }
 
 func (j *jumping) params() []Param {

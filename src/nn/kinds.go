@@ -13,8 +13,9 @@ type Kind struct {
 	inPlace         bool // its layers complete their rows where they lie, in float32
 	WeighsEdges     bool // Config.EdgeWeights and Estimates apply
 	MayTakeMaxima   bool // Config.Aggregation applies
-	ReadsEdges      bool // Config.EdgeIn applies: layers read features of edges, where there are some
-	NeedsEdges      bool // edges must have features
+	// Config.EdgeIn applies: layers read features of edges, where there are some
+	ReadsEdges bool
+	NeedsEdges bool // edges must have features
 	// its layers read edges relation by relation, on a graph with one relation too
 	ByRelation bool
 
@@ -29,20 +30,21 @@ var kinds = []Kind{
 		relational: newRelationSAGE},
 	{Name: "gcn", Brief: "GCN: one weight for a vertex and its neighbours (`model.gcn_norm`)",
 		ReadsNeighbours: true, WeighsEdges: true, layer: newGCN},
-	{Name: "gin", Brief: "GIN: the sum of the neighbours and of 1+eps times the vertex, eps learned, " +
-		"through two linear maps", ReadsNeighbours: true, WeighsEdges: true, layer: newGIN},
+	{Name: "gin", Brief: "GIN: the sum of the neighbours and of 1+eps times the vertex, eps " +
+		"learned, through two linear maps", ReadsNeighbours: true, WeighsEdges: true,
+		layer: newGIN},
 	{Name: "gat", Brief: "GAT: attention (`model.heads`), with an edge from each vertex to itself",
 		ReadsNeighbours: true, HasHeads: true, layer: newGAT, relational: newRelationGAT},
-	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the vertex, " +
-		"and on the features of edges", ReadsNeighbours: true, HasHeads: true, ReadsEdges: true,
-		layer: newGATv2, relational: newRelationGATv2},
+	{Name: "gatv2", Brief: "GATv2: attention whose order of the neighbours depends on the " +
+		"vertex, and on the features of edges", ReadsNeighbours: true, HasHeads: true,
+		ReadsEdges: true, layer: newGATv2, relational: newRelationGATv2},
 	{Name: "gine", Brief: "GIN with features of edges: the sum of relu(neighbour + edge)",
 		ReadsNeighbours: true, ReadsEdges: true, NeedsEdges: true, layer: newGINE},
 	{Name: "rgcn", Brief: "R-GCN: a weight for each relation (`model.bases`), one for the vertex",
 		ReadsNeighbours: true, WeighsEdges: true, inPlace: true, ByRelation: true, layer: newRGCN,
 		relational: newRGCN},
-	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without the " +
-		"graph", layer: newLinear},
+	{Name: "mlp", Brief: "the same layers without the neighbour terms, as the baseline without " +
+		"the graph", layer: newLinear},
 }
 
 // Kinds returns all kinds of models.

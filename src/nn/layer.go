@@ -84,13 +84,14 @@ type Hop struct {
 	TransposedWeights []float32      // [E] of Transposed
 	EdgeRows          compute.Matrix // [E, EdgeIn] features of the edges of Forward
 	Edges             int            // of Forward, for Reserve if Forward is not given
-	Rows, PairRows    int            // segments of Forward and of Pairs, likewise; 0: at most as many as there may be
+	// segments of Forward and of Pairs, likewise; 0: at most as many as there may be
+	Rows, PairRows int
 	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Vertices []int32
 	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch
 
-	// With Needs.Relations Forward has segments of destinations and relations, and Transposed refers to
-	// these:
+	// With Needs.Relations Forward has segments of destinations and relations, and Transposed
+	// refers to these:
 	Ends    []int32 // [R] one past the last segment of each relation; own ones follow
 	OwnEnds []int32 // [S] likewise of each group of own ones, counted from the first of them
 	// Targets: the segments of each destination, then S+g for its group g of own segments (or its
@@ -185,8 +186,8 @@ type Layer interface {
 	Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue)
 	// Backward backpropagates dy [Destinations, out], the gradient with respect to y, through the
 	// epilogue in place. From the result it sets the gradients of the parameters, which
-	// Device.Settle completes, and, if in.Gradient, dx, as its completion says. Forward ran before, on
-	// the same input, and gave y.
+	// Device.Settle completes, and, if in.Gradient, dx, as its completion says. Forward ran before,
+	// on the same input, and gave y.
 	Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 

@@ -69,8 +69,8 @@ type cameOf struct {
 }
 
 // NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
-// original. Every number is drawn by seed, id and column, so it depends on no other row. trained makes
-// room for an optimiser and the best rows.
+// original. Every number is drawn by seed, id and column, so it depends on no other row. trained
+// makes room for an optimiser and the best rows.
 func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
 	trained bool) *Learned {
 	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
@@ -82,7 +82,8 @@ func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, 
 	}
 	l.rows = mem.Make[float32](n * cols)
 	if trained {
-		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols), mem.Make[float32](n*cols)
+		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols),
+			mem.Make[float32](n*cols)
 		l.place = mem.Make[int32](n)
 	}
 	l.each(func(row []float32, _ int, original int32) { l.draw(row, original) })
@@ -126,9 +127,9 @@ func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back the
-// numbers with which they began. Between the two no minibatch of training may be under way. O(all
-// rows).
+// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back
+// the numbers with which they began. Between the two no minibatch of training may be under way.
+// O(all rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
 // Show undoes Hide.
@@ -167,8 +168,9 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 func (l *Learned) Update(device compute.Device, o OptimizerOptions, lr float64, step int) {
 	l.list()
 	t := float64(step)
-	u := sparseAdam{rate: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t))),
-		first: float32(1 - o.Beta1), second: float32(1 - o.Beta2), eps: float32(o.Eps),
+	u := sparseAdam{rate: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) /
+		(1 - math.Pow(o.Beta1, t))), first: float32(1 - o.Beta1), second: float32(1 - o.Beta2),
+		eps:     float32(o.Eps),
 		decayed: float32(1 - lr*l.options.Decay)}
 	compute.InTiles(device, (len(l.of)+updateRows-1)/updateRows, func(i int) {
 		for k := i * updateRows; k < min((i+1)*updateRows, len(l.of)); k++ {
@@ -244,7 +246,8 @@ func (l *Learned) update(u *sparseAdam, k int) {
 	for j, g := range sum {
 		m[j] += float32((g - m[j]) * u.first)
 		v[j] += float32((float32(g*g) - v[j]) * u.second)
-		p[j] = float32(p[j]*stays) + float32(u.rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+u.eps)))
+		p[j] = float32(p[j]*stays) +
+			float32(u.rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+u.eps)))
 	}
 }
 
@@ -283,8 +286,8 @@ func (l *Learned) Digest() (sum uint64) {
 
 // Bytes returns the memory of rows, moments and gradients.
 func (l *Learned) Bytes() int64 {
-	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.head) + cap(l.last) +
-		cap(l.next)
+	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.head) +
+		cap(l.last) + cap(l.next)
 	for _, c := range l.came {
 		n += cap(c.own) + cap(c.grads)
 	}
@@ -320,7 +323,8 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 			full += "." + r.Type
 		}
 		lo, n := l.base[k]*l.Cols, r.End-r.First
-		all = append(all, Tensor{Name: full, Shape: []int{n, l.Cols}, Data: array[lo : lo+n*l.Cols]})
+		all = append(all, Tensor{Name: full, Shape: []int{n, l.Cols},
+			Data: array[lo : lo+n*l.Cols]})
 	}
 	return all
 }

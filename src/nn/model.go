@@ -92,10 +92,10 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 				constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
 		}
 		if s.hidden && c.Norm == NormBatch {
-			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer(),
-				shift: m.store.buffer()}
-			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l), s.out, 1),
-				constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
+			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(),
+				variance: m.store.buffer(), shift: m.store.buffer()}
+			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l),
+				s.out, 1), constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
 			statistics = append(statistics, batchNormStatistics(l, s.out)...)
 		}
 		declared[l] = append(declared[l], s.Params()...)
@@ -124,7 +124,8 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 // SetObjective makes the loss of training use o. Validation and inference compute no loss.
 func (m *Model) SetObjective(o task.Objective) error {
 	scratch := m.store.buffer()
-	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out, m.Config.Rated)); err != nil {
+	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out,
+		m.Config.Rated)); err != nil {
 		return fmt.Errorf("scores of links: %w", err)
 	}
 	o.Scorer = m.scorer
@@ -156,7 +157,8 @@ func (m *Model) bind() {
 	next := 0
 	take := func(n int) (values, grads [][]float32) {
 		for _, q := range m.Params.List[next : next+n] {
-			values, grads = append(values, q.of(m.Params.Values)), append(grads, q.of(m.Params.Grads))
+			values, grads = append(values, q.of(m.Params.Values)),
+				append(grads, q.of(m.Params.Grads))
 		}
 		next += n
 		return values, grads
@@ -185,7 +187,8 @@ func (m *Model) bind() {
 	for l := range m.stages {
 		if n := m.stages[l].batch; n != nil {
 			n.running = m.Params.Statistics[next : next+3]
-			n.values = [2][]float32{n.running[0].of(m.Params.Values), n.running[1].of(m.Params.Values)}
+			n.values = [2][]float32{n.running[0].of(m.Params.Values),
+				n.running[1].of(m.Params.Values)}
 			next += 3
 		}
 	}
@@ -244,8 +247,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's. Without
-// in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
+// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's.
+// Without in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {
 		if err := m.ReserveSparse(in); err != nil {
@@ -292,7 +295,8 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	}
 	if s.hidden {
 		e.Rounded = true
-		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout, in.Vertices
+		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout,
+			in.Vertices
 		if m.Config.Activation == ELU {
 			e.Activation = compute.ActivateELU
 		}
@@ -339,9 +343,11 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	*grad = m.gradient(l, in, dy, y, epilogue)
 	sum, later := dy, s.residual && in.Gradient && !grad.rounded
 	if later && sum.BF16 != nil {
-		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in place")
+		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
+			"place")
 	}
-	switch normed := s.norm != nil || s.batch != nil; { // sum: with respect to the activation's input
+	// sum: with respect to the activation's input
+	switch normed := s.norm != nil || s.batch != nil; {
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)
 	case normed && dy.BF16 != nil: // dy stays; the gradient below a norm is float32

@@ -7,8 +7,8 @@
 //	                       D0 = S1               S(L-1) = D(L-2)        │
 //	dX (if wanted) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
 //
-//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone,
-//	                                                                              without jumping knowledge)
+//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout
+//	                      (without jumping knowledge the last layer is its conv alone)
 //
 // Layers can be run one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a
 // minibatch over ranks can exchange rows between two of them; Forward and Backward run them all.
@@ -18,7 +18,8 @@
 //	offset 0        16                        ...                         Len
 //	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
 //	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
-//	       loss, counts and batch statistics of the step: known before backward starts, they ride in the first bucket
+//	       loss, counts and batch statistics of the step are known before backward starts: they
+//	       travel in the first bucket
 //
 // The input layer of a mean aggregator does not read its sources: it reads rows aggregated during
 // preparation (Input.Own, Input.Aggregate), which are several times fewer. Each layer declares its
@@ -136,8 +137,8 @@ func (c Config) Weighs() bool {
 	return k != nil && k.WeighsEdges && !c.TakesMaxima()
 }
 
-// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in one
-// way alone ignore Aggregation.
+// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in
+// one way alone ignore Aggregation.
 func (c Config) TakesMaxima() bool {
 	k := FindKind(c.Kind)
 	return k != nil && k.MayTakeMaxima && c.Aggregation == AggregateMax
@@ -175,7 +176,8 @@ func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 // complete theirs in place, in float32.
 func (c Config) stores(l int) bool {
 	k := FindKind(c.Kind)
-	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace && !c.Schema.Typed())
+	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace &&
+		!c.Schema.Typed())
 }
 
 // Stored returns the type in which the rows of layer l are stored on a device that stores rows as
@@ -239,10 +241,12 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // for weighted sums the rows themselves are read
+	// for weighted sums the rows themselves are read
+	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
 		n.Averages, n.Folding = true, c.folding()
 	}
-	if c.LearnsRows() && !n.Types { // learned rows are read in the step, and a gradient goes back to them
+	// learned rows are read in the step, and a gradient goes back to them
+	if c.LearnsRows() && !n.Types {
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
@@ -309,17 +313,21 @@ func (c Config) Check() error {
 	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
 	fault(k != nil && c.EdgeWeights && !c.Weighs(),
 		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
-			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or rgcn",
+			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or "+
+			"rgcn",
 		c.Kind, maxima)
-	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges", c.Kind)
+	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges",
+		c.Kind)
 	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
-	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the graph "+
-		"have none: import it with some, or choose gin", c.Kind)
-	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and model.edge_features is "+
-		"false: leave that out, or choose gin", c.Kind)
+	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the "+
+		"graph have none: import it with some, or choose gin", c.Kind)
+	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and "+
+		"model.edge_features is false: leave that out, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
-		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
-			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind, maxima)
+		"the sampler weighs edges by the probability that it drew them, which model kind %s%s "+
+			"cannot "+
+			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind,
+		maxima)
 	oneOf("gcn_norm", cmp.Or(c.GCNNorm, GCNRight), GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
@@ -330,9 +338,9 @@ func (c Config) Check() error {
 	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
 		c.Bases, c.Project)
 	faults = append(faults, c.CheckTypes())
-	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP, "links.score %s gives one number "+
-		"for a link, but its label needs %d; choose %s, %s or %s", c.Scorer, c.Rated, task.ScoreAuto, task.MLP,
-		task.DistMult)
+	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP,
+		"links.score %s gives one number for a link, but its label needs %d; choose %s, %s or %s",
+		c.Scorer, c.Rated, task.ScoreAuto, task.MLP, task.DistMult)
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)
 }
@@ -344,8 +352,9 @@ func (c Config) CheckHeads() error {
 		c.Hidden%c.Heads == 0 {
 		return nil
 	}
-	return fmt.Errorf("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie "+
-		"side by side; change one of the two, or set model.head_merge=%s", c.Hidden, c.Heads, HeadsMean)
+	return fmt.Errorf("model.hidden is %d, which is not a multiple of model.heads, %d, whose "+
+		"rows lie side by side; change one of the two, or set model.head_merge=%s", c.Hidden,
+		c.Heads, HeadsMean)
 }
 
 // CheckTypes returns the errors of Check in what the model makes of vertex types and relations,
@@ -361,17 +370,20 @@ func (c Config) CheckTypes() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s does "+
-		"not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
-	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of relations: set model.edge_features=false")
+	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s "+
+		"does not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
+	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of "+
+		"relations: set model.edge_features=false")
 	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
 		c.Aggregation, AggregateMean)
 	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
 		len(c.TypeFeatures), c.Schema.NumTypes())
 	for _, t := range c.Schema.Types {
-		ends := slices.ContainsFunc(c.Schema.Relations, func(r graph.Relation) bool { return r.Target == t })
-		fault(!ends && k.relational != nil && c.Kind != "rgcn", "no relation ends in vertex type %s, "+
-			"which model kind %s needs: import with --reverse, or choose rgcn", t, c.Kind)
+		ends := slices.ContainsFunc(c.Schema.Relations,
+			func(r graph.Relation) bool { return r.Target == t })
+		fault(!ends && k.relational != nil && c.Kind != "rgcn",
+			"no relation ends in vertex type %s, which model kind %s needs: import with "+
+				"--reverse, or choose rgcn", t, c.Kind)
 	}
 	return errors.Join(faults...)
 }

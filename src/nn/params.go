@@ -93,7 +93,8 @@ func (p Param) initial(dst []float32, seed uint64) {
 type Params struct {
 	Values, Grads []float32
 	List          []Param // by offset: last layer first
-	Statistics    []Param // running values of batch norms, which lie before List and are not trained
+	// running values of batch norms, which lie before List and are not trained
+	Statistics []Param
 
 	first   int       // of the first element that is trained
 	front   []float32 // of Grads before it, on the host: header and Statistics

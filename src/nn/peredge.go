@@ -42,7 +42,8 @@ func (p *perEdge) reserve(h *Hop) error {
 		return errors.Join(p.numbered.counted.reserve((2+2+1)*n), p.counted.reserve(n))
 	}
 	if at := len(p.ends); at <= n {
-		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1), mem.Grow(p.edges, n+1)
+		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1),
+			mem.Grow(p.edges, n+1)
 		for i := at; i <= n; i++ {
 			p.ends[i], p.none[i], p.edges[i] = int64(i), 0, int32(i)
 		}

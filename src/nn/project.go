@@ -6,8 +6,8 @@ import (
 	"halognn/src/compute"
 )
 
-// projection brings the rows of all vertex types to one width, by a linear map for each type. They are
-// stored as hidden rows, and so is their gradient.
+// projection brings the rows of all vertex types to one width, by a linear map for each type. They
+// are stored as hidden rows, and so is their gradient.
 //
 //	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
 type projection struct {
@@ -32,7 +32,8 @@ func newProjection(s *store, c Config) *projection {
 	}
 	p := &projection{dev: s.dev, width: c.In, x: s.hidden(c.In)}
 	for t, name := range c.Schema.Types {
-		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name), features: c.TypeFeatures[t]})
+		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name),
+			features: c.TypeFeatures[t]})
 	}
 	return p
 }

@@ -13,15 +13,17 @@ import (
 // destination and each relation by which it has in-edges, and one more row for the destination
 // itself:
 //
-//	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums; the destinations' own rows
-//	z    [rows + D + S, out]   rows of agg times the weights of their relation, or of their own; biases
+//	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums;
+//	                           the destinations' own rows
+//	z    [rows + D + S, out]   rows of agg times the weights of their relation, or own weights;
+//	                           biases
 //	y    [D, out]              of each destination the sum of its rows of z
 //
 // So a layer is a fixed number of kernels, however many relations there are. Own weights and biases
 // are S sets: one, or one for each type that relations end in.
 //
-// A minibatch of a graph with types may be folded (Folding): then z has the rows of the types, and no
-// biases, and Backward gives its gradient in the place of dx.
+// A minibatch of a graph with types may be folded (Folding): then z has the rows of the types, and
+// no biases, and Backward gives its gradient in the place of dx.
 type relational struct {
 	dev     compute.Device
 	in, out int
@@ -56,8 +58,9 @@ type relationWeights interface {
 
 func newRelational(s *store, c Config, l int, w relationWeights) Layer {
 	in, out := c.Widths(l)
-	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights || c.Estimates,
-		ofData: c.EdgeWeights, agg: s.rows(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
+	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights ||
+		c.Estimates, ofData: c.EdgeWeights, agg: s.rows(), z: s.buffer(), dagg: s.buffer(),
+		zeros: s.buffer()}
 }
 
 func (r *relational) steady() []compute.Segments {
@@ -80,7 +83,8 @@ func (r *relational) Needs() Needs {
 
 // rows returns the number of rows of relations in the agg of a hop, and the number of rows of z.
 func (r *relational) rows(h *Hop) (relations, all int) {
-	n := min(h.Edges, h.Destinations*(r.weights.relations()+1)) // an upper bound, if only counts are known
+	// an upper bound, if only counts are known
+	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))
 	if h.Rows > 0 {
 		n = h.Rows
 	}
@@ -113,7 +117,8 @@ func (r *relational) Flops(h *Hop, gradient bool) int {
 }
 
 // groups returns the groups of relations' rows, and the groups of own rows, one for each set.
-func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w, wOwn []float32) {
+func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w,
+	wOwn []float32) {
 	n := r.weights.relations()
 	w, wOwn, stride, strideOwn := r.weights.of(gradient)
 	return compute.Groups{Ends: h.Ends[:n], Stride: stride},
@@ -148,7 +153,8 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue) // z has the biases
 }
 
-func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
+	epilogue compute.Epilogue) {
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
 	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, epilogue)
@@ -204,7 +210,8 @@ type rgcn struct {
 func newRGCN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	w := &rgcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
-		matrices: c.Schema.NumRelations(), bases: c.Bases, combined: s.buffer(), dcombined: s.buffer()}
+		matrices: c.Schema.NumRelations(), bases: c.Bases, combined: s.buffer(),
+		dcombined: s.buffer()}
 	return newRelational(s, c, l, w)
 }
 
@@ -228,7 +235,8 @@ func (w *rgcn) bind(values, grads [][]float32) {
 	size, n := w.in*w.out, w.matrices
 	if w.bases > 0 {
 		n = w.bases
-		w.comp, w.dcomp = matrix(values[0], w.matrices, w.bases), matrix(grads[0], w.matrices, w.bases)
+		w.comp, w.dcomp = matrix(values[0], w.matrices, w.bases),
+			matrix(grads[0], w.matrices, w.bases)
 		values, grads = values[1:], grads[1:]
 	}
 	w.w, w.dw = matrix(values[0], n, size), matrix(grads[0], n, size)
@@ -286,8 +294,8 @@ func newEachRelation(c Config, l int) (e eachRelation) {
 	e.into.Indptr, e.from.Indptr = []int64{0}, []int64{0}
 	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each type
 	for r, rel := range c.Schema.Relations {
-		e.names = append(e.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source, rel.Name,
-			rel.Target))
+		e.names = append(e.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source,
+			rel.Name, rel.Target))
 		_, target := c.Schema.Ends(r)
 		ending[target] = append(ending[target], int32(r))
 		e.from.Indptr = append(e.from.Indptr, int64(r+1))
@@ -379,7 +387,8 @@ func (w *relationSAGE) prepare(bias compute.Matrix) {
 	w.dev.CopyColumns(bias, 0, biases, 0, w.out, false)
 }
 
-func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelations, strideOwn int) {
+func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelations,
+	strideOwn int) {
 	if gradient {
 		return w.dneigh, w.dsummed.data, w.stride, w.stride
 	}

@@ -10,8 +10,8 @@ import (
 // SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the largest element of each column, as
 // aggr="max":
 //
-//	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if there are none    agg [D,in]
-//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                          y   [D,out]
+//	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if none   agg [D,in]
+//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                               y   [D,out]
 //
 // Where edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour:
 // among those that have the maximum, the one with the first edge.
@@ -21,11 +21,12 @@ import (
 // times more sources than destinations. It could be faster only where out is several times smaller
 // than in; such layers are last, where blocks are smallest.
 type sage struct {
-	dev                  compute.Device
-	name                 string
-	in, out              int
-	how                  compute.Reduction
-	weighted, ofData     bool           // the mean is weighted by edges; the weights are from the data
+	dev     compute.Device
+	name    string
+	in, out int
+	how     compute.Reduction
+	// the mean is weighted by edges; the weights are from the data
+	weighted, ofData     bool
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32

@@ -90,7 +90,8 @@ func (m *sparseMap) forward(in *Input) {
 }
 
 // multiply sets y = x w, or adds it:  y [D,width], w [in,width].
-func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix, add bool) {
+func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix,
+	add bool) {
 	m.dev.SegmentSum(y, x.Entries, x.Values, w, add)
 }
 
