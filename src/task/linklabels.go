@@ -30,7 +30,8 @@ func labelling(name, has string, of *Task) Task {
 		}
 		return l.loss
 	}
-	t.Minibatch = func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte, n int) Stats {
+	t.Minibatch = func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
+		n int) Stats {
 		return t.Changed(Objective{})(dev, dlogits, logits, truth, n)
 	}
 	return t

@@ -61,16 +61,17 @@ func linkMetrics() []*Metric {
 	ofStep := func(t *Tally) (value float64, ok bool) {
 		return t.Sums[Reciprocal] / max(1, t.Sums[Rated]), t.Sums[Rated] > 0
 	}
-	all := []*Metric{{Name: MRR, Doc: "of links, the mean of 1/rank among their negatives", Value: ofStep}}
+	all := []*Metric{{Name: MRR, Doc: "of links, the mean of 1/rank among their negatives",
+		Value: ofStep}}
 	for _, k := range HitsAt {
-		all = append(all, &Metric{Name: fmt.Sprintf("%s%d", HitsName, k), Share: true, Value: ofStep,
-			Doc: fmt.Sprintf("of links, the share with a rank of at most %d", k)})
+		all = append(all, &Metric{Name: fmt.Sprintf("%s%d", HitsName, k), Share: true,
+			Value: ofStep, Doc: fmt.Sprintf("of links, the share with a rank of at most %d", k)})
 	}
 	return append(all,
-		&Metric{Name: AUC, Doc: "of links and their negatives together, the area under the ROC curve",
-			Value: ofStep},
-		&Metric{Name: AveragePrecision, Doc: "of links and their negatives together, the mean precision at " +
-			"the links", Value: ofStep})
+		&Metric{Name: AUC, Doc: "of links and their negatives together, the area under the ROC " +
+			"curve", Value: ofStep},
+		&Metric{Name: AveragePrecision, Doc: "of links and their negatives together, the mean " +
+			"precision at the links", Value: ofStep})
 }
 
 // Pairs says how links are rated.

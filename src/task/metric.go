@@ -32,7 +32,9 @@ type Tally struct {
 }
 
 // NewTally returns the tally of no vertices.
-func NewTally(of *Task, outputs int) Tally { return Tally{Facts: make([]float64, of.Facts(outputs))} }
+func NewTally(of *Task, outputs int) Tally {
+	return Tally{Facts: make([]float64, of.Facts(outputs))}
+}
 
 // Numbers returns the sums in a row.
 func (t *Tally) Numbers() []float64 {
@@ -89,8 +91,8 @@ const (
 )
 
 var (
-	accuracy = Metric{Name: Accuracy, Doc: "the share of vertices, or links, whose class is right", Share: true,
-		Value: func(t *Tally) (share float64, ok bool) {
+	accuracy = Metric{Name: Accuracy, Doc: "the share of vertices, or links, whose class is right",
+		Share: true, Value: func(t *Tally) (share float64, ok bool) {
 			s := &t.Sums
 			n := s[TruePositive] + s[FalsePositive]
 			return s[TruePositive] / max(1, n), n > 0
@@ -167,5 +169,6 @@ func Metrics() (all []*Metric) {
 
 // IsShare reports whether values of the metric called name are written in per cent.
 func IsShare(name string) bool {
-	return !slices.ContainsFunc(Metrics(), func(m *Metric) bool { return m.Name == name && !m.Share })
+	return !slices.ContainsFunc(Metrics(),
+		func(m *Metric) bool { return m.Name == name && !m.Share })
 }

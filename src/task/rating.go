@@ -114,7 +114,8 @@ func (l *rating) back(dev compute.Device, pairs []int32) {
 			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-			if min(la, lb) <= shortest { // a row of zeros has no direction, so the cosine has no slope
+			// a row of zeros has no direction, so the cosine has no slope
+			if min(la, lb) <= shortest {
 				continue
 			}
 			addTimes(da, zb, g/(la*lb))

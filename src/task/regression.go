@@ -27,7 +27,8 @@ var regression = Task{
 	DType: "<f4", Wide: true, Numbers: true, File: "targets",
 	Metrics: []*Metric{&rmse, &mae, &r2},
 
-	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte, n int) Stats {
+	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
+		n int) Stats {
 		return numbers(Objective{})(dev, dlogits, logits, labels, n)
 	},
 	Changed: numbers,
@@ -99,8 +100,8 @@ var (
 		Value: func(t *Tally) (float64, bool) {
 			return t.Sums[absolute] / max(1, t.Sums[judged]), t.Sums[judged] > 0
 		}}
-	// 1 - sum (z - y)^2 / sum (y - mean)^2, the mean of each output over the vertices that are judged:
-	// scikit-learn's r2_score, of several outputs with multioutput="variance_weighted"
+	// 1 - sum (z - y)^2 / sum (y - mean)^2, the mean of each output over the vertices that are
+	// judged: scikit-learn's r2_score, of several outputs with multioutput="variance_weighted"
 	r2 = Metric{Name: "r2", Doc: "the share of the variance of numbers that the model explains",
 		Value: func(t *Tally) (float64, bool) {
 			v := variation(t)
@@ -156,13 +157,14 @@ func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 		mean := sum / max(1, n)
 		variance := squares[c]/max(1, n) - mean*mean
 		if n == 0 || variance <= 1e-12*mean*mean {
-			return s, fmt.Errorf("number %d is %g for all %.0f training vertices: there is nothing to "+
-				"learn; leave this target out, or train on other vertices", c, mean, n)
+			return s, fmt.Errorf("number %d is %g for all %.0f training vertices: there is "+
+				"nothing to learn; leave this target out, or train on other vertices", c, mean, n)
 		}
 		std := math.Sqrt(variance)
-		if f := float32(std); f == 0 || math.IsInf(float64(f), 0) || math.IsInf(float64(float32(mean)), 0) {
-			return s, fmt.Errorf("number %d has mean %g and standard deviation %g, beyond float32; "+
-				"scale the targets, for example by their unit", c, mean, std)
+		if f := float32(std); f == 0 || math.IsInf(float64(f), 0) ||
+			math.IsInf(float64(float32(mean)), 0) {
+			return s, fmt.Errorf("number %d has mean %g and standard deviation %g, beyond "+
+				"float32; scale the targets, for example by their unit", c, mean, std)
 		}
 		s.Mean, s.Std = append(s.Mean, float32(mean)), append(s.Std, float32(std))
 	}

@@ -2,8 +2,8 @@ package task
 
 import "cmp"
 
-// Curve judges a ranking of positives and negatives by their scores, which Add takes from the highest
-// to the lowest, in constant memory. NaN is below everything, and ties with itself.
+// Curve judges a ranking of positives and negatives by their scores, which Add takes from the
+// highest to the lowest, in constant memory. NaN is below everything, and ties with itself.
 type Curve struct {
 	tied, above [2]int64 // negatives and positives of the current score, and above it
 	halves      int64    // twice the pairs of a positive and a negative that the positive has won

@@ -121,7 +121,8 @@ type hostScorer struct {
 func (s *hostScorer) load(dev compute.Device) {
 	for len(s.values) < len(s.Values) {
 		n := len(s.Values[len(s.values)])
-		s.values, s.grads = append(s.values, make([]float32, n)), append(s.grads, make([]float32, n))
+		s.values, s.grads = append(s.values, make([]float32, n)),
+			append(s.grads, make([]float32, n))
 	}
 	for i, x := range s.Values {
 		dev.Download(s.values[i], x)
@@ -137,7 +138,8 @@ func (s *hostScorer) store(dev compute.Device) {
 }
 
 // hidden computes the hidden rows of pairs, before their activation.
-func (s *hostScorer) hidden(dev compute.Device, z compute.Matrix, pairs []int32) (x, h, d compute.Matrix) {
+func (s *hostScorer) hidden(dev compute.Device, z compute.Matrix, pairs []int32) (x, h,
+	d compute.Matrix) {
 	n, width := len(pairs)/2, z.Cols
 	part := func(k int) compute.Matrix {
 		return compute.Matrix{Rows: n, Cols: width, Data: s.Scratch[k*scorerChunk*width:][:n*width]}
@@ -169,7 +171,8 @@ func (s *hostScorer) weights(width int) compute.Matrix {
 }
 
 // rate appends the scores of an MLP; a negative that is missing has -Inf.
-func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix, pairs []int32) []float32 {
+func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
+	pairs []int32) []float32 {
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
 		s.hidden(dev, z, part)
 		for i := range len(part) / 2 {
@@ -190,10 +193,12 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 }
 
 // back adds the gradients of an MLP, given those of its scores.
-func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32, slopes []float32) {
+func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32,
+	slopes []float32) {
 	width, outputs := z.Cols, len(s.values[3])
 	s.sums = slices.Grow(s.sums[:0], width*width)[:width*width]
-	sums := compute.Matrix{Rows: width, Cols: width, Data: s.Scratch[3*scorerChunk*width:][:width*width]}
+	sums := compute.Matrix{Rows: width, Cols: width,
+		Data: s.Scratch[3*scorerChunk*width:][:width*width]}
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
 		x, h, d := s.hidden(dev, z, part)
 		for i := range h.Rows {

@@ -42,8 +42,8 @@ type Task struct {
 	Fault func(label []byte, outputs int) string
 	// Facts returns how many sums over labels the task needs, before anything is predicted.
 	Facts func(outputs int) int
-	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged. It
-	// adds what the label says to facts, unless these are nil.
+	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged.
+	// It adds what the label says to facts, unless these are nil.
 	Truth func(label []byte, facts []float64) bool
 	// Class returns the class, or -1; nil unless a vertex has one.
 	Class func(label []byte) int32
@@ -217,8 +217,8 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		switch {
 		case m.Name != asked:
 		case m.Classes != 0 && m.Classes != outputs:
-			return nil, fmt.Errorf("train.metric %s is for %d classes, but the graph has %d; use auto, or %s",
-				asked, m.Classes, outputs, usual.Name)
+			return nil, fmt.Errorf("train.metric %s is for %d classes, but the graph has %d; use "+
+				"auto, or %s", asked, m.Classes, outputs, usual.Name)
 		default:
 			return m, nil
 		}
