@@ -57,7 +57,8 @@ func (b *Block) Validate() error {
 	case b.Indptr[0] != 0 || b.Indptr[b.NumRows()] != int64(len(b.Indices)):
 		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
 			b.Indptr[b.NumRows()], len(b.Indices))
-	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() || int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
+	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() ||
+		int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
 		return fmt.Errorf("block of %d rows has %d targets, and its relations end at row %d",
 			b.NumRows(), len(b.Targets), b.Ends[len(b.Ends)-1])
 	}
@@ -80,8 +81,8 @@ func (b *Block) Validate() error {
 }
 
 // SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
-// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges,
-// as datasets have none. O(E), and no allocation once into has been as large.
+// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such
+// edges, as datasets have none. O(E), and no allocation once into has been as large.
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)

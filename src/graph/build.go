@@ -131,8 +131,8 @@ func (b *Builder) count(n int) (int, error) {
 		}
 	}
 	if n > MaxVertices || b.NumEdges() > 0 && int(top) >= n {
-		return 0, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top),
-			ErrVertexRange, n)
+		return 0, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)",
+			VertexID(top), ErrVertexRange, n)
 	}
 	return n, nil
 }

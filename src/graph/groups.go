@@ -9,7 +9,8 @@ import (
 // Grouper sorts the in-edges of destinations by the parts that hold their sources, which is the
 // order in which an input layer adds rows. The zero value is ready for use; the arrays are reused.
 type Grouper struct {
-	at      []int32  // [P] edges from each part, then the place of the next one; zero between segments
+	// [P] edges from each part, then the place of the next one; zero between segments
+	at      []int32
 	present []uint64 // [P/64] a bit for each part that has edges; likewise
 	indices []int32  // a copy of the segment
 	weights []float32

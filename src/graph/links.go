@@ -51,8 +51,8 @@ func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte 
 	return sorted
 }
 
-// LinkSplit lists the links for training, validation and test. Both directions of a pair, and a pair
-// that comes several times, are in one of the lists alone.
+// LinkSplit lists the links for training, validation and test. Both directions of a pair, and a
+// pair that comes several times, are in one of the lists alone.
 type LinkSplit struct{ Train, Valid, Test []Link }
 
 // Lists returns the three lists.
@@ -77,12 +77,12 @@ func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	for side, list := range s.Lists() {
 		for i, l := range *list {
 			if uint32(l.Source) >= n || uint32(l.Target) >= n {
-				return fmt.Errorf("%s links, entry %d: the link from %d to %d: %w (the graph has %d vertices)",
-					SplitNames[side], i, l.Source, l.Target, ErrVertexRange, n)
+				return fmt.Errorf("%s links, entry %d: the link from %d to %d: %w (the graph has "+
+					"%d vertices)", SplitNames[side], i, l.Source, l.Target, ErrVertexRange, n)
 			}
 			if side > 0 && (has(l) || has(l.Reverse())) {
-				return fmt.Errorf("%s links, entry %d: the link from %d to %d is an edge of the graph, so a "+
-					"model would be told it", SplitNames[side], i, l.Source, l.Target)
+				return fmt.Errorf("%s links, entry %d: the link from %d to %d is an edge of the "+
+					"graph, so a model would be told it", SplitNames[side], i, l.Source, l.Target)
 			}
 			if l.Source > l.Target {
 				l = l.Reverse()
@@ -93,8 +93,8 @@ func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	slices.SortFunc(pairs, func(a, b sided) int { return cmp.Or(a.Compare(b.Link), a.side-b.side) })
 	for i := 1; i < len(pairs); i++ {
 		if a, b := pairs[i-1], pairs[i]; a.Link == b.Link && a.side != b.side {
-			return fmt.Errorf("the link between %d and %d is on two sides of the split, %s and %s", a.Source,
-				a.Target, SplitNames[a.side], SplitNames[b.side])
+			return fmt.Errorf("the link between %d and %d is on two sides of the split, %s and %s",
+				a.Source, a.Target, SplitNames[a.side], SplitNames[b.side])
 		}
 	}
 	return nil
@@ -157,7 +157,8 @@ func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	})
 	more = slices.Compact(more)
 	n := g.NumVertices()
-	w := CSC{Indptr: mem.Make[int64](n + 1), Indices: mem.Make[VertexID](len(g.Indices) + len(more))}
+	w := CSC{Indptr: mem.Make[int64](n + 1),
+		Indices: mem.Make[VertexID](len(g.Indices) + len(more))}
 	at := 0
 	for v := range n {
 		row := w.Indices[at:at]

@@ -61,7 +61,8 @@ func (s *Schema) Type(name string) (int, error) {
 	return 0, fmt.Errorf("there is no vertex type %q; there are %q", name, s.Types)
 }
 
-// Relation returns the number of a relation, by its whole name or, if no other has it, by Name alone.
+// Relation returns the number of a relation, by its whole name or, if no other has it, by Name
+// alone.
 func (s *Schema) Relation(name string) (int, error) {
 	var found []int
 	names := make([]string, len(s.Relations))
@@ -73,11 +74,13 @@ func (s *Schema) Relation(name string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("%q names no relation; the graph has %s", name, strings.Join(names, " and "))
+		return 0, fmt.Errorf("%q names no relation; the graph has %s", name,
+			strings.Join(names, " and "))
 	case 1:
 		return found[0], nil
 	}
-	return 0, fmt.Errorf("%q names several relations; give one of %s", name, strings.Join(names, " and "))
+	return 0, fmt.Errorf("%q names several relations; give one of %s", name,
+		strings.Join(names, " and "))
 }
 
 // LinkEnds returns the types of the sources and targets of links.
@@ -93,7 +96,8 @@ func (s *Schema) Ends(r int) (source, target int) {
 	if !s.Typed() {
 		return 0, 0
 	}
-	return slices.Index(s.Types, s.Relations[r].Source), slices.Index(s.Types, s.Relations[r].Target)
+	return slices.Index(s.Types, s.Relations[r].Source),
+		slices.Index(s.Types, s.Relations[r].Target)
 }
 
 // typeName is what types may be called: they are parts of file names.
@@ -113,11 +117,11 @@ func (s *Schema) Check() error {
 	fault(!s.Typed() && len(s.Relations) > 0, "%d relations, but no vertex types", len(s.Relations))
 	fault(s.Typed() && len(s.Relations) == 0, "vertex types %q without a relation", s.Types)
 	fault(max(len(s.Types), len(s.Relations)) > MaxRelations,
-		"%d vertex types and %d relations; at most %d are supported", len(s.Types), len(s.Relations),
-		MaxRelations)
+		"%d vertex types and %d relations; at most %d are supported", len(s.Types),
+		len(s.Relations), MaxRelations)
 	for i, t := range s.Types {
-		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, at "+
-			"most 64", t)
+		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, "+
+			"at most 64", t)
 		fault(slices.Contains(s.Types[:i], t), "vertex type %q is there twice", t)
 	}
 	for i, r := range s.Relations {
@@ -128,7 +132,8 @@ func (s *Schema) Check() error {
 	}
 	for i, r := range s.Links {
 		if r < 0 || r >= len(s.Relations) {
-			faults = append(faults, fmt.Errorf("links are of relation %d, but there are %d", r, len(s.Relations)))
+			faults = append(faults, fmt.Errorf("links are of relation %d, but there are %d", r,
+				len(s.Relations)))
 			break
 		}
 		first, of := s.Relations[s.Links[0]], s.Relations[r]
@@ -143,8 +148,9 @@ func (s *Schema) Check() error {
 // relations that end in its type, side by side in their order. Vertices of one type lie together,
 // in every part of the graph.
 //
-//	vertices   0 1 2 | 3 4          types   a a a | b b        relations   0: b,x,a  1: a,y,a  2: a,z,b
-//	columns    01 01 01 | 2 2                                               of each vertex
+//	relations  0: b,x,a  1: a,y,a  2: a,z,b
+//	vertices   0  1  2  | 3 4       types   a a a | b b
+//	columns    01 01 01 | 2 2       of each vertex, as relations
 //	Indptr     [C+1]        in-edges of column c are Indices[Indptr[c]:Indptr[c+1]] of the graph
 //
 // The zero Columns are those of a graph of one relation: a vertex is a column.
@@ -307,8 +313,8 @@ func (c *Columns) Check(indptr []int64) error {
 			at = c.Indptr[int(first)+k]
 		}
 		if n > 0 && c.Indptr[first] != indptr[v] || c.Indptr[int(first)+n] != indptr[v+1] {
-			return fmt.Errorf("the columns of vertex %d have edges %d to %d, and it has %d to %d", v,
-				c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
+			return fmt.Errorf("the columns of vertex %d have edges %d to %d, and it has %d to %d",
+				v, c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
 		}
 	}
 	return nil

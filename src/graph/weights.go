@@ -57,7 +57,8 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 		return nil, nil, CleanReport{}, ErrKeptDuplicates
 	}
 	if int64(len(weights)) != b.NumEdges() {
-		return nil, nil, CleanReport{}, fmt.Errorf("%d weights for %d edges", len(weights), b.NumEdges())
+		return nil, nil, CleanReport{}, fmt.Errorf("%d weights for %d edges", len(weights),
+			b.NumEdges())
 	}
 	g, report, err := b.BuildKept(n, o)
 	if err != nil {
