@@ -34,7 +34,8 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 	h := Header{DType: dtype, Shape: shape}
 	head := h.format()
 	s := &Shared{path: path, head: int64(len(head)), sum: xxhash.New(),
-		info: Info{Bytes: int64(len(head)) + int64(h.Elems())*int64(size), DType: dtype, Shape: shape}}
+		info: Info{Bytes: int64(len(head)) + int64(h.Elems())*int64(size), DType: dtype,
+			Shape: shape}}
 	begin := func(i int) int64 {
 		up := (s.info.Bytes/int64(n)*int64(i) + rangeUnit - 1) / rangeUnit * rangeUnit
 		switch {
@@ -90,8 +91,8 @@ func (s *Shared) Sum(before []byte) (after []byte, err error) {
 			return nil, err
 		}
 		defer f.Close()
-		n, err := io.CopyBuffer(struct{ io.Writer }{s.sum}, io.NewSectionReader(f, s.from, s.to-s.from),
-			make([]byte, 1<<20))
+		n, err := io.CopyBuffer(struct{ io.Writer }{s.sum},
+			io.NewSectionReader(f, s.from, s.to-s.from), make([]byte, 1<<20))
 		if err == nil && n < s.to-s.from {
 			err = io.ErrUnexpectedEOF
 		}
