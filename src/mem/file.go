@@ -160,7 +160,8 @@ func CheckSizes() error {
 			return fmt.Errorf("%s is mapped but cannot be examined: %w", m.path, err)
 		}
 		if info.Size() < int64(len(m.data)) {
-			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run again", m.path, info.Size(), len(m.data), ErrShrank)
+			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run "+
+				"again", m.path, info.Size(), len(m.data), ErrShrank)
 		}
 	}
 	return nil
