@@ -27,10 +27,11 @@ type Options struct {
 	// Stage is a node-local directory to which the first process of the node copies files before
 	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
 	Stage string
-	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those that
-	// are damaged.
+	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those
+	// that are damaged.
 	Verify bool
-	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be nil.
+	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be
+	// nil.
 	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
@@ -53,7 +54,8 @@ var perVertex = []string{"indptr.npy", dataset.ColumnsFile, "indices.npy", "labe
 // windowed reports whether only the rows of Options.Rank are opened in a file.
 func (s *Shards) windowed(name string) bool {
 	o := &s.options
-	whole := o.AllLabels && name == "labels.npy" || o.AllRows && (name == "indptr.npy" || name == sumsFile)
+	whole := o.AllLabels && name == "labels.npy" || o.AllRows &&
+		(name == "indptr.npy" || name == sumsFile)
 	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
 }
 
@@ -153,7 +155,8 @@ func (s *Shards) mapFiles() error {
 	}
 	for i := range s.split {
 		view := &s.split[i]
-		errs = append(errs, mapInto(s, dataset.SplitFile(s.options.Split, graph.SplitNames[i]), &view.ids))
+		errs = append(errs, mapInto(s, dataset.SplitFile(s.options.Split, graph.SplitNames[i]),
+			&view.ids))
 		view.offsets = []int{0}
 		for k := range s.Splits {
 			view.offsets = append(view.offsets, view.offsets[k]+*s.Splits[k].of(i))
@@ -328,7 +331,8 @@ type Part struct {
 // OpenPart maps the feature rows of table i: part i / T, type i % T. The caller closes it.
 func (s *Shards) OpenPart(i int) (*Part, error) {
 	if i < 0 || i >= s.Parts*s.Schema.NumTypes() {
-		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(), s.Parts)
+		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(),
+			s.Parts)
 	}
 	f, err := s.open(featuresFile(&s.Meta, i), 0, 0)
 	if err != nil {
@@ -336,10 +340,11 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 	}
 	first, end := s.Ranges()[i], s.Ranges()[i+1]
 	if e := s.rowEnds; len(e) > 0 && int64(f.Shape[0]) != e[end]-e[first] {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again", f.Path(),
-			ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again",
+			f.Path(), ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
 	}
-	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f}, nil
+	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f},
+		nil
 }
 
 // EdgeOffsets returns the position of the first edge into each part, and the number of edges.
@@ -354,8 +359,9 @@ func EdgeOffsets(s *Shards) []int64 {
 // CheckEdgeRows rejects a graph with more edges than edge features can be fetched for.
 func CheckEdgeRows(s *Shards) error {
 	if s.Edges > math.MaxInt32 {
-		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at most %d; "+
-			"set model.edge_features=false to leave them out", s.Dir, s.Edges, math.MaxInt32)
+		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at "+
+			"most %d; set model.edge_features=false to leave them out", s.Dir, s.Edges,
+			math.MaxInt32)
 	}
 	return nil
 }
@@ -373,8 +379,8 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 		return f, nil
 	}
 	if want := rows[hi] - rows[lo]; int64(f.Shape[0]) != want {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again", f.Path(),
-			ErrMismatch, f.Shape[0], want), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again",
+			f.Path(), ErrMismatch, f.Shape[0], want), f.Close())
 	}
 	return f, nil
 }

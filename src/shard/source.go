@@ -81,7 +81,8 @@ func (s *Shards) OpenSourceIDs() (*SourceIDs, error) {
 		} else if err == nil {
 			if ids.names, err = npy.As[uint8](f, -1); err == nil {
 				if n := bytes.Count(ids.names, []byte("\n")); n != ids.vertices {
-					err = fmt.Errorf("%s: %w: %d ids for %d vertices", f.Path(), ErrMismatch, n, ids.vertices)
+					err = fmt.Errorf("%s: %w: %d ids for %d vertices", f.Path(), ErrMismatch, n,
+						ids.vertices)
 				}
 			}
 		}
@@ -129,7 +130,8 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 	place := make(map[string]int, len(ids))
 	for k, id := range ids {
 		if first, twice := place[id]; twice {
-			return nil, fmt.Errorf("vertex %q is given twice, as number %d and %d", id, first+1, k+1)
+			return nil, fmt.Errorf("vertex %q is given twice, as number %d and %d", id, first+1,
+				k+1)
 		}
 		place[id] = k
 	}
@@ -269,8 +271,9 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	case len(ids) == 1 && sep != table.None && !heading: // which may be ids on one line
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
-		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: if it names the column, call "+
-			"it id, or remove it", path, ErrNoVertex, ids[0], source.example())
+		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: "+
+			"if it names the column, call it id, or remove it", path, ErrNoVertex, ids[0],
+			source.example())
 	}
 	return ids, nil
 }
@@ -308,8 +311,8 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 // or of a .npy of integers [n, 2+more]. If more is 0, whatever follows the target in a row, such as
 // a score, is ignored. Comments are those of ReadIDs. full completes an id of an end of a link, 0
 // or 1, to the id in source.
-func ReadLinks(path string, more int, source *SourceIDs, full func(end int, id string) string) (rows [][]string,
-	err error) {
+func ReadLinks(path string, more int, source *SourceIDs,
+	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"
 	if more > 0 {
 		want = "a source, a target and candidates"

@@ -66,8 +66,8 @@ func exists(path string) bool {
 }
 
 // stage maps the copy of a file in root, and makes the copy if it is missing or, by Options.Verify,
-// damaged. If several processes of a node do so at once, a lock lets one copy while the others wait.
-// It maps under the lock too, so that UnlinkShared cannot remove the copy in between.
+// damaged. If several processes of a node do so at once, a lock lets one copy while the others
+// wait. It maps under the lock too, so that UnlinkShared cannot remove the copy in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	if s.options.Waiting != nil {
@@ -143,7 +143,8 @@ func sinceBoot() int64 {
 // the lock.
 func noteSound(path string) {
 	note := fmt.Sprintf("%s\n%d", flock.ThisProcess().Space, sinceBoot())
-	_ = os.WriteFile(path+".lock", []byte(note), 0o600) // without the note the copy is read once more
+	// without the note the copy is read once more
+	_ = os.WriteFile(path+".lock", []byte(note), 0o600)
 }
 
 // removePieces removes unfinished copies of path that killed processes of this node left; this
@@ -200,7 +201,8 @@ func forAll(dir string) error {
 	}
 	if info, err := os.Stat(dir); err == nil {
 		if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
-			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a directory of your own", dir)
+			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a "+
+				"directory of your own", dir)
 		}
 		return nil
 	}
@@ -212,7 +214,8 @@ func forAll(dir string) error {
 	if err != nil {
 		return err
 	}
-	if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky != 0 && makeSticky(parent, dir) == nil {
+	if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky != 0 &&
+		makeSticky(parent, dir) == nil {
 		return nil
 	}
 	if err := os.Mkdir(dir, 0o777); !errors.Is(err, fs.ErrExist) {

@@ -30,11 +30,11 @@ func CheckFeatures(kind string, m *dataset.Meta) error {
 		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
 			FeaturesDegree, FeaturesOnes)
 	case m.Schema.Typed() && m.Featureless() == nil:
-		return errors.New("all vertex types of the dataset have features; leave --features out, which " +
-			"keeps them")
+		return errors.New("all vertex types of the dataset have features; leave --features out, " +
+			"which keeps them")
 	case m.Features > 0:
-		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one without "+
-			"any; leave --features out, which keeps them", m.Features, kind)
+		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one "+
+			"without any; leave --features out, which keeps them", m.Features, kind)
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 		names = append(names, s.commonFiles()...)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return s.options.Verify && s.options.Stage != "" && s.stageRoot(name) == s.within(s.options.Stage) &&
-			!s.windowed(name)
+		return s.options.Verify && s.options.Stage != "" &&
+			s.stageRoot(name) == s.within(s.options.Stage) && !s.windowed(name)
 	})
 	slices.Sort(names)
 	return mem.Guard(func() error { return s.verifyHashes(names) })
@@ -76,7 +76,8 @@ func (s *Shards) verifyHashes(names []string) error {
 }
 
 func altered(path, sum, want, cure string) error {
-	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; %s", path, ErrAltered, sum, want, cure)
+	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; %s", path, ErrAltered, sum, want,
+		cure)
 }
 
 func (s *Shards) verifyContent() error {
@@ -120,7 +121,9 @@ func SplitOf(s *Shards) int { return s.options.Split }
 // verifySplit checks the open split. Its order follows the original ids, so it is checked only if
 // these are sound.
 func verifySplit(s *Shards, sound bool) error {
-	at := func(i int) string { return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i])) }
+	at := func(i int) string {
+		return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i]))
+	}
 	split := graph.Split{Train: s.split[0].ids, Valid: s.split[1].ids, Test: s.split[2].ids}
 	if err := split.Validate(int(s.Vertices)); err != nil {
 		return fmt.Errorf("%s, %s, %s: %w; partition again", at(0), filepath.Base(at(1)),

@@ -254,8 +254,8 @@ func (w *writer) types() error {
 		kind, _, _ := w.ds.Columns.Of(graph.VertexID(v))
 		at := w.partOf(graph.VertexID(id))*t + kind
 		if at < last {
-			return fmt.Errorf("%w: vertex %d of type %s comes after a vertex of a later type in its part",
-				ErrMismatch, v, m.Schema.Types[kind])
+			return fmt.Errorf("%w: vertex %d of type %s comes after a vertex of a later type in "+
+				"its part", ErrMismatch, v, m.Schema.Types[kind])
 		}
 		last = at
 		m.Starts[at+1]++
@@ -401,8 +401,8 @@ func (w *writer) pointers(name string, of []int64) error {
 // entries of edges first to last-1, which are in-edges of vertex v of the dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
-	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(), npy.DType[T](),
-		int(w.meta.Edges))
+	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(),
+		npy.DType[T](), int(w.meta.Edges))
 	if err != nil {
 		return err
 	}
@@ -444,24 +444,25 @@ func edges[T npy.Element](w *writer, name string,
 
 func (w *writer) indices() error {
 	g, n := w.ds.Graph, uint32(w.meta.Vertices)
-	return edges(w, "indices.npy", func(to []graph.VertexID, v int32, first, last int64) ([]graph.VertexID,
-		error) {
-		for _, u := range g.Indices[first:last] {
-			if uint32(u) >= n {
-				return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; "+
-					"run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+	return edges(w, "indices.npy",
+		func(to []graph.VertexID, v int32, first, last int64) ([]graph.VertexID, error) {
+			for _, u := range g.Indices[first:last] {
+				if uint32(u) >= n {
+					return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d "+
+						"of %d; run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+				}
+				to = append(to, w.l.NewID[u])
 			}
-			to = append(to, w.l.NewID[u])
-		}
-		return to, nil
-	})
+			return to, nil
+		})
 }
 
 // weights writes the weights of the edges, in the order of the edges.
 func (w *writer) weights() error {
-	return edges(w, dataset.WeightsFile, func(to []float32, _ int32, first, last int64) ([]float32, error) {
-		return append(to, w.ds.Weights[first:last]...), nil
-	})
+	return edges(w, dataset.WeightsFile,
+		func(to []float32, _ int32, first, last int64) ([]float32, error) {
+			return append(to, w.ds.Weights[first:last]...), nil
+		})
 }
 
 // sums writes the sum of each vertex's weights, computed by weightSum.
@@ -563,7 +564,8 @@ func (w *writer) edgeRows(part int) error {
 	}
 	return w.writeFile(name, npy.DType[float32](), []int{edges, cols}, func(out *npy.Writer) error {
 		for _, v := range here {
-			if err := npy.Write(out, w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
+			if err := npy.Write(out,
+				w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
 				return err
 			}
 		}

@@ -33,7 +33,8 @@ func Bare(t testing.TB, o BareOptions) string {
 			source, target = append(source, graph.VertexID(u)), append(target, graph.VertexID(v))
 		}
 	}
-	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: classes})
+	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass,
+		Classes: classes})
 	must(t, err)
 	g, err := graph.FromEdges(n, source, target)
 	must(t, err)
