@@ -98,7 +98,9 @@ func exchange(l *load, part []int32) (swaps int) {
 			return cmp.Or(cmp.Compare(l.of(x)[c], l.of(y)[c]), cmp.Compare(x, y))
 		})
 		most, at, with, b := 0.0, int64(0), int64(0), 0
-		step := func(k int) int64 { return max(1, (offsets[k+1]-offsets[k]+candidates-1)/candidates) }
+		step := func(k int) int64 {
+			return max(1, (offsets[k+1]-offsets[k]+candidates-1)/candidates)
+		}
 		for _, k := range order[:min(partners, parts)] {
 			for i := offsets[a]; i < offsets[a+1] && k != a; i += step(a) {
 				for j := offsets[k]; j < offsets[k+1]; j += step(k) {
@@ -159,7 +161,8 @@ func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 			near.count(g, w.Edge, part, v)
 			best := from
 			for _, k := range near.parts {
-				if near.weight[k] > near.weight[best] && size[from] > 1 && l.fullness(v, int(k)) <= 1 {
+				if near.weight[k] > near.weight[best] && size[from] > 1 &&
+					l.fullness(v, int(k)) <= 1 {
 					best = k
 				}
 			}

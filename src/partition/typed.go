@@ -21,7 +21,8 @@ type TypeReport struct {
 // trained type, and bytes of feature rows, rowBytes[t] for a vertex of type t. Memory 8 bytes a
 // vertex.
 func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]int32 {
-	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices), rowWeights(vertices, rowBytes)
+	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices),
+		rowWeights(vertices, rowBytes)
 	for v := range graph.VertexID(vertices) {
 		kind, _, _ := c.Of(v)
 		if kind == trained {

@@ -1,14 +1,16 @@
-// Package kaminpar partitions with KaMinPar, whose TeraPart mode keeps the graph compressed: the cut
-// of METIS in a small part of its memory.
+// Package kaminpar partitions with KaMinPar, whose TeraPart mode keeps the graph compressed: the
+// cut of METIS in a small part of its memory.
 //
 //	CSC ──> ParHIP file ──> python3, a process of its own ──> assignment .npy ──> part [N], repaired
 //	        streamed        mapped, compressed, cut
 //
-// The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one weight,
-// which is partition.Combined; partition.Balance then brings each constraint within its limit.
+// The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one
+// weight, which is partition.Combined; partition.Balance then brings each constraint within its
+// limit.
 //
 // Source: Gottesbüren, Heuer, Sanders, Schulz and Seemaier, Deep multilevel graph partitioning, ESA
-// 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning, 2024.
+// 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning,
+// 2024.
 package kaminpar
 
 import (
@@ -49,9 +51,9 @@ func python() string { return cmp.Or(os.Getenv("HALOGNN_KAMINPAR_PYTHON"), "pyth
 func Find() (string, error) {
 	said, err := exec.Command(python(), "-c", script).CombinedOutput()
 	if text := strings.TrimSpace(string(said)); err != nil {
-		return "", fmt.Errorf("%w for %s (%s); run `pip install kaminpar` (or `make setup-kaminpar`), and "+
-			"name its Python in HALOGNN_KAMINPAR_PYTHON, or use --method ldg", ErrMissing, python(),
-			cmp.Or(text[strings.LastIndex(text, "\n")+1:], err.Error()))
+		return "", fmt.Errorf("%w for %s (%s); run `pip install kaminpar` (or `make "+
+			"setup-kaminpar`), and name its Python in HALOGNN_KAMINPAR_PYTHON, or use --method ldg",
+			ErrMissing, python(), cmp.Or(text[strings.LastIndex(text, "\n")+1:], err.Error()))
 	} else {
 		return "KaMinPar " + text, nil
 	}
@@ -81,12 +83,12 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 		}
 		file, n := filepath.Join(dir, "graph.parhip"), g.NumVertices()
 		if err := writeParHIP(file, g, w.Edge, partition.Combined(n, w, o, nil)); err != nil {
-			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 16 bytes a vertex and 4 an "+
-				"edge beside --out", name, err)
+			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 16 bytes a vertex "+
+				"and 4 an edge beside --out", name, err)
 		}
 		if threads > 1 {
-			o.Tell("parts depend on the order of KaMinPar's threads: another run gives others; with " +
-				"--threads 1 it gives the same")
+			o.Tell("parts depend on the order of KaMinPar's threads: another run gives others; " +
+				"with --threads 1 it gives the same")
 		}
 		var best []int32
 		var least int64
@@ -112,9 +114,10 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 			if best == nil || cost < least {
 				best, least = part, cost
 			}
-			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's file; %d "+
-				"moves of a vertex balance the parts, cut %d", name, threads, time.Since(begin).Seconds(),
-				float64(used.private)/1e6, float64(used.files)/1e6, moves, cost)
+			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's "+
+				"file; %d moves of a vertex balance the parts, cut %d", name, threads,
+				time.Since(begin).Seconds(), float64(used.private)/1e6, float64(used.files)/1e6,
+				moves, cost)
 			if moves <= n/fewMoves || len(emphasis) == 1 || try == tries-1 {
 				break
 			}
@@ -178,8 +181,8 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 	}
 	if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() ||
 		strings.Contains(text, "MemoryError") || strings.Contains(text, "bad_alloc") {
-		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger machine, or "+
-			"--method ldg", float64(most.private)/1e6)
+		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger "+
+			"machine, or --method ldg", float64(most.private)/1e6)
 	}
 	return most, fmt.Errorf("it ended without parts (%w): %s", err, text)
 }

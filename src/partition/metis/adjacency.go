@@ -35,8 +35,8 @@ func checkSize(what string, count, limit int64) error {
 	if count < limit {
 		return nil
 	}
-	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method ldg, "+
-		"or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
+	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method "+
+		"ldg, or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
 }
 
 // adjacency is an undirected graph in METIS's layout: every edge at both ends, no loops, no
