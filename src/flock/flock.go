@@ -68,14 +68,14 @@ func explained(err error) error {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return fmt.Errorf("%w: %w", errHeld, err)
 	case Unsupported(err):
-		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, or mount it "+
-			"with locks (Lustre: -o flock; NFS 3: with rpc.statd)", err)
+		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, "+
+			"or mount it with locks (Lustre: -o flock; NFS 3: with rpc.statd)", err)
 	}
 	return err
 }
 
 // Unsupported reports whether err is that of a filesystem without locks.
 func Unsupported(err error) bool {
-	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) ||
-		errors.Is(err, unix.EOPNOTSUPP)
+	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) ||
+		errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EOPNOTSUPP)
 }
