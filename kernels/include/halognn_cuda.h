@@ -21,9 +21,9 @@
  * Matrices are row-major float32 without padding. All pointers of kernels are to device memory
  * unless the name begins with host_. Sums over edges are made in edge order, sums over rows in
  * chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order, and nothing is fused (no
- * multiply-add): all kernels but the matrix products, layer_norm, attention and the losses, which
- * sum in another fixed order, give the bits of the plain reference, and all of them the same bits in
- * every run on one kind of device.
+ * multiply-add). Matrix products, layer_norm, attention and the losses sum in another fixed order;
+ * all other kernels give the bits of the plain reference. Every kernel gives the same bits in every
+ * run on one kind of device.
  *
  * halognn_cuda.def declares the functions, halognn_kernels.def the kernels among them.
  */
@@ -87,11 +87,11 @@ typedef struct {
 } halognn_cuda_loss;
 
 /* What a loss writes for a host that does not wait for it: in head [4 + HALOGNN_EXTRAS] the loss
- * times scale, three counts (of softmax_ce right, wrong, wrong rows), and extras. If the loss is not
- * finite and places[0] and *skipped are 0, places[0] becomes 1, places[1 + 2*k] 1 + the first row of
- * suspect k with a number that is not finite, and places[2 + 2*k] 1 + its vertex if it is one of the
- * known first rows; both 0 if there is none. places [1 + 2*HALOGNN_SUSPECTS], zero before; *skipped
- * is that of halognn_cuda_bound. */
+ * times scale, three counts (of softmax_ce right, wrong, wrong rows), and extras. If the loss is
+ * not finite and places[0] and *skipped are 0, places[0] becomes 1, places[1 + 2*k] 1 + the first
+ * row of suspect k with a number that is not finite, and places[2 + 2*k] 1 + its vertex if it is
+ * one of the known first rows; both 0 if there is none. places [1 + 2*HALOGNN_SUSPECTS] are zero
+ * before; *skipped is that of halognn_cuda_bound. */
 #define HALOGNN_SUSPECTS 24
 #define HALOGNN_EXTRAS 12
 typedef struct {
@@ -176,12 +176,13 @@ typedef struct {
     halognn_cuda_drawn *drawn;
     int32_t *frontier, *original; /* [sources of the last hop] */
     uint64_t *refs;               /* likewise: of where */
-    /* vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers; NULL:
-     * there are none */
+    /* vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers;
+     * NULL: there are none */
     int32_t *missing, *missing_at;
     int self, weighting, grouped, hops;
     halognn_cuda_hop hop[HALOGNN_HOPS]; /* that of the seeds first */
-    void *scratch; /* of halognn_cuda_draw_scratch bytes, its first HALOGNN_DRAW_COUNTERS bytes zero */
+    /* halognn_cuda_draw_scratch bytes, the first HALOGNN_DRAW_COUNTERS of them zero */
+    void *scratch;
 } halognn_cuda_drawing;
 #define HALOGNN_DRAW_COUNTERS 256
 
