@@ -87,7 +87,7 @@ type Counter interface {
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
 	Precision Precision // of the factors of its matrix products
-	// of rows that layers read: as Precision.Stored says, or rounded so
+	// type of the rows that layers read: Precision.Stored, or float32 rounded to it
 	Stores      Elements
 	Accelerator Accelerator // the device has its own memory
 	// the device sends slices to the devices of other ranks

@@ -104,8 +104,7 @@ func (m Matrix) Clear() {
 	clear(m.BF16)
 }
 
-// Widen sets dst to the elements of a matrix of host memory, and Narrow those of a matrix to src,
-// rounded to its type.
+// Widen sets dst to the elements of a matrix of host memory, as float32.
 func (m Matrix) Widen(dst []float32) {
 	if m.BF16 == nil {
 		copy(dst, m.Data)
@@ -116,7 +115,7 @@ func (m Matrix) Widen(dst []float32) {
 	}
 }
 
-// Narrow is described at Widen.
+// Narrow sets the elements of a matrix of host memory to src, rounded to the matrix's type.
 func (m Matrix) Narrow(src []float32) {
 	if m.BF16 == nil {
 		copy(m.Data, src)

@@ -55,7 +55,7 @@ type oddIDs struct {
 	integers           int
 	whole, none, other oddID
 	rounded            oddID
-	wholes             []string // the integers that whole ids are
+	wholes             []string // the ids counted in whole, as integers
 }
 
 // oddID counts the ids of a kind, and keeps the first of them and its line.

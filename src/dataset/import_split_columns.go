@@ -36,7 +36,7 @@ func noPart(text string) bool {
 
 func isCode(text string) bool { return text == "0" || text == "1" || text == "2" }
 
-// wordOfPart is partOf for words only, and longer ones: VA and TE may be regions.
+// wordOfPart is partOf without codes and without words of two letters: VA and TE may be regions.
 func wordOfPart(text string) (part int, ok bool) {
 	part, word, _ := partOf(text)
 	return part, word && len(text) > 2

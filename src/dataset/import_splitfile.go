@@ -413,7 +413,7 @@ func (s *source) splitMasks(t *table.Named) *maskReader {
 func asData([]string, [][]string) (named, known bool) { return false, true }
 
 // splitColumns finds the vertex and the part in a table of two columns. If one is found by its
-// name, the other column is the other one; otherwise they are in this order.
+// name, the remaining column is the other; otherwise they are in this order.
 func (s *source) splitColumns(t *table.Named) (id, part int) {
 	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
 		return id, 1 - min(id, 1)

@@ -10,8 +10,8 @@ import (
 // are neither gathered nor copied to the device.
 type Needs struct {
 	Own bool // the row of every destination (Input.Own)
-	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by
-	// Weights
+	// how the rows of every destination's in-neighbours are reduced (Input.Aggregate); a sum is
+	// weighted by Weights
 	Aggregate compute.Reduction
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool

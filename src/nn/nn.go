@@ -56,11 +56,11 @@ const (
 	ELU  = "elu"
 )
 
-// Which layers' rows the logits are computed from.
+// The layers whose rows the logits are computed from.
 const (
-	JumpNone = "none" // those of the last, which makes them
-	JumpCat  = "cat"  // those of all, side by side, through a linear map
-	JumpMax  = "max"  // the largest of all, by columns, through a linear map
+	JumpNone = "none" // the last layer, whose rows are the logits
+	JumpCat  = "cat"  // all layers: their rows side by side, through a linear map
+	JumpMax  = "max"  // all layers: the largest number of each column, through a linear map
 )
 
 // How SAGE aggregates the rows of neighbours.
@@ -113,7 +113,7 @@ type Config struct {
 	Fold Fold
 
 	Learned int    // columns of the rows that vertices without features learn; 0: they have none
-	Learns  []bool // [T] the types with such rows, as wide as TypeFeatures or In says; nil: none
+	Learns  []bool // [T] the types with such rows, whose width is in TypeFeatures or In; nil: none
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight

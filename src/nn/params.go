@@ -15,8 +15,8 @@ import (
 
 const (
 	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
-	// Stats and the caller's Extras, so that the gradient allreduce sums these too; of those in
-	// Values the first is not 0 after an update that was skipped (Optimizer.UpdateWithin).
+	// Stats and the caller's Extras, so that the gradient allreduce sums these too. In Values the
+	// first element is not 0 after an update that was skipped (Optimizer.UpdateWithin).
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 

@@ -211,8 +211,8 @@ func (r Report) Check(l Limits, method string) error {
 const edgeCounts = "edges"
 
 // forced reports whether hubs force the imbalance of edges: no part has more edges than the limit
-// or, if it has a hub, than the hub and an equal share of the edges that are of no hub. That is
-// what a part gets if the cut ignores hubs.
+// or, if it has a hub, than its hub's edges plus an equal share of the edges of no hub. That
+// is what a part gets if the cut ignores hubs.
 func (r *Report) forced(limit float64) bool {
 	hubs, others := make([]int64, len(r.Parts)), r.Total.Edges
 	for _, hub := range r.Hubs {

@@ -130,7 +130,7 @@ func (w *writer) tasks() (own []func() error) {
 	if m.Weighted {
 		own = append(own, w.weights)
 	}
-	if w.team.Rank() == 0 { // the description of the parts has their counts
+	if w.team.Rank() == 0 { // it writes meta.json, which has their counts
 		own = append(own, w.splits, w.links)
 	}
 	type file struct {

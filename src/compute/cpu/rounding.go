@@ -63,7 +63,8 @@ func (w *weights) at(group int) []float32 {
 type rounding interface {
 	// keep rounds the which-th weights of a kernel.
 	keep(which int, w weights)
-	// product sets out, a tile, to in times a group of the which-th weights, or adds that if add.
+	// product multiplies in by the which-th weights of a group; out, a tile, is set to the result
+	// or, if add, increased by it.
 	product(out, in compute.Matrix, which, group int, add bool)
 	// tileRows returns the rows of a tile of a product with the given number of rows.
 	tileRows(rows int) int

@@ -17,7 +17,7 @@ import (
 	"halognn/src/mem"
 )
 
-// What kernels draw is what package compute says that they draw.
+// This does not compile unless package compute states the limits of the C kernels.
 var (
 	_ [compute.MostDrawnFanout]struct{} = [C.HALOGNN_FANOUT]struct{}{}
 	_ [compute.MostDrawnHops]struct{}   = [C.HALOGNN_HOPS]struct{}{}

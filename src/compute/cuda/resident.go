@@ -94,8 +94,8 @@ func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes 
 	return d.Sync()
 }
 
-// collect gives the rows hot of a table their indices, and returns copies of the rows in that
-// order.
+// collect gives the hot rows of a table their indices among the resident rows, and returns copies
+// of them in that order.
 func (r *residence) collect(t int, hot []int32) []byte {
 	slots := mem.Make[int32](len(r.tables[t]) / r.rowBytes)
 	for i := range slots {

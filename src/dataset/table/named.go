@@ -354,8 +354,8 @@ func recurs(row []string, after [][]string) bool {
 	return false
 }
 
-// comesAgain reports whether a word of a row occurs again in its column, or both of the first two
-// words occur in the other's column. Ids do so, names do not.
+// comesAgain reports whether a word of a row occurs again in its column, or each of the first
+// two words occurs in the other's column. Ids do so, names do not.
 func comesAgain(row []string, after [][]string) bool {
 	if OverNumbers(row, after) {
 		return false
@@ -402,8 +402,8 @@ func OverNumbers(row []string, after [][]string) bool {
 	})
 }
 
-// strange reports whether a row begins with a word above numbers, or above words that all share
-// letters and have digits, such as p1 and p2, and that it does not resemble.
+// strange reports whether the first word of a row is unlike the fields below it: these are numbers,
+// or differ only in their digits (p1, p2).
 func strange(row []string, after [][]string) bool {
 	if len(after) == 0 || row[0] == "" || isNumber(row[0]) {
 		return false
