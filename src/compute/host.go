@@ -14,11 +14,11 @@ const (
 	Float32 DType = iota
 	Float16
 	Int8  // times a scale for each column: Rows.Scale
-	Int16 // of sums of Int8 rows alone
+	Int16 // only for sums of Int8 rows
 
 	// The elements of a sparse row are its entries, of which rows have different numbers:
 	Sparse     // a column, int32, and its value, float32
-	SparseOnes // a column alone: all values are 1
+	SparseOnes // only a column: all values are 1
 )
 
 type dtype struct {

@@ -35,7 +35,7 @@ type SGDOptions struct {
 // queue steps; other devices obey a Bound because computetest compares all devices.
 type Bound struct {
 	Loss    []float32 // [1] of the step; nil: no bound
-	Skipped []float32 // [1] not 0 after an update that was not made; then no later one is made
+	Skipped []float32 // [1] not 0 after a skipped update; later ones are skipped too
 	Limit   float64
 }
 

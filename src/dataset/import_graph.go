@@ -428,7 +428,7 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 // tellMerged notes that several weights of an edge became one.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	of := e.of()
-	if e.reverses { // it is told about the relation that these reverse
+	if e.reverses { // the report of the relation that these reverse has it
 		return
 	}
 	if c.Unequal > 0 {

@@ -24,8 +24,8 @@ type TableOptions struct {
 	// one column of classes, or several of 0 and 1; or a file (fileOfLabels)
 	Labels    []string
 	Features  []string // columns; all others if empty; or a .npy file [vertices, columns]
-	Split     string   // take the first of several rows of a vertex; else they are an error
-	FirstRows bool     // of a vertex with several rows take the first; else they are an error
+	Split     string   // column of train, valid, test
+	FirstRows bool     // take the first of several rows of a vertex; else they are an error
 	NoHeader  bool     // the first row is data: columns are called 0, 1, ...
 	Header    bool     // the first row is the names of the columns
 }

@@ -69,7 +69,7 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		case at < train+valid+test:
 			return 2
 		}
-		return 3 // in no list, where shares leave some out: the pair stays an edge
+		return 3 // in no list: the shares leave some pairs out, which stay edges
 	}
 	lists := s.Lists()
 	each(func(l graph.Link, first bool) {

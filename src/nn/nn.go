@@ -100,14 +100,14 @@ type Config struct {
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task     string // of the table of package task
 	Scorer   string // of tasks of links: the score, which may have parameters
-	Rated    int    // outputs of the score, of links with labels; 0: one, by which links are ranked
+	Rated    int    // outputs of the score of links with labels; 0: one, by which links are ranked
 
 	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
 	// In is then the width to which the model brings them all
 	Schema       graph.Schema
 	TypeFeatures []int
 	Project      int // that width; 0: Hidden
-	Bases        int // of kind rgcn: matrices that those of relations are combinations of; 0: none
+	Bases        int // of kind rgcn: basis matrices, which each relation combines; 0: none
 	// when the maps of types and the weights of relations become one product; the device decides,
 	// not the user
 	Fold Fold

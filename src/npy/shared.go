@@ -64,7 +64,7 @@ func (s *Shared) Range() (first, last int64) {
 
 // Write appends to the range.
 func (s *Shared) Write(b []byte) (int, error) {
-	if s.from == 0 { // the hash of the others goes on from where that of the range before ends
+	if s.from == 0 { // the hash of a later range continues that of the range before
 		_, _ = s.sum.Write(b)
 	}
 	return s.buf.Write(b)

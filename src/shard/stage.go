@@ -317,7 +317,7 @@ func (s *Shards) Discard() error {
 	s.copies = nil
 	s.copying.Unlock()
 	var errs []error
-	if !s.unlinked { // once: then the names may be those of another job
+	if !s.unlinked { // only once: later the names may belong to another job
 		errs = append(errs, s.UnlinkShared())
 	}
 	for _, path := range copies {

@@ -28,7 +28,7 @@ const (
 //
 //	dy, y, x of chunk c ─> partial[c]: products | columns ─> sums in chunk order ─> gradients
 type chunkSums struct {
-	rows, first int // of the gradient; at which the wave begins
+	rows, first int // rows of the gradient; the first row of the wave
 
 	behind   activationBackward // without activation: dy is given
 	dy       compute.Matrix

@@ -611,7 +611,7 @@ func (b *stagingBuffer) PinnedBytes() int64 { return int64(b.pinned.bytes) }
 
 // Close implements compute.StagingBuffer.
 func (b *stagingBuffer) Close() error {
-	if b.d.open != b { // the step ended before it opened it
+	if b.d.open != b { // the step ended before this buffer was opened
 		return nil
 	}
 	b.d.open = nil
