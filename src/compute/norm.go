@@ -18,9 +18,9 @@ type NormKernels interface {
 	// BatchNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, epilogue Epilogue)
 	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue: in
-	// place if dy is of float32; a dy of bfloat16 is not changed. From the result it sets dx, dgamma
-	// and dbeta; mean and variance are those of x. dgamma and dbeta are summed over rows in chunks.
-	// dx may be dy, or x.
+	// place if dy is of float32; a dy of bfloat16 is not changed. From the result it sets dx,
+	// dgamma and dbeta; mean and variance are those of x. dgamma and dbeta are summed over rows in
+	// chunks. dx may be dy, or x.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
 		variance []float32, eps float32, y Matrix, epilogue Epilogue)
 }

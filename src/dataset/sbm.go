@@ -41,7 +41,7 @@ type blockModel struct {
 	degree      powerLaw
 	weightLimit float64
 	strays      float64 // share of vertices whose class is drawn by size, not by community
-	inClass     float64 // share of edges to a community of the same class; above Homophily, for strays
+	inClass     float64 // share of edges to a community of the class, above Homophily, for strays
 }
 
 const (

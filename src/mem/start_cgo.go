@@ -50,8 +50,8 @@ package mem
 // 	}
 // 	if (most == need) return;
 // 	dprintf(2, "halognn: this process may start %d threads more, and needs %d to begin with; raise "
-// 		"the limit of the user's processes (ulimit -u) or of the job's (pids.max of its control group, "
-// 		"TasksMax of systemd, --pids-limit of containers)\n", most, need);
+// 		"the limit of the user's processes (ulimit -u) or of the job's (pids.max of its control "
+// 		"group, TasksMax of systemd, --pids-limit of containers)\n", most, need);
 // 	_exit(2);
 // }
 //
