@@ -100,10 +100,11 @@ ALWAYS_INLINE vec product(const factors *f, const float *x, const float *y, int6
     return choose(u + v, u + v, (u + v) * f->slope) * load_first(f->a + j, n);
 }
 
-/* How heads that are narrow powers of two lie in a vector: as groups of lanes, which are summed as
- * the same tree, by adding to each lane the one half a group away, half a half away, and so on. */
+/* How heads lie in a vector if their width is a small power of two: as groups of lanes. All
+ * groups are summed by the same tree: to each lane is added the lane half a group away, then a
+ * quarter away, and so on. */
 typedef struct {
-    int steps;       /* -1: heads are not narrow powers of two */
+    int steps;       /* -1: the width is not a small power of two */
     ivec partner[4]; /* the lane to add to each lane, step by step */
     ivec first;      /* the first lane of each group */
 } groups;
@@ -209,9 +210,9 @@ ALWAYS_INLINE vec exp_of(vec x) {
     return p * (vec)(((ivec)shifted << 23) + 0x3f800000);
 }
 
-/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels over them run by edges
- * with a vector of heads, first + count of them at most LANES, where numbers of different edges
- * meet in order; and else, if all heads fit a vector, by LANES numbers at a time:
+/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels in which numbers of
+ * different edges meet in order go edge by edge, with a vector of up to LANES heads from first on.
+ * Other kernels, if all heads fit a vector, take LANES numbers at a time:
  *
  *	numbers   [0,0] [0,1] [0,2] [1,0] [1,1] [1,2] ...       3 heads
  *	vectors   |--------- 0 ---------|--------- 1 ---
@@ -235,10 +236,10 @@ ALWAYS_INLINE void set_cycle(cycle *c, int64_t heads) {
 
 enum { TOGETHER = 8 }; /* segments of a batch */
 
-/* softmax turns the scores of count heads, from of on, of the edges of n <= TOGETHER segments into
- * weights; most has the largest of each segment and head. All segments take a step before the first
- * takes the next: a vector cannot be loaded before the parts of it that were just stored reach the
- * cache. */
+/* softmax turns scores into weights, for the count heads from of on and the edges of n <=
+ * TOGETHER segments; most has the largest score of each segment and head. All segments take a
+ * step before the first takes the next, because a vector cannot be loaded before the parts of it
+ * that were just stored reach the cache. */
 ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cycle *c,
                            int64_t count, const vec *most) {
     const int64_t heads = c->heads, step = LANES % heads;
@@ -374,8 +375,8 @@ typedef struct {
 } sums;
 
 /* score_gradients turns the gradients of the weights of n heads into those of the scores, and
- * returns their sum over the segment's edges. They are stored a few edges at a time: a vector
- * cannot be loaded while the one before, whose last lanes it has, is on the way to the cache. */
+ * returns their sum over the segment's edges. It stores a few edges at a time, because a vector
+ * cannot be loaded while the one before, which shares lanes with it, is on the way to the cache. */
 ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, int64_t heads,
                                   int64_t n, const sums *of) {
     enum { FEW = 8 };
@@ -590,8 +591,8 @@ void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width,
         sum_segments(0, &g, y, segments, indptr);
 }
 
-/* The rows of dy for the edges of a few sources are read twice, the second time from the caches. By
- * source, the numbers of edges lie anywhere: they are prefetched as the rows are. */
+/* The rows of dy for the edges of a few sources are read twice, the second time from the caches.
+ * The numbers of a source's edges are scattered, so they are prefetched as the rows are. */
 void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads,
                               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
                               const int32_t *t_edges, const float *alpha, const float *z,
@@ -735,7 +736,7 @@ ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s
     }
 }
 
-/* score_segments does the edges of each segment; own and drow have a row for each. */
+/* score_segments goes over the edges of each segment; own and drow have a row for each. */
 ALWAYS_INLINE void score_segments(int by_destination, const scored *s, int64_t segments,
                                   const int64_t *indptr, const float *own, float *drow, float *da) {
     const int64_t cols = s->edges.cols;

@@ -1,10 +1,9 @@
 /*
- * The neighbours with the smallest numbers. Every word of a row is looked at once: its number is
- * read, compared with a bound below which a row nearly always has enough numbers and not many
- * more, and kept without a branch. Of the few that are left each counts the smaller ones. How many
- * are left depends on what was read, and so do the branches of that choice: a group of rows is
- * looked at before any is chosen from, so that no branch waits for a row or a number, and their
- * misses overlap.
+ * Draws the neighbours with the smallest numbers. Every neighbour of a row is looked at once: its
+ * number is read, compared with a bound below which a row nearly always has enough numbers and not
+ * many more, and kept without a branch. Each of the few that are kept is ranked by counting the
+ * smaller ones. The branches of that choice depend on how many were kept, so a group of rows is
+ * read before any is chosen from: no branch waits for a row or a number, and cache misses overlap.
  */
 #include <math.h>
 
@@ -15,8 +14,8 @@
 #define PREFETCHED 1024 /* bytes of a row; in longer ones the processor reads on by itself */
 #define USUAL 256       /* bytes of most rows, prefetched without a branch on their length */
 
-/* table[at[0:4]], table[at[0:8]], by reads: several times as fast as the instruction that gathers on
- * processors that take it apart, and no slower on others. */
+/* table[at[0:4]], table[at[0:8]], by separate reads: several times as fast as the gather
+ * instruction on processors that split it into reads, and no slower on others. */
 ALWAYS_INLINE __m128i read_four(const uint32_t *table, const int32_t *at) {
     const __m128i one = _mm_cvtsi32_si128((int)table[at[0]]);
     const __m128i two = _mm_insert_epi32(one, (int)table[at[1]], 1);
@@ -44,7 +43,7 @@ ALWAYS_INLINE lanes key_at_most(ints x, ints y) { return at_most(x, y); }
 ALWAYS_INLINE ints gather(const void *table, ints at, lanes of) {
     return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), of, at, table, 4);
 }
-/* A store through a mask takes far longer than one of a register that was compressed. */
+/* A masked store takes far longer than storing a register whose lanes were compressed. */
 ALWAYS_INLINE void keep(uint32_t *p, ints x, lanes of) {
     _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(of, x));
 }
@@ -83,7 +82,7 @@ ALWAYS_INLINE ints where_reached(ints a, ints b, ints c, ints x, ints y) {
 typedef __m256i ints;
 typedef unsigned lanes;
 
-/* Where the lanes that are kept come from, a byte each. */
+/* Which lane each kept lane comes from, a byte each. */
 #define FROM(m, k) ((uint64_t)((m) >> (k) & 1) * (k) << 8 * __builtin_popcount((m) & ((1 << (k)) - 1)))
 #define KEPT(m) \
     FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7)
@@ -170,19 +169,19 @@ ALWAYS_INLINE ints numbers_of(const halognn_numbers *of, ints id) {
     return high_halves(number_words(of, widen_low(id)), number_words(of, widen_high(id)));
 }
 
-/* A row ends at the next multiple of LANES behind its candidates, with the largest keys. */
+/* A row is followed by the largest keys, up to the next multiple of LANES after its candidates. */
 #define ROOM (HALOGNN_CANDIDATES + 2 * LANES)
-#define GROUP 32  /* rows of a group */
-#define HELD 1024 /* candidates of it, and a row more */
+#define GROUP 32  /* rows that are read together */
+#define HELD 1024 /* candidates of a group, and one row more */
 
 /* What is kept of the rows of a group. */
 typedef struct {
     uint32_t key[HELD + ROOM], vertex[HELD + ROOM], place[HELD + ROOM];
 } kept_rows;
 
-/* Keeps the keys of a row up to a bound, from at on, with their vertices and, if wanted, places,
- * and returns how many there are: -1 if there are too many, or a neighbour is no vertex. readable
- * vertices are in memory from row on. */
+/* Keeps the keys of a row that are at most a bound, from at on, with their vertices and, if
+ * wanted, places. Returns how many there are, or -1 if there are too many or a neighbour is no
+ * vertex. readable vertices are in memory from row on. */
 ALWAYS_INLINE int64_t candidates(kept_rows *c, int64_t at, int places, const int32_t *row,
                                  int64_t n, int64_t readable, uint32_t bound,
                                  const halognn_numbers *of) {
@@ -249,7 +248,8 @@ ALWAYS_INLINE int64_t choose(uint32_t *vertex, uint32_t *place, const kept_rows 
     return choose_by(vertex, place, c, at, m, f, 1);
 }
 
-/* Prefetches what a row begins with; it may break a rule, so its address is made as a number. */
+/* Prefetches the beginning of a row; the row may break a rule, so its address is made as a
+ * number. */
 ALWAYS_INLINE void prefetch_begin(const int32_t *indices, int64_t begin, int64_t degree) {
     const char *const row = (const char *)((uintptr_t)indices + (uintptr_t)begin * 4);
     const uintptr_t last = (uintptr_t)degree * 4 - 1;
@@ -267,7 +267,7 @@ ALWAYS_INLINE int64_t draw_rows(int32_t *drawn, int64_t room, int64_t *positions
     kept_rows kept_here;
     uint32_t vertex[ROOM], place[ROOM];
     int64_t found[GROUP];
-    /* a bound that fails for one row in a hundred, so that few pass it */
+    /* a bound that few numbers pass, and that leaves too few in one row in a hundred */
     const double share = ((double)fanout + 2 * sqrt((double)fanout) + 2) * 4294967296.0;
     int64_t i = 0;
     for (int stop = 0; i < n && !stop;) {

@@ -1,6 +1,6 @@
 /*
- * One row of the heads of a row: their mean, or the largest of each column. The columns of a row
- * lie head by head. Jumping knowledge takes layers for heads.
+ * Makes one row from the heads of a row: their mean, or the largest of each column. The columns of
+ * a row lie head by head. Jumping knowledge passes layers as heads.
  */
 #include "simd.h"
 

@@ -26,8 +26,8 @@ static __mmask16 first_lanes(int64_t n) {
     return n >= LANES ? 0xffff : (__mmask16)((1u << (n > 0 ? n : 0)) - 1);
 }
 
-/* The upper half of each lane is a bfloat16, rounded as halognn_bf16 rounds; the lower one is not
- * dropped. */
+/* The upper half of each lane is a bfloat16, rounded as halognn_bf16 rounds; the lower half is
+ * not cleared. */
 PRODUCTS_INLINE __m512i rounded_lanes(vec v) {
     const __m512i x = (__m512i)v, one = _mm512_set1_epi32(1);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), one);

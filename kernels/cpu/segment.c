@@ -15,7 +15,7 @@
 #include "rounding.h"
 #include "simd.h"
 
-#define LARGER(x, most) ((most) == (most) && !((x) <= (most))) /* a NaN is, and stays */
+#define LARGER(x, most) ((most) == (most) && !((x) <= (most))) /* a NaN is larger, and stays */
 
 /* Where rows lie, and what is made of them. */
 typedef enum { MATRIX, BF16_MATRIX, TABLES, HALF_TABLES, BYTE_TABLES } source;
@@ -37,9 +37,9 @@ typedef struct {
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
     const float *weights;   /* WEIGHTED: of the edges */
     int add;
-    halognn_matrix own; /* but of MEAN: rows that are added to the first `rows` sums */
+    halognn_matrix own; /* except for MEAN: rows that are added to the first `rows` sums */
     int64_t rows;
-    float factor; /* times this */
+    float factor; /* own is multiplied by this */
 } edges;
 
 ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
@@ -153,8 +153,8 @@ ALWAYS_INLINE vec own_vector(const edges *g, int64_t d, int64_t j) {
     return g->factor * x;
 }
 
-/* strip sums columns [j, j + n*LANES) of the edges [lo,hi) of segment d; columns beyond the last
- * are the tail's foreign lanes. */
+/* strip sums columns [j, j + n*LANES) of the edges [lo,hi) of segment d. If these exceed the
+ * row, the last vector ends at the last column, and its first lanes repeat columns before it. */
 ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g, int64_t d,
                          int64_t lo, int64_t hi, int64_t j, row out) {
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
@@ -249,9 +249,9 @@ ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d,
 }
 
 /* Sums of int8 rows, and of int16 rows among them, are whole numbers, exact in any order: up to
- * SHORTEST int8 rows are added in int16, and if int16 rows are among them, in float32. The sums of
- * up to PANEL columns stay in L1. ABREAST rows are read at once, and for each line of theirs one of
- * as many later rows is prefetched, which keeps memory busy. */
+ * SHORTEST int8 rows are added in int16; if there are int16 rows among them, in float32. The
+ * sums of up to PANEL columns stay in L1. ABREAST rows are read at once, and for each cache line
+ * of them a line of a later row is prefetched, which keeps memory busy. */
 #define SHORTEST (INT16_MIN / INT8_MIN)
 #define BYTE_LANES (2 * LANES)
 #define PANEL 4096
@@ -367,7 +367,7 @@ ALWAYS_INLINE void narrow_row(uint16_t *out, const float *x, int64_t cols) {
     INDEPENDENT for (int64_t j = 0; j < cols; j++) out[j] = halognn_bf16(x[j]);
 }
 
-/* A function of its own for each source, reduction and number of vectors of a strip: in one
+/* Each source, reduction and number of vectors of a strip has a function of its own: in one
  * function they take the compiler four times as long. */
 typedef void stripper(const edges *g, int64_t d, int64_t lo, int64_t hi, int64_t j, row out);
 typedef void reducer(const edges *g, halognn_result out, int64_t segments, const int64_t *indptr);
@@ -448,7 +448,7 @@ static reducer *const reducers[][WEIGHTED + 1] = {[MATRIX] = REDUCERS_OF(MATRIX)
                                                   [HALF_TABLES] = REDUCERS_OF(HALF_TABLES),
                                                   [BYTE_TABLES] = REDUCERS_OF(BYTE_TABLES)};
 
-/* aimed returns g with what prefetching wants to know of the tile. */
+/* aimed returns g with what prefetching needs to know of the tile. */
 TARGET static edges aimed(edges g, int64_t segments, const int64_t *indptr) {
     g.last = indptr[segments] - 1;
     g.ahead = rows_ahead(g.row_bytes);

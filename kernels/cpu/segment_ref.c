@@ -18,7 +18,7 @@ void segment_mean_ref(halognn_result out, int64_t segments, int64_t cols, const 
     }
 }
 
-/* larger: x takes the place of the maximum so far. */
+/* larger reports whether x takes the place of the maximum so far. */
 static int larger(float x, float most) { return most == most && !(x <= most); }
 
 /* The rows of a group are added to each other first, and then to the groups before. */

@@ -1,7 +1,8 @@
 /*
  * Shared by the vector sources, which are compiled once per level: with LANES 8, avx2, and with
  * LANES 16, avx512. A function is compiled for the instructions of its level, whatever the flags
- * are. GCC's vector types do the arithmetic; there are no fused multiply-adds, so that every level rounds alike.
+ * are. GCC's vector types do the arithmetic; there are no fused multiply-adds, so that every level
+ * rounds alike.
  */
 #ifndef HALOGNN_SIMD_H
 #define HALOGNN_SIMD_H

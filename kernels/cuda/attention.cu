@@ -1,6 +1,6 @@
 // Attention: softmax over segments of edges, and sums weighted by head. Sums over edges run in edge
-// order, so nothing depends on the mapping. Where a sum runs along a head, its columns are shared by
-// a group of lanes, as many as fit the head, and added as a tree.
+// order, so nothing depends on the mapping. Where a sum runs along a head, a group of lanes, as many
+// as fit the head, shares its columns and adds them as a tree.
 #include "exp.cuh"
 #include "reduce.cuh"
 #include "rows.cuh"
@@ -41,9 +41,9 @@ __device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_
     return sum;
 }
 
-// by_head is how one warp goes over the numbers [edges,heads) of a segment: a round is as many
-// edges as it has lanes for, one head of an edge a lane, so that neighbouring lanes read
-// neighbouring numbers; of more heads than lanes it has several, one after the other.
+// by_head is how one warp goes over the numbers [edges,heads) of a segment. In a round it takes as
+// many edges as it has lanes for, with one head of an edge in each lane, so that neighbouring lanes
+// read neighbouring numbers. If there are more heads than lanes, it takes them in turn.
 struct by_head {
     int heads, edges; // of a round; heads is a power of two
     __device__ explicit by_head(int64_t all) {
@@ -115,9 +115,9 @@ __global__ void attend(float *y, float *alpha, int64_t segments, int64_t heads, 
                                                           nullptr, alpha, z, j));
 }
 
-// dots_by_edge gives put(e, h) the sum, along head h, of term(x, y, j) of column j of the rows of
-// an edge, others[indices[e]] and own, by one warp: one head for each group of lanes. FLIGHT edges
-// are read before the first is used.
+// dots_by_edge calls put(e, h) with the sum of term(x, y, j) over the columns j of head h, where x
+// and y are the rows of edge e: others[indices[e]] and own. One warp does it, with one head for
+// each group of lanes. It reads FLIGHT edges before it uses the first.
 template <int N, typename Term, typename Put>
 __device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, int64_t width,
                                     int lanes, const int32_t *indices, const float *others,
@@ -153,8 +153,8 @@ __device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, i
 __device__ inline float multiplied(float x, float y, int64_t) { return x * y; }
 
 // attend_backward turns de, the gradients of the weights of a destination's edges, into those of
-// the scores before LeakyReLU, and sums them. Unless dy is null, it makes de first, by the rows z
-// and that of dy. One warp for each destination.
+// the scores before LeakyReLU, and sums them. Unless dy is null, it first makes de from the rows z
+// and the row of dy. One warp for each destination.
 template <int N>
 __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_t heads,
                                 int64_t width, int lanes, const int64_t *indptr,
@@ -190,8 +190,8 @@ __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_
     }
 }
 
-// collect sums by source, whose edges the transposed segments are: the gradients of scores and,
-// unless dz is null, rows of dy by the weights. One warp for each source.
+// collect sums over the edges of each source, which the transposed segments list: the gradients of
+// scores and, unless dz is null, rows of dy times the weights. One warp for each source.
 template <int N>
 __global__ void collect(float *dz, float *dsrc, int64_t segments, int64_t heads, int64_t width,
                         const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
@@ -240,8 +240,8 @@ __global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int6
           [=](int64_t e, int64_t h) { return alpha[e * heads + h]; });
 }
 
-// What the sums over a row's edges give: the row's gradient, set or added, or the row's
-// part of a's.
+// What the sums over a row's edges give: the row's gradient, set or added, or the row's part of the
+// gradient of a.
 enum score_sum { ROW, ROW_ADDED, VECTOR };
 
 // score_sums sums, over the edges of each segment, the gradients with respect to u, the sum of the
@@ -430,7 +430,7 @@ int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segment
     });
 }
 
-// The products that da is the sum of are made in ddst, before its own sums.
+// The terms of da are made in ddst, before ddst gets its own sums.
 int halognn_cuda_edge_dot_softmax_backward(halognn_cuda *c, float *de, float *ddst, float *da,
                                            int64_t segments, int64_t heads, int64_t width,
                                            const int64_t *indptr, const int32_t *indices,

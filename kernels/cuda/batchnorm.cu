@@ -1,5 +1,5 @@
-// BatchNorm and what follows it: sums over the rows of a column in chunks, and maps, in which a
-// thread takes neighbouring columns of some rows, whose factors it computes once.
+// BatchNorm and what follows it: sums over the rows of a column in chunks, and maps. In a map a
+// thread takes neighbouring columns of some rows, and computes the factors of the columns once.
 #include "rows.cuh"
 #include "then.cuh"
 
@@ -29,8 +29,8 @@ __global__ void variances(float *variance, int64_t rows, int64_t cols, const flo
 
 constexpr int ROWS = 4; // of a thread of a map
 
-// packs are a thread's of rows [rows,cols]. They are all read before the first is written; past the
-// end the first is read again.
+// packs has the packs of a thread, of rows [rows,cols]. All are read before the first is written;
+// past the end the first is read again.
 template <int N>
 struct packs {
     pack<float, N> of[ROWS];
@@ -80,7 +80,7 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, int lanes, const f
     }
 }
 
-// dy goes back through what followed, in place; then the sums of dy*n and of dy over the rows.
+// dy is taken back through what followed, in place; then the sums of dy*n and of dy over the rows.
 // partial [chunks,2,cols]
 __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
                                const float *x, const float *mean, const float *variance, float eps,

@@ -11,16 +11,16 @@
 
 namespace halognn {
 
-// pair says which two products a table of pointers has: a[i] and b[i] are multiplied to c[i].
+// pair has the two products that a table of pointers describes: c[i] is a[i] times b[i].
 struct pair {
     const void *a[2], *b[2];
     void *c[2];
 };
 constexpr int TABLES = 32;
 
-// sums are what is left of a gradient after its products, for halognn_cuda_settle: b [cols] are the
-// sums of the columns of dy [rows,cols], each element times that of times unless it is null; or, if
-// total, [1] the sum of those.
+// sums are what a gradient still needs after its products; halognn_cuda_settle makes them. b [cols]
+// gets the sums of the columns of dy [rows,cols], each element multiplied by that of times, unless
+// times is null. If total, b [1] gets the sum of these sums.
 struct sums {
     float *b;
     const float *dy, *times;

@@ -2,8 +2,8 @@
 // (src/sample/hop.go): every vertex has a random sequence of its own, rows of at most fanout edges
 // are taken whole, and vertices are numbered in the order of the first edge that finds them.
 //
-// How many vertices and edges a hop has, no host knows: grids are as large as the bounds allow, and
-// threads read the numbers from the header. No block waits for another.
+// The host does not know how many vertices and edges a hop has: grids are as large as the bounds
+// allow, and threads read the numbers from the header. No block waits for another.
 //
 //	locate    rows of the destinations; edges by piece, then before each piece
 //	rows      the row pointers
@@ -30,8 +30,8 @@ namespace {
 constexpr int WORDS = 8; // of 32, in a piece
 constexpr int64_t PIECE = WORDS * WARP;
 constexpr int SUMS = 4; // of pieces, that a lane reads at once
-constexpr int64_t LONG = 1024;     // edges of a segment that a warp orders
-constexpr int64_t ORDERERS = 1024; // warps that do
+constexpr int64_t LONG = 1024;     // a warp orders a segment of more edges
+constexpr int64_t ORDERERS = 1024; // warps that order them
 constexpr uint64_t GOLDEN = 0x9e3779b97f4a7c15ull;
 constexpr uint32_t ALL = 0xffffffffu;
 
@@ -42,7 +42,7 @@ struct scratch {
     uint32_t *arrived, *longs;  // counters
     int64_t *begin, *degree;    // [destinations]
     int64_t *first;             // [destinations] number of its first edge
-    int64_t *sums;              // [pieces] and then those before
+    int64_t *sums;              // [pieces] of each piece, and then of those before it
     int32_t *drawn, *ends;      // [edges] the neighbour and the destination
     int32_t *ends_of;           // [edges, self edges too] the destination
     uint32_t *values;           // [edges] what the map says
@@ -102,7 +102,7 @@ struct one {
     __device__ int64_t sources() const { return drawn->vertices[h + 1]; }
     __device__ int64_t edges() const { return drawn->edges[h]; }
     __device__ int64_t all_edges() const { return edges() + (self ? destinations() : 0); }
-    // taken returns how many edges a destination draws: none where all would exceed the bound.
+    // taken returns how many edges a destination draws: none if all of them would exceed the bound.
     __device__ int64_t taken(int64_t degree) const {
         return edges() == 0 ? 0 : wants(degree);
     }
@@ -309,7 +309,7 @@ __global__ void number(one o, frontier f) {
     if (e >= o.edges()) return;
     const int64_t value = s.values[e];
     int64_t local = value < n ? value : n + rank(s, value - n);
-    const bool known = local < o.sources(); // but where these would exceed their bound
+    const bool known = local < o.sources(); // false only if the sources would exceed their bound
     if (!known) local = 0;
     const int32_t v = s.drawn[e], d = s.ends[e];
     const int64_t at = o.self ? e + d + 1 : e;
@@ -322,7 +322,7 @@ __global__ void number(one o, frontier f) {
     if (o.hop.out_indptr) atomicAdd(s.cursor + local, 1);
 }
 
-// part returns that of a vertex.
+// part returns the part of a vertex.
 __device__ inline int part(const halognn_cuda_topology &of, int32_t v) {
     int lo = 0, hi = of.num_parts;
     while (hi - lo > 1) {
@@ -440,8 +440,8 @@ __device__ inline void put(const one &o, int64_t k, int32_t edge) {
     if (o.hop.out_weights) o.hop.out_weights[k] = o.hop.weights[edge];
 }
 
-// order puts each edge behind the smaller ones of its source; the first one of many leaves them to
-// a warp of order_long.
+// order puts each edge after the smaller ones of its source. If a source has many edges, its first
+// one leaves them to a warp of order_long.
 __global__ void order(one o) {
     const int64_t k = item();
     if (k >= o.all_edges()) return;

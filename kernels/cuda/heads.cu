@@ -6,7 +6,7 @@
 namespace halognn {
 namespace {
 
-// Of every row with a, and of the first rows with a2.
+// The dots of every row with a, and of the first rows with a2.
 template <int N>
 __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int64_t heads,
                           int64_t width, int lanes, const float *z, const float *a,
@@ -30,9 +30,9 @@ __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int6
     if (both) s2[i] = sum2;
 }
 
-// dots_back adds to dz, of column j of the rows [r,end), what goes back through the dots with a
-// and, if BOTH, with a2, and to the sums what goes back to these. UNROLL rows are read before the
-// first is written.
+// dots_back adds to column j of the rows [r,end) of dz the gradient of the dots with a and, if
+// BOTH, with a2, and to the sums the gradients of a and a2. UNROLL rows are read before the first
+// is written.
 template <bool BOTH>
 __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols, int64_t j,
                                  int64_t heads, int64_t h, const float *ds, const float *ds2,
@@ -62,7 +62,7 @@ __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols
     }
 }
 
-// dz += ds*a and da = the sum over the rows of ds*z, and so for the first rows with ds2 and a2.
+// dz += ds*a and da = the sum over the rows of ds*z; the same for the first rows with ds2 and a2.
 // partial [2,chunks,cols]
 __global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, int64_t first,
                               int64_t heads, int64_t width, const float *ds, const float *ds2,

@@ -30,7 +30,7 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
     }
 }
 
-// dy goes back through what followed, in place; then the sums of dy*n and of dy over the rows,
+// dy is taken back through what followed, in place; then the sums of dy*n and of dy over the rows,
 // n = (x-mean)*rstd. partial [chunks,2,cols]
 __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
                                const float *x, const float *mean, const float *rstd, const float *y,

@@ -1,7 +1,7 @@
-// Losses: a warp makes those of some rows of logits; exp and log are in double precision. The warp
-// that is the last to finish in its group adds those of the group, and the one that is the last of
-// these adds the groups: by lane, then as a tree, which is the same whichever warps they are. A
-// fence before a warp is counted costs more than a row, so there are never more than WARPS.
+// Losses: a warp computes the losses of some rows of logits, with exp and log in double precision.
+// The last warp of a group to finish adds the losses of the group, and the last of these warps adds
+// the groups: by lane, then as a tree, so the sum does not depend on which warps these are. A fence
+// before a warp is counted costs more than a row, so there are at most WARPS warps.
 #include "reduce.cuh"
 #include "warp.cuh"
 
@@ -92,7 +92,8 @@ __device__ inline void write_queued(const answer &to, const halognn_cuda_loss &a
         for (int k = 0; k < HALOGNN_EXTRAS; k++) queued.head[4 + k] = queued.extras[k];
     }
     if (loss - loss == 0) return;
-    // a step before this one, of this rank or another, or a minibatch before in the same step
+    // the first bad loss was in an earlier step, here or on another rank, or in an earlier
+    // minibatch of this step
     const bool late = *queued.skipped != 0 || *queued.places != 0;
     __syncwarp(); // before lane 0 writes it
     if (late) return;
@@ -213,8 +214,8 @@ __global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
         })));
 }
 
-// answer_in returns the places of an answer: the scratch holds the groups, then the warps. No rows
-// are added by a warp too.
+// answer_in returns the places of an answer: the scratch holds the groups, then the warps. If there
+// are no rows, one warp still writes the result.
 answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale,
                  bool classes, void *scratch, const halognn_cuda_queued_loss *queued) {
     const int64_t per_warp = rows > WARPS ? ceil_div(rows, WARPS) : 1;

@@ -1,6 +1,6 @@
-// What follows a sum, in one pass, and its gradient with that of the bias: bias, a second sum, what
-// is added, ReLU or ELU, dropout. A thread takes neighbouring elements of one row: a division and a
-// hash for each element would take longer than its memory access.
+// What follows a sum, in one pass: bias, a second sum, an addend, ReLU or ELU, dropout. And its
+// gradient, with that of the bias. A thread takes neighbouring elements of one row: a division and
+// a hash for each element would take longer than its memory access.
 #include "rows.cuh"
 #include "then.cuh"
 
@@ -30,7 +30,7 @@ __global__ void epilogue_kernel(float *y, int64_t rows, int64_t cols, int lanes,
     store<float, N>(y + at, v);
 }
 
-// dy goes back through what followed the sum, in place.
+// dy is taken back through what followed the sum, in place.
 template <int N>
 __global__ void backward_kernel(float *dy, int64_t rows, int64_t cols, int lanes, const float *y,
                                 halognn_cuda_then then) {

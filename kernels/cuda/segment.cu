@@ -53,7 +53,7 @@ scattered<T> scatter(const halognn_cuda_rows *r, int64_t cols) {
     return s;
 }
 
-// complete multiplies columns [col, col+N) of what has been made of rows of source, and rounds them.
+// complete scales columns [col, col+N) of what was made from rows of source, and rounds them.
 template <int N, typename Source>
 __device__ inline void complete(pack<float, N> &x, int64_t col, const Source &source) {
     if constexpr (Source::scaled) {
@@ -172,7 +172,7 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             if (e + k >= end) break;
-            // of by_degree a division, which may branch: after the loads
+            // after the loads, because weight.of may divide, and so branch
             const float w = weight.of(weighs[k]);
             float x[N];
 #pragma unroll
@@ -297,8 +297,8 @@ struct ending {
     int dropped;  // low bits; 0: they are not rounded
 };
 
-// weigh sums rows of h by segments: what edges weigh, and the gradient of means, whose segments are
-// the transposed ones.
+// weigh sums rows of h over segments, each times its edge's weight. The gradient of means is such a
+// sum over the transposed segments.
 template <int N, typename Weight>
 __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
                       const int32_t *indices, Weight weight, matrix h, ending end, bool add) {

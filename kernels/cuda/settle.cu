@@ -1,4 +1,4 @@
-// The sums over rows that make the gradients of parameters that are no product.
+// The sums over rows, other than products, that give gradients of parameters.
 #include "settle.cuh"
 
 namespace halognn {

@@ -52,8 +52,8 @@ __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t 
     return x;
 }
 
-// follow_back returns the gradient with respect to x, given dy, that with respect to y, what follow
-// made of x. What ReLU dropped is 0 in y, so that only ELU needs row.
+// follow_back returns the gradient with respect to x from dy, the gradient with respect to y =
+// follow(x). What ReLU dropped is 0 in y, so that only ELU needs row.
 __device__ inline float follow_back(const halognn_cuda_then &then, float dy, float y, uint64_t row,
                                  int64_t column) {
     if (then.activation == HALOGNN_RELU) return y > 0 ? dy * then.scale : 0;
@@ -66,7 +66,7 @@ __device__ inline uint64_t drawn_back(const halognn_cuda_then &then, int64_t r) 
     return then.activation == HALOGNN_ELU ? drawn(then, r) : 0;
 }
 
-// gradient returns that of what is summed with it, or alone.
+// gradient returns the gradient in what is summed: the number itself, or the first of two.
 __device__ inline float gradient(float d) { return d; }
 __device__ inline float gradient(const two &v) { return v.a; }
 

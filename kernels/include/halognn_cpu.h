@@ -3,9 +3,10 @@
  *
  * Plain C: no hidden state, no allocation, no threads. A caller tiles the rows over its threads;
  * every kernel works on the tile that it is given. Matrices are row-major without padding, of
- * float32 unless they are a halognn_matrix or halognn_result. Sums over edges and over rows are made in order with one accumulator per output, so a
- * result depends neither on the tile nor on the vector width; only layer_norm, which sums along
- * a row, differs between "scalar" and the vector levels in its last bits.
+ * float32 unless they are a halognn_matrix or halognn_result. Sums over edges and over rows are
+ * made in order with one accumulator per output, so a result depends neither on the tile nor on the
+ * vector width. Only layer_norm, which sums along a row, differs between "scalar" and the vector
+ * levels in its last bits.
  *
  *   const halognn_cpu *k = halognn_cpu_open(NULL);        the best level of this machine
  *   halognn_segment_mean(k, out, 512, 100, indptr, indices, h);
@@ -23,10 +24,10 @@ typedef struct {
     int64_t rows;
 } halognn_table;
 
-/* What elements of rows are: of bytes 4 float32, of 2 float16, of 1 int8; but those of the tables from
- * wide on, which hold sums, have wide_bytes: 4 float32, of 2 int16. Every row begins at a multiple of
- * the bytes of a row of the other tables. Column c of a result is multiplied by scale[c], unless
- * scale is NULL. */
+/* The elements of rows: float32 if bytes is 4, float16 if 2, int8 if 1. Tables from wide on hold
+ * sums, whose elements have wide_bytes: float32 if 4, int16 if 2. Every row begins at a multiple
+ * of the bytes of a row of the other tables. Column c of a result is multiplied by scale[c],
+ * unless scale is NULL. */
 typedef struct {
     int bytes, wide_bytes;
     int64_t wide;
@@ -49,9 +50,9 @@ typedef struct {
 /* A row reference names a row of one of several tables: table << HALOGNN_REF_ROW_BITS | row. */
 #define HALOGNN_REF_ROW_BITS 48
 
-/* The numbers of vertices in one hop (src/sample/labor.go): table[v], or without a table a mix of the
- * original id with now, or with next once turn + the vertex's phase, a mix with phases in
- * [0,lasts), has reached lasts. */
+/* The numbers of vertices in one hop (src/sample/labor.go): table[v] or, without a table, a mix
+ * of the original id with now, or with next once turn + the vertex's phase reaches lasts. The
+ * phase, in [0,lasts), is a mix of the original id with phases. */
 typedef struct {
     const uint32_t *table;   /* [vertices], or NULL */
     const int32_t *original; /* [vertices] */
@@ -63,12 +64,13 @@ typedef struct {
 #define HALOGNN_MIX_1 0xBF58476D1CE4E5B9u
 #define HALOGNN_MIX_2 0x94D049BB133111EBu
 
-/* draw_least keeps at most so many neighbours of a row as candidates; half of it is the largest
- * fanout. */
+/* draw_least keeps at most this many neighbours of a row as candidates; half of it is the
+ * largest fanout. */
 #define HALOGNN_CANDIDATES 128
 
-/* The columns of a panel of a right factor, as many as a block of the product has; and the pairs of
- * it that one pass over the left factor reads: they stay in the second cache beside it. */
+/* The columns of a panel of a right factor, as many as a block of the product has. And the pairs
+ * of a panel that one pass over the left factor reads: they stay in the second-level cache
+ * beside it. */
 #define HALOGNN_COLUMN_PANEL 64
 #define HALOGNN_PAIRS_OF_PASS 512
 
@@ -79,11 +81,11 @@ typedef struct {
 #include "halognn_kernels.def"
 } halognn_products;
 
-/* The kernels by AVX512-BF16, NULL where the machine lacks it; or, if plain, the reference, which
+/* The kernels by AVX512-BF16, or NULL where the machine lacks it. If plain, the reference, which
  * keeps subnormal numbers. */
 const halognn_products *halognn_products_open(int plain);
-/* Whether they do more than multiply-adds of float32: AMD's processors take one of them a cycle,
- * twice the flops of a multiply-add's, Intel's one in two cycles, half of its. */
+/* Whether they are faster than multiply-adds of float32. AMD's processors take one of them a
+ * cycle, for twice the flops of multiply-adds; Intel's take one in two cycles, for half of them. */
 int halognn_products_pay(void);
 #define PRODUCT_KERNEL(name, params, args)                                              \
     static inline void halognn_##name(const halognn_products *by, HALOGNN_LIST params) { \

@@ -12,18 +12,18 @@
  *   HALOGNN_DRAW      minibatches being drawn
  *
  * Every call returns 0 or a code that halognn_cuda_error names; an error of a kernel appears at the
- * next call that waits. A context may be used by several threads (every call makes its device
- * current on the calling thread), but the kernels of a stream by one at a time. Device memory is allocated by
- * halognn_cuda_alloc alone, but for cuBLAS's workspace and the counters in which the threads of a
- * kernel find out which is the last, which a context has from the start: the caller passes memory
- * for partial sums (scratch).
+ * next call that waits. Several threads may use a context (every call makes its device current on
+ * the calling thread), but only one at a time may call the kernels of a stream. Only
+ * halognn_cuda_alloc allocates device memory: the caller passes memory for partial sums (scratch).
+ * From the start a context has cuBLAS's workspace, and counters by which the threads of a kernel
+ * find out which is the last.
  *
  * Matrices are row-major float32 without padding. All pointers of kernels are to device memory
  * unless the name begins with host_. Sums over edges are made in edge order, sums over rows in
  * chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order, and nothing is fused (no
- * multiply-add): all kernels but the matrix products, layer_norm, attention and the losses, which
- * sum in another fixed order, give the bits of the plain reference, and all of them the same bits in
- * every run on one kind of device.
+ * multiply-add). Matrix products, layer_norm, attention and the losses sum in another fixed order;
+ * all other kernels give the bits of the plain reference. Every kernel gives the same bits in every
+ * run on one kind of device.
  *
  * halognn_cuda.def declares the functions, halognn_kernels.def the kernels among them.
  */
@@ -48,10 +48,11 @@ typedef struct {
     unsigned char uuid[16];         /* unique to the device */
 } halognn_cuda_properties;
 
-/* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at most
- * HALOGNN_TABLES. Their elements are of bytes 4 float32, of 2 float16, of 1 int8; then column c of a
- * result is multiplied by scale[c], in device memory, unless scale is NULL. Results are rounded to
- * float32 without `dropped` low bits, to nearest, ties to even; 0: they are not. */
+/* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at
+ * most HALOGNN_TABLES. Elements are float32 if bytes is 4, float16 if 2, int8 if 1. For int8,
+ * column c of a result is multiplied by scale[c], in device memory, unless scale is NULL. Unless
+ * dropped is 0, results are rounded to float32 without `dropped` low bits, to nearest, ties to
+ * even. */
 #define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
@@ -86,11 +87,11 @@ typedef struct {
 } halognn_cuda_loss;
 
 /* What a loss writes for a host that does not wait for it: in head [4 + HALOGNN_EXTRAS] the loss
- * times scale, three counts (of softmax_ce right, wrong, wrong rows), and extras. If the loss is not
- * finite and places[0] and *skipped are 0, places[0] becomes 1, places[1 + 2*k] 1 + the first row of
- * suspect k with a number that is not finite, and places[2 + 2*k] 1 + its vertex if it is one of the
- * known first rows; both 0 if there is none. places [1 + 2*HALOGNN_SUSPECTS], zero before; *skipped
- * is that of halognn_cuda_bound. */
+ * times scale, three counts (of softmax_ce right, wrong, wrong rows), and extras. If the loss is
+ * not finite and places[0] and *skipped are 0, places[0] becomes 1, places[1 + 2*k] 1 + the first
+ * row of suspect k with a number that is not finite, and places[2 + 2*k] 1 + its vertex if it is
+ * one of the known first rows; both 0 if there is none. places [1 + 2*HALOGNN_SUSPECTS] are zero
+ * before; *skipped is that of halognn_cuda_bound. */
 #define HALOGNN_SUSPECTS 24
 #define HALOGNN_EXTRAS 12
 typedef struct {
@@ -107,20 +108,21 @@ typedef struct {
     halognn_cuda_suspect of[HALOGNN_SUSPECTS];
 } halognn_cuda_queued_loss;
 
-/* An update is made if *loss is finite and at most limit, and *skipped 0; else *skipped becomes 1.
- * loss NULL: it is made. */
+/* An update is made if *loss is finite and at most limit, and *skipped is 0; otherwise *skipped
+ * becomes 1. If loss is NULL, it is made. */
 typedef struct {
     const float *loss;
     float *skipped;
     double limit;
 } halognn_cuda_bound;
 
-/* A minibatch is drawn as sample.Reference draws one of kind neighbour. All pointers are to device
- * memory. Local numbers are positions in the frontier. */
+/* A minibatch is drawn as sample.Reference draws one of kind neighbour. All pointers are to
+ * device memory. Local numbers are positions in the frontier. */
 
-/* What all minibatches have. Rows of the topology are those of graph.CSC; vertices of part p are
- * [parts[p], parts[p+1]). where [vertices] says of each vertex which row of a halognn_cuda_rows its
- * feature row is; HALOGNN_ELSEWHERE, or where NULL: it lies in no table that is complete. */
+/* What all minibatches share. Rows of the topology are those of graph.CSC; part p has the
+ * vertices [parts[p], parts[p+1]). where [vertices] refers to each vertex's feature row in a
+ * halognn_cuda_rows. It is HALOGNN_ELSEWHERE for a row that lies in no complete table; if where
+ * is NULL, all rows do. */
 #define HALOGNN_ELSEWHERE UINT64_MAX
 typedef struct {
     const int64_t *indptr;   /* [vertices + 1] */
@@ -144,9 +146,9 @@ typedef struct {
     int64_t fault;
 } halognn_cuda_drawn;
 
-/* One hop: at most so many destinations, edges and sources. Arrays have room for all of them, with
- * an edge more for each destination if the drawing has self edges. weights, and all that is
- * transposed, may be NULL: they are not made. */
+/* One hop: at most the given destinations, edges and sources. Arrays have room for all of them,
+ * and for one more edge for each destination if the drawing has self edges. weights and the
+ * transposed arrays may be NULL: then they are not made. */
 typedef struct {
     uint64_t word;
     int fanout; /* 1 to HALOGNN_FANOUT */
@@ -159,10 +161,10 @@ typedef struct {
     float *out_weights;
 } halognn_cuda_hop;
 
-/* A minibatch to be drawn. Values of the map below 1 << value_bits are those of this minibatch, added
- * to its tag: no bound on sources plus edges of a hop exceeds that. Destinations have edges from
- * themselves if self, and edges weights as weighting says. The edges of the last hop are in the
- * order of their sources' parts if grouped (graph.Grouper), and then not transposed. */
+/* A minibatch to be drawn. Its values in the map are below 1 << value_bits, and its tag is added
+ * to them: no bound on sources plus edges of a hop exceeds that. Destinations have edges from
+ * themselves if self, and edges have weights as weighting says. If grouped, the edges of the
+ * last hop are in the order of their sources' parts (graph.Grouper), and then not transposed. */
 #define HALOGNN_FANOUT 64
 enum { HALOGNN_WEIGHTS_PLAIN, HALOGNN_WEIGHTS_MEAN, HALOGNN_WEIGHTS_SYMMETRIC };
 typedef struct {
@@ -174,12 +176,13 @@ typedef struct {
     halognn_cuda_drawn *drawn;
     int32_t *frontier, *original; /* [sources of the last hop] */
     uint64_t *refs;               /* likewise: of where */
-    /* vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers; NULL:
-     * there are none */
+    /* vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers;
+     * NULL: there are none */
     int32_t *missing, *missing_at;
     int self, weighting, grouped, hops;
     halognn_cuda_hop hop[HALOGNN_HOPS]; /* that of the seeds first */
-    void *scratch; /* of halognn_cuda_draw_scratch bytes, its first HALOGNN_DRAW_COUNTERS bytes zero */
+    /* halognn_cuda_draw_scratch bytes, the first HALOGNN_DRAW_COUNTERS of them zero */
+    void *scratch;
 } halognn_cuda_drawing;
 #define HALOGNN_DRAW_COUNTERS 256
 

@@ -8,9 +8,9 @@ var ErrMemory = errors.New("the device has too little memory")
 // Accelerator is a Device with its own memory, which the host must not access. Inputs are uploaded
 // and gradients downloaded while kernels run:
 //
-//	preparing goroutine     device                           training goroutine
-//	StagingBuffer.Send ───> minibatch i+1 ─ StagingBuffer.Open ─> kernels read them
-//	(pinned memory)         beside training                  ready(layer) ── StartDownload ──> pinned memory
+//	preparing goroutine     device                     training goroutine
+//	StagingBuffer.Send ───> minibatch i+1,             StagingBuffer.Open ─> kernels read them
+//	(pinned memory)         beside training            ready(layer) ─ StartDownload ─> pinned memory
 //
 // A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the
 // open StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies
@@ -23,23 +23,25 @@ type Accelerator interface {
 	// listed there. A row has rowBytes bytes. hot may be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
 	// MapRows lets the device read the other rows of those tables in place, in host memory, so that
-	// a StagingBuffer sends only their addresses: always, or unless results that the host computes
-	// from them have fewer bytes. It pins pages of at most limit bytes. A table whose pages cannot
-	// be pinned is copied to memory that can be. It returns the bytes of the mapped tables, and the
-	// reason if some are not mapped. UnmapRows unmaps them; call it before the tables are freed.
+	// a StagingBuffer sends only their addresses. Unless always, a StagingBuffer still sends
+	// results that the host computes from the rows where these have fewer bytes. It pins pages of
+	// at most limit bytes. A table whose pages cannot be pinned is copied to memory that can be. It
+	// returns the bytes of the mapped tables, and the reason if some are not mapped. UnmapRows
+	// unmaps them; call it before the tables are freed.
 	MapRows(limit int, always bool) (bytes int, prevented error)
 	UnmapRows() error
 	// RowRates uploads the rows of minibatches twice, once copied by the host and once read by the
 	// device, and returns the bytes per second of both.
 	RowRates(minibatches []Rows) (copied, mapped float64, err error)
 
-	// HoldRows copies rows of a cache to device memory: rows [first, ...) of a table of Rows that is
-	// not among those of Resident. Kernels read them there, and StagingBuffers of resident rows send
-	// their references alone. It returns the name by which the devices of other ranks of the node
-	// reach them; nil for no rows. ReachRows lets this device read rows of the same table that
-	// another one holds: it fetches them from there for each minibatch. If it cannot, the rows are
-	// sent from the host like any others. DropRows ends both; other devices may still be reading, so
-	// the memory is kept for the next HoldRows. No StagingBuffer may be in use meanwhile.
+	// HoldRows copies rows of a cache to device memory: rows [first, ...) of a table of Rows that
+	// is not among those of Resident. Kernels read them there, and StagingBuffers of resident rows
+	// send only references to them. It returns the name by which the devices of other ranks of the
+	// node reach them; nil for no rows. ReachRows lets this device read rows of the same table that
+	// another device holds: it fetches them from there for each minibatch. If it cannot, the rows
+	// are sent from the host like any others. DropRows ends both; other devices may still be
+	// reading, so the memory is kept for the next HoldRows. No StagingBuffer may be in use
+	// meanwhile.
 	HoldRows(table, first int, rows []byte, rowBytes int) (name []byte, err error)
 	ReachRows(name []byte) error
 	DropRows() error
@@ -51,8 +53,8 @@ type Accelerator interface {
 	// whether their rows come from the tables passed to Resident.
 	NewStagingBuffer(host Host, resident bool) StagingBuffer
 
-	// NewDrawer returns a Drawer, which holds the topology in device memory. The rows of Resident are
-	// there already.
+	// NewDrawer returns a Drawer, which holds the topology in device memory. The rows of Resident
+	// are there already.
 	NewDrawer(o DrawOptions) (Drawer, error)
 
 	// Copy sets dst to src, both in device memory; Add adds x to sum.
@@ -77,7 +79,7 @@ type Accelerator interface {
 	// QueueDownload copies src to pinned memory after the kernels called so far and before those
 	// called later. The event passes when the copy is done.
 	QueueDownload(dst, src []float32, e Event)
-	// HasProbe reports whether a Probe measures kernels, whose times it learns at a Sync.
+	// HasProbe reports whether a Probe measures kernels. It learns their times at a Sync.
 	HasProbe() bool
 }
 
@@ -101,28 +103,28 @@ type Inputs struct {
 	// What is wanted: the destinations' rows, a reduction of their segments, all rows.
 	Own, Sources bool
 	Reduce       Reduction
-	// Types are what is read besides of the rows of vertex types. The host makes them.
+	// Types are the rows of vertex types that are read besides. The host makes them.
 	Types []TypeRows
 
 	Segments []Segments
 	Weights  [][]float32 // of edges
 	Vertices [][]int32   // and where groups end
 	Labels   []byte
-	// HopEnds [layers+1] are where the arrays of each hop end in Segments, Weights and Vertices. The
-	// first is where those end that all minibatches have.
+	// HopEnds [layers+1] are where the arrays of each hop end in Segments, Weights and Vertices.
+	// The first is where the arrays end that all minibatches share.
 	HopEnds []HopEnd
 
-	// Drawing, unless nil, has drawn the minibatch, which kernels read where it lies: Input and
-	// EdgeWeights are its own, and Rows those of Drawn.Missing alone.
+	// Drawing, unless nil, has drawn the minibatch, and kernels read its arrays in place: Input and
+	// EdgeWeights are the Drawing's, and Rows are only those of Drawn.Missing.
 	Drawing Drawing
 	Drawn   *Drawn
 
-	// MadeInStep: kernels are also given arrays that are made in the step; each is copied, and
-	// waited for.
+	// MadeInStep: kernels also get arrays that are made in the step. The device copies each one and
+	// waits for the copy.
 	MadeInStep bool
 }
 
-// Frontier returns how many rows all are.
+// Frontier returns the number of rows of the frontier.
 func (in *Inputs) Frontier() int {
 	if in.Drawn != nil {
 		return in.Drawn.Frontier()
@@ -145,7 +147,7 @@ func (r *TypeRows) Len() int {
 	return len(r.Of)
 }
 
-// Make sets x to them.
+// Make sets x to the rows, or to their means.
 func (r *TypeRows) Make(host Host, x Matrix) {
 	switch {
 	case r.Cols == 0:
@@ -202,9 +204,9 @@ type StagingBuffer interface {
 	// Send writes the inputs to pinned memory and starts their copy. The arrays of in must not
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
-	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not; in
-	// pinned memory for all that are larger by g, up to most bytes, if there is as much. Send makes
-	// the same room where it finds too little.
+	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not.
+	// Pinned memory gets room for inputs larger by g, up to most bytes, if there is as much. Send
+	// makes the same room if it finds too little.
 	Reserve(in *Inputs, g Growth, most int) error
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device

@@ -10,8 +10,8 @@ import "fmt"
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// z may be of either type. Attend is the last two. In GATv2 EdgeDotSoftmax makes alpha of src
-// [S,H*C] and dst [D,H*C], and src takes the place of z.
+// z may be of either type. Attend is EdgeSoftmax and EdgeSum in one. In GATv2 EdgeDotSoftmax makes
+// alpha from src [S,H*C] and dst [D,H*C], and src takes the place of z.
 //
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
@@ -19,13 +19,13 @@ type AttentionKernels interface {
 	// HeadDots sets src[r,h] to the sum over the columns j of head h of z[r,j]*asrc[j], and dst
 	// likewise with adst, of the first rows:  src [S,H], dst [D,H], z [S,H*C], asrc, adst [H*C].
 	HeadDots(src, dst, z Matrix, asrc, adst []float32)
-	// HeadDotsBackward is its gradient: dz[r,j] += dsrc[r,h]*asrc[j], and then of the first rows
-	// ddst[r,h]*adst[j]; dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j], and dadst
-	// likewise of the first ones, in chunks.
+	// HeadDotsBackward is its gradient: dz[r,j] += dsrc[r,h]*asrc[j] and then, in the first rows,
+	// ddst[r,h]*adst[j]. dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j], and dadst the
+	// same sum over the first rows with ddst, in chunks.
 	HeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix, asrc, adst []float32)
-	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h] +
-	// dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H]. LeakyReLU
-	// multiplies scores that are not above 0 by slope.
+	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h]
+	// + dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H].
+	// LeakyReLU multiplies scores that are not above 0 by slope.
 	EdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix, slope float32)
 	// EdgeSoftmaxBackward sets dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it overwrites;
 	// the others are the arguments and the result of EdgeSoftmax. If dsrc has more rows than
@@ -36,10 +36,11 @@ type AttentionKernels interface {
 	// columns j of head h of a[j] * LeakyReLU(src[i,j] + dst[d,j]), i = s.Indices[e], d the segment
 	// of e:  alpha [E,H], src [S,H*C], dst [D,H*C], a [H*C] of the group of d.
 	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
-	// EdgeDotSoftmaxBackward adds to dsrc [S,H*C], and sets ddst [D,H*C] and da, which lies as a, from
-	// dalpha [E,H], which it overwrites; the others are the arguments and the result of EdgeDotSoftmax.
-	// A row's sum over its edges is complete before it is added to dsrc. da is the sum over the
-	// destinations of a group, in chunks from its first on, of the sums over their edges.
+	// EdgeDotSoftmaxBackward adds to dsrc [S,H*C], and sets ddst [D,H*C] and da, laid out as a,
+	// from dalpha [E,H], which it overwrites; the others are the arguments and the result of
+	// EdgeDotSoftmax. A row's sum over its edges is complete before it is added to dsrc. da is the
+	// sum over the destinations of a group, in chunks that begin at its first, of the sums over
+	// their edges.
 	EdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix, s, transposed Segments,
 		alpha, src, dst Matrix, a Vectors, slope float32)
 	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
@@ -48,7 +49,8 @@ type AttentionKernels interface {
 	// EdgeSumBackward is its gradient: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. If dz has more
 	// rows than transposed has segments, the rest become zero; z has as many rows as dz.
 	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
-	// Attend is EdgeSoftmax and then EdgeSum, of the weights that it leaves in alpha (AttendInParts).
+	// Attend is EdgeSoftmax and then EdgeSum with the weights that it leaves in alpha
+	// (AttendInParts).
 	Attend(y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32)
 	// AttendBackward is its gradient: dz [S,H*C], dsrc [S,H] and ddst [D,H] from dy [D,H*C]. It
 	// overwrites dalpha [E,H]; the others are the arguments and the results of Attend.
@@ -61,8 +63,8 @@ type AttentionKernels interface {
 	// HeadMax sets y [R,C] to the largest over the heads of x [R,H*C]; a NaN is larger than every
 	// number.
 	HeadMax(y, x Matrix)
-	// HeadMaxBackward sets dx [R,H*C]: of dy [R,C] where the first head has the largest of x, else 0.
-	// dx may be x.
+	// HeadMaxBackward sets dx [R,H*C] to dy [R,C] in the first head that has the largest of x, else
+	// to 0. dx may be x.
 	HeadMaxBackward(dx, dy, x Matrix)
 }
 
@@ -85,7 +87,7 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 		Bytes: 2*dz.bytes() + z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
 }
 
-// checkBothEnds checks arrays by head of all rows of z and of its first ones.
+// checkBothEnds checks that src has a row for each row of z, and dst for each of the first rows.
 func checkBothEnds(kernel string, src, dst, z Matrix) {
 	checkHeads(kernel, src, z)
 	if dst.Rows < 0 || dst.Rows > z.Rows {
@@ -97,16 +99,17 @@ func checkBothEnds(kernel string, src, dst, z Matrix) {
 	}
 }
 
-// Vectors score pairs of rows (EdgeDotSoftmax): one of all pairs, or one for each group. Segments and
-// sources are in the same groups, one after another, and edges are between rows of one group.
+// Vectors score pairs of rows (EdgeDotSoftmax): one vector for all pairs, or one for each group.
+// Segments and sources are cut into the same groups, one after another, and an edge joins rows of
+// one group.
 type Vectors struct {
 	Data    []float32
 	Stride  int     // the vector of group g begins at element g*Stride
 	Ends    []int32 // [G] one past the last segment of each group; nil: all rows are in one
-	Sources []int32 // [G] one past the last source of each, which the gradient reads
+	Sources []int32 // [G] one past the last source of each group; the gradient reads it
 }
 
-// Of returns the vector of a group, of so many columns; of the gradient, if that is data.
+// Of returns the vector of a group, of cols elements, in data: the vectors or their gradients.
 func (v *Vectors) Of(data []float32, group, cols int) []float32 {
 	return data[group*v.Stride:][:cols]
 }
@@ -162,8 +165,8 @@ func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
 	checkSame(kernel, ddst, dst)
 	checkSame(kernel, dalpha, alpha)
 	checkTransposed(kernel, transposed, dalpha, dsrc)
-	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows of
-	// dst and dalpha.
+	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows
+	// of dst and dalpha.
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + transposed.gatherBytes(dst) +
 		4*len(transposed.Edges) + 4*alpha.bytes() + 2*dst.bytes() + 3*src.bytes() + 2*bytes}
 }
@@ -210,7 +213,8 @@ func CheckAttend(y, alpha Matrix, s Segments, src, dst, z Matrix) Call {
 	checkScores(kernel, alpha, s, src, dst)
 	checkStoredRows(kernel, z, src.Rows)
 	// A score is read for each edge, besides what EdgeSum moves.
-	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() + dst.bytes()}
+	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() +
+		dst.bytes()}
 }
 
 // CheckAttendBackward checks the arguments of AttendBackward.
@@ -221,7 +225,7 @@ func CheckAttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	rows := CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
 	checkRows(kernel, dy, s.Len())
 	checkStoredRows(kernel, z, src.Rows)
-	// Of both, the transpose is read once, and dalpha is neither written nor read in between.
+	// Together they read the transpose once, and neither write nor read dalpha in between.
 	return Call{Kernel: kernel, Bytes: rows.Bytes + scores.Bytes - 2*alpha.bytes() -
 		8*len(transposed.Indptr) - 4*len(transposed.Edges)}
 }
@@ -254,8 +258,8 @@ func CheckHeadMaxBackward(dx, dy, x Matrix) Call {
 	return Call{Kernel: "HeadMaxBackward", Bytes: c.Bytes + x.bytes()}
 }
 
-// checkHeads holds numbers by head [R,H] and rows of heads [R,H*C] together; it also serves to hold
-// the width of a head to what it divides.
+// checkHeads checks that numbers by head [R,H] fit rows of heads [R,H*C]. It also checks that the
+// width of a head divides the columns.
 func checkHeads(kernel string, s, z Matrix) {
 	if s.Rows != z.Rows || s.Cols < 1 || z.Cols%s.Cols != 0 || len(s.Data) > 0 && !s.holds() {
 		panic(fmt.Sprintf("compute: %s: rows %v are not cut into heads by %v", kernel, z, s))
@@ -267,14 +271,15 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 	checkReduction(kernel, dst, s)
 	checkRows(kernel, alpha, len(s.Indices))
 	if alpha.Cols != src.Cols || src.Cols != dst.Cols || !src.holds() {
-		panic(fmt.Sprintf("compute: %s: alpha %v, src %v and dst %v differ in heads", kernel, alpha, src,
-			dst))
+		panic(fmt.Sprintf("compute: %s: alpha %v, src %v and dst %v differ in heads", kernel, alpha,
+			src, dst))
 	}
 }
 
-// checkPairs checks that the inputs and the output of EdgeDotSoftmax fit, and that data has vectors as
-// a has them. It returns the bytes of these.
-func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32, a Vectors) int {
+// checkPairs checks that the inputs and the output of EdgeDotSoftmax fit, and that data holds
+// vectors laid out as in a. It returns the bytes of the vectors.
+func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32,
+	a Vectors) int {
 	checkReduction(kernel, dst, s)
 	checkColumns(kernel, src, dst.Cols)
 	checkHeads(kernel, Matrix{Cols: alpha.Cols}, Matrix{Cols: src.Cols})
@@ -287,13 +292,13 @@ func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data [
 		lacks = a.Stride < src.Cols || len(data) < (groups-1)*a.Stride+src.Cols
 	}
 	if lacks {
-		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, %d apart, lie in %d numbers", kernel,
-			groups, src.Cols, a.Stride, len(data)))
+		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, %d apart, lie in %d numbers",
+			kernel, groups, src.Cols, a.Stride, len(data)))
 	}
 	return floatBytes * groups * src.Cols
 }
 
-// checkEnds checks that groups, unless there are none, rise to n rows.
+// checkEnds checks that the ends of groups, unless there are none, do not fall and end at n.
 func checkEnds(kernel, what string, ends []int32, groups, n int) {
 	at, rises := int32(0), len(ends) == groups
 	for _, end := range ends {
@@ -301,8 +306,8 @@ func checkEnds(kernel, what string, ends []int32, groups, n int) {
 		at = end
 	}
 	if !rises || ends != nil && int(at) != n {
-		panic(fmt.Sprintf("compute: %s: %d of %d groups rise to %d of %d %s", kernel, len(ends), groups, at,
-			n, what))
+		panic(fmt.Sprintf("compute: %s: %d groups, of %d, end at row %d; there are %d %s", kernel,
+			len(ends), groups, at, n, what))
 	}
 }
 

@@ -23,11 +23,11 @@ func (m Matrix) stored() bool {
 	return m.holds() || m.Rows >= 0 && m.Cols >= 0 && len(m.BF16) >= m.Rows*m.Cols
 }
 
-// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. Of the
-// three only set, which the kernel sets, must be of float32.
+// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. The
+// one that the kernel sets, set, must be of float32.
 func checkProduct(kernel string, set, y, x, w Matrix) {
-	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows || y.Cols != w.Rows ||
-		x.Cols != w.Cols {
+	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
+		y.Cols != w.Rows || x.Cols != w.Cols {
 		panic(fmt.Sprintf("compute: %s: [R,O], [R,F], [O,F] are %v, %v, %v", kernel, y, x, w))
 	}
 }
@@ -57,8 +57,8 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 // checkStoredColumns is checkColumns of a matrix of either type.
 func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Cols, vectors) {
-		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its columns", kernel, m,
-			slices.Clone(vectors)))
+		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its columns",
+			kernel, m, slices.Clone(vectors)))
 	}
 }
 
@@ -73,15 +73,16 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 // checkStoredRows is checkRows of a matrix of either type.
 func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Rows, vectors) {
-		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its rows", kernel, m,
-			slices.Clone(vectors)))
+		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its rows", kernel,
+			m, slices.Clone(vectors)))
 	}
 }
 
 // CheckLengths checks that arrays have the same length n.
 func CheckLengths(kernel string, n int, others ...int) {
 	if !allAre(n, others) {
-		panic(fmt.Sprintf("compute: %s: arrays of %d and %v elements", kernel, n, slices.Clone(others)))
+		panic(fmt.Sprintf("compute: %s: arrays of %d and %v elements", kernel, n,
+			slices.Clone(others)))
 	}
 }
 

@@ -3,10 +3,10 @@
 // pinned threads) and compute/cuda (a GPU, which has memory of its own: see Accelerator).
 // compute/computetest is one suite that compares every backend with the reference.
 //
-//	preparing (many goroutines)             training (one goroutine)
-//	rows where they lie                     h [S,F] ── SegmentMean ──> agg [D,F] ─ MatMul ─┐
-//	  Host.SegmentRows     ──> agg [D,F] ──>                                               + ─> bias, norm, ReLU, dropout
-//	  Host.GatherRows      ──> own [D,F] ──>                       own [D,F] ─── MatMul ───┘
+//	preparing (many goroutines)         training (one goroutine)
+//	rows where they lie                 h [S,F] ─ SegmentMean ─> agg [D,F] ─ MatMul ─┐ bias, norm,
+//	  Host.SegmentRows ─> agg [D,F] ─>                                               + ReLU,
+//	  Host.GatherRows  ─> own [D,F] ─>                           own [D,F] ─ MatMul ─┘ dropout
 //
 // A kernel is specified once, in the file of its family (linear.go, segment.go, ...): its method,
 // its shapes, and the bytes and operations of a call. Its Check function tests the shapes and
@@ -86,19 +86,24 @@ type Counter interface {
 // Capabilities are the abilities of a Device beyond computing on host memory; an absent one is nil.
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
-	Precision    Precision                          // of the factors of its matrix products
-	Stores       Elements                           // of rows that layers read: as Precision.Stored says, or rounded so
-	Accelerator  Accelerator                        // the device has its own memory
-	Peer         PeerDevice                         // the device sends slices to the devices of other ranks
-	NewStopwatch func() Stopwatch                   // its kernels are asynchronous, and it can time them
-	Peaks        func() []Peak                      // measured peaks of its arithmetic units
-	Spun         func() time.Duration               // total time its threads have spun, waiting for kernels
-	Scratch      func() int64                       // bytes of host memory that its kernels hold between calls
-	Tiles        func(tiles int, do func(tile int)) // see InTiles
+	Precision Precision // of the factors of its matrix products
+	// type of the rows that layers read: Precision.Stored, or float32 rounded to it
+	Stores      Elements
+	Accelerator Accelerator // the device has its own memory
+	// the device sends slices to the devices of other ranks
+	Peer PeerDevice
+	// its kernels are asynchronous, and it can time them
+	NewStopwatch func() Stopwatch
+	Peaks        func() []Peak // measured peaks of its arithmetic units
+	// total time its threads have spun, waiting for kernels
+	Spun func() time.Duration
+	// bytes of host memory that its kernels hold between calls
+	Scratch func() int64
+	Tiles   func(tiles int, do func(tile int)) // see InTiles
 }
 
-// InTiles calls do for every tile, on the threads on which a device runs kernels, and returns when all
-// are done: work of the host between kernels. do must not call kernels of the device.
+// InTiles calls do for every tile, on the threads on which a device runs kernels, and returns when
+// all are done: work of the host between kernels. do must not call kernels of the device.
 func InTiles(d Device, tiles int, do func(tile int)) {
 	if run := CapabilitiesOf(d).Tiles; run != nil {
 		run(tiles, do)
@@ -118,8 +123,8 @@ type Peak struct {
 	All       float64   `json:"all_flops_per_second"` // on all threads of the device
 }
 
-// BestPeak returns the highest of the peaks on all threads with factors of a precision, in flop/s, or
-// of float32, which multiplies rounded factors as well; 0 if there is none.
+// BestPeak returns the highest peak on all threads, in flop/s, with factors of a precision or of
+// float32, as which rounded factors can be multiplied too; 0 if there is none.
 func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	for _, p := range peaks {
 		if p.Precision == precision || p.Precision == PrecisionFloat32 {

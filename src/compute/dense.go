@@ -7,11 +7,11 @@ import (
 
 // DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients: several
 // kernels in as few passes over memory and as few launches as a device can make. They give the bits
-// of the kernels that they stand for (the functions that end in InParts), but that cuBLAS may add
+// of the kernels that they replace (the functions that end in InParts), except that cuBLAS may add
 // the terms of two products made together in another order.
 type DenseKernels interface {
-	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O]. Here and below y
-	// may be of bfloat16 where the epilogue rounds.
+	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O]. Here and
+	// below y may be of bfloat16 where the epilogue rounds.
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
 	// through the epilogue in place, and sets the gradients of weights and bias (see
@@ -19,8 +19,8 @@ type DenseKernels interface {
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
 	// DenseInput sets dx = dy w, and completes it:  dx [R,F], dy [R,O], of either type, w [O,F].
 	DenseInput(dx, dy, w Matrix, c Completion)
-	// Round sets y = x, rounded to what the device's Precision stores rows in: y of either type, x of
-	// float32. y may be x.
+	// Round sets y = x, rounded to the type in which the device's Precision stores rows: y of
+	// either type, x of float32. y may be x.
 	Round(y, x Matrix)
 	// Finish sets y = epilogue(x + b):  y, x [R,O], b [O]. y may be x.
 	Finish(y, x Matrix, b []float32, epilogue Epilogue)
@@ -52,18 +52,20 @@ type Epilogue struct {
 	P          float32 // and Key, Vertices: as for ReLU and ELU
 	Key        DropoutKey
 	Vertices   []int32
-	Rounded    bool // and then y is rounded to what the device's Precision stores rows in
+	Rounded    bool // then y is rounded to the type in which the device's Precision stores rows
 }
 
-// Completion is what makes complete rows of the sums of a kernel: y = round(y + own), in one pass. The
+// Completion turns the sums of a kernel into complete rows: y = round(y + own), in one pass. The
 // zero value leaves y as it is.
 type Completion struct {
-	Own     Matrix    // [O,C], of either type, O <= R: added to the first rows; without columns: none
-	Scale   []float32 // [1] of SegmentSumCompleted alone: times 1+Scale[0]; nil: times 1
-	Rounded bool      // and then all rows are rounded, as an Epilogue's
+	// [O,C], of either type, O <= R: added to the first rows; without columns: none
+	Own Matrix
+	// [1] for SegmentSumCompleted only: own is multiplied by 1+Scale[0]; nil: by 1
+	Scale   []float32
+	Rounded bool // then all rows are rounded, as an Epilogue rounds
 }
 
-// Apply completes y, of float32, a kernel for each step.
+// Apply completes y, of float32, with one kernel for each step.
 func (c Completion) Apply(k Kernels, y Matrix) {
 	first := y.RowsAt(0, c.Own.Rows)
 	switch {
@@ -87,11 +89,13 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 		return 0
 	}
 	if c.Own.Rows > y.Rows {
-		panic(fmt.Sprintf("compute: %s: rows %v for the first of %v", kernel, c.Own, y))
+		panic(fmt.Sprintf("compute: %s: rows %v cannot be added to the first of %v", kernel, c.Own,
+			y))
 	}
 	checkStored(kernel, y.RowsAt(0, c.Own.Rows), c.Own)
 	if c.Scale != nil && (len(c.Scale) != 1 || kernel != "SegmentSumCompleted") {
-		panic(fmt.Sprintf("compute: %s: rows times %d scales", kernel, len(c.Scale)))
+		panic(fmt.Sprintf("compute: %s: %d scales for the added rows; want one", kernel,
+			len(c.Scale)))
 	}
 	return c.Own.bytes()
 }
@@ -106,7 +110,7 @@ const (
 	ActivateELU
 )
 
-// Apply changes y, of float32, as e says, a kernel for each step, but does not round it.
+// Apply changes y, of float32, as e says, with one kernel for each step, but does not round it.
 func (e Epilogue) Apply(k Kernels, y Matrix) {
 	if e.Add.Cols > 0 {
 		k.CopyColumns(y, 0, e.Add, 0, y.Cols, true)
@@ -119,8 +123,8 @@ func (e Epilogue) Apply(k Kernels, y Matrix) {
 	}
 }
 
-// Backward turns dy, the gradient with respect to y, the result of Apply, into that with respect to
-// its input, which is that of Add too.
+// Backward turns dy, the gradient with respect to the result of Apply, into the gradient with
+// respect to its input, which is also the gradient of Add.
 func (e Epilogue) Backward(k Kernels, dy, y Matrix) {
 	switch e.Activation {
 	case ActivateReLU:

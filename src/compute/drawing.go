@@ -2,15 +2,14 @@ package compute
 
 import "unsafe"
 
-// What a Drawer can draw: at most so many neighbours of a vertex, hops, and sources and edges of a hop
-// together.
+// The most that a Drawer can draw: neighbours of a vertex, hops, and sources plus edges of a hop.
 const (
 	MostDrawnFanout = 64
 	MostDrawnHops   = 16
 	MostDrawnHop    = 1 << 28
 )
 
-// DrawnWeights says what edges of drawn blocks weigh.
+// DrawnWeights says which weights the edges of drawn blocks have.
 type DrawnWeights uint8
 
 // The weights of edges.
@@ -21,8 +20,8 @@ const (
 	DrawnSymmetric               // GCN's: parallel.LayerEdges
 )
 
-// DrawOptions say what a Drawer draws: minibatches of kind neighbour on a graph without relations, as
-// package sample has them. The host arrays are read once.
+// DrawOptions say what a Drawer draws: minibatches of kind neighbour on a graph without relations,
+// as package sample draws them. The host arrays are read once.
 type DrawOptions struct {
 	Indptr   []int64 // of the whole graph: graph.CSC
 	Indices  []int32
@@ -32,16 +31,16 @@ type DrawOptions struct {
 	// feature rows are those of the tables passed to Accelerator.Resident, one for each part
 	Resident bool
 
-	Seeds int         // at most
-	Hops  []DrawnHops // that of the seeds first
+	Seeds int         // at most as many
+	Hops  []DrawnHops // the hop of the seeds first
 	// every destination's segment begins with an edge from itself; edges have weights
 	SelfEdges bool
 	Weights   DrawnWeights
 	// the last hop's edges come part by part, as graph.Grouper orders them; it has no transpose
 	Grouped bool
 
-	// bits of the local numbers and edges of a hop in the map; 0: as many as needed. Tests make the
-	// other bits run out with it
+	// bits of the local numbers and edges of a hop in the map; 0: as many as needed. Tests set it
+	// to make the other bits run out
 	ValueBits int
 }
 
@@ -52,8 +51,8 @@ type DrawnHops struct {
 	Transposed                   bool // wanted
 }
 
-// TopologyBytes returns the device memory of a graph's topology, of a map of its vertices and of where
-// their rows are.
+// TopologyBytes returns the device memory of a graph's topology, of a map of its vertices and of
+// the places of their rows.
 func TopologyBytes(vertices int, edges int64) int64 { return 24*int64(vertices) + 4*edges }
 
 // DrawingBytes bounds the device memory of a Drawing.
@@ -95,18 +94,18 @@ type Drawer interface {
 //
 // Any goroutine may call it, one at a time.
 type Drawing interface {
-	// Start begins to draw the minibatch of some seeds, at least one, where words[h] keys the draws of
-	// hop h, the seeds' first. It replaces the one before, whose StagingBuffer is closed or was never
-	// sent.
+	// Start begins to draw the minibatch of some seeds, at least one. words[h] keys the draws of
+	// hop h; hop 0 is that of the seeds. It replaces the minibatch before, whose StagingBuffer is
+	// closed or was never sent.
 	Start(seeds []int32, words []uint64) error
-	// Wait returns what was drawn, and is valid until the next Start.
+	// Wait returns what was drawn; it is valid until the next Start.
 	Wait() (*Drawn, error)
 	// PinnedBytes returns its pinned host memory.
 	PinnedBytes() int64
 	Free() error
 }
 
-// Drawn is a minibatch whose arrays lie in device memory but for Missing.
+// Drawn is a minibatch whose arrays, except Missing, lie in device memory.
 type Drawn struct {
 	Vertices []int  // [hops+1] of the frontier: the seeds, and after each hop
 	Edges    []int  // [hops] drawn by each

@@ -7,12 +7,12 @@ import (
 	"halognn/src/mem"
 )
 
-// Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or, of
-// a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address ranges
-// of that memory: the host may slice them but must not read or write their elements.
+// Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or,
+// of a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address
+// ranges of that memory: the host may slice them but must not read or write their elements.
 //
-// Kernels write float32 and read float32, but for those whose methods say that a matrix may be of
-// either type.
+// Kernels write float32 and read float32, unless their methods say that a matrix may be of either
+// type.
 type Matrix struct {
 	Rows, Cols int
 	Data       []float32
@@ -59,7 +59,8 @@ func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / flo
 func (e Elements) In(memory []float32, rows, cols int) Matrix {
 	m := Matrix{Rows: rows, Cols: cols}
 	if n := rows * cols; e == BF16s {
-		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(memory))), 2*len(memory))[:n]
+		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(memory))),
+			2*len(memory))[:n]
 	} else {
 		m.Data = memory[:n]
 	}
@@ -103,8 +104,7 @@ func (m Matrix) Clear() {
 	clear(m.BF16)
 }
 
-// Widen sets dst to the elements of a matrix of host memory, and Narrow those of a matrix to src,
-// rounded to its type.
+// Widen sets dst to the elements of a matrix of host memory, as float32.
 func (m Matrix) Widen(dst []float32) {
 	if m.BF16 == nil {
 		copy(dst, m.Data)
@@ -115,7 +115,7 @@ func (m Matrix) Widen(dst []float32) {
 	}
 }
 
-// Narrow is described at Widen.
+// Narrow sets the elements of a matrix of host memory to src, rounded to the matrix's type.
 func (m Matrix) Narrow(src []float32) {
 	if m.BF16 == nil {
 		copy(m.Data, src)
@@ -137,8 +137,8 @@ func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 	BF16s.In(*scratch, m.Rows, m.Cols).Widen(dst)
 }
 
-// Store sets a matrix of a device to rows of the host, rounded as the device's Precision stores rows.
-// scratch grows as needed.
+// Store sets a matrix of a device to rows of the host, rounded as the device's Precision stores
+// rows. scratch grows as needed.
 func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	p := d.Capabilities().Precision
 	switch {
@@ -157,7 +157,7 @@ func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	}
 }
 
-// FromBF16 returns the number that is stored so.
+// FromBF16 returns the number that the bits x of a bfloat16 stand for.
 func FromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
 // ToBF16 rounds as PrecisionBF16 does.

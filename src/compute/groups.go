@@ -22,20 +22,22 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
 }
 
-// GroupKernels are products of groups of rows with weights of their own, as graphs of many relations
-// have them: one call computes them all, however small they are. Factors that are rows may be of either type.
+// GroupKernels are products of groups of rows, each group with its own weights, as graphs of many
+// relations need them: one call computes them all, however small they are. Factors that are rows
+// may be of either type.
 type GroupKernels interface {
 	// GroupMatMul sets y = x w_gᵀ in the rows of each group g:  y [R,O], x [R,F], w_g [O,F].
 	GroupMatMul(y, x Matrix, w []float32, g Groups)
 	// GroupMatMulInput sets dx = dy w_g in the rows of each group:  dx [R,F], dy [R,O], w_g [O,F].
 	GroupMatMulInput(dx, dy Matrix, w []float32, g Groups)
-	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group, summed in chunks; zero for a
-	// group without rows:  dw_g [O,F], dy [R,O], x [R,F].
+	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group, summed in chunks; zero for
+	// a group without rows:  dw_g [O,F], dy [R,O], x [R,F].
 	GroupMatMulWeights(dw []float32, dy, x Matrix, g Groups)
-	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group:  b_g [O], which follow each other.
+	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group:  b_g [O], which follow each
+	// other.
 	GroupDense(y, x Matrix, w, b []float32, g Groups)
-	// GroupDenseBackward is its gradient: dw_g as GroupMatMulWeights, and db_g [O] the sum of the rows
-	// of dy, of float32, in the group.
+	// GroupDenseBackward is its gradient: dw_g as in GroupMatMulWeights, and db_g [O], the sum of
+	// the rows of dy in the group. dy is of float32.
 	GroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups)
 }
 
@@ -70,8 +72,8 @@ func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
 	return c
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that set is of
-// float32.
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that set is
+// of float32.
 func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true
@@ -81,8 +83,8 @@ func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 	}
 	if !set.holds() || !y.stored() || !x.stored() || y.Rows != x.Rows || at != y.Rows || !rises ||
 		g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
-		panic(fmt.Sprintf("compute: %s: [R,O], [R,F] are %v, %v, with %d groups up to row %d and %d "+
-			"weights, %d a group", kernel, y, x, n, at, len(w), g.Stride))
+		panic(fmt.Sprintf("compute: %s: [R,O], [R,F] are %v, %v, with %d groups up to row %d and "+
+			"%d weights, %d a group", kernel, y, x, n, at, len(w), g.Stride))
 	}
 	return Call{Kernel: kernel, Bytes: x.bytes() + y.bytes() + floatBytes*n*y.Cols*x.Cols,
 		Flops: productFlops(y, x)}
@@ -102,7 +104,8 @@ func GroupMatMulInputInParts(p *Probe, k LinearKernels, dx, dy Matrix, w []float
 	defer p.Start(CheckGroupMatMulInput(dx, dy, w, g)).Done()
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)
-		k.MatMulInput(dx.RowsAt(lo, hi), dy.RowsAt(lo, hi), g.Weights(w, i, dy.Cols, dx.Cols), false)
+		k.MatMulInput(dx.RowsAt(lo, hi), dy.RowsAt(lo, hi), g.Weights(w, i, dy.Cols, dx.Cols),
+			false)
 	}
 }
 
@@ -126,7 +129,8 @@ func GroupDenseInParts(p *Probe, k LinearKernels, y, x Matrix, w, b []float32, g
 }
 
 // GroupDenseBackwardInParts is the definition of GroupDenseBackward.
-func GroupDenseBackwardInParts(p *Probe, k LinearKernels, dw, db []float32, dy, x Matrix, g Groups) {
+func GroupDenseBackwardInParts(p *Probe, k LinearKernels, dw, db []float32, dy, x Matrix,
+	g Groups) {
 	defer p.Start(CheckGroupDenseBackward(dw, db, dy, x, g)).Done()
 	for i := range g.Ends {
 		lo, hi := g.Rows(i)

@@ -14,11 +14,11 @@ const (
 	Float32 DType = iota
 	Float16
 	Int8  // times a scale for each column: Rows.Scale
-	Int16 // of sums of Int8 rows alone
+	Int16 // only for sums of Int8 rows
 
 	// The elements of a sparse row are its entries, of which rows have different numbers:
 	Sparse     // a column, int32, and its value, float32
-	SparseOnes // a column alone: all values are 1
+	SparseOnes // only a column: all values are 1
 )
 
 type dtype struct {
@@ -26,8 +26,8 @@ type dtype struct {
 	size int
 }
 
-var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1}, Int16: {"int16", 2},
-	Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
+var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1},
+	Int16: {"int16", 2}, Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
 
 // Size returns the bytes of one element.
 func (t DType) Size() int { return dtypes[t].size }
@@ -35,13 +35,14 @@ func (t DType) Size() int { return dtypes[t].size }
 // String returns the NumPy name of the type.
 func (t DType) String() string { return dtypes[t].name }
 
-// TypeNamed returns the type of feature rows that a dataset calls so.
+// TypeNamed returns the type of feature rows that has this name in a dataset.
 func TypeNamed(name string) (t DType, known bool) {
-	i := slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
+	i := slices.IndexFunc(dtypes[:],
+		func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
 	return DType(max(0, i)), i >= 0
 }
 
-// IsSparse reports whether rows have entries for elements.
+// IsSparse reports whether the elements of rows are entries.
 func (t DType) IsSparse() bool { return t == Sparse || t == SparseOnes }
 
 // RowRef refers to one feature row: a table and a row of that table.
@@ -73,7 +74,8 @@ type Rows struct {
 	Ends    []int64
 	Lengths []int32
 
-	// Scale [Cols] multiplies the columns of what is made of Int8 rows: sums of them are exact. nil: 1.
+	// Scale [Cols] multiplies the columns of results made from Int8 rows, whose sums are exact.
+	// nil: 1.
 	Scale []float32
 
 	// Tables from Wide on, unless Wide is 0, hold sums of rows, whose type WideType is wider than
@@ -81,7 +83,7 @@ type Rows struct {
 	Wide     int
 	WideType DType
 
-	// Mixed: Of refers to rows of other sizes too, which SegmentRows is not to read.
+	// Mixed: Of also refers to rows of other sizes, which SegmentRows must not read.
 	Mixed bool
 }
 
@@ -93,8 +95,9 @@ func (r *Rows) TypeOf(i int) DType {
 	return r.Type
 }
 
-// SumType returns the type in which a sum of rows travels, and how many rows one sum may have at most:
-// sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is Float32.
+// SumType returns the type in which a sum of rows travels, and how many rows one sum may have at
+// most: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
+// Float32.
 func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 	switch {
 	case t != Int8 || weighted:
@@ -119,7 +122,7 @@ const (
 	ReduceMax
 )
 
-// String returns the word for a row that was made so.
+// String returns the name of the row that a reduction makes.
 func (r Reduction) String() string {
 	return [...]string{"nothing", "mean", "sum", "maximum"}[r]
 }
@@ -127,15 +130,15 @@ func (r Reduction) String() string {
 // Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
 // use.
 type Host interface {
-	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type of
-	// dst, for the first dst.Rows rows.
+	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type
+	// of dst, for the first dst.Rows rows.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E], of
-	// ReduceSum alone, may be nil. A segment may have groups (see Segments): the sum of a group begins
-	// with its first row and adds the others in order, and the sum of a segment begins with that of
-	// its first group. So a group of which only the sum is at hand gives the same bits. What is complete
-	// is rounded to the type of dst.
+	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E],
+	// for ReduceSum only, may be nil. A segment may have groups (see Segments): the sum of a group
+	// begins with its first row and adds the others in order, and the sum of a segment begins with
+	// that of its first group. So a group that is given only by its sum leads to the same bits. The
+	// complete result is rounded to the type of dst.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
 	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a
@@ -166,11 +169,11 @@ func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, 
 	}
 }
 
-// checkHow holds a reduction and the weights of its edges together.
+// checkHow checks that the reduction allows the weights, and that they fit the edges.
 func checkHow(how Reduction, s Segments, weights []float32) {
 	if how < ReduceMean || how > ReduceMax || weights != nil && how != ReduceSum {
-		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a maximum, "+
-			"and only sums have weights", how, len(weights)))
+		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a "+
+			"maximum, and only sums have weights", how, len(weights)))
 	}
 	if weights != nil {
 		CheckLengths("SegmentRows", len(s.Indices), len(weights))

@@ -6,10 +6,11 @@ import "fmt"
 type LinearKernels interface {
 	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], of either type, w [O,F].
 	MatMul(y, x, w Matrix, add bool)
-	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], of either type, w [O,F].
+	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], of either type, w
+	// [O,F].
 	MatMulInput(dx, dy, w Matrix, add bool)
-	// MatMulWeights sets dw = dyᵀ x, rows summed in chunks but on a GPU:  dw [O,F], dy [R,O] and
-	// x [R,F], of either type.
+	// MatMulWeights sets dw = dyᵀ x, with rows summed in chunks except on a GPU:  dw [O,F], dy
+	// [R,O] and x [R,F], of either type.
 	MatMulWeights(dw, dy, x Matrix)
 
 	// AddBias adds b [O] to every row of y [R,O].

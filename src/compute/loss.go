@@ -21,21 +21,21 @@ type LossKernels interface {
 // QueuedLoss says where a loss that the host does not wait for puts its result in device memory
 // and, if that is not finite, the places of the first numbers that are not.
 type QueuedLoss struct {
-	// Head [4+len(Extras)] receives the loss times scale and three counts, of SoftmaxCrossEntropy
-	// those of rows: right, wrong, wrong; and Extras, from the host.
+	// Head [4+len(Extras)] receives the loss times scale and three counts, which for
+	// SoftmaxCrossEntropy are rows: right, wrong, wrong. Then it receives Extras, from the host.
 	Head, Extras []float32
 
 	// Suspects are searched if the loss is not finite: at most MostSuspects, as they are when the
 	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it.
-	// Nothing is searched where Skipped [1], that of the updates' Bound, is not 0: the loss of an
-	// earlier step, here or on another rank, was the first.
+	// Nothing is searched if Skipped [1], the one in the Bound of the updates, is not 0: then the
+	// first bad loss was that of an earlier step, here or on another rank.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32
 }
 
 // MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host
-// stand beside it, and PlacesLen the size of QueuedLoss.Places.
+// follow it in Head, and PlacesLen the size of QueuedLoss.Places.
 const (
 	MostSuspects = 24
 	LossExtras   = 12
@@ -63,8 +63,9 @@ func AnyPlace(places []float32) bool { return math.Float32bits(places[0]) != 0 }
 func CheckQueuedLoss(to *QueuedLoss) {
 	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LossExtras ||
 		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen || len(to.Skipped) != 1 {
-		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d places and "+
-			"%d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places), len(to.Skipped)))
+		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d "+
+			"places and %d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places),
+			len(to.Skipped)))
 	}
 	for k, s := range to.Suspects {
 		if !s.X.holds() || s.X.BF16 != nil {
@@ -80,11 +81,12 @@ func CheckSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32) Call {
 	CheckLengths(kernel, logits.Rows, len(labels))
 	for r, l := range labels {
 		if l < 0 || int(l) >= logits.Cols {
-			panic(fmt.Sprintf("compute: %s: label %d of row %d is not one of %d classes", kernel, l, r,
-				logits.Cols))
+			panic(fmt.Sprintf("compute: %s: label %d of row %d is not one of %d classes", kernel, l,
+				r, logits.Cols))
 		}
 	}
-	return Call{Kernel: kernel, Bytes: logits.bytes() + floatBytes*len(dlogits.Data) + 4*len(labels)}
+	return Call{Kernel: kernel, Bytes: logits.bytes() + floatBytes*len(dlogits.Data) +
+		4*len(labels)}
 }
 
 // CheckSigmoidBCE checks the arguments of SigmoidBCE.

@@ -17,10 +17,10 @@ type NormKernels interface {
 	ColumnMoments(mean, variance []float32, x Matrix)
 	// BatchNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, epilogue Epilogue)
-	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue, in
-	// place where it is of float32 (one of bfloat16 stays as it is), and from the result sets dx,
-	// dgamma and dbeta, where mean and variance are those of x; the latter two are summed over rows
-	// in chunks. dx may be dy, or x.
+	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue: in
+	// place if dy is of float32; a dy of bfloat16 is not changed. From the result it sets dx,
+	// dgamma and dbeta; mean and variance are those of x. dgamma and dbeta are summed over rows in
+	// chunks. dx may be dy, or x.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
 		variance []float32, eps float32, y Matrix, epilogue Epilogue)
 }
@@ -47,7 +47,8 @@ func CheckBatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 	checkSame(kernel, dx, x)
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta), len(mean), len(variance))
 	return Call{Kernel: kernel,
-		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*dy.bytes() + 5*floatBytes*x.Cols}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 3*x.bytes() + 2*dy.bytes() +
+			5*floatBytes*x.Cols}
 }
 
 // CheckLayerNorm checks the arguments of LayerNorm.
@@ -68,5 +69,6 @@ func CheckLayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix,
 	checkColumns(kernel, x, len(gamma), len(dgamma), len(dbeta))
 	checkRows(kernel, x, len(mean), len(rstd))
 	return Call{Kernel: kernel,
-		Bytes: epilogue.checkBackward(kernel, dy, y) + 2*x.bytes() + dy.bytes() + 2*floatBytes*x.Rows}
+		Bytes: epilogue.checkBackward(kernel, dy, y) + 2*x.bytes() + dy.bytes() +
+			2*floatBytes*x.Rows}
 }

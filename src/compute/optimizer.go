@@ -31,11 +31,11 @@ type SGDOptions struct {
 }
 
 // Bound is for updates along gradients whose loss the host has not read: they are made as long as
-// the loss of every step was finite and at most Limit. The zero Bound allows all. Steps are queued
-// on accelerators alone; other devices obey it because computetest compares all.
+// the loss of every step was finite and at most Limit. The zero Bound allows all. Only accelerators
+// queue steps; other devices obey a Bound because computetest compares all devices.
 type Bound struct {
 	Loss    []float32 // [1] of the step; nil: no bound
-	Skipped []float32 // [1] not 0 after an update that was not made, and then none is
+	Skipped []float32 // [1] not 0 after a skipped update; later ones are skipped too
 	Limit   float64
 }
 

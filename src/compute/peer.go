@@ -13,9 +13,9 @@ var ErrAlone = errors.New("not all ranks came to be linked")
 // without a copy in host memory. This work is queued on a separate CUDA stream, in the order of the
 // calls, while kernels run:
 //
-//	kernels  ... backward of a layer ── Record(a) ── backward of the layer below ...
-//	comm                                  └ Follow(a) ── Links.Exchange ── AddSlices ── Links.Exchange ── RecordComm(b)
-//	host                                                                                                  b.Wait or Links.Wait(b)
+//	kernels  backward of a layer, Record(a), backward of the layer below ...
+//	comm     Follow(a), Links.Exchange, AddSlices, Links.Exchange, RecordComm(b)
+//	host     b.Wait or Links.Wait(b)
 //
 // One goroutine may use the comm stream while another calls kernels.
 type PeerDevice interface {
@@ -25,8 +25,8 @@ type PeerDevice interface {
 	ID() string
 
 	// Record makes e pass when the kernels called so far are done, RecordComm when the work queued
-	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e, Await
-	// kernels that are called later.
+	// so far on the comm stream is done. Follow makes later work of the comm stream wait for e,
+	// Await kernels that are called later.
 	Record(e Event)
 	RecordComm(e Event)
 	Follow(e Event)
@@ -64,14 +64,14 @@ type Links interface {
 	// Sum adds buf over all ranks in place, on the comm stream, in an order that the library
 	// chooses.
 	Sum(buf []float32) error
-	// Wait returns when e passes, which RecordComm recorded after the calls above, or returns the
-	// reason why the queued work was cut short.
+	// Wait returns when e passes, or returns the reason why the queued work was cut short.
+	// RecordComm recorded e after the calls above.
 	Wait(e Event) error
-	// Passed reports whether e has passed after all of the work that it follows. It waits for
-	// nothing, no lock either, and may be called from any goroutine.
+	// Passed reports whether e has passed after all of the work before it. It never waits, not even
+	// for a lock, and may be called from any goroutine.
 	Passed(e Event) bool
-	// Close closes the links in order: every rank calls it. Cut ends them on this rank alone, and
-	// its work under way.
+	// Close closes the links in order: every rank calls it. Cut ends the links and their work under
+	// way, on this rank only.
 	Close() error
 	Cut()
 }

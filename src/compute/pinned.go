@@ -2,13 +2,13 @@ package compute
 
 import "math"
 
-// Alignment is that of the arrays of a minibatch in pinned memory: enough for fast products and
-// loads of 16 bytes.
+// Alignment is the alignment of the arrays of a minibatch in pinned memory: enough for fast
+// products and loads of 16 bytes.
 const Alignment = 256
 
-// Growth says how many times as large as those of one minibatch the inputs of others may be: the
-// rows of the input layer's destinations and of its sources, the labels, and the arrays of each hop.
-// The zero value says nothing. Alone: no rows come from other ranks.
+// Growth bounds the inputs of other minibatches, as multiples of those of one: the rows of the
+// input layer's destinations and of its sources, the labels, and the arrays of each hop. The zero
+// value gives no bound. Alone: no rows come from other ranks.
 type Growth struct {
 	Destinations, Sources, Labels float64
 	Hops                          []float64
@@ -22,13 +22,13 @@ type HopEnd struct{ Segments, Weights, Vertices int }
 type RowsAt int
 
 const (
-	RowsAnywhere RowsAt = iota // what takes less is sent: rows, or what the host makes of them
-	RowsInPlace                // the same, but the host makes nothing of rows that it has mapped
-	RowsOnDevice               // all of them
+	RowsAnywhere RowsAt = iota // whichever takes less is sent: rows, or what the host makes of them
+	RowsInPlace                // the same, but the host makes nothing of rows that are mapped
+	RowsOnDevice               // the device has all of them
 )
 
-// PinnedRoom returns the bytes of pinned memory in which all inputs have room that are like these
-// and larger by g, but no more than most; 0 if g says nothing.
+// PinnedRoom returns the bytes of pinned memory that hold all inputs like these and larger by g,
+// but no more than most; 0 if g gives no bound.
 func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int {
 	if g.Labels == 0 {
 		return 0
@@ -54,7 +54,8 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 		from = end
 	}
 
-	// Of the rows, made is by the host, apart what a device makes the same of.
+	// Of the rows, made is the size of what the host makes, apart that of what a device makes the
+	// same from.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))

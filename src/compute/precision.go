@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Precision is the precision of the factors of matrix products, and of rows that are stored for them
-// (Stored). In every precision products are summed in float32, and everything else (weights, optimizer
-// state, sums over edges and rows, norms, losses) is float32.
+// Precision is the precision of the factors of matrix products, and of the rows that are stored as
+// factors (Stored). In every precision products are summed in float32, and everything else
+// (weights, optimizer state, sums over edges and rows, norms, losses) is float32.
 type Precision string
 
 const (
@@ -29,7 +29,8 @@ type precision struct {
 
 // precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
 // a rounded factor where it is multiplied fastest; 0 if factors are not copied.
-var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2}, {PrecisionTF32, 13, 4}}
+var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2},
+	{PrecisionTF32, 13, 4}}
 
 // Precisions lists the words of all precisions, for messages.
 func Precisions() string {

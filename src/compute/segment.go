@@ -11,16 +11,16 @@ type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
 
-	// Counts [D], of groups of which sums stand in for rows: what a mean divides by. nil: the number
-	// of indices of the segment.
+	// Counts [D], if sums of groups take the place of rows: the number that a mean divides by. nil:
+	// the number of indices of the segment.
 	Counts []int32
 
 	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels with
-	// arrays of edges read it; nil if none are called.
+	// arrays of edges read it; nil if no such kernel is called.
 	Edges []int32
 
-	// Above, unless 0: the arrays lie in the memory of the device, where the host does not read them,
-	// and all indices are below it: what a Drawing made.
+	// Above, unless 0: a Drawing made the arrays. They lie in device memory, where the host does
+	// not read them, and all indices are below Above.
 	Above int32
 }
 
@@ -33,32 +33,33 @@ func (s Segments) Len() int { return len(s.Indptr) - 1 }
 // bytes returns the size of the segments themselves, without Edges, which few kernels read.
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
-// SegmentKernels are reductions of rows over the segments of a block, and their gradients. The rows h
-// that are reduced, own ones, and what a reduction sets may be of either type.
+// SegmentKernels are reductions of rows over the segments of a block, and their gradients. The rows
+// h that are reduced, own rows, and the results of a reduction may be of either type.
 type SegmentKernels interface {
 	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
 	SegmentMean(out Matrix, s Segments, h Matrix)
 	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment
-	// s of dout[t] / degree(t), completed. The division is a multiplication by the float32 reciprocal.
-	// transposed is the transpose of the forward segments, degree(t) =
-	// forward.Indptr[t+1]-forward.Indptr[t]. If dh, of either type, has more rows than transposed has
-	// segments, the rest become zero.
+	// s of dout[t] / degree(t), completed. The division is a multiplication by the float32
+	// reciprocal. transposed is the transpose of the forward segments, degree(t) =
+	// forward.Indptr[t+1]-forward.Indptr[t]. If dh, of either type, has more rows than transposed
+	// has segments, the rest become zero.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion)
 	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e],
 	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. The sum is complete
 	// before it is added.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
-	// SegmentSumCompleted is SegmentSum, completed. The gradient of SegmentSum is this over the transposed
-	// segments, with the weights in their order.
+	// SegmentSumCompleted is SegmentSum, completed. The gradient of SegmentSum is this over the
+	// transposed segments, with the weights in their order.
 	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
-	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment. A
-	// NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i that it was
-	// found in: of equal ones, that of the segment's first edge; -1 for an empty segment. arg is the
-	// zero Matrix where no backward follows.
+	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment.
+	// A NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i with
+	// the largest number (of equal ones, that of the segment's first edge); -1 for an empty
+	// segment. arg is the zero Matrix if no backward follows.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
 	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed
-	// segment s with arg[t,j] == s of dout[t,j], each once though two edges join them, completed. dh, of
-	// either type, may have more rows than are referred to, which become zero.
+	// segment s with arg[t,j] == s of dout[t,j], completed. A destination counts once even if two
+	// edges join it to s. dh, of either type, may have more rows than are referred to; these become
+	// zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 
@@ -70,7 +71,8 @@ func CheckSegmentMean(out Matrix, s Segments, h Matrix) Call {
 }
 
 // CheckSegmentMeanBackward checks the arguments of SegmentMeanBackward.
-func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion) Call {
+func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix,
+	c Completion) Call {
 	const kernel = "SegmentMeanBackward"
 	checkSegments(kernel, transposed)
 	if !dh.stored() || !dout.holds() || dh.Cols != dout.Cols || transposed.Len() > dh.Rows ||
@@ -80,8 +82,9 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 			dh, transposed.Len(), dout, forward.Len()))
 	}
 	const degree = 16 // bytes of Indptr read for the degree of an edge's destination
-	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) + degree*len(transposed.Indices) +
-		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
+	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) +
+		degree*len(transposed.Indices) + c.check(kernel, dh.RowsAt(0, transposed.Len())) +
+		dh.bytes()}
 }
 
 // CheckSegmentSum checks the arguments of SegmentSum.
@@ -99,7 +102,8 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 		out.bytesWritten(add)}
 }
 
-// SegmentSumCompletedInParts is the definition of SegmentSumCompleted, of float32: a kernel for each step.
+// SegmentSumCompletedInParts is the definition of SegmentSumCompleted, of float32: a kernel for
+// each step.
 func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []float32, h Matrix,
 	c Completion) {
 	k.SegmentSum(out, s, weights, h, false)
@@ -107,7 +111,8 @@ func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []flo
 }
 
 // CheckSegmentSumCompleted checks the arguments of SegmentSumCompleted.
-func CheckSegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion) Call {
+func CheckSegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix,
+	c Completion) Call {
 	const kernel = "SegmentSumCompleted"
 	sum := CheckSegmentSum(out, s, weights, h, false)
 	return Call{Kernel: kernel, Bytes: sum.Bytes + c.check(kernel, out)}
@@ -140,7 +145,7 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c
 		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }
 
-// gatherBytes returns what reading a row like h's for each edge moves.
+// gatherBytes returns the bytes moved by reading a row like h's for each edge.
 func (s Segments) gatherBytes(h Matrix) int {
 	return h.Elements().Size()*len(s.Indices)*h.Cols + s.bytes()
 }

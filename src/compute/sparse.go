@@ -8,8 +8,8 @@ import (
 	"halognn/src/mem"
 )
 
-// SparseMatrix is a matrix of which only the entries that are not 0 are kept, row by row, and again
-// column by column for gradients. Its product with w, and the gradient of w, are sums over segments
+// SparseMatrix keeps only the entries of a matrix that are not 0, row by row, and again column by
+// column for gradients. Its product with w, and the gradient of w, are sums over segments
 // (SegmentKernels.SegmentSum):
 //
 //	y  = x wᵀ     SegmentSum(y, x.Entries, x.Values, wᵀ, false)          y [R,O], x [R,F], wᵀ [F,O]
@@ -24,8 +24,8 @@ type SparseMatrix struct {
 	TransposedValues []float32
 }
 
-// SparseMaker makes sparse matrices of sparse rows. It is reused, and Free frees its arrays, among
-// them those of the matrices. Single-threaded.
+// SparseMaker makes sparse matrices from sparse rows. It is reused, and Free frees its arrays,
+// which include those of the matrices. Single-threaded.
 type SparseMaker struct {
 	own, reduced SparseMatrix
 	sum          []float32 // [F]
@@ -34,8 +34,8 @@ type SparseMaker struct {
 	of           []RowRef // of dense
 }
 
-// entries returns the entries of row i, and the numbers of one: its column and, in Sparse rows, the
-// bits of its value.
+// entries returns the entries of row i, and how many numbers an entry has: its column and, in
+// Sparse rows, the bits of its value.
 func (r *Rows) entries(i int) (all []int32, each int) {
 	each = r.Type.Size() / 4
 	n := int(r.Lengths[i]) * each
@@ -54,13 +54,13 @@ func value(all []int32, each int) float32 {
 	return math.Float32frombits(uint32(all[1]))
 }
 
-// checkColumn returns an error for a column that there is not.
+// checkColumn returns an error for a column that does not exist.
 func (r *Rows) checkColumn(c int32) error {
 	if uint32(c) < uint32(r.Cols) {
 		return nil
 	}
-	return fmt.Errorf("a sparse row has an entry in column %d of %d; run `halognn check` on the parts", c,
-		r.Cols)
+	return fmt.Errorf("a sparse row has an entry in column %d of %d; run `halognn check` on the "+
+		"parts", c, r.Cols)
 }
 
 // Own returns the first n of the rows, with their transpose if backward follows.
@@ -84,8 +84,9 @@ func (m *SparseMaker) Own(rows *Rows, n int, backward bool) (*SparseMatrix, erro
 	return x, nil
 }
 
-// Reduce returns the mean or sum of the rows of each segment, as Host.SegmentRows does. Entries of a
-// column are added in the order of the segment's rows, and lie in the order in which they are met.
+// Reduce returns the mean or sum of the rows of each segment, as Host.SegmentRows does. Entries of
+// a column are added in the order of the segment's rows; a row of the result has its columns in the
+// order in which they first occur.
 func (m *SparseMaker) Reduce(rows *Rows, how Reduction, s Segments, weights []float32,
 	backward bool) (*SparseMatrix, error) {
 	x := &m.reduced
@@ -154,7 +155,8 @@ func (m *SparseMaker) Dense(rows *Rows) (Rows, error) {
 
 // Bytes returns the memory of the arrays.
 func (m *SparseMaker) Bytes() int64 {
-	return m.own.bytes() + m.reduced.bytes() + int64(cap(m.sum)+cap(m.in)+cap(m.dense))*4 + int64(cap(m.of))*8
+	return m.own.bytes() + m.reduced.bytes() + int64(cap(m.sum)+cap(m.in)+cap(m.dense))*4 +
+		int64(cap(m.of))*8
 }
 
 // Free frees the arrays.

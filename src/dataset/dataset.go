@@ -15,8 +15,8 @@
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
 //	          split-0001/train.npy ...       of further splits, of which a run chooses
-//	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and target;
-//	                         those of validation and test are no edges of the graph
+//	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and
+//	                         target; those of validation and test are no edges of the graph
 //
 // A graph of several vertex types and relations (graph.Schema) has its vertices type by type, in a
 // row of in-edges one relation after the other, and in the place of features.npy
@@ -60,7 +60,7 @@ const (
 	Float16 = "float16"
 	Int8    = "int8" // times a scale for each column
 	Sparse  = "sparse"
-	// SparseOnes is what Sparse becomes where all values are 1.
+	// SparseOnes is stored in place of Sparse if all values are 1.
 	SparseOnes = "sparse-ones"
 )
 
@@ -78,7 +78,7 @@ const RowEndsFile = "feature_indptr.npy"
 // WeightsFile holds the weights of edges, in a dataset and in parts.
 const WeightsFile = "edge_weights.npy"
 
-// EdgeRowsFile holds the feature rows of edges, in a dataset and of each part.
+// EdgeRowsFile holds the feature rows of edges, in a dataset and in each part.
 const EdgeRowsFile = "edge_features.npy"
 
 // Errors about a directory wrap one of these where they can be told apart.
@@ -135,7 +135,7 @@ func (t Table) RowBytes() int {
 	return t.Features * size
 }
 
-// Bytes returns those of all rows.
+// Bytes returns the bytes of all rows.
 func (t Table) Bytes() int64 {
 	if t.Type().IsSparse() {
 		return t.Entries * int64(t.Type().Size())
@@ -156,7 +156,7 @@ func (t Table) File(n int64) npy.Info {
 	return info
 }
 
-// Table returns that of a type of vertices, 0 <= t < NumTypes.
+// Table returns the table of a type of vertices, 0 <= t < NumTypes.
 func (m *Meta) Table(t int) Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
@@ -194,7 +194,7 @@ func TableFile(s *graph.Schema, t int) string {
 // MaxSplits is the most splits that a dataset keeps.
 const MaxSplits = 1000
 
-// SplitFile returns the file of a list, of graph.SplitNames, of the split of index k.
+// SplitFile returns the file of a list (one of graph.SplitNames) in the split of index k.
 func SplitFile(k int, list string) string {
 	if k == 0 {
 		return list + ".npy"
@@ -219,14 +219,14 @@ type Provenance struct {
 	Reading []Reading `json:"reading,omitempty"`
 }
 
-// RowFile returns the element type in files of feature rows.
+// RowFile returns the element type of a file of feature rows.
 func RowFile(t compute.DType) string {
 	return map[compute.DType]string{compute.Float32: npy.DType[float32](),
 		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8](),
 		compute.Sparse: npy.DType[int32](), compute.SparseOnes: npy.DType[int32]()}[t]
 }
 
-// CheckFeatureType returns an error for what is none of FeatureTypes.
+// CheckFeatureType returns an error for a name that is not one of FeatureTypes.
 func CheckFeatureType(name string) error {
 	if _, ok := compute.TypeNamed(name); !ok {
 		return fmt.Errorf("feature type %q is not %s", name, FeatureTypes)
@@ -237,8 +237,8 @@ func CheckFeatureType(name string) error {
 // checkChoice returns an error for a type that a user cannot ask for.
 func checkChoice(name string) error {
 	if name == SparseOnes {
-		return fmt.Errorf("feature type %s is what %s becomes where all values are 1; ask for %[2]s", name,
-			Sparse)
+		return fmt.Errorf("feature type %s cannot be chosen: %s is stored so if all values are "+
+			"1; ask for %[2]s", name, Sparse)
 	}
 	return CheckFeatureType(name)
 }
@@ -261,8 +261,9 @@ func (m *Meta) check() error {
 		faults = append(faults, err)
 	} else if t := m.Schema.NumTypes(); m.Schema.Typed() &&
 		(len(m.Tables) != t || m.Starts()[t] != m.Vertices) {
-		faults = append(faults, fmt.Errorf("%d tables do not describe the %d vertices of the types %q",
-			len(m.Tables), m.Vertices, m.Schema.Types))
+		faults = append(faults,
+			fmt.Errorf("%d tables do not describe the %d vertices of the types %q", len(m.Tables),
+				m.Vertices, m.Schema.Types))
 	} else {
 		for t := range m.Schema.NumTypes() {
 			faults = append(faults, m.checkTable(t))
@@ -280,29 +281,32 @@ func (m *Meta) check() error {
 	}
 	faults = append(faults, task.CheckClasses(m.Task, m.Classes, m.Vertices))
 	if m.MoreSplits < 0 || m.MoreSplits >= MaxSplits {
-		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1, MaxSplits))
+		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1,
+			MaxSplits))
 	}
 	return errors.Join(faults...)
 }
 
-// checkTable reports what the table of a type cannot be.
+// checkTable reports impossible values in the table of a type.
 func (m *Meta) checkTable(i int) error {
 	t := m.Table(i)
 	switch {
 	case m.Schema.Typed() && (t.FeatureType == Int8 || t.Type().IsSparse()):
-		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s or %s",
-			ErrValue, t.FeatureType, Float32, Float16)
+		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s "+
+			"or %s", ErrValue, t.FeatureType, Float32, Float16)
 	case t.Entries < 0 || t.Entries > 0 && !t.Type().IsSparse():
 		return fmt.Errorf("%d entries of %s rows are an impossible count", t.Entries, t.FeatureType)
 	case len(t.Names) > 0 && len(t.Names) != t.Features:
-		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, len(t.Names), t.Features)
+		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, len(t.Names),
+			t.Features)
 	case t.Features < 0 || t.Features > graph.MaxVertices || t.Vertices < 0:
-		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features, t.Vertices)
+		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features,
+			t.Vertices)
 	}
 	return CheckFeatureType(t.FeatureType)
 }
 
-// layout returns the element type and shape that each file must have; -1 is an extent of its own.
+// layout returns the element type and shape that each file must have; an extent of -1 is not fixed.
 func (m *Meta) layout() map[string]npy.Info {
 	n := int(m.Vertices)
 	ids := npy.Info{DType: "<i4", Shape: []int{-1}}
@@ -343,8 +347,8 @@ func (m *Meta) layout() map[string]npy.Info {
 func CheckWeights(weights []float32) error {
 	for e, w := range weights {
 		if !(w >= 0 && w <= math.MaxFloat32) {
-			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 to 3.4e+38",
-				e, w, ErrValue)
+			return fmt.Errorf("the weight of edge %d is %v: %w: a weight must be a number from 0 "+
+				"to 3.4e+38", e, w, ErrValue)
 		}
 	}
 	return nil

@@ -8,10 +8,10 @@ import (
 	"halognn/src/mem"
 )
 
-// The features of a vertex are its class's centroid plus noise of variance 1 a column. With
+// The features of a vertex are the centroid of its class plus noise of variance 1 a column. With
 // probability decoys they are the centroid of a class drawn by size instead. So a model that reads
-// only the vertex itself is right at most about 1 - decoys of the time, while neighbours, mostly of
-// the same class, outvote the decoys.
+// only the vertex itself is right at most about 1 - decoys of the time. Neighbours, mostly of the
+// same class, outvote the decoys.
 const (
 	decoys = 0.42
 	// reach is the length of a centroid, in units of the noise: near enough for classes to overlap

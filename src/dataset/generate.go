@@ -27,7 +27,8 @@ const (
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	Kind     string  // SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and there is no Degree
+	// SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and there is no Degree
+	Kind     string
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
 	Vertices int     // [10000]
@@ -51,7 +52,8 @@ type GenerateOptions struct {
 	ranges int // of vertices, whose edges are made one after the other; 0: fits chooses
 }
 
-// What links have: of ends of classes a and b (a + b) mod C, or a + b as a number.
+// The labels of links. A link between classes a and b has the class (a + b) mod C, or the number a
+// + b.
 const (
 	PlantClasses = "classes"
 	PlantNumbers = "numbers"
@@ -111,7 +113,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if err := checkChoice(o.FeatureType); err != nil {
 		faults = append(faults, err)
 	} else if o.FeatureType == Sparse {
-		fault("generated features have no zeros; choose a feature type but %s", Sparse)
+		fault("generated features have no zeros; choose a feature type other than %s", Sparse)
 	}
 	if o.Kind != SBM && o.Kind != RMAT && o.Kind != MAG {
 		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)
@@ -145,17 +147,19 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if _, err := ParseFractions(o.Split); err != nil {
 		faults = append(faults, err)
 	}
-	if o.LinkLabels != "" && (o.SplitLinks == "" || o.LinkLabels != PlantClasses && o.LinkLabels != PlantNumbers) {
-		fault("--link-labels %s; it is %s or %s, of links that --split-links makes", o.LinkLabels, PlantClasses,
-			PlantNumbers)
+	if o.LinkLabels != "" && (o.SplitLinks == "" || o.LinkLabels != PlantClasses &&
+		o.LinkLabels != PlantNumbers) {
+		fault("--link-labels is %s; it must be %s or %s, and needs --split-links", o.LinkLabels,
+			PlantClasses, PlantNumbers)
 	}
 	if o.SplitLinks != "" {
 		shares, err := ParseFractions(o.SplitLinks)
 		if err != nil {
 			faults = append(faults, err)
 		} else if shares[0] == 0 {
-			faults = append(faults, fmt.Errorf("--split-links %s: there are no training links; give them a share",
-				o.SplitLinks))
+			faults = append(faults,
+				fmt.Errorf("--split-links %s: there are no training links; give them a share",
+					o.SplitLinks))
 		}
 	}
 	return o, errors.Join(faults...)
@@ -163,9 +167,9 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 
 // Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
 // number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 32 a vertex while
-// the graph is built; features are streamed. A graph that has no room is made range by range of its
-// vertices, for each of which all edges are drawn again: see memory. The products preset, 2.4
-// million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
+// the graph is built; features are streamed. If there is not enough memory, the graph is made range
+// by range of its vertices, and all edges are drawn again for each range: see memory. The products
+// preset, 2.4 million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.Resolve()
 	if err != nil {
@@ -244,7 +248,8 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	for _, of := range o.spans() {
 		part := ""
 		if !of.all && o.SplitLinks != "" {
-			return errors.New("links are drawn of a graph that fits in memory, and this one does not")
+			return errors.New("links can be drawn only from a graph that fits in memory, and " +
+				"this one does not")
 		}
 		if !of.all {
 			part = fmt.Sprintf(" of vertices %d to %d of %d", of.first, of.end-1, o.Vertices)
@@ -287,7 +292,8 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return o.writeLabels(w, classes)
 }
 
-// writeLabels writes the classes, of the first type of vertices if there are several, and the split.
+// writeLabels writes the split, and the classes, which are of the first type if vertices have
+// types.
 func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	o.hideLabels(classes)
 	labels := classes
@@ -321,17 +327,17 @@ func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels
 	return labels
 }
 
-// takeLinks makes links of the edges, if they are the task, and returns the weights that are left.
+// takeLinks turns edges into links, if links are the task, and returns the weights that are left.
 func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.LinkSplit) []float32 {
 	if o.SplitLinks != "" {
-		shares, _ := ParseFractions(o.SplitLinks) // which Resolve has checked
+		shares, _ := ParseFractions(o.SplitLinks) // Resolve has checked them
 		*s = SplitLinks(g, shares, o.Seed, true)
 		weights = g.DropEdges(weights, Judged(s))
 	}
 	return weights
 }
 
-// drawer fills classes and returns two functions: one draws the edges, the other frees the memory
+// drawer fills classes and returns two functions: one draws the edges; the other frees the memory
 // and may be called twice.
 func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span), free func()) {
 	if o.Kind == RMAT {
@@ -343,7 +349,7 @@ func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span
 	return m.drawEdges, sync.OnceFunc(m.free)
 }
 
-// span is the vertices [first, end), whose edges are made at a time.
+// span is a range of vertices, [first, end), whose edges are made together.
 type span struct {
 	first, end int
 	all        bool // they are all vertices
@@ -351,8 +357,8 @@ type span struct {
 
 func (s span) has(v graph.VertexID) bool { return s.all || int(v) >= s.first && int(v) < s.end }
 
-// spans cuts the vertices into as many ranges as it takes to make their edges in memory. All edges
-// are drawn again for each.
+// spans cuts the vertices into so many ranges that the edges of each fit in memory. All edges are
+// drawn again for each range.
 func (o GenerateOptions) spans() []span {
 	ranges := max(1, o.ranges)
 	spans := make([]span, ranges)

@@ -33,9 +33,10 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // of the dataset; "" means the base name of In
-	// Undirected adds the reverse of every edge: of a relation that joins two types as a relation. AsFormat
-	// does so for the formats that store each edge once: ogb, and npz in the attributed-graph layout; and
-	// for edges of which a column of the table says so.
+	// Undirected adds the reverse of every edge. If a relation joins two types, the reverses are a
+	// relation of their own. AsFormat does so for the formats that store each edge once (ogb, and
+	// npz in the attributed-graph layout), and for edges that a column of the table calls
+	// undirected.
 	Undirected Choice
 	// Reverse adds the reverse of every relation of a graph with vertex types, as a relation.
 	Reverse        bool
@@ -45,14 +46,15 @@ type ImportOptions struct {
 	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
 	// the data, else 60/20/20 of the labelled vertices.
 	Split string
-	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy, valid.npy
-	// and test.npy; "" means that vertices are. Labels are then left out.
+	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy,
+	// valid.npy and test.npy. Labels of vertices are then left out. "" means that vertices are the
+	// task.
 	SplitLinks string
-	// LinkLabels are the columns of the edge table, or the array, with labels of links, if Task is one of
-	// task.Labelling. A directory of links may have them instead: train_NAME.npy and so on, if there is
-	// one name.
+	// LinkLabels are the columns of the edge table, or the array, with labels of links, if Task is
+	// one of task.Labelling. With a single name a directory of links may have the labels instead,
+	// in train_NAME.npy and so on.
 	LinkLabels []string
-	// LinksOf is the relation whose edges are links, of a graph with vertex types.
+	// LinksOf is the relation whose edges are the links, in a graph with vertex types.
 	LinksOf string
 	// Seed of the shuffle for percentages: the split is that of
 	// numpy.random.RandomState(Seed).permutation.
@@ -63,25 +65,25 @@ type ImportOptions struct {
 	// and a run chooses. If neither is set, the source must have one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys maps an array to its name in the source: {"x": "embedding"}, of every type. Ignore lists arrays and
-	// columns to skip that would be rejected, such as edge_type.
+	// Keys maps an array to its name in the source, in all types: {"x": "embedding"}. Ignore lists
+	// arrays and columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
 	// vertices, or over all where there are none.
 	Standardize bool
-	// StandardizeAs is a dataset that was standardized, whose shifts and scales are applied: for a
-	// graph that a model trained on that one is to predict.
+	// StandardizeAs is a standardized dataset whose shifts and scales are applied here too, so that
+	// a model trained on it can predict this graph.
 	StandardizeAs string
-	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels says
-	// what is known of links, else "": labels say which task it is.
+	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels
+	// gives labels of links, else "": the labels determine the task.
 	Task string
 	// NoLabel are the words and numbers among labels that stand for none; nil: the usual ones.
 	NoLabel []string
-	// KeepLeaks keeps edges of which the validation and test links can be read.
+	// KeepLeaks keeps edges from which validation and test links can be read.
 	KeepLeaks bool
-	// Weights says what becomes of the weights of an edge that comes several times: one of graph.Merges;
-	// "" is their sum.
+	// Weights says which weight an edge gets that comes several times: one of graph.Merges; "" is
+	// their sum.
 	Weights graph.Merge
 	// DryRun reads everything and writes nothing; Out is not read.
 	DryRun bool
@@ -138,15 +140,16 @@ func (r ImportReport) String() string {
 	}
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
-		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, their %s\n",
-			cmp.Or(r.merge, graph.MergeSum))
+		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, "+
+			"their %s\n", cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
 		readers := "gatv2 and gine read"
 		if len(r.Types) > 0 {
 			readers = "no model of relations reads"
 		}
-		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which %s\n", r.EdgeFeatures, readers)
+		fmt.Fprintf(&b, "  edge rows %d columns of float32 for each edge, which %s\n",
+			r.EdgeFeatures, readers)
 	}
 	if !r.Undirected && r.Edges > 0 && len(r.Types) == 0 {
 		b.WriteString("  reverse   " + r.reciprocal() + "\n")
@@ -157,14 +160,15 @@ func (r ImportReport) String() string {
 	switch {
 	case len(r.Types) > 0:
 	case r.Features == 0:
-		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes some\n")
+		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes " +
+			"some\n")
 	case r.FeatureType == Sparse || r.FeatureType == SparseOnes:
-		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s beside %s as float32\n", r.Features,
-			r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
+		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s beside %s as float32\n",
+			r.Features, r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
 			size(4*float64(r.Features)*float64(r.Vertices)))
 	case r.SparseEntries >= 0:
-		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries%s\n", r.Features,
-			r.FeatureType, r.SparseEntries, r.sparser())
+		fmt.Fprintf(&b, "  features  %d columns of %s, dense from %d sparse entries%s\n",
+			r.Features, r.FeatureType, r.SparseEntries, r.sparser())
 	default:
 		fmt.Fprintf(&b, "  features  %d columns of %s\n", r.Features, r.FeatureType)
 	}
@@ -201,7 +205,8 @@ func (r ImportReport) sparser() string {
 	return fmt.Sprintf(": %s; --feature-type sparse keeps them in %s", size(dense), size(sparse))
 }
 
-// reciprocal describes the share of edges with a reverse, in a graph to which none were added.
+// reciprocal describes the share of edges with a reverse, in a graph to which no reverses were
+// added.
 func (r ImportReport) reciprocal() string {
 	if r.Reciprocal == r.Edges {
 		return "every edge has its reverse"
@@ -212,19 +217,21 @@ func (r ImportReport) reciprocal() string {
 		"to destination: --undirected adds the others"
 }
 
-// formats are those that Import reads. Tables and arrays of a type are as those of graphs without types.
+// formats are the formats that Import reads. Tables and arrays of a type are like those of graphs
+// without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
-	// whether an input is a graph with types, its files, and what reads it; nil: none is
+	// whether an input is a graph with types; its files; what reads it, or nil if nothing does
 	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error
 }{
 	"csv": {readTables, hasTypedTables, typedTables,
 		(*graphSource).readTables},
-	"npz": {readNPZ, hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and edge_index,SOURCE,NAME,TARGET",
-		(*graphSource).readArrays},
-	"ogb": {readOGB, hasTypedOGB, "raw/num-node-dict.csv.gz and raw/relations/SOURCE___NAME___TARGET",
+	"npz": {readNPZ, hasTypedArrays, "arrays num_nodes,TYPE or x,TYPE and " +
+		"edge_index,SOURCE,NAME,TARGET", (*graphSource).readArrays},
+	"ogb": {readOGB, hasTypedOGB,
+		"raw/num-node-dict.csv.gz and raw/relations/SOURCE___NAME___TARGET",
 		(*graphSource).readOGB},
 	"edgelist": {read: readEdgeList},
 }
@@ -235,7 +242,7 @@ var readByPython = []string{"gemsec", "mat", "musae", "planetoid", "saint"}
 // Formats lists the formats that Import reads.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// OptionError is an error in the options of an import, and none of its data.
+// OptionError is an error in the options of an import, not in its data.
 type OptionError struct{ error }
 
 func (e OptionError) Unwrap() error { return e.error }
@@ -286,29 +293,34 @@ func (o *ImportOptions) check() error {
 	}
 	faults = append(faults, o.checkTables(), o.checkKeys(), o.checkLinkLabels())
 	if o.FeatureType == Sparse && (o.Standardize || o.StandardizeAs != "") {
-		faults = append(faults, badOption("--standardize shifts every column, so that no entry of sparse "+
-			"features stays 0; leave it out, or choose another --feature-type"))
+		faults = append(faults,
+			badOption("--standardize shifts every column, so that no entry of sparse features "+
+				"stays 0; leave it out, or choose another --feature-type"))
 	}
 	if o.AllSplits && o.Standardize {
-		faults = append(faults, badOption("--standardize is by the training vertices of one split; choose "+
-			"it with --split-index, or leave --standardize out"))
+		faults = append(faults,
+			badOption("--standardize uses the training vertices of one split; choose it with "+
+				"--split-index, or leave --standardize out"))
 	}
 	if o.Task == task.Regression && o.SplitLinks != "" {
 		faults = append(faults, badOption("regression and links are two tasks; choose one"))
 	}
 	if o.Weights != "" && !slices.Contains(graph.Merges, o.Weights) {
-		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights, graph.Merges))
+		faults = append(faults, badOption("--merge-weights %s is unknown; use one of %v", o.Weights,
+			graph.Merges))
 	}
 	if o.MaxFeatureBytes < 0 {
-		faults = append(faults, badOption("a limit of %d bytes for the features", o.MaxFeatureBytes))
+		faults = append(faults, badOption("a limit of %d bytes for the features",
+			o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
 }
 
-// noInput is the error about a path of a flag that cannot be read.
+// noInput is the error about a path given by a flag that cannot be read.
 func noInput(flag, path string, err error) error {
 	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
-		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path, errors.Unwrap(err), abs)
+		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path,
+			errors.Unwrap(err), abs)
 	}
 	return fmt.Errorf("%s %s: %w; correct the path", flag, path, errors.Unwrap(err))
 }
@@ -360,14 +372,14 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	r.Split, r.Unlabelled = split.from, split.unlabelled
 	r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
 	if r.Task != task.None && r.Train == 0 {
-		s.note("no vertex trains: the split, %s, has none with a label in its training list; --split 60/20/20 deals out the "+
-			"labelled vertices", split.from)
+		s.note("no vertex trains: the split, %s, has no vertex with a label in its training list; "+
+			"--split 60/20/20 deals out the labelled vertices", split.from)
 	}
 	return split, nil
 }
 
-// checkSums reports the first vertex whose in-edges weigh more together than a float32 holds: layers
-// divide by that sum.
+// checkSums reports the first vertex whose in-edges together weigh more than a float32 holds:
+// layers divide by that sum.
 func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 	for v := range g.NumVertices() {
 		sum := 0.0
@@ -375,9 +387,9 @@ func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 			sum += float64(w)
 		}
 		if sum > math.MaxFloat32 {
-			return fmt.Errorf("the weights of the edges%s into vertex %s add up to %.4g: %w: a float32 "+
-				"holds up to 3.4e+38; scale all weights down, or leave them out with --ignore", e.of(),
-				idOf(e.to, graph.VertexID(v)), sum, ErrValue)
+			return fmt.Errorf("the weights of the edges%s into vertex %s add up to %.4g: %w: a "+
+				"float32 holds up to 3.4e+38; scale all weights down, or leave them out with "+
+				"--ignore", e.of(), idOf(e.to, graph.VertexID(v)), sum, ErrValue)
 		}
 	}
 	return nil
@@ -389,11 +401,11 @@ func (s *source) checkFeatures() error {
 		return nil
 	}
 	look := func(int, int, []float32) {}
-	return s.features.fault(s.features.write(&RowWriter{table: Table{FeatureType: Float32}, cols: s.features.cols,
-		look: look}))
+	return s.features.fault(s.features.write(&RowWriter{table: Table{FeatureType: Float32},
+		cols: s.features.cols, look: look}))
 }
 
-// provenance describes the import; labels is the source that has them.
+// provenance describes the import; labels is the source with the labels.
 func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
@@ -423,7 +435,7 @@ func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if g.options.SplitLinks == "" { // else classes are those of links
+	if g.options.SplitLinks == "" { // else the classes are those of links
 		p.Classes = labels.classNames
 	}
 	return p

@@ -67,7 +67,7 @@ func openArrays(path string) (arrays, error) {
 	return undotted(z), nil
 }
 
-// undotted returns arrays under the usual names.
+// undotted returns the arrays under their usual names.
 func undotted(a arrays) arrays {
 	if a.Has("adj_matrix.indptr") {
 		return dotted{a}
@@ -75,7 +75,8 @@ func undotted(a arrays) arrays {
 	return a
 }
 
-// dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so on.
+// dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so
+// on.
 type dotted struct{ arrays }
 
 func (d dotted) inner(name string) string {
@@ -125,8 +126,9 @@ func (a arraySource) first(keys ...string) string {
 	return ""
 }
 
-// begin returns the first numbers of an array of one or two dimensions as texts, by columns: as they are stored, for
-// float32 has no 20200131. It has none of another array.
+// begin returns the first numbers of an array of one or two dimensions as texts, by columns. It
+// reads them as they are stored, because float32 cannot hold 20200131. It returns none of another
+// array.
 func (a arraySource) begin(key string) [][]string {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -148,7 +150,7 @@ func (a arraySource) begin(key string) [][]string {
 	return beginOf(first[:n], cols)
 }
 
-// beginOfOne is begin of an array of one dimension, nothing of others.
+// beginOfOne is begin for an array of one dimension; nil for others.
 func (a arraySource) beginOfOne(key string) []string {
 	if columns := a.begin(key); len(columns) == 1 {
 		return columns[0]
@@ -156,7 +158,7 @@ func (a arraySource) beginOfOne(key string) []string {
 	return nil
 }
 
-// hasCodes reports whether an array of one dimension holds 0, 1, 2 and -1 alone, with a 2.
+// hasCodes reports whether an array of one dimension holds only 0, 1, 2 and -1, and at least one 2.
 func (a arraySource) hasCodes(key string) bool {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -220,12 +222,14 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 	defer r.Close()
 	defer func() {
 		if errors.Is(err, npy.ErrType) && strings.Contains(r.DType, "f") {
-			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack one, and save int64", err)
+			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack "+
+				"one, and save int64", err)
 		}
 	}()
 	if r.IsText() {
-		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save them as "+
-			"a table and import that by --format csv, which numbers words", a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save "+
+			"them as a table and import that by --format csv, which numbers words", a.name(key),
+			ErrValue)
 	}
 	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
 	if !wide && r.Shape[1] != 2 {
@@ -233,7 +237,8 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
-	if wide != r.Fortran { // all sources come before all destinations: hold the sources in memory
+	// all sources come before all destinations, so the sources are held in memory
+	if wide != r.Fortran {
 		return addSides(e, a, key, r, n)
 	}
 	at := 0
@@ -279,9 +284,10 @@ func addSides(e *edgeSource, a arraySource, key string, r *npy.Reader, n int) er
 	})
 }
 
-// addCompressed adds an edge r -> c for every stored entry (r, c) of a scipy CSR matrix, of any value,
-// or, by columns, of a CSC matrix.
-func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string, byColumn bool) error {
+// addCompressed adds an edge r -> c for every stored entry (r, c), whatever its value, of a scipy
+// CSR matrix or, if byColumn, of a CSC matrix.
+func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string,
+	byColumn bool) error {
 	ends, err := rowEnds(e.from, a, indptrKey, indicesKey)
 	if err != nil {
 		return err
@@ -375,8 +381,8 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		func(w *RowWriter) error { return writeSparse(w, ends, columns, values) })
 }
 
-// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) where they
-// become dense, memory one row.
+// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) if the rows
+// become dense; memory one row.
 func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) error {
 	if w.entries != nil {
 		for v := range len(ends) - 1 {
@@ -413,23 +419,25 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 		return err
 	}
 	if words {
-		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 and 1 for each word",
-			a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 "+
+			"and 1 for each word", a.name(key), ErrValue)
 	}
 	if len(h.Shape) != 2 {
-		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a row of features for each "+
-			"vertex", a.name(key), npy.ShapeString(h.Shape))
+		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a "+
+			"row of features for each vertex", a.name(key), npy.ShapeString(h.Shape))
 	}
 	if h.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order", a.name(key),
-			h.Shape[0], s.vertices)
+		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order",
+			a.name(key), h.Shape[0], s.vertices)
 	}
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
 			a.name(key))
 	}
-	if slices.ContainsFunc(a.begin(key), func(values []string) bool { return timeOf("", values) != "" }) {
-		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits", filepath.Base(a.name(key)))
+	if slices.ContainsFunc(a.begin(key),
+		func(values []string) bool { return timeOf("", values) != "" }) {
+		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits",
+			filepath.Base(a.name(key)))
 	}
 	stored := Float32
 	if strings.HasSuffix(h.DType, "f2") {
@@ -463,8 +471,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	}
 	defer r.Close()
 	if r.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order", a.name(key),
-			r.Shape[0], s.vertices)
+		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order",
+			a.name(key), r.Shape[0], s.vertices)
 	}
 	if !regression(s) && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
 		names, err := npy.ReadText(r)
@@ -498,7 +506,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	switch {
 	case cols != 1:
 		if n := len(s.classNames); n > 0 && n != cols {
-			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols, n)
+			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols,
+				n)
 		}
 	case declared:
 		set = s.setLabel
@@ -519,7 +528,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	})
 	switch {
 	case err == nil && cols == 1 && declared && s.classes > s.origin.Classes:
-		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes, ErrValue)
+		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes,
+			ErrValue)
 	case err == nil && cols == 1 && !declared:
 		err = s.takeClasses(&classes)
 	case err == nil && cols != 1:

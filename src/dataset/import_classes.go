@@ -14,9 +14,9 @@ import (
 	"halognn/src/graph"
 )
 
-// nameClasses sets the class of every vertex from its label as text, which may stand for none (noLabel).
-// The integers 0 to C-1 are the classes themselves; other integers are numbered in ascending order,
-// words in byte order, and classNames keeps them.
+// nameClasses sets the class of every vertex from its label as text, which may stand for none
+// (noLabel). The integers 0 to C-1 are the classes themselves; other integers are numbered in
+// ascending order, words in byte order, and classNames keeps them.
 func (s *source) nameClasses(labels []string) error {
 	if len(labels) != s.vertices {
 		return fmt.Errorf("%d labels for %d vertices", len(labels), s.vertices)
@@ -53,9 +53,9 @@ func (s *source) nameClasses(labels []string) error {
 	return nil
 }
 
-// doubtful are words that may be a class, or say that there is none.
-var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled", "undefined", "unclassified",
-	"not available", "no label"}
+// doubtful are words that may name a class, or say that there is none.
+var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled",
+	"undefined", "unclassified", "not available", "no label"}
 
 // tellDoubtful notes classes that may stand for none.
 func (s *source) tellDoubtful(labels []string, class map[string]int) {
@@ -69,12 +69,12 @@ func (s *source) tellDoubtful(labels []string, class map[string]int) {
 				n++
 			}
 		}
-		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands for none, --no-label %q "+
-			"says so", n, name, name)
+		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands "+
+			"for none, --no-label %q says so", n, name, name)
 	}
 }
 
-// tellJoined notes classes whose names are those of others, joined.
+// tellJoined notes classes whose names join the names of other classes.
 func (s *source) tellJoined(names []string, class map[string]int) {
 	for _, name := range names {
 		at := strings.IndexAny(name, ";|,")
@@ -86,15 +86,16 @@ func (s *source) tellJoined(names []string, class map[string]int) {
 			_, is := class[strings.TrimSpace(p)]
 			return !is
 		}) {
-			s.note("class %q seems to be several labels, and is one class here: for several labels a vertex make a column of 0 "+
-				"and 1 for each, as pandas: df[column].str.get_dummies(%q)", name, name[at:at+1])
+			s.note("class %q seems to be several labels, and is one class here: for several "+
+				"labels a vertex make a column of 0 and 1 for each, as pandas: "+
+				"df[column].str.get_dummies(%q)", name, name[at:at+1])
 			return
 		}
 	}
 }
 
-// setNames keeps the names of classes, in order, unless they are their numbers, and tells what is odd
-// about them.
+// setNames keeps the names of classes, in order, unless they are the class numbers, and notes what
+// is odd about them.
 func (s *source) setNames(names []string, labelled int, integers bool) error {
 	none := s.tellNone()
 	if len(names) > 100 && 2*len(names) > labelled {
@@ -107,13 +108,14 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		_, high := strconv.ParseInt(names[n-1], 10, 32)
 		switch {
 		case integers && (low != nil || high != nil):
-			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions have these, for "+
-				"the source's need more than 32 bits", few(names), n-1)
+			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions "+
+				"have these, because the source's need more than 32 bits", few(names), n-1)
 		case integers && n == 1:
-			s.note("class %s of the source is numbered 0 here; predictions have the source's number", names[0])
+			s.note("class %s of the source is numbered 0 here; predictions have the source's "+
+				"number", names[0])
 		case integers:
-			s.note("classes %s of the source are numbered 0 to %d here; predictions have the source's numbers",
-				few(names), n-1)
+			s.note("classes %s of the source are numbered 0 to %d here; predictions have the "+
+				"source's numbers", few(names), n-1)
 		}
 	}
 	switch n := len(names); {
@@ -124,12 +126,13 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		}
 		s.note("all labels are one class, %q: there is nothing to learn%s", names[0], cure)
 	case n > 3 && 2*n > labelled:
-		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n, labelled)
+		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n,
+			labelled)
 	}
 	return nil
 }
 
-// few lists words, of many the first and the last ones.
+// few lists words; of many it lists only the first and the last ones.
 func few(words []string) string {
 	if len(words) > 6 {
 		words = slices.Concat(words[:3], []string{"..."}, words[len(words)-1:])
@@ -137,8 +140,9 @@ func few(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// labelError is an error about the label of a vertex, by its number: its row, where labels are an array. What
-// reads tables tells the line, the column and the id instead (atLine).
+// labelError is an error about the label of a vertex, which it gives by number: by row, where
+// labels are an array. Readers of tables replace the number by the line, the column and the id
+// (atLine).
 type labelError struct {
 	vertex, column int // column: of several labels, else ofOne
 	error
@@ -156,35 +160,38 @@ func (e *labelError) Error() string {
 
 func (e *labelError) Unwrap() error { return e.error }
 
-// badLabel is the error about the label of a vertex, of a column.
+// badLabel is the error about the label of a vertex in a column.
 func badLabel(v, column int, format string, args ...any) error {
 	return &labelError{v, column, fmt.Errorf(format, args...)}
 }
 
-// atLine tells an error about a label by the line on which a table has the vertex, as line finds
+// atLine rewrites an error about a label: it gives the line of the vertex in a table, as line finds
 // it, the column and the id.
-func (s *source) atLine(err error, path string, line func(v int) int, column func(i int) string) error {
+func (s *source) atLine(err error, path string, line func(v int) int,
+	column func(i int) string) error {
 	var of *labelError
 	if !errors.As(err, &of) {
 		return fmt.Errorf("%s: column %s: %w", path, column(0), err)
 	}
-	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, line(of.vertex), column(max(0, of.column)),
-		idOf(s, graph.VertexID(of.vertex)), of.error)
+	return fmt.Errorf("%s: line %d: column %s: vertex %.60q %w", path, line(of.vertex),
+		column(max(0, of.column)), idOf(s, graph.VertexID(of.vertex)), of.error)
 }
 
 // badClass is the error about a number that is no class and does not stand for none.
 func badClass(v int, y string) error {
-	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or nan for none", y, ErrValue)
+	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or "+
+		"nan for none", y, ErrValue)
 }
 
 // noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
 var noClasses = []int{-1, -100}
 
-// noLabel reports whether a label says that there is none: nothing, a usual word for that and a number
-// of noClasses or, if the options name some, one of those words alone.
+// noLabel reports whether a label says that there is none: an empty text, a usual word for none, or
+// a number of noClasses. If the options name words for none, only those count.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
-		return y == "" || slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, y) })
+		return y == "" || slices.ContainsFunc(words,
+			func(w string) bool { return strings.EqualFold(w, y) })
 	}
 	return table.Missing(y)
 }
@@ -221,8 +228,8 @@ func (s *source) tellNone() string {
 	return few(words)
 }
 
-// numberedClasses collects labels that come as numbers, of any number of vertices: labels holds the
-// position in numbers, or -1.
+// numberedClasses collects labels that come as numbers, for any number of vertices: labels holds
+// the position in numbers, or -1.
 type numberedClasses struct {
 	labels   []int32
 	numbers  []int64 // in the order in which they were first met
@@ -238,7 +245,8 @@ func (c *numberedClasses) set(s *source, v int, y float64) error {
 		s.sawNone(strings.ToLower(strconv.FormatFloat(y, 'f', -1, 64)))
 		return nil
 	case y != math.Trunc(y) && !math.IsInf(y, 0):
-		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y,
+			ErrValue)
 	case y < 0 && s.options.NoLabel == nil || math.Abs(y) >= 1<<53:
 		return badClass(v, strconv.FormatFloat(y, 'g', -1, 64))
 	}
@@ -306,7 +314,8 @@ func (s *source) distinctLabels(
 		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
 			return s.wholeNumbers(labels)
 		}
-		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers, fraction, ErrValue)
+		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers,
+			fraction, ErrValue)
 	}
 	delete(none, "")
 	if numbers && s.options.NoLabel == nil {
@@ -330,8 +339,8 @@ func (s *source) distinctLabels(
 	return class, labelled, integers, nil
 }
 
-// uncoded returns a number without the zeros before it: labels such as 01 are words, for 1 lacks a
-// digit.
+// uncoded returns a number without its leading zeros. Labels such as 01 are words, because 1 lacks
+// a digit.
 func uncoded(y string) string {
 	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
 		y = y[1:]
@@ -344,8 +353,8 @@ func (s *source) tellCodes(names []string, class map[string]int) {
 	for _, name := range names {
 		if plain := uncoded(name); plain != name {
 			if _, both := class[plain]; both {
-				s.note("labels %q and %q are two classes, for one has a zero before it: write them "+
-					"alike if they are one", name, plain)
+				s.note("labels %q and %q are two classes, because one has a leading zero: write "+
+					"them alike if they are one", name, plain)
 				return
 			}
 		}
@@ -353,7 +362,8 @@ func (s *source) tellCodes(names []string, class map[string]int) {
 }
 
 // wholeNumbers rewrites labels such as 1.0 as integers, and collects them.
-func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool, err error) {
+func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool,
+	err error) {
 	for v, y := range labels {
 		if x, ok := table.ParseFloat([]byte(strings.TrimSpace(y))); ok && !math.IsNaN(x) {
 			if math.Abs(x) >= 1<<53 {
@@ -365,8 +375,8 @@ func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled i
 	return s.distinctLabels(labels)
 }
 
-// finishMarks checks that a vertex has all of several labels or none, and notes labels that may be meant
-// as classes.
+// finishMarks checks that each vertex has all of several labels or none, and notes labels that may
+// be meant as classes.
 func (s *source) finishMarks() error {
 	one, none, lacking := 0, 0, 0
 	for v := range s.vertices {
@@ -376,8 +386,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or none (-1, too, is none)", n[v],
-				s.classes, ErrValue)
+			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or "+
+				"none (-1, too, is none)", n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:
@@ -390,9 +400,9 @@ func (s *source) finishMarks() error {
 		s.note("%d vertices lack all labels: they are in no list of the split", lacking)
 	}
 	if one > 0 && one+none+lacking == s.vertices && s.classes > 1 {
-		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they are taken as "+
-			"several labels a vertex: for one class each, give their numbers, as numpy.argmax(y, axis=1) has "+
-			"them", s.classes)
+		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they "+
+			"are taken as several labels a vertex: for one class each, give their numbers, as "+
+			"numpy.argmax(y, axis=1) has them", s.classes)
 	}
 	return nil
 }

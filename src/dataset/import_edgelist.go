@@ -15,9 +15,9 @@ import (
 )
 
 // readEdgeList reads a SNAP edge list: rows "from to", separated by blanks, tabs, commas or
-// semicolons, comments with # or %, plain or gzip. Ids may be any integers; vertices are numbered in the order
-// of their ids, and original_id.npy keeps the ids if they differ from the numbers. In is the file,
-// or a directory with no other file.
+// semicolons, comments with # or %, plain or gzip. Ids may be any integers; vertices are numbered
+// in the order of their ids, and original_id.npy keeps the ids if they differ from the numbers. In
+// is the file, or a directory with no other file.
 //
 // The file is read twice, first for the ids, so that memory is at most 8 bytes an edge and 16 an
 // id, for any ids.
@@ -34,8 +34,8 @@ func readEdgeList(e *edgeSource) error {
 	rows, loop := int64(0), false
 	if err := eachEdge(path, func(r *table.Reader, u, v int64) error {
 		if padded(r.Row()) {
-			return r.Errorf("%w: %.40q: an id begins with 0, which a number would lose; --format csv --no-header "+
-				"reads ids as they are written", ErrValue, r.Row())
+			return r.Errorf("%w: %.40q: an id begins with 0, which a number would lose; --format "+
+				"csv --no-header reads ids as they are written", ErrValue, r.Row())
 		}
 		loop = loop || rows == 0 && u == v
 		rows++
@@ -45,7 +45,7 @@ func readEdgeList(e *edgeSource) error {
 	}); err != nil {
 		return err
 	}
-	if loop && isMETIS(path) { // of a ring, whose rows all have two numbers
+	if loop && isMETIS(path) { // rows of a ring all have two numbers, too
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, cureMETIS)
 	}
 	x := newIndex(slices.Clone(ids.sorted())) // without the room that the list grew into
@@ -90,16 +90,16 @@ func onlyFile(path string) (string, error) {
 	case len(entries) == 0:
 		return "", fmt.Errorf("%s: the directory is empty; name the file to read", path)
 	case len(files) == 0:
-		return "", fmt.Errorf("%s: the directory holds no file, but %s; name the file to read", path,
-			few(filesIn(path, "")))
+		return "", fmt.Errorf("%s: the directory holds no file, but %s; name the file to read",
+			path, few(filesIn(path, "")))
 	case len(files) > 1:
-		return "", fmt.Errorf("%s: the directory holds %d files, %s; name the one to read, as %s", path, len(files),
-			few(files), filepath.Join(path, files[0]))
+		return "", fmt.Errorf("%s: the directory holds %d files, %s; name the one to read, as %s",
+			path, len(files), few(files), filepath.Join(path, files[0]))
 	}
 	return filepath.Join(path, files[0]), nil
 }
 
-// padded reports whether a number of a row begins with a 0 that is not all of it.
+// padded reports whether a number in a row has a leading 0, such as 01.
 func padded(row []byte) bool {
 	digit := func(i int) bool { return i >= 0 && i < len(row) && row[i]-'0' <= 9 }
 	for i, c := range row {
@@ -110,25 +110,26 @@ func padded(row []byte) bool {
 	return false
 }
 
-// refuseBipartite returns an error for a file of KONECT that says that its edges join two sets, both of which
-// are numbered from 1.
+// refuseBipartite returns an error for a KONECT file that says that its edges join two sets,
+// because both sets are numbered from 1.
 func refuseBipartite(path string) error {
 	if !beginsWith(path, "% bip ") && !beginsWith(path, "%bip ") {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: its first line says that it is bipartite (bip), where 1 of one side and 1 of the "+
-		"other are two vertices; give them ids of their own: awk '!/^%%/ {print \"a\" $1 \",b\" $2}' FILE > edges.csv, "+
-		"which --format csv --no-header --undirected imports, or types (docs/guide/typed.md)", path, ErrValue)
+	return fmt.Errorf("%s: %w: its first line says that it is bipartite (bip), where 1 of one "+
+		"side and 1 of the other are two vertices; give them ids of their own: awk '!/^%%/ "+
+		"{print \"a\" $1 \",b\" $2}' FILE > edges.csv, which --format csv --no-header "+
+		"--undirected imports, or types (docs/guide/typed.md)", path, ErrValue)
 }
 
-const cureMETIS = "a METIS graph: its first line counts vertices and edges, and each other one lists the neighbours of " +
-	"a vertex; awk '!/^%/ && n++ {for (i = 1; i <= NF; i++) print n - 1, $i}' FILE > edges.txt writes its edges, if " +
-	"neither has weights"
+const cureMETIS = "a METIS graph: its first line counts vertices and edges, and each other one " +
+	"lists the neighbours of a vertex; awk '!/^%/ && n++ {for (i = 1; i <= NF; i++) print n - 1, " +
+	"$i}' FILE > edges.txt writes its edges, if neither has weights"
 
 var errNotMETIS = errors.New("no METIS graph")
 
-// isMETIS reports whether the first row of a file counts the lines after it, and their numbers, as edges
-// that are there twice, perhaps with a weight.
+// isMETIS reports whether a file is in METIS's format: its first row counts the lines after it, and
+// their numbers, which list each edge twice, perhaps with weights.
 func isMETIS(path string) bool {
 	var head []int64
 	first, last, numbers := 0, 0, int64(0)
@@ -159,7 +160,7 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	})
 }
 
-// cureEdge says what to do about a row that is no edge: files of several programs look alike.
+// cureEdge says what to do about a row that is not an edge: files of several programs look alike.
 func cureEdge(path string, r *table.Reader) string {
 	fields := r.Fields(nil)
 	_, number := table.ParseFloat(fields[len(fields)-1])
@@ -172,41 +173,45 @@ func cureEdge(path string, r *table.Reader) string {
 	case isMETIS(path):
 		return cureMETIS
 	case beginsWith(path, "%%MatrixMarket"):
-		return "a MatrixMarket file, which begins with its size: in Python, halognn.write_dataset(DIR, " +
-			"scipy.io.mmread(FILE)) imports it"
+		return "a MatrixMarket file, which begins with its size: in Python, " +
+			"halognn.write_dataset(DIR, scipy.io.mmread(FILE)) imports it"
 	case bytes.HasPrefix(r.Row(), []byte("*")):
-		return "a Pajek file: networkx.read_pajek reads it and, in Python, halognn.write_dataset(DIR, graph) " +
-			"imports it"
+		return "a Pajek file: networkx.read_pajek reads it and, in Python, " +
+			"halognn.write_dataset(DIR, graph) imports it"
 	case n > 2 && bytes.ContainsAny(r.Row(), "{}"):
-		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it with " +
-			"data=False or by networkx.write_weighted_edgelist, or in Python, halognn.write_dataset(DIR, graph)"
+		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it " +
+			"with data=False or by networkx.write_weighted_edgelist, or in Python, " +
+			"halognn.write_dataset(DIR, graph)"
 	case n > 1 && whole(fields[0]) && whole(fields[1]):
 		others := ""
 		if n > 2 {
 			others = ", without the other columns"
 		}
-		return "ids are integers, without a point: numpy.savetxt(FILE, edges, fmt=\"%d\") writes them so, as does " +
-			"awk '{printf \"%d %d\\n\", $1, $2}' FILE" + others
+		return "ids are integers, without a point: numpy.savetxt(FILE, edges, fmt=\"%d\") writes " +
+			"them so, as does awk '{printf \"%d %d\\n\", $1, $2}' FILE" + others
 	case isHeader(r):
-		return "remove the header line, or begin it with #; or use --format csv, which reads names of columns"
+		return "remove the header line, or begin it with #; or use --format csv, which reads " +
+			"names of columns"
 	case n == 1 && number && r.Line() == 1:
-		return "an edge is two vertex ids; if the first line is a count, remove it: tail -n +2 FILE > NEW; if this is an " +
-			"adjacency list, read it by networkx.read_adjlist and, in Python, halognn.write_dataset(DIR, graph)"
+		return "an edge is two vertex ids; if the first line is a count, remove it: tail -n +2 " +
+			"FILE > NEW; if this is an adjacency list, read it by networkx.read_adjlist and, in " +
+			"Python, halognn.write_dataset(DIR, graph)"
 	case n == 1:
-		return "an edge is two vertex ids; if this is an adjacency list, read it by networkx.read_adjlist and, " +
-			"in Python, halognn.write_dataset(DIR, graph)"
+		return "an edge is two vertex ids; if this is an adjacency list, read it by " +
+			"networkx.read_adjlist and, in Python, halognn.write_dataset(DIR, graph)"
 	case n > 2 && n < 5 && number && isMoment(string(fields[n-1])):
-		return "an edge is two vertex ids; --format csv --no-header --source 0 --target 1 reads them; the last column " +
-			"seems to be a time, which is not used"
+		return "an edge is two vertex ids; --format csv --no-header --source 0 --target 1 reads " +
+			"them; the last column seems to be a time, which is not used"
 	case n == 3 && number:
-		return "an edge is two vertex ids; if the third column is a weight, --format csv --no-header " +
-			"--source 0 --target 1 --weight 2 imports it; else cut other columns off"
+		return "an edge is two vertex ids; if the third column is a weight, --format csv " +
+			"--no-header --source 0 --target 1 --weight 2 imports it; else cut other columns off"
 	case n != 2:
-		return "an edge is two vertex ids" + decimal + "; --format csv --no-header --source 0 --target 1 reads " +
-			"tables with more columns; an adjacency list is read by networkx.read_adjlist"
+		return "an edge is two vertex ids" + decimal +
+			"; --format csv --no-header --source 0 --target 1 reads tables with more columns; an " +
+			"adjacency list is read by networkx.read_adjlist"
 	}
-	return "an id is an integer of 64 bits; renumber the vertices, or use --format csv --no-header --source 0 " +
-		"--target 1, which reads words as ids"
+	return "an id is an integer of 64 bits; renumber the vertices, or use --format csv " +
+		"--no-header --source 0 --target 1, which reads words as ids"
 }
 
 // beginsWith reports whether a file, inflated or not, begins with a text.

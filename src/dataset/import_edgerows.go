@@ -41,8 +41,8 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 		e.rows.cols = r.Shape[1]
 	}
 	if int64(r.Shape[0]) != e.edges.NumEdges() || e.rows.cols < 1 {
-		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each", a.name(key),
-			ErrMismatch, npy.ShapeString(r.Shape), e.edges.NumEdges())
+		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each",
+			a.name(key), ErrMismatch, npy.ShapeString(r.Shape), e.edges.NumEdges())
 	}
 	if r.Fortran && e.rows.cols > 1 && r.Shape[0] > 1 {
 		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
@@ -66,7 +66,7 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	return nil
 }
 
-// readEdgeRowTable takes those of a table with a row for each edge.
+// readEdgeRowTable takes the features of edges from a table with a row for each edge.
 func readEdgeRowTable(e *edgeSource, path string) error {
 	var row []float64
 	n := int64(0)
@@ -108,8 +108,9 @@ func checkEdgeRows(rows []float32, cols int) error {
 	return nil
 }
 
-// placeEdgeRows brings the rows of the source's edges into the order of g. An edge that is there
-// because of its reverse alone has the reverse's row, one that comes several times the mean.
+// placeEdgeRows brings the rows of the source's edges into the order of g. An edge that exists only
+// as a reverse has the row of its reverse; an edge that comes several times has the mean of its
+// rows.
 func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 	cols := e.rows.cols
 	if cols == 0 {
@@ -123,8 +124,8 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 		why = "links cannot be the task (--split-links)"
 	}
 	if why != "" {
-		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the features, "+
-			"with --ignore", e.options.In, ErrMismatch, why)
+		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the "+
+			"features, with --ignore", e.options.In, ErrMismatch, why)
 	}
 	all := mem.Make[float32](len(g.Indices) * cols)
 	times := mem.Make[int32](len(g.Indices))

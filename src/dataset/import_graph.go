@@ -12,8 +12,8 @@ import (
 	"halognn/src/task"
 )
 
-// graphSource is a graph that is imported: the vertices of each type and the edges of each relation. A
-// graph without types has one of each, without names, and all go the same way:
+// graphSource is a graph that is imported: the vertices of each type and the edges of each
+// relation. A graph without types has one of each, without names. All graphs take the same steps:
 //
 //	read ─> reverse ─> build ─> links, or labels and split ─> scale ─> write
 //
@@ -24,7 +24,7 @@ type graphSource struct {
 	types     []*source
 	relations []*edgeSource
 	*findings          // of the edges
-	release   []func() // what features are streamed from
+	release   []func() // frees what features are streamed from
 }
 
 func (g *graphSource) free() {
@@ -44,12 +44,14 @@ func (g *graphSource) read() error {
 	o, f := &g.options, formats[g.options.Format]
 	if f.typed != nil && o.Table.Nodes == "" && f.typed(o) { // --nodes names the one table there is
 		if o.linkTask() != "" {
-			return badOption("labels of links are of graphs without vertex types: leave --link-classes " +
-				"and --link-numbers out, or import the relation alone as such a graph")
+			return badOption("labels of links are of graphs without vertex types: leave " +
+				"--link-classes and --link-numbers out, or import the relation alone as such a " +
+				"graph")
 		}
 		if o.Reverse && o.Undirected == Yes {
-			return badOption("--reverse and --undirected exclude each other: --undirected adds the reverses of a " +
-				"relation that joins a type to itself to it, and --reverse makes a relation of them")
+			return badOption("--reverse and --undirected exclude each other: if a relation joins " +
+				"a type to itself, --undirected adds the reverse edges to it, and --reverse " +
+				"makes a relation of them")
 		}
 		g.named = true
 		return f.readTyped(g)
@@ -69,7 +71,7 @@ func (g *graphSource) read() error {
 	return f.read(g.addRelation(graph.Relation{}, s, s))
 }
 
-// addType adds a type, whose source is to be filled.
+// addType adds a type, whose source the caller fills.
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
 	if g.named {
@@ -81,7 +83,7 @@ func (g *graphSource) addType(kind string) *source {
 	return s
 }
 
-// addRelation adds a relation, whose edges are to be read.
+// addRelation adds a relation, whose edges the caller reads.
 func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSource {
 	in := from.importer
 	if g.named {
@@ -143,16 +145,16 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	if err := schema.Check(); err != nil {
 		return r, fmt.Errorf("%s: %w", o.In, err)
 	}
-	of := -1 // the relation of links
+	of := -1 // the relation whose edges are links
 	if o.SplitLinks != "" {
 		if of, err = g.linked(&schema); err != nil {
 			return r, err
 		}
 	}
 	first := g.types[0]
-	r = ImportReport{Name: first.name, Format: cmp.Or(first.origin.Format, o.Format), merge: o.Weights,
-		DryRun: o.DryRun, Undirected: o.Undirected == Yes, FeatureType: Float32, SparseEntries: -1,
-		Task: task.None, Split: "none, for there are no labels"}
+	r = ImportReport{Name: first.name, Format: cmp.Or(first.origin.Format, o.Format),
+		merge: o.Weights, DryRun: o.DryRun, Undirected: o.Undirected == Yes, FeatureType: Float32,
+		SparseEntries: -1, Task: task.None, Split: "none, for there are no labels"}
 	all, err := g.build(&r)
 	defer func() {
 		for _, rows := range all {
@@ -182,7 +184,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
-	if o.DryRun { // which notes what it finds in the rows
+	if o.DryRun { // it notes what it finds in the rows
 		for _, s := range g.types {
 			if err := s.checkFeatures(); err != nil {
 				return r, err
@@ -193,7 +195,8 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	for _, rows := range all {
 		r.Edges += rows.g.NumEdges()
 	}
-	m := Meta{Name: r.Name, Task: r.Task, Classes: r.Classes, Provenance: g.provenance(&r, cmp.Or(labels, first))}
+	m := Meta{Name: r.Name, Task: r.Task, Classes: r.Classes,
+		Provenance: g.provenance(&r, cmp.Or(labels, first))}
 	if g.named {
 		m.Schema, m.Tables = schema, g.tables()
 		if of < 0 && labels != nil {
@@ -222,12 +225,13 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	}
 	r.Notes = slices.Concat(r.Notes, w.notes)
 	if t := w.Meta.Table(0); t.Type().IsSparse() {
-		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries, t.Bytes()+8*(t.Vertices+1)
+		r.FeatureType, r.SparseEntries, r.featureBytes = t.FeatureType, t.Entries,
+			t.Bytes()+8*(t.Vertices+1)
 	}
 	return r, w.Close()
 }
 
-// count checks the number of vertices and, if the edges alone tell it, fixes it.
+// count checks the number of vertices and, if only the edges give it, fixes it.
 func (g *graphSource) count() error {
 	if g.named {
 		return checkVertices(g.starts()[len(g.types)])
@@ -243,9 +247,10 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverse of every relation that has one by Reverse or, of those that join two
-// types, because its edges have no direction; one that joins a type to itself takes these reverses
-// itself. They are filled when the relation is built, which needs its own edges no more.
+// reverse adds the reverses of relations: of all relations if Reverse is set, else of relations
+// that join two types and whose edges have no direction. If a relation joins a type to itself and
+// its edges have no direction, the reverses join the relation itself. The new relations are filled
+// when the original relation is built, which then no longer needs its own edges.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -253,7 +258,8 @@ func (g *graphSource) reverse() error {
 			continue
 		}
 		reverse := e.Relation.Reverse()
-		if slices.ContainsFunc(g.relations, func(e *edgeSource) bool { return e.Relation == reverse }) {
+		if slices.ContainsFunc(g.relations,
+			func(e *edgeSource) bool { return e.Relation == reverse }) {
 			cure := "say --directed"
 			switch o := &e.options; {
 			case o.Reverse:
@@ -261,8 +267,9 @@ func (g *graphSource) reverse() error {
 			case o.Undirected == Yes:
 				cure = "leave --undirected out"
 			}
-			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses of %s already; %s, or "+
-				"take the relation out of the source", g.options.In, ErrValue, reverse, e, cure)
+			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses "+
+				"of %s already; %s, or take the relation out of the source", g.options.In, ErrValue,
+				reverse, e, cure)
 		}
 		to := g.addRelation(reverse, e.to, e.from)
 		to.reverses, to.rows.cols = true, e.rows.cols
@@ -273,8 +280,8 @@ func (g *graphSource) reverse() error {
 	return nil
 }
 
-// addReverses adds the reverses of the edges of the given numbers, which ascend; nil: of all. An edge is
-// no reverse of itself.
+// addReverses adds the reverses of the edges with the given numbers, which ascend; nil means all
+// edges. An edge from a vertex to itself has no reverse.
 func (e *edgeSource) addReverses(of *edgeSource, numbers []int64) {
 	edges, n, cols := of.edges, int64(0), int64(of.rows.cols) // edges: as they are now
 	edges.Each(func(edges []graph.Edge) {
@@ -306,16 +313,17 @@ func (e *edgeSource) isUndirected() bool {
 	return e.options.Undirected == Yes || e.options.Undirected == AsFormat && e.undirected
 }
 
-// symmetric reports whether the reverse of every edge is one of the relation, too.
+// symmetric reports whether the relation also has the reverse of every edge.
 func (e *edgeSource) symmetric() bool { return e.from == e.to && e.isUndirected() }
 
 // build makes the rows of all relations.
 func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	starts := g.starts()
 	r.Vertices = starts[len(g.types)]
-	r.Undirected = len(g.relations) > 0 && !slices.ContainsFunc(g.relations, func(e *edgeSource) bool {
-		return !e.reverses && !e.isUndirected()
-	})
+	r.Undirected = len(g.relations) > 0 && !slices.ContainsFunc(g.relations,
+		func(e *edgeSource) bool {
+			return !e.reverses && !e.isUndirected()
+		})
 	for _, e := range g.relations {
 		rows, cleaning, err := e.build()
 		if err != nil {
@@ -329,9 +337,9 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 		}
 		r.Weighted = r.Weighted || rows.weights != nil
 		if rows.cols > 0 && r.EdgeFeatures > 0 && rows.cols != r.EdgeFeatures {
-			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others have %d; name as many "+
-				"for each relation in --edge-features, or leave edge_attr out of --keys", g.options.In, ErrMismatch, e,
-				rows.cols, r.EdgeFeatures)
+			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others "+
+				"have %d; name as many for each relation in --edge-features, or leave edge_attr "+
+				"out of --keys", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
 		if e.reverses { // of edges that are counted already
@@ -343,11 +351,11 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	return all, nil
 }
 
-// build makes the rows of a relation. Where edges have weights, features or labels they are kept in the
-// order in which they were added, by which these are found.
+// build makes the rows of a relation. If edges have weights, features or labels, the edges are kept
+// in the order in which they were added, to find these.
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
-	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops || e.from != e.to,
-		KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
+	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops ||
+		e.from != e.to, KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
 	if e.reverse != nil {
 		e.reverse.addReverses(e, e.both)
 	}
@@ -356,8 +364,8 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	case e.weights != nil:
 		rows.g, rows.weights, report, err = e.edges.BuildWeighted(n, o, e.weights)
 		if errors.Is(err, graph.ErrKeptDuplicates) {
-			err = fmt.Errorf("%w: leave out --keep-duplicates, which adds up the weights of an edge that "+
-				"comes several times, or the weights, with --ignore", err)
+			err = fmt.Errorf("%w: leave out --keep-duplicates, which adds up the weights of an "+
+				"edge that comes several times, or the weights, with --ignore", err)
 		}
 		if err == nil {
 			err = e.checkSums(rows.g, rows.weights)
@@ -383,7 +391,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 		rows.free()
 		return relationRows{}, report, err
 	}
-	if to := e.to.vertices; to < rows.g.NumVertices() { // rows of targets alone
+	if to := e.to.vertices; to < rows.g.NumVertices() { // there are rows only of targets
 		indptr := mem.Make[int64](to + 1)
 		copy(indptr, rows.g.Indptr)
 		mem.Free(rows.g.Indptr)
@@ -392,7 +400,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of names the relation in a report, "" without types.
+// of names the relation in a report; "" without types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -405,32 +413,36 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 	for i, rows := range all {
 		if e := g.relations[i]; e.reverses {
 			continue
-		} else if rows.weights == nil && slices.ContainsFunc(all, func(r relationRows) bool { return r.weights != nil }) {
-			g.note("the edges%s have no weights, as others have: each weighs 1", e.of())
+		} else if rows.weights == nil && slices.ContainsFunc(all,
+			func(r relationRows) bool { return r.weights != nil }) {
+			g.note("the edges%s have no weights, unlike others: each weighs 1", e.of())
 		}
-		if rows.cols == 0 && slices.ContainsFunc(all, func(r relationRows) bool { return r.cols > 0 }) {
-			g.note("the edges%s have no features, as others have: each has zeros", g.relations[i].of())
+		if rows.cols == 0 && slices.ContainsFunc(all,
+			func(r relationRows) bool { return r.cols > 0 }) {
+			g.note("the edges%s have no features, unlike others: each has zeros",
+				g.relations[i].of())
 		}
 	}
 }
 
-// tellMerged notes weights of which one was made.
+// tellMerged notes that several weights of an edge became one.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	of := e.of()
-	if e.reverses { // told of the edges that these reverse
+	if e.reverses { // the report of the relation that these reverse has it
 		return
 	}
 	if c.Unequal > 0 {
-		e.note("%d edges%s come several times with weights that differ: each has their %s; --merge-weights sum, mean, "+
-			"max, min or first decides", c.Unequal, of, cmp.Or(e.options.Weights, graph.MergeSum))
+		e.note("%d edges%s come several times with weights that differ: each has their %s; "+
+			"--merge-weights chooses sum, mean, max, min or first", c.Unequal, of,
+			cmp.Or(e.options.Weights, graph.MergeSum))
 	}
 	if c.Uneven > 0 {
-		e.note("%d pairs of edges%s were given in both directions with weights that differ: each direction keeps its "+
-			"own", c.Uneven, of)
+		e.note("%d pairs of edges%s were given in both directions with weights that differ: each "+
+			"direction keeps its own", c.Uneven, of)
 	}
 }
 
-// labelled returns the type that has labels, nil if none has. Without types that is the one there is.
+// labelled returns the type with labels, nil if none has them. Without types it is the only one.
 func (g *graphSource) labelled() (labels *source, err error) {
 	if !g.named {
 		return g.types[0], nil
@@ -439,8 +451,9 @@ func (g *graphSource) labelled() (labels *source, err error) {
 		switch {
 		case s.task() == task.None:
 		case labels != nil:
-			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, and a model is trained on "+
-				"those of one; leave the others out", g.options.In, ErrValue, labels.kind, s.kind)
+			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, but a model "+
+				"is trained on the labels of one type; leave the others out", g.options.In,
+				ErrValue, labels.kind, s.kind)
 		default:
 			labels = s
 		}
@@ -451,7 +464,7 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of names the type in a report, "" without types.
+// of names the type in a report; "" without types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""
@@ -470,7 +483,7 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks puts links into a report; of are the relations that have them.
+// describeLinks puts the links into a report; of are the relations that hold them.
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
 	e := g.relations[of[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)
@@ -484,11 +497,12 @@ func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of 
 	r.Links += " of " + e.String()
 	r.Split = "of links of " + e.String() + ": " + g.options.SplitLinks
 	for _, k := range of[1:] {
-		r.Links += "; the edges of " + g.relations[k].String() + " are these pairs, too, and leave with them"
+		r.Links += "; the edges of " + g.relations[k].String() +
+			" are these pairs, too, and leave with them"
 	}
 }
 
-// tell puts what was found into a report, of types with their names.
+// tell puts what was found into a report, with the name of the type where there are types.
 func (g *graphSource) tell(r *ImportReport) {
 	for _, s := range g.types {
 		if s.kind == "" {
@@ -527,7 +541,7 @@ func (g *graphSource) writeFiles(w *Writer, all []relationRows, labels *source, 
 	return w.Splits(split.Split, split.more...)
 }
 
-// writeFeatures writes the rows of a type, and how they were scaled.
+// writeFeatures writes the feature rows of a type, and how they were scaled.
 func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	s := g.types[t]
 	if f := s.scaling; f != nil {
@@ -555,8 +569,8 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	return rows.Close()
 }
 
-// writeLabels writes the labels of a type, with none for the others, and makes the split one of all
-// vertices.
+// writeLabels writes the labels of a type, and no label for the vertices of other types; it turns
+// the split into one of all vertices.
 func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) error {
 	of := s.truths()
 	if len(g.types) == 1 {
@@ -581,8 +595,8 @@ func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) erro
 	return w.Labels(labels)
 }
 
-// writeIDs keeps the ids of the source, unless they are the vertices' numbers; with types of each vertex
-// its type, a slash, and its id.
+// writeIDs keeps the ids of the source, unless they are the vertices' numbers. With types the id of
+// a vertex is its type, a slash, and its id within the type.
 func (g *graphSource) writeIDs(w *Writer) error {
 	if s := g.types[0]; !g.named {
 		if s.originals != nil {

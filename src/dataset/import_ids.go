@@ -31,7 +31,8 @@ func integer(id string) (int64, bool) {
 	return x, err == nil && strconv.FormatInt(x, 10) == id
 }
 
-// wholeNumber returns the integer that a number such as 1.0, 1e5 or +1 is, "" for other texts: 01 is a word.
+// wholeNumber returns the integer that a number such as 1.0, 1e5 or +1 stands for; "" for other
+// texts: 01 is a word.
 func wholeNumber(id string) string {
 	x, ok := table.ParseFloat([]byte(id))
 	if !strings.ContainsAny(id, ".eE+") || !ok || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
@@ -40,7 +41,7 @@ func wholeNumber(id string) string {
 	return strconv.FormatInt(int64(x), 10)
 }
 
-// isRounded reports whether an id is a long number of which a few digits are left, such as 1.53E+18.
+// isRounded reports whether an id is a long number that was cut to a few digits, such as 1.53E+18.
 func isRounded(id string) bool {
 	digits, exponent, is := strings.Cut(strings.ToLower(id), "e+")
 	n, number := table.ParseInt([]byte(exponent))
@@ -49,21 +50,21 @@ func isRounded(id string) bool {
 	return is && number && float && point && n > 10 && int64(len(fraction)) < n
 }
 
-// oddIDs watches for ids that are no integers among ids that are.
+// oddIDs looks for ids that are not integers among ids that are.
 type oddIDs struct {
 	integers           int
 	whole, none, other oddID
 	rounded            oddID
-	wholes             []string // the integers that whole ids are
+	wholes             []string // the ids counted in whole, as integers
 }
 
-// oddID are ids of a kind: the first of them, its line and how many there are.
+// oddID counts the ids of a kind, and keeps the first of them and its line.
 type oddID struct {
 	id          string
 	line, count int
 }
 
-// see looks at an id that was not there before.
+// see looks at an id that has not been seen before.
 func (o *oddIDs) see(id string, line int) {
 	if _, ok := integer(id); ok {
 		o.integers++
@@ -84,29 +85,30 @@ func (o *oddIDs) see(id string, line int) {
 	}
 }
 
-// tell returns an error for ids that would be other vertices than was meant, and notes those that make
-// words of the others. ids has them all.
+// tell returns an error for ids that would be other vertices than was meant, and notes ids that
+// turn the others into words. ids has all ids.
 func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {
 	case o.rounded.count > 0:
-		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write long numbers, whose other "+
-			"digits are lost: ids that differ there would be one vertex; write the column as text, or as with "+
-			"pandas: df[column].astype(\"int64\")", at(o.rounded), ErrValue, o.rounded.id)
+		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write "+
+			"long numbers, whose other digits are lost: ids that differ there would be one "+
+			"vertex; write the column as text, or as with pandas: df[column].astype(\"int64\")",
+			at(o.rounded), ErrValue, o.rounded.id)
 	case slices.ContainsFunc(o.wholes, func(x string) bool { _, both := ids[x]; return both }):
-		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another vertex; write "+
-			"ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole), ErrValue, o.whole.id,
-			wholeNumber(o.whole.id))
+		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another "+
+			"vertex; write ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole),
+			ErrValue, o.whole.id, wholeNumber(o.whole.id))
 	case o.none.count > 0 && o.other.count == 0 && o.integers+o.whole.count > 0:
-		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; remove the "+
-			"row or fill it in", at(o.none), ErrValue, o.none.id)
+		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; "+
+			"remove the row or fill it in", at(o.none), ErrValue, o.none.id)
 	case o.none.count > 0:
 		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
 			o.none.line, filepath.Base(path), o.none.id)
 	}
 	if o.integers+o.other.count == 0 && o.whole.count > 0 {
-		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they stand there", o.whole.id,
-			o.whole.line, filepath.Base(path))
+		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they "+
+			"stand there", o.whole.id, o.whole.line, filepath.Base(path))
 	}
 	odd := o.other
 	if odd.count == 0 {
@@ -114,14 +116,14 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	}
 	if o.integers > 0 && odd.count > 0 {
 		n := o.other.count + o.whole.count
-		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words", n,
-			n+o.integers, odd.id, odd.line, filepath.Base(path))
+		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words",
+			n, n+o.integers, odd.id, odd.line, filepath.Base(path))
 	}
 	return nil
 }
 
-// alike returns the first vertex, by its bytes, whose id is the same number as another one, or else
-// differs in capitals alone; "" if there is none.
+// alike returns the first vertex, by its bytes, whose id is the same number or, failing that,
+// differs only in capitals; "" if there is none.
 func (s *source) alike(id string) (other string, number bool) {
 	x, is := table.ParseFloat([]byte(id))
 	for of := range s.places {

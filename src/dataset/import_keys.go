@@ -18,13 +18,14 @@ import (
 // aliases are the names of arrays in known data sets. The first of each is the one for --keys.
 var aliases = map[string][]string{
 	"edge_index": {"edge_index", "edges", "edge_list"},
-	"x":          {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats", "node_features"},
-	"y":          {"y", "labels", "label", "node_label", "node_labels"},
-	"ids":        {"ids"},
-	"num_nodes":  {"num_nodes", "num_vertices"},
-	// of one number an edge
+	"x": {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats",
+		"node_features"},
+	"y":         {"y", "labels", "label", "node_label", "node_labels"},
+	"ids":       {"ids"},
+	"num_nodes": {"num_nodes", "num_vertices"},
+	// one number an edge
 	"edge_weight": weightNames,
-	// of one row an edge
+	// one row an edge
 	"edge_attr": {"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"},
 	"train":     {"train", "train_idx", "train_index", "idx_train"},
 	"valid": {"valid", "valid_idx", "valid_index", "idx_valid", "val", "val_idx",
@@ -39,10 +40,10 @@ var aliases = map[string][]string{
 var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
 // timeNames are names of columns and arrays with times of edges.
-var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times", "ts", "unixtime",
-	"unix_time", "datetime", "date", "year", "timeset"}
+var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times",
+	"ts", "unixtime", "unix_time", "datetime", "date", "year", "timeset"}
 
-// noTime says what follows from a time that is not read.
+// noTime says what it means that a time is not read.
 const noTime = "a time, which is not used: a vertex reads edges from its future, too"
 
 // isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
@@ -61,7 +62,7 @@ func isTime(name string) bool {
 		slices.Contains([]string{"timestamp", "timestamps", "datetime", "date"}, words[n-1])
 }
 
-// wordsOf returns the words of a name, in small letters: fullName and full_name are of two.
+// wordsOf returns the words of a name in lower case: fullName and full_name have two.
 func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name + "_" {
@@ -78,13 +79,13 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// usedTime says what follows from a time that is read as something else.
+// usedTime says what it means that a time is read as something else.
 const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex " +
 	"reads edges from its future"
 
-// timeOf says whether a column "is" a time by its name, or "seems to be" one by its first values, or by
-// both: of travel_time, full time and works_at the values are no moments. "" is for others, and for
-// one without values.
+// timeOf says whether a column "is" a time, if its name says so; "seems to be" one, if only its
+// first values do; or neither (""). It looks at both, because the values of travel_time, full time
+// and works_at are no moments. It returns "" for a column without values.
 func timeOf(name string, values []string) string {
 	values = slices.DeleteFunc(values, table.Missing)
 	all := func(is func(string) bool) bool {
@@ -107,15 +108,17 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
-// dated is what an error about a number adds for a date.
+// dated returns what an error about a number adds if the text is a date.
 func dated(text string) string {
 	if !isDate(text) {
 		return ""
 	}
-	return ": it seems to be a time; make a number of it, as days since a first one, or leave it out"
+	return ": it seems to be a time; make a number of it, as days since a first one, or leave it " +
+		"out"
 }
 
-// tellTime notes what is read as something else though it is, or seems to be, a time, and returns why it is told.
+// tellTime notes what is read as something else though it is, or seems to be, a time, and returns
+// the reason.
 func (in *importer) tellTime(what, as, is string) string {
 	if is == "" {
 		return ""
@@ -124,7 +127,8 @@ func (in *importer) tellTime(what, as, is string) string {
 	return "it " + is + " a time"
 }
 
-// tellTimes notes the array or file of weights or features of edges whose first values seem to be times, by columns.
+// tellTimes notes an array or file of weights or features of edges if the first values of a column
+// seem to be times.
 func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	for _, values := range columns {
 		if is := timeOf(array, values); is != "" {
@@ -134,7 +138,7 @@ func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	}
 }
 
-// beginOf returns the first values of numbers in rows of cols as texts, by columns.
+// beginOf returns the first numbers in rows of cols as texts, by columns.
 func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 	columns := make([][]string, min(cols, len(rows)))
 	for at, x := range rows[:min(len(rows), firstValues*cols)] {
@@ -143,11 +147,11 @@ func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 	return columns
 }
 
-// firstValues are so many as show what an array holds.
+// firstValues is the number of values that show what an array holds.
 const firstValues = 50
 
-// isMoment reports whether a field is a date, or like the seconds, milli-, micro- or nanoseconds since
-// 1970 of 1990 to 2040.
+// isMoment reports whether a field is a date, or a number that may count the seconds, milli-,
+// micro- or nanoseconds from 1970 to a time from 1990 to 2040.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
 	for range 3 {
@@ -158,11 +162,13 @@ func isMoment(field string) bool {
 	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
-// isDate reports whether a field is a date, as 2012-01-31, perhaps with a time after it, or one of eight digits.
+// isDate reports whether a field is a date such as 2012-01-31, perhaps with a time after it, or one
+// of eight digits.
 func isDate(field string) bool {
 	end := min(len(field), 10)
 	rest := field[end:]
-	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' || rest[1] > '9') {
+	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' ||
+		rest[1] > '9') {
 		return false // 10.10.2020.1
 	}
 	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])
@@ -176,7 +182,7 @@ func isDate(field string) bool {
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
-// ignoredWeights for what it does not read, so the names stand here alone.
+// ignoredWeights for what it does not read, so the names are listed only here.
 var weights = append([]string{
 	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"}, weightNames...)
 
@@ -198,7 +204,8 @@ const (
 		"would count alike"
 	vertexTypes = "vertices of several types: a graph with types names its arrays by them; all " +
 		"would share one kind of feature row and label"
-	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes or " +
+	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes " +
+		"or " +
 		"--link-numbers"
 	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
 		"learnt is a label of each vertex of one graph"
@@ -209,8 +216,8 @@ const (
 		"vertex for each hyperedge"
 )
 
-// refused are arrays and columns without which an import would change the meaning of a graph.
-// --ignore imports the graph without them.
+// refused are arrays and columns that change the meaning of a graph: it is not imported without
+// them, unless --ignore names them.
 var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
@@ -220,9 +227,11 @@ var refused = map[string]string{
 	"x_dict": vertexTypes, "num_nodes_dict": vertexTypes, "node_species": vertexTypes,
 	"edge_label": linkTask, "edge_labels": linkTask, "edge_label_index": linkTask,
 	"neg_edge_index":       linkTask,
-	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask, "train_edge_index": linkTask,
+	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask,
+	"train_edge_index":     linkTask,
 	"train_pos_edge_index": linkTask, "train_edges": linkTask,
-	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask, "batch": manyTask,
+	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask,
+	"batch":    manyTask,
 	"graph_id": manyTask, "graph_ids": manyTask, "ptr": manyTask, "num_graphs": manyTask,
 	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
 	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
@@ -233,7 +242,8 @@ var refused = map[string]string{
 // refusal returns an error for an array or column that is refused, nil for others.
 func (in *importer) refusal(where, name string) error {
 	why := refused[strings.ToLower(name)]
-	if why == "" || slices.Contains(in.options.Ignore, name) || slices.Contains(in.options.LinkLabels, name) {
+	if why == "" || slices.Contains(in.options.Ignore, name) ||
+		slices.Contains(in.options.LinkLabels, name) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w: %s; --ignore %s imports the rest", where, ErrValue, why, name)
@@ -270,10 +280,11 @@ func (in *importer) find(a arraySource, meaning string) string {
 	return ""
 }
 
-// otherMask returns the array that is a mask by its name as columns are, such as is_train, beside one to train; "" if
-// there is none, or the meaning is none of a mask.
+// otherMask returns an array whose name, such as is_train, makes it a mask as for columns, if there
+// is one to train. It returns "" if there is none, or if the meaning is not that of a mask.
 func (in *importer) otherMask(a arraySource, meaning string) string {
-	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]), a.Has)
+	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]),
+		a.Has)
 	for _, name := range a.Names() {
 		part, plain := maskPart(name)
 		if part < 0 || plain || slices.Contains(in.options.Ignore, name) {
@@ -299,11 +310,12 @@ func (in *importer) used(key, meaning string) string {
 	return key
 }
 
-// meanings say what an array of a meaning is taken as.
+// meanings say what an array with a meaning is taken as.
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
-	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature, asLinkLabel: asLinkLabel}
+	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature,
+	asLinkLabel: asLinkLabel}
 
-// checkNames returns an error for a key of the options of which a has no array.
+// checkNames returns an error if the options name an array that a does not have.
 func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
 	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
 		if key := o.Keys[meaning]; !has(key) {
@@ -349,10 +361,11 @@ func (in *importer) noteUnread(a arraySource) error {
 		case note != "":
 			in.notes = append(in.notes, note)
 		case sure && a.hasCodes(name):
-			in.note("array %s is not read; if it has 0, 1 and 2 of each vertex to train, validate and test, --split takes "+
-				"it as a .npy file", name)
+			in.note("array %s is not read; if it has 0, 1 and 2 for vertices that train, "+
+				"validate and test, --split takes it as a .npy file", name)
 		case sure:
-			in.note("array %s is not read; if it marks the vertices to train, call it train_mask", name)
+			in.note("array %s is not read; if it marks the vertices to train, call it train_mask",
+				name)
 		default:
 			in.note("array %s is not read", name)
 		}
@@ -380,7 +393,7 @@ func (in *importer) noteWeights(a arraySource, key string) error {
 	return err
 }
 
-// rival says which other array of a could have had the meaning with which one was read.
+// rival names the other array of a that could have had the same meaning as one that was read.
 func (in *importer) rival(a arraySource, name string) string {
 	meaning := in.read[name]
 	for _, other := range aliases[meaning] {
@@ -391,7 +404,8 @@ func (in *importer) rival(a arraySource, name string) string {
 	return ""
 }
 
-// matrixPart returns what an array is taken as whose name belongs to a sparse matrix, "" for others.
+// matrixPart returns what an array is taken as if its name belongs to a sparse matrix, "" for
+// others.
 func matrixPart(name string) string {
 	rest, of := strings.CutPrefix(name, "attr_")
 	switch strings.TrimPrefix(rest, "adj_") {
@@ -446,34 +460,39 @@ var foreignKinds = map[string]string{
 	".gml":     networkX + "read_gml(FILE)) writes a dataset; " + attributes,
 	".graphml": networkX + "read_graphml(FILE)) writes a dataset; " + attributes,
 	".gexf":    networkX + "read_gexf(FILE)) writes a dataset; " + attributes,
-	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) writes a " +
-		"dataset",
+	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) " +
+		"writes a dataset",
 	".net": networkX + "read_pajek(FILE)) writes a dataset",
 	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, " +
 		"igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
 	".tgf": "a TGF file; cut it before the line #: what is after it, import as a table",
-	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, networkx.node_link_graph(" +
-		"json.load(open(FILE)))) writes a dataset; of other forms, write the edges as a table",
-	".jsonl":  "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
-	".ndjson": "JSON, an object a line; write the edges as a table, as with pandas.read_json(FILE, lines=True)",
-	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table and an edge table, " +
-		"whose first lines name the columns",
+	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, " +
+		"networkx.node_link_graph(json.load(open(FILE)))) writes a dataset; of other forms, " +
+		"write the edges as a table",
+	".jsonl": "JSON, an object a line; write the edges as a table, as with " +
+		"pandas.read_json(FILE, lines=True)",
+	".ndjson": "JSON, an object a line; write the edges as a table, as with " +
+		"pandas.read_json(FILE, lines=True)",
+	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table " +
+		"and an edge table, whose first lines name the columns",
 	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
 	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
 }
 
 var planetoidFiles = []string{".x", ".tx", ".allx", ".y", ".ty", ".ally", ".graph", ".index"}
 
-// foreign returns an error for an input whose name shows that no importer, or another one, reads
-// it.
+// foreign returns an error for an input whose name shows that no importer reads it, or another one
+// does.
 func foreign(path, format string) error {
 	base := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	ext := filepath.Ext(base)
 	if isDir(path) {
 		return nil
 	}
-	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") && slices.Contains(planetoidFiles, ext) {
-		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT reads these", path, ErrValue)
+	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") &&
+		slices.Contains(planetoidFiles, ext) {
+		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT "+
+			"reads these", path, ErrValue)
 	}
 	if what := cmp.Or(foreignKinds[ext], table.Kinds[ext]); what != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)

@@ -14,8 +14,8 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	case !g.named:
 		return 0, nil
 	case name == "":
-		return 0, badOption("--task links: the graph has relations; say whose edges are the links: "+
-			"--relation %s", s.Relations[0])
+		return 0, badOption("--task links: the graph has relations; say whose edges are the "+
+			"links: --relation %s", s.Relations[0])
 	default:
 		of, err := s.Relation(name)
 		if err != nil {
@@ -25,13 +25,16 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	}
 }
 
-// takeLinks makes the edges of a relation links: it returns them, and the numbers of the relations, as
-// graph.Schema.Links has them, and leaves the validation and test links out of all of these, in both
-// directions. A relation is one of these if it is called the reverse, or if most of its pairs (leak) are
-// those of the links in either direction, whatever its name: so is a reverse with an edge more or less,
-// and the reverse of a reverse. Others keep their edges, which is noted; with KeepLeaks all do. There are
-// training links, or it is an error. 16 bytes a vertex, and 8 an edge of others between its types.
-func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int, err error) {
+// takeLinks turns the edges of a relation into links. It returns them, and the numbers of the
+// relations that graph.Schema.Links lists: this one, and the others that hold the same pairs. It
+// takes the validation and test links out of all these relations, in both directions. Another
+// relation holds the same pairs if it is named as the reverse or if most of its pairs (leak) are
+// links in either direction, whatever its name: so does a reverse with an edge more or less, and
+// the reverse of a reverse. Other relations keep their edges, which is noted; with KeepLeaks all
+// do. It is an error if there are no training links. Memory: 16 bytes a vertex, and 8 an edge of
+// other relations between the same types.
+func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int,
+	err error) {
 	o, own, starts := &g.options, g.relations[r], g.starts()
 	first := func(s *source) int64 { return starts[slices.Index(g.types, s)] }
 	wide := wideRows(all[r].g, first(own.to), starts)
@@ -40,12 +43,14 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	of = []int{r}
 	pairs := map[int][]graph.Link{} // of the other relations between the same types
 	for k, other := range g.relations {
-		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from && other.to == own.to) {
+		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from &&
+			other.to == own.to) {
 			continue
 		}
 		pairs[k] = all[k].pairs(first(other.to))
 		byName := other.Relation == own.Reverse() || own.Relation == other.Reverse()
-		if same := samePairs(&wide, pairs[k]); !o.KeepLeaks && (byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
+		if same := samePairs(&wide, pairs[k]); !o.KeepLeaks &&
+			(byName || same > 0 && same >= leak*float64(len(pairs[k]))) {
 			of = append(of, k)
 		}
 	}
@@ -72,7 +77,8 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 		}
 	}
 	if len(links.Train) == 0 {
-		return links, of, fmt.Errorf("%s: %w: there are no training links; give them a larger share", o.In, ErrValue)
+		return links, of, fmt.Errorf("%s: %w: there are no training links; give them a larger "+
+			"share", o.In, ErrValue)
 	}
 	for k := range g.relations {
 		stay := 0
@@ -83,20 +89,20 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 		}
 		if stay > 0 && !slices.Contains(of, k) {
 			g.note("%d edges of %s join the ends of validation and test links and stay "+
-				"in the graph, so that a model reads them: leave the relation out if the one tells the other", stay,
-				g.relations[k])
+				"in the graph, so a model reads them: leave the relation out if its edges give "+
+				"the links away", stay, g.relations[k])
 		}
 	}
 	return links, of, nil
 }
 
-// leak is the share of a relation's pairs that are those of the links from which on it tells them: a
-// reverse with an edge more or less.
+// leak is the share of a relation's pairs from which on it gives the links away. It leaves room for
+// a reverse with an edge more or less.
 const leak = 0.8
 
-// wideRows returns rows of vertices from first on as those of all vertices; it shares the edges.
+// wideRows returns rows of vertices from first on as rows of all vertices; it shares the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
-	if len(starts) == 2 { // one type: they are
+	if len(starts) == 2 { // there is one type: they are such rows
 		return *g
 	}
 	wide := graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1), Indices: g.Indices}
@@ -120,7 +126,8 @@ func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
 		row := r.g.InNeighbours(graph.VertexID(v))
 		for i, u := range row {
 			if i == 0 || row[i-1] != u {
-				pairs = append(pairs, graph.Link{Source: u, Target: graph.VertexID(first) + graph.VertexID(v)})
+				pairs = append(pairs, graph.Link{Source: u,
+					Target: graph.VertexID(first) + graph.VertexID(v)})
 			}
 		}
 	}

@@ -144,9 +144,10 @@ func graphArchive(s *source) (string, error) {
 			len(graphs), len(splits))
 	}
 	if len(rows) > 0 {
-		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the arrays into one archive, "+
-			"as numpy.savez(NEW, **numpy.load(ONE), **numpy.load(OTHER)), or beside it as .npy files; --in %s reads it alone",
-			in, ErrValue, strings.Join(rows, "; "), filepath.Base(graphs[0]), graphs[0])
+		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the "+
+			"arrays into one archive, as numpy.savez(NEW, **numpy.load(ONE), "+
+			"**numpy.load(OTHER)), or beside it as .npy files; --in %s reads it alone", in,
+			ErrValue, strings.Join(rows, "; "), filepath.Base(graphs[0]), graphs[0])
 	}
 	if len(splits) == 1 {
 		s.given = &splitSource{from: filepath.Base(splits[0]), path: splits[0]}
@@ -239,8 +240,8 @@ func readVertices(s *source, a arraySource) error {
 	return err
 }
 
-// readWeights reads a number for each edge, in the order of the edges. Arrays of features of edges,
-// which have columns, are no weights.
+// readWeights reads a number for each edge, in the order of the edges. Arrays with columns are
+// features of edges, not weights.
 func readWeights(e *edgeSource, a arraySource) error {
 	key := e.find(a, "edge_weight")
 	if key == "" || slices.Contains(e.options.LinkLabels, key) {
@@ -270,8 +271,8 @@ func readWeights(e *edgeSource, a arraySource) error {
 	return err
 }
 
-// readIDs keeps the ids that the vertices have in the source, integers or words. The edges and the
-// split of the archive name vertices by their rows all the same, --split by their ids.
+// readIDs keeps the ids that the vertices have in the source, integers or words. Still, the edges
+// and the split of the archive name vertices by their rows; --split names them by their ids.
 func readIDs(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
@@ -286,8 +287,9 @@ func readIDs(s *source, a arraySource, key string) error {
 		if numbers, err = npy.ReadAll[int64](r); err == nil {
 			for v, x := range numbers {
 				if float && (x >= 1<<digits || x <= -1<<digits) {
-					return fmt.Errorf("%s: vertex %d is %d: %w: numbers of type %s hold whole numbers below 2^%d alone, so "+
-						"that digits are lost; save the ids as int64 or words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
+					return fmt.Errorf("%s: vertex %d is %d: %w: numbers of type %s hold whole "+
+						"numbers below 2^%d alone, so that digits are lost; save the ids as "+
+						"int64 or words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
 				}
 				ids = append(ids, strconv.FormatInt(x, 10))
 			}
@@ -303,7 +305,7 @@ func readIDs(s *source, a arraySource, key string) error {
 	for v, id := range ids {
 		if _, twice := s.places[id]; twice || strings.ContainsRune(id, '\n') {
 			return fmt.Errorf(
-				"%s: vertex %d is %.60q: %w: want an id that no other has, on one line",
+				"%s: vertex %d is %.60q: %w: want an id on one line that no other has",
 				a.name(key), v, id, ErrValue)
 		}
 		s.places[id] = graph.VertexID(v)

@@ -12,17 +12,17 @@ import (
 	"halognn/src/task"
 )
 
-// cureNumbers says what to do about labels that are no classes.
-const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their range, " +
-	"for example with numpy.digitize or pandas.qcut"
+// cureNumbers says what to do about labels that are not classes.
+const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their " +
+	"range, for example with numpy.digitize or pandas.qcut"
 
 func regression(s *source) bool { return s.options.Task == task.Regression }
 
-// makeTargets allocates the numbers to predict, none known.
+// makeTargets allocates the numbers to predict, all unknown.
 func makeTargets(s *source, outputs int, file string) error {
 	if outputs < 1 || int64(outputs)*int64(s.vertices) > 1<<40 {
-		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs, s.vertices,
-			ErrValue)
+		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs,
+			s.vertices, ErrValue)
 	}
 	n := int64(s.vertices) * int64(outputs)
 	if err := fits(file, fmt.Sprintf("%d numbers for each of %d vertices", outputs, s.vertices),
@@ -42,7 +42,8 @@ func setTarget(s *source, v, c int, y float64) error {
 		if s.classes == 1 {
 			c = ofOne
 		}
-		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers by their unit", y, ErrValue)
+		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers "+
+			"by their unit", y, ErrValue)
 	}
 	s.targets[v*s.classes+c] = float32(y)
 	return nil
@@ -51,8 +52,8 @@ func setTarget(s *source, v, c int, y float64) error {
 var errNoTargets = fmt.Errorf("%w: there are no labels; --task regression needs a number or "+
 	"several for each vertex; name their columns with --label", ErrValue)
 
-// checkTargets returns an error about a vertex with some of its numbers, and about numbers that are
-// all the same: there would be nothing to learn.
+// checkTargets returns an error about a vertex with only some of its numbers, and about numbers
+// that are all equal: there would be nothing to learn.
 func checkTargets(s *source) error {
 	if s.targets == nil {
 		return fmt.Errorf("%s: %w", s.options.In, errNoTargets)
@@ -69,8 +70,9 @@ func checkTargets(s *source) error {
 			}
 		}
 		if least >= most {
-			return fmt.Errorf("%s: %w: %s is %g for every vertex that has one: there is nothing to "+
-				"learn; leave it out, or name another column", s.options.In, ErrValue, targetName(s, c), least)
+			return fmt.Errorf("%s: %w: %s is %g for every vertex that has one: there is nothing "+
+				"to learn; leave it out, or name another column", s.options.In, ErrValue,
+				targetName(s, c), least)
 		}
 	}
 	return nil
@@ -86,7 +88,8 @@ func targetName(s *source, c int) string {
 // readNumbers reads an array [N] or [N, C] of numbers to predict.
 func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) error {
 	if r.IsText() {
-		return fmt.Errorf("%s: %w: it holds words; --task regression wants numbers", a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: it holds words; --task regression wants numbers", a.name(key),
+			ErrValue)
 	}
 	if err := makeTargets(s, cols, a.name(key)); err != nil {
 		return err
@@ -111,8 +114,9 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 }
 
 // setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
-func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int, columns [][]string) error {
-	if len(c.labels) == 0 { // told by checkTargets: of several tables one has them
+func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int,
+	columns [][]string) error {
+	if len(c.labels) == 0 { // checkTargets tells, because only one of several tables has the labels
 		return nil
 	}
 	if err := makeTargets(s, len(columns), t.Path()); err != nil {
@@ -128,8 +132,8 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) 
 			case table.Missing(text):
 				y = math.NaN()
 			case !ok:
-				err = badLabel(v, i, "is %.40q: %w: want a number, or nothing for none%s", text, ErrValue,
-					table.DecimalComma(text))
+				err = badLabel(v, i, "is %.40q: %w: want a number, or nothing for none%s", text,
+					ErrValue, table.DecimalComma(text))
 			}
 			if err = cmp.Or(err, setTarget(s, v, i, y)); err != nil {
 				return s.atLine(err, t.Path(), line, name)
@@ -142,7 +146,7 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) 
 	return nil
 }
 
-// checkWhole returns an error about the first vertex that has some of its numbers.
+// checkWhole returns an error about the first vertex that has only some of its numbers.
 func checkWhole(s *source) error {
 	for v := range s.vertices {
 		row, known := s.targets[v*s.classes:][:s.classes], 0
@@ -153,8 +157,8 @@ func checkWhole(s *source) error {
 		}
 		if known > 0 && known < s.classes {
 			lacks := slices.IndexFunc(row, func(y float32) bool { return y != y })
-			return badLabel(v, lacks, "has no number to predict, and %d in other columns: %w; give it all, or none", known,
-				ErrValue)
+			return badLabel(v, lacks, "has no number to predict, and %d in other columns: %w; "+
+				"give it all, or none", known, ErrValue)
 		}
 	}
 	return nil

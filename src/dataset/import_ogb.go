@@ -69,14 +69,16 @@ func (s *source) readsOGB(raw string) {
 			continue
 		}
 		if of.as == asEdgeFeature && slices.Contains(s.options.Ignore, "edge_feat") ||
-			of.as == asWeight && (exists(filepath.Join(raw, "data.npz")) || slices.Contains(s.options.Ignore, "edge_weight")) {
+			of.as == asWeight && (exists(filepath.Join(raw, "data.npz")) ||
+				slices.Contains(s.options.Ignore, "edge_weight")) {
 			of.as = asIgnored
 		}
 		if s.reads(raw, of.name, of.as, ""); of.as == asTime {
 			s.note("%s is ignored: it is %s", of.name, noTime)
 		}
 	}
-	known := []string{"data", "node-label", "edge", "node-feat", "edge-feat", "node_year", "num-node-list", "num-edge-list"}
+	known := []string{"data", "node-label", "edge", "node-feat", "edge-feat", "node_year",
+		"num-node-list", "num-edge-list"}
 	if !exists(filepath.Join(raw, "data.npz")) {
 		known = append(known, "edge_weight")
 	}
@@ -95,7 +97,8 @@ func (in *importer) unreadOGB(dir string, known []string) {
 				in.note("%s is ignored: it is %s", name+ext, noTime)
 			case ignoredWeights(name) != "":
 				in.reads(dir, name+ext, asIgnored, "")
-				in.note("%s is ignored: weights of edges are read from an array edge_weight by --format npz", name+ext)
+				in.note("%s is ignored: weights of edges are read from an array edge_weight by "+
+					"--format npz", name+ext)
 			default:
 				in.reads(dir, name+ext, asIgnored, "")
 				in.note("%s is not read", name+ext)
@@ -190,12 +193,14 @@ func readOGBText(e *edgeSource, raw string) error {
 		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path,
 			e.edges.NumEdges(), edges)
 	}
-	if path := either(raw, "edge-feat.csv"); path != "" && !slices.Contains(s.options.Ignore, "edge_feat") {
+	if path := either(raw, "edge-feat.csv"); path != "" &&
+		!slices.Contains(s.options.Ignore, "edge_feat") {
 		if err := readEdgeRowTable(e, path); err != nil {
 			return err
 		}
 	}
-	if path := either(raw, "edge_weight.csv"); path != "" && !slices.Contains(s.options.Ignore, "edge_weight") {
+	if path := either(raw, "edge_weight.csv"); path != "" &&
+		!slices.Contains(s.options.Ignore, "edge_weight") {
 		if err := readWeightTable(e, path); err != nil {
 			return err
 		}
@@ -223,15 +228,15 @@ func readWeightTable(e *edgeSource, path string) error {
 		return nil
 	})
 	if err == nil && n != e.edges.NumEdges() {
-		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again, or leave the weights out: "+
-			"--ignore edge_weight", path, ErrMismatch, n, e.edges.NumEdges())
+		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again, or leave the "+
+			"weights out: --ignore edge_weight", path, ErrMismatch, n, e.edges.NumEdges())
 	}
 	e.tellTimes(filepath.Base(path), asWeight, beginOf(e.weights, 1))
 	return err
 }
 
-// haveRows returns an error if a table is too small for a row for each of n vertices under any
-// compression. An empty path is no error.
+// haveRows returns an error if a table is so small that, even compressed, it cannot have a row for
+// each of n vertices. An empty path is no error.
 func haveRows(path string, n int64) error {
 	if path == "" {
 		return nil
@@ -240,7 +245,7 @@ func haveRows(path string, n int64) error {
 	if err != nil {
 		return err
 	}
-	// A digit and the end of the line; most bytes that deflate makes of one.
+	// The shortest row is a digit and a line end; deflate makes at most mostInflate bytes of one.
 	const leastRow, mostInflate = 2, 1032
 	if most := info.Size() * mostInflate / leastRow; n > most+1 {
 		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that "+
@@ -369,14 +374,14 @@ func readTableLabels(s *source, path string) error {
 	return err
 }
 
-// findSplit registers the split folder if the input has exactly one like a pattern.
+// findSplit registers the split folder if exactly one folder of the input matches a pattern.
 func (s *source) findSplit(folders string) error {
 	found, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.csv*") // the pattern is sound
 	switch len(found) {
 	case 0:
 		if other, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.*"); len(other) > 0 {
-			s.note("the split %s is not read: want tables, as train.csv.gz; --split takes .npy files, too",
-				filepath.Dir(other[0]))
+			s.note("the split %s is not read: want tables, as train.csv.gz; --split takes .npy "+
+				"files, too", filepath.Dir(other[0]))
 		}
 		return nil
 	case 1:

@@ -35,15 +35,16 @@ func (g *graphSource) readOGB() error {
 	}
 	path := either(raw, "triplet-type-list.csv")
 	if path == "" {
-		return fmt.Errorf("%s: triplet-type-list.csv.gz, which names the relations, is missing; fetch "+
-			"the data again", raw)
+		return fmt.Errorf("%s: triplet-type-list.csv.gz, which names the relations, is missing; "+
+			"fetch the data again", raw)
 	}
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
 		words := strings.Split(string(r.Row()), ",")
 		if len(words) != 3 {
 			return r.Errorf("%w: want the source type, the relation and the target type", ErrValue)
 		}
-		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]}, path)
+		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]},
+			path)
 		if err != nil {
 			return err
 		}
@@ -53,7 +54,8 @@ func (g *graphSource) readOGB() error {
 			return fmt.Errorf("%s: edge.csv.gz is missing; fetch the data again", dir)
 		}
 		e.reads(dir, filepath.Base(edges), asEdges, "")
-		e.unreadOGB(dir, []string{"edge", "num-edge-list", "edge_reltype"}) // whose number is the relation's
+		// edge_reltype is the relation's number
+		e.unreadOGB(dir, []string{"edge", "num-edge-list", "edge_reltype"})
 		return readPairs(e, edges)
 	})
 }
@@ -76,7 +78,8 @@ func (g *graphSource) readOGBTypes(path string) error {
 		return err
 	}
 	if counts == nil {
-		return fmt.Errorf("%s: %w: want two rows: the names of the types, and how many vertices each has", path, ErrValue)
+		return fmt.Errorf("%s: %w: want two rows: the names of the types, and how many vertices "+
+			"each has", path, ErrValue)
 	}
 	raw := filepath.Dir(path)
 	for i, name := range names {

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// origin is what the file origin.json beside .npy files says of the source from which a program made
-// them. The dataset is then described as an import of that source.
+// origin is the file origin.json, which a program that makes .npy files puts beside them: it
+// describes the source that they were made from. The dataset is then described as an import of that
+// source.
 type origin struct {
 	Format     string      `json:"format"`
 	In         string      `json:"in"`
@@ -35,7 +36,8 @@ func readOrigin(s *source, dir string) error {
 	o := &s.origin
 	if err == nil && (o.Classes < 0 || o.Classes > maxClasses ||
 		o.Classes > 0 && len(o.ClassNames) > 0 && len(o.ClassNames) != o.Classes) {
-		err = fmt.Errorf("%d classes and %d names of them: %w", o.Classes, len(o.ClassNames), ErrValue)
+		err = fmt.Errorf("%d classes and %d names of them: %w", o.Classes, len(o.ClassNames),
+			ErrValue)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -74,5 +76,5 @@ func checkOrigin(s *source) error {
 	return nil
 }
 
-// maxClasses is above any number of classes with a label each.
+// maxClasses is more classes than any dataset has with a label for each.
 const maxClasses = 1 << 24

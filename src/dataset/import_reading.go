@@ -10,8 +10,8 @@ import (
 	"halognn/src/dataset/table"
 )
 
-// Reading is what a column of a table, or an array, was taken as. Neighbouring columns of one kind are
-// one Reading.
+// Reading is what a column of a table, or an array, was taken as. Neighbouring columns of one kind
+// are one Reading.
 type Reading struct {
 	Of      string `json:"of"` // the table, or the archive or directory of arrays
 	Name    string `json:"name"`
@@ -77,11 +77,12 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	case t.HasNames && t.Why != "":
 		in.reads(t.Path(), "the first row", "names of the columns", t.Why)
 	case !t.HasNames && !in.options.Table.NoHeader:
-		in.reads(t.Path(), "the first row", "data", cmp.Or(t.Why, "it is not like names of columns"))
+		in.reads(t.Path(), "the first row", "data",
+			cmp.Or(t.Why, "it is not like names of columns"))
 	}
 	if t.Remark != "" {
-		in.reads(t.Path(), fmt.Sprintf("the comment %.60q", t.Remark), "names of the columns", "no row has them; "+
-			"--no-header leaves them out")
+		in.reads(t.Path(), fmt.Sprintf("the comment %.60q", t.Remark), "names of the columns",
+			"no row has them; --no-header leaves them out")
 	}
 	if apart := t.Apart(); apart != "" {
 		in.note("%s: %s", filepath.Base(t.Path()), apart)
@@ -96,21 +97,22 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	}
 	in.tellComments(t)
 	if t.Repeated > 0 {
-		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are skipped",
-			filepath.Base(t.Path()), t.At, t.Repeated)
+		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are "+
+			"skipped", filepath.Base(t.Path()), t.At, t.Repeated)
 	}
 }
 
 // tellComments notes lines that could be rows or comments, and what they were taken as.
 func (in *importer) tellComments(t *table.Named) {
 	if t.Skipped > 0 {
-		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such lines in all, though it "+
-			"has as many fields as the rows: if it is a row, quote its first field", filepath.Base(t.Path()),
-			t.SkippedAt, t.Skipped)
+		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such "+
+			"lines in all, though it has as many fields as the rows: if it is a row, quote its "+
+			"first field", filepath.Base(t.Path()), t.SkippedAt, t.Skipped)
 	}
 	if t.Noted > 0 {
-		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, for it has as many fields as "+
-			"the others: remove it if it is a comment", filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
+		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, because "+
+			"it has as many fields as the others: remove it if it is a comment",
+			filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
 	}
 }
 
@@ -122,49 +124,51 @@ func columnName(name string, column int) string {
 	return name
 }
 
-// usual are names by which a first row is known to name the columns.
+// usual reports whether a name shows that a first row names the columns.
 func (in *importer) usual(name string) bool {
 	o := &in.options.Table
-	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames, timeNames,
-		o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
+	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames,
+		timeNames, o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
 		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
 	part, plain := maskPart(name)
-	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists, func(names []string) bool {
-		return slices.ContainsFunc(names, func(n string) bool {
-			_, number := table.ParseInt([]byte(n)) // of a column without a name
-			return n != "" && !number && strings.EqualFold(n, name)
+	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists,
+		func(names []string) bool {
+			return slices.ContainsFunc(names, func(n string) bool {
+				_, number := table.ParseInt([]byte(n)) // of a column without a name
+				return n != "" && !number && strings.EqualFold(n, name)
+			})
 		})
-	})
 }
 
-// openTable opens a table and finds the names of its columns, of which flags name some: by numbers,
-// as those of tables without names are called, if a comment is not to name them.
+// openTable opens a table and finds the names of its columns; flags name some of them. If a flag
+// names a column by its number, as in tables without names, a comment is not taken for the names.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
 	return table.OpenNamed(path, in.namesOf(noHeader, flags...))
 }
 
-// namesOf is what is known of the first row of a table.
+// namesOf returns what is known of the first row of a table.
 func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 	byNumber := slices.ContainsFunc(flags, func(n string) bool {
 		_, is := table.ParseInt([]byte(n))
 		return is
 	})
-	return table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual, Remark: !byNumber}
+	return table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual,
+		Remark: !byNumber}
 }
 
-// ofNodes are the columns that flags name of a node table.
+// ofNodes returns the columns of a node table that flags name.
 func (o *TableOptions) ofNodes() []string {
 	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
 }
 
-// ofEdges are the columns that flags name of an edge table.
+// ofEdges returns the columns of an edge table that flags name.
 func (o *ImportOptions) ofEdges() []string {
 	t := &o.Table
 	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
 }
 
-// askProse returns an error if the words of a comment, which may be a sentence, would be the names
-// of the columns in another order than the usual one.
+// askProse returns an error if the names of the columns are words of a comment that may be a
+// sentence, unless they are in the usual order.
 func askProse(t *table.Named, flags string, usual bool) error {
 	if usual || !t.MayBeProse() {
 		return nil
@@ -173,8 +177,8 @@ func askProse(t *table.Named, flags string, usual bool) error {
 		"if it names them%s, or say --no-header", ErrValue, t.Remark, flags)
 }
 
-// column returns the index of the requested column of t, or else of the first usual name that exists
-// and is not left out, or -1.
+// column returns the index of the requested column of t, or else of the first usual name that
+// exists and is not left out, or -1.
 func (in *importer) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.Header, asked)
@@ -183,11 +187,12 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 			if alone = in.misnamed(asked); alone == "" && in.own != nil && !in.own[flag] {
 				alone = "; " + flag + " NAME=COLUMN is of one type or relation alone"
 			}
-			if k, is := table.ParseInt([]byte(asked)); is && t.HasNames && k >= 0 && k < int64(len(t.Header)) {
+			if k, is := table.ParseInt([]byte(asked)); is && t.HasNames && k >= 0 &&
+				k < int64(len(t.Header)) {
 				alone += "; --no-header calls them 0, 1, ..., and reads the first row as data"
 			}
-			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are %s%s",
-				t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "), alone)
+			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are "+
+				"%s%s", t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "), alone)
 		}
 		return i, nil
 	}

@@ -335,7 +335,7 @@ func TestImportRefusals(t *testing.T) {
 				return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)
 			}))(t, dir, o)
 			o.AllSplits, o.Standardize = true, true
-		}, []string{"--standardize is by the training vertices of one split"}},
+		}, []string{"--standardize uses the training vertices of one split"}},
 		{"a key that is not there", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(nothing)(t, dir, o)
 			o.Keys = map[string]string{"x": "embedding"}

@@ -86,8 +86,9 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// filesIn returns the names in a directory that end in suffix, without it, sorted; none if it cannot be
-// read. Not by a pattern, in which the directory's own name could mean something else.
+// filesIn returns the names in a directory that end in suffix, without suffix, sorted; none if it
+// cannot be read. It uses no pattern, because characters of the directory's own name could mean
+// something in one.
 func filesIn(dir, suffix string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

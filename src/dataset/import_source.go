@@ -14,23 +14,24 @@ import (
 // unknown is the vertex count of a source whose files do not give it: the largest id determines it.
 const unknown = -1
 
-// importer is what reads tables and arrays: the options as they hold for the vertices of one type or
-// the edges of one relation, and what is told of the files.
+// importer reads tables and arrays. It has the options that hold for the vertices of one type or
+// the edges of one relation, and what is noted about the files.
 type importer struct {
 	options ImportOptions
 	read    map[string]string // arrays that were read, and their meaning
-	// of a graph with types: the flags that are given for this type or relation by its name
+	// in a graph with types: the flags that are given for this type or relation by its name
 	own        map[string]bool
-	known      []string // and the names by which flags may say of which one
-	unlabelled bool     // --label names labels of another type alone
+	known      []string // the names of types or relations that flags may use
+	unlabelled bool     // --label names only labels of another type
 	*findings
 }
 
-// findings are what the report tells of files. Of a graph without types all share them.
+// findings are what the report says about files. In a graph without types vertices and edges share
+// them.
 type findings struct {
 	notes   []string
 	reading []Reading
-	columns map[string]bool // of edge tables, which flags name, and whether a table has them
+	columns map[string]bool // columns of edge tables that flags name, and whether a table has them
 }
 
 // source is the vertices of one type, as read from foreign files: everything but the features is in
@@ -50,19 +51,23 @@ type source struct {
 	given      *splitSource // split in the data; nil if none
 	origin     origin
 	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
-	names      []string                  // ids in the source, if some are not integers
+	names      []string                  // ids in the source, if not all are integers
 	places     map[string]graph.VertexID // vertex of each id of a table, or nil
 	parts      []graphPart               // of several joined graphs
-	none       map[string]int            // words that stand for no label, and how often they were seen
-	unmarked   []int32                   // columns of several labels that each vertex lacks; nil: none
-	idColumn   string                    // of the node table
-	otherIDs   string                    // others that could be it
-	noID       string                    // what to do if there is none
-	rivals     []string                  // columns that could all be the label, the one that is first
-	header     []string                  // of the node table
-	unnamed    bool                      // its columns are called by their numbers
-	repeated   []int                     // rows of the node table that are left out, with FirstRows
-	release    []func()
+	// words that stand for no label, and how often they were seen
+	none map[string]int
+	// columns of several labels that each vertex lacks; nil: none
+	unmarked []int32
+	idColumn string // the column of ids in the node table
+	otherIDs string // other columns that could be it
+	noID     string // what to do if there is none
+	// columns that could all be the label, the chosen one first
+	rivals  []string
+	header  []string // of the node table
+	unnamed bool     // columns are called by their numbers
+	// rows of the node table that are left out because of FirstRows
+	repeated []int
+	release  []func()
 }
 
 // edgeSource is the edges of one relation, which join vertices of two types or of one.
@@ -71,16 +76,19 @@ type edgeSource struct {
 	graph.Relation // without names in a graph without types
 	from, to       *source
 	edges          graph.Builder
-	weights        []float32   // of the edges in the order of addEdge; nil: they have none
-	rows           edgeRows    // in the order of addEdge, or labels; without columns: they have none
-	undirected     bool        // each edge stands for both directions, as the files say
-	both           []int64     // numbers of edges that do, between two types
-	largest        int64       // vertex of an edge
-	reverse        *edgeSource // takes the reverses of its edges, of those in both if it is not nil
-	reverses       bool        // the edges are those of another relation, reversed
-	placed         []float32   // labels of links, in the order of the rows
-	linkLabels     [3][]byte   // of the lists of links
-	linkOutputs    int         // classes or numbers of a link; 0 without labels
+	weights        []float32 // of the edges in the order of addEdge; nil: they have none
+	// feature rows in the order of addEdge, or labels; without columns: there are none
+	rows       edgeRows
+	undirected bool // the files say that each edge stands for both directions
+	// numbers of the edges that stand for both directions, between two types
+	both    []int64
+	largest int64 // the largest vertex of an edge
+	// relation that gets the reverses of these edges, or only of those in both, unless it is nil
+	reverse     *edgeSource
+	reverses    bool      // the edges are those of another relation, reversed
+	placed      []float32 // labels of links, in the order of the rows
+	linkLabels  [3][]byte // of the lists of links
+	linkOutputs int       // classes or numbers of a link; 0 without labels
 }
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
@@ -92,18 +100,18 @@ type graphPart struct {
 
 // features are the rows still to be written.
 type features struct {
-	file    string // that errors name
+	file    string // named in errors
 	cols    int
-	stored  string // of FeatureTypes
+	stored  string // one of FeatureTypes
 	entries int64  // -1 if dense
 	write   func(*RowWriter) error
 	names   []string // of the columns; may be nil
-	columns []int    // of a node table, in whose order write writes them; may be nil
+	columns []int    // columns of a node table in the order in which write writes them; may be nil
 }
 
-// fault names the file in an error about its rows, of write or of the RowWriter.
+// fault names the file in an error of write or of the RowWriter about its rows.
 func (f *features) fault(err error) error {
-	if err == nil || strings.HasPrefix(err.Error(), f.file) { // of a table, with the line
+	if err == nil || strings.HasPrefix(err.Error(), f.file) { // an error of a table, with the line
 		return err
 	}
 	return fmt.Errorf("%s: %w", f.file, err)
@@ -163,7 +171,7 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
-// hasLabel reports whether vertex v has a label of a task.
+// hasLabel reports whether vertex v has a label for a task.
 func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
 	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
 }
@@ -212,7 +220,7 @@ func (e *edgeSource) addEdge(u, v int64) error {
 	return nil
 }
 
-// limit is above the vertices that an edge may name.
+// limit is one more than the largest vertex that an edge may name.
 func (s *source) limit() int64 {
 	if s.vertices == unknown {
 		return graph.MaxVertices
@@ -222,12 +230,12 @@ func (s *source) limit() int64 {
 
 func (s *source) vertexRange(v int64) error {
 	if v < 0 {
-		return fmt.Errorf("an edge names vertex %d: %w: ids are 0 or more; a number below may be one that a type such as "+
-			"int32 could not hold", v, graph.ErrVertexRange)
+		return fmt.Errorf("an edge names vertex %d: %w: ids are 0 or more; a number below may be "+
+			"one that a type such as int32 could not hold", v, graph.ErrVertexRange)
 	}
 	if s.kind != "" {
-		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count within a type, 0 to %d",
-			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
+		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count "+
+			"within a type, 0 to %d", v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
 	cure := "; if ids have gaps, renumber them, and the rows of features, labels and masks alike"
 	if s.vertices == unknown {
@@ -242,8 +250,8 @@ func (s *source) vertexRange(v int64) error {
 func (e *edgeSource) addWeight(w float64) error {
 	x := float32(w)
 	if CheckWeights([]float32{x}) != nil {
-		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; leave the weights "+
-			"out, by --ignore or without --weight", w, ErrValue)
+		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; leave the "+
+			"weights out, by --ignore or without --weight", w, ErrValue)
 	}
 	e.weights = appended(e.weights, x)
 	return nil
@@ -267,11 +275,12 @@ func (s *source) setLabel(v int, y float64) error {
 		return nil
 	}
 	if y != math.Trunc(y) && !math.IsInf(y, 0) {
-		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y, ErrValue)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y,
+			ErrValue)
 	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
-		return badLabel(v, ofOne, "has label %g: %w: want a class number, 0 to %d at most for %d vertices, or nan for none",
-			y, ErrValue, most-1, s.vertices)
+		return badLabel(v, ofOne, "has label %g: %w: want a class number, 0 to %d at most for %d "+
+			"vertices, or nan for none", y, ErrValue, most-1, s.vertices)
 	}
 	s.labels[v] = int32(y)
 	s.classes = max(s.classes, int(y)+1)
@@ -303,7 +312,8 @@ func (s *source) setMark(v, c int, y float64) error {
 		return nil
 	}
 	if y != 0 && y != 1 {
-		return badLabel(v, c, "has label %g: %w: with several label columns each must be 0 or 1; "+cureNumbers, y,
+		return badLabel(v, c,
+			"has label %g: %w: with several label columns each must be 0 or 1; "+cureNumbers, y,
 			ErrValue)
 	}
 	s.marks[v*s.classes+c] = uint8(y)
@@ -328,14 +338,17 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
-	if stored == Sparse {                                         // whose entries are not counted yet
+	if stored == Sparse {                                         // its entries are not counted yet
 		bytes = 0
 	}
-	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 && s.options.FeatureType == "" &&
-		s.options.MaxFeatureBytes == 0 && bytes > float64(largeFeatures) && bytes > muchLarger*small {
-		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices), entries: entries}
-		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and --feature-type %[7]s all", file,
-			ErrTooLarge, entries, s.vertices, cols, size(bytes), stored, z.smaller("stores"))
+	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 &&
+		s.options.FeatureType == "" && s.options.MaxFeatureBytes == 0 &&
+		bytes > float64(largeFeatures) && bytes > muchLarger*small {
+		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices),
+			entries: entries}
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and "+
+			"--feature-type %[7]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes),
+			stored, z.smaller("stores"))
 	}
 	limit, origin, err := s.featureLimit()
 	if err != nil {
@@ -348,8 +361,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		}
 		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
 			"%s, which is %s; "+
-			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose another disk, or "+
-			"reduce the columns first",
+			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose "+
+			"another disk, or reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}
 	s.features = f

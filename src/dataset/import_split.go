@@ -16,11 +16,12 @@ import (
 // splitSource is a split and its origin.
 type splitSource struct {
 	graph.Split
-	more       []graph.Split // beside it, with AllSplits
-	from       string        // for the report
-	path       string        // file or directory of the split, "" if none
-	read       bool          // the lists are filled in already
-	unlabelled int           // vertices left out because they have no label: the most of a split
+	more []graph.Split // beside it, with AllSplits
+	from string        // for the report
+	path string        // file or directory of the split, "" if none
+	read bool          // the lists are filled in already
+	// vertices left out because they have no label: the largest number in a split
+	unlabelled int
 }
 
 // all returns the splits.
@@ -37,7 +38,7 @@ var defaultShares = [3]float64{60, 20, 20}
 // chooseSplit returns the split of the options or, if they have none, that of the data.
 func (s *source) chooseSplit() (*splitSource, error) {
 	want := s.options.Split
-	shares, isShares, _ := sharesOf(want) // which check has found right
+	shares, isShares, _ := sharesOf(want) // check has found them right
 	p := new(splitSource)
 	switch {
 	case want == "" && s.given != nil:
@@ -71,8 +72,8 @@ func (s *source) chooseSplit() (*splitSource, error) {
 		err := one.Validate(s.vertices)
 		var twice *graph.ListedTwice
 		if errors.As(err, &twice) && (s.names != nil || s.originals != nil) {
-			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the splits must not overlap",
-				idOf(s, twice.Vertex), twice.List)
+			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the splits "+
+				"must not overlap", idOf(s, twice.Vertex), twice.List)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: split %d: %w", p.path, k, err)
@@ -94,7 +95,7 @@ func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	return n
 }
 
-// sharesOf reads an option that is shares, unless it names a file or something else.
+// sharesOf reads an option as shares, unless it names a file or something else.
 func sharesOf(text string) (shares [3]float64, are bool, err error) {
 	shares, are, err = parseShares(text)
 	if !are || err != nil && exists(text) {
@@ -103,9 +104,9 @@ func sharesOf(text string) (shares [3]float64, are bool, err error) {
 	return shares, true, err
 }
 
-// shuffled splits the labelled vertices, or all if there are no labels: shuffled, the first share
-// trains, the next validates, both rounded down, and the last tests, with the rest of the rounding
-// if the shares add up to 100.
+// shuffled splits the labelled vertices, or all if there are no labels. It shuffles them; the first
+// share trains and the next validates, both rounded down; the last tests, and gets what rounding
+// leaves if the shares add up to 100.
 func (s *source) shuffled(shares [3]float64) *splitSource {
 	var ids []graph.VertexID
 	known, labels := s.task(), s.truths()

@@ -10,12 +10,12 @@ import (
 	"halognn/src/graph"
 )
 
-// Columns of a node table that say which vertices train, validate and test are of three forms: words
-// or codes (partOf), marks of a list in a column each (maskPart), or numbers that no one can tell from
-// features but by the column's name (likeSplit).
+// Columns of a node table that say which vertices train, validate and test have three forms: words
+// or codes (partOf); a column of marks for each list (maskPart); or numbers that only the column's
+// name tells from features (likeSplit).
 
-// partOf returns the list of a split that a text names: by a word, or a code 0, 1 or 2, which pandas writes as
-// 0.0 beside empty fields. word is set if it is a word.
+// partOf returns the list of a split that a text names: by a word, or by a code 0, 1 or 2, which
+// pandas writes as 0.0 if a column has empty fields. word is set if it is a word.
 func partOf(text string) (part int, word, ok bool) {
 	text = strings.ToLower(text)
 	if whole := wholeNumber(text); whole != "" {
@@ -30,27 +30,28 @@ func partOf(text string) (part int, word, ok bool) {
 
 // noPart reports whether a text says that a vertex is of no list.
 func noPart(text string) bool {
-	return table.Missing(text) || text == "-1" || wholeNumber(text) == "-1" || strings.EqualFold(text, "unused")
+	return table.Missing(text) || text == "-1" || wholeNumber(text) == "-1" ||
+		strings.EqualFold(text, "unused")
 }
 
 func isCode(text string) bool { return text == "0" || text == "1" || text == "2" }
 
-// wordOfPart is partOf for words alone, and longer ones: VA and TE may be regions.
+// wordOfPart is partOf without codes and without words of two letters: VA and TE may be regions.
 func wordOfPart(text string) (part int, ok bool) {
 	part, word, _ := partOf(text)
 	return part, word && len(text) > 2
 }
 
-// maskPart returns which list of a split a column marks by its name: train_mask, isVal, mask_test; plain if the
-// name is that of the list alone, as train or train_flag, which is a mask only if all its values are marks and
-// another is one, too; -1 for other names.
+// maskPart returns which list of a split a column marks by its name: train_mask, isVal, mask_test;
+// -1 for other names. plain is set if the name is only that of the list, as train or train_flag:
+// such a column is a mask only if all its values are marks and another column is a mask too.
 func maskPart(name string) (part int, plain bool) {
 	plain = true
 	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
 		mask := slices.Contains([]string{"mask", "masks", "is"}, w)
 		plain = plain && !mask
-		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used", "for", "in"},
-			w)
+		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used",
+			"for", "in"}, w)
 	})
 	if len(words) != 1 {
 		return -1, false
@@ -67,37 +68,42 @@ func maskPart(name string) (part int, plain bool) {
 	return part, plain
 }
 
-// isFold reports whether a column is called as those of cross-validation, or one of several splits: fold,
-// split_0.
+// isFold reports whether a column has a name of a fold of cross-validation, or of one of several
+// splits: fold, split_0.
 func isFold(name string) bool {
 	stem := strings.TrimRight(strings.ToLower(name), "0123456789")
 	numbered := stem != strings.ToLower(name)
 	stem = strings.ReplaceAll(strings.TrimSuffix(stem, "_"), "_", "")
-	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) || numbered && stem == "split"
+	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) ||
+		numbered && stem == "split"
 }
 
-// likeSplit reports whether a column is surely of a split by its whole name: mask, split_id, train_test, valid_split,
-// is_train; or perhaps by a word of it: phase, subset, split_count, wears_mask.
+// likeSplit reports whether a column is surely a split by its whole name (mask, split_id,
+// train_test, valid_split, is_train) or perhaps one by a word of it (phase, subset, split_count,
+// wears_mask).
 func likeSplit(name string) (sure, perhaps bool) {
 	words, parts := wordsOf(name), 0
 	for _, w := range words {
 		w = strings.Trim(w, "0123456789")
-		perhaps = perhaps || slices.Contains([]string{"partition", "subset", "phase", "usage", "stage", "role", "set",
-			"part", "dataset", "holdout"}, w)
+		perhaps = perhaps || slices.Contains([]string{"partition", "subset", "phase", "usage",
+			"stage", "role", "set", "part", "dataset", "holdout"}, w)
 		if _, is := wordOfPart(w); is {
 			parts++
 		}
 	}
 	part, plain := maskPart(name)
-	sure = slices.Contains([]string{"mask", "split", "split_id"}, strings.Join(words, "_")) || part >= 0 && !plain ||
-		parts > 1 && parts == len(words) || parts > 0 && words[len(words)-1] == "split"
+	sure = slices.Contains([]string{"mask", "split", "split_id"}, strings.Join(words, "_")) ||
+		part >= 0 && !plain || parts > 1 && parts == len(words) || parts > 0 &&
+		words[len(words)-1] == "split"
 	return sure, perhaps || marksByName(name)
 }
 
-// marksByName reports whether a name has a word as masks and splits do, and others: bitmask, splits.
+// marksByName reports whether a name has a word that names of masks and splits have, such as
+// bitmask or splits.
 func marksByName(name string) bool {
 	return slices.ContainsFunc(wordsOf(name), func(w string) bool {
-		return strings.Contains(w, "split") || strings.HasSuffix(strings.Trim(w, "s0123456789"), "mask")
+		return strings.Contains(w, "split") || strings.HasSuffix(strings.Trim(w, "s0123456789"),
+			"mask")
 	})
 }
 
@@ -118,12 +124,12 @@ type maskReader struct {
 	columns [3]int // -1 for none
 	plain   [3]bool
 	lists   graph.Split
-	none    [3]bool // the column does not hold marks alone
-	given   bool    // another split is: masks are not judged
-	alone   bool    // the table is that of --split
+	none    [3]bool // the column holds something other than marks
+	given   bool    // another split is given: masks are not judged
+	alone   bool    // the table is the one of --split
 }
 
-// noMasks are the columns of no mask.
+// noMasks are the columns if there are no masks.
 var noMasks = [3]int{-1, -1, -1}
 
 // findMasks finds the columns of marks among those that are not taken.
@@ -166,10 +172,10 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 			continue
 		}
 		is, ok := mark(row[k])
-		named := false // as a part
+		named := false // named: the value names a list
 		if !ok {
 			var part int
-			if part, _, named = partOf(row[k]); named && part == i { // train in train_mask
+			if part, _, named = partOf(row[k]); named && part == i { // a value train in train_mask
 				is, ok = true, true
 			}
 		}
@@ -181,10 +187,11 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 				if m.alone {
 					cure = "call it split"
 				}
-				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " + cure
+				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " +
+					cure
 			}
-			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; --ignore %s leaves "+
-				"it out", ErrValue, name, row[k], split, inShell(name))
+			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; "+
+				"--ignore %s leaves it out", ErrValue, name, row[k], split, inShell(name))
 		case !ok:
 			m.none[i] = true
 		case is:
@@ -194,9 +201,10 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 	return nil
 }
 
-// overlap returns the first vertex that two masks mark, and their columns; ok is false if none is.
+// overlap returns the first vertex that two masks mark, and the columns of the masks; ok is false
+// if there is none.
 func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
-	by := make([]int8, vertices) // the mask of each, from 1
+	by := make([]int8, vertices) // the mask that marks each vertex, from 1
 	for i, list := range m.lists.Lists() {
 		for _, v := range *list {
 			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {
@@ -210,8 +218,8 @@ func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string,
 	return 0, "", "", false
 }
 
-// takeMasks makes the split of the masks, or features of columns that turned out to be none, unless
-// features are named.
+// takeMasks makes the split from the masks. Columns that turned out not to be masks become
+// features, unless features are named.
 func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	masks, sure := 0, false
 	for i, k := range m.columns {
@@ -220,19 +228,20 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 			sure = sure || !m.plain[i]
 		}
 	}
-	// one column called test alone is a number like others, and so are valid_for and test_used without one to train
+	// a single column called test is a number like others, and so are valid_for and test_used
+	// without one to train
 	take := masks > 0 && sure || masks > 1 && m.columns[0] >= 0 && !m.none[0]
 	v, one, other, both := m.overlap(len(ids))
 	switch {
 	case !take || !both || m.given && sure:
 	case sure:
-		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, and each vertex is of one list; "+
-			"correct them, leave one out by --ignore, or give the split by --split", m.t.Path(), ErrValue, one,
-			other, ids[v])
+		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex is in "+
+			"one list; correct them, leave one out by --ignore, or give the split by --split",
+			m.t.Path(), ErrValue, one, other, ids[v])
 	default:
 		take = false
-		s.note("columns %s and %s of %s are no split, for both mark vertex %.60q", one, other,
-			filepath.Base(m.t.Path()), ids[v])
+		s.note("columns %s and %s of %s are not a split, because both mark vertex %.60q", one,
+			other, filepath.Base(m.t.Path()), ids[v])
 	}
 	var names []string
 	for i, k := range m.columns {
@@ -262,29 +271,30 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 const splitGiven = "--split gives the split"
 
 func twoSplits(t *table.Named, one, other string) error {
-	return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore, or say which by "+
-		"--split-column", t.Path(), ErrValue, one, other)
+	return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore, "+
+		"or say which by --split-column", t.Path(), ErrValue, one, other)
 }
 
-// otherSplits watches the columns that nothing has named for those that hold a split, whatever they are called.
+// otherSplits looks for columns that hold a split, whatever their names, among those that nothing
+// has named.
 type otherSplits struct {
 	t    *table.Named
-	left []*otherSplit // that may be one still
+	left []*otherSplit // columns that may still be a split
 }
 
 type otherSplit struct {
 	column int
-	called bool     // as splits are
+	called bool     // the name is like that of a split
 	trains bool     // the name has the word train
-	codes  []string // distinct numbers, if it is called so
-	parts  [3]bool  // lists of which it has the words
+	codes  []string // distinct numbers, if called
+	parts  [3]bool  // lists that its words name
 	lists  graph.Split
 }
 
-// mostCodes is above the codes of any split: 0, 1, 2 and one for none.
+// mostCodes is more than the codes of any split: 0, 1, 2 and one for none.
 const mostCodes = 4
 
-// watchSplits watches all columns but those that are taken.
+// watchSplits watches all columns except those that are taken.
 func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
 	o := &otherSplits{t: t}
 	for k, name := range t.Header {
@@ -294,7 +304,8 @@ func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
 				part, is := wordOfPart(w)
 				return is && part == 0
 			})
-			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps || trains, trains: trains})
+			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps || trains,
+				trains: trains})
 		}
 	}
 	return o
@@ -309,7 +320,7 @@ func (o *otherSplits) read(v graph.VertexID, row []string) {
 	}
 }
 
-// see reads a field, and reports whether the column may still be of a split.
+// see reads a field, and reports whether the column may still be a split.
 func (c *otherSplit) see(v graph.VertexID, text string) bool {
 	part, word := wordOfPart(text)
 	if c.called {
@@ -338,23 +349,26 @@ func (c *otherSplit) see(v graph.VertexID, text string) bool {
 	return len(c.codes) <= mostCodes
 }
 
-// takeSplits takes a column whose words are those of a split as the split, and leaves columns out that are surely
-// of one by their names. What is perhaps of one stays a feature, with a note.
+// takeSplits takes a column as the split if its words are those of a split, and leaves out columns
+// that are surely splits by their names. A column that is perhaps a split stays a feature, with a
+// note.
 func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	file := filepath.Base(o.t.Path())
 	for _, of := range o.left {
 		name := o.t.Header[of.column]
 		switch {
-		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]: // a mask, or none
+		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]:
+			// it is a mask, or not a split
 		case s.options.Split != "":
 			c.leave(of.column, splitGiven)
 		case s.options.Table.Split != "":
 			c.leave(of.column, "--split-column names another")
 		case len(s.options.Table.Features) > 0:
 			c.leave(of.column, "")
-			s.note("column %s of %s is not read; its words are those of a split: --split-column %s makes it one", name, file,
-				inShell(name))
-		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 && s.fileOfLabels() == "":
+			s.note("column %s of %s is not read; its words are those of a split: --split-column "+
+				"%s makes it one", name, file, inShell(name))
+		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 &&
+			s.fileOfLabels() == "":
 			c.leave(of.column, "its words are those of a split, and there are no labels")
 		case s.given != nil:
 			before := strings.TrimPrefix(strings.TrimPrefix(s.given.from, "columns "), "column ")
@@ -362,7 +376,8 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		default:
 			c.leave(of.column, "")
 			c.use[of.column] = columnUse{asSplit, "its words are those of a split"}
-			s.given = &splitSource{Split: of.lists, read: true, path: o.t.Path(), from: "column " + name + " of " + file}
+			s.given = &splitSource{Split: of.lists, read: true, path: o.t.Path(),
+				from: "column " + name + " of " + file}
 		}
 	}
 	given := s.given != nil || s.options.Split != ""
@@ -370,29 +385,31 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		name := o.t.Header[of.column]
 		sure, _ := likeSplit(name)
 		switch {
-		case len(of.codes) == 0 || !slices.Contains(c.features, of.column) || len(s.options.Table.Features) > 0:
+		case len(of.codes) == 0 || !slices.Contains(c.features, of.column) ||
+			len(s.options.Table.Features) > 0:
 		case sure:
 			c.leave(of.column, ofSplit)
-			s.note("column %s of %s is not read: it holds %s, and is called as a split is%s; if it is a feature, name "+
-				"it in --features, with the others", name, file, few(slices.Sorted(slices.Values(of.codes))),
-				of.cure(name, given))
+			s.note("column %s of %s is not read: it holds %s, and has the name of a split%s; if "+
+				"it is a feature, name it in --features, with the others", name, file,
+				few(slices.Sorted(slices.Values(of.codes))), of.cure(name, given))
 		case of.coded() && !given:
-			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and test, --split-column "+
-				"%s makes it the split", name, file, inShell(name))
+			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and "+
+				"test, --split-column %s makes it the split", name, file, inShell(name))
 		case (of.trains || marksByName(name)) && of.marks() && !given:
-			s.note("column %s of %s is a feature; if it marks the vertices to train, call it train_mask", name, file)
+			s.note("column %s of %s is a feature; if it marks the vertices to train, call it "+
+				"train_mask", name, file)
 		}
 	}
 	for k, name := range o.t.Header {
 		if c.use[k] == (columnUse{asIgnored, ofSplit}) && isFold(name) {
-			s.note("column %s of %s is not read: it seems to be of a split; make a column of train, valid, "+
-				"test of it", name, file)
+			s.note("column %s of %s is not read: it seems to be a split; turn it into a column "+
+				"of train, valid, test", name, file)
 		}
 	}
 	return nil
 }
 
-// words counts the lists of which a column has the words.
+// words returns how many lists of a split the words of a column name.
 func (c *otherSplit) words() (n int) {
 	for _, has := range c.parts {
 		if has {
@@ -404,7 +421,7 @@ func (c *otherSplit) words() (n int) {
 
 const ofSplit = "of a split, it seems"
 
-// leave makes a column no feature.
+// leave takes a column out of the features.
 func (c *nodeColumns) leave(column int, why string) {
 	c.features = slices.DeleteFunc(c.features, func(k int) bool { return k == column })
 	c.use[column] = columnUse{asIgnored, why}
@@ -412,15 +429,17 @@ func (c *nodeColumns) leave(column int, why string) {
 
 // coded reports whether the values are the codes 0, 1 and 2.
 func (c *otherSplit) coded() bool {
-	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes, func(x string) bool { return !isCode(x) })
+	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes,
+		func(x string) bool { return !isCode(x) })
 }
 
 // marks reports whether all values are marks.
 func (c *otherSplit) marks() bool {
-	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes, func(x string) bool { _, is := mark(x); return !is })
+	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes,
+		func(x string) bool { _, is := mark(x); return !is })
 }
 
-// cure says how to make a split of codes.
+// cure says how to turn codes into a split.
 func (c *otherSplit) cure(name string, given bool) string {
 	all := func(is func(string) bool) bool {
 		return !slices.ContainsFunc(c.codes, func(x string) bool { return !is(x) })

@@ -32,8 +32,8 @@ func (s *source) splitFile(p *splitSource) error {
 	}
 	switch ext := filepath.Ext(p.path); {
 	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
-		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: numpy.savez(\"split.npz\", train=..., "+
-			"valid=..., test=...)", p.path, ErrValue)
+		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: "+
+			"numpy.savez(\"split.npz\", train=..., valid=..., test=...)", p.path, ErrValue)
 	case info.IsDir() || ext == ".npz":
 		a, err := openArrays(p.path)
 		if err != nil {
@@ -49,8 +49,8 @@ func (s *source) splitFile(p *splitSource) error {
 			if info.IsDir() {
 				names = filesIn(p.path, "")
 			}
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables train.csv and so on; it "+
-				"holds %s", p.path, few(names))
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables "+
+				"train.csv and so on; it holds %s", p.path, few(names))
 		}
 		return err
 	case ext == ".npy":
@@ -76,7 +76,7 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 				path = cmp.Or(path, either(p.path, name+ext))
 			}
 			if path == "" {
-				return true, fmt.Errorf("%s: %s%s is not there, nor with .gz behind: %w", p.path,
+				return true, fmt.Errorf("%s: neither %s%s nor a .gz of it is there: %w", p.path,
 					strings.Join(names, ext+" or "), ext, os.ErrNotExist)
 			}
 			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
@@ -88,7 +88,7 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 	return false, nil
 }
 
-// idList reads an id of a vertex in each row, of which the first may name the column.
+// idList reads one vertex id from each row; the first row may name the column.
 func (s *source) idList(path string, comments bool, list *[]graph.VertexID) error {
 	r, err := table.OpenWords(path, table.Comma, false)
 	if err != nil {
@@ -182,12 +182,12 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 	return found, nil
 }
 
-// splitReader reads split k: of arrays with several splits, as rows or columns, the k-th; of arrays
-// with one split, that one, whatever k is.
+// splitReader reads split k: from arrays with several splits, as rows or columns, the k-th; from
+// arrays with a single split that one, whatever k is.
 type splitReader struct {
 	s         *source
 	a         arraySource
-	k, splits int // splits: the most of an array
+	k, splits int // splits: the most in an array
 }
 
 func (r *splitReader) read(p *graph.Split) (found bool, err error) {
@@ -207,8 +207,8 @@ func (r *splitReader) read(p *graph.Split) (found bool, err error) {
 }
 
 func (r *splitReader) none(name string, splits int) error {
-	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index", name,
-		r.k, splits)
+	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index",
+		name, r.k, splits)
 }
 
 func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
@@ -238,8 +238,9 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 		return err
 	}
 	if len(mask) != n {
-		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers of vertices, the array is a "+
-			"list: call it without _mask, or say so by --keys, as train=%s", r.a.name(key), len(mask), n, key)
+		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers "+
+			"of vertices, the array is a list: call it without _mask, or say so by --keys, as "+
+			"train=%s", r.a.name(key), len(mask), n, key)
 	}
 	for v, m := range mask {
 		if m != 0 {
@@ -249,8 +250,8 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 	return nil
 }
 
-// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by which
-// rows and columns are distinguished.
+// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by
+// which rows and columns are distinguished.
 func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 	file, err := r.a.open(key, 1, 2)
 	if err != nil {
@@ -273,8 +274,8 @@ func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 		return values, nil
 	}
 	if o := r.s.options; o.SplitIndex == nil && !o.AllSplits {
-		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to %d, or "+
-			"keep all with --split-index all",
+		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to "+
+			"%d, or keep all with --split-index all",
 			r.a.name(key), npy.ShapeString(shape), splits, splits-1)
 	}
 	if r.splits = max(r.splits, splits); r.k >= splits {
@@ -314,11 +315,11 @@ func (s *source) splitCodes(p *splitSource) error {
 }
 
 var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
-	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1, "development": 1,
-	"2": 2, "test": 2, "testing": 2, "te": 2}
+	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1,
+	"development": 1, "2": 2, "test": 2, "testing": 2, "te": 2}
 
-// splitTable reads a table of vertices and what each is for; the first row, or a comment before it,
-// may name the columns.
+// splitTable reads a table of vertices and their lists; the first row, or a comment before it, may
+// name the columns.
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
 		Data: func(row []string, _ [][]string) bool {
@@ -339,14 +340,15 @@ func (s *source) splitTable(p *splitSource) error {
 	switch {
 	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
 		id, part = 1-masks.first(), -1
-	case len(t.Header) > 2 && t.HasNames: // of a table with other columns, too
+	case len(t.Header) > 2 && t.HasNames: // a table with other columns, too
 		id = IDColumn(t.Header)
 		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
 			masks = nil
 		}
 		if id < 0 || part < 0 && masks == nil {
-			return t.Errorf("%w: %d columns, of which none is called as an id, or none as a split; want 2, a vertex and train, "+
-				"valid or test, or names, as id and split, or id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
+			return t.Errorf("%w: %d columns, and none has a name of an id, or none a name of a "+
+				"split; want 2, a vertex and train, valid or test, or names, as id and split, or "+
+				"id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
 		}
 	}
 	if err := askProse(t, "", id == 0); err != nil {
@@ -384,7 +386,8 @@ func (s *source) splitTable(p *splitSource) error {
 		}
 		switch {
 		case masks == nil && !is && !noPart(row[part]):
-			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing", t.Row(), ErrValue)
+			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing",
+				t.Row(), ErrValue)
 		case err != nil:
 			return t.Errorf("%w", err)
 		case is:
@@ -399,18 +402,18 @@ func (s *source) splitMasks(t *table.Named) *maskReader {
 		return nil
 	}
 	m := findMasks(s, t, []int{IDColumn(t.Header)})
-	if n := m.count(); n == 0 || n == len(t.Header) { // without ids
+	if n := m.count(); n == 0 || n == len(t.Header) { // it has no ids
 		return nil
 	}
-	m.given, m.plain, m.alone = false, [3]bool{}, true // what is no mark is an error
+	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error
 	return &m
 }
 
 // asData takes a row that could be names as data.
 func asData([]string, [][]string) (named, known bool) { return false, true }
 
-// splitColumns finds the vertex and the part in a table of two columns: one by its name, and the
-// other is the other; else in this order.
+// splitColumns finds the vertex and the part in a table of two columns. If one is found by its
+// name, the remaining column is the other; otherwise they are in this order.
 func (s *source) splitColumns(t *table.Named) (id, part int) {
 	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
 		return id, 1 - min(id, 1)
@@ -421,7 +424,8 @@ func (s *source) splitColumns(t *table.Named) (id, part int) {
 	return 0, 1
 }
 
-// comments reports whether rows that begin with # or % are comments: no vertex is called so.
+// comments reports whether rows that begin with # or % are comments: they are if no vertex id
+// begins so.
 func (s *source) comments() bool {
 	for id := range s.places {
 		if strings.IndexAny(id, "#%") == 0 {

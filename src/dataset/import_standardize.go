@@ -12,8 +12,9 @@ import (
 	"halognn/src/npy"
 )
 
-// moments are means and sums of squared distances from them, a column each, of the rows of some
-// vertices. Updated by Welford's method, which loses no digits where the mean is large.
+// moments are the means of columns and the sums of squared distances from them, over the rows of
+// some vertices. They are updated by Welford's method, which loses no digits where the mean is
+// large.
 type moments struct {
 	counts []bool // whether a vertex is counted; nil: all are
 	n      float64
@@ -35,7 +36,7 @@ func (m *moments) add(first, cols int, rows []float32) {
 	}
 }
 
-// scalingFile keeps the scaling of the rows of a type that were standardized: float64 [2, F], shifts and
+// scalingFile holds the scaling of a type whose rows were standardized: float64 [2, F], shifts and
 // factors.
 func scalingFile(s *graph.Schema, t int) string {
 	if s.Typed() {
@@ -44,7 +45,7 @@ func scalingFile(s *graph.Schema, t int) string {
 	return "scaling.npy"
 }
 
-// Scaling is a hash of how the rows were standardized, of all types, and "" if none were.
+// Scaling returns a hash of how the rows of all types were standardized; "" if none were.
 func (m *Meta) Scaling() string {
 	var sums []string
 	for t := range m.Schema.NumTypes() {
@@ -77,8 +78,8 @@ func (s *source) standardizeAs(dir string) error {
 	defer other.Close()
 	schema, kind := &other.Meta.Schema, 0
 	if schema.Typed() != (s.kind != "") {
-		return fmt.Errorf("--standardize-as: %s: %w: one of both graphs has vertex types; give one like this",
-			dir, ErrMismatch)
+		return fmt.Errorf("--standardize-as: %s: %w: only one of the two graphs has vertex "+
+			"types; give one like this", dir, ErrMismatch)
 	}
 	if s.kind != "" {
 		if kind, err = schema.Type(s.kind); err != nil {
@@ -98,10 +99,10 @@ func (s *source) standardizeAs(dir string) error {
 		cols = s.features.cols
 	}
 	if cols != of.Features {
-		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the same "+
-			"columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
+		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the "+
+			"same columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
 	}
-	if _, has := other.Meta.Files[file]; !has { // a type without features
+	if _, has := other.Meta.Files[file]; !has { // a type without features has none
 		return nil
 	}
 	both, err := npy.Map[float64](filepath.Join(dir, file), 2, cols)
@@ -121,8 +122,8 @@ func (s *source) standardizeAs(dir string) error {
 	return nil
 }
 
-// reorder brings the columns of a node table into the order of another dataset, where both have names: they
-// must be the same ones.
+// reorder brings the columns of a node table into the order of another dataset, if both have names:
+// the names must be the same.
 func (s *source) reorder(of Table, name string) error {
 	if s.features == nil || s.features.names == nil || of.Names == nil ||
 		slices.Equal(s.features.names, of.Names) {
@@ -140,13 +141,13 @@ func (s *source) reorder(of Table, name string) error {
 		return slices.Contains(of.Names, column)
 	})
 	if len(lacking)+len(unknown) > 0 {
-		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: %s; give the same "+
-			"columns, in any order", ErrMismatch, f.cols, of.Features, name, cmp.Or(few(lacking), "none"),
-			cmp.Or(few(unknown), "none"))
+		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: "+
+			"%s; give the same columns, in any order", ErrMismatch, f.cols, of.Features, name,
+			cmp.Or(few(lacking), "none"), cmp.Or(few(unknown), "none"))
 	}
 	columns := slices.Clone(f.columns)
 	for i, from := range order {
-		f.columns[i] = columns[from] // which write reads
+		f.columns[i] = columns[from] // write reads this order
 	}
 	f.names = of.Names
 	s.note("feature columns have the order of %s, by their names", name)

@@ -13,20 +13,21 @@ import (
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
-// by their usual names. Of a graph with types NAME= before a value says that it, and what follows, is of
-// that type or relation.
+// by their usual names. In a graph with types, NAME= before a value says that it, and the values
+// after it, are for that type or relation.
 type TableOptions struct {
 	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
-	Labels         []string // one column of classes, or several of 0 and 1; or a file (fileOfLabels)
-	Features       []string // columns; all others if empty; or a .npy file [vertices, columns]
-	Split          string   // column of train, valid, test
-	FirstRows      bool     // of a vertex with several rows take the first; else they are an error
-	NoHeader       bool     // the first row is data: columns are called 0, 1, ...
-	Header         bool     // the first row is the names of the columns
+	// one column of classes, or several of 0 and 1; or a file (fileOfLabels)
+	Labels    []string
+	Features  []string // columns; all others if empty; or a .npy file [vertices, columns]
+	Split     string   // column of train, valid, test
+	FirstRows bool     // take the first of several rows of a vertex; else they are an error
+	NoHeader  bool     // the first row is data: columns are called 0, 1, ...
+	Header    bool     // the first row is the names of the columns
 }
 
 // The usual names of columns.
@@ -62,8 +63,9 @@ func readTables(e *edgeSource) error {
 	return readEdgeTable(e, edges)
 }
 
-// readNodeFiles reads the vertices of the edges in a table: from a node table or, if there is none, as
-// many as an array of features has rows or as collect finds; and their arrays.
+// readNodeFiles reads the vertices that the edges of a table join, and arrays of vertices. The
+// vertices are those of a node table; if there is none, as many as an array of features has rows,
+// or those that collect finds.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
 	x, y := arrayFile(t.Features), s.fileOfLabels()
@@ -72,8 +74,8 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 		err = readNodes(s, t.Nodes)
 	case x != "":
 		err = ofFlag("--features", x, countRows(s, x))
-	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 || t.Split != "" ||
-		t.ID != "":
+	case len(t.Labels) > 0 && (y == "" || arrayFile(t.Labels) != "") || len(t.Features) > 0 ||
+		t.Split != "" || t.ID != "":
 		err = fmt.Errorf("%s: %w: --id, --label, --features and --split-column are columns of a "+
 			"node table; name it with --nodes", edges, ErrValue)
 	default:
@@ -89,13 +91,14 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	return err
 }
 
-// ofFlag names the flag that names a file in an error about it.
+// ofFlag adds to an error about a file the flag that names it.
 func ofFlag(flag, path string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s %s: neither a column of the node table nor a file: %w", flag, path, err)
+		return fmt.Errorf("%s %s: neither a column of the node table nor a file: %w", flag, path,
+			err)
 	}
 	return fmt.Errorf("%s %w", flag, err)
 }
@@ -109,7 +112,7 @@ func arrayFile(words []string) string {
 }
 
 // fileOfLabels returns the path if --label is a single path of a file of labels, an array or text,
-// else "". Of a graph with types a file of another name is one if the flag names the type.
+// else "". In a graph with types another file name counts if the flag names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {
@@ -120,14 +123,15 @@ func (s *source) fileOfLabels() string {
 	case ext == ".csv", ext == ".tsv", ext == ".txt", ext == ".npy" && !zipped:
 		return words[0]
 	}
-	if info, err := os.Stat(words[0]); err == nil && info.Mode().IsRegular() && (s.own == nil || s.own["--label"]) {
+	if info, err := os.Stat(words[0]); err == nil && info.Mode().IsRegular() &&
+		(s.own == nil || s.own["--label"]) {
 		return words[0]
 	}
 	return ""
 }
 
-// readLabelFile reads the labels of an array, or of a text file: one in each row, in the order of the
-// vertices, or in any order rows of an id and its labels.
+// readLabelFile reads the labels in an array or a text file. A text file has one label in each row,
+// in the order of the vertices, or rows of an id and its labels, in any order.
 func readLabelFile(s *source, path string) error {
 	if arrayFile([]string{path}) != "" {
 		a, key := beside(path)
@@ -135,8 +139,8 @@ func readLabelFile(s *source, path string) error {
 	}
 	switch filepath.Ext(path) {
 	case ".json", ".pt", ".pth", ".pkl", ".pickle", ".npz":
-		return fmt.Errorf("%s: %w: labels are a .npy or text: load it in Python, and numpy.save(\"y.npy\", labels)", path,
-			ErrValue)
+		return fmt.Errorf("%s: %w: labels are a .npy or text: load it in Python, and "+
+			"numpy.save(\"y.npy\", labels)", path, ErrValue)
 	}
 	o := &s.options.Table
 	given := o.Header || o.NoHeader
@@ -144,7 +148,8 @@ func readLabelFile(s *source, path string) error {
 		Remark: true,
 		Data: func(row []string, _ [][]string) bool {
 			_, err := s.vertexNamed(row[0])
-			return !given && (len(row) == 1 || err == nil) // of one column rowsOfLabels decides
+			// if there is one column, rowsOfLabels decides
+			return !given && (len(row) == 1 || err == nil)
 		}, Either: asData})
 	if err != nil {
 		return err
@@ -152,7 +157,8 @@ func readLabelFile(s *source, path string) error {
 	defer t.Close()
 	if len(t.Header) == 1 {
 		if o.Nodes == "" && arrayFile(o.Features) == "" {
-			return t.Errorf("%w: one column; without a node table want two, the id of a vertex and its label", ErrValue)
+			return t.Errorf("%w: one column; without a node table want two, the id of a vertex "+
+				"and its label", ErrValue)
 		}
 		labels, lines, err := s.rowsOfLabels(t, given)
 		if err != nil {
@@ -168,7 +174,8 @@ func readLabelFile(s *source, path string) error {
 			id = k
 		}
 		// a guess: a row of data whose vertex is unknown may look like names
-		if !given && !slices.ContainsFunc(t.Header, s.usual) && strings.ContainsAny(t.Header[0], "0123456789") {
+		if !given && !slices.ContainsFunc(t.Header, s.usual) &&
+			strings.ContainsAny(t.Header[0], "0123456789") {
 			return t.Errorf(askedNames, ErrValue)
 		}
 	}
@@ -177,7 +184,7 @@ func readLabelFile(s *source, path string) error {
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string
-	label := -1 // of several columns the one that is called so
+	label := -1 // the column, of several, with a name of labels
 	if t.HasNames {
 		label, _ = s.column(t, "", "", labelNames...)
 	}
@@ -202,20 +209,23 @@ func readLabelFile(s *source, path string) error {
 			break
 		}
 		v, err := s.vertexNamed(row[id])
-		if _, number := table.ParseFloat([]byte(row[id])); err != nil && n == 0 && !number && !t.HasNames && !given {
+		if _, number := table.ParseFloat([]byte(row[id])); err != nil && n == 0 && !number &&
+			!t.HasNames && !given {
 			return t.Errorf(askedNames, ErrValue)
 		}
 		if err != nil {
-			return t.Errorf("%w; column %s is the id: want one column, or the id first, or called id", err, t.Header[id])
+			return t.Errorf("%w; column %s is the id: want one column, or the id first, or "+
+				"called id", err, t.Header[id])
 		}
 		if seen[v] {
 			several := ""
 			if len(c.labels) == 1 {
-				several = "; if a vertex has a row for each of several labels, make columns of 0 and 1: " +
-					"pandas.crosstab(df[0], df[1]).clip(upper=1)"
+				several = "; if a vertex has a row for each of several labels, make columns of 0 " +
+					"and 1: pandas.crosstab(df[0], df[1]).clip(upper=1)"
 			}
-			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several labels want the id as the "+
-				"first column, or called id%s", ErrValue, row[id], t.Header[id], several)
+			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several "+
+				"labels want the id as the first column, or called id%s", ErrValue, row[id],
+				t.Header[id], several)
 		}
 		seen[v], lines[v] = true, t.Line()
 		for i, k := range c.labels {
@@ -226,15 +236,17 @@ func readLabelFile(s *source, path string) error {
 	return setTableLabels(s, t, c, func(v int) int { return lines[v] }, labels)
 }
 
-const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? --header reads it as the " +
-	"names, and --no-header as data"
+const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? " +
+	"--header reads it as the names, and --no-header as data"
 
-// rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether the first
-// row is a name, it is one if there is a row more than vertices, and it is like none of the others.
-func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int, err error) {
+// rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether
+// the first row is a name, the first row is one if there is one row more than vertices, and it is
+// like no other row.
+func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int,
+	err error) {
 	tooMany := func() error {
-		return t.Errorf("%w: more rows than the %d vertices; remove them, or say --header if the first row is a name",
-			ErrMismatch, s.vertices)
+		return t.Errorf("%w: more rows than the %d vertices; remove them, or say --header if the "+
+			"first row is a name", ErrMismatch, s.vertices)
 	}
 	for {
 		row, err := t.Next()
@@ -253,28 +265,30 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, line
 	if n > 0 && !given {
 		first, rest := labels[0], labels[1:]
 		isNumber := func(text string) bool { _, ok := table.ParseFloat([]byte(text)); return ok }
-		own := !isNumber(first) && !slices.Contains(rest, first) // it may be a name
+		own := !isNumber(first) && !slices.Contains(rest, first) // the first row may be a name
 		switch {
 		case n == s.vertices+1 && own:
 			t.HasNames, t.Header[0] = true, first
 			labels, lines, n = rest, lines[1:], n-1
 		case n > s.vertices:
 			return nil, nil, tooMany()
-		case n == s.vertices && own && n > 1 && (s.usual(first) || !slices.ContainsFunc(rest, func(text string) bool {
-			return !isNumber(text)
-		})):
-			return nil, nil, fmt.Errorf("%s: line 1: %w: %.60q may be a name or the label of the first of %d vertices: "+
-				"--header reads it as a name, and --no-header as a label", t.Path(), ErrMismatch, first, n)
+		case n == s.vertices && own && n > 1 && (s.usual(first) || !slices.ContainsFunc(rest,
+			func(text string) bool {
+				return !isNumber(text)
+			})):
+			return nil, nil, fmt.Errorf("%s: line 1: %w: %.60q may be a name or the label of the "+
+				"first of %d vertices: --header reads it as a name, and --no-header as a label",
+				t.Path(), ErrMismatch, first, n)
 		}
 	}
 	if n > 1 && !given && !t.HasNames && !slices.Contains(labels[1:], labels[0]) {
-		s.note("%s: the label of line 1, %q, comes in no other row; if it is a name, --header says so",
-			filepath.Base(t.Path()), labels[0])
+		s.note("%s: the label of line 1, %q, comes in no other row; if it is a name, --header "+
+			"says so", filepath.Base(t.Path()), labels[0])
 	}
 	if n != s.vertices {
-		return nil, nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in the order of the node table "+
-			"(--no-header if the first row is one, --header if it is a name), or rows of an id and a label", t.Path(),
-			ErrMismatch, n, s.vertices)
+		return nil, nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in "+
+			"the order of the node table (--no-header if the first row is one, --header if it is "+
+			"a name), or rows of an id and a label", t.Path(), ErrMismatch, n, s.vertices)
 	}
 	return labels, lines, nil
 }
@@ -293,12 +307,14 @@ func tableFiles(s *source) (edges string, err error) {
 	}
 	if edges = tableIn(in, "edges"); edges == "" {
 		names := filesIn(in, "")
-		if slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "part-") }) {
-			return "", fmt.Errorf("%s: a table in parts, as Spark writes it; join them, with the names of the columns once: "+
-				"awk 'FNR > 1 || NR == 1' %[1]s/part-* > NEW.csv", in)
+		if slices.ContainsFunc(names,
+			func(n string) bool { return strings.HasPrefix(n, "part-") }) {
+			return "", fmt.Errorf("%s: a table in parts, as Spark writes it; join them, with the "+
+				"names of the columns once: awk 'FNR > 1 || NR == 1' %[1]s/part-* > NEW.csv", in)
 		}
-		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; it has %s; name the edge table with --in and "+
-			"the node table with --nodes; with vertex types the tables are %s", in, few(names), typedTables)
+		return "", fmt.Errorf("%s: neither edges.csv nor edges.tsv is there; it has %s; name the "+
+			"edge table with --in and the node table with --nodes; with vertex types the tables "+
+			"are %s", in, few(names), typedTables)
 	}
 	if s.options.Table.Nodes == "" {
 		s.options.Table.Nodes = tableIn(in, "nodes")
@@ -334,12 +350,14 @@ func (o *ImportOptions) checkTables() error {
 			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
 			len(t.Features) > 0 || t.Split != "" || t.NoHeader || t.Header || t.FirstRows {
-			return badOption("columns and a node table are those of the format csv, not of %s", o.Format)
+			return badOption("columns and a node table are those of the format csv, not of %s",
+				o.Format)
 		}
 		return nil
 	}
 	others := []string{".csv", ".tsv", ".txt", ".npz", ".gz"}
-	if len(t.Features) == 1 && slices.Contains(others, filepath.Ext(t.Features[0])) && exists(t.Features[0]) {
+	if len(t.Features) == 1 && slices.Contains(others, filepath.Ext(t.Features[0])) &&
+		exists(t.Features[0]) {
 		load := "numpy.loadtxt(FILE)"
 		switch filepath.Ext(strings.TrimSuffix(t.Features[0], ".gz")) {
 		case ".csv":

@@ -14,16 +14,18 @@ import (
 	"halognn/src/graph"
 )
 
-// schemes are the names of the two ends of an edge, in the ways in which people name them.
+// schemes are the usual pairs of names of the two ends of an edge.
 var schemes = [][2]string{
-	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"}, {"id_1", "id_2"},
-	{"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"from_id", "to_id"}, {"source_id", "target_id"},
+	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"},
+	{"id_1", "id_2"},
+	{"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"from_id", "to_id"},
+	{"source_id", "target_id"},
 	{"source", "destination"}, {"src", "dest"}, {"src_id", "dst_id"}, {"from_node", "to_node"},
 	{"from_node_id", "to_node_id"}, {"fromnodeid", "tonodeid"}, {"source_node", "target_node"},
 	{"start_id", "end_id"}, {"head", "tail"}, {"citing", "cited"},
 }
 
-// sourceNames and targetNames are those of schemes.
+// sourceNames and targetNames are the first and the second names of schemes.
 var sourceNames, targetNames = endNames(0), endNames(1)
 
 func endNames(end int) (names []string) {
@@ -33,32 +35,34 @@ func endNames(end int) (names []string) {
 	return names
 }
 
-// AreEnds reports whether two columns of these names are the source and the target of edges.
+// AreEnds reports whether two columns with these names are the source and the target of edges.
 func AreEnds(source, target string) bool {
 	return slices.ContainsFunc(schemes, func(of [2]string) bool {
 		return strings.EqualFold(of[0], source) && strings.EqualFold(of[1], target)
 	})
 }
 
-// IDColumn returns the first column that is called as ids of vertices are, -1 if none is.
+// IDColumn returns the first column with a usual name of vertex ids, -1 if there is none.
 func IDColumn(names []string) int {
 	for _, usual := range idNames {
-		if k := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
+		if k := slices.IndexFunc(names,
+			func(n string) bool { return strings.EqualFold(n, usual) }); k >= 0 {
 			return k
 		}
 	}
 	return -1
 }
 
-// edgeTable is a table of edges, and the columns that are read of it.
+// edgeTable is a table of edges, and the columns of it that are read.
 type edgeTable struct {
 	*table.Named
-	from, to, weight int   // weight: -1 for none
-	direction        int   // a column of Directed and Undirected, as Gephi writes it; -1 for none
-	features         []int // of edgeColumns; -1 for a column that other relations have
-	why              string
-	directed, both   int  // edges that are said to be Directed, and Undirected
-	undirected       bool // the current one is
+	from, to, weight int // weight: -1 for none
+	direction        int // a column of Directed and Undirected, which Gephi writes; -1 for none
+	// columns named by edgeColumns; -1 for a column that only other relations have
+	features       []int
+	why            string
+	directed, both int  // numbers of edges called Directed, and Undirected
+	undirected     bool // the current edge is
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -67,7 +71,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	if t.weight, err = e.edgeColumn(t.Named, o.Weight, "--weight", weightNames...); err != nil {
 		return err
 	}
-	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels, t.Header[t.weight]) {
+	if o.Weight == "" && t.weight >= 0 && slices.Contains(e.options.LinkLabels,
+		t.Header[t.weight]) {
 		t.weight = -1
 	}
 	if t.from, err = e.column(t.Named, o.Source, "--source"); err != nil {
@@ -83,25 +88,26 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	case len(t.Header) < 2:
 		return t.Narrow("the ends of an edge")
 	case !t.HasNames && t.from < 0 && t.to < 0 && t.triples():
-		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a relation between "+
-			"them: say which by --source and --target, and by --ignore what is left out; of several relations "+
-			"make a table each (docs/guide/typed.md)", ErrValue)
+		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a "+
+			"relation between them: say which by --source and --target, and by --ignore what is "+
+			"left out; of several relations make a table each (docs/guide/typed.md)", ErrValue)
 	case !t.HasNames && t.from < 0 && t.to < 0:
 		t.from, t.to = 0, 1
 	case (t.from < 0 || t.to < 0) && t.Square():
-		return t.Errorf("%w: an adjacency matrix, whose columns are called as its rows are; in Python, "+
-			"halognn.write_dataset(DIR, networkx.from_pandas_adjacency(pandas.read_csv(FILE, sep=%q, "+
-			"index_col=0))) imports it", ErrValue, t.Between())
+		return t.Errorf("%w: an adjacency matrix, whose columns are called as its rows are; in "+
+			"Python, halognn.write_dataset(DIR, networkx.from_pandas_adjacency("+
+			"pandas.read_csv(FILE, sep=%q, index_col=0))) imports it", ErrValue, t.Between())
 	case t.from < 0 || t.to < 0:
-		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name them with "+
-			"--source and --target, or say --no-header if this row is an edge", ErrValue,
+		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name "+
+			"them with --source and --target, or say --no-header if this row is an edge", ErrValue,
 			strings.Join(t.Header, ", "))
 	case t.from == t.to:
 		return fmt.Errorf("%s: %w: --source and --target are the same column", t.Path(), ErrValue)
 	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
-		return t.Errorf("%w: columns %s and %s have ids of two spaces, where 1 of one and 1 of the other are two "+
-			"vertices: give them ids of their own, or types (docs/guide/typed.md); if they are of one space, "+
-			"rename the columns", ErrValue, t.Header[t.from], t.Header[t.to])
+		return t.Errorf("%w: columns %s and %s have ids of two spaces, where 1 of one and 1 of "+
+			"the other are two vertices: give them ids of their own, or types "+
+			"(docs/guide/typed.md); if they are of one space, rename the columns", ErrValue,
+			t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
 			t.Path(), ErrValue, t.Header[t.weight])
@@ -125,7 +131,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 }
 
 // triples reports whether the first three columns of a table without names seem to be a source, a
-// relation and a target: the third is of words as the first, or of numbers beside a second one of words.
+// relation and a target: the first and the third hold words, or both hold numbers beside a second
+// column of words.
 func (t *edgeTable) triples() bool {
 	if len(t.Header) < 3 {
 		return false
@@ -135,8 +142,8 @@ func (t *edgeTable) triples() bool {
 	return first == third && !(first && second)
 }
 
-// plainName is the name of a column in the letters of schemes: Source Node, :START_ID(Person) of
-// Neo4j, ~from of Neptune and #node1 of a first line that is written as a comment are source_node,
+// plainName writes the name of a column as in schemes: Source Node, :START_ID(Person) of Neo4j,
+// ~from of Neptune and #node1, from a first line written as a comment, become Source_Node,
 // START_ID, from and node1.
 func plainName(name string) string {
 	name = strings.TrimLeft(name, ":~#")
@@ -146,16 +153,16 @@ func plainName(name string) string {
 	return strings.NewReplacer(" ", "_", "-", "_", ".", "_").Replace(name)
 }
 
-// twoSpaces reports whether the brackets of the names of two ends, as in :START_ID(Person) of Neo4j, say that
-// equal ids of both are not one vertex.
+// twoSpaces reports whether the brackets in the names of two ends, as in :START_ID(Person) of
+// Neo4j, say that equal ids of the ends are different vertices.
 func twoSpaces(source, target string) bool {
 	_, from, one := strings.Cut(source, "(")
 	_, to, other := strings.Cut(target, "(")
 	return from != to && (one && other || strings.Contains(source+" "+target, "_ID("))
 }
 
-// likeNames reports whether two columns are called alike as the ends of an edge are: as those of a scheme
-// with something before or after them (from_user, to_user), or but for 1 and 2 (drug1, drug2) or 0 and 1.
+// likeNames reports whether the names of two columns differ as those of the ends of an edge do: by
+// the two words of a scheme (from_user, to_user), or by 1 and 2 (drug1, drug2), or by 0 and 1.
 func likeNames(source, target string) bool {
 	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
 	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
@@ -165,7 +172,7 @@ func likeNames(source, target string) bool {
 	})
 }
 
-// swapped returns a name with the second word of a scheme for the first one.
+// swapped returns a name with the first word of a scheme replaced by the second.
 func swapped(name string, of [2]string) (other string, is bool) {
 	at := strings.LastIndex(name, of[0])
 	if at < 0 {
@@ -174,7 +181,7 @@ func swapped(name string, of [2]string) (other string, is bool) {
 	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
-// lead is 1 if the first column has no name, as the numbers of the rows that tools write, else 0.
+// lead is 1 if the first column has no name, like the row numbers that tools write, else 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1
@@ -183,14 +190,17 @@ func (t *edgeTable) lead() int {
 }
 
 // onlyPair reports whether the first two columns, after one without a name if there is one, are the
-// only pair whose names are alike (likeNames). Times (valid_from, valid_to), the first columns of a
+// only pair with names that match (likeNames). Times (valid_from, valid_to), the first columns of a
 // series (V1, V2, V3), and one of two pairs (score1, score2, drugA, drugB) are not.
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
-	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) || isWhen(header[1]) {
+	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) ||
+		isWhen(header[1]) {
 		return false
 	}
-	stem := func(name string) string { return strings.ToLower(strings.Trim(plainName(name), "0123456789")) }
+	stem := func(name string) string {
+		return strings.ToLower(strings.Trim(plainName(name), "0123456789"))
+	}
 	for k, name := range header[2:] {
 		if stem(header[0]) == stem(header[1]) && stem(name) == stem(header[0]) {
 			return false
@@ -215,16 +225,18 @@ func (e *edgeSource) nodeFiles() string {
 	return from + " and " + to
 }
 
-// other returns the column that is the other end of a table of two columns, of which one end is known: the node table
-// has its first values. It is -1 if it has not, if the name or a flag says that the column is something else, or
-// if both columns are integers, as amounts are, too.
+// other returns the column of the other end, in a table of two columns where one end is known. It
+// returns -1 if the node table does not have the column's first values, if the name or a flag says
+// that the column is something else, or if both columns are integers, which could be amounts, too.
 func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	k, s := 1-known, [2]*source{e.from, e.to}[end]
-	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil || k == t.weight {
+	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil ||
+		k == t.weight {
 		return -1
 	}
 	name, values := t.Header[k], t.Sample(k)
-	for _, names := range [][]string{e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels} {
+	for _, names := range [][]string{e.options.Ignore, e.options.Table.EdgeFeatures,
+		e.options.LinkLabels} {
 		if slices.Contains(names, name) {
 			return -1
 		}
@@ -237,13 +249,14 @@ func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	return k
 }
 
-// otherPair returns the names of two columns, neither of them an end, that are called alike as ends are: a
-// table may name both vertices twice, by an id and a name. "" if there are none.
+// otherPair returns the names of two columns that match like the names of ends, but are not the
+// ends: a table may name both vertices twice, by an id and by a name. "" if there are none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
 	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
-	at := map[string]int{} // columns by their names in small letters
+	at := map[string]int{} // columns by their names in lower case
 	for k, name := range t.Header {
-		if k != t.from && k != t.to && k != t.weight && !isWhen(name) && !slices.Contains(named, name) {
+		if k != t.from && k != t.to && k != t.weight && !isWhen(name) &&
+			!slices.Contains(named, name) {
 			at[strings.ToLower(plainName(name))] = k
 		}
 	}
@@ -263,14 +276,15 @@ func (t *edgeTable) otherPair(e *edgeSource) string {
 	return ""
 }
 
-// isWhen reports whether a column is called as times are, such as endTime, started_at or valid_from.
+// isWhen reports whether a column has a name of a time, such as endTime, started_at or valid_from.
 func isWhen(name string) bool {
 	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
 		return r == '_' || r >= '0' && r <= '9'
 	})
 	return slices.ContainsFunc(parts, func(part string) bool {
 		for _, end := range []string{"start", "end", "from", "to"} {
-			for _, rest := range []string{part, strings.TrimPrefix(part, end), strings.TrimSuffix(part, end)} {
+			for _, rest := range []string{part, strings.TrimPrefix(part, end),
+				strings.TrimSuffix(part, end)} {
 				if isTime(rest) || slices.Contains(whenNames, rest) {
 					return true
 				}
@@ -280,12 +294,15 @@ func isWhen(name string) bool {
 	})
 }
 
-var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at", "on"}
+var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at",
+	"on"}
 
-const theOther = "of two columns one is named as an end, and the node table has the values of the other"
+const theOther = "of two columns one is named as an end, and the node table has the values of " +
+	"the other"
 
-// chooseEnds finds the ends that the options do not name: both of one scheme. Of several schemes, none
-// is taken. Without any, the first two columns may be called alike.
+// chooseEnds finds the ends that the options do not name: two columns of one scheme. If several
+// schemes fit, it takes none. If none fits, it may take the first two columns, if their names match
+// (onlyPair).
 func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
@@ -296,7 +313,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		})
 	}
 	var pairs [][2]int
-	var ends [2][]int // columns that are called like an end
+	var ends [2][]int // columns with names of an end
 	for _, names := range schemes {
 		pair := [2]int{at(names[0]), at(names[1])}
 		for i, k := range pair {
@@ -304,7 +321,8 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 				ends[i] = append(ends[i], k)
 			}
 		}
-		if pair[0] >= 0 && pair[1] >= 0 && (t.from < 0 || pair[0] == t.from) && (t.to < 0 || pair[1] == t.to) {
+		if pair[0] >= 0 && pair[1] >= 0 && (t.from < 0 || pair[0] == t.from) &&
+			(t.to < 0 || pair[1] == t.to) {
 			pairs = append(pairs, pair)
 		}
 	}
@@ -319,17 +337,19 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		if len(ends[0]) > 1 || len(ends[1]) > 1 {
 			t.why = "its names are a pair"
 		}
-		if other := t.otherPair(e); other != "" && e.options.Table.Source == "" && e.options.Table.Target == "" {
+		if other := t.otherPair(e); other != "" && e.options.Table.Source == "" &&
+			e.options.Table.Target == "" {
 			t.why = "rather than " + other + ": --source and --target say which"
 		}
 	case len(pairs) > 1:
-		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by --source and "+
-			"--target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]], t.Header[pairs[1][0]],
-			t.Header[pairs[1][1]])
+		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by "+
+			"--source and --target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]],
+			t.Header[pairs[1][0]], t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
 		t.from, t.to = ends[0][0], ends[1][0]
-	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() && !slices.ContainsFunc(t.Header[t.lead():][:2],
-		func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
+	case len(ends[0])+len(ends[1]) == 0 && t.onlyPair() &&
+		!slices.ContainsFunc(t.Header[t.lead():][:2],
+			func(name string) bool { return slices.Contains(e.options.Ignore, name) }):
 		t.from, t.to, t.why = t.lead(), t.lead()+1, "its names are a pair"
 	case len(ends[0]) == 1 && len(ends[1]) == 0 && e.other(t, ends[0][0], 1) >= 0:
 		t.from, t.to, t.why = ends[0][0], e.other(t, ends[0][0], 1), theOther
@@ -340,13 +360,13 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		for _, k := range slices.Concat(ends[0], ends[1]) {
 			names = append(names, t.Header[k])
 		}
-		return t.Errorf("%w: which columns are the ends of an edge? %s are called so: say which by --source "+
-			"and --target", ErrValue, strings.Join(names, ", "))
+		return t.Errorf("%w: which columns are the ends of an edge? It could be %s: say which by "+
+			"--source and --target", ErrValue, strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// findFeatures finds the columns of --edge-features, or of labels of links.
+// findFeatures finds the columns of --edge-features, or those of labels of links.
 func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
@@ -357,12 +377,12 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 		switch {
 		case err != nil:
 			return err
-		case k < 0: // of other relations
+		case k < 0: // only other relations have it
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
-			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too", t.Path(),
-				ErrValue, name, flag)
+			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too",
+				t.Path(), ErrValue, name, flag)
 		case slices.Contains(e.options.Ignore, name):
 			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.Path(),
 				ErrValue, flag, name)
@@ -372,7 +392,8 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	return nil
 }
 
-// edgeColumn is column for one that, of several relations, some may lack, unless the option names this one.
+// edgeColumn is column, but a relation may lack the column if others have it, unless the option
+// names this relation.
 func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked == "" || e.own == nil || e.own[flag] {
 		return e.column(t, asked, flag, usual...)
@@ -382,13 +403,14 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 	return k, nil
 }
 
-// noteColumns says what the columns of the edges were taken as.
+// noteColumns notes what the columns of the edges were taken as.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	file := filepath.Base(t.Path())
 	use := func(k int, as string) {
 		name := columnName(t.Header[k], k)
-		of[k] = columnUse{as, e.tellTime("column "+name+" of "+file, as, timeOf(t.Header[k], t.Sample(k)))}
+		of[k] = columnUse{as, e.tellTime("column "+name+" of "+file, as,
+			timeOf(t.Header[k], t.Sample(k)))}
 	}
 	for _, k := range t.features {
 		if k < 0 {
@@ -404,7 +426,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 		use(t.weight, asWeight)
 	}
 	if t.direction >= 0 {
-		of[t.direction] = columnUse{asDirection, fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
+		of[t.direction] = columnUse{asDirection,
+			fmt.Sprintf("%d directed, %d undirected", t.directed, t.both)}
 	}
 	for k, name := range t.Header {
 		switch _, read := of[k]; {
@@ -414,21 +437,24 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 			e.note("column %s of %s is ignored: it is %s", name, file, noTime)
 		case timeOf(name, t.Sample(k)) != "":
 			of[k] = columnUse{asTime, "as its numbers or dates show"}
-			e.note("column %s of %s, such as %.40q, is ignored: it seems to be %s", columnName(name, k), file,
-				t.Field(k), noTime)
+			e.note("column %s of %s, such as %.40q, is ignored: it seems to be %s",
+				columnName(name, k), file, t.Field(k), noTime)
 		case ignoredWeights(name) != "":
 			e.notes = append(e.notes, ignoredWeights(name))
 		case name == "Label" && t.Header[t.from] == "Source" && display(t.Sample(k)):
 			of[k] = columnUse{asIgnored, forDisplay}
-			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes it; "+
-				"if it has classes, --task links --link-classes Label predicts them", file)
-		case slices.ContainsFunc(labelNames, func(n string) bool { return strings.EqualFold(n, name) }):
-			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or --link-numbers, predicts it", name, file)
+			e.note("column Label of %s is not read: it seems to be for display, as Gephi writes "+
+				"it; if it has classes, --task links --link-classes Label predicts them", file)
+		case slices.ContainsFunc(labelNames,
+			func(n string) bool { return strings.EqualFold(n, name) }):
+			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or "+
+				"--link-numbers, predicts it", name, file)
 		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.Field(k)) != "":
-			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point for its decimal comma, and "+
-				"--weight 2 reads it", file)
+			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point "+
+				"for its decimal comma, and --weight 2 reads it", file)
 		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.Field(k)):
-			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads it", file)
+			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads "+
+				"it", file)
 		default:
 			e.note("column %s of %s is not read", columnName(name, k), file)
 		}
@@ -436,8 +462,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	e.readsColumns(t.Named, of)
 }
 
-// display reports whether the first values of a column name the edges: nearly all differ, or are
-// empty.
+// display reports whether the first values of a column look like names of the edges: nearly all
+// differ, or are empty.
 func display(values []string) bool {
 	seen, n := map[string]bool{}, 0
 	for _, f := range values {
@@ -455,13 +481,13 @@ func weighs(field string) bool {
 	return is && w >= 0
 }
 
-// openEdges opens an edge table. A node table knows the ids, and so whether a first row without usual names is an
-// edge or, where its first two fields are alike as names of ends are, names the columns.
+// openEdges opens an edge table. A first row without usual names is an edge if a node table knows
+// its ids; otherwise it may name the columns, if its first two fields match as names of ends do.
 func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	o := &e.options.Table
 	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
 	if e.from.options.Table.Nodes != "" && e.from.places != nil && e.to.places != nil {
-		ends := [2]int{0, 1} // of a table without names
+		ends := [2]int{0, 1} // the ends in a table without names
 		for i, name := range [2]string{o.Source, o.Target} {
 			if k, is := table.ParseInt([]byte(name)); is && k >= 0 {
 				ends[i] = int(k)
@@ -480,7 +506,8 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 		file := e.nodeFiles()
 		names.Data = func(row []string, after [][]string) bool {
 			usual := slices.ContainsFunc(row, func(f string) bool { return f != "" && e.usual(f) })
-			if len(row) < 2 || ids(row) < 2 || usual || table.Counting(row) || table.OverNumbers(row, after) {
+			if len(row) < 2 || ids(row) < 2 || usual || table.Counting(row) ||
+				table.OverNumbers(row, after) {
 				return false
 			}
 			why = "both ends have a row in " + file
@@ -502,8 +529,8 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	return t, err
 }
 
-// eachNamedEdge calls visit with the ends of every edge and its weight, "" without such a column,
-// and its features. They are valid until it returns.
+// eachNamedEdge calls visit with the ends of every edge, its weight ("" without such a column) and
+// its features. They are valid until visit returns.
 func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
@@ -521,22 +548,24 @@ func eachNamedEdge(e *edgeSource,
 		return nil, err
 	}
 	features := make([]string, len(t.features))
-	marks := !t.HasNames && e.options.Table.Source == "" // 0 or 1 alone
+	marks := !t.HasNames && e.options.Table.Source == "" // the values are only 0 and 1
 	for rows := 0; ; rows++ {
 		row, err := t.Next()
 		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
 			err = fmt.Errorf("%s: %w: %d rows of as many 0 and 1: an adjacency matrix; in Python, "+
-				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, delimiter=%q))) imports it",
-				path, ErrValue, rows, t.Between())
+				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, "+
+				"delimiter=%q))) imports it", path, ErrValue, rows, t.Between())
 		}
 		if err != nil && !t.HasNames && t.Columns() > len(t.Header) {
-			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, networkx.read_adjlist(FILE, delimiter=%q) "+
-				"reads it and, in Python, halognn.write_dataset(DIR, graph) imports it", err, t.Between())
+			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, "+
+				"networkx.read_adjlist(FILE, delimiter=%q) reads it and, in Python, "+
+				"halognn.write_dataset(DIR, graph) imports it", err, t.Between())
 		}
 		if err != nil || row == nil {
 			return t, err
 		}
-		marks = marks && !slices.ContainsFunc(row, func(f string) bool { return f != "0" && f != "1" })
+		marks = marks && !slices.ContainsFunc(row,
+			func(f string) bool { return f != "0" && f != "1" })
 		if row[t.from] == "" || row[t.to] == "" {
 			return nil, t.Errorf("%w: an edge has no %s; remove the row or fill it in", ErrValue,
 				map[bool]string{true: "source", false: "target"}[row[t.from] == ""])
@@ -564,7 +593,7 @@ func eachNamedEdge(e *edgeSource,
 	}
 }
 
-// direct reads what the column of directions says of the current edge.
+// direct reads the direction of the current edge.
 func (t *edgeTable) direct(text string) error {
 	switch strings.ToLower(text) {
 	case "undirected", "mutual":
@@ -575,8 +604,8 @@ func (t *edgeTable) direct(text string) error {
 		t.directed++
 	default:
 		name := t.Header[t.direction]
-		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected, and %s; --ignore %s imports "+
-			"the rest", name, ErrValue, text, edgeTypes, name)
+		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected, and %s; "+
+			"--ignore %s imports the rest", name, ErrValue, text, edgeTypes, name)
 	}
 	return nil
 }
@@ -584,7 +613,7 @@ func (t *edgeTable) direct(text string) error {
 // collectIDs numbers the ids that the edges name.
 func collectIDs(e *edgeSource, path string) error {
 	s := e.from
-	seen := make(map[string]graph.VertexID) // of each id, 1 for a source, 2 for a target, or both
+	seen := make(map[string]graph.VertexID) // 1 if the id was a source, 2 if a target, 3 if both
 	var odd oddIDs
 	both := 0
 	t, err := eachNamedEdge(e, path, func(t *edgeTable, u, v, _ string, _ []string) error {
@@ -594,7 +623,7 @@ func collectIDs(e *edgeSource, path string) error {
 			if more == as {
 				continue
 			}
-			id = strings.Clone(id) // of the row; an assignment replaces the key, too
+			id = strings.Clone(id) // id lies in the row; an assignment replaces the key, too
 			seen[id] = more
 			if before {
 				both++
@@ -610,10 +639,11 @@ func collectIDs(e *edgeSource, path string) error {
 	if err != nil {
 		return err
 	}
-	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames && !likeNames(from, to) &&
-		!AreEnds(plainName(from), plainName(to)) {
-		s.note("%d of %d ids are in both columns, %s and %s, and one vertex each: if the columns are of two kinds, "+
-			"give these types (docs/guide/typed.md), or ids of their own", both, len(seen), from, to)
+	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames &&
+		!likeNames(from, to) && !AreEnds(plainName(from), plainName(to)) {
+		s.note("%d of %d ids are in both columns, %s and %s, and are one vertex each: if the "+
+			"columns name two kinds of vertices, give the kinds types (docs/guide/typed.md), or "+
+			"ids of their own", both, len(seen), from, to)
 	}
 	if err := odd.tell(s, path, seen); err != nil {
 		return err
@@ -655,77 +685,80 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	}
 	nodes := filepath.Base(s.options.Table.Nodes)
 	if s.options.Table.Nodes == "" {
-		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again", id)
+		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again",
+			id)
 	}
 	switch alike, number := s.alike(id); {
 	case number:
 		return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
 			"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
 	case alike != "":
-		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; write ids alike", id,
-			graph.ErrVertexRange, nodes, alike)
+		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; "+
+			"write ids alike", id, graph.ErrVertexRange, nodes, alike)
 	}
 	if !s.unnamed && slices.Contains(s.header, id) {
-		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but the name of a column: if its first row is "+
-			"data, say --no-header", id, graph.ErrVertexRange, nodes)
+		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but a column of that name: "+
+			"if its first row is data, say --no-header", id, graph.ErrVertexRange, nodes)
 	}
-	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; add one, or "+
-		"remove the edge, or name the column of the ids with --id%s", id, graph.ErrVertexRange, nodes, s.idColumn,
-		s.otherIDs, s.noID)
+	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; "+
+		"add one, or remove the edge, or name the column of the ids with --id%s", id,
+		graph.ErrVertexRange, nodes, s.idColumn, s.otherIDs, s.noID)
 }
 
 // readEdgeTable adds the edges.
 func readEdgeTable(e *edgeSource, path string) error {
 	names, _ := e.options.edgeColumns()
 	e.rows.cols = len(names)
-	var both []int64 // the numbers of edges that are said to be undirected
-	var absent error // of the first edge with a vertex that is not there
-	lost := 0        // such edges
-	t, err := eachNamedEdge(e, path, func(t *edgeTable, from, to, weight string, features []string) error {
-		if absent != nil { // no more is asked of the rest than how many
-			_, one := e.from.places[from]
-			if _, other := e.to.places[to]; !one || !other {
+	var both []int64 // the numbers of edges that are called undirected
+	var absent error // the error about the first edge with a vertex that does not exist
+	lost := 0        // the number of such edges
+	t, err := eachNamedEdge(e, path,
+		func(t *edgeTable, from, to, weight string, features []string) error {
+			if absent != nil { // of the remaining edges only the lost ones are counted
+				_, one := e.from.places[from]
+				if _, other := e.to.places[to]; !one || !other {
+					lost++
+					return nil
+				}
+			}
+			u, err := placeOf(e.from, t, from)
+			v, other := placeOf(e.to, t, to)
+			if err = cmp.Or(err, other); err != nil && e.from.places != nil &&
+				errors.Is(err, graph.ErrVertexRange) {
+				absent = cmp.Or(absent, err)
 				lost++
 				return nil
 			}
-		}
-		u, err := placeOf(e.from, t, from)
-		v, other := placeOf(e.to, t, to)
-		if err = cmp.Or(err, other); err != nil && e.from.places != nil && errors.Is(err, graph.ErrVertexRange) {
-			absent = cmp.Or(absent, err)
-			lost++
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if t.undirected {
-			both = append(both, e.edges.NumEdges())
-		}
-		if err := e.addEdge(u, v); err != nil {
-			return t.Errorf("%w", err)
-		}
-		for i, text := range features {
-			x, ok := table.ParseFloat([]byte(text))
-			if !ok || !finite(float32(x)) {
-				return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s", ErrValue,
-					names[i], text, cmp.Or(table.DecimalComma(text), dated(text)))
+			if err != nil {
+				return err
 			}
-			e.rows.data = appended(e.rows.data, float32(x))
-		}
-		if weight == "" {
+			if t.undirected {
+				both = append(both, e.edges.NumEdges())
+			}
+			if err := e.addEdge(u, v); err != nil {
+				return t.Errorf("%w", err)
+			}
+			for i, text := range features {
+				x, ok := table.ParseFloat([]byte(text))
+				if !ok || !finite(float32(x)) {
+					return t.Errorf("%w: %s of an edge is %.40q, which is no finite number%s",
+						ErrValue, names[i], text, cmp.Or(table.DecimalComma(text), dated(text)))
+				}
+				e.rows.data = appended(e.rows.data, float32(x))
+			}
+			if weight == "" {
+				return nil
+			}
+			w, ok := table.ParseFloat([]byte(weight))
+			if !ok {
+				return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue,
+					weight, cmp.Or(table.DecimalComma(weight), dated(weight)))
+			}
+			if err := e.addWeight(w); err != nil {
+				return t.Errorf("%w", err)
+			}
 			return nil
-		}
-		w, ok := table.ParseFloat([]byte(weight))
-		if !ok {
-			return t.Errorf("%w: an edge has weight %.40q, which is not a number%s", ErrValue, weight,
-				cmp.Or(table.DecimalComma(weight), dated(weight)))
-		}
-		if err := e.addWeight(w); err != nil {
-			return t.Errorf("%w", err)
-		}
-		return nil
-	})
+		})
 	if lost > 1 {
 		absent = fmt.Errorf("%w; %d edges name such vertices", absent, lost)
 	}
@@ -737,22 +770,23 @@ func readEdgeTable(e *edgeSource, path string) error {
 	return nil
 }
 
-// turn makes edges undirected that the column of directions calls so: all, or, beside directed ones,
-// each by a reverse of its own. With the reverses of all relations there is nothing to add.
+// turn makes the edges undirected that the column of directions calls so: the whole relation, if
+// all are; otherwise it adds a reverse for each. If the reverses of all relations are added anyway,
+// there is nothing to do.
 func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return
 	}
 	if t.directed == 0 {
 		if e.undirected = true; e.of() != "" {
-			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was added", e.of(),
-				t.Header[t.direction], filepath.Base(t.Path()))
+			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was "+
+				"added", e.of(), t.Header[t.direction], filepath.Base(t.Path()))
 		}
 		return
 	}
 	if e.both = both; e.from == e.to {
 		e.addReverses(e, both)
 	}
-	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both), e.of(),
-		t.Header[t.direction])
+	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both),
+		e.of(), t.Header[t.direction])
 }

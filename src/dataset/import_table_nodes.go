@@ -21,9 +21,11 @@ type nodeColumns struct {
 	labels, features []int
 	masks            maskReader
 	named            []int // features that --features names
-	asked            bool  // --label names the labels
-	left             []int // columns of usual names, where --label names a file or labels of another type
-	use              map[int]columnUse
+	// columns with usual names of labels, if --label names a file or labels of another type
+	asked bool
+	// columns of usual names, where --label names a file or labels of another type
+	left []int
+	use  map[int]columnUse
 }
 
 // indexNames are names of columns with the numbers of rows, which tools write unasked.
@@ -31,17 +33,18 @@ var indexNames = []string{"", "index", "level_0", "rownames", "row_names"}
 
 func isIndex(name string, column int) bool {
 	lower := strings.ToLower(name)
-	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 && slices.Contains(indexNames, lower)
+	return name == "" || strings.HasPrefix(lower, "unnamed: ") || column < 2 &&
+		slices.Contains(indexNames, lower)
 }
 
-// counts reports whether a column is an index: one without a name of its own, or one that counts the rows.
+// counts reports whether a column is an index: it has no name of its own, or it counts the rows.
 func counts(t *table.Named, column int) bool {
 	name := t.Header[column]
 	return isIndex(name, 2) || isIndex(name, column) && t.Counts(column)
 }
 
-// readNodes reads ids, labels and split, and registers the features, which are read when they are
-// written.
+// readNodes reads ids, labels and split, and registers the features, which are read only when they
+// are written.
 func readNodes(s *source, path string) error {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -60,9 +63,9 @@ func readNodes(s *source, path string) error {
 		read: true,
 	}
 	others := watchSplits(s, t, slices.Concat([]int{c.id, c.split}, c.labels, c.left, c.named))
-	held := make([]bool, len(t.Header)) // columns with something in a row
+	held := make([]bool, len(t.Header)) // columns that are not empty in some row
 	var odd oddIDs
-	var first []uint64         // of each vertex, the hash of its row, with FirstRows
+	var first []uint64         // with FirstRows: the hash of each vertex's row
 	unequal, codes := 0, false // codes: the split has numbers
 	s.places = make(map[string]graph.VertexID)
 	for n := 0; ; n++ {
@@ -87,8 +90,9 @@ func readNodes(s *source, path string) error {
 			first = append(first, hash)
 		}
 		if twice {
-			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a row for each "+
-				"vertex, another column as --id, or --first-rows, which takes the first%s", ErrValue, id, s.idColumn, s.noID)
+			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a "+
+				"row for each vertex, another column as --id, or --first-rows, which takes the "+
+				"first%s", ErrValue, id, s.idColumn, s.noID)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
 			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
@@ -116,8 +120,8 @@ func readNodes(s *source, path string) error {
 				if _, is := mark(row[c.split]); is {
 					marks = "; if it marks the vertices to train, call it train_mask"
 				}
-				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing%s", ErrValue, t.Header[c.split],
-					row[c.split], marks)
+				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing%s",
+					ErrValue, t.Header[c.split], row[c.split], marks)
 			}
 		}
 		if err := c.masks.read(v, row); err != nil {
@@ -126,8 +130,8 @@ func readNodes(s *source, path string) error {
 		others.read(v, row)
 	}
 	if n := len(s.repeated); n > 0 {
-		s.note("%d rows of %s are of vertices that have a row before, and are left out: %d of them differ from it", n,
-			filepath.Base(path), unequal)
+		s.note("%d rows of %s repeat the vertex of an earlier row, and are left out: %d of them "+
+			"differ from that row", n, filepath.Base(path), unequal)
 	}
 	if err := odd.tell(s, path, s.places); err != nil {
 		return err
@@ -146,11 +150,13 @@ func readNodes(s *source, path string) error {
 			use.why = "0 is train, 1 valid, 2 test"
 			switch part, _ := maskPart(t.Header[c.split]); {
 			case len(p.Test) == 0 && part >= 0:
-				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, marks of one list by its name: "+
-					"call it %s_mask, and leave --split-column out", path, ErrValue, t.Header[c.split], graph.SplitNames[part])
+				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, "+
+					"marks of one list by its name: call it %s_mask, and leave --split-column out",
+					path, ErrValue, t.Header[c.split], graph.SplitNames[part])
 			case len(p.Test) == 0:
-				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it marks the vertices to train, call it "+
-					"train_mask", t.Header[c.split], filepath.Base(path))
+				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it "+
+					"marks the vertices to train, call it train_mask", t.Header[c.split],
+					filepath.Base(path))
 			}
 		}
 		c.use[c.split] = use
@@ -171,7 +177,8 @@ func readNodes(s *source, path string) error {
 	return setColumnFeatures(s, t, c.features)
 }
 
-// lineOf reads a node table again, up to the first row of an id, and returns its line; 0 if that fails.
+// lineOf reads a node table again, up to the first row with an id, and returns its line; 0 if that
+// fails.
 func lineOf(s *source, path string, column int, id string) int {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -189,14 +196,14 @@ func lineOf(s *source, path string, column int, id string) int {
 	}
 }
 
-// leaveEmpty leaves out features, unless they are named, of which no row holds anything, such as timeset of
-// Gephi.
+// leaveEmpty leaves out features that are empty in all rows, such as timeset of Gephi, unless
+// features are named.
 func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 	if len(s.options.Table.Features) > 0 || len(s.places) == 0 {
 		return
 	}
 	for k, is := range held {
-		if c.use[k].why == rowNumbers && !is { // rows that end with a separator
+		if c.use[k].why == rowNumbers && !is { // rows end with a separator
 			c.use[k] = columnUse{asIgnored, "empty"}
 		}
 	}
@@ -205,23 +212,26 @@ func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 			return false
 		}
 		c.use[k] = columnUse{asIgnored, "empty"}
-		s.note("column %s of %s is not read: it is empty", columnName(t.Header[k], k), filepath.Base(t.Path()))
+		s.note("column %s of %s is not read: it is empty", columnName(t.Header[k], k),
+			filepath.Base(t.Path()))
 		return true
 	})
 }
 
 const forDisplay = "names for display"
 
-// gephi reports whether a column is called Label beside Id, as Gephi writes them.
+// gephi reports whether a column is the Label that Gephi writes beside Id.
 func (c *nodeColumns) gephi(t *table.Named, column int) bool {
 	return t.Header[column] == "Label" && strings.HasPrefix(t.Header[c.id], "I")
 }
 
-// leaveNames leaves out a column Label beside Id, as Gephi writes them, whose values name the vertices:
-// they differ for nearly all. Another label beside it is then the label, if it has classes. It returns the values of
-// the labels that are left.
-func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels [][]string) [][]string {
-	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) && len(c.labels) == 1 {
+// leaveNames leaves out a column Label that Gephi writes beside Id, if its values name the
+// vertices: nearly all differ. Another label column beside it is then the label, if it has classes.
+// It returns the values of the remaining labels.
+func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
+	labels [][]string) [][]string {
+	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) &&
+		len(c.labels) == 1 {
 		return labels
 	}
 	seen, same := map[string]bool{}, true
@@ -239,8 +249,8 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels
 		return is && x != math.Trunc(x)
 	}))
 	if names {
-		s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes it for display; "+
-			"--label Label makes classes of them", file, len(seen), len(ids))
+		s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes "+
+			"it for display; --label Label makes classes of them", file, len(seen), len(ids))
 		c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
 	}
 	feature := func(k int) {
@@ -258,8 +268,8 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string, labels
 			feature(other)
 		}
 	case other >= 0:
-		s.note("columns Label, %s of %s could all be the label: Label is it, and the other is a feature; --label names "+
-			"another, --ignore leaves columns out", t.Header[other], file)
+		s.note("columns Label, %s of %s could all be the label: Label is it, and the other is a "+
+			"feature; --label names another, --ignore leaves columns out", t.Header[other], file)
 		c.use[c.labels[0]] = columnUse{asLabel, "rather than " + t.Header[other]}
 		s.rivals = []string{"Label", t.Header[other]}
 		c.labels, labels = c.labels[:1], labels[:1]
@@ -284,13 +294,14 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 			times = append(times, t.Header[k])
 		}
 		if name := t.Header[k]; len(s.options.Table.Features) == 0 && likeID(name) {
-			s.note("column %s of %s is a feature, and called as ids are: --ignore %s leaves it out", name,
-				filepath.Base(t.Path()), inShell(name))
+			s.note("column %s of %s is a feature, but has a name of ids: --ignore %s leaves it out",
+				name, filepath.Base(t.Path()), inShell(name))
 		}
 	}
 	file := filepath.Base(t.Path())
 	if len(times) > 0 {
-		s.note("features of %[2]s that seem to be a time, kept as a number of 7 digits: %[1]s", few(times), file)
+		s.note("features of %[2]s that seem to be a time, kept as a number of 7 digits: %[1]s",
+			few(times), file)
 	}
 	for k, name := range t.Header {
 		switch use, ok := c.use[k]; {
@@ -362,12 +373,12 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 			c.use[k] = columnUse{asIgnored, "--label names those of another type"}
 		case slices.Contains(c.left, k):
 			c.use[k] = columnUse{asIgnored, "--label names a file"}
-			s.note("column %s of %s is not read: --label names a file of labels; --features makes it one", name,
-				filepath.Base(t.Path()))
+			s.note("column %s of %s is not read: --label names a file of labels; --features "+
+				"makes it one", name, filepath.Base(t.Path()))
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
-			c.use[k] = columnUse{asIgnored, ofSplit} // told by takeSplits
+			c.use[k] = columnUse{asIgnored, ofSplit} // takeSplits tells
 		case c.gephi(t, k) && !t.Number(k): // beside another label
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
@@ -381,11 +392,13 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 
 const firstColumn = "the first column, for none is called id or node"
 
-// likeID reports whether a column is called as ids are: paper_id, userId, or a usual name.
+// likeID reports whether a column has a name of ids: paper_id, userId, or a usual name.
 func likeID(name string) bool {
 	lower := strings.ToLower(name)
-	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") || strings.HasSuffix(name, "Id") ||
-		len(name) > 2 && strings.HasSuffix(name, "ID") && unicode.IsLower(rune(name[len(name)-3])) // not COVID
+	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") ||
+		strings.HasSuffix(name, "Id") ||
+		// not COVID
+		len(name) > 2 && strings.HasSuffix(name, "ID") && unicode.IsLower(rune(name[len(name)-3]))
 }
 
 // findID finds the column of the ids: of a usual name, else the first one.
@@ -393,18 +406,22 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id, err = s.column(t, s.options.Table.ID, "--id", idNames...); err != nil {
 		return err
 	}
-	ofNeo4j := func(name string) bool { return strings.HasSuffix(strings.SplitN(name, "(", 2)[0], ":ID") }
+	ofNeo4j := func(name string) bool {
+		return strings.HasSuffix(strings.SplitN(name, "(", 2)[0], ":ID")
+	}
 	if k := slices.IndexFunc(t.Header, ofNeo4j); k >= 0 && s.options.Table.ID == "" {
 		c.id = k
 	}
 	why := ""
 	if c.id < 0 {
-		c.id = slices.IndexFunc(t.Header, func(h string) bool { return !slices.Contains(s.options.Ignore, h) })
+		c.id = slices.IndexFunc(t.Header,
+			func(h string) bool { return !slices.Contains(s.options.Ignore, h) })
 		if t.HasNames {
 			why = firstColumn
 		}
 		if next := c.id + 1; t.HasNames && c.id >= 0 && counts(t, c.id) && next < len(t.Header) &&
-			!counts(t, next) && !slices.Contains(s.options.Ignore, t.Header[next]) && !t.Number(next) {
+			!counts(t, next) && !slices.Contains(s.options.Ignore, t.Header[next]) &&
+			!t.Number(next) {
 			c.id, why = next, "the first column after an index, and words"
 		}
 	}
@@ -413,8 +430,9 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	}
 	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
-	named := func(name string) bool { // as something else
-		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features, []string{o.Table.Split}), name)
+	named := func(name string) bool { // as something other than an id
+		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features,
+			[]string{o.Table.Split}), name)
 	}
 	var others []string
 	for k, name := range t.Header {
@@ -427,16 +445,17 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 		if s.idColumn != "" {
 			first = s.idColumn + ", the first one"
 		}
-		return t.Errorf("%w: which column is the id of a vertex? It could be %s, or %s: say which by --id, or "+
-			"leave columns out by --ignore", ErrValue, first, strings.Join(others, ", "))
+		return t.Errorf("%w: which column is the id of a vertex? It could be %s, or %s: say "+
+			"which by --id, or leave columns out by --ignore", ErrValue, first,
+			strings.Join(others, ", "))
 	}
 	if len(others) > 0 && s.options.Table.ID == "" {
 		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"
 		why = "rather than " + strings.Join(others, ", ")
 	}
 	if s.options.Table.ID == "" && !likeID(s.idColumn) {
-		s.noID = "; if there is none, and the rows are vertices 0, 1, ... in their order, add one: pandas: " +
-			"df.insert(0, \"id\", range(len(df)))"
+		s.noID = "; if there is none, and the rows are vertices 0, 1, ... in their order, add " +
+			"one: pandas: df.insert(0, \"id\", range(len(df)))"
 	}
 	c.use[c.id] = columnUse{asID, why}
 	return nil
@@ -468,10 +487,11 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	var found []int
 	var names []string
 	beside, _ := s.column(t, "", "", "x")
-	place := beside >= 0 // a column y may be a coordinate
+	place := beside >= 0 // beside: then a column y may be a coordinate
 	for _, name := range labelNames {
-		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split && !slices.Contains(found, k) &&
-			!(place && name == "y" && slices.Contains(o.Features, t.Header[k])) {
+		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split &&
+			!slices.Contains(found, k) && !(place && name == "y" &&
+			slices.Contains(o.Features, t.Header[k])) {
 			found, names = append(found, k), append(names, t.Header[k])
 		}
 	}
@@ -480,28 +500,31 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		return nil
 	}
 	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) &&
-		!(place && strings.EqualFold(names[1], "y")) { // one of them, which leaveNames chooses
+		!(place && strings.EqualFold(names[1], "y")) { // leaveNames chooses one of them
 		c.labels = found[:2]
 		return nil
 	}
 	if len(found) > 0 {
 		c.labels = found[:1]
 		if place && strings.EqualFold(names[0], "y") {
-			s.note("column %s of %s is the label; if it is a coordinate, as %s beside it, --features names both", names[0],
-				filepath.Base(t.Path()), t.Header[beside])
+			s.note("column %s of %s is the label; if it is a coordinate, as %s beside it, "+
+				"--features names both", names[0], filepath.Base(t.Path()), t.Header[beside])
 		}
 	}
 	if len(found) > 1 {
-		s.note("columns %s of %s could all be the label: %s is it, and the others are features; --label names "+
-			"another, --ignore leaves columns out", strings.Join(names, ", "), filepath.Base(t.Path()), names[0])
+		s.note("columns %s of %s could all be the label: %s is it, and the others are features; "+
+			"--label names another, --ignore leaves columns out", strings.Join(names, ", "),
+			filepath.Base(t.Path()), names[0])
 		c.use[found[0]] = columnUse{asLabel, "rather than " + strings.Join(names[1:], ", ")}
 		s.rivals = names
 	}
 	return nil
 }
 
-// setTableLabels takes columns of a table as labels; line finds that of a vertex's row, for errors.
-func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) int, labels [][]string) error {
+// setTableLabels takes columns of a table as labels. line returns the line of a vertex's row, for
+// errors.
+func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) int,
+	labels [][]string) error {
 	if regression(s) {
 		return setTableNumbers(s, t, c, line, labels)
 	}
@@ -535,7 +558,8 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) i
 			}
 			var err error
 			if !ok {
-				err = badLabel(v, i, "is %.40q: %w: with several label columns each must be 0 or 1", text, ErrValue)
+				err = badLabel(v, i, "is %.40q: %w: with several label columns each must be 0 or 1",
+					text, ErrValue)
 			}
 			if err = cmp.Or(err, s.setMark(v, i, float64(y))); err != nil {
 				return s.atLine(err, t.Path(), line, name)
@@ -543,7 +567,8 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) i
 		}
 	}
 	if err := s.finishMarks(); err != nil {
-		return s.atLine(err, t.Path(), line, func(int) string { return strings.Join(s.classNames, ", ") })
+		return s.atLine(err, t.Path(), line,
+			func(int) string { return strings.Join(s.classNames, ", ") })
 	}
 	return nil
 }
@@ -608,8 +633,9 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 					return notNumbers(s, t, row, columns[i:])
 				}
 				if !finite(x) {
-					return t.Errorf("%w: column %s holds %.40q, which is no finite number of 32 bits; repair it, or leave the "+
-						"column out: --ignore %s", ErrValue, t.Header[k], row[k], inShell(t.Header[k]))
+					return t.Errorf("%w: column %s holds %.40q, which is no finite number of 32 "+
+						"bits; repair it, or leave the column out: --ignore %s", ErrValue,
+						t.Header[k], row[k], inShell(t.Header[k]))
 				}
 				values[i] = x
 			}
@@ -623,13 +649,14 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	})
 }
 
-// notNumbers is the error about a row whose first of some columns holds no number. It names all that hold
-// words, so that one run tells them.
+// notNumbers is the error about a row that has words in feature columns; columns begins with the
+// first of them. It names all columns that hold words, so that one run tells them all.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
 	if both := s.rivals; slices.Contains(both, t.Header[first]) {
-		return t.Errorf("%w: columns %s could all be the label, of which %s is taken, and %s holds %.40q, which is no number "+
-			"for a feature: name the label by --label, as --label %[4]s, and leave the others out by --ignore", ErrValue,
+		return t.Errorf("%w: columns %s could all be the label, of which %s is taken, and %s "+
+			"holds %.40q, which is no number for a feature: name the label by --label, as "+
+			"--label %[4]s, and leave the others out by --ignore", ErrValue,
 			strings.Join(both, ", "), both[0], inShell(t.Header[first]), row[first])
 	}
 	if cureNumber(t.Header[first], row[first]) != "" {
@@ -650,13 +677,15 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		if odd != "" {
 			why = fmt.Sprintf(" (line %d has %.40q, which is of none of them)", at, odd)
 		}
-		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number; if it is the split, write train, valid "+
-			"and test, or nothing for none%s, and say --split-column %[4]s; else leave it out with --ignore %[4]s", t.Path(), line,
-			ErrValue, inShell(words[0]), row[first], why)
+		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number; if it "+
+			"is the split, write train, valid and test, or nothing for none%s, and say "+
+			"--split-column %[4]s; else leave it out with --ignore %[4]s", t.Path(), line, ErrValue,
+			inShell(words[0]), row[first], why)
 	}
 	if len(words) == 1 && isDate(row[first]) {
-		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s, with --ignore %s", t.Path(), line,
-			ErrValue, words[0], row[first], dated(row[first]), inShell(words[0]))
+		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s, with "+
+			"--ignore %s", t.Path(), line, ErrValue, words[0], row[first], dated(row[first]),
+			inShell(words[0]))
 	}
 	others, these, label := "", "this one", ""
 	if len(words) > 1 {
@@ -665,15 +694,17 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	if s.labels == nil && s.marks == nil && s.targets == nil {
 		label = "; the class is named by --label " + inShell(class)
 	}
-	return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s; name the feature columns with "+
-		"--features, leave %s out with --ignore %s, or make a column of 0 and 1 for each word%s", t.Path(), line, ErrValue,
-		words[0], row[first], others, these, inShell(strings.Join(words, ",")), label)
+	return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s; name the "+
+		"feature columns with --features, leave %s out with --ignore %s, or make a column of 0 "+
+		"and 1 for each word%s", t.Path(), line, ErrValue, words[0], row[first], others, these,
+		inShell(strings.Join(words, ",")), label)
 }
 
-// oddPart reads on in a column of words from a row: how many lists of a split they name, if the first ones do, and the
-// first word, with its line, that names none.
+// oddPart reads on in a column of words, from a row. If the first words name lists of a split, it
+// returns how many lists the column names, and the first word that names none, with its line.
 func oddPart(t *table.Named, row []string, column int) (parts int, odd string, line int) {
-	if !slices.ContainsFunc(t.Sample(column), func(f string) bool { _, is := wordOfPart(f); return is }) {
+	if !slices.ContainsFunc(t.Sample(column),
+		func(f string) bool { _, is := wordOfPart(f); return is }) {
 		return 0, "", 0
 	}
 	var seen [3]bool
@@ -692,7 +723,7 @@ func oddPart(t *table.Named, row []string, column int) (parts int, odd string, l
 	return parts, odd, line
 }
 
-// inShell is a word as a shell takes it.
+// inShell quotes a word for a shell if needed.
 func inShell(word string) string {
 	if strings.ContainsAny(word, " \t\"$&()*;<>?[]`{|}~#!\\") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -702,30 +733,37 @@ func inShell(word string) string {
 
 // notANumber is the error about a field that cureNumber knows.
 func notANumber(t *table.Named, column int, text string) error {
-	return t.Errorf("%w: column %s %s", ErrValue, t.Header[column], cureNumber(t.Header[column], text))
+	return t.Errorf("%w: column %s %s", ErrValue, t.Header[column],
+		cureNumber(t.Header[column], text))
 }
 
-// cureNumber says what is wrong with a field that is no number, but is meant as one, and what to do; "" for
-// words.
+// cureNumber says what is wrong with a field that is meant as a number but is not one, and what to
+// do; "" for words.
 func cureNumber(name, text string) string {
-	list := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;|[]()\n\t", r) })
-	isList := len(list) > 1 && !slices.ContainsFunc(list, func(f string) bool { _, is := number(f); return !is })
+	list := strings.FieldsFunc(text, func(r rune) bool {
+		return strings.ContainsRune(" ,;|[]()\n\t", r)
+	})
+	isList := len(list) > 1 && !slices.ContainsFunc(list, func(f string) bool {
+		_, is := number(f)
+		return !is
+	})
 	comma := table.DecimalComma(text)
 	_, signed := number(strings.Trim(text, "%$€£ "))
-	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " + inShell(name)
+	fill := "fill it in, for example with the column's mean, or leave it out: --ignore " +
+		inShell(name)
 	switch {
 	case text == "":
 		return "is empty; " + fill
 	case table.Missing(text), text == ".", slices.Contains(doubtful, strings.ToLower(text)):
 		return fmt.Sprintf("holds %q, which seems to stand for nothing; %s", text, fill)
 	case comma != "" && len(list) == 2:
-		return fmt.Sprintf("holds %.40q, which is not a number%s; or, if it is a list, give each number a column", text,
-			comma)
+		return fmt.Sprintf("holds %.40q, which is not a number%s; or, if it is a list, give each "+
+			"number a column", text, comma)
 	case comma != "":
 		return fmt.Sprintf("holds %.40q, which is not a number%s", text, comma)
 	case isList:
-		return fmt.Sprintf("holds %.40q, a list of %d numbers; give each a column, or all rows to --features as a .npy "+
-			"file", text, len(list))
+		return fmt.Sprintf("holds %.40q, a list of %d numbers; give each a column, or all rows to "+
+			"--features as a .npy file", text, len(list))
 	case signed:
 		return fmt.Sprintf("holds %.40q, a number with a sign; leave the sign out", text)
 	}

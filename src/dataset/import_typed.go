@@ -13,8 +13,9 @@ import (
 	"halognn/src/npy"
 )
 
-// choose returns the words of a flag that hold for what has one of the names: those after NAME=, up to the
-// next name that is known, or, if no word has its name, those before any.
+// choose returns the words of a flag that are for the type or relation with one of the names: those
+// after NAME=, up to the next known name. If no word has its name, it returns the words before any
+// name.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)
 	in.known = known
@@ -36,17 +37,19 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
-// misnamed says that a word of a flag, which is no column or file, names no type or relation; "" if
-// it names none at all.
+// misnamed says that a word of a flag, which is no column or file, has a NAME= that is no type or
+// relation; "" if it has none.
 func (in *importer) misnamed(word string) string {
 	name, _, has := strings.Cut(word, "=")
 	if !has || in.own == nil {
 		return ""
 	}
-	return fmt.Sprintf("; %q before = is none of the names here, %s", name, strings.Join(in.known, ", "))
+	return fmt.Sprintf("; %q before = is none of the names here, %s", name,
+		strings.Join(in.known, ", "))
 }
 
-// expect registers the words of a flag of edges that name no relation: a table must have such columns.
+// expect registers the words of a flag of edges that have no relation's name: some table must have
+// these columns.
 func (g *graphSource) expect(flag string, words, known []string) {
 	in := importer{own: map[string]bool{}}
 	for _, w := range in.choose(flag, words, known) {
@@ -56,7 +59,7 @@ func (g *graphSource) expect(flag string, words, known []string) {
 	}
 }
 
-// seeColumn keeps whether a table has a column that a flag names for all relations.
+// seeColumn records whether a table has a column that a flag names for all relations.
 func (f *findings) seeColumn(flag, name, misnamed string, has bool) {
 	if f.columns == nil {
 		f.columns = map[string]bool{}
@@ -70,7 +73,7 @@ func (in *importer) chooseOne(flag, word string, known []string, names ...string
 	return strings.Join(in.choose(flag, strings.Split(word, ","), known, names...), ",")
 }
 
-// relation adds the relation of that name, of which file says.
+// relation adds the relation with a name from a file.
 func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, error) {
 	var names []string
 	var from, to *source
@@ -89,7 +92,8 @@ func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, erro
 			lacking = r.Target
 		}
 		return nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; there "+
-			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file, ErrValue, r, names, lacking)
+			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file,
+			ErrValue, r, names, lacking)
 	}
 	return g.addRelation(r, from, to), nil
 }
@@ -111,8 +115,8 @@ func tablesIn(dir, stem string) (paths, rests []string) {
 
 const typedTables = "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv"
 
-// hasTypedTables reports whether there are tables of types and none without: beside nodes.csv,
-// nodes.backup.csv is of no type.
+// hasTypedTables reports whether there are tables of types and no table without: beside nodes.csv,
+// nodes.backup.csv is not a type.
 func hasTypedTables(o *ImportOptions) bool {
 	paths, _ := tablesIn(o.In, "nodes")
 	return len(paths) > 0 && tableIn(o.In, "nodes") == ""
@@ -131,12 +135,14 @@ func (g *graphSource) readTables() error {
 		of.Labels = s.choose("--label", all, kinds, s.kind)
 		s.unlabelled = len(all) > 0 && len(of.Labels) == 0
 		of.Features = s.choose("--features", of.Features, kinds, s.kind)
-		for _, of := range [][2]string{{"--label", s.fileOfLabels()}, {"--features", arrayFile(of.Features)}} {
+		for _, of := range [][2]string{{"--label", s.fileOfLabels()},
+			{"--features", arrayFile(of.Features)}} {
 			if flag, file := of[0], of[1]; file != "" && !s.own[flag] {
 				if other := s.misnamed(file); other != "" {
 					return badOption("%s %s%s", flag, file, strings.Replace(other, ";", ":", 1))
 				}
-				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag, file)
+				return badOption("%s %s: of which type are the rows? Say %[1]s TYPE=%[2]s", flag,
+					file)
 			}
 		}
 		if err := readNodeFiles(s, path, nil); err != nil {
@@ -144,7 +150,7 @@ func (g *graphSource) readTables() error {
 		}
 	}
 	paths, names := tablesIn(g.options.In, "edges")
-	known := slices.Clone(names) // and NAME alone
+	known := slices.Clone(names) // NAME alone is known, too
 	for _, name := range names {
 		if words := strings.Split(name, "."); len(words) > 2 {
 			known = append(known, strings.Join(words[1:len(words)-1], "."))
@@ -155,12 +161,12 @@ func (g *graphSource) readTables() error {
 	for i, path := range paths {
 		words := strings.Split(names[i], ".")
 		if len(words) < 3 {
-			return fmt.Errorf("%s: %w: the table of a relation is called edges.SOURCE.NAME.TARGET.csv",
-				path, ErrValue)
+			return fmt.Errorf("%s: %w: the table of a relation is called "+
+				"edges.SOURCE.NAME.TARGET.csv", path, ErrValue)
 		}
 		last := len(words) - 1
-		e, err := g.relation(graph.Relation{Source: words[0], Name: strings.Join(words[1:last], "."),
-			Target: words[last]}, path)
+		e, err := g.relation(graph.Relation{Source: words[0],
+			Name: strings.Join(words[1:last], "."), Target: words[last]}, path)
 		if err != nil {
 			return err
 		}
@@ -182,19 +188,21 @@ func (g *graphSource) readTables() error {
 }
 
 // typedEdges is how the names of arrays of edges begin.
-func (o *ImportOptions) typedEdges() string { return cmp.Or(o.Keys["edge_index"], "edge_index") + "," }
+func (o *ImportOptions) typedEdges() string {
+	return cmp.Or(o.Keys["edge_index"], "edge_index") + ","
+}
 
 func hasTypedArrays(o *ImportOptions) bool {
 	set, err := openArrays(o.In)
 	if err != nil {
-		return false // told by what reads it
+		return false // the reader tells the error
 	}
 	defer set.Close()
-	return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
+	return slices.ContainsFunc(set.Names(),
+		func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
-// ofType gives the arrays of one vertex type, which are called NAME,TYPE, under their names without
-// the type.
+// ofType is the arrays of one vertex type, called NAME,TYPE, under their names without the type.
 type ofType struct {
 	arrays
 	suffix string
@@ -211,7 +219,7 @@ func (a ofType) Names() (names []string) {
 	return names
 }
 
-// readArrays reads arrays whose names say of which type or relation they are.
+// readArrays reads arrays whose names contain their type or relation.
 func (g *graphSource) readArrays() error {
 	in := g.options.In
 	set, err := openArrays(in)
@@ -232,35 +240,39 @@ func (g *graphSource) readArrays() error {
 		if err := s.refuseKeys(a); err != nil {
 			return err
 		}
-		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a), s.noteUnread(a)); err != nil {
+		if err := errors.Join(readVertices(s, a), s.readTypedSplit(a),
+			s.noteUnread(a)); err != nil {
 			return err
 		}
 		if s.vertices == unknown {
-			return fmt.Errorf("%s: %w: neither num_nodes,%[3]s nor x,%[3]s says how many vertices there are",
-				in, ErrValue, kind)
+			return fmt.Errorf("%s: %w: neither num_nodes,%[3]s nor x,%[3]s says how many "+
+				"vertices there are", in, ErrValue, kind)
 		}
 	}
 	whole := arraySource{set, in}
 	if err := g.options.checkNames(whole, func(key string) bool {
-		return slices.ContainsFunc(set.Names(), func(n string) bool { return strings.HasPrefix(n, key+",") })
+		return slices.ContainsFunc(set.Names(),
+			func(n string) bool { return strings.HasPrefix(n, key+",") })
 	}); err != nil {
 		return err
 	}
 	for _, key := range set.Names() {
 		rest, ok := strings.CutPrefix(key, g.options.typedEdges())
 		if !ok {
-			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) { // else it is of a type
+			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) { // else it belongs to a type
 				g.notes = append(g.notes, unread(key))
-				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key, As: asIgnored})
+				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key,
+					As: asIgnored})
 			}
 			continue
 		}
 		words := strings.Split(rest, ",")
 		if len(words) != 3 {
-			return fmt.Errorf("%s: %w: the edges of a relation are called edge_index,SOURCE,NAME,TARGET",
-				whole.name(key), ErrValue)
+			return fmt.Errorf("%s: %w: the edges of a relation are called "+
+				"edge_index,SOURCE,NAME,TARGET", whole.name(key), ErrValue)
 		}
-		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]}, whole.name(key))
+		e, err := g.relation(graph.Relation{Source: words[0], Name: words[1], Target: words[2]},
+			whole.name(key))
 		if err == nil {
 			err = addPairs(e, whole, key)
 		}
@@ -284,8 +296,8 @@ func (g *graphSource) readArrays() error {
 	return nil
 }
 
-// ofEdges reports whether an array is read with the edges of its relation: weights, and features, which no
-// model of relations reads, if Keys name them.
+// ofEdges reports whether an array is read with the edges of its relation: weights, and features if
+// Keys name them (no model of relations reads features of edges).
 func (g *graphSource) ofEdges(set arrays, key string) bool {
 	name, rest, _ := strings.Cut(key, ",")
 	in := importer{options: g.options}
@@ -294,7 +306,7 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 		(in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
-// unread is the note on an array that is not read, of which the relation follows the name.
+// unread is the note on an array that is not read; its relation follows its name.
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")
 	if isTime(name) {

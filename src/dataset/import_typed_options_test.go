@@ -230,8 +230,8 @@ func TestImportTypedKeys(t *testing.T) {
 		"edge_index": "links", "edge_attr": "edge_attr"}}
 	d, r := imported(t, o)
 	if !slices.Equal(rowsOf(t, d, "paper"), []float32{1, 2, 3, 4}) || d.Meta.LabelType != "paper" || d.Meta.Edges != 4 ||
-		!slices.Equal(r.Notes, []string{"the edges of author,by,paper have no features, as others have: each has zeros",
-			"the edges of paper,cites,paper have no weights, as others have: each weighs 1"}) {
+		!slices.Equal(r.Notes, []string{"the edges of author,by,paper have no features, unlike others: each has zeros",
+			"the edges of paper,cites,paper have no weights, unlike others: each weighs 1"}) {
 		t.Errorf("%+v, %s", d.Meta, r)
 	}
 	// authors 0 and 2 of paper 0, which cites nothing and is cited by paper 1

@@ -2,8 +2,9 @@ package dataset
 
 import "fmt"
 
-// What is mostly zeros is not made large unasked: dense features above largeFeatures bytes, and muchLarger
-// times as many as sparse rows would take, want --feature-type. From worthTelling on the report says it.
+// Features that are mostly zeros are not stored dense unasked. If they would take more than
+// largeFeatures bytes dense, and muchLarger times as much as sparse rows, --feature-type must say
+// what to store. From worthTelling bytes on the report says that sparse rows are smaller.
 var largeFeatures int64 = 4 << 30
 
 const (
@@ -11,10 +12,10 @@ const (
 	worthTelling = 1 << 18
 )
 
-// zeros counts what is not 0 in dense features.
+// zeros counts the numbers in dense features that are not 0.
 type zeros struct {
 	f               *features
-	typed           bool // there are no sparse rows
+	typed           bool // vertices have types: there are no sparse rows
 	values, entries int64
 }
 
@@ -34,14 +35,14 @@ func (z *zeros) count(rows []float32) {
 	}
 }
 
-// smaller says which --feature-type makes less of the rows; verb is what it does.
+// smaller says which --feature-type makes the rows smaller; verb says what it does.
 func (z *zeros) smaller(verb string) string {
 	switch {
 	case z.typed && z.f.stored == Float16:
 		return "graphs with types have no sparse rows"
 	case z.typed:
-		return fmt.Sprintf("--feature-type float16 %s %s, for graphs with types have no sparse rows", verb,
-			size(2*float64(z.values)))
+		return fmt.Sprintf("--feature-type float16 %s %s, for graphs with types have no sparse "+
+			"rows", verb, size(2*float64(z.values)))
 	}
 	return fmt.Sprintf("--feature-type sparse %s %s", verb, size(float64(z.sparse())))
 }
@@ -50,16 +51,18 @@ func (z *zeros) share() string {
 	return fmt.Sprintf("%.2f %%", 100*float64(z.values-z.entries)/float64(z.values))
 }
 
-// watched is a function that writes the rows of dense features, or in a dry run looks at them, and
-// tells if they are mostly zeros.
+// watched returns a function that writes the rows of dense features, or only looks at them in a dry
+// run, and notes if they are mostly zeros.
 func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWriter) error {
 	return func(w *RowWriter) error {
 		z := zeros{f: f, typed: s.kind != ""}
 		w.watch = func(rows []float32) error {
 			z.count(rows)
-			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures && z.dense() > muchLarger*z.sparse() {
-				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all", ErrTooLarge,
-					z.share(), size(float64(z.dense())), z.smaller("stores these in"), f.stored)
+			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures &&
+				z.dense() > muchLarger*z.sparse() {
+				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all",
+					ErrTooLarge, z.share(), size(float64(z.dense())), z.smaller("stores these in"),
+					f.stored)
 			}
 			return nil
 		}
@@ -67,8 +70,8 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		if err != nil || z.dense() < worthTelling || z.dense() < 2*z.sparse() {
 			return err
 		}
-		note := fmt.Sprintf("%s of the features are zeros: %s as %s; %s", z.share(), size(float64(z.dense())), f.stored,
-			z.smaller("keeps them in"))
+		note := fmt.Sprintf("%s of the features are zeros: %s as %s; %s", z.share(),
+			size(float64(z.dense())), f.stored, z.smaller("keeps them in"))
 		switch {
 		case w.w == nil:
 			s.notes = append(s.notes, note)
@@ -76,7 +79,7 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		case s.kind != "":
 			note = s.kind + ": " + note
 		}
-		w.w.notes = append(w.w.notes, note) // for the other notes are told already
+		w.w.notes = append(w.w.notes, note) // the other notes are told already
 		return nil
 	}
 }

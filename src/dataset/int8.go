@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// quantizer makes a number x of column c the integer q that is nearest to x / scale[c], ties to
-// even: x is then scale[c] * q but for half a scale. The largest number of the column is 127.
+// quantizer turns a number x of column c into the nearest integer q to x / scale[c], ties to even,
+// so that x differs from scale[c] * q by at most half a scale. The largest number of a column
+// becomes 127.
 type quantizer struct {
 	largest, scale []float32 // [F]
 	row            []int8
@@ -24,8 +25,8 @@ func (z *quantizer) look(_, cols int, rows []float32) {
 	}
 }
 
-// choose sets the scales. A column whose scale, or what is multiplied by it, is no ordinary float32
-// is refused.
+// choose sets the scales. It refuses a column if its scale, or a product with the scale, is not an
+// ordinary float32.
 func (z *quantizer) choose() error {
 	z.scale = make([]float32, len(z.largest))
 	z.some, z.large = make([]int64, len(z.scale)), make([]int64, len(z.scale))
@@ -35,8 +36,8 @@ func (z *quantizer) choose() error {
 			z.scale[c] = 1
 		}
 		if err := checkScale(c, z.scale[c]); err != nil {
-			return fmt.Errorf("the largest number of column %d is %g: %w; scale the column, or use %s",
-				c, x, err, Float32)
+			return fmt.Errorf("the largest number of column %d is %g: %w; scale the column, or "+
+				"use %s", c, x, err, Float32)
 		}
 	}
 	return nil
@@ -53,10 +54,10 @@ func CheckScales(scale []float32) error {
 }
 
 func checkScale(c int, s float32) error {
-	const smallest = 0x1p-126 // of full precision
+	const smallest = 0x1p-126 // the smallest float32 of full precision
 	if !(s >= smallest && s*math.MaxInt8 <= math.MaxFloat32) {
-		return fmt.Errorf("int8 column %d has a scale of %g: %w: it must be from 1.2e-38 to 2.6e+36", c,
-			s, ErrValue)
+		return fmt.Errorf("int8 column %d has a scale of %g: %w: it must be from 1.2e-38 to "+
+			"2.6e+36", c, s, ErrValue)
 	}
 	return nil
 }
@@ -77,8 +78,8 @@ func (z *quantizer) round(rows []float32) []int8 {
 	return z.row
 }
 
-// notes names the columns, by their names if they have some, that a few large numbers leave little
-// of the 255 values.
+// notes lists the columns, by name if they have names, in which a few large numbers leave the
+// others only a few of the 255 values.
 func (z *quantizer) notes(columns []string) []string {
 	var names []string
 	for c, n := range z.some {
@@ -98,7 +99,7 @@ func (z *quantizer) notes(columns []string) []string {
 	if len(names) > most {
 		list += fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return []string{"int8: 99.9 % of the numbers of these columns, but for zeros, lie in a tenth of " +
-		"their range, where few values are told apart: " + list + "; cap what lies beyond, or use " +
-		Float16}
+	return []string{"int8: 99.9 % of the numbers of these columns, but for zeros, lie in a tenth " +
+		"of their range, where few values are told apart: " + list +
+		"; cap what lies beyond, or use " + Float16}
 }

@@ -17,7 +17,7 @@ import (
 // LinksFile returns the file of one list of links, int32 [n, 2]: source and target.
 func LinksFile(split string) string { return "links/" + split + ".npy" }
 
-// LinkLabelsFile returns the file of their labels.
+// LinkLabelsFile returns the file of the labels of one list of links.
 func LinkLabelsFile(split string) string { return "links/" + split + "_labels.npy" }
 
 // pairWord is a random word that both directions of a pair have in common.
@@ -27,12 +27,12 @@ func pairWord(seed uint64, l graph.Link) uint64 {
 	return s.next()
 }
 
-// SplitLinks makes links of the edges of g: shares of its pairs of vertices, at random by seed, for
-// training, validation and test. A pair with edges both ways is one link if the graph is symmetric, in
-// a direction drawn by seed; else every edge is a link. Edges from a vertex to itself are no links.
-// Rows must be in ascending order; 8 bytes a pair.
+// SplitLinks turns edges of g into links: it deals the pairs of vertices to training, validation
+// and test, by shares, at random by seed. If the graph is symmetric, a pair with edges both ways is
+// one link, in a direction drawn by seed; otherwise every edge is a link. Edges from a vertex to
+// itself are no links. Rows must be in ascending order. Memory: 8 bytes a pair.
 func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph.LinkSplit) {
-	each := func(do func(l graph.Link, first bool)) { // first: of its pair
+	each := func(do func(l graph.Link, first bool)) { // first: the first link of its pair
 		for v := range g.NumVertices() {
 			row := g.InNeighbours(graph.VertexID(v))
 			for i, u := range row {
@@ -51,7 +51,7 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		}
 	})
 	slices.Sort(words)
-	// side k has the words below bounds[k]; what rounding leaves goes to the training links
+	// list k has the words below bounds[k]; what rounding leaves goes to the training links
 	const slack = 1e-9
 	n := float64(len(words))
 	test, valid := int(f[2]*n+slack), int(f[1]*n+slack)
@@ -69,7 +69,7 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		case at < train+valid+test:
 			return 2
 		}
-		return 3 // neither, where shares leave some out: still an edge
+		return 3 // in no list: the shares leave some pairs out, which stay edges
 	}
 	lists := s.Lists()
 	each(func(l graph.Link, first bool) {
@@ -108,16 +108,18 @@ func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
 	}
 }
 
-// linkEnds are the sources and the targets of links: of a type with vertices from first on.
+// linkEnds are the sources and the targets of links. Each is of a type, whose vertices begin at
+// first.
 type linkEnds [2]struct {
 	of    *source
 	first int64
 }
 
-// chooseLinks makes links of the edges of g, whose rows are those of all vertices: by shares, or those of
-// files.
-func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) (split graph.LinkSplit, err error) {
-	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt { // which check has found right
+// chooseLinks turns edges of g, whose rows are those of all vertices, into links: by shares, or as
+// files list them.
+func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
+	symmetric bool) (split graph.LinkSplit, err error) {
+	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt { // check has found them right
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
 		return SplitLinks(g, f, o.Seed, symmetric), nil
 	}
@@ -125,7 +127,8 @@ func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) 
 		path := filepath.Join(o.SplitLinks, graph.SplitNames[k]+".npy")
 		links, err := readLinks(ends, path)
 		switch {
-		case k == 0 && errors.Is(err, os.ErrNotExist): // all that is left
+		case k == 0 && errors.Is(err, os.ErrNotExist):
+			// without a file, the training links are all edges that are left
 		case err != nil:
 			return split, fmt.Errorf("%w; --split-links is shares such as 85/5/10, or a directory "+
 				"with train.npy, valid.npy and test.npy, each [n, 2]", err)
@@ -134,7 +137,8 @@ func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC, symmetric bool) 
 		}
 	}
 	if split.Train == nil {
-		split.Train = slices.DeleteFunc(SplitLinks(g, Fractions{1}, o.Seed, symmetric).Train, Judged(&split))
+		split.Train = slices.DeleteFunc(SplitLinks(g, Fractions{1}, o.Seed, symmetric).Train,
+			Judged(&split))
 	}
 	return split, nil
 }
@@ -167,8 +171,8 @@ func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	return links, nil
 }
 
-// Links writes the links of the task, each list by target and source, and the labels of each list,
-// unless they have none.
+// Links writes the links of the task, each list sorted by target and then source, and the labels of
+// each list, if links have labels.
 func (w *Writer) Links(s graph.LinkSplit, labels ...[]byte) error {
 	of := task.Labelling(w.Meta.Task)
 	if of == nil {
@@ -210,9 +214,10 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 	}
 }
 
-// CheckLinkLabels reports the first link of a list whose label is missing or impossible, and one
-// that comes twice with different labels.
-func CheckLinkLabels(name string, outputs, split int, links []graph.Link, labels task.Labels) error {
+// CheckLinkLabels reports the first link of a list whose label is missing or impossible, or that
+// comes twice with different labels.
+func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
+	labels task.Labels) error {
 	of := task.Labelling(name)
 	if of == nil {
 		return nil
@@ -222,8 +227,8 @@ func CheckLinkLabels(name string, outputs, split int, links []graph.Link, labels
 			links[i].Source, links[i].Target, fmt.Errorf(format, args...), ErrValue)
 	}
 	if n := len(links) * labels.Width; n != len(labels.Data) {
-		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch, len(labels.Data),
-			len(links), graph.SplitNames[split], n)
+		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch,
+			len(labels.Data), len(links), graph.SplitNames[split], n)
 	}
 	if err := of.Check(labels, outputs); err != nil {
 		return fmt.Errorf("%s links, %w: %w", graph.SplitNames[split], err, ErrValue)
@@ -259,7 +264,7 @@ func (d *Dataset) mapLinks() error {
 	return errors.Join(faults...)
 }
 
-// describeLinks is a line of a report.
+// describeLinks describes the links in one line of a report.
 func describeLinks(s *graph.LinkSplit) string {
 	var b strings.Builder
 	for k, list := range s.Lists() {

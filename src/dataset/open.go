@@ -22,11 +22,11 @@ type Dataset struct {
 	Scale    []float32   // [Features] of Int8 rows; nil else
 	RowEnds  []int64     // [N+1] of sparse rows: row v has the entries RowEnds[v] to RowEnds[v+1]-1
 	EdgeRows []float32   // [M, Meta.EdgeFeatures] of Graph.Indices
-	Labels   task.Labels // as Meta.Task has them
+	Labels   task.Labels // in the form that Meta.Task says
 	Split    graph.Split
 	More     []graph.Split   // [MoreSplits] others that a run may choose
 	Links    graph.LinkSplit // of tasks of links
-	// of these, where they have some
+	// labels of the links, where they have some
 	LinkLabels [3]task.Labels
 	tables     []*npy.File // [T]
 	identity   string

@@ -8,7 +8,7 @@ import (
 	"halognn/src/npy"
 )
 
-// RowWriter writes feature rows in vertex order, as the type of the dataset: rounded to float16 (to
+// RowWriter writes feature rows in vertex order, in the type of the dataset: rounded to float16 (to
 // nearest, ties to even), or to multiples of a column's scale.
 type RowWriter struct {
 	w      *Writer
@@ -21,15 +21,18 @@ type RowWriter struct {
 	bytes  *quantizer // of Int8
 	closed bool
 
-	entries *entries                              // of sparse rows
-	scaling *scaling                              // applied first; may be nil
-	look    func(first, cols int, rows []float32) // if set, is given rows, which are not written
-	watch   func(rows []float32) error            // if set, is given dense rows before they are written
+	entries *entries // of sparse rows
+	scaling *scaling // applied first; may be nil
+	// if set, it gets the rows, and they are not written
+	look func(first, cols int, rows []float32)
+	// if set, it gets dense rows before they are written
+	watch func(rows []float32) error
 }
 
-// WriteFeatures writes features.npy of cols columns, or of Int8 also their scales; dtype is one of
-// FeatureTypes, and f, which may be nil, is applied first. write passes all rows: of Int8 it is
-// called twice, first to find the largest number of each column, and of Sparse, first to count entries.
+// WriteFeatures writes features.npy with cols columns, and for Int8 their scales. dtype is one of
+// FeatureTypes; f, which may be nil, is applied first. write passes all rows. It is called twice
+// for Int8, first to find the largest number of each column, and for Sparse, first to count
+// entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
 	if dtype == Sparse && cols == 0 { // there is nothing to leave out
@@ -64,7 +67,7 @@ func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 }
 
 // Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for the type in
-// Meta. Rows follow through the RowWriter, which must be closed before the Writer.
+// Meta. The caller writes rows with the RowWriter, and closes it before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if int64(rows) != w.Meta.Vertices {
 		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows,
@@ -88,8 +91,8 @@ func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	return w.table(0)
 }
 
-// TypeFeatures is Features for the vertices of type t of a typed graph, whose Topology is written.
-// Types are done one after the other.
+// TypeFeatures is Features for the vertices of type t of a typed graph; Topology must have been
+// written. Types are written one after the other.
 func (w *Writer) TypeFeatures(t, cols int, dtype string) (*RowWriter, error) {
 	w.Meta.Tables[t].Features = cols
 	if dtype != "" {
@@ -133,7 +136,7 @@ func (r *RowWriter) Check(first int, rows []float32) error {
 		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch,
 			len(rows), r.cols)
 	}
-	if r.scaling != nil { // what is stored is known once it is scaled
+	if r.scaling != nil { // the number that is stored is known only after scaling
 		return r.within(math.MaxFloat32, first, rows)
 	}
 	return r.within(r.limit(), first, rows)
@@ -147,7 +150,8 @@ func (r *RowWriter) limit() float32 {
 	return math.MaxFloat32
 }
 
-// within returns an error for the first value beyond the limit in the rows of vertices from first on.
+// within returns an error for the first value beyond the limit in the rows of vertices from first
+// on.
 func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
 		if !(x <= limit && x >= -limit) { // NaN compares false

@@ -41,13 +41,13 @@ type blockModel struct {
 	degree      powerLaw
 	weightLimit float64
 	strays      float64 // share of vertices whose class is drawn by size, not by community
-	inClass     float64 // share of edges to a community of the class, for Homophily despite strays
+	inClass     float64 // share of edges to a community of the class, above Homophily, for strays
 }
 
 const (
 	degreeExponent  = 2.5 // of the density of degrees
-	degreeSpan      = 400 // the largest expected degree, in mean ones: as in ogbn-products
-	communityDegree = 8   // mean community size, in mean degrees
+	degreeSpan      = 400 // the largest expected degree, in units of the mean: as in ogbn-products
+	communityDegree = 8   // mean community size, in units of the mean degree
 	runLength       = 6   // mean number of neighbouring communities of one class
 	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
 	nearby          = 0.8 // share of the edges between classes that stay near on the ring

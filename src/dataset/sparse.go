@@ -15,11 +15,11 @@ type entries struct {
 	ends    []int64 // where the entries of each row begin
 	ones    bool    // all values are 1
 	row     []float32
-	columns []int32 // of the row that have an entry
+	columns []int32 // columns of the row that have an entry
 	buffer  []int32
 }
 
-// countEntries is the first pass, and writes where rows begin.
+// countEntries is the first pass. It also writes where rows begin.
 func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 	e := &entries{ends: []int64{0}, ones: true, row: make([]float32, cols)}
 	err := write(&RowWriter{table: Table{FeatureType: Float32}, cols: cols, entries: e})
@@ -36,7 +36,7 @@ func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 	return put(w, RowEndsFile, e.ends, len(e.ends))
 }
 
-// addDense adds rows. They are counted alone if there is no file to write.
+// addDense adds rows. Without a file it only counts them.
 func (e *entries) addDense(out *npy.Writer, rows []float32) error {
 	for cols := len(e.row); len(rows) > 0; rows = rows[cols:] {
 		e.columns = e.columns[:0]
@@ -59,7 +59,8 @@ func (e *entries) add(out *npy.Writer, columns []int32, values []float32) error 
 	}
 	e.columns = append(e.columns[:0], columns...)
 	slices.Sort(e.columns)
-	e.columns = slices.DeleteFunc(slices.Compact(e.columns), func(c int32) bool { return e.row[c] == 0 })
+	e.columns = slices.DeleteFunc(slices.Compact(e.columns),
+		func(c int32) bool { return e.row[c] == 0 })
 	for _, c := range e.columns {
 		if !finite(e.row[c]) {
 			return badFeature(len(e.ends)-1, int(c), e.row[c])
@@ -94,14 +95,14 @@ func (e *entries) put(out *npy.Writer, row []float32) error {
 // Missing boundaries are reported elsewhere.
 func CheckRowEnds(ends []int64, entries int64) error {
 	if n := len(ends); n > 0 && (ends[0] != 0 || ends[n-1] != entries) {
-		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, of %d entries", RowEndsFile, ErrMismatch,
-			ends[0], ends[n-1], entries)
+		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, of %d entries",
+			RowEndsFile, ErrMismatch, ends[0], ends[n-1], entries)
 	}
 	return nil
 }
 
-// CheckEntries reports the first entry of rows of a table, which begin at ends, that is out of order or
-// range, and the first value that is no number.
+// CheckEntries reports the first entry, in rows that begin at ends, that is out of order or out of
+// range, and the first value that is not a finite number.
 func CheckEntries(data []byte, t Table, ends []int64) error {
 	size := int64(t.Type().Size())
 	first, end := ends[0], ends[len(ends)-1]
@@ -111,8 +112,8 @@ func CheckEntries(data []byte, t Table, ends []int64) error {
 	}
 	for v := range len(ends) - 1 {
 		if ends[v+1] < ends[v] || ends[v+1] > end {
-			return fmt.Errorf("%w: row %d begins at entry %d and ends at %d", ErrMismatch, v, ends[v],
-				ends[v+1])
+			return fmt.Errorf("%w: row %d begins at entry %d and ends at %d", ErrMismatch, v,
+				ends[v], ends[v+1])
 		}
 		last := -1
 		for k := ends[v]; k < ends[v+1]; k++ {

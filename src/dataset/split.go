@@ -20,10 +20,10 @@ func ParseFractions(text string) (f Fractions, err error) {
 	return f, err
 }
 
-// parseShares reads three shares of together at most everything, and returns them in percent. Shares
-// with a sign are percent, 0.6%/5%/10%, and so are those above 1, 60/20/20; those of at most 1 are
-// fractions, 0.6/0.2/0.2. What could be meant either way is an error that has both. numbers tells
-// whether text has the form of shares at all.
+// parseShares reads three shares that add up to at most everything, and returns them in percent.
+// Shares with a sign, 0.6%/5%/10%, and shares above 1, 60/20/20, are percent; shares of at most 1,
+// 0.6/0.2/0.2, are fractions. A text that could be either is an error that names both readings.
+// numbers tells whether text has the form of shares at all.
 func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("split %q: %w: "+format, append([]any{text, ErrValue}, args...)...)
@@ -37,7 +37,8 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 		number, sign := strings.CutSuffix(strings.TrimSpace(word), "%")
 		x, ok := table.ParseFloat([]byte(strings.TrimSpace(number)))
 		if !ok || !(x >= 0) {
-			return shares, false, fault("%q is no share; want three, such as 60/20/20 in percent", word)
+			return shares, false, fault("%q is no share; want three, such as 60/20/20 in percent",
+				word)
 		}
 		shares[i], words[i] = x, strings.TrimSpace(number)
 		total, largest = total+x, max(largest, x)
@@ -55,8 +56,8 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 		return shares, true, fault("all shares are 0; give one to the training, such as 60/20/20")
 	case signs > 0 || largest > 1 && !part:
 	case largest > 1:
-		return shares, true, fault("shares below and above 1: write percent as %s, or fractions that add "+
-			"up to at most 1", percent)
+		return shares, true, fault("shares below and above 1: write percent as %s, or fractions "+
+			"that add up to at most 1", percent)
 	case part:
 		whole = 1
 	case total == 1:
@@ -65,10 +66,11 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	}
 	if total > whole*(1+1e-9) {
 		if whole == 1 {
-			return shares, true, fault("adds up to %.6g: write shares that add up to at most 1, or percent as "+
-				"%s", total, percent)
+			return shares, true, fault("adds up to %.6g: write shares that add up to at most 1, "+
+				"or percent as %s", total, percent)
 		}
-		return shares, true, fault("adds up to %.6g percent: write shares that add up to at most 100", total)
+		return shares, true, fault("adds up to %.6g percent: write shares that add up to at most "+
+			"100", total)
 	}
 	for i := range shares {
 		shares[i] *= 100 / whole
@@ -76,8 +78,8 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	return shares, true, nil
 }
 
-// Split shuffles the vertices, keyed by seed, and cuts the list: train and validation get their
-// shares rounded down, test gets the rest if the shares add up to everything, else its share
+// Split shuffles the vertices, keyed by seed, and cuts the list. Train and validation get their
+// shares, rounded down. Test gets the rest if the shares add up to everything, else its share,
 // rounded down. The order of the result is random; vertices is not changed.
 func (f Fractions) Split(vertices []graph.VertexID, seed uint64) graph.Split {
 	list := append([]graph.VertexID(nil), vertices...)

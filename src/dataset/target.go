@@ -29,7 +29,7 @@ const RankingsDir = "analysis"
 var begun struct {
 	sync.Mutex
 	dirs  []string
-	locks map[string]func() // that release those of MakeBeside
+	locks map[string]func() // functions that release the locks of MakeBeside
 }
 
 // Begin makes a temporary directory beside dir, which must be a Target. Finish or Discard ends it.
@@ -56,12 +56,13 @@ func Begin(dir string) (tmp string, err error) {
 	return tmp, nil
 }
 
-// aliveFile, in a temporary directory, names the process that writes there and is locked by it. Under
-// this name it exists with both or not at all.
+// aliveFile, in a temporary directory, names the process that writes there, which locks it. It gets
+// this name only once it has both.
 const aliveFile = ".alive"
 
-// MakeBeside makes a temporary directory beside path, of the mode that the umask says, and removes
-// those that dead processes of this node left there. finished lets go of it, before it is renamed.
+// MakeBeside makes a temporary directory beside path, with the mode that the umask says, and
+// removes those that dead processes of this node left there. Call finished before it is renamed: it
+// releases the lock.
 func MakeBeside(path string) (tmp string, finished func(), err error) {
 	removeDead(path)
 	for {
@@ -76,11 +77,11 @@ func MakeBeside(path string) (tmp string, finished func(), err error) {
 	return tmp, markAlive(tmp), nil
 }
 
-// markAlive makes the aliveFile of dir. Where there are no locks it makes none, and nobody but this
+// markAlive makes the aliveFile of dir. On a filesystem without locks it makes none, and only this
 // process ever removes dir.
 func markAlive(dir string) (finished func()) {
 	alive := filepath.Join(dir, aliveFile)
-	begins := alive + "-begins" // a name that nobody else looks at
+	begins := alive + "-begins" // nobody else looks at this name
 	unlock, err := flock.Try(begins, true)
 	if err != nil {
 		_ = os.Remove(begins)
@@ -99,15 +100,15 @@ func markAlive(dir string) (finished func()) {
 	return func() { _ = os.Remove(alive); unlock() }
 }
 
-// temporary are the names that MakeBeside and DiscardAll give, behind the name of a target.
+// temporary matches what MakeBeside and DiscardAll add to the name of a target.
 var temporary = regexp.MustCompile(`^(\.new-[0-9]+|\.kaminpar)?\.tmp-[0-9a-f]{8}(-discarded)?$`)
 
-// replacing ends the names of Beside.
+// replacing matches the end of names that Beside returns.
 var replacing = regexp.MustCompile(`\.new-[0-9]+$`)
 
-// removeDead removes temporary directories beside path of processes of this node that are dead: their
-// lock is free, which may say nothing of another node, and no process here has their number. It notes
-// the others of which nobody here can tell.
+// removeDead removes temporary directories beside path if their processes were of this node and are
+// dead: their lock is free, which alone may say nothing about another node, and no process here has
+// their number. It notes directories about which this node cannot tell.
 func removeDead(path string) {
 	name := replacing.ReplaceAllString(filepath.Base(path), "")
 	entries, _ := os.ReadDir(filepath.Dir(path))
@@ -126,7 +127,7 @@ func removeDead(path string) {
 		known = known && err == nil && who.Host == flock.ThisProcess().Host
 		if known && !alive {
 			if unlock, err := flock.Try(filepath.Join(piece, aliveFile), false); err == nil {
-				unlock() // at once: NFS keeps a file that is open, under another name
+				unlock() // at once: NFS keeps an open file under another name
 				_ = os.RemoveAll(piece)
 			}
 		} else if !known {
@@ -134,18 +135,18 @@ func removeDead(path string) {
 			if who.Host != "" {
 				by = fmt.Sprintf("process %d of %s", who.PID, who.Host)
 			}
-			slog.Info(fmt.Sprintf("%s is an unfinished directory of %s, which may be at work: remove it if no "+
-				"job writes there", piece, by), "rank", 0)
+			slog.Info(fmt.Sprintf("%s is an unfinished directory of %s, which may be at work: "+
+				"remove it if no job writes there", piece, by), "rank", 0)
 		}
 	}
 }
 
-// Join takes part in writing to the temporary directory that another process has begun and ends. In
-// the meantime DiscardAll removes it: the other process may have been killed.
+// Join takes part in writing to a temporary directory that another process begins and ends. In the
+// meantime DiscardAll removes it too, because the other process may have been killed.
 func Join(tmp string) (leave func(), err error) {
 	if _, err := os.Stat(tmp); err != nil {
-		return func() {}, fmt.Errorf("%w, where rank 0 has made it; write to where all ranks see the "+
-			"same files", err)
+		return func() {}, fmt.Errorf("%w, though rank 0 has made it; write to a place where all "+
+			"ranks see the same files", err)
 	}
 	begun.Lock()
 	defer begun.Unlock()
@@ -175,7 +176,7 @@ func Finish(tmp, dir string) error {
 	return nil
 }
 
-// release lets go of the lock of a temporary directory.
+// release releases the lock of a temporary directory.
 func release(tmp string) {
 	if finished := begun.locks[tmp]; finished != nil {
 		finished()
@@ -189,7 +190,7 @@ func Discard(tmp string) {
 	defer begun.Unlock()
 	_ = os.RemoveAll(tmp)
 	release(tmp)
-	_ = os.RemoveAll(tmp) // what NFS kept of the open aliveFile
+	_ = os.RemoveAll(tmp) // removes what NFS kept of the open aliveFile
 	forget(tmp)
 }
 
@@ -199,11 +200,12 @@ func Replace(made, dir string) error {
 	if err := replaceable(dir); err != nil {
 		return fmt.Errorf("%w; the new one is at %s", err, made)
 	}
-	// At once, so that whoever is killed leaves the old one or the new one at dir.
+	// One step, so that a process that is killed leaves the old directory or the new one at dir.
 	err := unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	if err == nil {
 		if err = os.RemoveAll(made); err != nil {
-			err = fmt.Errorf("%s is replaced, but the old one is left at %s: %w; remove it", dir, made, err)
+			err = fmt.Errorf("%s is replaced, but the old one is left at %s: %w; remove it", dir,
+				made, err)
 		}
 		return err
 	}
@@ -222,8 +224,9 @@ func Replace(made, dir string) error {
 	return os.RemoveAll(old)
 }
 
-// Beside returns an unused path for a directory that will replace the dataset or, if parts is set,
-// the parts at dir. It is an error if dir is anything else, or holds what the user has put there.
+// Beside returns an unused path for a directory that will replace the dataset at dir or, if parts
+// is set, the parts. It is an error if dir is anything else, or if it holds files that the user has
+// put there.
 func Beside(dir string, parts bool) (string, error) {
 	if err := replaceable(dir); err != nil {
 		return "", err
@@ -236,15 +239,15 @@ func Beside(dir string, parts bool) (string, error) {
 	return fmt.Sprintf("%s.new-%d", filepath.Clean(dir), os.Getpid()), nil
 }
 
-// replaceable returns an error that wraps ErrExists unless dir is a dataset or parts, itself and
-// not by a link, and holds nothing else.
+// replaceable returns an error that wraps ErrExists unless dir is a dataset or parts, is not a
+// symbolic link, and holds nothing else.
 func replaceable(dir string) error {
 	if err := noLink(dir); err != nil {
 		return err
 	}
 	files, _ := filesOf(dir)
 	if files == nil {
-		return fmt.Errorf("%s: %w and is no dataset and no parts, which alone are replaced; "+
+		return fmt.Errorf("%s: %w and is no dataset and no parts, so it is not replaced; "+
 			"remove it or choose another one", dir, ErrExists)
 	}
 	if err := mayRename(dir); err != nil {
@@ -257,8 +260,9 @@ func replaceable(dir string) error {
 		}
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s cannot be replaced: %s: %w; let its owner make it writable for the group "+
-				"(chmod -R g+w), or choose another directory", dir, filepath.Join(dir, name), err)
+			return fmt.Errorf("%s cannot be replaced: %s: %w; let its owner make it writable for "+
+				"the group (chmod -R g+w), or choose another directory", dir,
+				filepath.Join(dir, name), err)
 		case name == RankingsDir && e.IsDir(): // made from these parts
 			return fs.SkipDir
 		case !e.IsDir() && name != metaFile && files[name] == nil:
@@ -281,12 +285,15 @@ func replaceable(dir string) error {
 func mayRename(dir string) error {
 	var above, it unix.Stat_t
 	parent, me := filepath.Dir(filepath.Clean(dir)), os.Geteuid()
-	err := cmp.Or(unix.Access(parent, unix.W_OK|unix.X_OK), unix.Stat(parent, &above), unix.Stat(dir, &it))
-	if err == nil && above.Mode&unix.S_ISVTX != 0 && me != 0 && me != int(it.Uid) && me != int(above.Uid) {
+	err := cmp.Or(unix.Access(parent, unix.W_OK|unix.X_OK), unix.Stat(parent, &above),
+		unix.Stat(dir, &it))
+	if err == nil && above.Mode&unix.S_ISVTX != 0 && me != 0 && me != int(it.Uid) &&
+		me != int(above.Uid) {
 		err = unix.EPERM
 	}
 	if err != nil {
-		return fmt.Errorf("%s cannot be replaced: %w; let its owner do so, or choose another directory", dir, err)
+		return fmt.Errorf("%s cannot be replaced: %w; let its owner do so, or choose another "+
+			"directory", dir, err)
 	}
 	return nil
 }
@@ -309,8 +316,8 @@ func filesOf(dir string) (files map[string]*npy.Info, parts bool) {
 	return m.Files, m.Parts > 0
 }
 
-// Target returns an error unless a directory can be renamed to dir and replace nothing there: dir
-// must be Vacant, no symbolic link, have a name, and lie in no dataset and no parts.
+// Target returns an error unless a directory can be renamed to dir without replacing anything: dir
+// must be Vacant, not a symbolic link, have a name, and not lie inside a dataset or parts.
 func Target(dir string) error {
 	return cmp.Or(Vacant(dir), noLink(dir), named(dir), Apart(dir))
 }
@@ -319,17 +326,17 @@ func named(dir string) error {
 	if name := filepath.Base(filepath.Clean(dir)); name != "." && name != ".." {
 		return nil
 	}
-	return fmt.Errorf("%q names no new directory, to which a finished one could be renamed; give its "+
-		"name", dir)
+	return fmt.Errorf("%q names no new directory; give the name that the finished directory "+
+		"is to have", dir)
 }
 
 func noLink(dir string) error {
 	to, err := os.Readlink(filepath.Clean(dir))
-	if err != nil { // of anything but a link
+	if err != nil { // dir is not a link
 		return nil
 	}
-	return fmt.Errorf("%s: %w and is a symbolic link, which would be lost; give the directory that it "+
-		"points to (%s) or choose another one", dir, ErrExists, to)
+	return fmt.Errorf("%s: %w and is a symbolic link, which would be lost; give the directory "+
+		"that it points to (%s) or choose another one", dir, ErrExists, to)
 }
 
 // Apart returns an error if out, a file or directory to write, is one of the inputs or a directory
@@ -360,8 +367,8 @@ func Apart(out string, inputs ...string) error {
 			at = whole
 		}
 		if files, _ := filesOf(at); files != nil {
-			return fmt.Errorf("%s lies inside %s, a dataset or parts, which hold nothing else; choose "+
-				"another place to write to", out, at)
+			return fmt.Errorf("%s lies inside %s, a dataset or parts, which hold nothing else; "+
+				"choose another place to write to", out, at)
 		}
 	}
 	return err
@@ -381,9 +388,10 @@ var discarding sync.Once
 func discardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {
-		// under another name other goroutines, and ranks, create no more files in it
+		// once renamed, other goroutines and ranks create no more files in it
 		gone := tmp + "-discarded"
-		// where another rank was first it may be killed as soon as this one ends, so both remove
+		// if another rank renamed it first, that rank may be killed as soon as this one ends, so
+		// both remove
 		if err := os.Rename(tmp, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			gone = tmp
 		}

@@ -9,7 +9,7 @@ import (
 	"halognn/src/npy"
 )
 
-// TopologyWriter writes a graph whose rows come range by range.
+// TopologyWriter writes a graph whose rows come in ranges.
 type TopologyWriter struct {
 	w       *Writer
 	indptr  []int64
@@ -19,11 +19,12 @@ type TopologyWriter struct {
 	report  graph.CleanReport
 }
 
-// BeginTopology begins the topology of a graph of n vertices, of which indptr alone, 8 bytes a
-// vertex, is in memory. Rows follow in order; Close or abort ends it.
+// BeginTopology begins the topology of a graph of n vertices. Only indptr, 8 bytes a vertex, is in
+// memory. Rows follow in order; Close or abort ends it.
 func (w *Writer) BeginTopology(n int, weighted bool) (t *TopologyWriter, err error) {
 	t = &TopologyWriter{w: w, indptr: mem.Make[int64](n + 1)}
-	t.indices, err = npy.Create(filepath.Join(w.tmp, "indices.npy"), npy.DType[graph.VertexID](), -1)
+	t.indices, err = npy.Create(filepath.Join(w.tmp, "indices.npy"), npy.DType[graph.VertexID](),
+		-1)
 	if err == nil && weighted {
 		t.weights, err = npy.Create(filepath.Join(w.tmp, WeightsFile), npy.DType[float32](), -1)
 	}

@@ -21,11 +21,11 @@ func reversed(edges []TypedEdges) []TypedEdges {
 	return edges
 }
 
-// TypedTopology writes the graph of a Meta with Types and counts of their vertices; the edges say
-// which Relations it has. Within a relation repeated edges are dropped, and edges from a vertex to
-// itself, unless o keeps them. The in-edges of a vertex are in the order of the relations, and of one
-// relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation that ends
-// in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
+// TypedTopology writes the graph of a Meta with Types and their numbers of vertices; the edges
+// determine its Relations. Within a relation repeated edges, and edges from a vertex to itself, are
+// dropped, unless o keeps them. The in-edges of a vertex are in the order of the relations, and
+// within a relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation
+// that ends in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
 func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.CleanOptions) (
 	report graph.CleanReport, err error) {
 	m := &w.Meta
@@ -37,8 +37,8 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		return report, err
 	}
 	if len(counts) != m.Schema.NumTypes() {
-		return report, fmt.Errorf("%w: %d counts of the vertices of %d types", ErrMismatch, len(counts),
-			m.Schema.NumTypes())
+		return report, fmt.Errorf("%w: %d counts of the vertices of %d types", ErrMismatch,
+			len(counts), m.Schema.NumTypes())
 	}
 	m.Tables = make([]Table, len(counts))
 	for t, n := range counts {
@@ -65,7 +65,7 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 	return report, w.putRelations(starts, all)
 }
 
-// relationRows are the in-edges of a relation: row v of g has those of vertex v of its target type, whose
+// relationRows are the in-edges of a relation. Row v of g has those of vertex v of the target type;
 // sources are numbered among the vertices of all types.
 type relationRows struct {
 	g       *graph.CSC
@@ -83,8 +83,9 @@ func (r *relationRows) free() {
 	*r = relationRows{}
 }
 
-// putRelations writes the rows of the relations of the schema as those of one graph, whose vertices are
-// of the types from starts on, and frees them: of each vertex one relation after the other.
+// putRelations writes the rows of all relations of the schema as one graph, and frees them: the
+// in-edges of a vertex one relation after the other. starts is where the vertices of each type
+// begin.
 func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	one := &all[0]
 	if w.Meta.Schema.Typed() {
@@ -114,8 +115,9 @@ func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	return nil
 }
 
-// joinRows makes one graph of relations, and says where the in-edges of each column end.
-func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows, ends []int64) {
+// joinRows joins the relations into one graph, and returns where the in-edges of each column end.
+func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows,
+	ends []int64) {
 	edges, weighted := 0, false
 	joined = new(relationRows)
 	for _, of := range all {
@@ -158,17 +160,18 @@ func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joine
 	return joined, ends
 }
 
-// checkVertices returns an error for more vertices than there are numbers of them.
+// checkVertices returns an error if there are more vertices than vertex numbers.
 func checkVertices(n int64) error {
 	if n > graph.MaxVertices {
-		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n, graph.MaxVertices)
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n,
+			graph.MaxVertices)
 	}
 	return nil
 }
 
-// build makes the rows of one relation, those of the vertices of its target type.
-func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.CleanOptions) (*graph.CSC,
-	graph.CleanReport, error) {
+// build makes the rows of one relation, one for each vertex of its target type.
+func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
+	o graph.CleanOptions) (*graph.CSC, graph.CleanReport, error) {
 	var b graph.Builder
 	defer b.Free()
 	if err := e.each(s, r, starts, func(l graph.Link) { b.Add(l.Source, l.Target) }); err != nil {
@@ -178,8 +181,8 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64, o graph.Clean
 	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
 }
 
-// each calls f with the edges of relation r in their order, by the vertices of all types, which begin at
-// starts.
+// each calls f with the edges of relation r in their order. Vertices are numbered among all types,
+// which begin at starts.
 func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
 	source, target := s.Ends(r)
 	if len(e.Sources) != len(e.Targets) {
@@ -193,8 +196,8 @@ func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph
 			kind int
 		}{{u, source}, {v, target}} {
 			if n := starts[end.kind+1] - starts[end.kind]; end.id < 0 || int64(end.id) >= n {
-				return fmt.Errorf("edge %d of relation %s joins vertex %d of type %s, which has %d: %w", i,
-					e.Relation, end.id, s.Types[end.kind], n, graph.ErrVertexRange)
+				return fmt.Errorf("edge %d of relation %s joins vertex %d of type %s, which has "+
+					"%d: %w", i, e.Relation, end.id, s.Types[end.kind], n, graph.ErrVertexRange)
 			}
 		}
 		f(graph.Link{Source: graph.VertexID(starts[source]) + graph.VertexID(u),

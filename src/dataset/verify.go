@@ -107,8 +107,9 @@ func (d *Dataset) checkColumns() error {
 			source, c := sources[r], int(first)+k
 			for _, u := range d.Graph.Indices[d.Columns.Indptr[c]:d.Columns.Indptr[c+1]] {
 				if int64(u) < starts[source] || int64(u) >= starts[source+1] {
-					return fmt.Errorf("%w: vertex %d has an edge of relation %s from vertex %d, which "+
-						"is no %s", ErrMismatch, v, d.Meta.Schema.Relations[r], u, d.Meta.Schema.Types[source])
+					return fmt.Errorf("%w: vertex %d has an edge of relation %s from vertex %d, "+
+						"which is no %s", ErrMismatch, v, d.Meta.Schema.Relations[r], u,
+						d.Meta.Schema.Types[source])
 				}
 			}
 		}
@@ -153,7 +154,7 @@ func (d *Dataset) checkFeatures(t int) error {
 	return nil
 }
 
-// checkLabels reports the first label that the task does not have.
+// checkLabels reports the first label that is impossible for the task.
 func checkLabels(m *Meta, labels task.Labels) error {
 	if err := task.Stored(m.Task).Check(labels, m.Classes); err != nil {
 		return fmt.Errorf("%w: %w", err, ErrValue)

@@ -28,8 +28,8 @@ type Writer struct {
 	labels  task.Labels // kept until Close to check the splits against
 	splits  []graph.Split
 	rows    *RowWriter
-	bytes   *quantizer // of Int8 features
-	entries *entries   // of sparse ones
+	bytes   *quantizer // for Int8 features
+	entries *entries   // for sparse features
 	notes   []string   // what was noticed while features were written
 }
 
@@ -114,7 +114,8 @@ func (w *Writer) EdgeFeatures(rows []float32, cols int) error {
 	return put(w, EdgeRowsFile, rows, int(w.Meta.Edges), cols)
 }
 
-// Labels writes the label of each vertex, as the task has them. Close reads them once more.
+// Labels writes the label of each vertex, in the form that the task says. Close reads them once
+// more.
 func (w *Writer) Labels(labels []byte) error {
 	t, n := task.Stored(w.Meta.Task), int(w.Meta.Vertices)
 	w.labels = task.Labels{Data: labels, Width: t.LabelBytes(w.Meta.Classes)}
@@ -130,7 +131,7 @@ func (w *Writer) Labels(labels []byte) error {
 }
 
 // Splits writes the training, validation and test vertices, each in ascending order, and those of
-// other splits, of which a run chooses.
+// further splits that a run may choose.
 func (w *Writer) Splits(first graph.Split, more ...graph.Split) error {
 	w.splits, w.Meta.MoreSplits = append([]graph.Split{first}, more...), len(more)
 	for k, s := range w.splits {

@@ -1,8 +1,9 @@
-// Package flock lets those who need a place take turns: one has its lock, and the others of the node,
-// goroutines too, wait or leave it alone. A lock ends with the process that holds it. Many filesystems
-// that nodes share keep it within the node (BeeGFS, Lustre -o localflock, NFS local_lock), so that one
-// that is free does not say that nobody is at work: Process tells of which node somebody is. The lock
-// of a run directory is package rundir's: it reaches other nodes, and nobody waits for it.
+// Package flock lets processes of a node, and goroutines, take turns at a place: one holds its
+// lock, and the others wait or leave the place alone. A lock ends with the process that holds it.
+// On many shared filesystems a lock is seen only within its node (BeeGFS, Lustre -o localflock, NFS
+// local_lock), so a free lock does not mean that no other node is at work: Process tells which
+// process of which node is. The lock of a run directory, in package rundir, reaches other nodes,
+// and nobody waits for it.
 package flock
 
 import (
@@ -18,9 +19,8 @@ import (
 var errHeld = errors.New("another process is at work there")
 
 // Lock waits for the lock on the file at path, which it makes if there is none, and returns the
-// function that releases it. The holder may remove the file. While this one waited, that may have
-// happened and another process may have made a new file: only a lock on the file that now has the
-// name counts.
+// function that releases it. The holder may remove the file, and another process may make a new one
+// while this one waits: only a lock on the file that has the name now counts.
 func Lock(path string, mode os.FileMode) (unlock func(), err error) {
 	return take(path, os.O_CREATE|os.O_RDWR, mode, unix.LOCK_EX)
 }
@@ -68,14 +68,14 @@ func explained(err error) error {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return fmt.Errorf("%w: %w", errHeld, err)
 	case Unsupported(err):
-		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, or mount it "+
-			"with them (of Lustre: -o flock; of NFS 3: with rpc.statd)", err)
+		return fmt.Errorf("%w: this filesystem has no locks; choose a directory on another one, "+
+			"or mount it with locks (Lustre: -o flock; NFS 3: with rpc.statd)", err)
 	}
 	return err
 }
 
 // Unsupported reports whether err is that of a filesystem without locks.
 func Unsupported(err error) bool {
-	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) ||
-		errors.Is(err, unix.EOPNOTSUPP)
+	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) ||
+		errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EOPNOTSUPP)
 }

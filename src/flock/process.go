@@ -29,8 +29,8 @@ func ThisProcess() Process {
 	return p
 }
 
-// Lives reports whether the process lives, and whether that can be known: only of one on this node,
-// since it was booted.
+// Lives reports whether the process lives, and whether that can be known: only for a process of
+// this node since its last boot.
 func (p Process) Lives() (alive, known bool) {
 	if p.Space == "" || p.Space != ThisProcess().Space {
 		return false, false

@@ -16,9 +16,9 @@ import (
 //	Weights [E]         of the edges, where the sampler was asked for them
 //	Places  [E]         their positions in the whole topology, likewise
 //
-// In a graph with relations a row of Indptr is a column of in-edges: those of one destination by one
-// relation. Rows are in the order of the relations, and of one relation in that of the destinations;
-// columns without edges are left out.
+// In a graph with relations a row of Indptr holds the in-edges of one destination by one relation.
+// Rows are in the order of relations, then of destinations; a destination without edges of a
+// relation has no row.
 //
 //	Targets [rows]  destination of each row; empty where rows are the destinations
 //	Ends    [R]     one past the last row of each relation
@@ -32,7 +32,8 @@ type Block struct {
 	Ends           []int32
 }
 
-// NumRows returns the number of rows of Indptr: of destinations, or of columns that have edges.
+// NumRows returns the number of rows of Indptr: destinations, or pairs of a destination and a
+// relation with edges.
 func (b *Block) NumRows() int { return len(b.Indptr) - 1 }
 
 // Target returns the destination of a row.
@@ -56,7 +57,8 @@ func (b *Block) Validate() error {
 	case b.Indptr[0] != 0 || b.Indptr[b.NumRows()] != int64(len(b.Indices)):
 		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
 			b.Indptr[b.NumRows()], len(b.Indices))
-	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() || int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
+	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() ||
+		int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
 		return fmt.Errorf("block of %d rows has %d targets, and its relations end at row %d",
 			b.NumRows(), len(b.Targets), b.Ends[len(b.Ends)-1])
 	}
@@ -79,8 +81,8 @@ func (b *Block) Validate() error {
 }
 
 // SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
-// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such edges,
-// as datasets have none. O(E), and no allocation once into has been as large.
+// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such
+// edges, as datasets have none. O(E), and no allocation once into has been as large.
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)

@@ -115,7 +115,8 @@ func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanRepor
 	return g, report, nil
 }
 
-// count returns the number of vertices, n unless that is negative, and checks those of the edges.
+// count returns the number of vertices (n, unless that is negative) and checks the ends of the
+// edges.
 func (b *Builder) count(n int) (int, error) {
 	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
 	b.Each(func(edges []Edge) {
@@ -130,8 +131,8 @@ func (b *Builder) count(n int) (int, error) {
 		}
 	}
 	if n > MaxVertices || b.NumEdges() > 0 && int(top) >= n {
-		return 0, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)", VertexID(top),
-			ErrVertexRange, n)
+		return 0, fmt.Errorf("an edge names vertex %d: %w (the graph has %d vertices)",
+			VertexID(top), ErrVertexRange, n)
 	}
 	return n, nil
 }

@@ -6,20 +6,20 @@ import (
 	"halognn/src/mem"
 )
 
-// Grouper brings the in-edges of destinations into the order of the parts that hold their sources,
-// in which the rows of an input layer are added. The zero value is ready for use; the arrays are
-// reused.
+// Grouper sorts the in-edges of destinations by the parts that hold their sources, which is the
+// order in which an input layer adds rows. The zero value is ready for use; the arrays are reused.
 type Grouper struct {
-	at      []int32  // [P] edges from each part, then the place of the next one; zero between segments
+	// [P] edges from each part, then the place of the next one; zero between segments
+	at      []int32
 	present []uint64 // [P/64] a bit for each part that has edges; likewise
 	indices []int32  // a copy of the segment
 	weights []float32
 }
 
-// ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by part[s] of its sources s, of parts,
-// and their weights, if there are any, with them. Edges from the same part stay in order. The first
-// index of every part but the segment's first is inverted, to ^s: it begins a group (package
-// compute, Segments). O(E + D*P/64), and O(1) for a single part.
+// ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by the part part[s] of its sources s,
+// and weights with it, unless nil; parts is the number of parts. Edges from the same part stay in
+// order. The first index of every part but the segment's first is inverted, to ^s: it begins a
+// group (package compute, Segments). O(E + D*P/64), and O(1) for a single part.
 func (g *Grouper) ByPart(indptr []int64, indices []int32, weights []float32, part []uint16,
 	parts int) {
 	if parts < 2 {
@@ -49,7 +49,7 @@ func (g *Grouper) segment(indices []int32, weights []float32, part []uint16) {
 		mixed = mixed || p < last
 		last = p
 	}
-	if !mixed { // as almost all are whose part holds most of their neighbours
+	if !mixed { // usual where the destination's part holds most of its neighbours
 		for k := len(indices) - 1; k > 0; k-- {
 			if part[indices[k]] != part[indices[k-1]] {
 				indices[k] = ^indices[k]

@@ -30,7 +30,8 @@ func LinkIDs(links []Link) []VertexID {
 	return unsafe.Slice((*VertexID)(unsafe.Pointer(unsafe.SliceData(links))), 2*len(links))
 }
 
-// SortLinks sorts links, and returns their labels, as many bytes for each, in the same order.
+// SortLinks sorts links and returns their labels in the same order. Each label has the same number
+// of bytes.
 func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte {
 	if len(labels) == 0 {
 		slices.SortFunc(links, compare)
@@ -50,8 +51,8 @@ func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte 
 	return sorted
 }
 
-// LinkSplit lists the links for training, validation and test. Both directions of a pair, and a pair
-// that comes several times, are in one of the lists alone.
+// LinkSplit lists the links for training, validation and test. Both directions of a pair, and a
+// pair that comes several times, are in one of the lists alone.
 type LinkSplit struct{ Train, Valid, Test []Link }
 
 // Lists returns the three lists.
@@ -60,9 +61,9 @@ func (s *LinkSplit) Lists() [3]*[]Link { return [3]*[]Link{&s.Train, &s.Valid, &
 // SplitNames are the names of the lists of a split.
 var SplitNames = [3]string{"train", "valid", "test"}
 
-// Validate reports the first link of a vertex that does not exist among those of g, and the first
-// pair that is on two sides of the split or, of validation and test, an edge of g, which passes
-// messages. O(n log n) of the links.
+// Validate reports the first link with a vertex that g does not have, and the first pair that is in
+// two lists of the split, or that is in validation or test and also an edge of g, which passes
+// messages. O(n log n) for n links.
 func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
 
 // ValidateBy is Validate where has reports whether a link is an edge of g.
@@ -76,12 +77,12 @@ func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	for side, list := range s.Lists() {
 		for i, l := range *list {
 			if uint32(l.Source) >= n || uint32(l.Target) >= n {
-				return fmt.Errorf("%s links, entry %d: the link from %d to %d: %w (the graph has %d vertices)",
-					SplitNames[side], i, l.Source, l.Target, ErrVertexRange, n)
+				return fmt.Errorf("%s links, entry %d: the link from %d to %d: %w (the graph has "+
+					"%d vertices)", SplitNames[side], i, l.Source, l.Target, ErrVertexRange, n)
 			}
 			if side > 0 && (has(l) || has(l.Reverse())) {
-				return fmt.Errorf("%s links, entry %d: the link from %d to %d is an edge of the graph, so a "+
-					"model would be told it", SplitNames[side], i, l.Source, l.Target)
+				return fmt.Errorf("%s links, entry %d: the link from %d to %d is an edge of the "+
+					"graph, so a model would be told it", SplitNames[side], i, l.Source, l.Target)
 			}
 			if l.Source > l.Target {
 				l = l.Reverse()
@@ -92,8 +93,8 @@ func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	slices.SortFunc(pairs, func(a, b sided) int { return cmp.Or(a.Compare(b.Link), a.side-b.side) })
 	for i := 1; i < len(pairs); i++ {
 		if a, b := pairs[i-1], pairs[i]; a.Link == b.Link && a.side != b.side {
-			return fmt.Errorf("the link between %d and %d is on two sides of the split, %s and %s", a.Source,
-				a.Target, SplitNames[a.side], SplitNames[b.side])
+			return fmt.Errorf("the link between %d and %d is on two sides of the split, %s and %s",
+				a.Source, a.Target, SplitNames[a.side], SplitNames[b.side])
 		}
 	}
 	return nil
@@ -104,8 +105,8 @@ func (g *CSC) Has(l Link) bool {
 	return g.Find(l.Source, l.Target) >= 0
 }
 
-// DropEdges removes the edges that drop names, and their weights if edges have some, in place. It
-// returns the weights that are left.
+// DropEdges removes, in place, the edges for which drop is true, and their weights if edges have
+// some. It returns the weights that are left.
 func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	kept, begin := int64(0), int64(0)
 	for v := range g.NumVertices() {
@@ -129,7 +130,7 @@ func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	return weights
 }
 
-// FindBy is Find where rows are in ascending order of place.
+// FindBy is Find where rows are in ascending order of place[source].
 func (g *CSC) FindBy(l Link, place []int32) int64 {
 	row := g.InNeighbours(l.Target)
 	at, _ := slices.BinarySearchFunc(row, l.Source,
@@ -140,9 +141,9 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a copy of the graph to which links and, if both, their reverses are added as edges;
-// edges that exist are not repeated. Rows ascend by place. The copy takes 8 bytes a vertex and 4 an
-// edge; the caller must Free it.
+// With returns a copy of the graph with links and, if both, their reverses added as edges; edges
+// that exist are not repeated. Rows are in ascending order of place. The copy takes 8 bytes a
+// vertex and 4 an edge; the caller must Free it.
 func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {
@@ -156,7 +157,8 @@ func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	})
 	more = slices.Compact(more)
 	n := g.NumVertices()
-	w := CSC{Indptr: mem.Make[int64](n + 1), Indices: mem.Make[VertexID](len(g.Indices) + len(more))}
+	w := CSC{Indptr: mem.Make[int64](n + 1),
+		Indices: mem.Make[VertexID](len(g.Indices) + len(more))}
 	at := 0
 	for v := range n {
 		row := w.Indices[at:at]

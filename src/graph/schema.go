@@ -61,7 +61,8 @@ func (s *Schema) Type(name string) (int, error) {
 	return 0, fmt.Errorf("there is no vertex type %q; there are %q", name, s.Types)
 }
 
-// Relation returns the number of a relation, by its whole name or, if no other has it, by Name alone.
+// Relation returns the number of a relation, by its whole name or, if no other has it, by Name
+// alone.
 func (s *Schema) Relation(name string) (int, error) {
 	var found []int
 	names := make([]string, len(s.Relations))
@@ -73,11 +74,13 @@ func (s *Schema) Relation(name string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("%q names no relation; the graph has %s", name, strings.Join(names, " and "))
+		return 0, fmt.Errorf("%q names no relation; the graph has %s", name,
+			strings.Join(names, " and "))
 	case 1:
 		return found[0], nil
 	}
-	return 0, fmt.Errorf("%q names several relations; give one of %s", name, strings.Join(names, " and "))
+	return 0, fmt.Errorf("%q names several relations; give one of %s", name,
+		strings.Join(names, " and "))
 }
 
 // LinkEnds returns the types of the sources and targets of links.
@@ -93,7 +96,8 @@ func (s *Schema) Ends(r int) (source, target int) {
 	if !s.Typed() {
 		return 0, 0
 	}
-	return slices.Index(s.Types, s.Relations[r].Source), slices.Index(s.Types, s.Relations[r].Target)
+	return slices.Index(s.Types, s.Relations[r].Source),
+		slices.Index(s.Types, s.Relations[r].Target)
 }
 
 // typeName is what types may be called: they are parts of file names.
@@ -110,14 +114,14 @@ func (s *Schema) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(!s.Typed() && len(s.Relations) > 0, "%d relations of no vertex types", len(s.Relations))
+	fault(!s.Typed() && len(s.Relations) > 0, "%d relations, but no vertex types", len(s.Relations))
 	fault(s.Typed() && len(s.Relations) == 0, "vertex types %q without a relation", s.Types)
 	fault(max(len(s.Types), len(s.Relations)) > MaxRelations,
-		"%d vertex types and %d relations; at most %d are supported", len(s.Types), len(s.Relations),
-		MaxRelations)
+		"%d vertex types and %d relations; at most %d are supported", len(s.Types),
+		len(s.Relations), MaxRelations)
 	for i, t := range s.Types {
-		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, at "+
-			"most 64", t)
+		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, "+
+			"at most 64", t)
 		fault(slices.Contains(s.Types[:i], t), "vertex type %q is there twice", t)
 	}
 	for i, r := range s.Relations {
@@ -128,13 +132,14 @@ func (s *Schema) Check() error {
 	}
 	for i, r := range s.Links {
 		if r < 0 || r >= len(s.Relations) {
-			faults = append(faults, fmt.Errorf("links are of relation %d of %d", r, len(s.Relations)))
+			faults = append(faults, fmt.Errorf("links are of relation %d, but there are %d", r,
+				len(s.Relations)))
 			break
 		}
 		first, of := s.Relations[s.Links[0]], s.Relations[r]
 		fault(i > 0 && (of.Source != first.Target || of.Target != first.Source) &&
 			(of.Source != first.Source || of.Target != first.Target),
-			"relation %s cannot have the links of %s", of, first)
+			"relation %s joins other types than the links of %s", of, first)
 	}
 	return errors.Join(faults...)
 }
@@ -143,8 +148,9 @@ func (s *Schema) Check() error {
 // relations that end in its type, side by side in their order. Vertices of one type lie together,
 // in every part of the graph.
 //
-//	vertices   0 1 2 | 3 4          types   a a a | b b        relations   0: b,x,a  1: a,y,a  2: a,z,b
-//	columns    01 01 01 | 2 2                                               of each vertex
+//	relations  0: b,x,a  1: a,y,a  2: a,z,b
+//	vertices   0  1  2  | 3 4       types   a a a | b b
+//	columns    01 01 01 | 2 2       of each vertex, as relations
 //	Indptr     [C+1]        in-edges of column c are Indices[Indptr[c]:Indptr[c+1]] of the graph
 //
 // The zero Columns are those of a graph of one relation: a vertex is a column.
@@ -167,8 +173,9 @@ type columnRange struct {
 	base int64 // column of vertex 0 as if it were in the range
 }
 
-// NewColumns returns the columns of a graph whose vertices of type i % T, T the number of types, are
-// starts[i] to starts[i+1]-1. indptr is [C+1]: an error if C is another number.
+// NewColumns returns the columns of a graph. Vertices starts[i] to starts[i+1]-1 have type i % T,
+// where T is the number of types. indptr is [C+1]; it is an error if C is not the number of
+// columns.
 func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	t := s.NumTypes()
 	c := Columns{Indptr: indptr, into: make([][]int, t), links: make([]bool, s.NumRelations())}
@@ -201,7 +208,7 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	return c, nil
 }
 
-// Plain reports whether a vertex is a column.
+// Plain reports whether each vertex has one column, because the graph has no types.
 func (c *Columns) Plain() bool { return len(c.target) == 0 }
 
 // NumRelations returns the number of relations.
@@ -249,12 +256,12 @@ func (c *Columns) Into(kind int) []int {
 
 var oneRelation [1]int
 
-// Links reports whether the edges of a relation are links to be predicted, or links reversed: without
-// types all are.
+// Links reports whether the edges of a relation are links to be predicted, or their reverses.
+// Without types all edges are.
 func (c *Columns) Links(relation int) bool { return c.Plain() || c.links[relation] }
 
-// HasLink reports whether a link is an edge of g by a relation of which Links is true, whatever the
-// order of rows. O(degree).
+// HasLink reports whether a link is an edge of g by a relation for which Links is true. Rows may be
+// in any order. O(degree).
 func (c *Columns) HasLink(g *CSC, l Link) bool {
 	if c.Plain() {
 		return slices.Contains(g.InNeighbours(l.Target), l.Source)
@@ -269,7 +276,7 @@ func (c *Columns) HasLink(g *CSC, l Link) bool {
 	return false
 }
 
-// OfType calls f with the ranges of the vertices of a type among those from lo to hi-1: without types
+// OfType calls f with the ranges of vertices of a type among vertices lo to hi-1; without types
 // with all of them.
 func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID)) {
 	if lo >= hi {
@@ -288,8 +295,9 @@ func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID))
 	}
 }
 
-// Check holds the columns' row pointers to those of the vertices, where these are not the same: the
-// first column of a vertex begins where its in-edges do, and none begins before the one before it.
+// Check compares the columns' row pointers with those of the vertices, where they are different
+// arrays: the first column of a vertex begins where its in-edges do, and no column begins before
+// the previous one.
 func (c *Columns) Check(indptr []int64) error {
 	if c.Plain() {
 		return nil
@@ -305,8 +313,8 @@ func (c *Columns) Check(indptr []int64) error {
 			at = c.Indptr[int(first)+k]
 		}
 		if n > 0 && c.Indptr[first] != indptr[v] || c.Indptr[int(first)+n] != indptr[v+1] {
-			return fmt.Errorf("the columns of vertex %d have edges %d to %d, and it has %d to %d", v,
-				c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
+			return fmt.Errorf("the columns of vertex %d have edges %d to %d, and it has %d to %d",
+				v, c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
 		}
 	}
 	return nil

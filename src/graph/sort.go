@@ -16,8 +16,8 @@ const batchEdges = 4096
 
 // countingSort sorts the edges into vertices [first, end) by destination, keeping their order
 // within one: indptr [end-first+1], indices [edges]. With both, every edge except loops also counts
-// as an in-edge of its source; indices then hold tagged sources (see tag), for which VertexID leaves
-// a bit.
+// as an in-edge of its source; indices then hold tagged sources (see tag), for which VertexID
+// leaves a bit.
 //
 // Every worker walks all edges and handles the destinations of its own range: sequential reading is
 // cheap, needs no atomics, and gives the result of one worker.

@@ -19,8 +19,8 @@ type ListedTwice struct {
 }
 
 func (e *ListedTwice) Error() string {
-	return fmt.Sprintf("%s split, entry %d: vertex %d is listed twice; the splits must not overlap", e.List, e.Entry,
-		e.Vertex)
+	return fmt.Sprintf("%s split, entry %d: vertex %d is listed twice; the splits must not overlap",
+		e.List, e.Entry, e.Vertex)
 }
 
 // Validate reports the first vertex that does not exist among n or is listed twice. It takes n bits

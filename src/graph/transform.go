@@ -41,8 +41,8 @@ func (g *CSC) edges(transposed bool) edgeSource {
 // ascending order. O(N+M); the result is new memory.
 func (g *CSC) Transpose() *CSC { return g.transpose(g.NumVertices()) }
 
-// Transpose returns for each of n vertices the columns of which it is a source, in ascending order.
-// indices are those of the graph. The result is new memory.
+// Transpose returns for each of n vertices the columns that have it as a source, in ascending
+// order. indices are those of the graph. The result is new memory.
 func (c *Columns) Transpose(n int, indices []VertexID) *CSC {
 	return (&CSC{Indptr: c.Indptr, Indices: indices}).transpose(n)
 }

@@ -12,7 +12,7 @@ import (
 // ErrKeptDuplicates is the error of BuildWeighted with CleanOptions.KeepDuplicates.
 var ErrKeptDuplicates = errors.New("repeated edges cannot be kept where edges have weights")
 
-// Merge says what the weight of an edge is that is given several times.
+// Merge says which weight an edge gets that is given several times.
 type Merge string
 
 // The values of a Merge; "" is MergeSum.
@@ -27,7 +27,8 @@ const (
 // Merges lists them.
 var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
 
-// of returns the weight of an edge, so far of n-1 givings, when it is given for the n-th time.
+// of returns the weight of an edge after it was given for the n-th time, with weight w; sofar is
+// its weight before.
 func (m Merge) of(sofar, w float32, n int32) float32 {
 	if n == 1 {
 		return w
@@ -45,17 +46,19 @@ func (m Merge) of(sofar, w float32, n int32) float32 {
 	return sofar + w
 }
 
-// BuildWeighted is Build for edges with weights, in the order of Add. It returns the weight of each
-// edge of the graph, in the order of Indices: of an edge that is given several times what o.Merge makes
-// of its weights, in that order, and for an edge that is there because of CleanOptions.Undirected
-// alone that of its reverse. O(E log degree) more than Build; the builder keeps its edges.
+// BuildWeighted is Build for edges with weights, which are in the order of Add. It returns the
+// weight of each edge of the graph, in the order of Indices. An edge that is given several times
+// gets what o.Merge makes of its weights, in that order; an edge that exists only because of
+// CleanOptions.Undirected gets the weight of its reverse. O(E log degree) more than Build; the
+// builder keeps its edges.
 func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
 	CleanReport, error) {
 	if o.KeepDuplicates {
 		return nil, nil, CleanReport{}, ErrKeptDuplicates
 	}
 	if int64(len(weights)) != b.NumEdges() {
-		return nil, nil, CleanReport{}, fmt.Errorf("%d weights for %d edges", len(weights), b.NumEdges())
+		return nil, nil, CleanReport{}, fmt.Errorf("%d weights for %d edges", len(weights),
+			b.NumEdges())
 	}
 	g, report, err := b.BuildKept(n, o)
 	if err != nil {
@@ -81,7 +84,7 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	return g, all, report, nil
 }
 
-// uneven counts pairs of edges, one the reverse of the other, of other weights.
+// uneven counts the pairs of an edge and its reverse with different weights.
 func uneven(g *CSC, weights []float32) (pairs int64) {
 	for v := range VertexID(g.NumVertices()) {
 		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {

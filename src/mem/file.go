@@ -90,8 +90,8 @@ func (m *File) unmap() error {
 	return unmapPages(data)
 }
 
-// badRead is the panic of the runtime, and of the C kernels' callers, on memory that cannot be
-// read.
+// badRead is the panic on memory that cannot be read, raised by the runtime or by callers of the C
+// kernels.
 type badRead interface {
 	runtime.Error
 	Addr() uintptr
@@ -160,7 +160,8 @@ func CheckSizes() error {
 			return fmt.Errorf("%s is mapped but cannot be examined: %w", m.path, err)
 		}
 		if info.Size() < int64(len(m.data)) {
-			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run again", m.path, info.Size(), len(m.data), ErrShrank)
+			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run "+
+				"again", m.path, info.Size(), len(m.data), ErrShrank)
 		}
 	}
 	return nil

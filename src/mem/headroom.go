@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// FileHeadroom returns how many bytes of memory pages of files may take, with those that they take
-// now: the available memory of the machine or, if that is less, what the control groups of this
-// process leave (cgroups v1 and v2, mounted at /sys/fs/cgroup).
+// FileHeadroom returns how many bytes of memory the pages of files may take, including those that
+// they take now: the available memory of the machine or, if that is less, what the control groups
+// of this process leave (cgroups v1 and v2, mounted at /sys/fs/cgroup).
 func FileHeadroom() (int64, error) {
 	left, err := Available()
 	if err != nil {
@@ -64,7 +64,8 @@ func RunningThreads() int64 {
 	return n
 }
 
-// number returns the number behind begin in the first line of the file that begins so.
+// number returns the number that follows begin in the first line of the file that starts with
+// begin.
 func number(path, begin string) (n int64, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {

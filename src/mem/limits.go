@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reserve returns n elements of addresses without memory, which must not be touched, for counting
-// what arrays would take. Unreserve frees them.
+// Reserve returns n elements of addresses without memory, to count what arrays would take. They
+// must not be touched. Unreserve frees them.
 func Reserve[T Number](n int) ([]T, error) {
 	elem := int(unsafe.Sizeof(*new(T)))
 	if n == 0 {
@@ -38,10 +38,10 @@ func Unreserve[T Number](s []T) {
 	}
 }
 
-// Limits are numbers of bytes by kind of limit; math.MaxInt64 where there is no limit.
+// Limits are a process's limits in bytes; math.MaxInt64 means no limit.
 type Limits struct {
-	Addresses int64 // of its address space (ulimit -v), mapped files and idle stacks included
-	Data      int64 // of memory of its own that it may write (ulimit -d)
+	Addresses int64 // of the address space (ulimit -v), mapped files and idle stacks included
+	Data      int64 // of private memory that may be written (ulimit -d)
 }
 
 // limits returns the limits as they were when the process first asked: Go knows of none of them.
@@ -82,9 +82,9 @@ func ProcessHeadroom() (Limits, error) {
 	return l, nil
 }
 
-// LeftByArrays is what large arrays leave of the limits to the Go heap and to stacks of threads, whose
-// owners end the process where they get none: several steps of 64 MB by which Go and the C library
-// grow.
+// LeftByArrays is what large arrays leave of the limits for the Go heap and the stacks of threads,
+// because Go and the C library end the process if they get no memory. It is several of the steps of
+// 64 MB by which both grow.
 const (
 	LeftByArrays = 192 << 20
 	smallArray   = 1 << 20

@@ -30,8 +30,9 @@ func Parallel(n int, f func(worker int)) {
 	}
 }
 
-// Recovered returns what a recovered panic is to be raised as on another goroutine: with its stack,
-// which would be lost, unless a Guard there makes an error of it. nil stays nil.
+// Recovered returns the value with which to raise a recovered panic again on another goroutine: a
+// Panic, which keeps the stack that would otherwise be lost, or r itself if Guard makes an error of
+// it.
 func Recovered(r any) any {
 	err, isError := r.(error)
 	if _, read := r.(badRead); r == nil || read || isError && errors.Is(err, ErrMemory) {
@@ -53,7 +54,7 @@ func Pieces(n, piece int, f func(worker, lo, hi int)) {
 }
 
 // Together calls f(0) to f(n-1), each on a goroutine of its own, and returns their errors; a panic
-// is one.
+// counts as an error.
 func Together(n int, f func(worker int) error) error {
 	errs := make([]error, n)
 	Parallel(n, func(w int) { errs[w] = Contain(func() error { return f(w) }) })

@@ -22,7 +22,7 @@ func Available() (int64, error) { return kilobytes("/proc/meminfo", "MemAvailabl
 // tells.
 func ReadBytes() (int64, bool) { return number("/proc/self/io", "rchar:") }
 
-// ResidentOf returns the resident bytes of a process, those of files told apart.
+// ResidentOf returns the resident bytes of a process: its private memory, and pages of files.
 func ResidentOf(pid int) (private, files int64, err error) {
 	status := fmt.Sprintf("/proc/%d/status", pid)
 	if private, err = kilobytes(status, "RssAnon:"); err == nil {

@@ -72,16 +72,16 @@ func (s *Shared) Path() string { return s.file.Name() }
 // Unlink removes the name; mappings stay valid.
 func (s *Shared) Unlink() error { return os.Remove(s.file.Name()) }
 
-// ReadAtRandom tells the system that pages are read in no order: it reads a page of a disk alone,
-// not those after it too.
+// ReadAtRandom tells the system that pages are read in random order: it then reads from a disk only
+// the page that is needed, not those after it.
 func (s *Shared) ReadAtRandom() {
 	if len(s.data) > 0 {
 		_ = unix.Madvise(s.data, unix.MADV_RANDOM) // a hint: without it reading is only slower
 	}
 }
 
-// WriteAt writes p to the bytes from at on. Of a file larger than memory that is cheaper than to
-// write Bytes, which costs a fault a page.
+// WriteAt writes p at byte at. For a file larger than memory this is cheaper than writing to Bytes,
+// which costs a fault a page.
 func (s *Shared) WriteAt(p []byte, at int) error {
 	_, err := s.file.WriteAt(p, int64(at))
 	return err
@@ -93,13 +93,13 @@ const aheadBytes = 128 << 10
 // Ahead begins to read bytes [lo,hi) of a file on a disk, in order.
 func (s *Shared) Ahead(lo, hi int) {
 	for lo -= lo % unix.Getpagesize(); lo < hi; lo += aheadBytes {
-		// a hint, as all here
+		// only a hint
 		_ = unix.Madvise(s.data[lo:min(lo+aheadBytes, hi)], unix.MADV_WILLNEED)
 	}
 }
 
-// Drop gives the memory of bytes [lo,hi) of a file on a disk to others. They stay in the file: what
-// was written begins to go to the disk, and keeps its memory until it is there.
+// Drop gives back the memory of bytes [lo,hi) of a file on a disk. The bytes stay in the file:
+// those just written begin to go to the disk, and keep their memory until they are there.
 func (s *Shared) Drop(lo, hi int) {
 	if lo < hi {
 		page := lo - lo%unix.Getpagesize()

@@ -8,8 +8,8 @@ package mem
 // #include <sys/resource.h>
 // #include <unistd.h>
 //
-// // Threads that wait until all are there: a limit that is somebody else's too (ulimit -u counts those
-// // of the user, pids.max those of the control group) is only known by trying.
+// // Threads that wait until all are there: a limit shared with other processes (ulimit -u counts
+// // the threads of the user, pids.max those of the control group) is only known by trying.
 // static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 //
 // static void *wait_at_gate(void *unused)
@@ -28,7 +28,8 @@ package mem
 // 	pthread_attr_init(&small);
 // 	pthread_attr_setstacksize(&small, 1 << 20);
 // 	pthread_mutex_lock(&gate);
-// 	while (started < n && pthread_create(&threads[started], &small, wait_at_gate, NULL) == 0) started++;
+// 	while (started < n && pthread_create(&threads[started], &small, wait_at_gate, NULL) == 0)
+// 		started++;
 // 	pthread_mutex_unlock(&gate);
 // 	for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
 // 	pthread_attr_destroy(&small);
@@ -48,9 +49,9 @@ package mem
 // 		most = startable(need);
 // 	}
 // 	if (most == need) return;
-// 	dprintf(2, "halognn: this process may start %d threads more, and needs %d to begin with; raise the "
-// 		"limit of the user's processes (ulimit -u) or of the job's (pids.max of its control group, "
-// 		"TasksMax of systemd, --pids-limit of containers)\n", most, need);
+// 	dprintf(2, "halognn: this process may start %d threads more, and needs %d to begin with; raise "
+// 		"the limit of the user's processes (ulimit -u) or of the job's (pids.max of its control "
+// 		"group, TasksMax of systemd, --pids-limit of containers)\n", most, need);
 // 	_exit(2);
 // }
 //
@@ -76,8 +77,8 @@ package mem
 // 		"program needs; set `ulimit -d unlimited`, and limit memory by the job's cgroup\n";
 // 	begin_with(RLIMIT_AS, 1UL << 30, addresses, sizeof addresses - 1);
 // 	static const char files[] =
-// 		"halognn: the limit of this process's open files (ulimit -n) is below 48, which the program "
-// 		"needs; set `ulimit -n 1024`\n";
+// 		"halognn: the limit of this process's open files (ulimit -n) is below 48, which the "
+// 		"program needs; set `ulimit -n 1024`\n";
 // 	begin_with(RLIMIT_DATA, 200UL << 20, data, sizeof data - 1);
 // 	begin_with(RLIMIT_NOFILE, LEAST_FILES, files, sizeof files - 1);
 // 	threads_to_begin();
@@ -88,8 +89,8 @@ import "sync"
 
 var starting sync.Mutex
 
-// StartableThreads returns how many of n more threads the limits of the process, of the user and of the
-// control groups allow: it starts them. Time some microseconds each.
+// StartableThreads returns how many of n more threads the limits of the process, of the user and of
+// the control groups allow: it starts them. Time some microseconds each.
 func StartableThreads(n int) int {
 	starting.Lock()
 	defer starting.Unlock()

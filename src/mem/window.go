@@ -14,8 +14,8 @@ import (
 var ErrWindow = errors.New("the byte lies outside the part of the file that this rank holds")
 
 // MapWindow maps the bytes [lo, hi) of a file where they would lie if the whole were mapped: Bytes
-// is as long as the file, so offsets stay what they are, but of the rest it has the addresses
-// alone, no memory, and reading it is an error of Guard. Pages at both ends are mapped whole.
+// is as long as the file, so offsets stay what they are. The rest of it has addresses but no
+// memory, and reading it is an error of Guard. Pages at both ends are mapped whole.
 //
 //	file     |-----------------|=========|--------------|
 //	Bytes    | no access       | pages   | no access    |

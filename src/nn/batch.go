@@ -19,7 +19,7 @@ type Batch struct {
 	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in
 	// full-neighbour inference.
 	X, Own, Aggregate compute.Matrix
-	// in the place of X, on a graph with vertex types: those of each type, in their order
+	// on a graph with vertex types, in the place of X: the rows of each type, in the order of types
 	Types []compute.Matrix
 
 	Sparse Sparse // in the place of Own and Aggregate
@@ -39,7 +39,8 @@ type Batch struct {
 // the layer before for the hop's sources. A caller that runs the layers one by one may exchange
 // rows of x with other ranks first.
 func (b *Batch) Input(l int, x compute.Matrix) Input {
-	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train && (l > 0 || b.InputGradient)}
+	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train &&
+		(l > 0 || b.InputGradient)}
 	if l == 0 {
 		in.X, in.Own, in.Aggregate, in.Types = b.X, b.Own, b.Aggregate, b.Types
 		in.Sparse = b.Sparse
@@ -52,7 +53,8 @@ func (b *Batch) Input(l int, x compute.Matrix) Input {
 // out.
 func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 	if len(b.Hops) != len(m.stages) {
-		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops), len(m.stages)))
+		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops),
+			len(m.stages)))
 	}
 	var x compute.Matrix
 	for l := range m.stages {
@@ -99,7 +101,8 @@ func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
-		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx) // no other rank has rows
+		// it fails only in Gather, and no other rank has rows
+		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx)
 		if ready != nil {
 			ready(l)
 		}

@@ -8,24 +8,26 @@ import (
 )
 
 // batchNorm normalises the columns of a layer's output (Ioffe and Szegedy, ICML 2015), as BatchNorm
-// of PyTorch Geometric does. Training takes mean and variance of the minibatch, whichever ranks
-// train others in the step; evaluation takes the running ones, which all ranks have:
+// of PyTorch Geometric does. Training uses the mean and variance of the minibatch, whatever other
+// ranks train in the step; evaluation uses running values, which are equal on all ranks:
 //
-//	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n      in the gradients, of each minibatch
+//	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n: in its gradients
 //	step        the sums over minibatches and ranks, with the gradients
 //	update      running = 0.9 running + 0.1 sum/n
 //
-// Where ranks share the minibatch its rows are those of all of them: each gathers, in rank order, the
-// others' moments in forward, and in backward their sums for dgamma and dbeta.
+// Where ranks share a minibatch, its rows are those of all of them: in rank order, each rank
+// gathers the others' moments in forward, and their sums for dgamma and dbeta in backward.
 type batchNorm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
 	mean, variance             *buffer   // [out] of the minibatch
-	total                      float64   // its rows
-	shift                      *buffer   // [2,out] what backward adds to dx if it is shared
-	host                       []float32 // [5,out]: moments, sums of backward and gamma, on the host
-	running                    []Param   // running_mean, running_var [out], num_batches_tracked [1]
-	values                     [2][]float32
+	total                      float64   // rows of the minibatch
+	// [2,out] what backward adds to dx if ranks share the minibatch
+	shift *buffer
+	// [5,out]: moments, sums of backward and gamma, on the host
+	host    []float32
+	running []Param // running_mean, running_var [out], num_batches_tracked [1]
+	values  [2][]float32
 }
 
 // momentum is PyTorch's default.
@@ -45,7 +47,7 @@ func (n *batchNorm) reserve(rows, out int) error {
 		sized{n.shift, 2 * out})
 }
 
-// forward sets y from x, which the convolution has made, and applies the epilogue to it.
+// forward normalises x, the output of the convolution, into y and applies the epilogue to it.
 func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 	epilogue compute.Epilogue) error {
 	mean, variance := n.values[0], n.values[1]
@@ -65,7 +67,8 @@ func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 
 // join turns the moments of the own rows into those of all ranks' (Chan, Golub and LeVeque, 1983),
 // the same bits on each.
-func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int, gather Gather) error {
+func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
+	gather Gather) error {
 	out := len(mean)
 	if n.host == nil {
 		n.host = make([]float32, 5*out)
@@ -82,7 +85,7 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	for r := 2 * out; r < len(all); r += len(own) {
 		n.total += float64(all[r])
 	}
-	// over adds up a number of each rank, by its rows.
+	// over returns the mean of a number over ranks, weighted by their rows.
 	over := func(value func(own []float32) float64) float32 {
 		sum := 0.0
 		for r := 0; r < len(all); r += len(own) {
@@ -120,8 +123,9 @@ func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in
 	return x, err
 }
 
-// correction returns what dx lacks where dgamma and dbeta are sums over the own rows R alone, as scale
-// and shift of the normalised rows. With G and B for the sums over all ranks' rows N:
+// correction returns what must be added to dx because dgamma and dbeta are sums over the R rows of
+// this rank alone, as scale and shift of the normalised rows. With G and B, the sums over the N
+// rows of all ranks, these are
 //
 //	gamma*root * (dgamma/R - G/N)     gamma*root * (dbeta/R - B/N)
 func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (scale, shift []float32,
@@ -148,8 +152,8 @@ func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (sca
 	return n.shift.data[:out], n.shift.data[out : 2*out], nil
 }
 
-// setStatistics puts what the minibatch adds to the running values into the host's copy of the
-// gradients' front. Waits for the device.
+// setStatistics writes what the minibatch adds to the running values to the host copy of the front
+// of Grads. Waits for the device.
 func (m *Model) setStatistics() {
 	for l := range m.stages {
 		n := m.stages[l].batch
@@ -172,7 +176,7 @@ func (m *Model) setStatistics() {
 	}
 }
 
-// moveStatistics moves the running values by the sums in Grads. Waits for the device.
+// moveStatistics updates the running values from the sums in Grads. Waits for the device.
 func (p *Params) moveStatistics() {
 	if len(p.Statistics) == 0 {
 		return

@@ -29,8 +29,8 @@ type columnwise interface {
 	firstMap() firstMap
 }
 
-// Linear reports whether the input layer begins with a linear map of rows and of sums of rows, of
-// which Columns can compute shares.
+// Linear reports whether the input layer begins with a linear map of rows and of sums of rows,
+// which Columns can compute in shares.
 func (c Config) Linear() bool {
 	if k := FindKind(c.Kind); c.Schema.Typed() && k.relational == nil { // Check refuses it
 		return false
@@ -38,9 +38,9 @@ func (c Config) Linear() bool {
 	return c.Needs().Sums()
 }
 
-// Columns is the share that some columns of the input rows have in the first map of a model's input
+// Columns computes the share of some columns of the input rows in the first map of a model's input
 // layer (push-pull parallelism: P3, Gandhi and Iyer, OSDI 2021). The shares of all columns add up
-// to the map, and the gradients that they set to its gradient. Make it with Model.Columns.
+// to the map, and the gradients that they set add up to its gradient. Make it with Model.Columns.
 type Columns struct {
 	layer      columnwise
 	store      store
@@ -58,13 +58,13 @@ type slice struct {
 	wide  *buffer // [width,in] the gradient; zero in all other columns
 }
 
-// Columns makes the share of columns [first,end). It fails if the input layer is no sum over
-// columns, or if device memory runs out.
+// Columns makes the share of columns [first,end). It fails if the input layer does not begin with a
+// sum over columns, or if device memory runs out.
 func (m *Model) Columns(first, end int) (*Columns, error) {
 	layer, ok := m.stages[0].Layer.(columnwise)
 	if !ok || !m.Config.Linear() {
-		return nil, fmt.Errorf("the input layer of model kind %s is no sum over the columns of the "+
-			"features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
+		return nil, fmt.Errorf("the input layer of model kind %s is no sum over the columns of "+
+			"the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
 	}
 	if first < 0 || first >= end || end > m.Config.In {
 		return nil, fmt.Errorf("columns %d to %d of %d", first, end, m.Config.In)
@@ -80,7 +80,8 @@ func (m *Model) Columns(first, end int) (*Columns, error) {
 		*s = slice{c.store.buffer(), c.store.buffer(), c.store.buffer()}
 		c.width = t.w.Rows
 		n := c.width * (end - first)
-		errs = append(errs, reserveAll(sized{s.w, n}, sized{s.dw, n}, sized{s.wide, c.width * c.in}))
+		errs = append(errs, reserveAll(sized{s.w, n}, sized{s.dw, n},
+			sized{s.wide, c.width * c.in}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		c.Close()
@@ -95,7 +96,7 @@ func (c *Columns) Bytes() int64 { return c.store.bytes() }
 // Close frees the device memory.
 func (c *Columns) Close() { c.store.free() }
 
-// Reserve makes room for passes over in, of which it reads the number of destinations. Forward calls
+// Reserve makes room for passes over in; it reads only the number of destinations. Forward calls
 // it.
 func (c *Columns) Reserve(in *Input) error {
 	n := in.Destinations
@@ -110,7 +111,7 @@ func (c *Columns) Reserve(in *Input) error {
 }
 
 // Forward returns the share [Destinations, width], valid until the next Forward. in.Own and
-// in.Aggregate have the columns [first,end) alone. It fails only if device memory runs out.
+// in.Aggregate have only the columns [first,end). It fails only if device memory runs out.
 func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
 	if err := c.Reserve(in); err != nil {
 		return compute.Matrix{}, err
@@ -142,9 +143,9 @@ func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	return in.Aggregate
 }
 
-// Backward sets the gradients of the map, zero in all other columns, from the gradient dsum
-// [Destinations, width] with respect to the sum of the shares. Forward ran before on the same input
-// and the same weights.
+// Backward sets the gradients of the map from the gradient dsum [Destinations, width] with respect
+// to the sum of the shares; columns of other shares become zero. Forward ran before on the same
+// input and the same weights.
 func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	f, cols, dev := c.layer.firstMap(), c.end-c.first, c.store.dev
 	for k := range c.slices {
@@ -163,8 +164,8 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	}
 }
 
-// addShares sets y to the sum of the shares, in their order, and the bias, and applies the epilogue.
-// The first share becomes their sum.
+// addShares sets y to the sum of the shares, in their order, and the bias, and applies the
+// epilogue. The first share becomes their sum.
 func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	epilogue compute.Epilogue) {
 	sum := in.Shares[0]
@@ -174,8 +175,8 @@ func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	dev.Finish(y, sum, bias, epilogue)
 }
 
-// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the epilogue,
-// and the gradient of the bias.
+// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the
+// epilogue, and the gradient of the bias.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	epilogue compute.Epilogue) {
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)

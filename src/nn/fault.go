@@ -42,7 +42,7 @@ func (p *Params) WeightsFault() (f Fault, ok bool) {
 	return Fault{}, false
 }
 
-// weightsFault is the fault of a parameter, by its gradient or not.
+// weightsFault returns the fault of a parameter; byGradient says whether its gradient is the cause.
 func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	what := "the weights of %s outgrew float32 in the update of the step before"
 	if byGradient {
@@ -51,7 +51,8 @@ func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
 }
 
-// at returns the parameter that has an element of Values, or the one before a gap.
+// at returns the parameter that has an element of Values or, for an element in a gap, the one
+// before.
 func (p *Params) at(element int) *Param {
 	i := len(p.List) - 1
 	for i > 0 && p.List[i].Offset > element {
@@ -102,7 +103,7 @@ func (m *Model) FirstFault() Fault {
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
 			one := s.Vertices[row : row+1]
-			if m.inputs[0].Forward.Above > 0 { // drawn on the device, where they lie
+			if m.inputs[0].Forward.Above > 0 { // their ids lie on the device, which has drawn them
 				one = make([]int32, 1)
 				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
 			}
@@ -112,9 +113,10 @@ func (m *Model) FirstFault() Fault {
 	})
 }
 
-// The suspects of a loss that is not finite, in the order of time: the gradients and weights of the
-// update before, both as rows of paramAlign numbers; the input rows; the outputs of the layers; the
-// logits of one that reads all of them; of a folded minibatch the rows of types.
+// The arrays that are searched when a loss is not finite, in the order of time: the gradients and
+// weights of the update before, both as rows of paramAlign numbers; the input rows; the outputs of
+// the layers; the logits, if they read all layers; the rows of each type, if the minibatch is
+// folded.
 const (
 	suspectGrads = iota
 	suspectWeights
@@ -124,7 +126,7 @@ const (
 
 var inputNames = [...]string{"features", "aggregate of the neighbours' features", "features"}
 
-// suspects appends them, for the last forward pass.
+// suspects appends these arrays for the last forward pass.
 func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	p, input := m.Params, &m.inputs[0]
 	for _, flat := range [][]float32{p.Grads[p.first:], p.Weights()} {
@@ -135,13 +137,14 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	}
 	for l := range m.stages {
 		in, s := &m.inputs[l], &m.stages[l]
-		to = append(to, compute.Suspect{X: s.y.matrix(in.Destinations, s.out), Vertices: in.Vertices})
+		to = append(to, compute.Suspect{X: s.y.matrix(in.Destinations, s.out),
+			Vertices: in.Vertices})
 	}
 	if m.jump != nil {
 		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
 			Vertices: m.inputs[len(m.stages)-1].Vertices})
 	}
-	if input.Folded { // no rows are made of the types' own, which are named
+	if input.Folded { // folding makes no rows of one width, so the types' own are searched
 		for _, rows := range input.Types {
 			to = append(to, compute.Suspect{X: rows})
 		}
@@ -149,7 +152,7 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	return to
 }
 
-// suspectTypes is the first of the types' own rows in a folded minibatch.
+// suspectTypes is the index of the first type's rows in a folded minibatch.
 func (m *Model) suspectTypes() int {
 	k := suspectLayers + len(m.stages)
 	if m.jump != nil {
@@ -158,8 +161,8 @@ func (m *Model) suspectTypes() int {
 	return k
 }
 
-// faultIn returns the fault that is not of weights. find returns the first row of a suspect that is
-// not finite and the vertex of the row, each -1 for none.
+// faultIn returns the first fault that is not in the weights. find returns the first row of a
+// suspect that is not finite and the vertex of the row, each -1 for none.
 func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	name := func(row, vertex int) string {
 		if vertex >= 0 {
@@ -182,7 +185,8 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	}
 	for l := range m.stages {
 		if row, vertex := find(suspectLayers + l); row >= 0 {
-			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l, name(row, vertex))}
+			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l,
+				name(row, vertex))}
 		}
 	}
 	layers := len(m.stages)

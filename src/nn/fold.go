@@ -7,40 +7,44 @@ import (
 	"halognn/src/graph"
 )
 
-// Folding says of a model of relations that its input layer need not make the rows that types are
-// mapped to: the weights of a relation applied to the map of a mean are one linear map of it.
+// Folding lets the input layer of a relational model skip the rows that the maps of types give:
+// mapping a mean and multiplying it by the weights of a relation is one linear map of the mean.
 //
-//	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)      x  means of rows of type t, [Features[t]]
+//	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)
+//	x    means of rows of type t, [Features[t]]
 //
-// So a minibatch whose rows are all means, by relation, and destinations' own rows is multiplied once,
-// forward and backward, and neither mapped rows nor their gradients are made. Of the gradient dC of a
-// group's W_r P_t, and dc of its bias, follow those of what these are made of:
+// So if all rows of a minibatch are means, by relation, or destinations' own rows, each is
+// multiplied once forward and once backward, and neither mapped rows nor their gradients are made.
+// From the gradient dC of a group's W_r P_t, and dc of its bias, follow the gradients of the
+// factors:
 //
 //	dW_r = dC P_tᵀ + dc b_tᵀ      dP_t = sum over groups of W_rᵀ dC      db_t = sum of W_rᵀ dc
 type Folding struct {
 	Features []int // [T]
-	Sources  []int // [R] the types of relations' sources
+	Sources  []int // [R] the type of each relation's sources
 	In, Out  int   // of the layer
-	Always   bool  // whatever it takes
+	Always   bool  // fold even where it costs more
 }
 
 // Fold says when the rows of types are folded.
 type Fold uint8
 
-// Where multiplications are counted, one minibatch may be folded and the next one not.
+// Under FoldWherePays one minibatch may be folded and the next one not.
 const (
 	FoldWherePays Fold = iota
-	FoldNever          // as on a GPU: a step launches as few kernels there, however many relations there are
+	// for GPUs: without folding they launch as few kernels, however many relations there are
+	FoldNever
 	FoldAlways
 )
 
-// composing is what composing the weights of a group takes beside its multiplications: some six small
-// kernels, in multiplications.
+// composing is the cost of composing the weights of a group beside the multiplications, some six
+// small kernels, counted in multiplications.
 const composing = 1 << 16
 
-// folding returns that of a model's input layer; nil if it has none.
+// folding returns the Folding of a model's input layer; nil if there is none.
 func (c Config) folding() *Folding {
-	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 { // of one the rows may be asked for
+	// the rows of a single layer may be asked for
+	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 {
 		return nil
 	}
 	f := &Folding{Features: c.TypeFeatures, Always: c.Fold == FoldAlways}
@@ -52,9 +56,10 @@ func (c Config) folding() *Folding {
 	return f
 }
 
-// Pays reports whether folding takes fewer multiplications for a minibatch that has so many rows, means
-// and own ones, of each type, and so many sources: with those of weights, forward and backward. Of the
-// others rows are mapped, or sources if these are fewer.
+// Pays reports whether folding takes fewer multiplications for a minibatch, forward and backward,
+// with the composing of weights. rows returns how many rows of a type it has, means and own ones;
+// sources returns how many sources. Without folding the rows are mapped, or the sources if they are
+// fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
 	if f.Always || slices.Contains(f.Features, 0) {
 		return f.Always && !slices.Contains(f.Features, 0)
@@ -64,21 +69,21 @@ func (f *Folding) Pays(rows, sources func(t int) int) bool {
 		folded += 3*f.Features[t]*f.In*f.Out + composing
 	}
 	for t, features := range f.Features {
-		folded += 3*features*f.In*f.Out + composing // of own rows
+		folded += 3*features*f.In*f.Out + composing // the group of own rows
 		folded += 2 * rows(t) * features * f.Out
 		mapped += 2*min(rows(t), sources(t))*features*f.In + 3*rows(t)*f.In*f.Out
 	}
 	return folded < mapped
 }
 
-// folded makes the weights and biases of groups: of each type the relations from it, in their order,
-// and own rows.
+// folded composes the weights and biases of groups. A type has a group for each relation from it,
+// in their order, and then one for own rows.
 type folded struct {
 	dev      compute.Device
 	project  *projection
 	in, out  int
 	groups   [][]group // [T]
-	at       []int     // [T] where the weights of a type's begin
+	at       []int     // [T] where the weights of a type's groups begin
 	first    []int     // [T] its first group
 	w, dw    *buffer   // [out, features] of each group
 	b, db    *buffer   // [groups, out]
@@ -87,7 +92,8 @@ type folded struct {
 	elements int
 }
 
-// group has the weights of a relation or, if that is negative, of a set of own ones; of neither no rows.
+// group says what its weights are: those of a relation or, if relation is negative, an own set. If
+// both are negative, the group has no rows.
 type group struct{ relation, set int }
 
 // newFolded returns the folding of a relational layer with a projection.
@@ -96,8 +102,9 @@ func newFolded(s *store, c Config, p *projection, own Relating) *folded {
 	if of == nil {
 		return nil
 	}
-	f := &folded{dev: s.dev, project: p, in: of.In, out: of.Out, groups: make([][]group, len(of.Features)),
-		w: s.buffer(), dw: s.buffer(), b: s.buffer(), db: s.buffer(), sets: s.buffer(), turned: s.buffer()}
+	f := &folded{dev: s.dev, project: p, in: of.In, out: of.Out,
+		groups: make([][]group, len(of.Features)), w: s.buffer(), dw: s.buffer(), b: s.buffer(),
+		db: s.buffer(), sets: s.buffer(), turned: s.buffer()}
 	for r, t := range of.Sources {
 		f.groups[t] = append(f.groups[t], group{r, -1})
 	}
@@ -132,16 +139,17 @@ func (f *folded) count() int { return f.first[len(f.first)-1] + len(f.groups[len
 
 func (f *folded) reserve(sets int) error {
 	n := f.count() * f.out
-	return reserveAll(sized{f.w, f.elements}, sized{f.dw, f.elements}, sized{f.b, n}, sized{f.db, n},
-		sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
+	return reserveAll(sized{f.w, f.elements}, sized{f.dw, f.elements}, sized{f.b, n},
+		sized{f.db, n}, sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
 }
 
-// of returns the groups of a type in a minibatch, and where their weights and biases lie.
+// of returns the groups of a type in a minibatch, and where their weights and biases are.
 func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
 	features := f.project.maps[t].features
 	n := len(f.groups[t])
 	return compute.Groups{Ends: in.TypeEnds[t], Stride: f.out * features},
-		span{f.at[t], f.at[t] + n*f.out*features}, span{f.first[t] * f.out, (f.first[t] + n) * f.out}
+		span{f.at[t], f.at[t] + n*f.out*features},
+		span{f.first[t] * f.out, (f.first[t] + n) * f.out}
 }
 
 // span is a part of an array.
@@ -149,8 +157,8 @@ type span struct{ lo, hi int }
 
 func (s span) of(x []float32) []float32 { return x[s.lo:s.hi] }
 
-// each calls do with the groups of types that have rows of their own, the map of each, and its weights
-// and biases in w and b.
+// each calls do with every group that has rows, the map of its type, and its weights and biases in
+// w and b.
 func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Matrix)) {
 	for t, groups := range f.groups {
 		m := &f.project.maps[t]
@@ -179,7 +187,7 @@ func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Ma
 	return matrix(of[at:][:rows*cols], rows, cols)
 }
 
-// compose makes the weights and biases of groups, of those that w has prepared.
+// compose makes the weights and biases of groups from those that w has prepared.
 func (f *folded) compose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
 	w.prepare(sets)
@@ -198,8 +206,8 @@ func (f *folded) compose(w relationWeights) {
 	})
 }
 
-// decompose sets the gradients of the parameters from those of the groups' weights and biases. Own sets
-// that several types share are added in the order of types.
+// decompose sets the gradients of the parameters from those of the groups' weights and biases. Own
+// sets that several types share are added in the order of types.
 func (f *folded) decompose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
 	own := 0 // sets begun so far
@@ -220,7 +228,7 @@ func (f *folded) decompose(w relationWeights) {
 	w.finish(sets)
 }
 
-// eachOf is each of one type, for gradients.
+// eachOf is each for the groups of one type and their gradients.
 func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.Matrix)) {
 	features := f.project.maps[t].features
 	size := f.out * features
@@ -233,7 +241,8 @@ func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.M
 }
 
 // split sets, or adds, the gradients of a group's weights and of its type's map.
-func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add, addMap bool) {
+func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add,
+	addMap bool) {
 	d, bias, dbias := f.dev, matrix(m.bias, 1, f.in), matrix(m.dbias, 1, f.in)
 	column := func(row compute.Matrix) compute.Matrix { return matrix(row.Data, row.Cols, 1) }
 	if w.turned() { // [in,out]
@@ -262,18 +271,20 @@ func (f *folded) forward(z compute.Matrix, w relationWeights, in *Input) {
 	}
 }
 
-// backward sets the gradients of the parameters from that of z.
+// backward sets the gradients of the parameters from dz, the gradient of z.
 func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 	at := 0
 	for t, x := range in.Types {
 		g, weights, biases := f.of(in, t)
-		f.dev.GroupDenseBackward(weights.of(f.dw.data), biases.of(f.db.data), dz.RowsAt(at, at+x.Rows), x, g)
+		f.dev.GroupDenseBackward(weights.of(f.dw.data), biases.of(f.db.data),
+			dz.RowsAt(at, at+x.Rows), x, g)
 		at += x.Rows
 	}
 	f.decompose(w)
 }
 
-// rowGradient sets drows to the gradient with respect to the rows of type t, from that of its rows of z.
+// rowGradient sets drows to the gradient of the rows of type t, from dz, the gradient of their rows
+// in z.
 func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
 	g, weights, _ := f.of(in, t)
 	f.dev.GroupMatMulInput(drows, dz, weights.of(f.w.data), g)

@@ -12,7 +12,7 @@ type attention struct {
 	dev                   compute.Device
 	name                  string
 	in, out, heads, width int
-	mean                  bool // of the heads
+	mean                  bool // heads are averaged
 	slope                 float32
 	alpha, dalpha         *buffer
 	wide                  *buffer // [D,heads*width] before the mean, then its gradient
@@ -50,7 +50,8 @@ func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a
 
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
-// sums returns the matrix of the heads' sums: y itself or, where heads are averaged, one apart.
+// sums returns the matrix of the heads' sums: y itself or, where heads are averaged, a separate
+// one.
 func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	if a.mean {
 		return a.wide.matrix(in.Destinations, a.cols())
@@ -58,7 +59,7 @@ func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	return y
 }
 
-// finish makes y of the heads' sums.
+// finish sets y from the heads' sums.
 func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue compute.Epilogue) {
 	if a.mean {
 		a.dev.HeadMean(y, sums)
@@ -86,7 +87,7 @@ func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *In
 //	a_ij  = softmax over the in-neighbours j of i of LeakyReLU(asrc·z_j + adst·z_i)   a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
-// Rows z are read again and again, and stored as hidden rows.
+// Rows z are read many times, so they are stored as hidden rows are.
 //
 // It transforms before it aggregates, so the gradient of W runs over the sources: the layer reads
 // the transpose of its hop also when it is the input layer.
@@ -111,7 +112,8 @@ func newGAT(s *store, c Config, l int) Layer {
 func (g *gat) Params() []Param {
 	return []Param{
 		glorot(g.name+".lin.weight", g.cols(), g.in),
-		glorot(g.name+".att_src", 1, g.heads, g.width), glorot(g.name+".att_dst", 1, g.heads, g.width),
+		glorot(g.name+".att_src", 1, g.heads, g.width),
+		glorot(g.name+".att_dst", 1, g.heads, g.width),
 		constant(g.name+".bias", g.out, 0),
 	}
 }
@@ -124,8 +126,8 @@ func (g *gat) Bind(values, grads [][]float32) {
 
 func (g *gat) Reserve(in *Input) error {
 	s, d := in.Sources, in.Destinations
-	err := errors.Join(g.reserve(in), reserveAll(sized{g.z, s * g.cols()}, sized{g.src, s * g.heads},
-		sized{g.dst, d * g.heads}))
+	err := errors.Join(g.reserve(in), reserveAll(sized{g.z, s * g.cols()},
+		sized{g.src, s * g.heads}, sized{g.dst, d * g.heads}))
 	if !in.Train || err != nil {
 		return err
 	}
@@ -152,8 +154,8 @@ func (g *gat) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue c
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	dz, dsrc, ddst := g.dz.matrix(s, g.cols()), g.rows(g.dsrc, s), g.rows(g.ddst, d)
 	dsums := g.finishBackward(g.dbias, dy, y, in, epilogue)
-	g.dev.AttendBackward(dz, dsrc, ddst, g.rows(g.dalpha, in.edges()), in.Hop.Forward, in.Transposed,
-		g.weights(in), src, dst, z, dsums, g.slope)
+	g.dev.AttendBackward(dz, dsrc, ddst, g.rows(g.dalpha, in.edges()), in.Hop.Forward,
+		in.Transposed, g.weights(in), src, dst, z, dsums, g.slope)
 	g.dev.HeadDotsBackward(dz, g.dasrc, g.dadst, dsrc, ddst, z, g.asrc, g.adst)
 	g.dev.MatMulWeights(g.dw, dz, in.X)
 	if in.Gradient {

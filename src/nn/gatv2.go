@@ -15,8 +15,8 @@ import (
 //	a_ij  = softmax over the in-neighbours j of i of a·LeakyReLU(z_j + r_i)       a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
-// Where edges have features f_ij, LeakyReLU is of z_j + r_i + f_ij Weᵀ. Rows of heads*width for each
-// edge are then made, twice in training.
+// Where edges have features f_ij, LeakyReLU is of z_j + r_i + f_ij Weᵀ. Rows of heads*width for
+// each edge are then made, twice in training.
 type gatv2 struct {
 	attention
 	*perEdge                   // nil: edges have no features
@@ -31,7 +31,8 @@ type gatv2 struct {
 
 func newGATv2(s *store, c Config, l int) Layer {
 	g := &gatv2{attention: newAttention(s, c, l), left: s.buffer(), right: s.buffer(),
-		dleft: s.buffer(), dright: s.buffer(), edgeIn: c.EdgeIn, pairs: s.buffer(), dpairs: s.buffer()}
+		dleft: s.buffer(), dright: s.buffer(), edgeIn: c.EdgeIn, pairs: s.buffer(),
+		dpairs: s.buffer()}
 	if g.edgeIn > 0 {
 		g.perEdge = s.perEdge()
 	}

@@ -19,7 +19,8 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	weighted, ofData                bool // the sum, by the weights of edges, which the data have
+	// the sum is weighted by edges; the weights are from the data
+	weighted, ofData bool
 }
 
 func newGIN(s *store, c Config, l int) Layer {
@@ -56,7 +57,7 @@ func (g *gin) Needs() Needs {
 	return n
 }
 
-// firstMap implements columnwise: what is behind it is not linear.
+// firstMap implements columnwise: what follows the first map is not linear.
 func (g *gin) firstMap() firstMap {
 	return firstMap{weights: [2]trained{{g.w1, g.dw1}}, eps: g.eps, deps: g.deps}
 }
@@ -101,12 +102,13 @@ func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	g.dev.Dense(y, g.outer(hidden, epilogue))
 }
 
-// ownTerm is the term of own rows: it completes the sum of neighbours' rows, and that of gradients.
+// ownTerm is the term (1 + eps) own: it completes the sum of neighbours' rows, and that of
+// gradients.
 func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
 	return compute.Completion{Own: own, Scale: g.eps, Rounded: true}
 }
 
-// back is the completion of a gradient, to which dagg is own rows' more.
+// back returns the completion of a gradient; dagg, scaled, is a term of own rows.
 func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 	end := dx.completion(g.dev, dy, compute.Matrix{})
 	if end.Own.Rows == 0 {
@@ -135,7 +137,8 @@ func (g *gin) outer(hidden compute.Matrix, epilogue compute.Epilogue) compute.De
 }
 
 func (g *gin) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
-	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid), g.dinner.matrix(in.Destinations, g.mid)
+	hidden, dinner := g.hidden.matrix(in.Destinations, g.mid),
+		g.dinner.matrix(in.Destinations, g.mid)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw2, Bias: g.db2}, dy, y,
 		g.outer(hidden, epilogue))
 	g.dev.DenseInput(dinner, dy, g.w2, compute.Completion{Rounded: true})
@@ -150,6 +153,6 @@ func (g *gin) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue c
 	if !in.Gradient {
 		return
 	}
-	g.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), in.Transposed, in.TransposedWeights,
-		dagg, g.back(dx, dy, dagg))
+	g.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), in.Transposed,
+		in.TransposedWeights, dagg, g.back(dx, dy, dagg))
 }

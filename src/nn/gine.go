@@ -9,12 +9,12 @@ import (
 // gine is GIN with features of edges (Hu et al., ICLR 2020), as GINEConv(Sequential(Linear, ReLU,
 // Linear), train_eps=True, edge_dim) of PyTorch Geometric has it:
 //
-//	message_e = relu(x_j + f_e Wᵀ + b) of an edge e from j, whose features are f_e     message [E,in]
-//	agg_i     = (1 + eps) x_i + sum of message_e over the sampled edges e into i       agg     [D,in]
+//	message_e = relu(x_j + f_e Wᵀ + b) of an edge e from j, whose features are f_e    message [E,in]
+//	agg_i     = (1 + eps) x_i + sum of message_e over the sampled edges e into i      agg     [D,in]
 //
 // and the rest as gin has it. Its rows of edges take E*in numbers, twice in training.
 type gine struct {
-	gin gin // and no embedded one: what is before the sum is not linear
+	gin gin // not embedded, or gine would be columnwise: messages are not linear
 	*perEdge
 	edgeIn              int
 	w, dw               compute.Matrix // [in,edgeIn]
@@ -60,7 +60,8 @@ func (g *gine) Flops(h *Hop, gradient bool) int {
 }
 
 func (g *gine) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
-	messages, agg := g.messages.matrix(in.edges(), g.gin.in), g.gin.aggregate.matrix(in.Destinations, g.gin.in)
+	messages, agg := g.messages.matrix(in.edges(), g.gin.in),
+		g.gin.aggregate.matrix(in.Destinations, g.gin.in)
 	hidden := g.gin.hidden.matrix(in.Destinations, g.gin.mid)
 	g.gin.dev.SegmentSum(messages, g.sources(&in.Hop), nil, in.X, false)
 	g.gin.dev.MatMul(messages, in.edgeRows(g.edgeIn), g.w, true)
@@ -72,13 +73,17 @@ func (g *gine) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 }
 
 func (g *gine) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
-	hidden, dinner := g.gin.hidden.matrix(in.Destinations, g.gin.mid), g.gin.dinner.matrix(in.Destinations, g.gin.mid)
-	agg, dagg := g.gin.aggregate.matrix(in.Destinations, g.gin.in), g.gin.dagg.matrix(in.Destinations, g.gin.in)
-	messages, dmessages := g.messages.matrix(in.edges(), g.gin.in), g.dmessages.matrix(in.edges(), g.gin.in)
+	hidden, dinner := g.gin.hidden.matrix(in.Destinations, g.gin.mid),
+		g.gin.dinner.matrix(in.Destinations, g.gin.mid)
+	agg, dagg := g.gin.aggregate.matrix(in.Destinations, g.gin.in),
+		g.gin.dagg.matrix(in.Destinations, g.gin.in)
+	messages, dmessages := g.messages.matrix(in.edges(), g.gin.in),
+		g.dmessages.matrix(in.edges(), g.gin.in)
 	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw2, Bias: g.gin.db2}, dy, y,
 		g.gin.outer(hidden, epilogue))
 	g.gin.dev.DenseInput(dinner, dy, g.gin.w2, compute.Completion{Rounded: true})
-	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw1, Bias: g.gin.db1}, dinner, hidden, g.gin.inner(agg))
+	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw1, Bias: g.gin.db1}, dinner, hidden,
+		g.gin.inner(agg))
 	g.gin.dev.MatMulInput(dagg, dinner, g.gin.w1, false)
 	g.gin.dev.Dot(g.gin.deps, dagg, in.own())
 	g.gin.dev.SegmentSum(dmessages, g.destinations(&in.Hop), nil, dagg, false)
@@ -86,8 +91,8 @@ func (g *gine) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 	g.gin.dev.MatMulWeights(g.dw, dmessages, in.edgeRows(g.edgeIn))
 	g.gin.dev.ColumnSum(g.db, dmessages)
 	if in.Gradient {
-		g.gin.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), g.outOf(&in.Hop), nil, dmessages,
-			g.gin.back(dx, dy, dagg))
+		g.gin.dev.SegmentSumCompleted(dx.RowsAt(0, in.Transposed.Len()), g.outOf(&in.Hop), nil,
+			dmessages, g.gin.back(dx, dy, dagg))
 	}
 }
 

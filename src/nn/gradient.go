@@ -2,18 +2,19 @@ package nn
 
 import "halognn/src/compute"
 
-// Gradient is that of the rows that a layer has read, which its Backward sets. Where the device stores
-// rows in bfloat16, that of a hidden row is float32 until its last addition, and is rounded once, where
-// it is stored: by the kernel that adds what its edges give. So all other terms of a row are added
-// first, in rows of their own, in this order:
+// Gradient is the gradient of the rows that a layer has read; the layer's Backward sets it. Where
+// the device stores rows in bfloat16, the gradient of a hidden row stays float32 until its last
+// addition and is rounded once: by the kernel that adds the terms of edges and stores the row. So
+// all other terms of a row are added first, in rows of their own, in this order:
 //
 //	own [Destinations, in]   residual  +  the layer's product of own rows  +  jumping knowledge
 //	                         +  (1 + eps) dagg of GIN
 //	dx  [Sources, in]        round(what edges give + own)
 //
-// Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by one.
+// Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by
+// one.
 type Gradient struct {
-	compute.Matrix // [Sources, in]; without columns: none is wanted
+	compute.Matrix // [Sources, in]; without columns: no gradient is wanted
 
 	rounded bool
 	own     compute.Matrix // of float32
@@ -48,17 +49,17 @@ func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.
 // addsOwn is a Layer whose Backward adds a product of own rows to the gradient.
 type addsOwn interface{ addsOwn() }
 
-// scalesOwn is a Layer whose Backward adds rows of all destinations to terms, which jumping knowledge
-// alone gives for fewer.
+// scalesOwn is a Layer whose Backward adds terms to the rows of all destinations. The terms of
+// jumping knowledge alone are for fewer rows.
 type scalesOwn interface{ scalesOwn() }
 
-// completes reports whether BackwardLayer of layer l completes the gradient that it returns. Others are
-// completed, and rounded where they lie, before the layer below goes on from them.
+// completes reports whether BackwardLayer of layer l completes the gradient that it returns. Other
+// gradients are completed, and rounded in place, before the layer below reads them.
 func (m *Model) completes(l int, in *Input) bool {
 	if _, scales := m.stages[l].Layer.(scalesOwn); scales && m.jump != nil {
 		return false
 	}
-	if l == 0 { // to these rows no rank adds
+	if l == 0 { // no other rank adds to the gradient of input rows
 		return m.rounds && in.Gradient && m.project != nil
 	}
 	return m.rounds && in.Gradient && !in.Partial
@@ -67,13 +68,14 @@ func (m *Model) completes(l int, in *Input) bool {
 // ownRows returns the size of the rows of terms that layer l needs to complete a gradient.
 func (m *Model) ownRows(l int, in *Input) int {
 	s := &m.stages[l]
-	if _, adds := s.Layer.(addsOwn); m.completes(l, in) && (adds || s.residual || m.jump != nil && l > 0) {
+	if _, adds := s.Layer.(addsOwn); m.completes(l, in) &&
+		(adds || s.residual || m.jump != nil && l > 0) {
 		return in.Destinations * s.in
 	}
 	return 0
 }
 
-// gradientIn returns in what the gradient of the rows that layer l has read lies.
+// gradientIn returns the type in which the gradient of the rows that layer l has read is stored.
 func (m *Model) gradientIn(l int, in *Input) compute.Elements {
 	switch {
 	case !m.completes(l, in):
@@ -84,8 +86,10 @@ func (m *Model) gradientIn(l int, in *Input) compute.Elements {
 	return m.Config.Stored(l-1, m.stores)
 }
 
-// gradient makes that of the rows that layer l has read, with the terms that its activation's gives.
-func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix, epilogue compute.Epilogue) (g Gradient) {
+// gradient returns the Gradient of the rows that layer l has read, with the term of a residual
+// connection.
+func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix,
+	epilogue compute.Epilogue) (g Gradient) {
 	if !in.Gradient {
 		return g
 	}

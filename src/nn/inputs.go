@@ -1,8 +1,8 @@
 package nn
 
-// InputAxes returns the axis of each parameter of the input layer that has an entry for each column of
-// the features, by its name: those of the parameters that are larger where there are more columns.
-// Without types of vertices, and for c that Check accepts.
+// InputAxes returns, by name, the parameters of the input layer that have an entry for each column
+// of the features, and the axis of these entries. They are the parameters that grow with the number
+// of columns. It is for graphs without vertex types, and for c that Check accepts.
 func (c Config) InputAxes() map[string]int {
 	more, axes := c, map[string]int{}
 	more.In++
@@ -17,7 +17,7 @@ func (c Config) InputAxes() map[string]int {
 	return axes
 }
 
-// Permute makes entry i along an axis of a tensor that which was entry order[i].
+// Permute reorders a tensor along an axis: entry i becomes what entry order[i] was.
 func (t *Tensor) Permute(axis int, order []int) {
 	inner := 1
 	for _, n := range t.Shape[axis+1:] {

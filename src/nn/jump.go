@@ -15,8 +15,8 @@ import (
 //	most_i   = the largest over the layers, by columns          most [B,hidden], of JumpMax alone
 //	logits_i = all_i Wᵀ + b, or most_i Wᵀ + b                   logits [B,out]
 //
-// The destinations of the last layer are the first rows of every layer. Of equal rows the first
-// layer gets the gradient of a maximum.
+// The destinations of the last layer are the first rows of every layer. Where layers have equal
+// maxima, the first of them gets the gradient.
 type jumping struct {
 	dev                     compute.Device
 	layers, hidden, out, in int  // in: columns that W reads
@@ -32,7 +32,8 @@ type jumping struct {
 func newJumping(s *store, c Config) *jumping {
 	return &jumping{dev: s.dev, layers: c.Layers, hidden: c.Hidden, out: c.Out, in: c.jumpWidth(),
 		max: c.Jumping == JumpMax,
-		all: s.buffer(), most: s.buffer(), dmost: s.buffer(), logits: s.buffer(), dlogits: s.buffer()}
+		all: s.buffer(), most: s.buffer(), dmost: s.buffer(), logits: s.buffer(),
+		dlogits: s.buffer()}
 }
 
 func (j *jumping) params() []Param {
@@ -44,8 +45,8 @@ func (j *jumping) bind(values, grads [][]float32) {
 	j.bias, j.dbias = values[1], grads[1]
 }
 
-// reserve makes room for the given number of rows, and in outputs and their gradients for those of
-// other ranks.
+// reserve makes room for the given number of rows. Outputs and their gradients also get room for
+// the others rows of other ranks.
 func (j *jumping) reserve(rows, others int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
 		sized{j.logits, (rows + others) * j.out})
@@ -95,7 +96,7 @@ func (j *jumping) dense() compute.Dense { return compute.Dense{X: j.read(), W: j
 func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.DenseBackward(compute.DenseGradients{W: j.dw, Bias: j.dbias}, dlogits, compute.Matrix{},
 		j.dense())
-	j.dev.Settle() // what it has read makes room for its gradient
+	j.dev.Settle() // the gradient overwrites what was read
 	if !j.max {
 		j.dev.MatMulInput(j.rowsOfAll(), dlogits, j.w, false)
 		return
@@ -105,7 +106,7 @@ func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.HeadMaxBackward(j.rowsOfAll(), dmost, j.rowsOfAll())
 }
 
-// take sets or adds to dy the gradient of the rows of layer l, which are its first.
+// take sets the first rows of dy to the gradient of layer l's rows, or adds it.
 func (j *jumping) take(dy compute.Matrix, l int, add bool) {
 	j.dev.CopyColumns(dy.RowsAt(0, j.rows), 0, j.rowsOfAll(), l*j.hidden, j.hidden, add)
 }
@@ -147,7 +148,7 @@ func (m *Model) ReserveOutput(rows int) error {
 }
 
 // OutputBackward turns the gradient with respect to the logits into that of the last layer's rows.
-// With jumping knowledge, BackwardLayer adds to the others what they get.
+// With jumping knowledge, BackwardLayer adds the gradients of the other layers' rows.
 func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 	if m.jump == nil {
 		return dlogits
@@ -166,9 +167,9 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 	return dy
 }
 
-// lastGradient returns in what the gradient of the last layer's rows lies, which jumping knowledge
-// alone gives. It is float32 where BackwardLayer adds it to that of the rows below after the edges: then
-// it goes back through the activation where it lies.
+// lastGradient returns the type in which the gradient of the last layer's rows is stored; with
+// jumping knowledge it has no other term. It is float32 where BackwardLayer adds it to that of the
+// rows below after the edges: then it is backpropagated through the activation in place.
 func (m *Model) lastGradient(in *Input) compute.Elements {
 	l := len(m.stages) - 1
 	if !m.rounds || in.Partial || m.stages[l].residual && !m.completes(l, in) {

@@ -8,13 +8,14 @@ import (
 // Kind is a kind of model. A new one is a row of the table and a file with its Layer.
 type Kind struct {
 	Name, Brief     string
-	ReadsNeighbours bool // more than the rows of its seeds
-	HasHeads        bool // Config.Heads, HeadMerge and Slope mean something
+	ReadsNeighbours bool // it reads more than the rows of its seeds
+	HasHeads        bool // Config.Heads, HeadMerge and Slope apply
 	inPlace         bool // its layers complete their rows where they lie, in float32
-	WeighsEdges     bool // Config.EdgeWeights and Estimates do
-	MayTakeMaxima   bool // Config.Aggregation does
-	ReadsEdges      bool // Config.EdgeIn does: layers read features of edges, where there are some
-	NeedsEdges      bool // and there must be
+	WeighsEdges     bool // Config.EdgeWeights and Estimates apply
+	MayTakeMaxima   bool // Config.Aggregation applies
+	// Config.EdgeIn applies: layers read features of edges, where there are some
+	ReadsEdges bool
+	NeedsEdges bool // edges must have features
 	// its layers read edges relation by relation, on a graph with one relation too
 	ByRelation bool
 

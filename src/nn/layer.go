@@ -10,15 +10,16 @@ import (
 // are neither gathered nor copied to the device.
 type Needs struct {
 	Own bool // the row of every destination (Input.Own)
-	// of the rows of every destination's in-neighbours (Input.Aggregate); a sum is weighted by
-	// Weights
+	// how the rows of every destination's in-neighbours are reduced (Input.Aggregate); a sum is
+	// weighted by Weights
 	Aggregate compute.Reduction
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
 	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
 	// rows of a type may come averaged by relation, because layers only apply a linear map to them
 	Averages bool
-	// of these, unless nil: all types' rows come averaged where that takes less (Hop.Folded)
+	// unless nil, the rows of all types come averaged where that takes fewer multiplications
+	// (Hop.Folded)
 	Folding *Folding
 
 	// Of the hops of all layers:
@@ -27,23 +28,24 @@ type Needs struct {
 	Relations  Relating  // Hop.Ends, OwnEnds, Targets and RowsOf
 	Weights    Weighting // Hop.Weights and TransposedWeights
 	EdgeRows   bool      // Hop.EdgeRows
-	OfData     bool      // they are made of the weights that the data's edges have
+	OfData     bool      // the weights are made from those of the data
 }
 
-// Copies reports whether the edges of hops are not those that were sampled, but copies with more.
+// Copies reports whether the edges of hops are copies of the sampled ones, with more edges.
 func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations }
 
-// OnlySums reports whether rows of neighbours are read for a sum, mean or maximum alone.
+// OnlySums reports whether rows of neighbours are read only for a sum, mean or maximum.
 func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n.Sources }
 
-// Sums reports whether rows are read for a linear map of themselves, of their sums or means alone.
+// Sums reports whether rows are read only for a linear map of themselves, or of their sums or
+// means.
 func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceMax }
 
 // Relating says whether the segments of a hop are of destinations and relations.
 type Relating uint8
 
-// With relations, after the segments of these every destination has one more, its own, with an edge
-// from itself.
+// With relations every destination has one more segment, its own, with an edge from itself. Own
+// segments follow those of the relations.
 const (
 	NoRelations Relating = iota
 	OwnTogether          // own segments are one group
@@ -52,7 +54,7 @@ const (
 	Paired
 )
 
-// Weighting is what the weights of edges are made of.
+// Weighting says how the weights of edges are made.
 type Weighting uint8
 
 // The weightings. An edge has its weight in the data, or 1; an edge from a vertex to itself has 1.
@@ -82,26 +84,30 @@ type Hop struct {
 	TransposedWeights []float32      // [E] of Transposed
 	EdgeRows          compute.Matrix // [E, EdgeIn] features of the edges of Forward
 	Edges             int            // of Forward, for Reserve if Forward is not given
-	Rows, PairRows    int            // segments of Forward and of Pairs, likewise; 0: at most as many as there may be
+	// segments of Forward and of Pairs, likewise; 0: at most as many as there may be
+	Rows, PairRows int
 	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Vertices []int32
 	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch
 
-	// With Needs.Relations Forward has segments of destinations and relations, and Transposed refers to
-	// these:
+	// With Needs.Relations Forward has segments of destinations and relations, and Transposed
+	// refers to these:
 	Ends    []int32 // [R] one past the last segment of each relation; own ones follow
 	OwnEnds []int32 // [S] likewise of each group of own ones, counted from the first of them
-	// the segments of each destination, and S+g, after all S segments, for its group g of own ones, or
-	// its type; and the destinations of each of these
+	// Targets: the segments of each destination, then S+g for its group g of own segments (or its
+	// type), where S is the number of all segments. RowsOf: the destinations of each segment or
+	// group
 	Targets, RowsOf compute.Segments
-	// Folded: the input layer reads the rows of all types averaged, its z has their rows, and Targets
-	// refer to these, without biases. TypeEnds [T] are one past the last row of each relation from the
-	// type, in their order, and of own rows, counted from its first. Forward is read for its length alone
+	// Folded: the input layer reads the rows of all types averaged. Its z has these rows, without
+	// biases, and Targets refer to them. TypeEnds [T] are, for each type, one past the last row of
+	// each relation from it, in their order, and of own rows, counted from the type's first row.
+	// Only the length of Forward is read
 	Folded   bool
 	TypeEnds [][]int32
-	// If Paired Forward's indices are pairs of a source and a relation, sorted by relation. Of each
-	// pair, and after these of each segment's destination, the place among the sources; likewise by
-	// source; and [2R] one past the last pair, and the last segment, of each relation
+	// If Paired, the indices of Forward are pairs of a source and a relation, sorted by relation.
+	// Pairs has the place among the sources of each pair, then of each segment's destination;
+	// PairsOf has the same by source. PairEnds [2R]: one past the last pair, and then the last
+	// segment, of each relation
 	Pairs, PairsOf compute.Segments
 	PairEnds       []int32
 }
@@ -125,20 +131,20 @@ type Input struct {
 	Own       compute.Matrix   // [Destinations, in]
 	Aggregate compute.Matrix   // [Destinations, in], which the layer does not change
 	Sparse    Sparse           // of the input layer, in the place of Own and Aggregate
-	// of the input layer, in the place of all rows: what Columns have made of them, to be added in
-	// this order, [Destinations, width] each. Forward changes the first. Backward then gives the gradient
-	// of their sum
+	// of the input layer, in the place of all rows: the shares that Columns have computed,
+	// [Destinations, width] each, to be added in this order. Forward changes the first. Backward
+	// then gives the gradient of their sum
 	Shares []compute.Matrix
 	// set where other ranks have rows of the minibatch too: for norms over all its rows
 	Gather   Gather
 	Train    bool // drop activations and make room for backward
 	Gradient bool // backward also returns the gradient of X
-	Partial  bool // to which other ranks add, so that it is not complete yet
+	Partial  bool // other ranks add to that gradient, so it is not complete yet
 }
 
-// Gather returns len(own) numbers of every rank that has rows of a minibatch, in rank order, those of
-// own among them: valid until the next call. The ranks call it alike; backward says which way the
-// layers run.
+// Gather returns len(own) numbers from every rank with rows of the minibatch, in rank order, own
+// among them. They are valid until the next call. All these ranks make the same calls; backward
+// says which way the layers run.
 type Gather func(own []float32, backward bool) (all []float32, err error)
 
 // gradient returns the size of the gradient that backward gives if in.Gradient, for rows of cols
@@ -180,8 +186,8 @@ type Layer interface {
 	Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue)
 	// Backward backpropagates dy [Destinations, out], the gradient with respect to y, through the
 	// epilogue in place. From the result it sets the gradients of the parameters, which
-	// Device.Settle completes, and, if in.Gradient, dx, as its completion says. Forward ran before, on
-	// the same input, and gave y.
+	// Device.Settle completes, and, if in.Gradient, dx, as its completion says. Forward ran before,
+	// on the same input, and gave y.
 	Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 
@@ -199,7 +205,7 @@ func (m *Model) MakesArrays() bool {
 // steady is a layer whose kernels read arrays that no minibatch changes.
 type steady interface{ steady() []compute.Segments }
 
-// Steady returns the host arrays that kernels read of every minibatch, and that stay as they are.
+// Steady returns the host arrays that kernels read in every minibatch and that never change.
 func (m *Model) Steady() (all []compute.Segments) {
 	for _, s := range m.stages {
 		if l, ok := s.Layer.(steady); ok {

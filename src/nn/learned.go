@@ -13,25 +13,25 @@ import (
 	"halognn/src/random"
 )
 
-// Learned are rows that are trained with the model, those of vertices without features: a rank has
-// the rows of its own vertices, and their moments, and no others.
+// Learned holds rows that are trained with the model, for vertices without features. A rank has the
+// rows of its own vertices and their moments, and no others.
 //
 //	Tables  [n_0, Cols]  [n_1, Cols]  ...   of consecutive own vertices each: of a part and a type
 //
-// Of a step it is given the gradients of the rows that minibatches have read, stream by stream, and
-// updates those rows alone, as torch.optim.SparseAdam does. The zero Learned has no rows.
+// In each step it gets the gradients of the rows that minibatches have read, stream by stream, and
+// updates only these rows, as torch.optim.SparseAdam does. The zero Learned has no rows.
 type Learned struct {
 	Cols   int
 	Ranges []LearnedRange
 
 	options          LearnedOptions
-	rows, m, v, best []float32 // [all rows, Cols]; the last three of a training
+	rows, m, v, best []float32 // [all rows, Cols]; m, v and best only in training
 	base             []int     // [Ranges] the first row of each in these
 	original         []int32   // [own vertices] the ids that key the first rows
 	key              uint64    // of the first rows
 
 	came  []cameOf // [K] what each rank has sent in this step
-	place []int32  // [all rows] of a row in of, counted from 1; 0: no gradient yet
+	place []int32  // [all rows] the row's place in of, counted from 1; 0: no gradient yet
 	of    []int32  // rows with gradients
 	head  []int32  // [of] the first gradient of each, among those of all ranks
 	last  []int32  // [of] and its last
@@ -62,15 +62,15 @@ type LearnedRange struct {
 	First, End int
 }
 
-// cameOf are gradients of one rank's minibatches.
+// cameOf holds gradients of one rank's minibatches.
 type cameOf struct {
 	own   []int32 // vertices
 	grads []float32
 }
 
 // NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
-// original. Every number is drawn by seed, id and column, so it depends on no other row. trained makes
-// room for an optimiser and the best rows.
+// original. Every number is drawn by seed, id and column, so it depends on no other row. trained
+// makes room for an optimiser and the best rows.
 func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
 	trained bool) *Learned {
 	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
@@ -82,7 +82,8 @@ func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, 
 	}
 	l.rows = mem.Make[float32](n * cols)
 	if trained {
-		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols), mem.Make[float32](n*cols)
+		l.m, l.v, l.best = mem.Make[float32](n*cols), mem.Make[float32](n*cols),
+			mem.Make[float32](n*cols)
 		l.place = mem.Make[int32](n)
 	}
 	l.each(func(row []float32, _ int, original int32) { l.draw(row, original) })
@@ -98,7 +99,7 @@ func (l *Learned) draw(row []float32, original int32) {
 	}
 }
 
-// each calls f for every row, which is the i-th, of a vertex of that id.
+// each calls f for every row, with its index i and its vertex's id in the dataset.
 func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	for k, r := range l.Ranges {
 		for n := range r.End - r.First {
@@ -108,8 +109,8 @@ func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	}
 }
 
-// eachUnread calls f for every row that no step has changed. Its moments are 0: of a row that had a
-// gradient, unless it was so small that the row did not move, one is not.
+// eachUnread calls f for every row that no step has changed: its moments are 0. A row that had a
+// gradient has a moment that is not 0, unless the gradient was too small to move the row.
 func (l *Learned) eachUnread(f func(row []float32, original int32)) {
 	if l.options.Unread != UnreadZero || l.v == nil {
 		return
@@ -126,9 +127,9 @@ func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back the
-// numbers with which they began. Between the two no minibatch of training may be under way. O(all
-// rows).
+// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back
+// the numbers with which they began. Between the two no minibatch of training may be under way.
+// O(all rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
 // Show undoes Hide.
@@ -142,8 +143,9 @@ func (l *Learned) table(k int) []float32 {
 // Table returns the bytes of the rows of a range, which change with every Update.
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
-// Add makes room for gradients of rows of own vertices, which a minibatch of a rank has read, each
-// once: [len(own), Cols], to be set before Update. Minibatches of a rank come in their order.
+// Add makes room for gradients, [len(own), Cols], of the rows of own vertices that a minibatch of a
+// rank has read, each vertex once. They are to be set before Update. Minibatches of a rank come in
+// their order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, cameOf{})
@@ -155,18 +157,20 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	return matrix(c.grads[g:], len(own), l.Cols)
 }
 
-// Update makes step of SparseAdam with what Add has come to since the last one, in tiles on the threads
-// of a device: the gradients of a row are added in the order of streams, so the sum depends neither on
-// the number of ranks nor on that of threads. O(gradients).
-// Rows with a gradient decay first, as with AdamW; others do not, or a row would shrink by how often
-// other rows are read, and one without any would not stay as it began.
-// Source: torch.optim.SparseAdam, whose order of operations it has: moments of rows without a
-// gradient stay, the step is that of all rows, and eps is added before the bias of v is corrected.
+// Update makes step number step of SparseAdam with the gradients that Add has got since the last
+// one, in tiles on the threads of a device: the gradients of a row are added in the order of
+// streams, so the sum depends neither on the number of ranks nor on that of threads. O(gradients).
+// Only rows with a gradient decay, before the step, as with AdamW. If others did, a row would
+// shrink by how often other rows are read, and a row without any gradient would not stay as it
+// began.
+// Source: torch.optim.SparseAdam, with its order of operations: moments of rows without a gradient
+// stay, all rows count the same steps, and eps is added before the bias of v is corrected.
 func (l *Learned) Update(device compute.Device, o OptimizerOptions, lr float64, step int) {
 	l.list()
 	t := float64(step)
-	u := sparseAdam{rate: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) / (1 - math.Pow(o.Beta1, t))),
-		first: float32(1 - o.Beta1), second: float32(1 - o.Beta2), eps: float32(o.Eps),
+	u := sparseAdam{rate: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) /
+		(1 - math.Pow(o.Beta1, t))), first: float32(1 - o.Beta1), second: float32(1 - o.Beta2),
+		eps:     float32(o.Eps),
 		decayed: float32(1 - lr*l.options.Decay)}
 	compute.InTiles(device, (len(l.of)+updateRows-1)/updateRows, func(i int) {
 		for k := i * updateRows; k < min((i+1)*updateRows, len(l.of)); k++ {
@@ -214,7 +218,8 @@ func (l *Learned) list() {
 // sparseAdam are the numbers of an update that all rows share.
 type sparseAdam struct{ rate, first, second, eps, decayed float32 }
 
-// update adds the gradients of the k-th row with some, in the place of the first, and makes its step.
+// update adds up the gradients of the k-th row that has some, into the first of them, and makes its
+// step.
 func (l *Learned) update(u *sparseAdam, k int) {
 	d := l.Cols
 	r, before := 0, 0 // the rank of a gradient, and how many the ranks before have
@@ -241,7 +246,8 @@ func (l *Learned) update(u *sparseAdam, k int) {
 	for j, g := range sum {
 		m[j] += float32((g - m[j]) * u.first)
 		v[j] += float32((float32(g*g) - v[j]) * u.second)
-		p[j] = float32(p[j]*stays) + float32(u.rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+u.eps)))
+		p[j] = float32(p[j]*stays) +
+			float32(u.rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+u.eps)))
 	}
 }
 
@@ -280,15 +286,15 @@ func (l *Learned) Digest() (sum uint64) {
 
 // Bytes returns the memory of rows, moments and gradients.
 func (l *Learned) Bytes() int64 {
-	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.head) + cap(l.last) +
-		cap(l.next)
+	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.head) +
+		cap(l.last) + cap(l.next)
 	for _, c := range l.came {
 		n += cap(c.own) + cap(c.grads)
 	}
 	return 4 * int64(n)
 }
 
-// The tensors of a part's learned rows, before the type of the vertices.
+// The names of the tensors of a part's learned rows; the type of the vertices follows the name.
 const (
 	LearnedRows = "rows"
 	learnedM    = "m"
@@ -296,7 +302,8 @@ const (
 	LearnedBest = "best"
 )
 
-// arrays are those of a checkpoint, by the names of their tensors; best, too, if there are best rows.
+// arrays returns the arrays of a checkpoint and the names of their tensors; the best rows too if
+// best.
 func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
 	names, of = []string{LearnedRows, learnedM, learnedV}, [][]float32{l.rows, l.m, l.v}
 	if best {
@@ -305,7 +312,7 @@ func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
 	return names, of
 }
 
-// tensors returns views of an array, of the ranges of a part.
+// tensors returns views of an array: one for each range of a part.
 func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor) {
 	for k, r := range l.Ranges {
 		if r.Part != part {
@@ -316,16 +323,17 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 			full += "." + r.Type
 		}
 		lo, n := l.base[k]*l.Cols, r.End-r.First
-		all = append(all, Tensor{Name: full, Shape: []int{n, l.Cols}, Data: array[lo : lo+n*l.Cols]})
+		all = append(all, Tensor{Name: full, Shape: []int{n, l.Cols},
+			Data: array[lo : lo+n*l.Cols]})
 	}
 	return all
 }
 
-// RowsOf returns the rows of a part by the names of LearnedRows or LearnedBest, which are not copied.
+// RowsOf returns the rows of a part under the name LearnedRows or LearnedBest, without copying.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
-// HideOf is Hide for the rows of a part of a checkpoint, whose moments, one after the other, read reads.
-// It holds as much memory as these rows.
+// HideOf is Hide for the rows of a part of a checkpoint. It reads their moments with read, one
+// after the other, and holds as much memory as the rows.
 func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	if l.options.Unread != UnreadZero {
 		return nil
@@ -363,7 +371,7 @@ func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	return nil
 }
 
-// StateOf returns rows and moments of a part, which are not copied, and the best rows if best.
+// StateOf returns rows and moments of a part, without copying, and the best rows if best.
 func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 	names, arrays := l.arrays(best)
 	for i, name := range names {

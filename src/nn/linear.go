@@ -68,12 +68,14 @@ func (d *linear) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
 	return compute.Dense{X: in.own(), W: d.w, Bias: d.bias, Epilogue: epilogue}
 }
 
-func (d *linear) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (d *linear) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
+	epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
 		sharesBackward(d.dev, dx.Matrix, dy, y, d.dbias, epilogue)
 		return
 	}
-	d.dev.DenseBackward(compute.DenseGradients{W: d.dw, Bias: d.dbias}, dy, y, d.dense(in, epilogue))
+	d.dev.DenseBackward(compute.DenseGradients{W: d.dw, Bias: d.dbias}, dy, y,
+		d.dense(in, epilogue))
 	if in.Gradient {
 		d.dev.DenseInput(dx.Matrix, dy, d.w, dx.completion(d.dev, dy, compute.Matrix{}))
 	}

@@ -36,10 +36,10 @@ type Model struct {
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
 	grad   [2]*buffer
-	dx     Gradient         // that BackwardLayer makes
-	own    *buffer          // its terms
-	rounds bool             // gradients of hidden rows
-	stores compute.Elements // in which the device stores rows
+	dx     Gradient         // the one that BackwardLayer makes
+	own    *buffer          // terms of dx
+	rounds bool             // gradients of hidden rows are rounded
+	stores compute.Elements // the type in which the device stores rows
 }
 
 // stage is a layer with the normalisation, activation and dropout that follow it.
@@ -92,10 +92,10 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 				constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
 		}
 		if s.hidden && c.Norm == NormBatch {
-			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(), variance: m.store.buffer(),
-				shift: m.store.buffer()}
-			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l), s.out, 1),
-				constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
+			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(),
+				variance: m.store.buffer(), shift: m.store.buffer()}
+			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l),
+				s.out, 1), constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
 			statistics = append(statistics, batchNormStatistics(l, s.out)...)
 		}
 		declared[l] = append(declared[l], s.Params()...)
@@ -124,7 +124,8 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 // SetObjective makes the loss of training use o. Validation and inference compute no loss.
 func (m *Model) SetObjective(o task.Objective) error {
 	scratch := m.store.buffer()
-	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out, m.Config.Rated)); err != nil {
+	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out,
+		m.Config.Rated)); err != nil {
 		return fmt.Errorf("scores of links: %w", err)
 	}
 	o.Scorer = m.scorer
@@ -156,7 +157,8 @@ func (m *Model) bind() {
 	next := 0
 	take := func(n int) (values, grads [][]float32) {
 		for _, q := range m.Params.List[next : next+n] {
-			values, grads = append(values, q.of(m.Params.Values)), append(grads, q.of(m.Params.Grads))
+			values, grads = append(values, q.of(m.Params.Values)),
+				append(grads, q.of(m.Params.Grads))
 		}
 		next += n
 		return values, grads
@@ -185,7 +187,8 @@ func (m *Model) bind() {
 	for l := range m.stages {
 		if n := m.stages[l].batch; n != nil {
 			n.running = m.Params.Statistics[next : next+3]
-			n.values = [2][]float32{n.running[0].of(m.Params.Values), n.running[1].of(m.Params.Values)}
+			n.values = [2][]float32{n.running[0].of(m.Params.Values),
+				n.running[1].of(m.Params.Values)}
 			next += 3
 		}
 	}
@@ -200,13 +203,12 @@ func (m *Model) Close() {
 	m.Params.free()
 }
 
-// Needs says which rows the input layer reads, which preparation has to gather or aggregate.
+// Needs says which rows the input layer reads, so that preparation gathers or aggregates them.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
-// Reserve makes room for layer l to run on an input of the size of in, of which it reads the
-// counts, the flags and whether Aggregate is given. ForwardLayer calls it; called beforehand with
-// the largest sizes to come, it keeps memory from moving later. It fails only if device memory runs
-// out.
+// Reserve makes room for layer l to run on an input of the size of in; it reads only counts, flags
+// and whether Aggregate is given. ForwardLayer calls it. If it is called beforehand with the
+// largest sizes to come, memory does not move later. It fails only if device memory runs out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
@@ -245,8 +247,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's. Without
-// in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
+// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's.
+// Without in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {
 		if err := m.ReserveSparse(in); err != nil {
@@ -293,7 +295,8 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	}
 	if s.hidden {
 		e.Rounded = true
-		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout, in.Vertices
+		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout,
+			in.Vertices
 		if m.Config.Activation == ELU {
 			e.Activation = compute.ActivateELU
 		}
@@ -301,7 +304,7 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// below returns the input of the norm, of which the gradient takes the place once it is made.
+// below returns the buffer of the norm's input. The gradient overwrites it once it is made.
 func (s *stage) below() *buffer {
 	if s.batch != nil {
 		return s.batch.x
@@ -320,10 +323,11 @@ func (m *Model) dropped(in *Input) float32 {
 // BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
 // respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
 // once the device has caught up; with in.Shares it still lacks what Columns.Backward sets. It
-// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to what
-// folded rows are multiplied to (RowGradient), valid until layer l-1 has run backward; an empty matrix unless in.Gradient (the input layer needs no
-// such gradient unless features are trained, and it would be the largest of all). ForwardLayer ran
-// before, on the same input with in.Train. Errors are those of in.Gather.
+// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to the
+// products of folded rows (RowGradient), valid until layer l-1 has run backward. Without
+// in.Gradient it returns an empty matrix: the input layer needs no such gradient unless features
+// are trained, and it would be the largest of all. ForwardLayer ran before, on the same input with
+// in.Train. Errors are those of in.Gather.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {
@@ -339,12 +343,14 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 	*grad = m.gradient(l, in, dy, y, epilogue)
 	sum, later := dy, s.residual && in.Gradient && !grad.rounded
 	if later && sum.BF16 != nil {
-		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in place")
+		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
+			"place")
 	}
-	switch normed := s.norm != nil || s.batch != nil; { // sum: with respect to the activation's input
+	// sum: with respect to the activation's input
+	switch normed := s.norm != nil || s.batch != nil; {
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)
-	case normed && dy.BF16 != nil: // which stays: what is below a norm is float32
+	case normed && dy.BF16 != nil: // dy stays; the gradient below a norm is float32
 		dy = s.below().matrix(dy.Rows, s.out)
 	}
 	if n := s.norm; n != nil {

@@ -7,8 +7,8 @@
 //	                       D0 = S1               S(L-1) = D(L-2)        │
 //	dX (if wanted) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
 //
-//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout       (the last layer is its conv alone,
-//	                                                                              without jumping knowledge)
+//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout
+//	                      (without jumping knowledge the last layer is its conv alone)
 //
 // Layers can be run one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a
 // minibatch over ranks can exchange rows between two of them; Forward and Backward run them all.
@@ -18,7 +18,8 @@
 //	offset 0        16                        ...                         Len
 //	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
 //	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
-//	       loss, counts and batch statistics of the step: known before backward starts, they ride in the first bucket
+//	       loss, counts and batch statistics of the step are known before backward starts: they
+//	       travel in the first bucket
 //
 // The input layer of a mean aggregator does not read its sources: it reads rows aggregated during
 // preparation (Input.Own, Input.Aggregate), which are several times fewer. Each layer declares its
@@ -55,11 +56,11 @@ const (
 	ELU  = "elu"
 )
 
-// Which layers' rows the logits follow from.
+// The layers whose rows the logits are computed from.
 const (
-	JumpNone = "none" // those of the last, which makes them
-	JumpCat  = "cat"  // those of all, side by side, through a linear map
-	JumpMax  = "max"  // the largest of all, by columns, through a linear map
+	JumpNone = "none" // the last layer, whose rows are the logits
+	JumpCat  = "cat"  // all layers: their rows side by side, through a linear map
+	JumpMax  = "max"  // all layers: the largest number of each column, through a linear map
 )
 
 // How SAGE aggregates the rows of neighbours.
@@ -70,7 +71,7 @@ const (
 
 // How GCN weighs an edge.
 const (
-	GCNRight = "right" // by the destination's edges of the hop: a mean
+	GCNRight = "right" // over the sum of the destination's edges in the hop: a mean
 	GCNBoth  = "both"  // by the degrees of both ends in the whole graph
 )
 
@@ -91,27 +92,28 @@ type Config struct {
 	EdgeFeatures    bool    // read the features of edges, where there are some: asks for EdgeIn
 	EdgeIn          int     // columns of the features of edges that layers read; 0: they read none
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
-	// trained on edges that weigh 1/q, q the probability that they were drawn: sums over them estimate
-	// those over all in-edges
+	// trained on edges with weight 1/q, where q is the probability that they were drawn: sums over
+	// them estimate the sums over all in-edges
 	Estimates bool
 	// adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
 	Task     string // of the table of package task
 	Scorer   string // of tasks of links: the score, which may have parameters
-	Rated    int    // outputs of the score, of links with labels; 0: one, by which links are ranked
+	Rated    int    // outputs of the score of links with labels; 0: one, by which links are ranked
 
 	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
 	// In is then the width to which the model brings them all
 	Schema       graph.Schema
 	TypeFeatures []int
 	Project      int // that width; 0: Hidden
-	Bases        int // of kind rgcn: matrices of which those of relations are combined; 0: none
-	// when the maps of types and the weights of relations are one product: no setting, but the device's
+	Bases        int // of kind rgcn: basis matrices, which each relation combines; 0: none
+	// when the maps of types and the weights of relations become one product; the device decides,
+	// not the user
 	Fold Fold
 
 	Learned int    // columns of the rows that vertices without features learn; 0: they have none
-	Learns  []bool // [T] the types with such rows, whose width TypeFeatures or In is; nil: none
+	Learns  []bool // [T] the types with such rows, whose width is in TypeFeatures or In; nil: none
 
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
@@ -135,8 +137,8 @@ func (c Config) Weighs() bool {
 	return k != nil && k.WeighsEdges && !c.TakesMaxima()
 }
 
-// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in one
-// way alone ignore Aggregation.
+// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in
+// one way alone ignore Aggregation.
 func (c Config) TakesMaxima() bool {
 	k := FindKind(c.Kind)
 	return k != nil && k.MayTakeMaxima && c.Aggregation == AggregateMax
@@ -154,7 +156,7 @@ func (c Config) Widths(l int) (in, out int) {
 	return in, out
 }
 
-// BatchNorms returns the norms over all rows of a minibatch.
+// BatchNorms returns the number of norms over all rows of a minibatch.
 func (c Config) BatchNorms() int {
 	n := 0
 	for l := 0; l < c.Layers && c.Norm == NormBatch && c.hidden(l); l++ {
@@ -166,17 +168,20 @@ func (c Config) BatchNorms() int {
 // Jumps reports whether the model has jumping knowledge.
 func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpMax }
 
-// hidden reports whether the rows that layer l gives are hidden ones, and no logits.
+// hidden reports whether layer l gives hidden rows, not logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
-// stores reports whether the rows of layer l are stored as the device stores rows: hidden ones that a
-// product or a norm makes. Attention and relations complete theirs where they lie, in float32.
+// stores reports whether the rows of layer l are stored in the type in which the device stores
+// rows: those of hidden layers that end in a product or a norm. Layers with attention or relations
+// complete theirs in place, in float32.
 func (c Config) stores(l int) bool {
 	k := FindKind(c.Kind)
-	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace && !c.Schema.Typed())
+	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace &&
+		!c.Schema.Typed())
 }
 
-// Stored returns the type in which the rows of layer l are stored on a device that stores rows so.
+// Stored returns the type in which the rows of layer l are stored on a device that stores rows as
+// of.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	if !c.stores(l) {
 		return compute.Float32s
@@ -185,10 +190,11 @@ func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	return evenly(out, of)
 }
 
-// Projected returns the type in which rows that the maps of vertex types give are stored, likewise.
+// Projected is Stored for the rows that the maps of vertex types give.
 func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
 
-// evenly returns the type of rows of a width, which are whole float32 on their way to other ranks.
+// evenly returns the type of rows of a width: float32 for odd widths, because rows travel to other
+// ranks as whole float32.
 func evenly(width int, of compute.Elements) compute.Elements {
 	if width%2 != 0 {
 		return compute.Float32s
@@ -200,7 +206,7 @@ func evenly(width int, of compute.Elements) compute.Elements {
 // bytes.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
 
-// jumpWidth returns the width of the rows that the logits are made of.
+// jumpWidth returns the width of the rows that the logits are computed from.
 func (c Config) jumpWidth() int {
 	if c.Jumping == JumpMax {
 		return c.Hidden
@@ -235,10 +241,12 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	if n.Types && n.Relations != Paired && n.Weights == NoWeights { // of weighted sums rows are read
+	// for weighted sums the rows themselves are read
+	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
 		n.Averages, n.Folding = true, c.folding()
 	}
-	if c.LearnsRows() && !n.Types { // read in the step, and a gradient goes back to them
+	// learned rows are read in the step, and a gradient goes back to them
+	if c.LearnsRows() && !n.Types {
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
@@ -262,14 +270,14 @@ func (c Config) Adds() bool {
 // LearnsRows reports whether the model is trained with rows of vertices without features.
 func (c Config) LearnsRows() bool { return c.Learns != nil }
 
-// Fixed returns the architecture for passes that do not train: learned rows are as any others.
+// Fixed returns the architecture for passes that do not train: learned rows are like any others.
 func (c Config) Fixed() Config {
 	c.Learns = nil
 	return c
 }
 
-// Flops counts the operations of the matrix products of a training step in layer l, on a hop of
-// which the counts are read. c is checked.
+// Flops counts the operations of the matrix products of a training step in layer l. Of the hop it
+// reads only the counts. c must be valid.
 func (c Config) Flops(l int, h *Hop) int {
 	flops := c.layer(l).Flops(h, l > 0)
 	if l == c.Layers-1 && c.Jumps() {
@@ -305,17 +313,21 @@ func (c Config) Check() error {
 	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
 	fault(k != nil && c.EdgeWeights && !c.Weighs(),
 		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
-			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or rgcn",
+			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or "+
+			"rgcn",
 		c.Kind, maxima)
-	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges", c.Kind)
+	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges",
+		c.Kind)
 	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
-	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the graph "+
-		"have none: import it with some, or choose gin", c.Kind)
-	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and model.edge_features is "+
-		"false: leave that out, or choose gin", c.Kind)
+	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the "+
+		"graph have none: import it with some, or choose gin", c.Kind)
+	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and "+
+		"model.edge_features is false: leave that out, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
-		"the sampler weighs edges by the probability that it drew them, which model kind %s%s cannot "+
-			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind, maxima)
+		"the sampler weighs edges by the probability that it drew them, which model kind %s%s "+
+			"cannot "+
+			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind,
+		maxima)
 	oneOf("gcn_norm", cmp.Or(c.GCNNorm, GCNRight), GCNRight, GCNBoth)
 	if k != nil && k.HasHeads {
 		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
@@ -326,9 +338,9 @@ func (c Config) Check() error {
 	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
 		c.Bases, c.Project)
 	faults = append(faults, c.CheckTypes())
-	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP, "links.score %s makes one number "+
-		"of a link, and its label needs %d; choose %s, %s or %s", c.Scorer, c.Rated, task.ScoreAuto, task.MLP,
-		task.DistMult)
+	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP,
+		"links.score %s gives one number for a link, but its label needs %d; choose %s, %s or %s",
+		c.Scorer, c.Rated, task.ScoreAuto, task.MLP, task.DistMult)
 	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
 	return errors.Join(faults...)
 }
@@ -340,8 +352,9 @@ func (c Config) CheckHeads() error {
 		c.Hidden%c.Heads == 0 {
 		return nil
 	}
-	return fmt.Errorf("model.hidden is %d, which is not a multiple of model.heads, %d, whose rows lie "+
-		"side by side; change one of the two, or set model.head_merge=%s", c.Hidden, c.Heads, HeadsMean)
+	return fmt.Errorf("model.hidden is %d, which is not a multiple of model.heads, %d, whose "+
+		"rows lie side by side; change one of the two, or set model.head_merge=%s", c.Hidden,
+		c.Heads, HeadsMean)
 }
 
 // CheckTypes returns the errors of Check in what the model makes of vertex types and relations,
@@ -357,17 +370,20 @@ func (c Config) CheckTypes() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s does "+
-		"not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
-	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of relations: set model.edge_features=false")
+	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s "+
+		"does not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
+	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of "+
+		"relations: set model.edge_features=false")
 	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
 		c.Aggregation, AggregateMean)
 	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
 		len(c.TypeFeatures), c.Schema.NumTypes())
 	for _, t := range c.Schema.Types {
-		ends := slices.ContainsFunc(c.Schema.Relations, func(r graph.Relation) bool { return r.Target == t })
-		fault(!ends && k.relational != nil && c.Kind != "rgcn", "no relation ends in vertex type %s, "+
-			"which model kind %s needs: import with --reverse, or choose rgcn", t, c.Kind)
+		ends := slices.ContainsFunc(c.Schema.Relations,
+			func(r graph.Relation) bool { return r.Target == t })
+		fault(!ends && k.relational != nil && c.Kind != "rgcn",
+			"no relation ends in vertex type %s, which model kind %s needs: import with "+
+				"--reverse, or choose rgcn", t, c.Kind)
 	}
 	return errors.Join(faults...)
 }

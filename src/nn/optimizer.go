@@ -103,9 +103,9 @@ func (o *Optimizer) Update(lr float64) {
 	o.update(lr, compute.Bound{})
 }
 
-// UpdateWithin is Update along gradients whose header the host has not read, of a model that
-// QueuesLoss: the device makes it only if the loss there is finite and at most limit, and none
-// after one that it did not make. Steps counts it either way.
+// UpdateWithin is Update for a model that QueuesLoss, where the host has not read the header of the
+// gradients. The device makes the update only if the loss in the header is finite and at most
+// limit; after an update that it did not make it makes no more. Steps counts it either way.
 func (o *Optimizer) UpdateWithin(lr, limit float64) {
 	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
 }

@@ -15,8 +15,8 @@ import (
 
 const (
 	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
-	// Stats and the caller's Extras, so that the gradient allreduce sums these too; of those in
-	// Values the first is not 0 after an update that was skipped (Optimizer.UpdateWithin).
+	// Stats and the caller's Extras, so that the gradient allreduce sums these too. In Values the
+	// first element is not 0 after an update that was skipped (Optimizer.UpdateWithin).
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 
@@ -48,7 +48,8 @@ func (p Param) Len() int {
 	return n
 }
 
-// aligned returns the elements from the beginning of a parameter of n to that of the next.
+// aligned returns the elements from the beginning of a parameter of n elements to the beginning of
+// the next.
 func aligned(n int) int { return (n + paramAlign - 1) / paramAlign * paramAlign }
 
 // weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for
@@ -92,7 +93,8 @@ func (p Param) initial(dst []float32, seed uint64) {
 type Params struct {
 	Values, Grads []float32
 	List          []Param // by offset: last layer first
-	Statistics    []Param // running values of batch norms, which lie before List and are not trained
+	// running values of batch norms, which lie before List and are not trained
+	Statistics []Param
 
 	first   int       // of the first element that is trained
 	front   []float32 // of Grads before it, on the host: header and Statistics
@@ -142,8 +144,8 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	return p, nil
 }
 
-// Elements returns the length of Params.Grads of a model that is not made, and how many of them at
-// the beginning are no gradients (Exact).
+// Elements returns the length of Params.Grads of a model, without making it, and how many elements
+// at the beginning are not gradients (Exact).
 func Elements(c Config) (n, exact int, err error) {
 	m, err := NewModel(unmade{}, c, 0)
 	if err != nil {
@@ -188,8 +190,8 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 	return lo, p.buckets[l]
 }
 
-// Exact returns how many elements at the beginning of layer l's bucket are no gradients: the header
-// and the statistics of batch norms.
+// Exact returns how many elements at the beginning of layer l's bucket are not gradients: the
+// header and the statistics of batch norms.
 func (p *Params) Exact(l int) int {
 	if lo, _ := p.Bucket(l); lo > 0 {
 		return 0
@@ -222,8 +224,8 @@ func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 // Stats. Sums of float32: exact for counts up to 2^24.
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
-// setStats puts the step's loss and sums, the extras, and what front has of statistics before
-// Grads.
+// setStats writes the step's loss and sums, the extras, and the statistics in front to the
+// beginning of Grads.
 func (p *Params) setStats(s task.Stats) {
 	p.front[0] = float32(s.Loss)
 	for i, x := range s.Sums {

@@ -7,15 +7,15 @@ import (
 	"halognn/src/mem"
 )
 
-// perEdge are the segments by which layers with features of edges work on a row for each edge, with
-// the kernels of other layers. The arrays lie outside the Go heap and are reused.
+// perEdge holds the segments with which layers that read features of edges compute a row for each
+// edge, using the kernels of other layers. The arrays lie outside the Go heap and are reused.
 type perEdge struct {
 	*numbered
 	to      []int32 // destination of each edge
 	counted *buffer
 }
 
-// numbered are those of the arrays that all layers of a model have in common.
+// numbered holds the arrays that all layers of a model share.
 type numbered struct {
 	ends    []int64 // 0, 1, 2, ...
 	none    []int64 // zeros
@@ -33,16 +33,17 @@ func (s *store) perEdge() *perEdge {
 	return p
 }
 
-// reserve makes the arrays for the edges of a hop. One that is only counted, to plan memory, has no
-// segments: the arrays are counted, as numbers of 4 bytes. Growing frees arrays at once: features of edges
-// are for CPUs alone, whose kernels have ended when they return.
+// reserve makes the arrays for the edges of a hop. A hop that is only counted, to plan memory, has
+// no segments: then the arrays are counted too, as numbers of 4 bytes. Growing frees old arrays at
+// once: only CPUs read features of edges, and their kernels have ended when they return.
 func (p *perEdge) reserve(h *Hop) error {
 	n := h.edges()
 	if h.Forward.Indptr == nil {
 		return errors.Join(p.numbered.counted.reserve((2+2+1)*n), p.counted.reserve(n))
 	}
 	if at := len(p.ends); at <= n {
-		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1), mem.Grow(p.edges, n+1)
+		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1),
+			mem.Grow(p.edges, n+1)
 		for i := at; i <= n; i++ {
 			p.ends[i], p.none[i], p.edges[i] = int64(i), 0, int32(i)
 		}
@@ -74,8 +75,8 @@ func (x *numbered) free() {
 	}
 }
 
-// sources are segments of one edge each, which read the row of the edge's source; destinations read
-// that of its destination.
+// sources are segments of one edge each, which read the row of the edge's source; destinations are
+// the same for the row of its destination.
 func (p *perEdge) sources(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:h.edges()+1], Indices: h.Forward.Indices}
 }

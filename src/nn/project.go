@@ -6,8 +6,8 @@ import (
 	"halognn/src/compute"
 )
 
-// projection brings the rows of all vertex types to one width, by a linear map for each type. They are
-// stored as hidden rows, and so is their gradient.
+// projection brings the rows of all vertex types to one width, by a linear map for each type. They
+// are stored as hidden rows, and so is their gradient.
 //
 //	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
 type projection struct {
@@ -32,7 +32,8 @@ func newProjection(s *store, c Config) *projection {
 	}
 	p := &projection{dev: s.dev, width: c.In, x: s.hidden(c.In)}
 	for t, name := range c.Schema.Types {
-		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name), features: c.TypeFeatures[t]})
+		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name),
+			features: c.TypeFeatures[t]})
 	}
 	return p
 }
@@ -64,7 +65,7 @@ func (p *projection) each(types []compute.Matrix, x compute.Matrix,
 	}
 }
 
-// forward returns the rows of all types, for which x has room.
+// forward returns the mapped rows of all types, for which x has room.
 func (p *projection) forward(in *Input) compute.Matrix {
 	x := p.x.matrix(in.Sources, p.width)
 	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
@@ -73,7 +74,7 @@ func (p *projection) forward(in *Input) compute.Matrix {
 	return x
 }
 
-// backward sets the gradients of the maps from that with respect to x.
+// backward sets the gradients of the maps from dx, the gradient of x.
 func (p *projection) backward(dx compute.Matrix, in *Input) {
 	p.each(in.Types, dx, func(m *typeMap, rows, dx compute.Matrix) {
 		p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx, m.dense(rows))
@@ -84,9 +85,9 @@ func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
 	return compute.Dense{X: rows, W: m.w, Bias: m.bias, Epilogue: compute.Epilogue{Rounded: true}}
 }
 
-// RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type t,
-// from dx [n, In], what BackwardLayer of layer 0 has returned of them, or [n, Out of layer 0] if they
-// are folded. It returns drows, or dx where rows go through no map.
+// RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type
+// t. dx are their rows of what BackwardLayer of layer 0 has returned: [n, In] or, if they are
+// folded, [n, Out of layer 0]. It returns drows, or dx where rows go through no map.
 func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
 	if m.project == nil {
 		return dx

@@ -12,9 +12,9 @@ type queuedLoss struct {
 	device compute.Accelerator
 }
 
-// QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss
-// alone, and nothing else of a minibatch is for the host, and finds faults in all layers, at most
-// 18. It makes room for the result.
+// QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss by
+// itself, the host needs nothing else of a minibatch, and the device can find faults in all layers,
+// at most 18. It makes room for the result.
 func (m *Model) QueuesLoss() (bool, error) {
 	device := compute.CapabilitiesOf(m.dev).Accelerator
 	if device == nil || m.queues == nil || m.MakesArrays() ||
@@ -34,8 +34,8 @@ func (m *Model) QueuesLoss() (bool, error) {
 	return true, nil
 }
 
-// QueueLoss is Loss in training for a host that does not wait: this rank's share of the loss and of
-// the counts goes into the header of Params.Grads on the device, the place of a fault where
+// QueueLoss is Loss in training for a host that does not wait. The device writes this rank's share
+// of the loss and of the counts into the header of Params.Grads, and the place of a fault where
 // QueuedFault finds it.
 func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matrix) {
 	dlogits = m.dlogits(logits)
@@ -44,8 +44,8 @@ func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matr
 	return dlogits
 }
 
-// QueuedFault is FirstFault of the first minibatch whose queued loss was not finite; ok is false if
-// there was none before the first update that was skipped. Waits for the device.
+// QueuedFault is FirstFault for the first minibatch whose queued loss was not finite; ok is false
+// if there was none before the first update that was skipped. Waits for the device.
 func (m *Model) QueuedFault() (f Fault, ok bool) {
 	places := m.Params.host(m.queued.Places)
 	if !compute.AnyPlace(places) {

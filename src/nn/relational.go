@@ -8,25 +8,28 @@ import (
 	"halognn/src/compute"
 )
 
-// relational is a layer that gives every relation weights of its own (Schlichtkrull et al., Modeling
-// Relational Data with Graph Convolutional Networks, ESWC 2018). A row is a destination and a
-// relation of which it has in-edges; one more row of each destination is the destination itself:
+// relational is a layer that gives every relation weights of its own (Schlichtkrull et al.,
+// Modeling Relational Data with Graph Convolutional Networks, ESWC 2018). There is a row for each
+// destination and each relation by which it has in-edges, and one more row for the destination
+// itself:
 //
-//	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums; the destinations' own rows
-//	z    [rows + D + S, out]   rows of agg times the weights of their relation, or of their own; biases
+//	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums;
+//	                           the destinations' own rows
+//	z    [rows + D + S, out]   rows of agg times the weights of their relation, or own weights;
+//	                           biases
 //	y    [D, out]              of each destination the sum of its rows of z
 //
 // So a layer is a fixed number of kernels, however many relations there are. Own weights and biases
 // are S sets: one, or one for each type that relations end in.
 //
-// A minibatch of a graph with types may be folded (Folding): then z has the rows of the types, and no
-// biases, and Backward gives its gradient in the place of dx.
+// A minibatch of a graph with types may be folded (Folding): then z has the rows of the types, and
+// no biases, and Backward gives its gradient in the place of dx.
 type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
-	weighs  bool // means are sums by the weights of edges
-	ofData  bool // which are made of those in the data
+	weighs  bool // means are sums weighted by edges
+	ofData  bool // the weights are made from those of the data
 
 	folds *folded // nil: rows are never folded
 
@@ -40,8 +43,8 @@ type relationWeights interface {
 	bind(values, grads [][]float32)
 	relations() int
 	sets() int
-	own() Relating // how the sets follow from types
-	// turned: weights are [in,out], and not [out,in]
+	own() Relating // how destinations are grouped into sets
+	// turned reports whether weights are [in,out], not [out,in]
 	turned() bool
 	reserve() error
 	// prepare sets the weights of relations and sets as kernels read them, and bias [sets,out].
@@ -55,8 +58,9 @@ type relationWeights interface {
 
 func newRelational(s *store, c Config, l int, w relationWeights) Layer {
 	in, out := c.Widths(l)
-	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights || c.Estimates,
-		ofData: c.EdgeWeights, agg: s.rows(), z: s.buffer(), dagg: s.buffer(), zeros: s.buffer()}
+	return &relational{dev: s.dev, in: in, out: out, weights: w, weighs: c.EdgeWeights ||
+		c.Estimates, ofData: c.EdgeWeights, agg: s.rows(), z: s.buffer(), dagg: s.buffer(),
+		zeros: s.buffer()}
 }
 
 func (r *relational) steady() []compute.Segments {
@@ -77,9 +81,10 @@ func (r *relational) Needs() Needs {
 	return n
 }
 
-// rows returns the rows of relations in the agg of a hop, and those of z.
+// rows returns the number of rows of relations in the agg of a hop, and the number of rows of z.
 func (r *relational) rows(h *Hop) (relations, all int) {
-	n := min(h.Edges, h.Destinations*(r.weights.relations()+1)) // at most, where there are counts alone
+	// an upper bound, if only counts are known
+	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))
 	if h.Rows > 0 {
 		n = h.Rows
 	}
@@ -111,8 +116,9 @@ func (r *relational) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
 }
 
-// groups returns the groups of rows of relations and those of own rows, of the sets.
-func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w, wOwn []float32) {
+// groups returns the groups of relations' rows, and the groups of own rows, one for each set.
+func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w,
+	wOwn []float32) {
 	n := r.weights.relations()
 	w, wOwn, stride, strideOwn := r.weights.of(gradient)
 	return compute.Groups{Ends: h.Ends[:n], Stride: stride},
@@ -147,7 +153,8 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue) // z has the biases
 }
 
-func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
+	epilogue compute.Epilogue) {
 	relations, all := r.rows(&in.Hop)
 	n := relations + in.Destinations
 	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, epilogue)
@@ -187,8 +194,8 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epi
 	}
 }
 
-// rgcn are the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices, and
-// of each relation a matrix, or a combination of bases:  W_r = sum_b comp_rb V_b.
+// rgcn has the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices,
+// and for each relation a matrix, or a combination of bases:  W_r = sum_b comp_rb V_b.
 type rgcn struct {
 	dev                      compute.Device
 	name                     string
@@ -203,7 +210,8 @@ type rgcn struct {
 func newRGCN(s *store, c Config, l int) Layer {
 	in, out := c.Widths(l)
 	w := &rgcn{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out,
-		matrices: c.Schema.NumRelations(), bases: c.Bases, combined: s.buffer(), dcombined: s.buffer()}
+		matrices: c.Schema.NumRelations(), bases: c.Bases, combined: s.buffer(),
+		dcombined: s.buffer()}
 	return newRelational(s, c, l, w)
 }
 
@@ -227,7 +235,8 @@ func (w *rgcn) bind(values, grads [][]float32) {
 	size, n := w.in*w.out, w.matrices
 	if w.bases > 0 {
 		n = w.bases
-		w.comp, w.dcomp = matrix(values[0], w.matrices, w.bases), matrix(grads[0], w.matrices, w.bases)
+		w.comp, w.dcomp = matrix(values[0], w.matrices, w.bases),
+			matrix(grads[0], w.matrices, w.bases)
 		values, grads = values[1:], grads[1:]
 	}
 	w.w, w.dw = matrix(values[0], n, size), matrix(grads[0], n, size)
@@ -272,7 +281,7 @@ func (w *rgcn) finish(dbias compute.Matrix) {
 	w.dev.CopyColumns(matrix(w.dbias, 1, w.out), 0, dbias, 0, w.out, false)
 }
 
-// eachRelation is what layers share that have a convolution for each relation, whose results are added
+// eachRelation is shared by layers that have a convolution for each relation and add their results
 // (HeteroConv of PyTorch Geometric).
 //
 // Parameters of one kind lie a fixed number of elements apart, so that one kernel reads them all.
@@ -285,8 +294,8 @@ func newEachRelation(c Config, l int) (e eachRelation) {
 	e.into.Indptr, e.from.Indptr = []int64{0}, []int64{0}
 	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each type
 	for r, rel := range c.Schema.Relations {
-		e.names = append(e.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source, rel.Name,
-			rel.Target))
+		e.names = append(e.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source,
+			rel.Name, rel.Target))
 		_, target := c.Schema.Ends(r)
 		ending[target] = append(ending[target], int32(r))
 		e.from.Indptr = append(e.from.Indptr, int64(r+1))
@@ -317,15 +326,15 @@ func (e *eachRelation) each(suffix string, declare func(name string) Param) (all
 	return all
 }
 
-// reach returns the parameters of kinds kinds from kind on as the rows of a matrix. Each has size
-// elements, and they follow each other at their alignment, so one array holds all.
+// reach returns the parameters of kinds kinds, from kind on, as the rows of a matrix. Each has size
+// elements, and they follow each other, each aligned, so one array holds all.
 func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
 	n, stride := len(e.names), aligned(size)
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
 }
 
-// relationSAGE are the weights of a SAGEConv for each relation. The own weights and the biases of
-// relations that end in one type are added first: they multiply the same rows.
+// relationSAGE has the weights of a SAGEConv for each relation. The own weights and the biases of
+// relations that end in one type are added first, because they multiply the same rows.
 type relationSAGE struct {
 	eachRelation
 	dev                  compute.Device
@@ -378,7 +387,8 @@ func (w *relationSAGE) prepare(bias compute.Matrix) {
 	w.dev.CopyColumns(bias, 0, biases, 0, w.out, false)
 }
 
-func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelations, strideOwn int) {
+func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelations,
+	strideOwn int) {
 	if gradient {
 		return w.dneigh, w.dsummed.data, w.stride, w.stride
 	}

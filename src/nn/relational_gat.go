@@ -6,19 +6,21 @@ import (
 	"halognn/src/compute"
 )
 
-// relationHeads is what layers share that attend by a convolution for each relation. A row is a
-// destination and a relation of which it has in-edges, a pair a source and a relation:
+// relationHeads is shared by layers with an attention convolution for each relation. There is a row
+// for each destination and each relation by which it has in-edges, and a pair for each source and
+// each relation that it is a source of:
 //
 //	x  [pairs + rows, in]     rows of the pairs' sources; of the rows' destinations
 //	z  [pairs + rows, cols]   x times the weights of the relation
-//	o  [rows + S, out]        of each row the sum over its edges of z of the pairs; biases by type
+//	o  [rows + S, out]        for each row the sum of z over its edges' pairs; biases by type
 //	y  [D, out]               of each destination the sum of its rows of o
 //
-// A softmax is over the edges of a row.
+// A softmax runs over the edges of a row.
 type relationHeads struct {
 	attention
 	eachRelation
-	w, dw, bias, dbias compute.Matrix // [2 relations, stride]: of sources, of destinations; [relations, ...]
+	// [2 relations, stride]: of sources, of destinations; [relations, ...]
+	w, dw, bias, dbias compute.Matrix
 	x, z, dx, dz       *buffer
 	o                  *buffer
 	biases             *buffer // [relations, out]
@@ -129,7 +131,7 @@ func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 	return o, o.RowsAt(0, rows)
 }
 
-// finish makes y of the sums.
+// finish sets y from the sums.
 func (g *relationHeads) finish(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	rows := in.Hop.Forward.Len()
 	o, sums := g.headSums(rows)
@@ -160,8 +162,9 @@ func (g *relationHeads) finishBackward(dy, y compute.Matrix, in *Input,
 }
 
 // relationGAT is a GATConv for each relation, without edges from vertices to themselves:
-// GATConv((in, in), width, heads, add_self_loops=False). The vectors of heads are matrices [heads,cols]
-// that are zero outside of their head, so that one product scores the rows of all relations.
+// GATConv((in, in), width, heads, add_self_loops=False). The vectors of heads are matrices
+// [heads,cols] that are zero outside of their head, so that one product scores the rows of all
+// relations.
 type relationGAT struct {
 	relationHeads
 	att, datt     compute.Matrix // [2 relations, stride]
@@ -171,8 +174,8 @@ type relationGAT struct {
 }
 
 func newRelationGAT(s *store, c Config, l int) Layer {
-	return &relationGAT{relationHeads: newRelationHeads(s, c, l), spread: s.buffer(), dwide: s.buffer(),
-		scores: s.buffer(), ds: s.buffer(), dscored: s.buffer()}
+	return &relationGAT{relationHeads: newRelationHeads(s, c, l), spread: s.buffer(),
+		dwide: s.buffer(), scores: s.buffer(), ds: s.buffer(), dscored: s.buffer()}
 }
 
 func (g *relationGAT) Params() []Param {
@@ -193,7 +196,8 @@ func (g *relationGAT) Reserve(in *Input) error {
 		err = reserveAll(sized{g.spread, wide}, sized{g.scores, n * g.heads})
 	}
 	if in.Train && err == nil {
-		err = reserveAll(sized{g.dwide, wide}, sized{g.ds, n * g.heads}, sized{g.dscored, n * g.cols()})
+		err = reserveAll(sized{g.dwide, wide}, sized{g.ds, n * g.heads},
+			sized{g.dscored, n * g.cols()})
 	}
 	return err
 }
@@ -225,7 +229,8 @@ func (g *relationGAT) Forward(y compute.Matrix, in *Input, epilogue compute.Epil
 	g.finish(y, in, epilogue)
 }
 
-func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
+	epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	n := pairs + rows
 	z, scores, ds := g.z.matrix(n, g.cols()), g.scores.matrix(n, g.heads), g.ds.matrix(n, g.heads)
@@ -234,7 +239,8 @@ func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, ep
 	g.dev.AttendBackward(dz.RowsAt(0, pairs), ds.RowsAt(0, pairs), ds.RowsAt(pairs, n),
 		g.rows(g.dalpha, in.edges()), in.Hop.Forward, in.Transposed, g.weights(in),
 		scores.RowsAt(0, pairs), scores.RowsAt(pairs, n), z.RowsAt(0, pairs), dsums, g.slope)
-	spread, dwide, groups := g.wideOf(g.spread), g.wideOf(g.dwide), g.groups(&in.Hop, g.heads*g.cols())
+	spread, dwide, groups := g.wideOf(g.spread), g.wideOf(g.dwide),
+		g.groups(&in.Hop, g.heads*g.cols())
 	g.dev.GroupMatMulWeights(dwide.Data, ds, z, groups)
 	g.copyHeads(g.datt, dwide, false)
 	g.dev.GroupMatMulInput(dscored, ds, spread.Data, groups)
@@ -262,7 +268,8 @@ func newRelationGATv2(s *store, c Config, l int) Layer {
 func (g *relationGATv2) Params() []Param {
 	shift := func(name string) Param { return bias(name, g.cols(), g.in) }
 	return slices.Concat(g.weightsOf(".lin_l.weight"), g.weightsOf(".lin_r.weight"),
-		g.each(".lin_l.bias", shift), g.each(".lin_r.bias", shift), g.vectors(".att"), g.biasesOf(".bias"))
+		g.each(".lin_l.bias", shift), g.each(".lin_r.bias", shift), g.vectors(".att"),
+		g.biasesOf(".bias"))
 }
 
 func (g *relationGATv2) Bind(values, grads [][]float32) {
@@ -295,10 +302,11 @@ func (g *relationGATv2) number(h *Hop) {
 	}
 }
 
-// vectorsOf are those of the relations, of their rows and pairs.
+// vectorsOf returns the vectors that score pairs, by relation.
 func (g *relationGATv2) vectorsOf(h *Hop) compute.Vectors {
 	n := len(g.names)
-	return compute.Vectors{Data: g.att.Data, Stride: g.att.Cols, Ends: h.Ends[:n], Sources: h.PairEnds[:n]}
+	return compute.Vectors{Data: g.att.Data, Stride: g.att.Cols, Ends: h.Ends[:n],
+		Sources: h.PairEnds[:n]}
 }
 
 func (g *relationGATv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
@@ -314,7 +322,8 @@ func (g *relationGATv2) Forward(y compute.Matrix, in *Input, epilogue compute.Ep
 	g.finish(y, in, epilogue)
 }
 
-func (g *relationGATv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+func (g *relationGATv2) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
+	epilogue compute.Epilogue) {
 	pairs, rows := g.counts(&in.Hop)
 	n := pairs + rows
 	z, dz, dalpha := g.z.matrix(n, g.cols()), g.dz.matrix(n, g.cols()), g.rows(g.dalpha, in.edges())

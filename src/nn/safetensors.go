@@ -29,7 +29,8 @@ type Tensor struct {
 //
 //	8 bytes  length n of the header, little-endian
 //	n bytes  JSON: {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ...,
-//	         "__metadata__": {"key": "text"}}, padded with blanks, here so that the elements begin at a multiple of 64
+//	         "__metadata__": {"key": "text"}}, padded with blanks, here so that
+//	         the elements begin at a multiple of 64
 //	the rest elements, little-endian, C order, without gaps; offsets count from here
 const (
 	safetensorsMetadata  = "__metadata__"
@@ -98,7 +99,8 @@ func formatHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) 
 			shape = []int{} // an empty list, because null is not a valid shape
 		}
 		if n, ok := elements(shape); !ok || n != int64(len(t.Data)) {
-			return nil, fmt.Errorf("tensor %q has shape %v but %d elements", t.Name, t.Shape, len(t.Data))
+			return nil, fmt.Errorf("tensor %q has shape %v but %d elements", t.Name, t.Shape,
+				len(t.Data))
 		}
 		begin := end
 		end += 4 * int64(len(t.Data))
@@ -147,8 +149,8 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// ReadInto reads tensors of a file to where their data lie: those of the file that have their names and
-// shapes. Nothing is held besides.
+// ReadInto reads tensors of a file straight into their Data; it finds them by name and shape. It
+// holds no other memory.
 func ReadInto(path string, tensors []Tensor) error {
 	f, err := mem.Open(path)
 	if err != nil {
@@ -174,8 +176,8 @@ func ReadInto(path string, tensors []Tensor) error {
 		}
 	}
 	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("it has no tensor %q of shape %v: it was written for other parts", left[0].Name,
-			left[0].Shape)
+		err = fmt.Errorf("it has no tensor %q of shape %v: it was written for other parts",
+			left[0].Name, left[0].Shape)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", path, ErrSafetensors, err)

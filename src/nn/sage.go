@@ -10,22 +10,23 @@ import (
 // SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the largest element of each column, as
 // aggr="max":
 //
-//	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if there are none    agg [D,in]
-//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                                          y   [D,out]
+//	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if none   agg [D,in]
+//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                               y   [D,out]
 //
-// Where edges have weights, the mean is by these. The gradient of a maximum goes to one neighbour:
-// of those that have it, to that of the first edge.
+// Where edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour:
+// among those that have the maximum, the one with the first edge.
 //
 // It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
 // up to rounding, but its matrix product runs over the sources, and a sampled block has several
 // times more sources than destinations. It could be faster only where out is several times smaller
 // than in; such layers are last, where blocks are smallest.
 type sage struct {
-	dev                  compute.Device
-	name                 string
-	in, out              int
-	how                  compute.Reduction
-	weighted, ofData     bool           // a mean by the weights of edges, which the data have
+	dev     compute.Device
+	name    string
+	in, out int
+	how     compute.Reduction
+	// the mean is weighted by edges; the weights are from the data
+	weighted, ofData     bool
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
@@ -136,8 +137,8 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 	if !in.Gradient {
 		return
 	}
-	// The segment kernel writes every row of dx, those without edges as zeros; the destinations'
-	// own rows are among the terms by which it completes them, or come on top.
+	// The segment kernel writes every row of dx, those without edges as zeros. The destinations'
+	// own rows are terms by which it completes dx, or are added afterwards.
 	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {

@@ -50,7 +50,8 @@ func (s Schedule) Check() error {
 		fault(true, "schedule %q is not one of: %s, %s, %s", s.Kind, ScheduleConstant,
 			ScheduleCosine, ScheduleStep)
 	}
-	fault(!(s.Base >= 0) || math.IsInf(s.Base, 1), "learning rate is %g; it must be 0 or more", s.Base)
+	fault(!(s.Base >= 0) || math.IsInf(s.Base, 1), "learning rate is %g; it must be 0 or more",
+		s.Base)
 	fault(s.Warmup < 0, "warm-up lasts %d steps; it must be 0 or more", s.Warmup)
 	return errors.Join(faults...)
 }

@@ -2,8 +2,8 @@ package nn
 
 import "halognn/src/task"
 
-// scorerParams declares those of a score of links by embeddings: see task.Scorer. DistMult starts as
-// the inner product, of several outputs with drawn weights.
+// scorerParams declares the parameters of a score of links: see task.Scorer. DistMult starts as the
+// inner product; with several outputs its weights are drawn.
 func scorerParams(c Config) []Param {
 	d, outputs := c.Out, max(1, c.Rated)
 	switch {

@@ -13,8 +13,9 @@ type Sparse struct{ Own, Aggregate *compute.SparseMatrix }
 
 func (s *Sparse) given() bool { return s.Own != nil || s.Aggregate != nil }
 
-// sparseMap computes the first map of an input layer from sparse rows: the layer takes the result as
-// the one share of Input.Shares. Products run over columns of the weights, which are copied to rows.
+// sparseMap computes the first map of an input layer from sparse rows; the layer takes the result
+// as the only share in Input.Shares. Products read columns of the weights, so these are transposed
+// first.
 type sparseMap struct {
 	layer columnwise
 	dev   compute.Device
@@ -24,7 +25,8 @@ type sparseMap struct {
 	share [1]compute.Matrix
 }
 
-// newSparseMap returns that of an input layer; nil if it begins with something else.
+// newSparseMap returns the map of an input layer; nil if the layer does not begin with a linear
+// map.
 func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 	layer, ok := l.(columnwise)
 	if !ok || !c.Linear() {
@@ -42,8 +44,9 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 	return s.Aggregate
 }
 
-// ReserveSparse makes room for the map of the sparse rows of an input layer, and makes in one of its
-// result: of in it reads the counts and Train. ForwardLayer calls it. Errors are as for Reserve.
+// ReserveSparse makes room for the map of the sparse rows of an input layer, and turns in into an
+// input with the result of the map as its share. It reads the counts and Train of in. ForwardLayer
+// calls it. Errors are as for Reserve.
 func (m *Model) ReserveSparse(in *Input) error {
 	if m.sparse == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map")
@@ -87,11 +90,12 @@ func (m *sparseMap) forward(in *Input) {
 }
 
 // multiply sets y = x w, or adds it:  y [D,width], w [in,width].
-func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix, add bool) {
+func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix,
+	add bool) {
 	m.dev.SegmentSum(y, x.Entries, x.Values, w, add)
 }
 
-// backward sets the gradients of the map from that with respect to the share.
+// backward sets the gradients of the map from dy, the gradient of the share.
 func (m *sparseMap) backward(in *Input, dy compute.Matrix) {
 	f := m.layer.firstMap()
 	gradient := func(k int, x *compute.SparseMatrix) compute.Matrix {

@@ -77,7 +77,7 @@ func parse(m *mem.File) (*File, error) {
 	return arrayOf(m, h, begin)
 }
 
-// arrayOf is the file whose elements follow the header.
+// arrayOf returns the file as an array whose elements follow the header.
 func arrayOf(m *mem.File, h Header, begin int) (*File, error) {
 	content := m.Bytes()
 	if _, err := h.checkSize(begin, int64(len(content))); err != nil {

@@ -25,7 +25,7 @@ type Shared struct {
 	sum      *xxhash.Digest
 }
 
-// CreateShared opens range i of n of a file, which the first process to open it makes.
+// CreateShared opens range i of n of a file. The first process that opens a range makes the file.
 func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, error) {
 	size, err := dtypeSize(dtype)
 	if err != nil {
@@ -34,7 +34,8 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 	h := Header{DType: dtype, Shape: shape}
 	head := h.format()
 	s := &Shared{path: path, head: int64(len(head)), sum: xxhash.New(),
-		info: Info{Bytes: int64(len(head)) + int64(h.Elems())*int64(size), DType: dtype, Shape: shape}}
+		info: Info{Bytes: int64(len(head)) + int64(h.Elems())*int64(size), DType: dtype,
+			Shape: shape}}
 	begin := func(i int) int64 {
 		up := (s.info.Bytes/int64(n)*int64(i) + rangeUnit - 1) / rangeUnit * rangeUnit
 		switch {
@@ -63,7 +64,7 @@ func (s *Shared) Range() (first, last int64) {
 
 // Write appends to the range.
 func (s *Shared) Write(b []byte) (int, error) {
-	if s.from == 0 { // the others learn where to begin when this one ends
+	if s.from == 0 { // the hash of a later range continues that of the range before
 		_, _ = s.sum.Write(b)
 	}
 	return s.buf.Write(b)
@@ -78,7 +79,8 @@ func (s *Shared) Close() error {
 	return err
 }
 
-// Sum goes on with the hash of the ranges before. It reads its own range back, but for the first.
+// Sum continues the hash of the ranges before. It reads its own range back from the file, unless it
+// is the first.
 func (s *Shared) Sum(before []byte) (after []byte, err error) {
 	if s.from > 0 {
 		if err := s.sum.UnmarshalBinary(before); err != nil {
@@ -89,8 +91,8 @@ func (s *Shared) Sum(before []byte) (after []byte, err error) {
 			return nil, err
 		}
 		defer f.Close()
-		n, err := io.CopyBuffer(struct{ io.Writer }{s.sum}, io.NewSectionReader(f, s.from, s.to-s.from),
-			make([]byte, 1<<20))
+		n, err := io.CopyBuffer(struct{ io.Writer }{s.sum},
+			io.NewSectionReader(f, s.from, s.to-s.from), make([]byte, 1<<20))
 		if err == nil && n < s.to-s.from {
 			err = io.ErrUnexpectedEOF
 		}

@@ -40,7 +40,8 @@ func OpenZip(path string) (*Zip, error) {
 	}
 	archive, err := zip.NewReader(in, info.Size())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err), in.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w (is it a whole .npz file?)", path, err),
+			in.Close())
 	}
 	z := &Zip{path: path, size: uint64(info.Size()), archive: archive, close: in.Close,
 		members: make(map[string]*zip.File)}

@@ -75,9 +75,9 @@ func (s *Sampled) String() string {
 		layers = append(layers, fmt.Sprintf("%d: %.3f (worst %.3f)", l, s.Imbalance[l],
 			s.WorstImbalance[l]))
 	}
-	return fmt.Sprintf("%d minibatches of %d seeds: %.1f%% of the sampled edges are between parts; "+
-		"edges of a part, largest/mean, by layer: %s", s.Minibatches, s.Batch, 100*s.CrossEdges,
-		strings.Join(layers, ", "))
+	return fmt.Sprintf("%d minibatches of %d seeds: %.1f%% of the sampled edges are between "+
+		"parts; edges of a part, largest/mean, by layer: %s", s.Minibatches, s.Batch,
+		100*s.CrossEdges, strings.Join(layers, ", "))
 }
 
 // Measure counts, for each of the parts, vertices, split vertices, edges, cut and halo.
@@ -92,7 +92,8 @@ func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 		if seen[worker] == nil {
 			seen[worker] = mem.Make[int32](len(part))
 		}
-		r.Parts[k], largest[k] = measurePart(g, part, members[offsets[k]:offsets[k+1]], int32(k), seen[worker])
+		r.Parts[k], largest[k] = measurePart(g, part, members[offsets[k]:offsets[k+1]], int32(k),
+			seen[worker])
 	})
 	for _, own := range seen {
 		mem.Free(own)
@@ -114,7 +115,8 @@ func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	return r
 }
 
-func measurePart(g *graph.CSC, part, members []int32, k int32, seen []int32) (p PartReport, hub Hub) {
+func measurePart(g *graph.CSC, part, members []int32, k int32, seen []int32) (p PartReport,
+	hub Hub) {
 	p.Vertices, hub.Part = int64(len(members)), int(k)
 	for _, v := range members {
 		list := g.InNeighbours(graph.VertexID(v))
@@ -174,9 +176,9 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit of a cut by the method, and what to do about it. An
-// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its part's share of the other
-// edges) is allowed.
+// Check reports every imbalance above its limit, and what to do about it; method made the cut. An
+// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its part's share of the
+// other edges) is allowed.
 func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
@@ -208,8 +210,9 @@ func (r Report) Check(l Limits, method string) error {
 
 const edgeCounts = "edges"
 
-// forced reports whether no part has more edges than the limit or, with a hub, than the hub and a
-// part's share of the edges of no hub: what a cut leaves beside it that ignores it.
+// forced reports whether hubs force the imbalance of edges: no part has more edges than the limit
+// or, if it has a hub, than its hub's edges plus an equal share of the edges of no hub. That
+// is what a part gets if the cut ignores hubs.
 func (r *Report) forced(limit float64) bool {
 	hubs, others := make([]int64, len(r.Parts)), r.Total.Edges
 	for _, hub := range r.Hubs {
@@ -218,7 +221,8 @@ func (r *Report) forced(limit float64) bool {
 	}
 	share := math.Ceil(float64(others) / float64(len(r.Parts)))
 	for k, p := range r.Parts {
-		if edges := float64(p.Edges); edges > limit && (hubs[k] == 0 || edges > float64(hubs[k])+share) {
+		if edges := float64(p.Edges); edges > limit &&
+			(hubs[k] == 0 || edges > float64(hubs[k])+share) {
 			return false
 		}
 	}
@@ -227,23 +231,26 @@ func (r *Report) forced(limit float64) bool {
 
 // cure says what helps against an imbalance, other than the method that was used.
 func (r *Report) cure(l Limits, method string) string {
-	others := slices.DeleteFunc([]string{"metis", "kaminpar", "ldg"}, func(m string) bool { return m == method })
+	others := slices.DeleteFunc([]string{"metis", "kaminpar", "ldg"},
+		func(m string) bool { return m == method })
 	seed := ", another --seed"
 	if method == "contiguous" || method == "file" {
-		seed = "" // it draws nothing
+		seed = "" // these methods draw nothing
 	}
-	text := fmt.Sprintf("use --method %s, fewer parts%s, or --allow-imbalance to go on with slow parts",
-		strings.Join(others[:len(others)-1], ", ")+" or "+others[len(others)-1], seed)
+	text := fmt.Sprintf("use --method %s, fewer parts%s, or --allow-imbalance to go on with slow "+
+		"parts", strings.Join(others[:len(others)-1], ", ")+" or "+others[len(others)-1], seed)
 	for _, hub := range r.Hubs {
-		if fit := l.Edges * float64(r.Total.Edges) / float64(hub.Edges); float64(len(r.Parts)) > fit {
-			text += fmt.Sprintf("; vertex %d alone has %d edges, for which at most %d parts are balanced",
-				hub.Vertex, hub.Edges, max(1, int(fit)))
+		if fit := l.Edges * float64(r.Total.Edges) / float64(hub.Edges); float64(len(r.Parts)) >
+			fit {
+			text += fmt.Sprintf("; vertex %d alone has %d edges, so at most %d parts can be "+
+				"balanced", hub.Vertex, hub.Edges, max(1, int(fit)))
 		}
 	}
 	return text
 }
 
-// Note says which parts are larger than others because of a vertex with very many edges; "": none.
+// Note says which parts are larger than others because of a vertex with very many edges; "" if none
+// is.
 func (r *Report) Note() string {
 	var of []string
 	mean := float64(r.Total.Edges) / float64(max(1, len(r.Parts)))
@@ -254,8 +261,8 @@ func (r *Report) Note() string {
 		if len(of) == 3 {
 			return strings.Join(of, "; ") + "; and so on"
 		}
-		of = append(of, fmt.Sprintf("vertex %d has %d edges, %.1f times the mean of a part, which makes part %d "+
-			"slower", hub.Vertex, hub.Edges, float64(hub.Edges)/mean, hub.Part))
+		of = append(of, fmt.Sprintf("vertex %d has %d edges, %.1f times the mean of a part, "+
+			"which makes part %d slower", hub.Vertex, hub.Edges, float64(hub.Edges)/mean, hub.Part))
 	}
 	return strings.Join(of, "; ")
 }

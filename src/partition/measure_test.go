@@ -145,7 +145,7 @@ func TestHubsAreAllowed(t *testing.T) {
 		{"a hub", [4]int64{100, 400, 100, 100}, hub, "metis", nil},
 		{"another part is large", [4]int64{100, 300, 300, 10}, hub, "metis",
 			[]string{"part 1 has 300", "use --method kaminpar or ldg, fewer parts, another --seed",
-				"vertex 7 alone has 300 edges, for which at most 3 parts are balanced"}},
+				"vertex 7 alone has 300 edges, so at most 3 parts can be balanced"}},
 		{"a hub that its part has room for", [4]int64{200, 400, 100, 100}, []Hub{{Vertex: 7, Part: 1, Edges: 200}},
 			"metis", []string{"part 1 has 400 edges, 2.00 times the mean"}},
 		{"no hub", [4]int64{100, 400, 100, 100}, nil, "contiguous",

@@ -53,9 +53,10 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 	return method(g, w, o)
 }
 
-// Memory predicts the bytes that a method takes on a graph, beside its mapped file: what was measured
-// an edge and a vertex (docs/results/partitioning.md), rounded up. Edges are stored ones, which METIS
-// and KaMinPar keep in both directions: of a graph without reverse edges they take twice as much.
+// Memory predicts the bytes that a method takes on a graph, beside its mapped file, from the bytes
+// an edge and a vertex that were measured (docs/results/partitioning.md), rounded up. edges counts
+// stored edges. METIS and KaMinPar keep both directions of each, so they take twice as much if the
+// graph has no reverse edges.
 func Memory(method string, vertices, edges int64) int64 {
 	switch method {
 	case "metis":
@@ -125,7 +126,7 @@ type Options struct {
 	Seed   uint64 // random stream; 0 is a stream like any other
 	// per constraint, the largest part may hold this many times the mean; nil means 1.05 each
 	Imbalance []float32
-	// told what a user may want to know of the parts, a line each; nil: nobody is
+	// called with each line that a user may want to know about the parts; may be nil
 	Note func(line string)
 }
 
@@ -227,9 +228,9 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 	return list
 }
 
-// Combined returns one weight a vertex for libraries that balance one: the sum of its constraints,
-// each scaled to a total in proportion to its emphasis (nil: equal ones). The sum over all vertices is
-// below 2^31 up to 2^28 vertices. Memory 4 bytes a vertex.
+// Combined returns one weight a vertex, for libraries that balance only one: the sum of its
+// constraints, each scaled so that its total is in proportion to its emphasis (nil: all equal). The
+// sum over all vertices is below 2^31 for up to 2^28 vertices. Memory 4 bytes a vertex.
 func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	list := Constraints(n, w, o)
 	all, factors := 0.0, make([]float64, len(list))

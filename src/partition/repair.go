@@ -60,9 +60,9 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves
 }
 
-// Balance is Repair, and where no move helps, because parts that have room in one constraint are full
-// in another, it exchanges pairs of vertices. It returns the number of moves, of which a
-// vertex may make several.
+// Balance is Repair, and exchanges pairs of vertices where no single move helps because parts that
+// have room in one constraint are full in another. It returns the number of moves; a vertex may
+// move several times.
 func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	moves := Repair(g, w, o, part)
 	l := newLoad(g.NumVertices(), w, o)
@@ -72,13 +72,15 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves + 2*exchange(l, part)
 }
 
-// exchange looks at up to candidates vertices of a part, evenly spread, and at as many of each of the
-// partners with the most room in what it exceeds. It makes at most exchanges swaps, however many parts
-// there are: a swap looks at up to a million pairs, and 1024 of them take half a minute.
+// For a swap, exchange looks at up to candidates vertices of the part, evenly spread, and as many
+// of each of partners other parts, those with the most room in the exceeded constraint. It makes at
+// most exchanges swaps, however many parts there are: a swap looks at up to a million pairs, and
+// 1024 swaps take half a minute.
 const candidates, partners, exchanges = 256, 16, 1024
 
-// exchange swaps, as long as that relieves the part with the largest excess, the pair of vertices
-// that relieves most, and returns the number of swaps. Time O(P + partners candidates^2) a swap.
+// exchange swaps pairs of vertices as long as that relieves the part with the largest excess, each
+// time the pair that relieves it most, and returns the number of swaps. Time O(P + partners
+// candidates^2) a swap.
 func exchange(l *load, part []int32) (swaps int) {
 	parts := len(l.sum) / len(l.constraints)
 	stuck := make([]bool, parts)
@@ -96,7 +98,9 @@ func exchange(l *load, part []int32) (swaps int) {
 			return cmp.Or(cmp.Compare(l.of(x)[c], l.of(y)[c]), cmp.Compare(x, y))
 		})
 		most, at, with, b := 0.0, int64(0), int64(0), 0
-		step := func(k int) int64 { return max(1, (offsets[k+1]-offsets[k]+candidates-1)/candidates) }
+		step := func(k int) int64 {
+			return max(1, (offsets[k+1]-offsets[k]+candidates-1)/candidates)
+		}
 		for _, k := range order[:min(partners, parts)] {
 			for i := offsets[a]; i < offsets[a+1] && k != a; i += step(a) {
 				for j := offsets[k]; j < offsets[k+1]; j += step(k) {
@@ -123,8 +127,8 @@ func (l *load) move(part []int32, v, from, to int) {
 	part[v] = int32(to)
 }
 
-// worst returns the part that exceeds a limit most, in means, and the constraint, of those that are
-// not stuck; -1 for none.
+// worst returns the part that exceeds a limit most, in units of the mean, among the parts that are
+// not stuck, and the constraint; -1 if there is none.
 func (l *load) worst(stuck []bool) (part, constraint int) {
 	part, most := -1, 0.0
 	for i, sum := range l.sum {
@@ -140,9 +144,10 @@ func (l *load) worst(stuck []bool) (part, constraint int) {
 // refinements bounds the passes of Refine.
 const refinements = 10
 
-// Refine moves each vertex, in order, to the part of most of its in-edges that has room for it within
-// every limit of o, in passes over the graph until one moves less than a thousandth of the vertices.
-// It takes back part of what Repair cost the cut. Time O(M) a pass, memory O(N).
+// Refine moves each vertex, in order, to the part that most of its in-edges come from, among the
+// parts that have room for it within every limit of o. It passes over the graph until a pass moves
+// less than a thousandth of the vertices. It wins back part of the cut that Repair lost. Time O(M)
+// a pass, memory O(N).
 func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 	l, near := newLoad(g.NumVertices(), w, o), newNeighbours(o.Parts)
 	size := make([]int, o.Parts)
@@ -156,7 +161,8 @@ func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 			near.count(g, w.Edge, part, v)
 			best := from
 			for _, k := range near.parts {
-				if near.weight[k] > near.weight[best] && size[from] > 1 && l.fullness(v, int(k)) <= 1 {
+				if near.weight[k] > near.weight[best] && size[from] > 1 &&
+					l.fullness(v, int(k)) <= 1 {
 					best = k
 				}
 			}
@@ -178,7 +184,7 @@ type move struct {
 	v, to int32
 }
 
-// bestMove returns the cheapest move of v that relieves.
+// bestMove returns the cheapest move of v that reduces the excess.
 func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, v int) (move,
 	bool) {
 	near.count(g, w.Edge, part, v)
@@ -213,8 +219,8 @@ func (l *load) excess(v, part int) bool {
 // none is no vertex.
 const none = -1
 
-// relief returns by how much, in means, the total excess falls if v moves; unless back is none,
-// back moves the other way.
+// relief returns by how much, in units of the mean, the total excess falls if v moves from one part
+// to the other and, unless back is none, back moves the opposite way.
 func (l *load) relief(v, back, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {
@@ -253,10 +259,10 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 	return moves
 }
 
-// Complete gives every vertex without a part (-1) one: that of most of its in-neighbours among the
-// parts that have room for another vertex, or else the one with the fewest. A part has room for the
-// default imbalance of the number of vertices, whatever o says of other weights. Every empty part
-// gets a vertex, too.
+// Complete gives a part to every vertex without one (-1): among the parts with room for another
+// vertex, the part of most of its in-neighbours, or else the one with the fewest vertices. A part
+// has room up to the default imbalance of the number of vertices, whatever o says of other weights.
+// Every empty part gets a vertex, too.
 //
 // Time O(M + N*P), memory O(N).
 func Complete(g *graph.CSC, o Options, part []int32) {

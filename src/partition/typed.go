@@ -17,11 +17,12 @@ type TypeReport struct {
 	Cut       int64   `json:"cut,omitempty"` // edges from another part
 }
 
-// TypeWeights returns the constraints that vertex types add to TrainingWeights: vertices of the type
-// that is trained, and bytes of rows, of which a vertex of type t has rowBytes[t]. Memory 8 bytes a
+// TypeWeights returns the constraints that vertex types add to TrainingWeights: vertices of the
+// trained type, and bytes of feature rows, rowBytes[t] for a vertex of type t. Memory 8 bytes a
 // vertex.
 func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]int32 {
-	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices), rowWeights(vertices, rowBytes)
+	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices),
+		rowWeights(vertices, rowBytes)
 	for v := range graph.VertexID(vertices) {
 		kind, _, _ := c.Of(v)
 		if kind == trained {
@@ -32,8 +33,8 @@ func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]
 	return [][]int32{seeds, rows}
 }
 
-// rowWeights returns the sizes of rows in the largest unit that divides all, or in a larger one: so
-// many vertices weigh less than 2^31, since libraries add up in 32 bits.
+// rowWeights returns the sizes of rows in the largest unit that divides all of them, or in a larger
+// one if the weights of all vertices would add up to 2^31 or more, since libraries add in 32 bits.
 func rowWeights(vertices int, rowBytes []int64) []int32 {
 	unit, largest := int64(0), int64(1)
 	for _, size := range rowBytes {

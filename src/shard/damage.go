@@ -9,9 +9,9 @@ import (
 	"halognn/src/sample"
 )
 
-// Damage returns an error about the files if they may have caused err, with which work on open
-// shards ended: their hashes were not compared, or they have changed since. nil: the files are
-// sound, or cannot cause this kind of error.
+// Damage returns an error about the files if they may have caused err, an error that ended work on
+// open shards: because their hashes were not compared, or because they have changed since. It
+// returns nil if the files are sound, or cannot cause this kind of error.
 //
 //	err                        what is read
 //	graph.LayoutError          nothing: it names the array
@@ -49,8 +49,8 @@ func (s *Shards) Damage(err error) error {
 	return fmt.Errorf("%w; the work on them ended with: %w; "+more, errs, err, s.Dir)
 }
 
-// verifyAllContent is verifyContent of whole files where this rank has opened its own rows only:
-// the work has failed, so they may be read.
+// verifyAllContent is verifyContent of whole files, even where this rank opened only its own rows:
+// after the work has failed, reading them all is no loss.
 func (s *Shards) verifyAllContent() error {
 	if s.options.Ranks == 0 {
 		return s.verifyContent()

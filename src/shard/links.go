@@ -52,8 +52,8 @@ func (w *writer) links() error {
 		links := make([]graph.Link, len(*list))
 		for i, l := range *list {
 			if n := len(w.l.NewID); uint(l.Source) >= uint(n) || uint(l.Target) >= uint(n) {
-				return fmt.Errorf("%s: the link from %d to %d: %w; run `halognn check` on the dataset", name,
-					l.Source, l.Target, graph.ErrVertexRange)
+				return fmt.Errorf("%s: the link from %d to %d: %w; run `halognn check` on the "+
+					"dataset", name, l.Source, l.Target, graph.ErrVertexRange)
 			}
 			links[i] = graph.Link{Source: w.l.NewID[l.Source], Target: w.l.NewID[l.Target]}
 			*w.meta.Links[w.partOf(links[i].Target)].of(split)++
@@ -68,8 +68,11 @@ func (w *writer) links() error {
 		}
 		if of := task.Labelling(w.meta.Task); of != nil {
 			layout := of.Layout(len(links), w.meta.Classes)
-			if err := w.writeFile(dataset.LinkLabelsFile(graph.SplitNames[split]), layout.DType, layout.Shape,
-				func(out *npy.Writer) error { _, err := out.Write(labels); return err }); err != nil {
+			if err := w.writeFile(dataset.LinkLabelsFile(graph.SplitNames[split]), layout.DType,
+				layout.Shape, func(out *npy.Writer) error {
+					_, err := out.Write(labels)
+					return err
+				}); err != nil {
 				return err
 			}
 		}
@@ -82,7 +85,8 @@ func mapLinks(s *Shards) error {
 		return nil
 	}
 	if len(s.Links) != s.Parts {
-		return fmt.Errorf("%w: %d parts with links of %d; partition again", ErrMismatch, s.Parts, len(s.Links))
+		return fmt.Errorf("%w: %d parts, but sizes of links for %d; partition again", ErrMismatch,
+			s.Parts, len(s.Links))
 	}
 	var errs []error
 	for split := range s.links {
@@ -104,17 +108,17 @@ func mapLinks(s *Shards) error {
 	return errors.Join(errs...)
 }
 
-// LinksOf returns the links of a split, 0 to 2 as graph.SplitNames has them: of all parts, and the
-// number of the first of each part, [P+1]. None unless links are the task.
+// LinksOf returns the links of all parts in a split (an index of graph.SplitNames), and the index
+// of the first link of each part, [P+1]. There are none unless links are the task.
 func (s *Shards) LinksOf(split int) (all []graph.Link, offsets []int) {
 	return s.links[split].all, s.links[split].offsets
 }
 
-// LinkLabels returns the labels of the links that Shards.LinksOf does. None unless links have some.
+// LinkLabels returns the labels of the links that LinksOf returns; none unless links have labels.
 func LinkLabels(s *Shards, split int) task.Labels { return s.links[split].labels }
 
-// checkLinks reports a link outside its part or out of order, and, of a sound topology, what
-// graph.LinkSplit.Validate does.
+// checkLinks reports a link outside its part or out of order. If the topology is sound, it also
+// reports what graph.LinkSplit.Validate does.
 func checkLinks(s *Shards, sound bool) error {
 	if !task.Stored(s.Task).Embeds || !sound {
 		return nil
@@ -125,25 +129,28 @@ func checkLinks(s *Shards, sound bool) error {
 			links := view.all[view.offsets[k]:view.offsets[k+1]]
 			for i, l := range links {
 				switch {
-				case int64(l.Target) < s.Offsets[k] || int64(l.Target) >= s.Offsets[k+1] || l.Source < 0 ||
-					int64(l.Source) >= s.Vertices:
+				case int64(l.Target) < s.Offsets[k] || int64(l.Target) >= s.Offsets[k+1] ||
+					l.Source < 0 || int64(l.Source) >= s.Vertices:
 					return fmt.Errorf("%w: %s, part %d: the link from %d to %d is of another part",
 						ErrMismatch, graph.SplitNames[split], k, l.Source, l.Target)
 				case i > 0 && cmp.Or(cmp.Compare(original[links[i-1].Target], original[l.Target]),
 					cmp.Compare(original[links[i-1].Source], original[l.Source])) > 0:
-					return fmt.Errorf("%w: %s, part %d: the link from %d to %d is out of the order of original "+
-						"ids", ErrMismatch, graph.SplitNames[split], k, l.Source, l.Target)
+					return fmt.Errorf("%w: %s, part %d: the link from %d to %d is out of the "+
+						"order of original ids", ErrMismatch, graph.SplitNames[split], k, l.Source,
+						l.Target)
 				}
 			}
 		}
 	}
 	for split, view := range s.links {
-		if err := dataset.CheckLinkLabels(s.Task, s.Classes, split, view.all, view.labels); err != nil {
+		if err := dataset.CheckLinkLabels(s.Task, s.Classes, split, view.all,
+			view.labels); err != nil {
 			return err
 		}
 	}
 	links := graph.LinkSplit{Train: s.links[0].all, Valid: s.links[1].all, Test: s.links[2].all}
 	return links.ValidateBy(&s.topology.Graph, func(l graph.Link) bool {
-		return s.topology.Columns.HasLink(&s.topology.Graph, l) // the order within rows is not checked here
+		// the order within rows is not checked here
+		return s.topology.Columns.HasLink(&s.topology.Graph, l)
 	})
 }

@@ -27,21 +27,23 @@ type Options struct {
 	// Stage is a node-local directory to which the first process of the node copies files before
 	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
 	Stage string
-	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those that
-	// are damaged.
+	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those
+	// that are damaged.
 	Verify bool
-	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be nil.
+	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be
+	// nil.
 	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
-	// Rank and Ranks of a partitioned topology: of indptr.npy, columns.npy, indices.npy, labels.npy and
-	// what edges weigh only the rows of this rank's vertices can be read; touching others is an error. CopyTopology and Stage
-	// then read them into memory of the process. Ranks 0 opens all.
+	// Rank and Ranks are for a partitioned topology: of indptr.npy, columns.npy, indices.npy,
+	// labels.npy and the files of edge weights only the rows of this rank's vertices can be read;
+	// touching others is an error. CopyTopology and Stage then read them into memory of the
+	// process. If Ranks is 0, all rows are opened.
 	Rank, Ranks int
 	Split       int  // which of the splits that the dataset keeps, from 0
-	AllLabels   bool // labels of all vertices nevertheless, for seeds of other ranks
-	// all of indptr.npy nevertheless, and of the sums of weights, for a model that reads degrees of
-	// any vertex
+	AllLabels   bool // open the labels of all vertices all the same, for seeds of other ranks
+	// open all of indptr.npy and of the sums of weights all the same, for a model that reads
+	// degrees of any vertex
 	AllRows bool
 }
 
@@ -49,10 +51,11 @@ type Options struct {
 var perVertex = []string{"indptr.npy", dataset.ColumnsFile, "indices.npy", "labels.npy",
 	dataset.WeightsFile, sumsFile}
 
-// windowed reports whether only the rows of Options.Rank are opened of a file.
+// windowed reports whether only the rows of Options.Rank are opened in a file.
 func (s *Shards) windowed(name string) bool {
 	o := &s.options
-	whole := o.AllLabels && name == "labels.npy" || o.AllRows && (name == "indptr.npy" || name == sumsFile)
+	whole := o.AllLabels && name == "labels.npy" || o.AllRows &&
+		(name == "indptr.npy" || name == sumsFile)
 	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
 }
 
@@ -80,7 +83,7 @@ type Shards struct {
 	mapped, mappedRows int64
 	closers            mem.Closers
 
-	// of the copies in shared memory; nil: there are none, or they could not be marked
+	// the mark of copies in shared memory; nil: there are none, or they could not be marked
 	use      *inUse
 	unlinked bool // UnlinkShared was called
 
@@ -152,7 +155,8 @@ func (s *Shards) mapFiles() error {
 	}
 	for i := range s.split {
 		view := &s.split[i]
-		errs = append(errs, mapInto(s, dataset.SplitFile(s.options.Split, graph.SplitNames[i]), &view.ids))
+		errs = append(errs, mapInto(s, dataset.SplitFile(s.options.Split, graph.SplitNames[i]),
+			&view.ids))
 		view.offsets = []int{0}
 		for k := range s.Splits {
 			view.offsets = append(view.offsets, view.offsets[k]+*s.Splits[k].of(i))
@@ -235,7 +239,7 @@ func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
 }
 
-// mapRows maps a file, of which the rows [first, last) will be read.
+// mapRows maps a file whose rows [first, last) will be read.
 func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
 	f, err := s.mapFile(name, first, last)
 	if err == nil {
@@ -286,8 +290,8 @@ func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 // the rows of Options.Rank.
 func (s *Shards) Topology() *sample.Topology { return &s.topology }
 
-// Labels returns the label of each vertex, as Meta.Task has them. With Options.Ranks only those of
-// the rank's own vertices can be read.
+// Labels returns the label of each vertex, in the form that Meta.Task says. With Options.Ranks only
+// those of the rank's own vertices can be read.
 func (s *Shards) Labels() task.Labels { return s.labels }
 
 // Rows describes the feature rows, without tables and references.
@@ -295,13 +299,13 @@ func (s *Shards) Rows() compute.Rows {
 	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale, Ends: s.rowEnds}
 }
 
-// Train returns the training seeds of a part, by original id.
+// Train returns the training seeds of a part, in the order of original ids.
 func (s *Shards) Train(part int) []graph.VertexID { return s.split[0].of(part) }
 
-// Valid returns the validation vertices of a part, by original id.
+// Valid returns the validation vertices of a part, in the order of original ids.
 func (s *Shards) Valid(part int) []graph.VertexID { return s.split[1].of(part) }
 
-// Test returns the test vertices of a part, by original id.
+// Test returns the test vertices of a part, in the order of original ids.
 func (s *Shards) Test(part int) []graph.VertexID { return s.split[2].of(part) }
 
 // Whole opens the shards once more, with the rows of all vertices.
@@ -324,11 +328,11 @@ type Part struct {
 	file     *npy.File
 }
 
-// OpenPart maps the feature rows of table i, that of part i / T and type i % T, which the caller
-// closes.
+// OpenPart maps the feature rows of table i: part i / T, type i % T. The caller closes it.
 func (s *Shards) OpenPart(i int) (*Part, error) {
 	if i < 0 || i >= s.Parts*s.Schema.NumTypes() {
-		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(), s.Parts)
+		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(),
+			s.Parts)
 	}
 	f, err := s.open(featuresFile(&s.Meta, i), 0, 0)
 	if err != nil {
@@ -336,32 +340,34 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 	}
 	first, end := s.Ranges()[i], s.Ranges()[i+1]
 	if e := s.rowEnds; len(e) > 0 && int64(f.Shape[0]) != e[end]-e[first] {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again", f.Path(),
-			ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again",
+			f.Path(), ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
 	}
-	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f}, nil
+	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f},
+		nil
 }
 
 // EdgeOffsets returns the position of the first edge into each part, and the number of edges.
 func EdgeOffsets(s *Shards) []int64 {
 	offsets := []int64{0}
-	for part := range s.Parts { // whose rows OpenEdgeRows holds to the edges
+	for part := range s.Parts { // OpenEdgeRows compares their number with the edges
 		offsets = append(offsets, offsets[part]+int64(s.Files[edgeRowsFile(part)].Shape[0]))
 	}
 	return offsets
 }
 
-// CheckEdgeRows rejects a graph with more edges than features of them can be fetched for.
+// CheckEdgeRows rejects a graph with more edges than edge features can be fetched for.
 func CheckEdgeRows(s *Shards) error {
 	if s.Edges > math.MaxInt32 {
-		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at most %d; "+
-			"set model.edge_features=false to leave them out", s.Dir, s.Edges, math.MaxInt32)
+		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at "+
+			"most %d; set model.edge_features=false to leave them out", s.Dir, s.Edges,
+			math.MaxInt32)
 	}
 	return nil
 }
 
-// OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures], which
-// the caller closes.
+// OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures]. The
+// caller closes the file.
 func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 	f, err := s.open(edgeRowsFile(part), 0, 0)
 	if err != nil {
@@ -369,12 +375,12 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 	}
 	rows, first := s.topology.Graph.Indptr, int64(s.topology.First)
 	lo, hi := s.Offsets[part]-first, s.Offsets[part+1]-first
-	if lo < 0 || hi >= int64(len(rows)) { // another rank of the node holds these rows, and compares
+	if lo < 0 || hi >= int64(len(rows)) { // only the rank that holds these rows can compare
 		return f, nil
 	}
 	if want := rows[hi] - rows[lo]; int64(f.Shape[0]) != want {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again", f.Path(),
-			ErrMismatch, f.Shape[0], want), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again",
+			f.Path(), ErrMismatch, f.Shape[0], want), f.Close())
 	}
 	return f, nil
 }

@@ -1,23 +1,26 @@
 // Package shard keeps a partitioned dataset on disk: it writes, opens, stages and verifies PARTS
 // directories.
 //
-//	PARTS/  meta.json        parts, offsets, origin, partition report, and size, shape and XXH64 of every file
-//	        indptr.npy       int64 [N+1]  in-edges of v are indices[indptr[v]:indptr[v+1]]; vertices have new ids,
-//	        indices.npy      int32 [M]    in-neighbours keep the order they have in the dataset
+//	PARTS/  meta.json        parts, offsets, origin, partition report; size, shape and XXH64 of
+//	                         every file
+//	        indptr.npy       int64 [N+1]  in-edges of v are indices[indptr[v]:indptr[v+1]]
+//	        indices.npy      int32 [M]    new ids of in-neighbours, in the order of the dataset
 //	        original_id.npy  int32 [N]    id in the dataset of each vertex
 //	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
 //	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
 //	        split-0001/train.npy ...      of further splits of the dataset
-//	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by the part
-//	                         of the target and, inside a part, by original ids of target and source
+//	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by
+//	                         the part of the target and, inside a part, by original ids of target
+//	                         and source
 //	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
 //	                         where they differ from that; a copy of the dataset's file
 //	        feature_scale.npy             float32 [F], only of int8 rows
-//	feature_indptr.npy  int64 [N+1]  where the entries of each row begin, only of sparse rows
-//	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F], or the
-//	                              entries of sparse rows, as in the dataset
-//	        part-0000/edge_features.npy   float32 [edges into the part, C], in the order of indices.npy;
-//	                                      only where edges have features
+//	        feature_indptr.npy            int64 [N+1]  where the entries of each row begin, only of
+//	                                      sparse rows
+//	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F], or
+//	                                      the entries of sparse rows, as in the dataset
+//	        part-0000/edge_features.npy   float32 [edges into the part, C], in the order of
+//	                                      indices.npy; only where edges have features
 //	        part-0001/features.npy        ...
 //
 // A typed graph (graph.Schema) has the vertices of a part type by type, and in the place of
@@ -109,7 +112,8 @@ type Origin struct {
 	Seed     uint64 `json:"seed"`
 	Order    string `json:"order"` // of the vertices inside a part: OrderDegree or OrderVIP
 
-	// dataset.Meta.Scaling, the XXH64 of the dataset's scaling.npy; absent for features that were not standardized
+	// dataset.Meta.Scaling, the XXH64 of the dataset's scaling.npy; absent for features that were
+	// not standardized
 	Scaling string `json:"scaling,omitempty"`
 
 	// what parts balance and cutting an edge costs, as `partition --weights` has it; absent for
@@ -152,8 +156,8 @@ func UseSplit(m *Meta, k int) error {
 	case k > 0 && k <= n:
 		m.Splits = m.MoreSplits[k-1]
 	case n == 0:
-		return fmt.Errorf("data.split is %d, and the parts hold one split, 0; `halognn import --split-index "+
-			"all` keeps all that data come with", k)
+		return fmt.Errorf("data.split is %d, and the parts hold one split, 0; "+
+			"`halognn import --split-index all` keeps all that data come with", k)
 	default:
 		return fmt.Errorf("data.split is %d, and the parts hold splits 0 to %d", k, n)
 	}
@@ -175,8 +179,8 @@ func (m *Meta) Table(t int) dataset.Table {
 		Entries: m.Entries, Names: m.Names}
 }
 
-// FeatureNames returns the names of the feature columns of each type of vertices that has some: of a
-// graph without types, of "".
+// FeatureNames returns the names of the feature columns of each type of vertices that has some; a
+// graph without types has one type, "".
 func (m *Meta) FeatureNames() map[string][]string {
 	all := map[string][]string{}
 	for t := range m.Schema.NumTypes() {
@@ -187,7 +191,8 @@ func (m *Meta) FeatureNames() map[string][]string {
 	return all
 }
 
-// Ranges returns where the vertices of each part and type begin, [P*T+1]: without types Offsets.
+// Ranges returns where the vertices of each part and type begin, [P*T+1]; without types that is
+// Offsets.
 func (m *Meta) Ranges() []int64 {
 	if m.Schema.Typed() {
 		return m.Starts
@@ -195,7 +200,8 @@ func (m *Meta) Ranges() []int64 {
 	return m.Offsets
 }
 
-// RankCounts returns the numbers of ranks that so many parts can be trained on: their divisors.
+// RankCounts returns the numbers of ranks on which the given number of parts can be trained: its
+// divisors.
 func RankCounts(parts int) (fit []int) {
 	for k := 1; k <= parts; k++ {
 		if parts%k == 0 {
@@ -282,7 +288,7 @@ func (m *Meta) check() error {
 			m.Format, Format)
 	}
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 {
-		return fmt.Errorf("%w: %d parts with %d offsets", ErrMismatch, m.Parts, len(m.Offsets))
+		return fmt.Errorf("%w: %d parts, but %d offsets", ErrMismatch, m.Parts, len(m.Offsets))
 	}
 	if err := dataset.CheckFeatureType(m.FeatureType); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -308,22 +314,22 @@ func (m *Meta) check() error {
 	}
 	for _, sizes := range splitsOf(m) {
 		if len(sizes) != m.Parts {
-			return fmt.Errorf("%w: %d parts with %d split sizes", ErrMismatch, m.Parts, len(sizes))
+			return fmt.Errorf("%w: %d parts, but %d split sizes", ErrMismatch, m.Parts, len(sizes))
 		}
 		for k, s := range sizes {
 			n := int(m.Offsets[k+1] - m.Offsets[k])
 			if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n ||
 				s.Train+s.Valid+s.Test > n {
-				return fmt.Errorf("%w: part %d has %d training, %d validation and %d test vertices of %d",
-					ErrMismatch, k, s.Train, s.Valid, s.Test, n)
+				return fmt.Errorf("%w: part %d has %d training, %d validation and %d test "+
+					"vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 			}
 		}
 	}
 	if names := len(m.Names); names > 0 && names != m.Features {
-		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, names, m.Features)
+		return fmt.Errorf("%w: %d names for %d feature columns", ErrMismatch, names, m.Features)
 	}
 	if names := len(m.ClassNames); names > 0 && names != m.Classes {
-		return fmt.Errorf("%w: %d names of %d classes", ErrMismatch, names, m.Classes)
+		return fmt.Errorf("%w: %d names for %d classes", ErrMismatch, names, m.Classes)
 	}
 	var errs []error
 	for name, want := range m.layout() {
@@ -350,8 +356,8 @@ func checkTypes(m *Meta) error {
 	}
 	for k := range m.Parts {
 		if m.Starts[k*t] != m.Offsets[k] {
-			return fmt.Errorf("%w: part %d begins at vertex %d, but its first type at %d", ErrMismatch, k,
-				m.Offsets[k], m.Starts[k*t])
+			return fmt.Errorf("%w: part %d begins at vertex %d, but its first type at %d",
+				ErrMismatch, k, m.Offsets[k], m.Starts[k*t])
 		}
 	}
 	return checkOffsets(m.Starts, m.Vertices)
@@ -387,8 +393,8 @@ func readMeta(dir string) (*Meta, string, error) {
 		if here, err := os.Getwd(); err == nil && !filepath.IsAbs(dir) {
 			or = ", or give a path that begins in " + here
 		}
-		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`%s", dir,
-			err, or)
+		return nil, "", fmt.Errorf("%s holds no parts: %w; make them with `halognn partition`%s",
+			dir, err, or)
 	} else if err != nil {
 		return nil, "", err
 	}

@@ -12,10 +12,10 @@ import (
 	"halognn/src/mem"
 )
 
-// inUse is a file beside copies in shared memory, which a process locks from before it makes or maps
-// them until UnlinkShared, and which names them. Shared memory that nobody frees is lost to all jobs of
-// the node: the file of a job that was killed is not locked, and the next job that copies to shared
-// memory removes what it names.
+// inUse is a mark: a file beside copies in shared memory that lists their names. A process locks
+// its mark from before it makes or maps copies until UnlinkShared. Shared memory that nobody frees
+// is lost to all jobs of the node: nobody locks the mark of a killed job, so the next job that
+// copies to shared memory removes the copies that it lists.
 type inUse struct {
 	writing sync.Mutex
 	path    string
@@ -24,10 +24,10 @@ type inUse struct {
 
 const useMark = "use-"
 
-// useShared marks root, a directory of copies of some parts, as used, and removes the copies beside it
-// that jobs of this user have left that were killed. It is nil if root cannot be marked: whoever copies
-// there tells why. From a job that is about to mark its own directory, this one may take a copy's name:
-// then ranks of a node have a copy each.
+// useShared marks root, a directory of copies of some parts, as in use, and removes the copies
+// beside it that killed jobs of this user left. It returns nil if root cannot be marked: making
+// copies there then fails with the reason. It may remove a copy's name from a job that has not
+// marked its own directory yet: then the ranks of that job's node have a copy each.
 func useShared(root string) *inUse {
 	for range claimTries { // another process may remove the directory, empty as it is
 		_ = os.MkdirAll(root, 0o700)
@@ -59,7 +59,7 @@ func useShared(root string) *inUse {
 	return nil
 }
 
-// note adds the name of a copy. Where it cannot be written, the copy cannot either.
+// note adds the name of a copy. If it cannot be written, neither can the copy.
 func (u *inUse) note(name string) {
 	if u == nil {
 		return
@@ -72,7 +72,7 @@ func (u *inUse) note(name string) {
 	}
 }
 
-// end says that the process uses the directory no more.
+// end says that the process no longer uses the directory.
 func (u *inUse) end() {
 	if u == nil {
 		return
@@ -86,8 +86,8 @@ func (u *inUse) end() {
 	}
 }
 
-// removeUnused removes the marks in dir that nobody locks and, unless somebody locks another, the copies
-// that they name. It waits for nobody.
+// removeUnused removes the marks in dir that nobody locks and the copies that they list, but keeps
+// copies while another mark there is locked. It never waits.
 func removeUnused(dir string) {
 	marks, _ := filepath.Glob(filepath.Join(dir, useMark+"*"))
 	if len(marks) == 0 || ownedByUs(dir) != nil {

@@ -7,8 +7,8 @@ import (
 	"halognn/src/graph"
 )
 
-// Sizes returns shards that have the sizes that m tells and no data: without topology, labels,
-// identity and original ids, and with splits that are the first vertices of each part.
+// Sizes returns shards with the sizes in m and no data: without topology, labels, identity and
+// original ids, and with splits that are the first vertices of each part.
 func Sizes(m *Meta, dir string) *Shards {
 	s := &Shards{Meta: *m, Dir: dir, last: m.Vertices}
 	for k := range m.Splits {
@@ -40,5 +40,5 @@ func Sizes(m *Meta, dir string) *Shards {
 	return s
 }
 
-// HasTopology reports whether the shards have data, and not sizes alone.
+// HasTopology reports whether the shards have data, not only sizes.
 func (s *Shards) HasTopology() bool { return s.topology.Graph.Indptr != nil }

@@ -54,7 +54,7 @@ func (w *writer) copyFile(from, name string) error {
 	return err
 }
 
-// SourceIDs are the ids that the vertices have in the source, by their id in the dataset.
+// SourceIDs holds the ids that vertices have in the source, indexed by their id in the dataset.
 type SourceIDs struct {
 	vertices int
 	numbers  []int64 // nil if ids are words, or those of the dataset
@@ -81,7 +81,8 @@ func (s *Shards) OpenSourceIDs() (*SourceIDs, error) {
 		} else if err == nil {
 			if ids.names, err = npy.As[uint8](f, -1); err == nil {
 				if n := bytes.Count(ids.names, []byte("\n")); n != ids.vertices {
-					err = fmt.Errorf("%s: %w: %d ids of %d vertices", f.Path(), ErrMismatch, n, ids.vertices)
+					err = fmt.Errorf("%s: %w: %d ids for %d vertices", f.Path(), ErrMismatch, n,
+						ids.vertices)
 				}
 			}
 		}
@@ -129,7 +130,8 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 	place := make(map[string]int, len(ids))
 	for k, id := range ids {
 		if first, twice := place[id]; twice {
-			return nil, fmt.Errorf("vertex %q is given twice, as number %d and %d", id, first+1, k+1)
+			return nil, fmt.Errorf("vertex %q is given twice, as number %d and %d", id, first+1,
+				k+1)
 		}
 		place[id] = k
 	}
@@ -188,7 +190,8 @@ func (i *SourceIDs) has(id string) bool {
 	return err == nil
 }
 
-// mayBe reports whether a word may be meant as an id: a vertex has it or, where ids are integers, it is one.
+// mayBe reports whether a word may be meant as an id: a vertex has it or, where ids are integers,
+// it is an integer.
 func (i *SourceIDs) mayBe(id string) bool {
 	if i.names == nil {
 		_, err := strconv.ParseInt(id, 10, 64)
@@ -197,13 +200,14 @@ func (i *SourceIDs) mayBe(id string) bool {
 	return i.has(id)
 }
 
-// noTable is the error about a first row that may be a list of ids as well as a row of a table.
+// noTable is the error about a first row that may be either a list of ids or a row of a table.
 func (i *SourceIDs) noTable(path, line string) error {
-	return fmt.Errorf("%s: %w: %.60q, the first row; write an id a line or, if this is a table, name the column of ids id in "+
-		"a row before", path, ErrNoVertex, line)
+	return fmt.Errorf("%s: %w: %.60q, the first row; write one id on each line or, if this is a "+
+		"table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
 }
 
-// marked reports whether an id begins with # or %, perhaps after its type: lines that do so are then no comments.
+// marked reports whether any id begins with # or %, perhaps after its type: then lines that begin
+// so are not comments.
 func (i *SourceIDs) marked() bool {
 	for _, at := range []string{"\n#", "\n%", "/#", "/%"} {
 		if bytes.Contains(i.names, []byte(at)) {
@@ -213,9 +217,10 @@ func (i *SourceIDs) marked() bool {
 	return len(i.names) > 0 && (i.names[0] == '#' || i.names[0] == '%')
 }
 
-// ReadIDs reads ids of vertices: a line each, or of a table the column that is called as ids are, else the first
-// one; or a .npy of integers or words. A first row id is the name of the column, whatever vertices are called.
-// Lines that begin with # or % are comments, unless ids of the source do.
+// ReadIDs reads ids of vertices: one a line, or a column of a table, or a .npy of integers or
+// words. Of a table it reads the column with a name that id columns have, else the first column. A
+// first row "id" is always the name of the column. Lines that begin with # or % are comments,
+// unless ids of the source do.
 func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
@@ -266,14 +271,15 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	case len(ids) == 1 && sep != table.None && !heading: // which may be ids on one line
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
-		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: if it names the column, call "+
-			"it id, or remove it", path, ErrNoVertex, ids[0], source.example())
+		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: "+
+			"if it names the column, call it id, or remove it", path, ErrNoVertex, ids[0],
+			source.example())
 	}
 	return ids, nil
 }
 
-// eachRow calls visit with the rows of a file of words, which if ragged may differ in their number of fields, without
-// comments. The words are valid until it returns.
+// eachRow calls visit with the rows of a text file, without comments. If ragged, rows may differ in
+// their number of fields. The words are valid until visit returns.
 func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	visit func(r *table.Reader, words []string) error) error {
 	r, err := table.OpenWords(path, sep, ragged)
@@ -300,12 +306,13 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	}
 }
 
-// ReadLinks reads links by ids, each a row of a source, a target and at least more further ids: a
-// row of a text table each, of which a first one "source,target..." is a heading unless both are vertices; or a .npy
-// of integers [n, 2+more]. Without more, what follows the target in a row, as a score, is ignored. Comments are
-// those of ReadIDs. full completes an id of an end of a link, 0 or 1, as source has it.
-func ReadLinks(path string, more int, source *SourceIDs, full func(end int, id string) string) (rows [][]string,
-	err error) {
+// ReadLinks reads links by ids: rows of a source, a target and at least more further ids. They are
+// rows of a text table, where a first row "source,target..." is a heading unless both are vertices,
+// or of a .npy of integers [n, 2+more]. If more is 0, whatever follows the target in a row, such as
+// a score, is ignored. Comments are those of ReadIDs. full completes an id of an end of a link, 0
+// or 1, to the id in source.
+func ReadLinks(path string, more int, source *SourceIDs,
+	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"
 	if more > 0 {
 		want = "a source, a target and candidates"

@@ -45,9 +45,9 @@ func (s *Shards) within(shared string) string {
 // ofUser begins the names of this user's directories of copies.
 func ofUser() string { return fmt.Sprintf("halognn-%d-", os.Getuid()) }
 
-// path returns the path at which a file is read: its copy in Options.Stage, if there is one or has
-// been when it was mapped (somebody may have removed it since), or the file itself. A copy in shared
-// memory has already lost its name, and a window is never of a copy.
+// path returns the path at which a file is read: its copy in Options.Stage, if there was one when
+// it was mapped (somebody may have removed it since), or the file itself. A copy in shared memory
+// has already lost its name, and a windowed file is never a copy.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" && !s.windowed(name) {
 		copied := filepath.Join(root, name)
@@ -66,8 +66,8 @@ func exists(path string) bool {
 }
 
 // stage maps the copy of a file in root, and makes the copy if it is missing or, by Options.Verify,
-// damaged. If several processes of a node do so at once, a lock lets one copy while the others wait.
-// It maps under the lock too, so that UnlinkShared cannot remove the copy in between.
+// damaged. If several processes of a node do so at once, a lock lets one copy while the others
+// wait. It maps under the lock too, so that UnlinkShared cannot remove the copy in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	if s.options.Waiting != nil {
@@ -108,8 +108,8 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	return npy.Open(path)
 }
 
-// sound reports whether a copy that was there has the right hash, if it is to be verified. One process
-// of the node reads it, and the others, which wait for its lock, learn it from there.
+// sound reports whether an existing copy has the right hash, if Options.Verify asks. One process of
+// the node reads the copy; the others, which wait for its lock, find the result in the lock file.
 func (s *Shards) sound(path string, want npy.Info) bool {
 	if !s.options.Verify {
 		return true
@@ -129,8 +129,8 @@ func (s *Shards) sound(path string, want npy.Info) bool {
 	return true
 }
 
-// begun is when this process began, by the clock that all processes of the node have in common: one
-// that nobody sets, and not that of a file server.
+// begun is when this process began, by a clock that all processes of the node share and nobody
+// sets: not the wall clock, nor that of a file server.
 var begun = sinceBoot()
 
 func sinceBoot() int64 {
@@ -139,15 +139,17 @@ func sinceBoot() int64 {
 	return t.Nano()
 }
 
-// noteSound notes in the lock of a copy, which this process has, that the copy has the right hash now.
+// noteSound writes into the lock file of a copy that it has the right hash now. This process holds
+// the lock.
 func noteSound(path string) {
 	note := fmt.Sprintf("%s\n%d", flock.ThisProcess().Space, sinceBoot())
-	_ = os.WriteFile(path+".lock", []byte(note), 0o600) // without a note it is read once more
+	// without the note the copy is read once more
+	_ = os.WriteFile(path+".lock", []byte(note), 0o600)
 }
 
-// removePieces removes what processes of this node left that were killed while they copied to path:
-// this one has its lock. Of those of other nodes, if the directory is not local, the lock may say
-// nothing.
+// removePieces removes unfinished copies of path that killed processes of this node left; this
+// process holds the lock of path. It keeps those of other nodes: if the directory is not local,
+// their locks may not be seen here.
 func removePieces(path string) {
 	host := pieceHost()
 	pieces, _ := os.ReadDir(filepath.Dir(path))
@@ -190,16 +192,17 @@ func (s *Shards) claim(root, path string) (unlock func(), err error) {
 	return lock(path)
 }
 
-// forAll makes the directory in which users have directories of their own, if it is missing: for all
-// users where its parent is, as /tmp, and else as the umask says. It refuses one in which any user may
-// rename another's directory.
+// forAll makes the directory in which users have directories of their own, if it is missing: open
+// to all users if its parent is, as /tmp, and otherwise as the umask says. It refuses one in which
+// any user may rename another's directory.
 func forAll(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	if info, err := os.Stat(dir); err == nil {
 		if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
-			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a directory of your own", dir)
+			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a "+
+				"directory of your own", dir)
 		}
 		return nil
 	}
@@ -211,7 +214,8 @@ func forAll(dir string) error {
 	if err != nil {
 		return err
 	}
-	if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky != 0 && makeSticky(parent, dir) == nil {
+	if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky != 0 &&
+		makeSticky(parent, dir) == nil {
 		return nil
 	}
 	if err := os.Mkdir(dir, 0o777); !errors.Is(err, fs.ErrExist) {
@@ -220,7 +224,8 @@ func forAll(dir string) error {
 	return nil // another process was faster
 }
 
-// makeSticky makes a directory like /tmp. It gets its name with its mode, so nobody sees another one.
+// makeSticky makes a directory with the mode of /tmp. It sets the mode before the name, so nobody
+// sees it with another mode.
 func makeSticky(parent, dir string) error {
 	tmp, err := os.MkdirTemp(parent, filepath.Base(dir)+pieceMark)
 	if err != nil {
@@ -312,7 +317,7 @@ func (s *Shards) Discard() error {
 	s.copies = nil
 	s.copying.Unlock()
 	var errs []error
-	if !s.unlinked { // once: then the names may be those of another job
+	if !s.unlinked { // only once: later the names may belong to another job
 		errs = append(errs, s.UnlinkShared())
 	}
 	for _, path := range copies {

@@ -9,20 +9,19 @@ import (
 	"halognn/src/dataset"
 )
 
-// The features that Write makes of the graph for a dataset, or the vertex types, without any.
+// The features that Write makes from the graph, for a dataset or vertex types without features.
 const (
-	FeaturesDegree = "degree" // of the in-degree: its logarithm, and a 1 in the column of its size
+	FeaturesDegree = "degree" // ln(1 + in-degree), and a 1 in the column of its bucket
 	FeaturesOnes   = "ones"   // a 1
 )
 
-// degreeBuckets is the number of columns of FeaturesDegree for the size of the in-degree: a row has
-// a 1 in that of its bucket. Bucket b has the in-degrees from 2^b - 1 to 2^(b+1) - 2, the last one
-// also all larger ones. The number is fixed, so that rows mean the same in every graph, and a model
-// of one graph can predict others.
+// degreeBuckets is the number of bucket columns of FeaturesDegree. Bucket b has the in-degrees from
+// 2^b - 1 to 2^(b+1) - 2, the last bucket also all larger ones. The number is fixed, so that rows
+// mean the same in every graph, and a model trained on one graph can predict others.
 const degreeBuckets = 15
 
-// CheckFeatures returns an error if features of a kind cannot be made for a dataset, or for those of
-// its vertex types that have none; "" makes none.
+// CheckFeatures returns an error if features of a kind cannot be made for a dataset, or for its
+// vertex types without features; "" makes none.
 func CheckFeatures(kind string, m *dataset.Meta) error {
 	switch {
 	case kind == "":
@@ -31,11 +30,11 @@ func CheckFeatures(kind string, m *dataset.Meta) error {
 		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
 			FeaturesDegree, FeaturesOnes)
 	case m.Schema.Typed() && m.Featureless() == nil:
-		return errors.New("all vertex types of the dataset have features; leave --features out, which " +
-			"keeps them")
+		return errors.New("all vertex types of the dataset have features; leave --features out, " +
+			"which keeps them")
 	case m.Features > 0:
-		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one without "+
-			"any; leave --features out, which keeps them", m.Features, kind)
+		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one "+
+			"without any; leave --features out, which keeps them", m.Features, kind)
 	}
 	return nil
 }

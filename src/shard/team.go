@@ -7,9 +7,9 @@ import "halognn/src/dataset"
 type Team interface {
 	Rank() int
 	Size() int
-	// Gather returns what each gives, by rank.
+	// Gather returns what each process gives, by rank.
 	Gather(mine []byte) ([][]byte, error)
-	// Agree returns an error to all if one has an error.
+	// Agree returns an error to all processes if one has an error.
 	Agree(mine error) error
 }
 

@@ -26,9 +26,9 @@ func (s *Shards) Verify() error {
 }
 
 // VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
-// parts, and compares their hashes with meta.json. Of a staged file it reads the copy; with
-// Options.Verify none, which are compared when they are made or found. The cost is one sequential
-// read.
+// parts, and compares their hashes with meta.json. It reads the copy of a staged file; with
+// Options.Verify it skips staged files, which are compared when they are copied or found. The cost
+// is one sequential read.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last && s.EdgeFeatures > 0; k++ {
@@ -41,8 +41,8 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 		names = append(names, s.commonFiles()...)
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return s.options.Verify && s.options.Stage != "" && s.stageRoot(name) == s.within(s.options.Stage) &&
-			!s.windowed(name)
+		return s.options.Verify && s.options.Stage != "" &&
+			s.stageRoot(name) == s.within(s.options.Stage) && !s.windowed(name)
 	})
 	slices.Sort(names)
 	return mem.Guard(func() error { return s.verifyHashes(names) })
@@ -76,7 +76,8 @@ func (s *Shards) verifyHashes(names []string) error {
 }
 
 func altered(path, sum, want, cure string) error {
-	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; %s", path, ErrAltered, sum, want, cure)
+	return fmt.Errorf("%s: %w: its XXH64 is %s, meta.json has %s; %s", path, ErrAltered, sum, want,
+		cure)
 }
 
 func (s *Shards) verifyContent() error {
@@ -120,7 +121,9 @@ func SplitOf(s *Shards) int { return s.options.Split }
 // verifySplit checks the open split. Its order follows the original ids, so it is checked only if
 // these are sound.
 func verifySplit(s *Shards, sound bool) error {
-	at := func(i int) string { return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i])) }
+	at := func(i int) string {
+		return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i]))
+	}
 	split := graph.Split{Train: s.split[0].ids, Valid: s.split[1].ids, Test: s.split[2].ids}
 	if err := split.Validate(int(s.Vertices)); err != nil {
 		return fmt.Errorf("%s, %s, %s: %w; partition again", at(0), filepath.Base(at(1)),
@@ -135,7 +138,7 @@ func verifySplit(s *Shards, sound bool) error {
 	return errors.Join(errs...)
 }
 
-// checkEntries holds the sparse rows of all parts to the rules of such rows.
+// checkEntries checks the sparse rows of all parts.
 func checkEntries(s *Shards) error {
 	for k := range s.Parts {
 		p, err := s.OpenPart(k)
@@ -151,7 +154,7 @@ func checkEntries(s *Shards) error {
 	return nil
 }
 
-// checkSums holds the sums of weights to the weights.
+// checkSums compares the sums of weights with the weights.
 func checkSums(s *Shards) error {
 	t := &s.topology
 	for v, sum := range t.WeightSums {

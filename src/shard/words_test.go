@@ -95,10 +95,10 @@ func TestReadIDs(t *testing.T) {
 		{"age;vertex_id\n7;a\n8;Lee, B\n", `["a" "Lee, B"] <nil>`},
 		{"a,0.5\n\"Lee, B\",0.7\n", `["a" "Lee, B"] <nil>`},
 		{"% mine\nage|name\n7|a\n8|Lee, B\n", `["a" "Lee, B"] <nil>`},
-		{"a,a\n", `[] ` + path + `: no such vertex: "a,a", the first row; write an id a line or, if this is a table, name the ` +
-			`column of ids id in a row before`},
-		{"a 0.5\n", `[] ` + path + `: no such vertex: "a 0.5", the first row; write an id a line or, if this is a table, name ` +
-			`the column of ids id in a row before`},
+		{"a,a\n", `[] ` + path + `: no such vertex: "a,a", the first row; write one id on each line or, if this ` +
+			`is a table, put a row before it that names the column of ids id`},
+		{"a 0.5\n", `[] ` + path + `: no such vertex: "a 0.5", the first row; write one id on each line or, if ` +
+			`this is a table, put a row before it that names the column of ids id`},
 		{"Lee, B\na\n", `["Lee, B" "a"] <nil>`},
 		{"node\na\n", `["a"] <nil>`},
 		{"nosuch\na\n", `[] ` + path + `: no such vertex: "nosuch", the first row; ids are those of the source, such as ` +

@@ -35,10 +35,11 @@ type Layout struct {
 }
 
 // Write writes the parts of ds to dir, which must not exist or be an empty directory. Files are
-// written under a temporary name beside it, which is renamed when complete; an error on any of the
-// team leaves nothing. Equal input gives equal bytes, whatever the team.
+// written under a temporary name beside it, which is renamed when complete; an error in any process
+// of the team leaves nothing. Equal input gives equal bytes, whatever the team.
 //
-// Each of the team writes some of the files, and a range of what there is an entry an edge of.
+// Each process writes some of the files, and a range of every array that has an entry for each
+// edge.
 //
 // Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by
 // row in new order, so a dataset that does not fit in memory costs a random read per row.
@@ -129,7 +130,7 @@ func (w *writer) tasks() (own []func() error) {
 	if m.Weighted {
 		own = append(own, w.weights)
 	}
-	if w.team.Rank() == 0 { // the description of the parts has their counts
+	if w.team.Rank() == 0 { // it writes meta.json, which has their counts
 		own = append(own, w.splits, w.links)
 	}
 	type file struct {
@@ -181,7 +182,8 @@ func (w *writer) tasks() (own []func() error) {
 	return own
 }
 
-// join brings what each has written of the files to all.
+// join finishes the files that all processes write, and gives each process the description of all
+// files.
 func (w *writer) join() (err error) {
 	for _, name := range slices.Sorted(maps.Keys(w.shared)) {
 		var sum []byte
@@ -233,7 +235,8 @@ func (w *writer) finish(dir string) error {
 	return dataset.Finish(w.dir, dir)
 }
 
-// types sets what the parts say of types, whose vertices must lie together in every part.
+// types sets how the parts describe vertex types. Vertices of a type must lie together in every
+// part.
 func (w *writer) types() error {
 	m, of := &w.meta, &w.ds.Meta
 	m.Schema, m.Tables, m.LabelType = of.Schema, slices.Clone(of.Tables), of.LabelType
@@ -251,8 +254,8 @@ func (w *writer) types() error {
 		kind, _, _ := w.ds.Columns.Of(graph.VertexID(v))
 		at := w.partOf(graph.VertexID(id))*t + kind
 		if at < last {
-			return fmt.Errorf("%w: vertex %d, of type %s, is numbered after a later type of its part",
-				ErrMismatch, v, m.Schema.Types[kind])
+			return fmt.Errorf("%w: vertex %d of type %s comes after a vertex of a later type in "+
+				"its part", ErrMismatch, v, m.Schema.Types[kind])
 		}
 		last = at
 		m.Starts[at+1]++
@@ -286,7 +289,7 @@ func (w *writer) columns() error {
 func (w *writer) invert() error {
 	n := w.meta.Vertices
 	if w.meta.Parts < 1 || int64(len(w.l.NewID)) != n {
-		return fmt.Errorf("%w: a layout of %d parts and %d vertices for a dataset of %d",
+		return fmt.Errorf("%w: the layout has %d parts and %d vertices, but the dataset has %d",
 			ErrMismatch, w.meta.Parts, len(w.l.NewID), n)
 	}
 	if err := checkOffsets(w.l.Offsets, n); err != nil {
@@ -379,7 +382,7 @@ func (s *stream[T]) close() error {
 	return nil
 }
 
-// pointers writes where the rows begin whose bounds in the dataset are of.
+// pointers writes the row pointers of the parts; of holds those of the dataset.
 func (w *writer) pointers(name string, of []int64) error {
 	out, err := newStream[int64](w, name, len(of))
 	if err != nil {
@@ -394,12 +397,12 @@ func (w *writer) pointers(name string, of []int64) error {
 	return out.close()
 }
 
-// edges writes this process's range of an array with an entry an edge. values appends those of the
-// edges from first to last-1, which are in-edges of vertex v of the dataset.
+// edges writes this process's range of an array with an entry for each edge. values appends the
+// entries of edges first to last-1, which are in-edges of vertex v of the dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
-	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(), npy.DType[T](),
-		int(w.meta.Edges))
+	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(),
+		npy.DType[T](), int(w.meta.Edges))
 	if err != nil {
 		return err
 	}
@@ -441,27 +444,28 @@ func edges[T npy.Element](w *writer, name string,
 
 func (w *writer) indices() error {
 	g, n := w.ds.Graph, uint32(w.meta.Vertices)
-	return edges(w, "indices.npy", func(to []graph.VertexID, v int32, first, last int64) ([]graph.VertexID,
-		error) {
-		for _, u := range g.Indices[first:last] {
-			if uint32(u) >= n {
-				return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d of %d; "+
-					"run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+	return edges(w, "indices.npy",
+		func(to []graph.VertexID, v int32, first, last int64) ([]graph.VertexID, error) {
+			for _, u := range g.Indices[first:last] {
+				if uint32(u) >= n {
+					return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d "+
+						"of %d; run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+				}
+				to = append(to, w.l.NewID[u])
 			}
-			to = append(to, w.l.NewID[u])
-		}
-		return to, nil
-	})
+			return to, nil
+		})
 }
 
 // weights writes the weights of the edges, in the order of the edges.
 func (w *writer) weights() error {
-	return edges(w, dataset.WeightsFile, func(to []float32, _ int32, first, last int64) ([]float32, error) {
-		return append(to, w.ds.Weights[first:last]...), nil
-	})
+	return edges(w, dataset.WeightsFile,
+		func(to []float32, _ int32, first, last int64) ([]float32, error) {
+			return append(to, w.ds.Weights[first:last]...), nil
+		})
 }
 
-// sums writes the sum of each vertex's weights, as weightSum has it.
+// sums writes the sum of each vertex's weights, computed by weightSum.
 func (w *writer) sums() error {
 	out, err := newStream[float32](w, sumsFile, int(w.meta.Vertices))
 	if err != nil {
@@ -560,7 +564,8 @@ func (w *writer) edgeRows(part int) error {
 	}
 	return w.writeFile(name, npy.DType[float32](), []int{edges, cols}, func(out *npy.Writer) error {
 		for _, v := range here {
-			if err := npy.Write(out, w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
+			if err := npy.Write(out,
+				w.ds.EdgeRows[int(indptr[v])*cols:int(indptr[v+1])*cols]); err != nil {
 				return err
 			}
 		}
@@ -568,7 +573,7 @@ func (w *writer) edgeRows(part int) error {
 	})
 }
 
-// features writes table i, that of part i / T and type i % T.
+// features writes table i: part i / T, type i % T.
 func (w *writer) features(i int) error {
 	name, t := featuresFile(&w.meta, i), i%w.meta.Schema.NumTypes()
 	if err := w.makePart(name); err != nil {

@@ -5,8 +5,9 @@ import (
 	"halognn/src/npy"
 )
 
-// The tasks of what is known of each link: a class, or float32 numbers. Outputs of a model are
-// embeddings, of which the score makes those of the task's labels; nothing is ranked.
+// The tasks whose labels are those of links: a class, or float32 numbers. The outputs of a model
+// are embeddings, and the score of two embeddings gives what the label is compared with. Links are
+// not ranked.
 const (
 	LinkClasses = "link_classes"
 	LinkNumbers = "link_numbers"
@@ -17,7 +18,7 @@ var (
 	linkNumbers = labelling(LinkNumbers, "numbers of links", &regression)
 )
 
-// labelling returns the task of links with the labels of another task.
+// labelling returns a task of links whose labels are of the kind that the vertices of task of have.
 func labelling(name, has string, of *Task) Task {
 	t := *of
 	t.Name, t.Has, t.Embeds = name, has, true
@@ -29,21 +30,23 @@ func labelling(name, has string, of *Task) Task {
 		}
 		return l.loss
 	}
-	t.Minibatch = func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte, n int) Stats {
+	t.Minibatch = func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
+		n int) Stats {
 		return t.Changed(Objective{})(dev, dlogits, logits, truth, n)
 	}
 	return t
 }
 
-// labelLoss is the loss of links with labels: that of a task of vertices over the scores.
+// labelLoss is the loss of links with labels: the loss of a task of vertices, over the scores of
+// links.
 type labelLoss struct {
 	rating
 	of      LossFunc
-	scratch []float32 // of ScorerScratch elements, its end for scores
+	scratch []float32 // ScorerScratch elements; the last ones hold scores
 }
 
-// loss computes that of n links, divided by globalSeeds. truth is as sample.Links.Truth has it, with
-// the labels of the links behind the pairs; there are no negatives.
+// loss returns the loss of n links, divided by globalSeeds. truth is laid out as in
+// sample.Links.Truth: the pairs, then the labels of the links. There are no negatives.
 func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) (s Stats) {
 	head := npy.View[int32](truth)
@@ -72,7 +75,7 @@ func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, tru
 	return s
 }
 
-// onDevice returns memory of the scores of n links, or of their gradient.
+// onDevice returns device memory for the scores of n links (which = 0) or for their gradient (1).
 func (l *labelLoss) onDevice(which, n, outputs int) compute.Matrix {
 	size := labelChunk(outputs) * outputs
 	at := len(l.scratch) - (2-which)*size

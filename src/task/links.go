@@ -13,9 +13,10 @@ import (
 // higher the score of its ends. No vertex has a label: labels.npy is -1.
 const Links = "links"
 
-// The sums of a step's links. A link beats a negative of a lower score, and half of one of its own.
+// The sums of a step's links. A link beats a negative with a lower score, and counts half for an
+// equal one.
 const (
-	Reciprocal = iota // of ranks among the negatives
+	Reciprocal = iota // 1/rank among the negatives
 	Beaten            // the share of the link's negatives
 	Rated             // links
 )
@@ -75,7 +76,7 @@ func linkMetrics() []*Metric {
 // Pairs says how links are rated.
 type Pairs struct {
 	Score, Loss string  // "" is the first of Scores and PairLosses
-	Scale       float64 // that scores are multiplied by in the loss; 0: 1
+	Scale       float64 // factor of scores in the loss; 0 means 1
 }
 
 // The scores and losses of links.
@@ -92,13 +93,13 @@ const (
 // pairLoss is the loss of links that are ranked.
 type pairLoss struct{ rating }
 
-// loss is, of n links with the scores s_0 of the link and s_1 to s_k of its negatives, divided by
-// globalSeeds, which are links:
+// loss returns the loss of n links, divided by globalSeeds, a number of links. With the score s_0
+// of a link and the scores s_1 to s_k of its negatives it is
 //
 //	contrastive     sum ( log sum_j exp(s_j) - s_0 )
 //	cross-entropy   sum ( softplus(-s_0) + sum_j>0 softplus(s_j) ) / (1+k)
 //
-// truth is as sample.Links.Truth has it; a negative that is missing is no term. Links are added in
+// truth is laid out as in sample.Links.Truth; a missing negative adds no term. Links are added in
 // order, and the gradients of a row in the order of pairs, whatever the threads. Time O(pairs D).
 func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) Stats {
@@ -127,8 +128,8 @@ func (l *pairLoss) scaled() float64 {
 	return l.pairs.Scale
 }
 
-// terms returns the loss of a link, given its score and those of its negatives, and appends their
-// slopes times share.
+// terms returns the loss of a link, given its score and those of its negatives, and appends the
+// derivatives by these scores, times share.
 func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
 	scale := l.scaled()
 	if l.pairs.Loss == CrossEntropy {
@@ -214,8 +215,8 @@ func (r *Ranked) See(above, equal int) {
 	}
 }
 
-// Metrics returns the values by name; none without links. curve is of the scores of links and
-// negatives; without both auc and average precision are left out.
+// Metrics returns the values by name; none without links. curve has the scores of links and
+// negatives; if either is missing, auc and average precision are left out.
 func (r *Ranked) Metrics(curve *Curve) map[string]float64 {
 	all := map[string]float64{}
 	if r.Links == 0 {

@@ -2,34 +2,39 @@ package task
 
 import "slices"
 
-// positive is the one fact of classes: labels of class 1, or with several labels a vertex all labels.
+// positive is the index of the one fact of classes: the number of labels of class 1 or, where a
+// vertex has several labels, of all labels.
 const positive = 0
 
 func one(int) int { return 1 }
 
-// Sums are what a task adds up over predictions: those of classes are of (vertex, class) pairs, those
-// of numbers of (vertex, output) pairs.
+// Sums are what a task adds up over predictions: over (vertex, class) pairs for classes, over
+// (vertex, output) pairs for numbers.
 type Sums [3]float64
 
-// Sums of classes. A vertex of one class that is wrong is one false positive and one false negative.
+// Sums of classes. Where a vertex has one class, a wrong prediction is one false positive and one
+// false negative.
 const (
 	TruePositive = iota
 	FalsePositive
 	FalseNegative
 )
 
-// Tally is what metrics are made of: sums over vertices, in float64, in which counts are exact.
+// Tally holds the sums over vertices that metrics are computed from, in float64, which counts
+// exactly.
 type Tally struct {
 	Vertices  float64
-	Labelled  float64   // of these
+	Labelled  float64   // vertices with a label
 	Facts     []float64 // as many as Task.Facts says
-	Undefined float64   // vertices with an output that is not finite; they count as no others
+	Undefined float64   // vertices with an output that is not finite; no other sum has them
 	Shortfall float64   // a lower bound of the loss, summed
 	Sums      Sums
 }
 
 // NewTally returns the tally of no vertices.
-func NewTally(of *Task, outputs int) Tally { return Tally{Facts: make([]float64, of.Facts(outputs))} }
+func NewTally(of *Task, outputs int) Tally {
+	return Tally{Facts: make([]float64, of.Facts(outputs))}
+}
 
 // Numbers returns the sums in a row.
 func (t *Tally) Numbers() []float64 {
@@ -60,19 +65,20 @@ func (t *Tally) See(of *Task, label []byte) bool {
 	return ok
 }
 
-// Metric is a row of the table of metrics. The first of a task is also that of each step, and
-// stands beside the others.
+// Metric is a row of the table of metrics. The first metric of a task is computed for each step
+// too, and reported beside the metric that was chosen.
 type Metric struct {
 	Name, Doc string
 	Share     bool // written in per cent
 	Less      bool // smaller values are better
-	Classes   int  // it is of so many classes alone; 0: of any number
+	Classes   int  // the only number of classes it is defined for; 0: any
 
-	// Value follows from sums, those of a step from Tally.Sums alone; ok is false where they give none.
+	// Value computes the metric; that of a step has Tally.Sums alone. ok is false where it is
+	// undefined.
 	Value func(t *Tally) (value float64, ok bool)
 	// Without says why labels give no value, whatever is predicted; "" if they give one.
 	Without func(t *Tally) string
-	// A metric that is no function of sums has a score of each vertex, and a Curve of all of them.
+	// A metric that is no function of sums ranks the scores of all vertices, by a Curve.
 	Score   func(z []float32, label []byte) Scored
 	OfCurve func(*Curve) float64
 }
@@ -111,7 +117,7 @@ var (
 			area, _ := c.Area()
 			return area
 		}}
-	// 2 TP / (2 TP + FP + FN): without a label to be found the recall in it is undefined
+	// 2 TP / (2 TP + FP + FN); without any label its recall is undefined
 	microF1 = Metric{Name: MicroF1, Share: true,
 		Doc: "over all labels, with several a vertex",
 		Value: func(t *Tally) (f1 float64, ok bool) {
@@ -127,8 +133,9 @@ var (
 		}}
 )
 
-// Why says why vertices give the metric no value; "" if they do. The share of nothing, the F1-score
-// of no labels and the order of one class are 0/0, and no model changes that.
+// Why says why the metric is undefined for these vertices; "" if it is defined. A share of no
+// vertices, an F1-score of no labels and a ranking of a single class are 0/0, whatever the model
+// predicts.
 func (m *Metric) Why(t *Tally) string {
 	switch {
 	case t.Vertices == 0:
@@ -163,5 +170,6 @@ func Metrics() (all []*Metric) {
 
 // IsShare reports whether values of the metric called name are written in per cent.
 func IsShare(name string) bool {
-	return !slices.ContainsFunc(Metrics(), func(m *Metric) bool { return m.Name == name && !m.Share })
+	return !slices.ContainsFunc(Metrics(),
+		func(m *Metric) bool { return m.Name == name && !m.Share })
 }

@@ -80,7 +80,7 @@ func crossEntropy(dev compute.Device, dlogits, logits compute.Matrix, labels []b
 	return Stats{loss, rightOf(correct, logits.Rows)}
 }
 
-// rightOf returns the sums of n vertices, of which some have the right class.
+// rightOf returns the sums of n vertices, right of which are predicted correctly.
 func rightOf(right, n int) Sums {
 	wrong := float64(n - right)
 	return Sums{TruePositive: float64(right), FalsePositive: wrong, FalseNegative: wrong}

@@ -16,8 +16,8 @@ type Objective struct {
 	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
 	// weights.
 	Weights []float64
-	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing < 1
-	// (Szegedy et al., CVPR 2016).
+	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing <
+	// 1 (Szegedy et al., CVPR 2016).
 	Smoothing float64
 	// Loss is the loss of regression, one of LossAuto, ...; "" is LossAuto. Targets are scaled.
 	Loss string
@@ -39,16 +39,19 @@ func (o Objective) usual() bool { return o.Loss == "" || o.Loss == LossAuto }
 func (o Objective) check(t *Task, classes int) error {
 	var faults []error
 	if t.Class == nil && (o.Weights != nil || o.Smoothing != 0) {
-		faults = append(faults, fmt.Errorf("class weights and label smoothing are for tasks of one "+
-			"class a vertex, not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
+		faults = append(faults,
+			fmt.Errorf("class weights and label smoothing are for tasks of one class a vertex, "+
+				"not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
 	}
 	if !t.Numbers && !o.usual() {
-		faults = append(faults, fmt.Errorf("train.loss %s is for regression, and the graph has %s; "+
-			"use auto", o.Loss, t.Has))
+		faults = append(faults,
+			fmt.Errorf("train.loss %s is for regression, and the graph has %s; use auto", o.Loss,
+				t.Has))
 	}
 	if t.Class != nil && o.Weights != nil && len(o.Weights) != classes {
-		faults = append(faults, fmt.Errorf("train.class_weights has %d weights for %d classes; give "+
-			"one for each, or balanced", len(o.Weights), classes))
+		faults = append(faults,
+			fmt.Errorf("train.class_weights has %d weights for %d classes; give one for each, or "+
+				"balanced", len(o.Weights), classes))
 	}
 	for class, w := range o.Weights {
 		if !(w >= 0) || math.IsInf(w, 0) {
@@ -57,7 +60,8 @@ func (o Objective) check(t *Task, classes int) error {
 		}
 	}
 	if !(o.Smoothing >= 0 && o.Smoothing < 1) {
-		faults = append(faults, fmt.Errorf("train.label_smoothing is %g; want 0 to below 1", o.Smoothing))
+		faults = append(faults, fmt.Errorf("train.label_smoothing is %g; want 0 to below 1",
+			o.Smoothing))
 	}
 	return errors.Join(faults...)
 }

@@ -7,13 +7,14 @@ import (
 	"halognn/src/compute"
 )
 
-// rating rates pairs of a minibatch on the host, whatever the device: rows of embeddings are a small
-// part of a step. A score has one output, but with parameters for several as many.
+// rating computes the scores of a minibatch's pairs on the host, whatever the device: rows of
+// embeddings are a small part of a step. A pair has one score, or as many as the scorer's
+// parameters give.
 type rating struct {
 	pairs   Pairs
 	scorer  hostScorer
 	z, dz   compute.Matrix // embeddings and their gradient
-	host    []float32      // of both
+	host    []float32      // embeddings, then their gradient
 	score   []float32      // [pairs, outputs]
 	slope   []float32      // and their gradient
 	lengths []float32      // of the rows
@@ -34,7 +35,7 @@ func (l *rating) outputs() int {
 	return 1
 }
 
-// begin rates pairs of rows of logits; no gradients are known.
+// begin computes the scores of pairs of rows of logits, and clears their gradients.
 func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32) {
 	size := len(logits.Data)
 	l.host = slices.Grow(l.host[:0], 2*size)[:2*size]
@@ -47,8 +48,8 @@ func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32)
 	l.rate(dev, pairs)
 }
 
-// end brings the gradients to the device, given slope, if dlogits has columns. A rank's minibatch may
-// have no links, and no rows: its gradients are 0, and not the last step's.
+// end computes gradients from slope and brings them to the device, if dlogits has columns. A rank's
+// minibatch may have no links and no rows: then the gradients are 0, not those of the last step.
 func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) {
 	if dlogits.Cols > 0 {
 		l.back(dev, pairs)
@@ -57,7 +58,7 @@ func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) 
 	}
 }
 
-// rate computes the scores of pairs, and the lengths that cosines are made of.
+// rate computes the scores of pairs, and the row lengths that cosines need.
 func (l *rating) rate(dev compute.Device, pairs []int32) {
 	z := l.z
 	l.score, l.lengths = l.score[:0], l.lengths[:0]
@@ -113,7 +114,8 @@ func (l *rating) back(dev compute.Device, pairs []int32) {
 			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-			if min(la, lb) <= shortest { // a cosine of no direction has no slope
+			// a row of zeros has no direction, so the cosine has no slope
+			if min(la, lb) <= shortest {
 				continue
 			}
 			addTimes(da, zb, g/(la*lb))
@@ -135,12 +137,12 @@ func addTimes(y, x []float32, g float32) {
 	}
 }
 
-// shortest is a length that no row falls below, so that rows of zeros have the cosine 0.
+// shortest is the least length of a row in a cosine, so that rows of zeros have the cosine 0.
 const shortest float32 = 1e-12
 
 func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), shortest) }
 
-// dot adds in eight sums, so that they need not wait for each other.
+// dot adds in eight sums, so that additions need not wait for each other.
 func dot(a, b []float32) float32 {
 	var s [8]float32
 	b = b[:len(a)]

@@ -27,7 +27,8 @@ var regression = Task{
 	DType: "<f4", Wide: true, Numbers: true, File: "targets",
 	Metrics: []*Metric{&rmse, &mae, &r2},
 
-	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte, n int) Stats {
+	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
+		n int) Stats {
 		return numbers(Objective{})(dev, dlogits, logits, labels, n)
 	},
 	Changed: numbers,
@@ -117,7 +118,7 @@ var (
 // variation is the sum over outputs of the squared distances of the targets from their mean.
 func variation(t *Tally) float64 {
 	if len(t.Facts) == 0 {
-		return 0 // sums of a step alone
+		return 0 // a step has no facts
 	}
 	c := len(t.Facts) - 1
 	v := t.Facts[c]
@@ -134,7 +135,7 @@ func variation(t *Tally) float64 {
 // targets of mean 0 and variance 1. nil: outputs are targets as they are.
 type Scale struct{ Mean, Std []float32 }
 
-// Undo turns rows of outputs into rows of the unit of the targets, in place.
+// Undo scales rows of outputs back to the unit of the targets, in place.
 func (s Scale) Undo(z []float32) {
 	for len(s.Mean) > 0 && len(z) > 0 {
 		for c := range s.Mean {
@@ -156,13 +157,14 @@ func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 		mean := sum / max(1, n)
 		variance := squares[c]/max(1, n) - mean*mean
 		if n == 0 || variance <= 1e-12*mean*mean {
-			return s, fmt.Errorf("number %d is %g for all %.0f training vertices: there is nothing to "+
-				"learn; leave this target out, or train on other vertices", c, mean, n)
+			return s, fmt.Errorf("number %d is %g for all %.0f training vertices: there is "+
+				"nothing to learn; leave this target out, or train on other vertices", c, mean, n)
 		}
 		std := math.Sqrt(variance)
-		if f := float32(std); f == 0 || math.IsInf(float64(f), 0) || math.IsInf(float64(float32(mean)), 0) {
-			return s, fmt.Errorf("number %d has mean %g and standard deviation %g, beyond float32; "+
-				"scale the targets, for example by their unit", c, mean, std)
+		if f := float32(std); f == 0 || math.IsInf(float64(f), 0) ||
+			math.IsInf(float64(float32(mean)), 0) {
+			return s, fmt.Errorf("number %d has mean %g and standard deviation %g, beyond "+
+				"float32; scale the targets, for example by their unit", c, mean, std)
 		}
 		s.Mean, s.Std = append(s.Mean, float32(mean)), append(s.Std, float32(std))
 	}

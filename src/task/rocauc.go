@@ -2,8 +2,8 @@ package task
 
 import "cmp"
 
-// Curve judges a ranking of positives and negatives by their scores, which Add takes from the highest
-// to the lowest, in constant memory. NaN is below everything, and ties with itself.
+// Curve judges a ranking of positives and negatives by their scores, which Add takes from the
+// highest to the lowest, in constant memory. NaN is below everything, and ties with itself.
 type Curve struct {
 	tied, above [2]int64 // negatives and positives of the current score, and above it
 	halves      int64    // twice the pairs of a positive and a negative that the positive has won
@@ -39,7 +39,8 @@ func (c *Curve) close() {
 
 // Area returns the area under the ROC curve: the probability that a random positive scores higher
 // than a random negative, a tie counting one half (Hanley and McNeil, Radiology 1982). Pairs are
-// counted in integers, so it is exact to one rounding. Without both it is undefined, and ok is false.
+// counted in integers, so it is exact to one rounding. ok is false unless there are positives and
+// negatives.
 func (c Curve) Area() (area float64, ok bool) {
 	c.close()
 	if c.above[0] == 0 || c.above[1] == 0 {

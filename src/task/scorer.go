@@ -10,12 +10,12 @@ import (
 // scorerChunk is how many pairs an MLP rates at a time. Tests make it small.
 var scorerChunk = 4096
 
-// labelChunk returns how many links with labels by so many outputs are judged at a time: of many outputs
-// fewer, so that their scores take 16 MB at the most.
+// labelChunk returns how many links with labels are judged at a time, given the number of outputs:
+// few if there are many outputs, so that their scores take at most 16 MB.
 func labelChunk(outputs int) int { return max(1, min(scorerChunk, 1<<22/max(1, outputs))) }
 
-// ScorerScratch returns the elements of device memory that training with a score needs, of links with
-// labels by so many outputs, else 0.
+// ScorerScratch returns how many elements of device memory training with a score needs; outputs is
+// 0 where links have no labels.
 func ScorerScratch(score string, width, outputs int) int {
 	labelled := 2 * labelChunk(outputs) * outputs
 	if score == MLP {
@@ -24,9 +24,9 @@ func ScorerScratch(score string, width, outputs int) int {
 	return labelled
 }
 
-// Scorer is the memory of a score with parameters, in device memory. Values of DistMult are r [K,D];
-// of MLP W [D,D], b [D], w [K,D] and c [K], where links have labels of K outputs; else K is 1. The
-// score of the embeddings a and b is then
+// Scorer is the device memory of a score with parameters. Values are r [K,D] for DistMult, and W
+// [D,D], b [D], w [K,D] and c [K] for MLP. K is the number of outputs where links have labels,
+// otherwise 1. The score of the embeddings a and b is
 //
 //	distmult   sum_i r_i a_i b_i                     (Yang et al., ICLR 2015, of one relation)
 //	mlp        w . relu(W (a * b) + b) + c           (OGB's LinkPredictor)
@@ -42,10 +42,11 @@ type Rater struct {
 	Scale              // of outputs that are numbers
 }
 
-// Products reports whether a score is the inner product of a row that Prepare has seen and another.
+// Products reports whether the score is the inner product of a prepared row (Prepare) and another
+// row.
 func (r *Rater) Products() bool { return r.Score != Cosine && r.Score != MLP }
 
-// Prepare makes an embedding, in place, the first argument of Rate.
+// Prepare turns an embedding, in place, into the first argument of Rate.
 func (r *Rater) Prepare(a []float32) {
 	if r.Score == DistMult {
 		for i, x := range r.Values[0] {
@@ -54,8 +55,8 @@ func (r *Rater) Prepare(a []float32) {
 	}
 }
 
-// Outputs appends what the model says of the label of a link whose ends have the embeddings a and b:
-// O(K D), of MLP O(D D + K D).
+// Outputs appends the K outputs for a link with a label, whose ends have the embeddings a and b:
+// O(K D), with an MLP O(D D + K D).
 func (r *Rater) Outputs(z, a, b []float32) []float32 {
 	width, begin := len(a), len(z)
 	row := make([]float32, width)
@@ -82,8 +83,8 @@ func (r *Rater) Outputs(z, a, b []float32) []float32 {
 	return z
 }
 
-// Rate returns the score of a link that is ranked, whose ends have the embeddings a, prepared, and b:
-// O(D), of MLP O(D D).
+// Rate returns the score of a link that is ranked; its ends have the embeddings a, prepared, and b.
+// O(D), with an MLP O(D D).
 func (r *Rater) Rate(a, b []float32) float32 {
 	switch r.Score {
 	case Cosine:
@@ -120,7 +121,8 @@ type hostScorer struct {
 func (s *hostScorer) load(dev compute.Device) {
 	for len(s.values) < len(s.Values) {
 		n := len(s.Values[len(s.values)])
-		s.values, s.grads = append(s.values, make([]float32, n)), append(s.grads, make([]float32, n))
+		s.values, s.grads = append(s.values, make([]float32, n)),
+			append(s.grads, make([]float32, n))
 	}
 	for i, x := range s.Values {
 		dev.Download(s.values[i], x)
@@ -135,8 +137,9 @@ func (s *hostScorer) store(dev compute.Device) {
 	}
 }
 
-// hidden computes the hidden rows of so many pairs, before their activation.
-func (s *hostScorer) hidden(dev compute.Device, z compute.Matrix, pairs []int32) (x, h, d compute.Matrix) {
+// hidden computes the hidden rows of pairs, before their activation.
+func (s *hostScorer) hidden(dev compute.Device, z compute.Matrix, pairs []int32) (x, h,
+	d compute.Matrix) {
 	n, width := len(pairs)/2, z.Cols
 	part := func(k int) compute.Matrix {
 		return compute.Matrix{Rows: n, Cols: width, Data: s.Scratch[k*scorerChunk*width:][:n*width]}
@@ -168,7 +171,8 @@ func (s *hostScorer) weights(width int) compute.Matrix {
 }
 
 // rate appends the scores of an MLP; a negative that is missing has -Inf.
-func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix, pairs []int32) []float32 {
+func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
+	pairs []int32) []float32 {
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
 		s.hidden(dev, z, part)
 		for i := range len(part) / 2 {
@@ -189,10 +193,12 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 }
 
 // back adds the gradients of an MLP, given those of its scores.
-func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32, slopes []float32) {
+func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32,
+	slopes []float32) {
 	width, outputs := z.Cols, len(s.values[3])
 	s.sums = slices.Grow(s.sums[:0], width*width)[:width*width]
-	sums := compute.Matrix{Rows: width, Cols: width, Data: s.Scratch[3*scorerChunk*width:][:width*width]}
+	sums := compute.Matrix{Rows: width, Cols: width,
+		Data: s.Scratch[3*scorerChunk*width:][:width*width]}
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
 		x, h, d := s.hidden(dev, z, part)
 		for i := range h.Rows {

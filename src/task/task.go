@@ -23,7 +23,7 @@ type Task struct {
 
 	DType   string // of labels.npy, and of predictions
 	Wide    bool   // a label has a column for each output of the model, else one number
-	Numbers bool   // outputs are numbers, and undone by Scale; else they are of classes
+	Numbers bool   // outputs are numbers, scaled back by Scale.Undo; else they are of classes
 	Column  string // name of the one column, unless Wide
 	File    string // of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
@@ -42,8 +42,8 @@ type Task struct {
 	Fault func(label []byte, outputs int) string
 	// Facts returns how many sums over labels the task needs, before anything is predicted.
 	Facts func(outputs int) int
-	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged. It
-	// adds what the label says to facts, unless these are nil.
+	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged.
+	// It adds what the label says to facts, unless these are nil.
 	Truth func(label []byte, facts []float64) bool
 	// Class returns the class, or -1; nil unless a vertex has one.
 	Class func(label []byte) int32
@@ -90,8 +90,8 @@ func Find(name string) *Task {
 	return nil
 }
 
-// Stored returns the task whose labels the vertices of a graph have; for None that of its classes.
-// Where links are the task they have none.
+// Stored returns the task that says what the labels of vertices are. For None it is Multiclass; for
+// tasks of links it is Links, where vertices have no labels.
 func Stored(name string) *Task {
 	switch t := Find(name); {
 	case t == nil:
@@ -146,7 +146,7 @@ func (t *Task) LabelBytes(outputs int) int {
 
 func (t *Task) element() int { return int(t.DType[2] - '0') }
 
-// Labels are those of vertices or seeds, one after the other. The zero Labels are of none.
+// Labels holds the labels of vertices or seeds, one after the other. The zero Labels has none.
 type Labels struct {
 	Data  []byte
 	Width int // bytes of each
@@ -171,7 +171,7 @@ func (t *Task) Check(l Labels, outputs int) error {
 	return nil
 }
 
-// of is what has a label.
+// of names what has a label.
 func (t *Task) of() string {
 	if t.Embeds && !t.Ranks {
 		return "link"
@@ -196,7 +196,7 @@ const mostClasses = 1 << 16
 // bounds their number, which determines the size of a model; else no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are more than there can be", classes, vertices)
+		return fmt.Errorf("%d classes of %d vertices are too many", classes, vertices)
 	}
 	return nil
 }
@@ -217,8 +217,8 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		switch {
 		case m.Name != asked:
 		case m.Classes != 0 && m.Classes != outputs:
-			return nil, fmt.Errorf("train.metric %s is of %d classes, and the graph has %d; use auto, or %s",
-				asked, m.Classes, outputs, usual.Name)
+			return nil, fmt.Errorf("train.metric %s is for %d classes, but the graph has %d; use "+
+				"auto, or %s", asked, m.Classes, outputs, usual.Name)
 		default:
 			return m, nil
 		}
@@ -227,8 +227,8 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		usual.Name)
 }
 
-// QueuedLossWith returns the loss with an objective for a host that does not wait; nil: it computes
-// it.
+// QueuedLossWith returns the loss with an objective for a host that does not wait; nil if the host
+// must compute it.
 func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	if o.plain() && !t.Embeds {
 		return t.Queued

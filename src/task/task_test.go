@@ -16,7 +16,7 @@ func TestChoose(t *testing.T) {
 		{"auto", &multiclass, 2, ROCAUC, ""}, {"", &multilabel, 5, MicroF1, ""},
 		{"auto", &multilabel, 2, MicroF1, ""}, {MicroF1, &multilabel, 2, MicroF1, ""},
 		{Accuracy, &multiclass, 2, Accuracy, ""}, {ROCAUC, &multiclass, 2, ROCAUC, ""},
-		{ROCAUC, &multiclass, 3, "", "is of 2 classes, and the graph has 3"},
+		{ROCAUC, &multiclass, 3, "", "is for 2 classes, but the graph has 3"},
 		{MicroF1, &multiclass, 3, "", "does not judge one class a vertex; use auto, or accuracy"},
 		{Accuracy, &multilabel, 3, "", "does not judge several labels a vertex; use auto, or micro_f1"},
 	} {

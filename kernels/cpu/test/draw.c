@@ -3,9 +3,9 @@
 
 enum { FANOUT = 5 };
 
-/* The sources of each segment are its row; their original ids are their own, backwards. What a
- * level leaves, the plain kernel draws, as the caller does; there are fewer numbers than vertices
- * in a table, and parallel edges, so that many are equal. */
+/* The sources of each segment are its row; the original ids are the ids in reverse order. The
+ * plain kernel draws what a level leaves out, as the caller does. Many numbers are equal,
+ * because a table has fewer numbers than vertices, and there are parallel edges. */
 static outputs draw(const halognn_cpu *k, const input *in, int table, int places, uint64_t turn) {
     const int64_t n = in->s->segments, vertices = in->s->sources;
     uint32_t *const numbers = must_alloc((size_t)(vertices + 1) * 4);

@@ -17,8 +17,8 @@ static void check(int ok, const char *what, int64_t a, int64_t b, int64_t c) {
 
 /* A matrix with gaps; special: among its numbers are those that break roundings. */
 static float *matrix(int64_t rows, int64_t cols, int special) {
-    /* NaN with bits that are dropped alone, and with all; infinities; the largest number; a subnormal
-     * one; ties, and what lies beside them; -0. */
+    /* NaN whose only set bits are dropped, and NaN with all bits set; infinities; the largest
+     * number; a subnormal one; ties, and their neighbours; -0. */
     static const uint32_t specials[] = {0x7f800001, 0xffffffff, 0x7f800000, 0xff800000, 0x7f7fffff,
                                         0x000116c2, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001,
                                         0x80000000};

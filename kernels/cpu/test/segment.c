@@ -50,7 +50,7 @@ static outputs rows(const halognn_cpu *k, const input *in, int how, const float 
                     int bytes) {
     return rows_of(k, in, how, NULL, weights, bytes, HALOGNN_NO_WIDE, 4);
 }
-/* Means over other numbers than those of the edges; the last float16 table has float32 rows. */
+/* Means by counts other than the numbers of edges; the last float16 table has float32 rows. */
 static outputs mean_mixed_rows(const halognn_cpu *k, const input *in) {
     int32_t *counts = must_alloc((size_t)in->s->segments * 4);
     for (int64_t d = 0; d < in->s->segments; d++)
@@ -89,7 +89,7 @@ static outputs weighted_bytes(const halognn_cpu *k, const input *in) {
 static outputs max_bytes(const halognn_cpu *k, const input *in) {
     return rows(k, in, HALOGNN_MAX, NULL, 1);
 }
-/* The last int8 table has int16 rows. Of random bytes float32 rows would be any numbers. */
+/* The last int8 table has int16 rows. Float32 rows of random bytes would be arbitrary numbers. */
 static outputs mean_shorts(const halognn_cpu *k, const input *in) {
     return rows_of(k, in, HALOGNN_MEAN, NULL, NULL, 1, TABLES - 1, 2);
 }

@@ -31,7 +31,8 @@ var activationTests = family{
 				b.dev.ELU(b.zeros(2, 4), 0.5, compute.DropoutKey{}, []int32{1})
 			}},
 			{"a vertex too few for its gradient", func() {
-				b.dev.ELUBackward(b.zeros(2, 4), b.zeros(2, 4), 0.5, compute.DropoutKey{}, []int32{1})
+				b.dev.ELUBackward(b.zeros(2, 4), b.zeros(2, 4), 0.5, compute.DropoutKey{},
+					[]int32{1})
 			}},
 		}
 	},
@@ -42,7 +43,8 @@ var activationTests = family{
 			{"ReLU", func() { l.dev.ReLU(y, 0, key, nil) }, 8 * l.Destinations * l.Out, 0},
 			{"ReLU with dropout", func() { l.dev.ReLU(y, 0.5, key, l.Vertices) },
 				8 * l.Destinations * l.Out, 0},
-			{"ReLUBackward", func() { l.dev.ReLUBackward(dy, y, 0.5) }, 12 * l.Destinations * l.Out, 0},
+			{"ReLUBackward", func() { l.dev.ReLUBackward(dy, y, 0.5) }, 12 * l.Destinations * l.Out,
+				0},
 			{"ELU", func() { l.dev.ELU(y, 0, key, nil) }, 8 * l.Destinations * l.Out, 0},
 			{"ELU with dropout", func() { l.dev.ELU(y, 0.5, key, l.Vertices) },
 				8 * l.Destinations * l.Out, 0},

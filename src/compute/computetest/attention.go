@@ -13,10 +13,12 @@ var attentionShapes = []struct {
 	name                                    string
 	segments, sources, degree, heads, width int // degree -1: one segment has all sources
 }{
-	{"no segments", 0, 3, 2, 2, 4}, {"no edges", 4, 4, 0, 2, 4}, {"one of everything", 1, 1, 1, 1, 1},
+	{"no segments", 0, 3, 2, 2, 4}, {"no edges", 4, 4, 0, 2, 4},
+	{"one of everything", 1, 1, 1, 1, 1},
 	{"narrower than a vector", 9, 33, 4, 3, 2}, {"one head", 16, 64, 5, 1, 37},
 	{"heads across vectors", 16, 64, 5, 3, 17}, {"eight by eight", 70, 200, 10, 8, 8},
-	{"whole vectors", 65, 80, 6, 4, 32}, {"hub", 7, 1000, -1, 2, 16}, {"many heads", 13, 50, 6, 40, 3},
+	{"whole vectors", 65, 80, 6, 4, 32}, {"hub", 7, 1000, -1, 2, 16},
+	{"many heads", 13, 50, 6, 40, 3},
 	{"wide", 5, 30, 3, 2, 301}, {"chunks of rows", 5, 1100, 3, 2, 9},
 	{"chunks of destinations", 1100, 60, 3, 2, 9},
 }
@@ -27,9 +29,11 @@ var attentionTests = family{
 	cases: func() (all []testCase) {
 		for _, s := range attentionShapes {
 			all = append(all, testCase{"attention/" + s.name, func(b *bench) []result {
-				return attention(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads, s.width)
+				return attention(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads,
+					s.width)
 			}}, testCase{"pairs/" + s.name, func(b *bench) []result {
-				return pairs(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads, s.width)
+				return pairs(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.heads,
+					s.width)
 			}}, testCase{"heads/" + s.name, func(b *bench) []result {
 				return heads(b, s.sources, s.sources-s.sources/3, s.heads, s.width)
 			}})
@@ -71,7 +75,8 @@ var attentionTests = family{
 				b.dev.EdgeSum(b.zeros(2, 4), s, b.zeros(3, 2), b.zeros(3, 4))
 			}},
 			{"a vector of part of the columns", func() {
-				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4), b.vectors(3, nil), slope)
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4),
+					b.vectors(3, nil), slope)
 			}},
 			{"a vector too few", func() {
 				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(4, 4), b.zeros(2, 4),
@@ -92,13 +97,14 @@ var attentionTests = family{
 					b.vectors(8, []int32{1, 2}), slope)
 			}},
 			{"a pair with an edge from no source", func() {
-				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(3, 4), b.zeros(2, 4), b.vectors(4, nil), slope)
+				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(3, 4), b.zeros(2, 4),
+					b.vectors(4, nil), slope)
 			}},
 			{"a pair with a position beyond the edges", func() {
 				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
 				b.dev.EdgeDotSoftmaxBackward(b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 4).Data,
-					b.zeros(3, 2), good, far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4), b.vectors(4, nil),
-					slope)
+					b.zeros(3, 2), good, far, b.zeros(3, 2), b.zeros(3, 4), b.zeros(2, 4),
+					b.vectors(4, nil), slope)
 			}},
 			{"no positions of edges", func() {
 				b.dev.EdgeSumBackward(b.zeros(3, 4), b.zeros(3, 2), bare, b.zeros(3, 2),
@@ -109,19 +115,21 @@ var attentionTests = family{
 					b.zeros(3, 4), b.zeros(2, 4))
 			}},
 			{"attention to an edge from no source", func() {
-				b.dev.Attend(b.zeros(2, 4), b.zeros(3, 2), s, b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 4),
-					slope)
+				b.dev.Attend(b.zeros(2, 4), b.zeros(3, 2), s, b.zeros(3, 2), b.zeros(2, 2),
+					b.zeros(3, 4), slope)
 			}},
 			{"attention to more rows than have scores", func() {
-				b.dev.Attend(b.zeros(2, 4), b.zeros(3, 2), s, b.zeros(4, 2), b.zeros(2, 2), b.zeros(5, 4),
-					slope)
+				b.dev.Attend(b.zeros(2, 4), b.zeros(3, 2), s, b.zeros(4, 2), b.zeros(2, 2),
+					b.zeros(5, 4), slope)
 			}},
 			{"its gradient with a position beyond the edges", func() {
 				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
-				b.dev.AttendBackward(b.zeros(3, 4), b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 2), good, far,
-					b.zeros(3, 2), b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 4), b.zeros(2, 4), slope)
+				b.dev.AttendBackward(b.zeros(3, 4), b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 2),
+					good, far, b.zeros(3, 2), b.zeros(3, 2), b.zeros(2, 2), b.zeros(3, 4),
+					b.zeros(2, 4), slope)
 			}},
-			{"the largest of part of a head", func() { b.dev.HeadMax(b.zeros(2, 3), b.zeros(2, 4)) }},
+			{"the largest of part of a head",
+				func() { b.dev.HeadMax(b.zeros(2, 3), b.zeros(2, 4)) }},
 			{"the largest of another matrix", func() {
 				b.dev.HeadMaxBackward(b.zeros(2, 4), b.zeros(2, 2), b.zeros(3, 4))
 			}},
@@ -156,29 +164,34 @@ var attentionTests = family{
 			{"EdgeSoftmax", func() { l.dev.EdgeSoftmax(alpha, l.Forward, src, dst, slope) },
 				forward + 4*(2*numbers+l.Destinations*heads), 0},
 			{"EdgeSoftmaxBackward", func() {
-				l.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src, dst, slope)
+				l.dev.EdgeSoftmaxBackward(dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src,
+					dst, slope)
 			}, forward + transposed + 4*(5*numbers+2*l.Destinations*heads+l.Sources*heads), 0},
-			{"EdgeDotSoftmax", func() { l.dev.EdgeDotSoftmax(alpha, l.Forward, z, y, vector, slope) },
+			{"EdgeDotSoftmax",
+				func() { l.dev.EdgeDotSoftmax(alpha, l.Forward, z, y, vector, slope) },
 				forward + 4*(edges*l.In+numbers+rows+l.In), 0},
 			{"EdgeDotSoftmaxBackward", func() {
-				l.dev.EdgeDotSoftmaxBackward(dz, dy, da, dalpha, l.Forward, l.Transposed, alpha, z, y, vector,
-					slope)
+				l.dev.EdgeDotSoftmaxBackward(dz, dy, da, dalpha, l.Forward, l.Transposed, alpha, z,
+					y, vector, slope)
 			}, forward + transposed + 4*(edges+2*edges*l.In+4*numbers+2*rows+3*wide+2*l.In), 0},
 			{"EdgeSum", func() { l.dev.EdgeSum(y, l.Forward, alpha, z) },
 				forward + 4*(edges*l.In+numbers+rows), 0},
-			{"EdgeSumBackward", func() { l.dev.EdgeSumBackward(dz, dalpha, l.Transposed, alpha, z, y) },
+			{"EdgeSumBackward",
+				func() { l.dev.EdgeSumBackward(dz, dalpha, l.Transposed, alpha, z, y) },
 				transposed + 4*(edges+edges*l.In+2*numbers+2*wide), 0},
 			{"Attend", func() { l.dev.Attend(y, alpha, l.Forward, src, dst, z, slope) },
 				forward + 4*(edges*l.In+2*numbers+l.Destinations*heads+rows), 0},
 			{"AttendBackward", func() {
-				l.dev.AttendBackward(dz, dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src, dst, z, y,
-					slope)
+				l.dev.AttendBackward(dz, dsrc, ddst, dalpha, l.Forward, l.Transposed, alpha, src,
+					dst, z, y, slope)
 			}, forward + transposed + 4*(edges+edges*l.In+5*numbers+2*l.Destinations*heads+
 				l.Sources*heads+2*wide), 0},
 			{"HeadMean", func() { l.dev.HeadMean(mean, y) }, 4 * (rows + rows/heads), 0},
 			{"HeadMax", func() { l.dev.HeadMax(mean, y) }, 4 * (rows + rows/heads), 0},
-			{"HeadMaxBackward", func() { l.dev.HeadMaxBackward(y, mean, y) }, 4 * (2*rows + rows/heads), 0},
-			{"HeadMeanBackward", func() { l.dev.HeadMeanBackward(y, mean) }, 4 * (rows + rows/heads), 0},
+			{"HeadMaxBackward", func() { l.dev.HeadMaxBackward(y, mean, y) },
+				4 * (2*rows + rows/heads), 0},
+			{"HeadMeanBackward", func() { l.dev.HeadMeanBackward(y, mean) },
+				4 * (rows + rows/heads), 0},
 		}
 	},
 }
@@ -254,13 +267,14 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 			}
 			return v
 		}),
-		grid("EdgeSumBackward, rows", b.get(dz.Data), sources+spare, cols, edges, func(i, j int) (v sum) {
-			for k := 0; i < sources && k < int(t.Indptr[i+1]-t.Indptr[i]); k++ {
-				k := int(t.Indptr[i]) + k
-				v.add(at(int(t.Edges[k]), j/width) * float64(dy[int(t.Indices[k])*cols+j]))
-			}
-			return v
-		}),
+		grid("EdgeSumBackward, rows", b.get(dz.Data), sources+spare, cols, edges,
+			func(i, j int) (v sum) {
+				for k := 0; i < sources && k < int(t.Indptr[i+1]-t.Indptr[i]); k++ {
+					k := int(t.Indptr[i]) + k
+					v.add(at(int(t.Edges[k]), j/width) * float64(dy[int(t.Indices[k])*cols+j]))
+				}
+				return v
+			}),
 		grid("EdgeSumBackward, edges", dalpha, edges, heads, width, func(e, h int) (v sum) {
 			for j := h * width; j < (h+1)*width; j++ {
 				v.add(float64(dy[of[e]*cols+j]) * float64(z[int(s.Indices[e])*cols+j]))
@@ -386,13 +400,14 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// vectors are n numbers, of two sources each group.
+// vectors returns n numbers as the vectors of groups that end at ends, both for segments and for
+// sources.
 func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }
 
-// groupedPairs compares pairs of groups, each scored by a vector of its own, with each group by
-// itself: one has no rows, one no edges, and one several chunks of rows.
+// groupedPairs scores the pairs of several groups, each by its own vector, and compares them with
+// each group by itself: one has no rows, one no edges, and one several chunks of rows.
 func groupedPairs(b *bench) []result {
 	const heads, width, gap = 3, 5, 2 // numbers between vectors
 	const cols = heads * width
@@ -418,17 +433,19 @@ func groupedPairs(b *bench) []result {
 	edges, vectors := len(s.Indices), b.normal(len(shapes)*a.Stride)
 	src, dst := b.normal(sources*cols), b.normal(segments*cols)
 	dalpha, dsrc := b.normal(edges*heads), b.normal(sources*cols)
-	run := func(s compute.Segments, sources int, a compute.Vectors, src, dst, dalpha, dsrc []float32) (
+	run := func(s compute.Segments, sources int, a compute.Vectors, src, dst, dalpha,
+		dsrc []float32) (
 		all [5][]float32) {
 		msrc, mdst := b.matrix(sources, cols, src), b.matrix(s.Len(), cols, dst)
-		alpha := compute.Matrix{Rows: len(s.Indices), Cols: heads, Data: b.dirty(len(s.Indices) * heads)}
+		alpha := compute.Matrix{Rows: len(s.Indices), Cols: heads,
+			Data: b.dirty(len(s.Indices) * heads)}
 		mdalpha, mdsrc := b.matrix(len(s.Indices), heads, dalpha), b.matrix(sources, cols, dsrc)
 		ddst := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
 		da := b.array(make([]float32, len(a.Data)))
 		a.Data = b.array(a.Data)
 		b.dev.EdgeDotSoftmax(alpha, s, msrc, mdst, a, slope)
-		b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, transpose(s, sources), alpha, msrc, mdst,
-			a, slope)
+		b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, transpose(s, sources), alpha,
+			msrc, mdst, a, slope)
 		for i, x := range [][]float32{alpha.Data, mdalpha.Data, mdsrc.Data, ddst.Data, da} {
 			all[i] = b.get(x)
 		}
@@ -439,8 +456,9 @@ func groupedPairs(b *bench) []result {
 	for g, of := range shapes {
 		end := [3]int{at[0] + of.segments, at[1] + of.sources, at[2] + len(parts[g].Indices)}
 		vector := vectors[g*a.Stride:][:cols]
-		for i, x := range run(parts[g], of.sources, compute.Vectors{Data: vector}, src[at[1]*cols:end[1]*cols],
-			dst[at[0]*cols:end[0]*cols], dalpha[at[2]*heads:end[2]*heads], dsrc[at[1]*cols:end[1]*cols]) {
+		for i, x := range run(parts[g], of.sources, compute.Vectors{Data: vector},
+			src[at[1]*cols:end[1]*cols], dst[at[0]*cols:end[0]*cols],
+			dalpha[at[2]*heads:end[2]*heads], dsrc[at[1]*cols:end[1]*cols]) {
 			want[i] = append(want[i], x...)
 		}
 		want[4] = append(want[4], make([]float32, gap)...) // nothing is set between vectors
@@ -471,7 +489,7 @@ func heads(b *bench, rows, first, heads, width int) []result {
 		b.array(a), b.array(a2))
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
-	coarse := make([]float32, len(z)) // of which many are equal, and some no numbers
+	coarse := make([]float32, len(z)) // many are equal, and some are NaN
 	for i, v := range z {
 		if coarse[i] = float32(math.Round(float64(v))); i%89 == 88 {
 			coarse[i] = float32(math.NaN())

@@ -137,8 +137,8 @@ func testCalls(t *testing.T, dev compute.Device) {
 		c.Run()
 		if len(started) != 1 || done != 1 || started[0].Kernel != c.Kernel() ||
 			started[0].Bytes != c.Bytes || started[0].Flops != c.Flops {
-			t.Errorf("%s: reported %+v, %d done; want one call, %d bytes, %d flops", c.Name, started, done,
-				c.Bytes, c.Flops)
+			t.Errorf("%s: reported %+v, %d done; want one call, %d bytes, %d flops", c.Name,
+				started, done, c.Bytes, c.Flops)
 		}
 		started, done = started[:0], 0
 	}

@@ -8,20 +8,22 @@ import (
 	"halognn/src/compute"
 )
 
-// Completed holds kernels that complete rows to the bits of the kernels that they stand for, and on a
-// device that stores rows in bfloat16 rows that are completed there, and gradients that are read there,
-// to those of float32.
+// Completed checks that kernels that complete rows give the bits of the kernels that they replace.
+// On a device that stores rows in bfloat16 it also checks that rows completed there, and gradients
+// read there, have the numbers of float32.
 func Completed(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 34, 46}, {600, 37, 32}, {1300, 20, 16},
 	} {
 		t.Run(fmt.Sprintf("[%d,%d] to %d", s.rows, s.cols, s.out), func(t *testing.T) {
 			b := newBench(t, open(), guard)
-			for _, r := range append(b.rounds(s.rows, s.cols), b.completed(s.rows, s.cols, s.out)...) {
+			for _, r := range append(b.rounds(s.rows, s.cols),
+				b.completed(s.rows, s.cols, s.out)...) {
 				r.check(t)
 			}
 			if b.dev.Capabilities().Stores == compute.BF16s {
-				for _, r := range append(b.gradients(s.rows, s.cols, s.out), b.heads(s.rows, s.out)...) {
+				for _, r := range append(b.gradients(s.rows, s.cols, s.out),
+					b.heads(s.rows, s.out)...) {
 					r.check(t)
 				}
 			}
@@ -44,7 +46,7 @@ func Completed(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// nothing returns a matrix of no numbers, of a type.
+// nothing returns a matrix of NaNs, of a type.
 func (b *bench) nothing(of compute.Elements, rows, cols int) compute.Matrix {
 	return of.In(b.dirty(of.Floats(rows*cols)), rows, cols)
 }
@@ -73,7 +75,8 @@ func (b *bench) rounds(rows, cols int) (all []result) {
 	y := b.nothing(b.dev.Capabilities().Stores, rows, cols)
 	b.dev.Round(y, x)
 	b.dev.Round(x, x)
-	return append(all, exact("Round", b.read(y), want), exact("Round in place", b.get(x.Data), want))
+	return append(all, exact("Round", b.read(y), want),
+		exact("Round in place", b.get(x.Data), want))
 }
 
 // completed calls each kernel that completes rows.
@@ -84,7 +87,8 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 		s = b.segments(rows/2+1, rows, 4)
 	}
 	t, weights := transpose(s, rows), b.normal(len(s.Indices))
-	h, dout := b.matrix(rows, cols, b.normal(rows*cols)), b.matrix(s.Len(), cols, b.normal(s.Len()*cols))
+	h, dout := b.matrix(rows, cols, b.normal(rows*cols)),
+		b.matrix(s.Len(), cols, b.normal(s.Len()*cols))
 	arg := b.nothing(compute.Float32s, s.Len(), cols)
 	b.dev.SegmentMax(b.nothing(compute.Float32s, s.Len(), cols), arg, s, h)
 	own := b.matrix(rows/2, cols, b.normal(rows/2*cols))
@@ -111,7 +115,8 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 			b.dev.SegmentSumCompleted(y, t, weights, dout, c)
 		}},
 	} {
-		completions := []compute.Completion{{}, {Own: own}, {Rounded: true}, {Own: own, Rounded: true}}
+		completions := []compute.Completion{{}, {Own: own}, {Rounded: true},
+			{Own: own, Rounded: true}}
 		if k.name == "SegmentSumCompleted" {
 			scale := b.array(b.normal(1))
 			completions = append(completions, compute.Completion{Own: own, Scale: scale},
@@ -131,8 +136,8 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 				}
 				got := b.nothing(of, k.rows, cols)
 				k.call(got, c)
-				name := fmt.Sprintf("%s of %d own rows, scaled %t, rounded %t, in %v", k.name, c.Own.Rows,
-					c.Scale != nil, c.Rounded, of)
+				name := fmt.Sprintf("%s of %d own rows, scaled %t, rounded %t, in %v", k.name,
+					c.Own.Rows, c.Scale != nil, c.Rounded, of)
 				all = append(all, same(name, b.read(got), b.get(want.Data)))
 			}
 		}
@@ -144,7 +149,8 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 func (b *bench) gradients(rows, cols, out int) (all []result) {
 	x := b.matrix(rows, cols, b.normal(rows*cols))
 	w, x2, w2 := b.normal(out*cols), b.matrix(rows, out, b.normal(rows*out)), b.normal(out*out)
-	gamma, mean, variance := b.array(b.normal(out)), b.dirty(max(rows, out)), b.dirty(max(rows, out))
+	gamma, mean, variance := b.array(b.normal(out)), b.dirty(max(rows, out)),
+		b.dirty(max(rows, out))
 	numbers := b.normal(rows * out)
 	for _, f := range epilogues {
 		e := f.epilogue(b, rows, out)
@@ -154,8 +160,8 @@ func (b *bench) gradients(rows, cols, out int) (all []result) {
 		y := b.nothing(compute.BF16s, rows, out)
 		b.dev.Dense(y, d)
 		dense := func(dy compute.Matrix) ([]float32, compute.Matrix) {
-			g := compute.DenseGradients{W: b.nothing(compute.Float32s, out, cols), Bias: b.dirty(out),
-				W2: b.nothing(compute.Float32s, out, out)}
+			g := compute.DenseGradients{W: b.nothing(compute.Float32s, out, cols),
+				Bias: b.dirty(out), W2: b.nothing(compute.Float32s, out, out)}
 			b.dev.DenseBackward(g, dy, y, d)
 			return slices.Concat(b.get(g.W.Data), b.get(g.W2.Data), b.get(g.Bias)), dy
 		}
@@ -171,14 +177,15 @@ func (b *bench) gradients(rows, cols, out int) (all []result) {
 			call func(dx, dy, x compute.Matrix, dgamma, dbeta []float32)
 		}{
 			{"LayerNormBackward", func(dx, dy, x compute.Matrix, dgamma, dbeta []float32) {
-				b.dev.LayerNorm(b.nothing(compute.Float32s, rows, out), x, gamma, gamma, mean[:rows],
-					variance[:rows], 1e-5, compute.Epilogue{})
-				b.dev.LayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean[:rows], variance[:rows], y, e)
+				b.dev.LayerNorm(b.nothing(compute.Float32s, rows, out), x, gamma, gamma,
+					mean[:rows], variance[:rows], 1e-5, compute.Epilogue{})
+				b.dev.LayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean[:rows],
+					variance[:rows], y, e)
 			}},
 			{"BatchNormBackward", func(dx, dy, x compute.Matrix, dgamma, dbeta []float32) {
 				b.dev.ColumnMoments(mean[:out], variance[:out], x)
-				b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean[:out], variance[:out], 1e-5,
-					y, e)
+				b.dev.BatchNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean[:out], variance[:out],
+					1e-5, y, e)
 			}},
 		} {
 			of := func(dx, dy, x compute.Matrix) []float32 {
@@ -212,9 +219,11 @@ func (b *bench) heads(rows, cols int) (all []result) {
 		dy := b.matrix(s.Len(), cols, b.normal(s.Len()*cols))
 		wide, narrow := b.both(rows, cols)
 		of := func(z compute.Matrix) []float32 {
-			nothing := func(rows, cols int) compute.Matrix { return b.nothing(compute.Float32s, rows, cols) }
-			src, some, alpha, y := nothing(rows, heads), nothing(n, heads), nothing(len(s.Indices), heads),
-				nothing(s.Len(), cols)
+			nothing := func(rows, cols int) compute.Matrix {
+				return b.nothing(compute.Float32s, rows, cols)
+			}
+			src, some, alpha, y := nothing(rows, heads), nothing(n, heads),
+				nothing(len(s.Indices), heads), nothing(s.Len(), cols)
 			b.dev.HeadDots(src, some, z, asrc, adst)
 			dst := b.matrix(s.Len(), heads, make([]float32, s.Len()*heads))
 			b.dev.Attend(y, alpha, s, src, dst, z, 0.2)
@@ -222,13 +231,14 @@ func (b *bench) heads(rows, cols int) (all []result) {
 			dsumAlpha := nothing(len(s.Indices), heads)
 			b.dev.EdgeSum(sum, s, alpha, z)
 			b.dev.EdgeSumBackward(dsum, dsumAlpha, t, alpha, z, dy)
-			dz, dsrc, ddst := b.matrix(rows, cols, numbers), nothing(rows, heads), nothing(s.Len(), heads)
+			dz, dsrc, ddst := b.matrix(rows, cols, numbers), nothing(rows, heads),
+				nothing(s.Len(), heads)
 			dalpha, dasrc, dadst := nothing(len(s.Indices), heads), b.dirty(cols), b.dirty(cols)
 			b.dev.AttendBackward(dz, dsrc, ddst, dalpha, s, t, alpha, src, dst, z, dy, 0.2)
 			b.dev.HeadDotsBackward(dz, dasrc, dadst, dsrc, dsrc.RowsAt(0, n), z, asrc, adst)
 			return slices.Concat(b.get(src.Data), b.get(some.Data), b.get(y.Data), b.get(sum.Data),
-				b.get(dsum.Data), b.get(dsumAlpha.Data), b.get(dz.Data), b.get(dsrc.Data), b.get(ddst.Data),
-				b.get(dasrc), b.get(dadst))
+				b.get(dsum.Data), b.get(dsumAlpha.Data), b.get(dz.Data), b.get(dsrc.Data),
+				b.get(ddst.Data), b.get(dasrc), b.get(dadst))
 		}
 		all = append(all, same(fmt.Sprintf("attention of %d heads", heads), of(narrow), of(wide)))
 	}

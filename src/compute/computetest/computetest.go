@@ -1,8 +1,9 @@
 // Package computetest is the suite that every compute backend passes: Run compares its kernels with
 // float64 arithmetic and golden files; SameNumbers compares devices that must agree in every bit.
 //
-//	case ──> inputs, seeded ──> device, every array between sentinels ──> kernel ──> outputs ─┬─ within rounding of float64
-//	                                                                                          └─ equal bits on all devices
+//	case ─> inputs, seeded ─> device, every array between sentinels ─> kernel ─> outputs
+//	outputs ─┬─ within rounding of float64
+//	         └─ equal bits on all devices
 //
 // The shapes are the ones that break kernels: no rows, one of everything, widths that are not a
 // multiple of a vector or a tile, a hub, one row more than a chunk.
@@ -20,9 +21,9 @@ import (
 	"halognn/tests/race"
 )
 
-// Run tests a device and a host. open is called once a case; the device is closed afterwards.
-// Under the race detector it is the host alone, which many goroutines use: kernels are C, or one
-// goroutine's, and what the threads of a device share is in SameNumbers too.
+// Run tests a device and a host. It calls open once for each case and closes the device afterwards.
+// Under the race detector it tests only the host, which many goroutines use: kernels are C, or run
+// on one goroutine, and SameNumbers covers what the threads of a device share.
 func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 	if race.Detector {
@@ -36,11 +37,12 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
 }
 
-// Products tests the matrix products and what is made of them, the kernels that a Precision changes,
-// on each device, named by its key: all have equal bits, which are within rounding of float64.
+// Products tests matrix products and the kernels made of them, which a Precision changes, on each
+// device, named by its key. All results have equal bits and are within rounding of float64.
 func Products(t *testing.T, open map[string]func() compute.Device) {
 	for _, c := range cases() {
-		if kind, _, _ := strings.Cut(c.name, "/"); !slices.Contains([]string{"product", "dense", "groups"}, kind) {
+		if kind, _, _ := strings.Cut(c.name, "/"); !slices.Contains([]string{"product", "dense",
+			"groups"}, kind) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -52,12 +54,12 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 	}
 }
 
-// SameNumbers runs all cases on each device, named by its key, and demands equal bits, but of cases
-// whose names begin with one of those in but. Arrays begin at addresses of which no more is known
-// than that they are a float's.
+// SameNumbers runs all cases on each device, named by its key, and demands equal bits, except in
+// cases whose names begin with one of those in but. Arrays are aligned only as a float32 must be.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
 	for _, c := range cases() {
-		if !slices.ContainsFunc(but, func(name string) bool { return strings.HasPrefix(c.name, name) }) {
+		if !slices.ContainsFunc(but,
+			func(name string) bool { return strings.HasPrefix(c.name, name) }) {
 			c.agree(t, open, guard+1)
 		}
 	}
@@ -76,8 +78,8 @@ func (c testCase) agree(t *testing.T, open map[string]func() compute.Device,
 		}
 		for i, r := range got {
 			if at := firstDifference(r.got, first[i].got); at >= 0 {
-				t.Errorf("%s: %s: element %d is %v on %s and %v on %s", c.name, r.name, at, r.got[at], name,
-					first[i].got[at], names[0])
+				t.Errorf("%s: %s: element %d is %v on %s and %v on %s", c.name, r.name, at,
+					r.got[at], name, first[i].got[at], names[0])
 			}
 		}
 	}
@@ -117,7 +119,8 @@ type family struct {
 }
 
 var families = []family{
-	linearTests, groupTests, denseTests, segmentTests, attentionTests, activationTests, normTests, lossTests, optimizerTests,
+	linearTests, groupTests, denseTests, segmentTests, attentionTests, activationTests, normTests,
+	lossTests, optimizerTests,
 }
 
 func cases() (all []testCase) {
@@ -133,7 +136,8 @@ var rowShapes = []struct {
 	rows, cols int
 }{
 	{"no rows", 0, 5}, {"one element", 1, 1}, {"one feature", 700, 1}, {"odd", 17, 37},
-	{"a chunk", 512, 16}, {"a chunk and a row", 513, 9}, {"several tiles", 1300, 50}, {"wide", 3, 602},
+	{"a chunk", 512, 16}, {"a chunk and a row", 513, 9}, {"several tiles", 1300, 50},
+	{"wide", 3, 602},
 }
 
 // result is one output array with its float64 reference. Element i may differ from want[i] by the
@@ -160,7 +164,8 @@ func (r result) check(t *testing.T) {
 	wrong := 0
 	for i, want := range r.want {
 		got := float64(r.got[i])
-		if math.IsNaN(got) && math.IsNaN(want) || math.Abs(got-want) <= rounding(r.terms)*r.size[i] {
+		if math.IsNaN(got) && math.IsNaN(want) ||
+			math.Abs(got-want) <= rounding(r.terms)*r.size[i] {
 			continue
 		}
 		if wrong++; wrong == 1 {
@@ -214,7 +219,7 @@ func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
 
 func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
-// zeros returns a matrix for a call that panics.
+// zeros returns a matrix for a call that must panic.
 func (b *bench) zeros(rows, cols int) compute.Matrix {
 	return b.matrix(rows, cols, make([]float32, rows*cols))
 }
@@ -243,7 +248,8 @@ func (b *bench) close() {
 		for _, edge := range [][]float32{host[:b.guard], host[len(host)-b.guard:]} {
 			for _, v := range edge {
 				if math.Float32bits(v) != math.Float32bits(sentinel) {
-					b.t.Errorf("a kernel wrote outside an array of %d elements", len(host)-2*b.guard)
+					b.t.Errorf("a kernel wrote outside an array of %d elements",
+						len(host)-2*b.guard)
 				}
 			}
 		}

@@ -62,7 +62,8 @@ var denseTests = family{
 					compute.Epilogue{Activation: compute.ActivateReLU})
 			}},
 			{"gradients of another shape", func() {
-				b.dev.DenseBackward(compute.DenseGradients{W: b.zeros(4, 2)}, b.zeros(2, 4), b.zeros(2, 4), good)
+				b.dev.DenseBackward(compute.DenseGradients{W: b.zeros(4, 2)}, b.zeros(2, 4),
+					b.zeros(2, 4), good)
 			}},
 		}
 	},
@@ -87,10 +88,12 @@ var denseTests = family{
 				func() { l.dev.DenseBackward(g, dy, y, two) },
 				4 * (2*r*in + 2*out*in + out + 3*r*out), 4 * r * in * out},
 			{"DenseInput", func() {
-				l.dev.DenseInput(x, dy, w, compute.Completion{Own: two.X2.RowsAt(0, r/2), Rounded: true})
+				l.dev.DenseInput(x, dy, w, compute.Completion{Own: two.X2.RowsAt(0, r/2),
+					Rounded: true})
 			}, 4 * (r*in + out*in + r*out + r/2*in), 2 * r * in * out},
 			{"Round", func() { l.dev.Round(y, dy) }, 8 * r * out, 0},
-			{"Finish", func() { l.dev.Finish(y, y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out), 0},
+			{"Finish", func() { l.dev.Finish(y, y, one.Bias, two.Epilogue) }, 4 * (3*r*out + out),
+				0},
 			{"FinishBackward", func() { l.dev.FinishBackward(g.Bias, dy, y, two.Epilogue) },
 				4 * (3*r*out + out), 0},
 			{"FinishBackward of a sum alone",
@@ -128,7 +131,7 @@ func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	return e
 }
 
-// finishes holds Finish and its gradient to the bits of the kernels that they stand for.
+// finishes checks that Finish and its gradient give the bits of the kernels that they replace.
 func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result) {
 	x, dy, bias := b.normal(rows*cols), b.normal(rows*cols), b.array(b.normal(cols))
 	for _, f := range epilogues {
@@ -150,7 +153,7 @@ func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result)
 }
 
 // leftSums leaves more gradients of different shapes to Settle than a device may make together, and
-// holds them to those that are made one by one.
+// compares them with gradients that are made one by one.
 func leftSums(b *bench) (all []result) {
 	shapes := []struct{ r, f, o int }{
 		{600, 5, 7}, {512, 3, 4}, {17, 2, 9}, {1300, 4, 3}, {1025, 1, 1}, {514, 6, 2},
@@ -202,8 +205,8 @@ var denseVariants = []denseVariant{
 	{name: "one, bias, ELU", bias: true, activation: compute.ActivateELU},
 }
 
-// run compares a dense map with float64, and its bits and those of its gradients with the kernels
-// that it stands for.
+// run compares a dense map with float64. It also compares the bits of the map and of its gradients
+// with those of the kernels that it replaces.
 func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	x, w, bias := b.normal(r*f), b.normal(o*f), b.normal(o)
 	x2, w2, add, dy := b.normal(r*g), b.normal(o*g), b.normal(r*o), b.normal(r*o)
@@ -239,7 +242,8 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	b.dev.DenseBackward(got, mdy, y, d)
 	compute.DenseBackwardInParts(b.dev, want, dyParts, y, d)
 
-	// The gradients of weights are held to float64 too, from the gradient that both have made.
+	// The gradients of weights are compared with float64 too, computed from the dy that both ways
+	// have made.
 	back := b.get(dyParts.Data)
 	gradient := func(name string, got compute.Matrix, x []float32, cols int) result {
 		return grid(name, b.get(got.Data), o, cols, r, func(i, j int) (s sum) {

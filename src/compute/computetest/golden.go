@@ -78,10 +78,12 @@ func (g golden) near(name string, got []float32) {
 
 func testGolden(t *testing.T, open func() compute.Device) {
 	for _, name := range []string{"softmax_ce", "softmax_ce_extreme"} {
-		t.Run(name, func(t *testing.T) { goldenSoftmax(openGolden(t, name), newBench(t, open(), guard)) })
+		t.Run(name,
+			func(t *testing.T) { goldenSoftmax(openGolden(t, name), newBench(t, open(), guard)) })
 	}
 	for _, name := range []string{"sigmoid_bce", "sigmoid_bce_extreme"} {
-		t.Run(name, func(t *testing.T) { goldenSigmoid(openGolden(t, name), newBench(t, open(), guard)) })
+		t.Run(name,
+			func(t *testing.T) { goldenSigmoid(openGolden(t, name), newBench(t, open(), guard)) })
 	}
 	t.Run("layernorm", func(t *testing.T) {
 		goldenLayerNorm(openGolden(t, "layernorm"),

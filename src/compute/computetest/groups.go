@@ -14,7 +14,8 @@ var groupTests = family{
 			f, o int
 			rows []int // of each group
 		}{
-			{"no groups", 3, 4, nil}, {"no rows", 5, 3, []int{0, 0}}, {"one of everything", 1, 1, []int{1}},
+			{"no groups", 3, 4, nil}, {"no rows", 5, 3, []int{0, 0}},
+			{"one of everything", 1, 1, []int{1}},
 			{"first, middle and last empty", 17, 9, []int{0, 3, 0, 0, 20, 0}},
 			{"many small ones", 16, 16, []int{1, 2, 0, 5, 1, 7, 3, 1, 0, 2, 4, 1}},
 			{"several chunks and tiles", 33, 18, []int{513, 1, 2600, 0, 300}},
@@ -28,8 +29,10 @@ var groupTests = family{
 		of := func(ends ...int32) compute.Groups { return compute.Groups{Ends: ends, Stride: 12} }
 		w := b.zeros(2, 12).Data
 		return []wrong{
-			{"groups that end before the last row", func() { b.dev.GroupMatMul(b.zeros(2, 3), b.zeros(2, 4), w, of(1)) }},
-			{"groups that fall", func() { b.dev.GroupMatMul(b.zeros(2, 3), b.zeros(2, 4), w, of(3, 2)) }},
+			{"groups that end before the last row",
+				func() { b.dev.GroupMatMul(b.zeros(2, 3), b.zeros(2, 4), w, of(1)) }},
+			{"groups that fall",
+				func() { b.dev.GroupMatMul(b.zeros(2, 3), b.zeros(2, 4), w, of(3, 2)) }},
 			{"weights of fewer groups",
 				func() { b.dev.GroupMatMulInput(b.zeros(2, 4), b.zeros(2, 3), w, of(1, 1, 2)) }},
 			{"weights that overlap",
@@ -46,8 +49,8 @@ var groupTests = family{
 			{"GroupMatMulInput", func() { l.dev.GroupMatMulInput(x, y, w, g) }, bytes, flops},
 			{"GroupMatMulWeights", func() { l.dev.GroupMatMulWeights(w, y, x, g) }, bytes, flops},
 			{"GroupDense", func() { l.dev.GroupDense(y, x, w, biases, g) }, bytes + 8*l.Out, flops},
-			{"GroupDenseBackward", func() { l.dev.GroupDenseBackward(w, biases, y, x, g) }, bytes + 8*l.Out,
-				flops},
+			{"GroupDenseBackward", func() { l.dev.GroupDenseBackward(w, biases, y, x, g) },
+				bytes + 8*l.Out, flops},
 		}
 	},
 }
@@ -111,7 +114,8 @@ func groups(b *bench, rows []int, f, o int) []result {
 	for i := range rows {
 		lo, hi := g.Rows(i)
 		if !slices.Equal(sums[i*g.Stride:][:f*o], again[i*g.Stride:][:f*o]) {
-			b.t.Errorf("GroupDenseBackward gives other weights than GroupMatMulWeights, of group %d", i)
+			b.t.Errorf("GroupDenseBackward gives other weights than GroupMatMulWeights, of group "+
+				"%d", i)
 		}
 		all = append(all, grid(fmt.Sprintf("GroupMatMulWeights of group %d", i),
 			sums[i*g.Stride:][:f*o], o, f, hi-lo, func(r, c int) (s sum) {

@@ -19,7 +19,9 @@ func testHost(t *testing.T, host compute.Host) {
 				// safe for concurrent use: several goroutines, each with its own output
 				var all sync.WaitGroup
 				for range 3 {
-					all.Go(func() { testRows(t, host, s.segments, s.sources, s.degree, s.cols, dtype) })
+					all.Go(func() {
+						testRows(t, host, s.segments, s.sources, s.degree, s.cols, dtype)
+					})
 				}
 				all.Wait()
 			})
@@ -92,7 +94,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	host.GatherRows(compute.Matrix{Rows: sources, Cols: cols, Data: gathered}, rows)
 	intact()
 	exact("GatherRows", gathered, want).check(t)
-	testRounded(t, "GatherRows", gathered, cols, func(dst compute.Matrix) { host.GatherRows(dst, rows) })
+	testRounded(t, "GatherRows", gathered, cols,
+		func(dst compute.Matrix) { host.GatherRows(dst, rows) })
 
 	s := b.groups(segments, sources, degree)
 	weights := b.normal(len(s.Indices))
@@ -109,7 +112,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 		intact()
 		name := fmt.Sprintf("SegmentRows, %v, %d weights", r.how, len(r.weights))
 		grid(name, reduced, segments, cols, sources, func(d, j int) sum {
-			return reduction(r.how, s, d, r.weights, func(i int32) float64 { return want[int(i)*cols+j] })
+			return reduction(r.how, s, d, r.weights,
+				func(i int32) float64 { return want[int(i)*cols+j] })
 		}).check(t)
 		testRounded(t, name, reduced, cols, func(dst compute.Matrix) {
 			host.SegmentRows(dst, r.how, s, r.weights, rows)
@@ -126,14 +130,15 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	sliced := make([]byte, len(ids)*rowBytes)
 	host.SliceRows(sliced, rows.Tables[0], rowBytes, ids)
 	for i, id := range ids {
-		if string(sliced[i*rowBytes:(i+1)*rowBytes]) != string(rows.Tables[0][int(id)*rowBytes:(int(id)+1)*rowBytes]) {
+		if string(sliced[i*rowBytes:(i+1)*rowBytes]) !=
+			string(rows.Tables[0][int(id)*rowBytes:(int(id)+1)*rowBytes]) {
 			t.Fatalf("SliceRows: row %d is not row %d of the table", i, id)
 		}
 	}
 }
 
-// testRounded checks that a call gives a matrix of bfloat16 the numbers that it gives one of float32,
-// rounded.
+// testRounded checks that a call writes the same numbers to a matrix of bfloat16 as to one of
+// float32, but rounded.
 func testRounded(t *testing.T, name string, want []float32, cols int,
 	call func(dst compute.Matrix)) {
 	memory, intact := outside(t, compute.BF16s.Floats(len(want)))
@@ -142,7 +147,8 @@ func testRounded(t *testing.T, name string, want []float32, cols int,
 	intact()
 	for i, x := range want {
 		if got.BF16[i] != compute.ToBF16(x) && x == x {
-			t.Fatalf("%s: element %d of bfloat16 is %v, want %v", name, i, compute.FromBF16(got.BF16[i]), x)
+			t.Fatalf("%s: element %d of bfloat16 is %v, want %v", name, i,
+				compute.FromBF16(got.BF16[i]), x)
 		}
 	}
 }
@@ -206,15 +212,17 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 			unscaled.Scale = nil
 			host.SegmentRows(vectors, how, alone, w, unscaled)
 			host.SegmentRows(whole, how, s, w, rows)
-			sums := compute.Rows{Cols: cols, Scale: rows.Scale, Tables: [][]byte{mem.Bytes(vectors.Data)}}
+			sums := compute.Rows{Cols: cols, Scale: rows.Scale,
+				Tables: [][]byte{mem.Bytes(vectors.Data)}}
 			for i := range vectors.Rows {
 				sums.Of = append(sums.Of, compute.MakeRowRef(0, i))
 			}
 			host.SegmentRows(parts, how, groups, nil, sums)
 			for i, x := range whole.Data {
 				if math.Float32bits(x) != math.Float32bits(parts.Data[i]) {
-					t.Fatalf("SegmentRows, %v, %d weights: segment %d, column %d is %v, but the groups "+
-						"added by themselves give %v", how, len(w), i/cols, i%cols, x, parts.Data[i])
+					t.Fatalf("SegmentRows, %v, %d weights: segment %d, column %d is %v, but the "+
+						"groups added by themselves give %v", how, len(w), i/cols, i%cols, x,
+						parts.Data[i])
 				}
 			}
 		}
@@ -293,7 +301,8 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		{"index beyond the rows", func() {
 			host.SegmentRows(dst, compute.ReduceMean, one(1), nil, rows(0))
 		}},
-		{"no reduction", func() { host.SegmentRows(dst, compute.NoReduction, one(0), nil, rows(0)) }},
+		{"no reduction",
+			func() { host.SegmentRows(dst, compute.NoReduction, one(0), nil, rows(0)) }},
 		{"a mean of weights", func() {
 			host.SegmentRows(dst, compute.ReduceMean, one(0), make([]float32, 1), rows(0))
 		}},
@@ -303,7 +312,8 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		{"id beyond the table", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{3}) }},
 		{"negative id", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{-1}) }},
 		{"sum of unequal lengths", func() { host.AddInto(make([]float32, 3), make([]float32, 2)) }},
-		{"rounded to another length", func() { host.ToBF16(make([]uint16, 3), make([]float32, 2)) }},
+		{"rounded to another length",
+			func() { host.ToBF16(make([]uint16, 3), make([]float32, 2)) }},
 		{"widened to another length",
 			func() { host.FromBF16(make([]float32, 2), make([]uint16, 3)) }},
 	} {

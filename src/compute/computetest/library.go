@@ -8,8 +8,8 @@ import (
 
 // CUDALibrary returns the library that tests of CUDA use: the one named by HALOGNN_CUDA_LIB,
 // otherwise the emulated one built below root, the top of the repository, unless
-// HALOGNN_EMULATED_DEVICES leaves it without a device. Until the test ends cuda.Find returns the same
-// library, because a process loads only one.
+// HALOGNN_EMULATED_DEVICES leaves it without a device. Until the test ends cuda.Find returns the
+// same library, because a process loads only one.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {

@@ -70,8 +70,8 @@ var linearTests = family{
 				b.dev.MatMulWeights(b.zeros(3, 4), b.zeros(2, 3), b.zeros(1, 4))
 			}},
 			{"data too short", func() {
-				b.dev.MatMulInput(compute.Matrix{Rows: 2, Cols: 4, Data: b.zeros(1, 7).Data}, b.zeros(2, 3),
-					b.zeros(3, 4), false)
+				b.dev.MatMulInput(compute.Matrix{Rows: 2, Cols: 4, Data: b.zeros(1, 7).Data},
+					b.zeros(2, 3), b.zeros(3, 4), false)
 			}},
 			{"bias too short", func() { b.dev.AddBias(b.zeros(2, 3), b.zeros(1, 2).Data) }},
 			{"two scales", func() {
@@ -95,9 +95,11 @@ var linearTests = family{
 		in, out, w := l.Destinations*l.In, l.Destinations*l.Out, l.In*l.Out
 		mx, my, mw := l.matrix(l.Destinations, l.In), l.matrix(l.Destinations, l.Out),
 			l.matrix(l.Out, l.In)
-		bias, other, turned := l.array(l.Out), l.matrix(l.Destinations, l.Out), l.matrix(l.In, l.Out)
+		bias, other, turned := l.array(l.Out), l.matrix(l.Destinations, l.Out),
+			l.matrix(l.In, l.Out)
 		return []Call{
-			{"MatMul", func() { l.dev.MatMul(my, mx, mw, false) }, 4 * (in + w + out), 2 * in * l.Out},
+			{"MatMul", func() { l.dev.MatMul(my, mx, mw, false) }, 4 * (in + w + out),
+				2 * in * l.Out},
 			{"MatMul added", func() { l.dev.MatMul(my, mx, mw, true) }, 4 * (in + w + 2*out),
 				2 * in * l.Out},
 			{"MatMulInput", func() { l.dev.MatMulInput(mx, my, mw, false) }, 4 * (in + w + out),
@@ -268,7 +270,8 @@ func sparseProducts(b *bench, rows, cols, out, degree int) []result {
 			x[r*cols+int(c)].add(float64(v))
 			stored.Lengths[r]++
 			stored.Tables[0] = binary.LittleEndian.AppendUint32(stored.Tables[0], uint32(c))
-			stored.Tables[0] = binary.LittleEndian.AppendUint32(stored.Tables[0], math.Float32bits(v))
+			stored.Tables[0] = binary.LittleEndian.AppendUint32(stored.Tables[0],
+				math.Float32bits(v))
 		}
 	}
 	var maker compute.SparseMaker

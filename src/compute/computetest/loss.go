@@ -12,12 +12,14 @@ var lossTests = family{
 		for _, s := range rowShapes {
 			for _, gradient := range []bool{true, false} {
 				all = append(all,
-					testCase{fmt.Sprintf("softmax/%s/gradient=%t", s.name, gradient), func(b *bench) []result {
-						return softmax(b, s.rows, s.cols, gradient)
-					}},
-					testCase{fmt.Sprintf("sigmoid/%s/gradient=%t", s.name, gradient), func(b *bench) []result {
-						return sigmoid(b, s.rows, s.cols, gradient)
-					}})
+					testCase{fmt.Sprintf("softmax/%s/gradient=%t", s.name, gradient),
+						func(b *bench) []result {
+							return softmax(b, s.rows, s.cols, gradient)
+						}},
+					testCase{fmt.Sprintf("sigmoid/%s/gradient=%t", s.name, gradient),
+						func(b *bench) []result {
+							return sigmoid(b, s.rows, s.cols, gradient)
+						}})
 			}
 		}
 		return all

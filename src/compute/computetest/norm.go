@@ -107,7 +107,8 @@ func batchNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
 	}}
 }
 
-// followed holds a norm with an epilogue to the bits of the kernels in turn.
+// followed checks that a norm with an epilogue gives the bits of the separate kernels called in
+// turn.
 func followed(b *bench, rows, cols int, of makeNorm, epilogues []epilogueCase) (all []result) {
 	x, dy := b.matrix(rows, cols, b.normal(rows*cols)), b.normal(rows*cols)
 	n := of(b, x, b.array(b.normal(cols)), b.array(b.normal(cols)))
@@ -173,7 +174,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	newResult := func(name string, n, terms int) result {
 		return result{name: name, want: make([]float64, n), size: make([]float64, n), terms: terms}
 	}
-	w := layerNormResults{newResult("LayerNorm", n, cols), newResult("LayerNormBackward: dx", n, cols),
+	w := layerNormResults{newResult("LayerNorm", n, cols),
+		newResult("LayerNormBackward: dx", n, cols),
 		newResult("LayerNormBackward: dgamma", cols, rows+cols),
 		newResult("LayerNormBackward: dbeta", cols, rows)}
 	for r := range rows {
@@ -194,7 +196,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 			sizeG += math.Abs(g) / c
 		}
 		for j, v := range row {
-			g, d, nrm := float64(grad[j])*float64(gamma[j]), float64(grad[j]), (float64(v)-mean)*rstd
+			g, d, nrm := float64(grad[j])*float64(gamma[j]), float64(grad[j]),
+				(float64(v)-mean)*rstd
 			sizeN := (math.Abs(float64(v)) + sizeX) * rstd
 			w.y.want[r*cols+j] = nrm*float64(gamma[j]) + float64(beta[j])
 			w.y.size[r*cols+j] = sizeN*math.Abs(float64(gamma[j])) + math.Abs(float64(beta[j]))
@@ -209,8 +212,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	return w
 }
 
-// batchNorms runs the moments, BatchNorm by moments of its own, and its backward, each held to
-// float64 arithmetic on what it was given; and both in place.
+// batchNorms runs the moments, BatchNorm with moments of its own, and its backward, and compares
+// each with float64 arithmetic on its inputs. It runs the last two in place as well.
 func batchNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)
@@ -220,7 +223,8 @@ func batchNorms(b *bench, rows, cols int) []result {
 	of := func() compute.Matrix {
 		return compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
 	}
-	mx, mdy, g, y, dx := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma), of(), of()
+	mx, mdy, g, y, dx := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma), of(),
+		of()
 	mean, variance, dgamma, dbeta := b.dirty(cols), b.dirty(cols), b.dirty(cols), b.dirty(cols)
 	b.dev.ColumnMoments(mean, variance, mx)
 	b.dev.BatchNorm(y, mx, g, b.array(beta), mean, variance, eps, compute.Epilogue{})

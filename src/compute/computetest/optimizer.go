@@ -108,8 +108,8 @@ func sgd(b *bench, n int, momentum float64) []result {
 	}
 }
 
-// bounded makes updates along the same gradient: two within their bound, one whose loss is not, and
-// one of a loss that is. The last two are not made.
+// bounded makes four updates along the same gradient: two with a loss within the bound, one with a
+// loss beyond it, and one within it again. The device must skip the last two.
 func bounded(b *bench, isSGD bool, loss float32) []result {
 	const n, limit = 300, 2
 	start, g, skipped := b.normal(n), b.array(b.normal(n)), b.array([]float32{0})
@@ -121,10 +121,11 @@ func bounded(b *bench, isSGD bool, loss float32) []result {
 				within = compute.Bound{Loss: b.array([]float32{l}), Skipped: skipped, Limit: limit}
 			}
 			if isSGD {
-				b.dev.SGD(p, g, m, compute.SGDOptions{LR: 0.1, Momentum: 0.9, Step: 1 + i, Within: within})
+				b.dev.SGD(p, g, m, compute.SGDOptions{LR: 0.1, Momentum: 0.9, Step: 1 + i,
+					Within: within})
 			} else {
-				b.dev.Adam(p, g, m, v, compute.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8,
-					Step: 1 + i, Within: within})
+				b.dev.Adam(p, g, m, v, compute.AdamOptions{LR: 0.1, Beta1: 0.9, Beta2: 0.999,
+					Eps: 1e-8, Step: 1 + i, Within: within})
 			}
 		}
 		return [3][]float32{b.get(p), b.get(m), b.get(v)}
@@ -133,7 +134,8 @@ func bounded(b *bench, isSGD bool, loss float32) []result {
 	var all []result
 	for i, name := range []string{"parameters", "first state", "second state"} {
 		exact := make([]float64, n)
-		all = append(all, result{name: "bound: " + name, got: got[i], want: widen(want[i]), size: exact})
+		all = append(all, result{name: "bound: " + name, got: got[i], want: widen(want[i]),
+			size: exact})
 	}
 	return all
 }

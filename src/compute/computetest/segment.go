@@ -25,13 +25,17 @@ var segmentTests = family{
 			for _, add := range []bool{false, true} {
 				all = append(all, testCase{fmt.Sprintf("segments/%s/add=%t", s.name, add),
 					func(b *bench) []result {
-						return segmentMeans(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
-					}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add), func(b *bench) []result {
-					return segmentSums(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols, add)
-				}})
+						return segmentMeans(b, b.segments(s.segments, s.sources, s.degree),
+							s.sources, s.cols, add)
+					}}, testCase{fmt.Sprintf("segment sums/%s/add=%t", s.name, add),
+					func(b *bench) []result {
+						return segmentSums(b, b.segments(s.segments, s.sources, s.degree),
+							s.sources, s.cols, add)
+					}})
 			}
 			all = append(all, testCase{"segment maxima/" + s.name, func(b *bench) []result {
-				return segmentMaxima(b, b.segments(s.segments, s.sources, s.degree), s.sources, s.cols)
+				return segmentMaxima(b, b.segments(s.segments, s.sources, s.degree), s.sources,
+					s.cols)
 			}})
 		}
 		return all
@@ -40,7 +44,8 @@ var segmentTests = family{
 		segments := compute.Segments{Indptr: []int64{0, 1, 3}, Indices: []int32{0, 3, 1}}
 		falling := compute.Segments{Indptr: []int64{0, 2, 1}, Indices: []int32{0, 0}}
 		return []wrong{
-			{"index beyond the rows", func() { b.dev.SegmentMean(b.zeros(2, 4), segments, b.zeros(3, 4)) }},
+			{"index beyond the rows",
+				func() { b.dev.SegmentMean(b.zeros(2, 4), segments, b.zeros(3, 4)) }},
 			{"index beyond the rows that are summed", func() {
 				b.dev.SegmentSum(b.zeros(2, 4), segments, nil, b.zeros(3, 4), false)
 			}},
@@ -79,7 +84,8 @@ var segmentTests = family{
 	calls: func(l *Layer) []Call {
 		edges, in := l.Destinations*l.Degree, l.Destinations*l.In
 		forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges
-		h, dh, out := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In), l.matrix(l.Destinations, l.In)
+		h, dh, out := l.matrix(l.Sources, l.In), l.matrix(l.Sources, l.In),
+			l.matrix(l.Destinations, l.In)
 		arg := l.matrix(l.Destinations, l.In)
 		return []Call{
 			{"SegmentMean", func() { l.dev.SegmentMean(out, l.Forward, h) },
@@ -179,17 +185,18 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 			}
 			return mean
 		}),
-		grid("SegmentMeanBackward", b.get(dh.Data), sources+spare, cols, s.Len()+1, func(i, j int) (g sum) {
-			if i < own {
-				g.add(float64(dh0[i*cols+j]))
-			}
-			if i < sources {
-				for _, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
-					g.add(float64(dout[int(d)*cols+j]) / float64(s.Indptr[d+1]-s.Indptr[d]))
+		grid("SegmentMeanBackward", b.get(dh.Data), sources+spare, cols, s.Len()+1,
+			func(i, j int) (g sum) {
+				if i < own {
+					g.add(float64(dh0[i*cols+j]))
 				}
-			}
-			return g
-		}),
+				if i < sources {
+					for _, d := range t.Indices[t.Indptr[i]:t.Indptr[i+1]] {
+						g.add(float64(dout[int(d)*cols+j]) / float64(s.Indptr[d+1]-s.Indptr[d]))
+					}
+				}
+				return g
+			}),
 	}
 }
 
@@ -252,8 +259,8 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	}
 }
 
-// segmentMaxima are of few different numbers, so that most columns have several largest ones, and
-// of a NaN. Gradients go to the row of the first edge that has one.
+// segmentMaxima takes maxima of few different numbers, so that most columns have several equal
+// ones, and of a NaN. Gradients go to the row of the first edge that has one.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	const spare = 3 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
@@ -271,8 +278,8 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	b.dev.SegmentMax(out, arg, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMax(alone, compute.Matrix{}, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout), compute.Completion{})
-	// The row of the first edge with the largest number, -1 of a segment without edges; and the sums
-	// that these get.
+	// The row of the first edge with the largest number, -1 for a segment without edges; and the
+	// gradients that these rows get.
 	first := make([]int32, s.Len()*cols)
 	gradients := make([]sum, (sources+spare)*cols)
 	for k := range first {

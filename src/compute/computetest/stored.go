@@ -8,11 +8,12 @@ import (
 	"halognn/src/compute"
 )
 
-// Stored holds a device that stores rows in bfloat16 to the numbers of float32: kernels that read
-// such rows give the bits that they give for the same numbers in float32.
+// Stored tests a device that stores rows in bfloat16: kernels that read such rows give the bits
+// that they give for the same numbers in float32.
 func Stored(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
-		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 33, 47}, {40, 130, 140}, {600, 37, 32}, {4100, 20, 16},
+		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 33, 47}, {40, 130, 140}, {600, 37, 32},
+		{4100, 20, 16},
 	} {
 		t.Run(fmt.Sprintf("[%d,%d] to %d", s.rows, s.cols, s.out), func(t *testing.T) {
 			b := newBench(t, open(), guard)

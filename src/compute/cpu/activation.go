@@ -39,8 +39,8 @@ func (a *activation) tile(d *Device, lo, hi int) {
 	rows, cols := size(y)
 	switch {
 	case a.kind == compute.ActivateELU:
-		C.halognn_elu(d.level, floats(y.Data), rows, cols, C.uint32_t(a.threshold), C.float(a.scale),
-			keyOf(a.key), a.verticesAt(lo, hi))
+		C.halognn_elu(d.level, floats(y.Data), rows, cols, C.uint32_t(a.threshold),
+			C.float(a.scale), keyOf(a.key), a.verticesAt(lo, hi))
 	case a.threshold == 0:
 		C.halognn_relu(d.level, floats(y.Data), C.int64_t(len(y.Data)))
 	default:

@@ -38,7 +38,7 @@ func (a *headDots) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDot sets those of the rows [lo,hi) that s has; they are in z.
+// headDot sets s for rows [lo,hi), as far as s has them; z holds these rows.
 func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
 	if hi = min(hi, s.Rows); lo >= hi {
 		return
@@ -78,8 +78,9 @@ func (a *headDotsBackward) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDotBackward adds the gradients of the first rows of dz, of which ds has all; da is their sum.
-func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds, z compute.Matrix, a []float32) {
+// headDotBackward adds the gradients of as many rows to dz as ds has; da becomes their sum.
+func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds, z compute.Matrix,
+	a []float32) {
 	n, width := heads(ds, z)
 	C.halognn_head_dot_backward(d.level, floats(dz.Data), floats(da), C.int64_t(ds.Rows), n, width,
 		floats(ds.Data), floats(z.Data), floats(a))
@@ -104,7 +105,8 @@ func (a *edgeSoftmax) tile(d *Device, lo, hi int) {
 	if s := part(a.s, lo, hi); d.inRange(s, a.src.Rows) {
 		rows, n := size(a.dst.RowsAt(lo, hi))
 		C.halognn_edge_softmax(d.level, floats(a.alpha.Data), rows, n, int64s(s.Indptr),
-			int32s(s.Indices), floats(a.src.Data), floats(a.dst.RowsAt(lo, hi).Data), C.float(a.slope))
+			int32s(s.Indices), floats(a.src.Data), floats(a.dst.RowsAt(lo, hi).Data),
+			C.float(a.slope))
 	}
 }
 
@@ -119,8 +121,8 @@ type edgeSoftmaxBackward struct {
 func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	transposed compute.Segments,
 	alpha, src, dst compute.Matrix, slope float32) {
-	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
-		dst)).Done()
+	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha,
+		src, dst)).Done()
 	run(d, s.Len(), segmentRows, edgeSoftmaxBackward{ddst, dalpha, s, alpha, src, dst, slope})
 	d.panicIfBad("EdgeSoftmaxBackward", s, src.Rows)
 	referred := transposed.Len()
@@ -148,12 +150,12 @@ type edgeCollect struct {
 func (a *edgeCollect) tile(d *Device, lo, hi int) {
 	if s := part(a.transposed, lo, hi); d.edgesInRange(s) {
 		rows, n := size(a.dsrc.RowsAt(lo, hi))
-		C.halognn_edge_collect(d.level, floats(a.dsrc.RowsAt(lo, hi).Data), rows, n, int64s(s.Indptr),
-			int32s(s.Edges), floats(a.de.Data))
+		C.halognn_edge_collect(d.level, floats(a.dsrc.RowsAt(lo, hi).Data), rows, n,
+			int64s(s.Indptr), int32s(s.Edges), floats(a.de.Data))
 	}
 }
 
-// edgeDotSoftmax has tiles of segments of one group each, as its gradient has, and of sources.
+// edgeDotSoftmax works in tiles of segments of one group each.
 type edgeDotSoftmax struct {
 	alpha    compute.Matrix
 	s        compute.Segments
@@ -326,8 +328,8 @@ func (a *attend) tile(d *Device, lo, hi int) {
 // AttendBackward implements compute.Device.
 func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
 	transposed compute.Segments, alpha, src, dst, z, dy compute.Matrix, slope float32) {
-	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha, src,
-		dst, z, dy)).Done()
+	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha,
+		src, dst, z, dy)).Done()
 	compute.AttendBackwardInParts(d, dz, dsrc, ddst, dalpha, s, transposed, alpha, src, dst, z, dy,
 		slope)
 }
@@ -397,6 +399,6 @@ func (d *Device) edgesInRange(s compute.Segments) bool {
 // panicBadEdge panics because edgesInRange was false.
 func panicBadEdge(kernel string, s compute.Segments) {
 	at := checkIDs(s.Edges, len(s.Edges))
-	panic(fmt.Sprintf("compute: %s: position %d of an edge is %d, but there are %d edges", kernel, at,
-		s.Edges[at], len(s.Edges)))
+	panic(fmt.Sprintf("compute: %s: position %d of an edge is %d, but there are %d edges", kernel,
+		at, s.Edges[at], len(s.Edges)))
 }

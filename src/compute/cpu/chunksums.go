@@ -23,13 +23,12 @@ const (
 )
 
 // chunkSums computes gradients that are sums over rows: dw = (rows 0..511) + (rows 512..1023) +
-// ..., by waves of chunks. What a chunk needs is read while it is in the cache: first the gradient
-// dy itself is made of what lies behind an activation, then its columns are summed, and then the
-// products are.
+// ..., by waves of chunks. A chunk is used while it is in the cache: first its dy is taken back
+// through the activation, then its columns are summed, then the products are made.
 //
-//	dy, y, x  of chunk c   ──>   partial[c]: products | columns   ──> sums, added in chunk order ──> gradients
+//	dy, y, x of chunk c ─> partial[c]: products | columns ─> sums in chunk order ─> gradients
 type chunkSums struct {
-	rows, first int // of the gradient; at which the wave begins
+	rows, first int // rows of the gradient; the first row of the wave
 
 	behind   activationBackward // without activation: dy is given
 	dy       compute.Matrix
@@ -121,8 +120,8 @@ func (a *chunkSums) tile(d *Device, i, _ int) {
 			d.rounding.chunk(sum, cols, left, right, j, width, false)
 			continue
 		}
-		d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:], cols,
-			0, sum, cols)
+		d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:],
+			cols, 0, sum, cols)
 	}
 }
 
@@ -139,7 +138,7 @@ func (a *chunkSums) prepare(d *Device, chunk int) {
 		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
 			floats(r.wide.Data))
 	}
-	if a.behind.kind == compute.NoActivation { // dy is what it was
+	if a.behind.kind == compute.NoActivation { // dy has not changed
 		r.forget()
 		return
 	}

@@ -26,7 +26,8 @@ func PinThread(cpus ...int) error {
 //
 //	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           disjoint
 //	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared, free CPUs first
-//	threads > CPUs     compute nil         prepare all               shared: pinning would stack threads on one CPU
+//	threads > CPUs     compute nil         prepare all               shared: pinned threads
+//	                                                                 would share a CPU
 //
 // compute lists one CPU a thread, as for Options.CPUs: in one NUMA node as far as possible, and on
 // separate cores before the second hyperthread of any core. With no allowed CPUs nothing is pinned:
@@ -84,7 +85,8 @@ func byPreference(cores []core) []int {
 		threads[key]++
 	}
 	slices.SortStableFunc(cores, func(a, b core) int {
-		return cmp.Or(inNode[b.node]-inNode[a.node], a.node-b.node, rank[a.cpu]-rank[b.cpu], a.cpu-b.cpu)
+		return cmp.Or(inNode[b.node]-inNode[a.node], a.node-b.node, rank[a.cpu]-rank[b.cpu],
+			a.cpu-b.cpu)
 	})
 	var order []int
 	for _, c := range cores {
@@ -103,8 +105,10 @@ func readCores(sysfs string, cpus []int) []core {
 		if nodes, _ := filepath.Glob(filepath.Join(dir, "node[0-9]*")); len(nodes) > 0 {
 			at.node, _ = strconv.Atoi(strings.TrimPrefix(filepath.Base(nodes[0]), "node"))
 		}
-		if list, err := os.ReadFile(filepath.Join(dir, "topology", "thread_siblings_list")); err == nil {
-			first := strings.FieldsFunc(string(list), func(r rune) bool { return r < '0' || r > '9' })
+		if list, err := os.ReadFile(filepath.Join(dir, "topology", "thread_siblings_list")); err ==
+			nil {
+			first := strings.FieldsFunc(string(list),
+				func(r rune) bool { return r < '0' || r > '9' })
 			if len(first) > 0 {
 				at.sibling, _ = strconv.Atoi(first[0])
 			}

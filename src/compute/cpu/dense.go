@@ -68,8 +68,8 @@ func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	d.end(r, a.rounded)
 }
 
-// result is rows that a kernel makes: in float32 where they lie or, if they are stored in bfloat16, in
-// scratch until they are complete.
+// result is rows that a kernel makes: in float32 where they lie or, if they are stored in bfloat16,
+// in scratch until they are complete.
 type result struct {
 	y, wide compute.Matrix
 	scratch *wideRows // nil: none
@@ -117,7 +117,7 @@ func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 		C.int(d.precision.Dropped()))
 }
 
-// complete is end of the rows [lo,hi) that c completes.
+// complete is end for the rows [lo,hi) that c completes.
 func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	if own := ownAt(c, lo, hi); own.Rows > 0 {
 		(&copyColumns{r.wide.RowsAt(0, own.Rows), own, 0, 0, own.Cols, true}).tile(d, 0, own.Rows)
@@ -125,8 +125,8 @@ func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	d.end(r, c.Rounded)
 }
 
-// widen is begin of rows that a kernel also reads. What is made of them is stored by end, or
-// forgotten by forget.
+// widen is begin for rows that a kernel also reads. end stores what the kernel makes of them,
+// forget drops it.
 func (d *Device) widen(y compute.Matrix) result {
 	r := d.begin(y)
 	if r.scratch != nil {

@@ -2,7 +2,8 @@
 // oneDNN, which is loaded at run time, or else by the linked OpenBLAS; everything else by the C
 // kernels of kernels/cpu, at the machine's SIMD level.
 //
-//	kernel call ──> tiles of rows ──> calling goroutine + pinned workers ──> C kernel or single-threaded sgemm per tile
+//	kernel call ──> tiles of rows ──> calling goroutine + pinned workers
+//	                                  each tile: a C kernel or a single-threaded sgemm
 //
 //	y  [R,O] = x wᵀ         tiles of 192 to 512 rows
 //	dw [O,F] = dyᵀ x,
@@ -10,8 +11,8 @@
 //	segments                tiles of segments; one accumulator an output, edges in order
 //
 // With Options.Precision bf16 the factors of products are rounded. C kernels multiply them with the
-// AVX512-BF16 of AMD's processors, oneDNN with AMX or where it is named. Elsewhere, and with tf32, for
-// which a CPU has no instructions, the rounded factors are multiplied as float32.
+// AVX512-BF16 of AMD's processors, oneDNN with AMX or where it is named. Elsewhere, and with tf32,
+// for which a CPU has no instructions, the rounded factors are multiplied as float32.
 //
 // Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
 // finds the cores that the launcher has assigned to this process (AllowedCPUs) and divides them
@@ -48,8 +49,8 @@ func (o *Options) check() error {
 	}
 	switch {
 	case !o.Precision.Known():
-		return fmt.Errorf("compute/cpu: products of %s factors; there are %s", o.Precision,
-			compute.Precisions())
+		return fmt.Errorf("compute/cpu: precision %s of products is unknown; there are %s",
+			o.Precision, compute.Precisions())
 	case o.Threads < 0:
 		return fmt.Errorf("compute/cpu: %d threads; use 0 for one per CPU", o.Threads)
 	case o.Threads == 0 && len(o.CPUs) > 0:
@@ -61,7 +62,8 @@ func (o *Options) check() error {
 		}
 		o.Threads = len(allowed)
 	case len(o.CPUs) > 0 && len(o.CPUs) != o.Threads:
-		return fmt.Errorf("compute/cpu: %d threads but %d CPUs to pin them to; name one for each thread", o.Threads, len(o.CPUs))
+		return fmt.Errorf("compute/cpu: %d threads but %d CPUs to pin them to; name one for each "+
+			"thread", o.Threads, len(o.CPUs))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 // engine is a library of matrix products.
 type engine interface {
-	// Sgemm sets c [m,n] = op(a) [m,k] op(b) [k,n] + beta c, row-major with the given strides, on the
-	// calling thread. With beta 0 the old content of c is ignored.
+	// Sgemm sets c [m,n] = op(a) [m,k] op(b) [k,n] + beta c, row-major with the given strides, on
+	// the calling thread. With beta 0 the old content of c is ignored.
 	Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
 		beta float32, c []float32, ldc int)
 }

@@ -22,8 +22,8 @@ type groupProduct struct {
 	bias    []float32 // of each group, which is added; nil: none
 }
 
-// groupTile is a range of rows of one group, and where its sum of products begins among the partial
-// ones: below 0 it is the group's.
+// groupTile is a range of rows of one group. Its sum of products begins at element at of the
+// partial sums or, if at is below 0, is the group's sum itself.
 type groupTile struct{ group, lo, hi, at int }
 
 // GroupMatMul implements compute.Device.
@@ -63,23 +63,24 @@ func (a *groupProduct) tile(d *Device, i, _ int) {
 	if d.rounding != nil {
 		d.rounding.product(out, in, 0, t.group, false)
 	} else {
-		d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w[first:], a.stride,
-			0, out.Data, out.Cols)
+		d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w[first:],
+			a.stride, 0, out.Data, out.Cols)
 	}
 	if a.bias != nil {
 		(&addBias{out, a.bias[t.group*out.Cols:]}).tile(d, 0, out.Rows)
 	}
 }
 
-// groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds, and
-// groupPartials the number of tiles that it does not exceed by more than the number of groups.
+// groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds.
+// groupPartials bounds the number of tiles, not counting one for each group.
 const (
 	groupChunks   = 4
 	groupPartials = 64
 )
 
-// groupSum is dw_g = dyᵀ x and, unless db is nil, db_g the sum of the columns of dy. A tile adds some
-// chunks of rows of a group, in their order; if there are several, their sums are then added in order.
+// groupSum sets dw_g = dyᵀ x and, unless db is nil, db_g to the sum of the columns of dy. A tile
+// adds some chunks of rows of a group, in their order; the sums of several tiles are then added in
+// order.
 type groupSum struct {
 	dw, db []float32
 	dy, x  compute.Matrix
@@ -124,7 +125,7 @@ func (d *Device) groupSum(a groupSum, g compute.Groups) {
 	}
 }
 
-// sums returns those of a group.
+// sums returns dw and db of a group.
 func (a *groupSum) sums(group int) (dw, db []float32) {
 	dw = a.dw[group*a.stride:][:a.dy.Cols*a.x.Cols]
 	if a.db != nil {
@@ -141,13 +142,14 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 		sum, db = d.partial[t.at:][:n], d.partial[t.at+n:][:len(db)]
 	}
 	for lo := t.lo; lo < t.hi; lo += compute.ChunkRows {
-		dy, x := a.dy.RowsAt(lo, min(lo+compute.ChunkRows, t.hi)), a.x.RowsAt(lo, min(lo+compute.ChunkRows, t.hi))
+		dy, x := a.dy.RowsAt(lo, min(lo+compute.ChunkRows, t.hi)),
+			a.x.RowsAt(lo, min(lo+compute.ChunkRows, t.hi))
 		if d.rounding != nil {
 			d.rounding.chunk(sum, x.Cols, dy, x, 0, x.Cols, lo > t.lo)
 			continue
 		}
-		d.gemm.Sgemm(blas.Trans, blas.NoTrans, dy.Cols, x.Cols, dy.Rows, dy.Data, dy.Cols, x.Data, x.Cols,
-			beta(lo > t.lo), sum, x.Cols)
+		d.gemm.Sgemm(blas.Trans, blas.NoTrans, dy.Cols, x.Cols, dy.Rows, dy.Data, dy.Cols, x.Data,
+			x.Cols, beta(lo > t.lo), sum, x.Cols)
 	}
 	if a.db != nil {
 		dy := a.dy.RowsAt(t.lo, t.hi)
@@ -156,8 +158,8 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 	}
 }
 
-// cutGroups cuts every group into tiles of that many rows, and returns how many elements their
-// partial sums, of size each, take: the first tile of a group needs none.
+// cutGroups cuts every group into tiles of the given number of rows, and returns how many elements
+// the partial sums take, size each: the first tile of a group needs none.
 func (d *Device) cutGroups(g compute.Groups, rows, size int) (elements int) {
 	d.groupTiles = d.groupTiles[:0]
 	for i := range g.Ends {

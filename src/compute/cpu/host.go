@@ -83,7 +83,8 @@ func (h *Host) SliceRows(dst, table []byte, rowBytes int, ids []int32) {
 	compute.CheckSliceRows(dst, rowBytes, ids)
 	rows := len(table) / max(1, rowBytes)
 	if i := checkIDs(ids, rows); i >= 0 {
-		panic(fmt.Sprintf("compute: SliceRows: id %d is %d, but the table has %d rows", i, ids[i], rows))
+		panic(fmt.Sprintf("compute: SliceRows: id %d is %d, but the table has %d rows", i, ids[i],
+			rows))
 	}
 	panicOnFault(C.halognn_slice_rows(h.level, bytes(dst), C.int64_t(len(ids)), C.int64_t(rowBytes),
 		bytes(table), int32s(ids)))

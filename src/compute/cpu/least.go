@@ -19,23 +19,23 @@ func (n *Numbers) forC() C.halognn_numbers {
 	}
 }
 
-// DrawsLeast reports whether DrawLeast is faster than plain Go, and takes that fanout.
+// DrawsLeast reports whether DrawLeast is faster than plain Go, and can draw the fanout.
 func (h *Host) DrawsLeast(fanout int64) bool {
 	return h.vectors && fanout <= C.HALOGNN_CANDIDATES/2
 }
 
-// DrawLeast draws for the destinations with the neighbours indices[begin[i]:][:degree[i]] those with
-// the fanout smallest numbers, of equal ones the first, in the order of the row, or all
-// if there are no more: it sets drawn to them and positions, unless that is nil, to where in indices
-// they are, one destination after the other. It stops before a destination whose row or neighbours
-// are out of range, and before a rare one, and returns how many it has drawn for. The rows are
-// prefetched; a neighbour that is looked at costs a gathered number.
+// DrawLeast draws for each destination, with the neighbours indices[begin[i]:][:degree[i]], the
+// fanout neighbours with the smallest numbers, the first of equal ones; all, if there are no more.
+// It writes them to drawn, in the order of the row, and their positions in indices to positions,
+// unless that is nil, one destination after the other. It returns how many destinations it has
+// drawn for: it stops before a destination whose row or neighbours are out of range, and before a
+// rare one. The rows are prefetched; looking at a neighbour costs a gathered number.
 func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
 	indices []int32, n *Numbers) int {
 	var done C.int64_t
 	panicOnFault(C.halognn_draw_least(h.level, &done, int32s(drawn), C.int64_t(len(drawn)),
-		int64s(positions), C.int64_t(len(begin)), int64s(begin), int64s(degree), C.int64_t(fanout), int32s(indices),
-		C.int64_t(len(indices)), n.forC()))
+		int64s(positions), C.int64_t(len(begin)), int64s(begin), int64s(degree), C.int64_t(fanout),
+		int32s(indices), C.int64_t(len(indices)), n.forC()))
 	return int(done)
 }
 

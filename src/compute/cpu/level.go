@@ -34,9 +34,9 @@ func openLevel(name string) (level, error) {
 	defer C.free(unsafe.Pointer(text))
 	k := C.halognn_cpu_open(text)
 	if k == nil {
-		return nil, fmt.Errorf("compute/cpu: SIMD level %q is unknown or this machine does not have it; "+
-			"levels are scalar, avx2, avx512; unset HALOGNN_SIMD for the best one, %s", name,
-			levelName(C.halognn_cpu_open(nil)))
+		return nil, fmt.Errorf("compute/cpu: SIMD level %q is unknown or this machine does not "+
+			"have it; levels are scalar, avx2, avx512; unset HALOGNN_SIMD for the best one, %s",
+			name, levelName(C.halognn_cpu_open(nil)))
 	}
 	return k, nil
 }
@@ -69,7 +69,7 @@ func int32s(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
 func int64s(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.SliceData(x)) }
 func bytes(x []byte) *C.uint8_t     { return (*C.uint8_t)(unsafe.SliceData(x)) }
 
-// read and written are a matrix of either type that a kernel reads, or writes.
+// read and written convert a matrix of either type that a kernel reads, or writes.
 func read(m compute.Matrix) C.halognn_matrix {
 	if m.BF16 != nil {
 		return C.halognn_matrix{at: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}

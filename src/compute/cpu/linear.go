@@ -22,8 +22,8 @@ func (d *Device) productRows(rows int) int {
 	return libraryRows(rows)
 }
 
-// libraryRows are fewer if there are few rows to share. A library packs w again for every tile,
-// which takes about 32/libraryRows of its time.
+// libraryRows returns the rows of a tile of a library: few if there are few rows for all threads. A
+// library packs w again for every tile, which takes about 32/libraryRows of its time.
 func libraryRows(rows int) int {
 	if rows < 8192 {
 		return 256
@@ -77,7 +77,8 @@ func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 // multiplies panics if a factor is of bfloat16 on a device that does not round factors.
 func (d *Device) multiplies(x compute.Matrix) {
 	if x.BF16 != nil && d.rounding == nil {
-		panic(fmt.Sprintf("compute: factor %v on a device of %s factors", x, d.precision))
+		panic(fmt.Sprintf("compute: factor %v is not of float32, but the device multiplies %s "+
+			"factors", x, d.precision))
 	}
 }
 
@@ -169,8 +170,8 @@ func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 }
 
 func (a *addScaled) tile(d *Device, lo, hi int) {
-	C.halognn_add_scaled(d.level, written(a.y.RowsAt(lo, hi)), C.int64_t((hi-lo)*a.y.Cols), read(a.z.RowsAt(lo, hi)),
-		read(a.x.RowsAt(lo, hi)), floats(a.scale))
+	C.halognn_add_scaled(d.level, written(a.y.RowsAt(lo, hi)), C.int64_t((hi-lo)*a.y.Cols),
+		read(a.z.RowsAt(lo, hi)), read(a.x.RowsAt(lo, hi)), floats(a.scale))
 }
 
 type copyColumns struct {
@@ -211,7 +212,8 @@ func (a *transpose) tile(d *Device, lo, hi int) {
 	y := a.y.RowsAt(lo, hi)
 	rows, cols := size(y)
 	if cols > 0 {
-		C.halognn_transpose(d.level, floats(y.Data), rows, cols, floats(a.x.Data[lo:]), C.int64_t(a.x.Cols))
+		C.halognn_transpose(d.level, floats(y.Data), rows, cols, floats(a.x.Data[lo:]),
+			C.int64_t(a.x.Cols))
 	}
 }
 

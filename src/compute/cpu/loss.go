@@ -54,8 +54,9 @@ func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
 
 func (a *sigmoidBCE) tile(d *Device, lo, hi int) {
 	z, c := a.logits.RowsAt(lo, hi).Data, &d.losses[lo/compute.ChunkRows]
-	c.loss = C.halognn_sigmoid_bce(floats(gradient(a.dlogits, lo, hi)), C.int64_t(len(z)), floats(z),
-		bytes(a.targets[lo*a.logits.Cols:hi*a.logits.Cols]), C.float(a.scale), &c.counts[0])
+	c.loss = C.halognn_sigmoid_bce(floats(gradient(a.dlogits, lo, hi)), C.int64_t(len(z)),
+		floats(z), bytes(a.targets[lo*a.logits.Cols:hi*a.logits.Cols]), C.float(a.scale),
+		&c.counts[0])
 }
 
 // gradient returns rows of the gradient, or nil if none is wanted.

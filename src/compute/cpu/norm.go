@@ -36,8 +36,8 @@ type layerNormBackward struct {
 	gamma, mean, rstd []float32
 }
 
-// behind takes dy, of float32, back through an epilogue, and returns what is left to do: that of a dy of
-// bfloat16, which stays as it is, in each tile that reads it.
+// behind takes a float32 dy back through an epilogue, in place. A bfloat16 dy stays as it is: every
+// tile that reads it does what behind returns.
 func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBackward {
 	if dy.BF16 == nil {
 		e.Backward(d, dy, y)
@@ -46,7 +46,7 @@ func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBack
 	return activationBackward{activationOf(y, e), dy}
 }
 
-// widened returns rows [lo,hi) of the gradient, of which forget makes an end.
+// widened returns rows [lo,hi) of the gradient. The caller ends their use with forget.
 func (a *activationBackward) widened(d *Device, lo, hi int) result {
 	r := d.widen(a.dy.RowsAt(lo, hi))
 	a.rows(d, r.wide, lo, hi)
@@ -56,8 +56,8 @@ func (a *activationBackward) widened(d *Device, lo, hi int) result {
 // LayerNormBackward implements compute.Device.
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
 	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		epilogue)).Done()
+	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd,
+		y, epilogue)).Done()
 	behind := d.behind(dy, y, epilogue)
 	chunks := chunkCount(x.Rows)
 	d.reservePartials(chunks, 2*x.Cols)

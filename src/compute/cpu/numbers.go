@@ -1,8 +1,9 @@
 package cpu
 
-// Numbers are those of all vertices in one hop, uniform in [0,2^32) (sample.Labor): Table[v], or
-// without a table Mix(word ^ Original[v]) >> 32 with the word Now, or Next once Turn + the vertex's
-// phase, the high bits of Mix(Phases ^ Original[v]) times Lasts, has reached Lasts.
+// Numbers gives every vertex a number in one hop, uniform in [0,2^32) (sample.Labor). With a Table
+// it is Table[v]. Otherwise it is Mix(word ^ Original[v]) >> 32. The word is Now, or Next once Turn
+// plus the vertex's phase reaches Lasts; the phase is the high bits of Mix(Phases ^ Original[v])
+// times Lasts.
 type Numbers struct {
 	Table                          []uint32 // [vertices]; nil: none
 	Original                       []int32  // [vertices]

@@ -68,17 +68,18 @@ func letter(t blas.Transpose) C.char {
 // Sgemm implements engine.
 func (oneDNN) Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
 	beta float32, c []float32, ldc int) {
-	status := C.halognn_onednn_sgemm(letter(tA), letter(tB), C.int64_t(m), C.int64_t(n), C.int64_t(k),
-		floats(a), C.int64_t(lda), floats(b), C.int64_t(ldb), C.float(beta), floats(c), C.int64_t(ldc))
+	status := C.halognn_onednn_sgemm(letter(tA), letter(tB), C.int64_t(m), C.int64_t(n),
+		C.int64_t(k), floats(a), C.int64_t(lda), floats(b), C.int64_t(ldb), C.float(beta),
+		floats(c), C.int64_t(ldc))
 	succeeded(status, m, n, k)
 }
 
 // Bgemm implements bf16Engine.
 func (oneDNN) Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b []uint16, ldb int,
 	beta float32, c []float32, ldc int) {
-	succeeded(C.halognn_onednn_bgemm(letter(tA), letter(tB), C.int64_t(m), C.int64_t(n), C.int64_t(k),
-		halves(a), C.int64_t(lda), halves(b), C.int64_t(ldb), C.float(beta), floats(c),
-		C.int64_t(ldc)), m, n, k)
+	succeeded(C.halognn_onednn_bgemm(letter(tA), letter(tB), C.int64_t(m), C.int64_t(n),
+		C.int64_t(k), halves(a), C.int64_t(lda), halves(b), C.int64_t(ldb), C.float(beta),
+		floats(c), C.int64_t(ldc)), m, n, k)
 }
 
 // oneDNNHasBF16 says whether the loaded library has instructions for Bgemm here.
@@ -91,7 +92,7 @@ func oneDNNHasAMX() bool { return C.halognn_onednn_has_amx() != 0 }
 // library had no memory for its buffers.
 func succeeded(status C.int, m, n, k int) {
 	if status != 0 {
-		panic(fmt.Sprintf("compute/cpu: oneDNN's matrix product of %d x %d x %d gives status %d", m, n, k,
-			int(status)))
+		panic(fmt.Sprintf("compute/cpu: oneDNN's matrix product of %d x %d x %d gives status %d", m,
+			n, k, int(status)))
 	}
 }

@@ -15,8 +15,8 @@ import (
 // an OS thread.
 //
 //	run ──signal──> worker 1 ─┐
-//	    ──signal──> worker 2 ─┤ each takes the next tile until none is left; the last to finish signals run
-//	    ── takes tiles itself ┘
+//	    ──signal──> worker 2 ─┤ each takes the next tile until none is left;
+//	    ── takes tiles itself ┘ the last to finish signals run
 //
 // Which thread computes a tile depends on timing; the division into tiles does not.
 type pool struct {
@@ -85,7 +85,7 @@ func (p *pool) serve(w *waiter) {
 	}
 }
 
-// takeTiles keeps a panic of a tile for run, and then nobody takes another.
+// takeTiles keeps a panic of a tile for run. After one, no thread takes another tile.
 func (p *pool) takeTiles() {
 	defer func() {
 		if r := mem.Recovered(recover()); r != nil {

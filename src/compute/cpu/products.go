@@ -73,14 +73,14 @@ func (r *pairs) keep(which int, w weights) {
 	}
 }
 
-// pairRows sets to to the pairs of columns of x, rows of which lie stride apart.
+// pairRows writes the pairs of columns of x to to, where rows lie stride apart.
 func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	rows, cols := size(x)
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns sets to to the pairs of wᵀ: two neighbours in a row of w, rounded, are a pair already,
-// so pairs are transposed, a panel at a time.
+// pairColumns sets to to the pairs of wᵀ: two neighbours in a row of w, rounded, are a pair
+// already, so pairs are transposed, a panel at a time.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)
@@ -94,7 +94,8 @@ func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	}
 }
 
-// tileRows: an epilogue finds so many rows in the second cache, beside a panel of weights.
+// tileRows returns the rows that stay in the second-level cache for an epilogue, beside a panel of
+// weights.
 func (r *pairs) tileRows(int) int { return 192 }
 
 func (r *pairs) product(out, in compute.Matrix, which, group int, add bool) {

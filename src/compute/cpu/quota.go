@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Quota returns the CPUs whose time the control groups of this process allow it, with all others in
-// them: 0.5 is half of the time of one. +Inf: no limit is known (cgroups v1 and v2, mounted at
-// /sys/fs/cgroup).
+// Quota returns how many CPUs the control groups of this process allow, to all processes in them
+// together: 0.5 is half of the time of one CPU. +Inf: no limit is known (cgroups v1 and v2, mounted
+// at /sys/fs/cgroup).
 func Quota() float64 {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -19,8 +19,8 @@ func Quota() float64 {
 	return quota("/sys/fs/cgroup", string(groups))
 }
 
-// quota reads the limits of the groups; groups is the text of /proc/self/cgroup. A container may see
-// only a part of a group's path: missing files are skipped.
+// quota reads the limits of the groups; groups is the text of /proc/self/cgroup. A container may
+// see only a part of a group's path: missing files are skipped.
 func quota(root, groups string) float64 {
 	least := math.Inf(1)
 	for line := range strings.Lines(groups) {
@@ -34,7 +34,8 @@ func quota(root, groups string) float64 {
 			if !strings.Contains(","+fields[1]+",", ",cpu,") {
 				continue
 			}
-			mount, files = filepath.Join(root, fields[1]), []string{"cpu.cfs_quota_us", "cpu.cfs_period_us"}
+			mount, files = filepath.Join(root, fields[1]),
+				[]string{"cpu.cfs_quota_us", "cpu.cfs_period_us"}
 		}
 		for path := filepath.Clean("/" + fields[2]); ; path = filepath.Dir(path) {
 			var text []byte

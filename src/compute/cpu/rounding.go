@@ -58,25 +58,26 @@ func (w *weights) at(group int) []float32 {
 }
 
 // rounding rounds factors and multiplies them, in the tiles of the float32 products. Weights are
-// rounded once a call; rows that are not stored so are rounded tile by tile, so that they are still in
-// the cache when they are multiplied.
+// rounded once a call. Rows that are not stored rounded are rounded tile by tile, so that they are
+// still in the cache when they are multiplied.
 type rounding interface {
 	// keep rounds the which-th weights of a kernel.
 	keep(which int, w weights)
-	// product sets out, a tile, to in times a group of the which-th weights, or if add adds it.
+	// product multiplies in by the which-th weights of a group; out, a tile, is set to the result
+	// or, if add, increased by it.
 	product(out, in compute.Matrix, which, group int, add bool)
-	// tileRows returns the rows of a tile of a product of so many rows.
+	// tileRows returns the rows of a tile of a product with the given number of rows.
 	tileRows(rows int) int
-	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or if add adds it; it uses width
-	// columns of right from first on. The factors have at most compute.ChunkRows rows.
+	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or adds that if add; it uses
+	// width columns of right from first on. The factors have at most compute.ChunkRows rows.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
 	bytes() int64 // held
 	free()
 }
 
-// bf16Products returns what multiplies factors of bfloat16 where the library is e, and the name of
-// these products: C kernels, if they may be used (mayUseOwn), oneDNN has no AMX, and they are faster
-// than float32 here; else e, if it has instructions for them; else neither.
+// bf16Products returns what multiplies factors of bfloat16 where the library is e, and its name. C
+// kernels are taken if they may be (mayUseOwn), oneDNN has no AMX, and they are faster than float32
+// here; else e, if it has instructions for bfloat16; else neither.
 func bf16Products(e engine, mayUseOwn bool) (own bf16Kernels, fast bf16Engine, name string) {
 	fast, _ = e.(bf16Engine)
 	if own = openBF16Kernels(); own != nil && mayUseOwn && (fast == nil || !oneDNNHasAMX()) {
@@ -158,10 +159,10 @@ func roundingToFloats(e engine, p compute.Precision, k level, threads int) round
 // roundingTo keeps rounded factors as bfloat16 or as float32.
 type roundingTo[T uint16 | float32] struct {
 	round func(dst []T, width, rows, cols int, x []float32, stride int)
-	// stored returns columns of a matrix of bfloat16, and the distance of its rows
+	// stored returns columns of a matrix of bfloat16, and the distance between its rows
 	stored func(dst *[]T, x compute.Matrix, first, width int) (columns []T, stride int)
-	// turn sets dst to the rounded transpose of w [rows,cols], which a library multiplies faster than
-	// w transposed on the way; nil: not here
+	// turn sets dst to the rounded transpose of w [rows,cols], which a library multiplies faster
+	// than transposing w on the way; nil: this rounding does not transpose
 	turn func(dst []T, w []float32, rows, cols int)
 	gemm func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
@@ -184,8 +185,8 @@ type scratchOf[T uint16 | float32] struct {
 	_           [64]byte // keeps threads on separate cache lines
 }
 
-// rounded returns columns of x, rounded into dst, which grows as needed, unless they are stored so,
-// and the distance of its rows.
+// rounded returns columns of x, and the distance between their rows. It rounds them into dst, which
+// grows as needed, unless x is stored rounded.
 func (r *roundingTo[T]) rounded(dst *[]T, x compute.Matrix, first, width int) (columns []T,
 	stride int) {
 	if x.BF16 != nil {
@@ -209,8 +210,7 @@ func fullWidth(cols int) int {
 	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
 }
 
-// keep stores weights with as many columns of the factor as are computed; those that are added are
-// 0.
+// keep stores weights with as many columns of the factor as are computed; padding columns are 0.
 func (r *roundingTo[T]) keep(which int, w weights) {
 	rows, width, t := w.rows, w.cols, w.t
 	turned := t == blas.Trans && r.turn != nil && fullWidth(rows) == rows

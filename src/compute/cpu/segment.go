@@ -148,7 +148,8 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 	arg, dout compute.Matrix, c compute.Completion) {
 	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout, c)).Done()
 	referred := transposed.Len()
-	run(d, referred, segmentRows, segmentMaxBackward{dh.RowsAt(0, referred), transposed, arg, dout, c})
+	run(d, referred, segmentRows, segmentMaxBackward{dh.RowsAt(0, referred), transposed, arg, dout,
+		c})
 	d.panicIfBad("SegmentMaxBackward", transposed, dout.Rows)
 	dh.RowsAt(referred, dh.Rows).Clear()
 }
@@ -189,6 +190,6 @@ func (d *Device) panicIfBad(kernel string, s compute.Segments, rows int) {
 		panicBadEdge(kernel, s)
 	}
 	at += checkIDs(s.Indices[at:s.Indptr[s.Len()]], rows)
-	panic(fmt.Sprintf("compute: %s: index %d is %d, but there are %d rows", kernel, at, s.Indices[at],
-		rows))
+	panic(fmt.Sprintf("compute: %s: index %d is %d, but there are %d rows", kernel, at,
+		s.Indices[at], rows))
 }

@@ -16,8 +16,8 @@ var (
 // ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckReLU(y, p, vertices)).Done()
-	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p, Key: key,
-		Vertices: vertices})
+	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
+		Key: key, Vertices: vertices})
 }
 
 // ReLUBackward implements compute.Device.
@@ -54,7 +54,7 @@ func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float3
 func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
 	e compute.Epilogue) {
 	if e.Activation == compute.ActivateReLU {
-		e.Vertices = nil // which its gradient does not read
+		e.Vertices = nil // the gradient does not read them
 	}
 	rows, cols := size(dy)
 	then, sums := d.cEpilogue(e), 0

@@ -52,7 +52,8 @@ func (u use) String() string {
 func (u use) cure() string {
 	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows",
 		"sample.batch, sample.fanouts or pipeline.depth",
-		"sample.batch or model.hidden", "pipeline.depth, sample.batch or sample.fanouts, or set sample.on=host"}[u]
+		"sample.batch or model.hidden", "pipeline.depth, sample.batch or sample.fanouts, or set " +
+			"sample.on=host"}[u]
 }
 
 func newArena(size int) *arena {
@@ -132,7 +133,8 @@ func (a *arena) release(at int) {
 	defer a.mu.Unlock()
 	h, ok := a.held[at]
 	if !ok {
-		panic(fmt.Sprintf("compute/cuda: freeing device memory at offset %d, which is not allocated", at))
+		panic(fmt.Sprintf("compute/cuda: freeing device memory at offset %d, which is not "+
+			"allocated", at))
 	}
 	delete(a.held, at)
 	if a.take != nil {

@@ -32,8 +32,8 @@ type sent struct {
 // complete reports whether kernels find all their arrays in the open staging buffer.
 func (b *stagingBuffer) complete() bool { return b != nil && !b.madeInStep }
 
-// arrays makes room for the host arrays of one kernel call that the open staging buffer need not
-// have.
+// arrays makes room for the host arrays of one kernel call that may not be in the open staging
+// buffer.
 func (d *Device) arrays(bytes int) {
 	if d.open.complete() {
 		return
@@ -45,9 +45,9 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns the device address of a host array: in the open staging buffer, where it must be
-// if that is complete. Else, or without one, as in tests, it is that of a copy made now, which is
-// complete when onDevice returns.
+// onDevice returns the device address of a host array. If the open staging buffer has the array, it
+// is there; if that buffer is complete, it must be. Otherwise, or without a buffer, as in tests,
+// onDevice copies the array and returns when the copy is complete.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -60,8 +60,8 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 		return unsafe.Add(d.open.device.p, s.offset)
 	}
 	if d.open.complete() {
-		panic(fmt.Sprintf("compute/cuda: a kernel is given %d bytes of host memory that were not sent "+
-			"with the minibatch; this is a bug in halognn", bytes))
+		panic(fmt.Sprintf("compute/cuda: a kernel is given %d bytes of host memory that were not "+
+			"sent with the minibatch; this is a bug in halognn", bytes))
 	}
 	to := unsafe.Add(d.loose.p, d.used)
 	d.used += (bytes + alignment - 1) / alignment * alignment
@@ -79,8 +79,8 @@ func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, 
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
 	if s.Above > 0 {
 		if int(s.Above) > rows {
-			panic(fmt.Sprintf("compute: %s: indices lie below %d, but there are %d rows", kernel, s.Above,
-				rows))
+			panic(fmt.Sprintf("compute: %s: indices lie below %d, but there are %d rows", kernel,
+				s.Above, rows))
 		}
 		return (*C.int32_t)(onDevice(d, s.Indices))
 	}
@@ -92,7 +92,7 @@ func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t
 	known := d.open.find(unsafe.Pointer(unsafe.SliceData(x)), len(x)*4)
 	if known != nil && from == 0 {
 		lowest, above = known.lowest, known.above
-	} else { // what is before belongs to other segments
+	} else { // indices before them belong to other segments
 		lowest, above = bounds(x[from:])
 	}
 	if lowest < 0 || int(above) > rows {
@@ -110,9 +110,9 @@ func bounds(x []int32) (lowest, above int32) {
 	return lowest, above
 }
 
-// scratchOf is device memory of one launch at a time: lend gives it to the launch that a function
-// makes, and takes it back. Launches run in the order in which they are made, so the next may have
-// it; memory that a larger one has replaced is used again by later work alone.
+// scratchOf is device memory for one launch at a time: lend gives it to the launch that a function
+// makes, and takes it back. Launches run in the order in which they are made, so the next one may
+// have the same memory. If a larger block replaces it, only later work uses the old memory.
 type scratchOf struct {
 	buffer
 	lent bool
@@ -144,7 +144,8 @@ func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.in
 // zero clears device memory.
 func (d *Device) zero(x []float32) {
 	if len(x) > 0 {
-		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(x)), C.int64_t(4*len(x))))
+		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(x)),
+			C.int64_t(4*len(x))))
 	}
 }
 

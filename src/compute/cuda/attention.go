@@ -54,17 +54,18 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	transposed compute.Segments,
 	alpha, src, dst compute.Matrix, slope float32) {
 	const kernel = "EdgeSoftmaxBackward"
-	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
-		dst)).Done()
-	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 + len(transposed.Edges)*4)
+	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha,
+		src, dst)).Done()
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 +
+		len(transposed.Edges)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
 	rows, n := size(dst)
 	must(kernel, C.gpu_edge_softmax_backward(d.c, float(dalpha.Data), float(ddst.Data), rows, n,
 		indptr,
 		indices, float(alpha.Data), float(src.Data), float(dst.Data), C.float(slope)))
 	from, edges := d.indptr(transposed.Indptr), d.edges(kernel, transposed)
-	must(kernel, C.gpu_edge_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, from, edges,
-		float(dalpha.Data)))
+	must(kernel, C.gpu_edge_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, from,
+		edges, float(dalpha.Data)))
 	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
 }
 
@@ -78,9 +79,9 @@ func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, d
 	groups := a.Segments(s.Len())
 	for g := range groups.Ends {
 		if lo, hi := groups.Rows(g); lo < hi {
-			must("EdgeDotSoftmax", C.gpu_edge_dot_softmax(d.c, float(alpha.Data), C.int64_t(hi-lo), n, width,
-				from(indptr, lo), indices, float(src.Data), float(dst.RowsAt(lo, hi).Data),
-				float(a.Of(a.Data, g, src.Cols)), C.float(slope)))
+			must("EdgeDotSoftmax", C.gpu_edge_dot_softmax(d.c, float(alpha.Data), C.int64_t(hi-lo),
+				n, width, from(indptr, lo), indices, float(src.Data),
+				float(dst.RowsAt(lo, hi).Data), float(a.Of(a.Data, g, src.Cols)), C.float(slope)))
 		}
 	}
 }
@@ -109,14 +110,14 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 		lo, hi := segments.Rows(g)
 		d.lendSums(kernel, hi-lo, src.Cols, func(partial *C.float) C.int {
 			return C.gpu_edge_dot_softmax_backward(d.c, float(dalpha.Data),
-				float(ddst.RowsAt(lo, hi).Data), float(a.Of(da, g, src.Cols)), C.int64_t(hi-lo), n, width,
-				from(indptr, lo), indices, float(alpha.Data), float(src.Data),
+				float(ddst.RowsAt(lo, hi).Data), float(a.Of(da, g, src.Cols)), C.int64_t(hi-lo), n,
+				width, from(indptr, lo), indices, float(alpha.Data), float(src.Data),
 				float(dst.RowsAt(lo, hi).Data), vector, C.float(slope), partial)
 		})
 		if lo, hi = sources.Rows(g); lo < hi {
-			must(kernel, C.gpu_edge_dot_collect(d.c, float(dsrc.RowsAt(lo, hi).Data), C.int64_t(hi-lo), n,
-				width, from(back, lo), to, edges, float(dalpha.Data), float(src.RowsAt(lo, hi).Data),
-				float(dst.Data), vector, C.float(slope)))
+			must(kernel, C.gpu_edge_dot_collect(d.c, float(dsrc.RowsAt(lo, hi).Data),
+				C.int64_t(hi-lo), n, width, from(back, lo), to, edges, float(dalpha.Data),
+				float(src.RowsAt(lo, hi).Data), float(dst.Data), vector, C.float(slope)))
 		}
 	}
 }
@@ -141,8 +142,8 @@ func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.S
 	edges := d.edges(kernel, transposed)
 	n, width := heads(alpha, z)
 	must(kernel, C.gpu_edge_sum_backward(d.c, float(dz.Data), float(dalpha.Data),
-		C.int64_t(transposed.Len()), n, width, indptr, indices, edges, float(alpha.Data), float(z.Data),
-		float(dy.Data)))
+		C.int64_t(transposed.Len()), n, width, indptr, indices, edges, float(alpha.Data),
+		float(z.Data), float(dy.Data)))
 	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
 }
 
@@ -161,8 +162,8 @@ func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z
 func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
 	transposed compute.Segments, alpha, src, dst, z, dy compute.Matrix, slope float32) {
 	const kernel = "AttendBackward"
-	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha, src,
-		dst, z, dy)).Done()
+	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha,
+		src, dst, z, dy)).Done()
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(transposed.Indptr)*8 +
 		len(transposed.Indices)*4 + len(transposed.Edges)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
@@ -170,9 +171,9 @@ func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
 	edges := d.edges(kernel, transposed)
 	n, width := heads(alpha, z)
 	must(kernel, C.gpu_attend_backward(d.c, float(dz.Data), float(dsrc.Data), float(ddst.Data),
-		float(dalpha.Data), C.int64_t(s.Len()), C.int64_t(transposed.Len()), n, width, indptr, indices,
-		from, to, edges, float(alpha.Data), float(src.Data), float(dst.Data), float(z.Data),
-		float(dy.Data), C.float(slope)))
+		float(dalpha.Data), C.int64_t(s.Len()), C.int64_t(transposed.Len()), n, width, indptr,
+		indices, from, to, edges, float(alpha.Data), float(src.Data), float(dst.Data),
+		float(z.Data), float(dy.Data), C.float(slope)))
 	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
 	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
 }
@@ -181,8 +182,8 @@ func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
 func (d *Device) HeadMean(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckHeadMean(y, x)).Done()
 	rows, width := size(y)
-	must("HeadMean", C.gpu_head_mean(d.c, float(y.Data), rows, C.int64_t(x.Cols/max(1, y.Cols)), width,
-		float(x.Data)))
+	must("HeadMean", C.gpu_head_mean(d.c, float(y.Data), rows, C.int64_t(x.Cols/max(1, y.Cols)),
+		width, float(x.Data)))
 }
 
 // HeadMeanBackward implements compute.Device.
@@ -197,8 +198,8 @@ func (d *Device) HeadMeanBackward(dx, dy compute.Matrix) {
 func (d *Device) HeadMax(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckHeadMax(y, x)).Done()
 	rows, width := size(y)
-	must("HeadMax", C.gpu_head_max(d.c, float(y.Data), rows, C.int64_t(x.Cols/max(1, y.Cols)), width,
-		float(x.Data)))
+	must("HeadMax", C.gpu_head_max(d.c, float(y.Data), rows, C.int64_t(x.Cols/max(1, y.Cols)),
+		width, float(x.Data)))
 }
 
 // HeadMaxBackward implements compute.Device.
@@ -209,8 +210,8 @@ func (d *Device) HeadMaxBackward(dx, dy, x compute.Matrix) {
 		C.int64_t(dx.Cols/max(1, dy.Cols)), width, float(dy.Data), float(x.Data)))
 }
 
-// edges returns where the positions of transposed edges lie on the device. It panics unless each is
-// that of an edge.
+// edges returns where the positions of transposed edges lie on the device. It panics if one
+// is out of range.
 func (d *Device) edges(kernel string, s compute.Segments) *C.int32_t {
 	if s.Above > 0 {
 		return (*C.int32_t)(onDevice(d, s.Edges))

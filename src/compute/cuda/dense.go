@@ -8,8 +8,8 @@ import (
 	"halognn/src/compute"
 )
 
-// Dense implements compute.Device. Two products of one shape are one launch, and the
-// epilogue another; their sum is made there, in the order of the parts.
+// Dense implements compute.Device. Two products of one shape are one launch. The epilogue is
+// another, which also adds the products, in the order of the parts.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
 	bias, second := a.Bias, []float32(nil)
@@ -27,8 +27,8 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 		}
 		d.MatMul(y, a.X2, a.W2, true)
 	}
-	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 || d.rounds(a.Epilogue.Rounded) > 0 ||
-		a.Epilogue.Activation != compute.NoActivation {
+	if bias != nil || second != nil || a.Epilogue.Add.Cols > 0 ||
+		d.rounds(a.Epilogue.Rounded) > 0 || a.Epilogue.Activation != compute.NoActivation {
 		d.epilogue("Dense", y, bias, second, a.Epilogue)
 	}
 }
@@ -42,8 +42,8 @@ func (d *Device) second(y compute.Matrix) []float32 {
 	return unsafe.Slice((*float32)(d.product.p), n)
 }
 
-// DenseBackward implements compute.Device. The bias's gradient is made where dy is changed or, if
-// nothing is, with those of the weights.
+// DenseBackward implements compute.Device. The gradient of the bias is made where the epilogue
+// changes dy or, if it does not, with the gradients of the weights.
 func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
 	if a.Bias == nil {

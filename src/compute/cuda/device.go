@@ -74,8 +74,8 @@ func Open(o Options) (*Device, error) {
 		o.Precision = compute.PrecisionFloat32
 	}
 	if !o.Precision.Known() {
-		return nil, fmt.Errorf("compute/cuda: products of %s factors; there are %s", o.Precision,
-			compute.Precisions())
+		return nil, fmt.Errorf("compute/cuda: precision %s of products is unknown; there are %s",
+			o.Precision, compute.Precisions())
 	}
 	d := &Device{precision: o.Precision, number: number}
 	if err := failure(fmt.Sprintf("opening device %d", number),

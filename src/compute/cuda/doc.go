@@ -1,11 +1,13 @@
 // Package cuda is the compute backend for one NVIDIA GPU: the kernels of kernels/cuda and cuBLAS,
 // in libhalognn_cuda.so, which is loaded when a device is opened. The same program runs without it.
 //
-//	host                     stream UP              stream COMPUTE                  stream DOWN
+//	host                     stream UP            stream COMPUTE               stream DOWN
 //	rows of minibatch i+1 ─┐
 //	 (resident ones are    ├ pinned ─ one copy ─> staging buffer i+1
-//	  on the device)       ┘                         └ event ─> gather, means ─> layers, loss
-//	                                                            backward, by layer ─ event ─> gradients ─> pinned
+//	  on the device)       ┘                       └ event ─> gather, means,
+//	                                                          layers, loss,
+//	                                                          backward by layer
+//	                                                           └ event ─> gradients ─> pinned
 //
 //	device memory    one arena, allocated at the start:
 //	                 resident rows | parameters, moments | activations | staging buffers
@@ -87,9 +89,10 @@ func (c *Choice) Shared(ids []string, free []int, variable string) (processes, l
 		}
 	}
 	if most := (len(ids) + c.Devices - 1) / c.Devices; processes > most {
-		return processes, least, fmt.Errorf("compute/cuda: %d of the %d ranks of this node have chosen one GPU, by %s, though each sees %d: start them with the launcher of their MPI "+
-			"(mpirun, srun), which numbers them, or give each its own (srun --gpus-per-task=1, "+
-			"or CUDA_VISIBLE_DEVICES)", processes, len(ids), variable, c.Devices)
+		return processes, least, fmt.Errorf("compute/cuda: %d of the %d ranks of this node have "+
+			"chosen one GPU, by %s, though each sees %d: start them with the launcher of their "+
+			"MPI (mpirun, srun), which numbers them, or give each its own (srun "+
+			"--gpus-per-task=1, or CUDA_VISIBLE_DEVICES)", processes, len(ids), variable, c.Devices)
 	}
 	return processes, least, nil
 }
@@ -111,7 +114,8 @@ func choose(device, devices, localRank int) (int, error) {
 	case device < 0:
 		return localRank % devices, nil
 	case device >= devices:
-		return 0, fmt.Errorf("compute/cuda: there is no device %d; this process sees %d", device, devices)
+		return 0, fmt.Errorf("compute/cuda: there is no device %d; this process sees %d", device,
+			devices)
 	}
 	return device, nil
 }

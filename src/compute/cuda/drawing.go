@@ -17,14 +17,14 @@ import (
 	"halognn/src/mem"
 )
 
-// What kernels draw is what package compute says that they draw.
+// This does not compile unless package compute states the limits of the C kernels.
 var (
 	_ [compute.MostDrawnFanout]struct{} = [C.HALOGNN_FANOUT]struct{}{}
 	_ [compute.MostDrawnHops]struct{}   = [C.HALOGNN_HOPS]struct{}{}
 )
 
-// drawer implements compute.Drawer: the topology on the device, and what drawings share. They run one
-// after the other on HALOGNN_DRAW.
+// drawer implements compute.Drawer: it has the topology on the device, and what drawings share.
+// Drawings run one after the other on HALOGNN_DRAW.
 type drawer struct {
 	d        *Device
 	o        compute.DrawOptions
@@ -57,19 +57,19 @@ func (d *Device) NewDrawer(o compute.DrawOptions) (compute.Drawer, error) {
 	return r, nil
 }
 
-// checkDraws returns an error about what no drawing can have.
+// checkDraws returns an error for options that no drawing can have.
 func checkDraws(o *compute.DrawOptions) error {
 	vertices := len(o.Original)
 	if len(o.Indptr) != vertices+1 || len(o.Hops) < 1 || len(o.Hops) > compute.MostDrawnHops ||
 		o.Seeds < 1 {
-		return fmt.Errorf("compute/cuda: drawing %d hops from %d seeds on %d vertices with %d row pointers",
-			len(o.Hops), o.Seeds, vertices, len(o.Indptr))
+		return fmt.Errorf("compute/cuda: drawing %d hops from %d seeds on %d vertices with %d "+
+			"row pointers", len(o.Hops), o.Seeds, vertices, len(o.Indptr))
 	}
 	for _, h := range o.Hops {
 		if h.Fanout < 1 || h.Fanout > compute.MostDrawnFanout ||
 			h.Destinations+h.Edges > compute.MostDrawnHop {
-			return fmt.Errorf("compute/cuda: drawing a hop with fanout %d, of up to %d destinations and %d "+
-				"edges", h.Fanout, h.Destinations, h.Edges)
+			return fmt.Errorf("compute/cuda: drawing a hop with fanout %d, of up to %d "+
+				"destinations and %d edges", h.Fanout, h.Destinations, h.Edges)
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return errors.Join(err, r.d.Sync()) // which may still read where
+		return errors.Join(err, r.d.Sync()) // queued work may still read where
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
@@ -129,7 +129,8 @@ func (d *Device) block(blocks *[]int, bytes int) (unsafe.Pointer, error) {
 	return d.at(at), nil
 }
 
-// where returns the resident row of each vertex, as kernels that read rows have it; nil if there is none.
+// where returns the resident row of each vertex, in the form in which kernels read it; nil if no
+// row is resident.
 func (r *drawer) where() []compute.RowRef {
 	resident := &r.d.resident
 	if !r.o.Resident || resident.p == nil {
@@ -160,8 +161,8 @@ func (r *drawer) Free() error {
 	return err
 }
 
-// drawing returns a drawing whose arrays lie from p on, and sets what they point to; for nil it sets
-// the bounds alone.
+// drawing describes a drawing for kernels. Its arrays begin at s.p; if s is nil, only bounds are
+// set.
 func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 	o, bytes := &r.o, 0
 	w.topology, w.scratch = r.of, r.scratch
@@ -198,7 +199,8 @@ func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 		if o.SelfEdges {
 			edges += h.Destinations
 		}
-		to.indptr, to.indices = (*C.int64_t)(take(8*(h.Destinations+1))), (*C.int32_t)(take(4*edges))
+		to.indptr, to.indices = (*C.int64_t)(take(8*(h.Destinations+1))),
+			(*C.int32_t)(take(4*edges))
 		if o.Weights != compute.DrawnUnweighted {
 			to.weights = (*C.float)(take(4 * edges))
 		}
@@ -224,15 +226,16 @@ type drawing struct {
 	p      unsafe.Pointer
 	bytes  int
 	what   *C.halognn_cuda_drawing // apart: what C is given has no Go pointers beside it
-	// the header, the seeds, and room for all vertices of the frontier unless all rows are resident:
-	// to pin memory while steps run would stop the device
+	// the header, the seeds, and room for all vertices of the frontier unless all rows are
+	// resident: to pin memory while steps run would stop the device
 	pinned      unsafe.Pointer
 	pinnedBytes int
 	drawn       compute.Drawn
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
-	done, read, sent   unsafe.Pointer
-	begun, taken, used bool // they have been recorded; begun: and nobody has waited for it
+	done, read, sent unsafe.Pointer
+	// whether they have been recorded; begun: and nobody has waited for done
+	begun, taken, used bool
 }
 
 // NewDrawing implements compute.Drawer.
@@ -284,8 +287,8 @@ func (s *drawing) lacks(n int) []int32 {
 func (s *drawing) Start(seeds []int32, words []uint64) error {
 	r, c := s.r, s.r.d.c
 	if len(seeds) < 1 || len(seeds) > r.o.Seeds || len(words) != len(r.o.Hops) {
-		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at most %d",
-			len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
+		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at "+
+			"most %d", len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
 	}
 	if s.begun { // nobody has waited, and what is pinned may still be read or written
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
@@ -301,7 +304,7 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.fresh = cBool(r.tag == 0); r.tag == 0 {
-		r.tag = 1<<(32-r.valueBits) - 1 // the greatest is that of a map that has been filled
+		r.tag = 1<<(32-r.valueBits) - 1 // the greatest tag is that of a freshly filled map
 	}
 	r.tag--
 	w.tag = C.uint32_t(r.tag << r.valueBits)
@@ -375,8 +378,8 @@ func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	}
 	if o.Hops[h].Transposed {
 		b.Transposed = compute.Segments{Indptr: onCard[int64](at.out_indptr, sources+1),
-			Indices: onCard[int32](at.out_indices, edges), Edges: onCard[int32](at.out_edges, edges),
-			Above: int32(destinations)}
+			Indices: onCard[int32](at.out_indices, edges),
+			Edges:   onCard[int32](at.out_edges, edges), Above: int32(destinations)}
 		if weighted {
 			b.TransposedWeights = onCard[float32](at.out_weights, edges)
 		}
@@ -384,14 +387,15 @@ func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	return b
 }
 
-// fetchMissing brings the n vertices to the host whose rows are not resident.
+// fetchMissing brings to the host the n vertices whose rows are not resident.
 func (s *drawing) fetchMissing(n int) error {
 	if n == 0 {
 		return nil
 	}
 	c, to := s.r.d.c, s.lacks(n)
 	must("drawn vertices", C.gpu_download(c, C.HALOGNN_DOWN,
-		(*C.char)(unsafe.Pointer(unsafe.SliceData(to))), unsafe.Pointer(s.what.missing), C.int64_t(4*n)))
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(to))), unsafe.Pointer(s.what.missing),
+		C.int64_t(4*n)))
 	must("drawn vertices", C.gpu_record(c, C.HALOGNN_DOWN, s.done))
 	if err := failure("drawn vertices", C.gpu_wait(c, s.done)); err != nil {
 		return err

@@ -7,13 +7,13 @@ import "C"
 
 import "halognn/src/compute"
 
-// largeGroup is the number of rows above which a group is a product by cuBLAS, which is faster then
-// and takes longer than its launch; all smaller groups of a call are one launch. So a call has at
-// most a launch for as many rows, however many groups there are.
+// largeGroup is the number of rows above which cuBLAS multiplies a group: it is then faster, and
+// takes longer than its launch. All smaller groups of a call are one launch. So the number of
+// launches grows with the rows of a call, not with its groups.
 const largeGroup = 1024
 
-// inGroups checks that a device computes a call, and calls one for all small groups, if there are
-// any, and then each for every large one.
+// inGroups reports a call to the probe, calls small once for all small groups, if there are any,
+// and then large for each large one.
 func (d *Device) inGroups(call compute.Call, g compute.Groups,
 	small func(ends *C.int32_t, groups, stride C.int64_t) C.int, large func(group, lo, hi int)) {
 	defer d.probe.Start(call).Done()
@@ -40,8 +40,8 @@ func (d *Device) GroupMatMul(y, x compute.Matrix, w []float32, g compute.Groups)
 	o := C.int64_t(y.Cols)
 	d.inGroups(compute.CheckGroupMatMul(y, x, w, g), g,
 		func(ends *C.int32_t, groups, stride C.int64_t) C.int {
-			return C.gpu_group_matmul(d.c, float(y.Data), float(x.Data), float(w), rows, f, o, ends, groups,
-				stride, largeGroup, d.dropped())
+			return C.gpu_group_matmul(d.c, float(y.Data), float(x.Data), float(w), rows, f, o, ends,
+				groups, stride, largeGroup, d.dropped())
 		},
 		func(i, lo, hi int) {
 			d.MatMul(y.RowsAt(lo, hi), x.RowsAt(lo, hi), g.Weights(w, i, y.Cols, x.Cols), false)
@@ -54,11 +54,12 @@ func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.
 	o := C.int64_t(dy.Cols)
 	d.inGroups(compute.CheckGroupMatMulInput(dx, dy, w, g), g,
 		func(ends *C.int32_t, groups, stride C.int64_t) C.int {
-			return C.gpu_group_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w), rows, f, o, ends,
-				groups, stride, largeGroup, d.dropped())
+			return C.gpu_group_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w), rows, f,
+				o, ends, groups, stride, largeGroup, d.dropped())
 		},
 		func(i, lo, hi int) {
-			d.MatMulInput(dx.RowsAt(lo, hi), dy.RowsAt(lo, hi), g.Weights(w, i, dy.Cols, dx.Cols), false)
+			d.MatMulInput(dx.RowsAt(lo, hi), dy.RowsAt(lo, hi), g.Weights(w, i, dy.Cols, dx.Cols),
+				false)
 		})
 }
 
@@ -67,8 +68,8 @@ func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g comput
 	f, o := C.int64_t(x.Cols), C.int64_t(dy.Cols)
 	d.inGroups(compute.CheckGroupMatMulWeights(dw, dy, x, g), g,
 		func(ends *C.int32_t, groups, stride C.int64_t) C.int {
-			return C.gpu_group_matmul_weights(d.c, float(dw), float(dy.Data), float(x.Data), f, o, ends,
-				groups, stride, largeGroup, d.dropped())
+			return C.gpu_group_matmul_weights(d.c, float(dw), float(dy.Data), float(x.Data), f, o,
+				ends, groups, stride, largeGroup, d.dropped())
 		},
 		func(i, lo, hi int) {
 			d.MatMulWeights(g.Weights(dw, i, dy.Cols, x.Cols), dy.RowsAt(lo, hi), x.RowsAt(lo, hi))

@@ -17,8 +17,9 @@ import (
 	"halognn/src/compute"
 )
 
-// heldRows is the rows of a cache, one table of compute.Rows, that lie in device memory: some in that of
-// this device, where kernels read them, others in that of peers, from which they are fetched.
+// heldRows are the rows of a cache, one table of compute.Rows, that lie in device memory. Some lie
+// in this device's memory, where kernels read them; others in that of peers, from which they are
+// fetched.
 type heldRows struct {
 	table       int
 	rowBytes    int

@@ -116,7 +116,7 @@ func BLAS() (string, error) {
 	if err := load(Find()); err != nil {
 		return "", err
 	}
-	runtime.LockOSThread() // the text is its
+	runtime.LockOSThread() // the text belongs to this thread
 	defer runtime.UnlockOSThread()
 	var found C.int
 	text := C.GoString(C.gpu_blas(&found))
@@ -157,10 +157,10 @@ func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 // seeds for random times. For tests.
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }
 
-// Launches returns what has been put on the streams of all emulated devices since the last call,
-// by name: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros; and the calls that the
-// host has waited in, and allocations; nil if the library is not emulated. Only one goroutine may
-// call it. For tests.
+// Launches returns, by name, how often work was put on the streams of all emulated devices since
+// the last call: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros. It also counts calls
+// in which the host waited, and allocations. It returns nil if the library is not emulated. Only
+// one goroutine may call it. For tests.
 func Launches() map[string]int {
 	text := C.halognn_gpu_emulated_launches()
 	if text == nil {

@@ -47,8 +47,8 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	d.weights("MatMulWeights", compute.DenseGradients{W: dw}, dy, x, compute.Matrix{})
 }
 
-// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and leaves
-// g.Bias, the sum of the rows of dy, to Settle.
+// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and
+// leaves g.Bias, the sum of the rows of dy, to Settle.
 func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
 	r, f := size(x)
 	var left *C.float
@@ -148,7 +148,8 @@ func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n
 func (d *Device) Transpose(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
 	rows, cols := size(y)
-	must("Transpose", C.gpu_transpose(d.c, float(y.Data), rows, cols, float(x.Data), C.int64_t(x.Cols)))
+	must("Transpose", C.gpu_transpose(d.c, float(y.Data), rows, cols, float(x.Data),
+		C.int64_t(x.Cols)))
 }
 
 // Dot implements compute.Device.

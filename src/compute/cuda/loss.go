@@ -14,7 +14,7 @@ import (
 // A result has room before the scratch.
 const _ = uint(alignment - C.sizeof_halognn_cuda_loss)
 
-// Go and the kernels count alike what is told of a queued loss.
+// Go and the kernels use the same numbers for a queued loss.
 var (
 	_ [compute.MostSuspects]struct{} = [C.HALOGNN_SUSPECTS]struct{}{}
 	_ [compute.LossExtras]struct{}   = [C.HALOGNN_EXTRAS]struct{}{}
@@ -61,7 +61,7 @@ func (d *Device) QueueSigmoidBCE(dlogits, logits compute.Matrix, targets []uint8
 	d.sigmoid(dlogits, logits, targets, scale, to)
 }
 
-// sigmoid likewise.
+// sigmoid is the same for SigmoidBCE.
 func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale float32,
 	to *compute.QueuedLoss) *C.halognn_cuda_loss {
 	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
@@ -75,7 +75,8 @@ func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale 
 		})
 }
 
-// loss lends room for a loss and those of rows. If answer, it waits for the loss and returns it.
+// loss lends room for a loss and for partial losses of rows. If answer, it waits for the loss and
+// returns it.
 func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
 	launch func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int) *C.halognn_cuda_loss {
 	bytes := alignment + int(C.gpu_loss_scratch(rows))
@@ -105,8 +106,8 @@ func suspectBytes(to *compute.QueuedLoss) (bytes int) {
 	return bytes
 }
 
-// told returns a queued loss as kernels take it; nil for none. It is read before the call of the
-// kernel returns.
+// told returns a queued loss in the form in which kernels take it; nil for none. The kernel's call
+// reads it before it returns.
 func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
 	if to == nil {
 		return nil

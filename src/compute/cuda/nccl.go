@@ -51,7 +51,8 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 		return
 	}
 	if len(slices)%len(sum) != 0 || rank < 0 || rank >= len(slices)/len(sum) {
-		panic(fmt.Sprintf("compute: AddSlices: %d elements are no slices of %d, or there is no rank %d", len(slices), len(sum), rank))
+		panic(fmt.Sprintf("compute: AddSlices: %d elements are no slices of %d, or there is no "+
+			"rank %d", len(slices), len(sum), rank))
 	}
 	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)),
 		float(slices), C.int(rank), C.int(len(slices)/len(sum))))
@@ -123,7 +124,7 @@ type links struct {
 	mu    sync.Mutex
 	n     *C.halognn_nccl // nil after abort or close
 	fault error           // why it was aborted
-	cut   atomic.Bool     // set before an abort begins, which may let events pass
+	cut   atomic.Bool     // set before an abort begins, because the abort may let events pass
 
 	to, from   []unsafe.Pointer // [ranks] arguments of Exchange
 	sends      []C.int64_t

@@ -19,8 +19,8 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 // LayerNormBackward implements compute.Device.
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
 	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		epilogue)).Done()
+	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd,
+		y, epilogue)).Done()
 	rows, cols := size(x)
 	then := d.cEpilogue(epilogue)
 	d.lendSums("LayerNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {

@@ -12,8 +12,9 @@ func (d *Device) Adam(p, g, m, v []float32, o compute.AdamOptions) {
 	defer d.probe.Start(compute.CheckAdam(p, g, m, v)).Done()
 	c := o.Coefficients()
 	must("Adam", C.gpu_adam(d.c, float(p), float(m), float(v), C.int64_t(len(p)), float(g),
-		C.float(c.L2), C.float(c.Decay), C.float(c.Beta1), C.float(c.OneMinusBeta1), C.float(c.Beta2),
-		C.float(c.OneMinusBeta2), C.float(c.Step), C.float(c.Root), C.float(c.Eps), bound(&o.Within)))
+		C.float(c.L2), C.float(c.Decay), C.float(c.Beta1), C.float(c.OneMinusBeta1),
+		C.float(c.Beta2), C.float(c.OneMinusBeta2), C.float(c.Step), C.float(c.Root),
+		C.float(c.Eps), bound(&o.Within)))
 }
 
 // SGD implements compute.Device.

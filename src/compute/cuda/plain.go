@@ -27,5 +27,6 @@ func Choose(int) (*Choice, error) { return nil, errPlain() }
 func CopyNow(dst, src []byte) error { return errPlain() }
 
 func errPlain() error {
-	return fmt.Errorf("compute/cuda: %w: this program was built without cgo; set compute.device to cpu", ErrNoLibrary)
+	return fmt.Errorf("compute/cuda: %w: this program was built without cgo; set compute.device "+
+		"to cpu", ErrNoLibrary)
 }

@@ -87,13 +87,15 @@ func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes 
 			rows = r.collect(t, hot[t][:n])
 			defer mem.Free(rows)
 		}
-		must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, unsafe.Add(r.p, r.first[t]*rowBytes),
-			(*C.char)(unsafe.Pointer(unsafe.SliceData(rows))), C.int64_t(n*rowBytes)))
+		must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE,
+			unsafe.Add(r.p, r.first[t]*rowBytes), (*C.char)(unsafe.Pointer(unsafe.SliceData(rows))),
+			C.int64_t(n*rowBytes)))
 	}
 	return d.Sync()
 }
 
-// collect assigns the rows hot of a table their indices and returns copies of them, in that order.
+// collect gives the hot rows of a table their indices among the resident rows, and returns copies
+// of them in that order.
 func (r *residence) collect(t int, hot []int32) []byte {
 	slots := mem.Make[int32](len(r.tables[t]) / r.rowBytes)
 	for i := range slots {

@@ -54,8 +54,8 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 	indices := d.indices("SegmentMaxBackward", transposed, dout.Rows)
 	first := dh.RowsAt(0, transposed.Len())
 	rows, cols := size(first)
-	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(dh.Data), rows, cols, 0, indptr,
-		indices, bits(arg.Data), float(dout.Data)))
+	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(dh.Data), rows, cols, 0,
+		indptr, indices, bits(arg.Data), float(dout.Data)))
 	d.complete("SegmentMaxBackward", first, c)
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
 }

@@ -16,12 +16,13 @@ import (
 // stagingBuffer implements compute.StagingBuffer. Pinned and device memory have the same layout, so
 // that one copy uploads everything:
 //
-//	made on the host     own [D,F] | reduced [D,F] | all [S,F] | types   │ segments, vertices, │
-//	or on the device     refs [S] | addresses of mapped rows | indptr,   │ labels              │ rows that do not   │ mapped rows,
-//	                     indices, weights, scale                         │ of all layers       │ lie there, copied  │ fetched after the copy
+//	rows made on the host     own [D,F] | reduced [D,F] | all [S,F] | types
+//	or on the device          refs [S] | addresses of mapped rows | indptr, indices, weights, scale
+//	then, in both cases       segments, vertices, labels of all layers
+//	then, on the device       rows that do not lie there, copied | mapped rows, fetched later
 //
-// Rows of types are always made on the host. What the host makes is of the elements in which rows are
-// stored; kernels read float32, to which those of bfloat16 are widened on the device.
+// Rows of types are always made on the host. The host makes rows in the type in which rows are
+// stored. Kernels read float32, so the device widens rows of bfloat16.
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
@@ -29,15 +30,16 @@ type stagingBuffer struct {
 	apart    bool       // always sends rows, never matrices computed from them
 	copies   bool       // copies mapped rows too
 	pinned   buffer
-	room     int // that pinned is to have for all inputs that are expected; 0: not known
+	room     int // bytes that pinned is to have for all expected inputs; 0: not known
 	device   buffer
 	end      int // of the bytes that are copied
 	arrays   []sent
-	held     *heldRows        // rows of a cache on devices; nil for none
-	drawn    *drawing         // what it sends the rest of; nil for a minibatch of the host
-	missing  int              // rows of it that are not resident
-	cold     []compute.RowRef // the rows sent in the copy
-	mapped   []uint64         // addresses of the rows that the device fetches
+	held     *heldRows // rows of a cache on devices; nil for none
+	// the drawing whose missing rows it sends; nil for a minibatch drawn on the host
+	drawn   *drawing
+	missing int              // rows of the drawing that are not resident
+	cold    []compute.RowRef // the rows sent in the copy
+	mapped  []uint64         // addresses of the rows that the device fetches
 
 	copied, read unsafe.Pointer // events: end of the copy; end of the kernels that read it
 	filled       bool           // copied has been recorded
@@ -91,7 +93,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	return nil
 }
 
-// complement completes the references to rows of a drawn minibatch by those that were sent.
+// complement completes a drawn minibatch's references to rows by those of the rows that were sent.
 func (b *stagingBuffer) complement() {
 	if b.drawn == nil || b.missing == 0 {
 		return
@@ -114,7 +116,8 @@ func (b *stagingBuffer) fetch() {
 	}
 }
 
-// ready makes the events at first, and later waits until pinned memory may be written again.
+// ready makes the events on the first call; later it waits until pinned memory may be written
+// again.
 func (b *stagingBuffer) ready() error {
 	if b.copied == nil {
 		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)),
@@ -189,7 +192,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	if in.Sources {
 		made += b.frontier * width
 	}
-	mixed := in.Rows.Wide != 0 // which the device's kernels do not read
+	mixed := in.Rows.Wide != 0 // the device's kernels do not read rows of mixed types
 	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
 	if b.onHost = (mixed || made <= apart && !inPlace) && b.drawn == nil; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
@@ -247,7 +250,7 @@ func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
 	return b.held.address(ref)
 }
 
-// align returns the common alignment of the rows that address has.
+// align returns the common alignment of the rows for which address returns one.
 func (b *stagingBuffer) align() int {
 	switch {
 	case b.held == nil || b.held.align == 0:
@@ -282,10 +285,11 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 	return b.reserve(b.room > b.pinned.bytes)
 }
 
-// reserve makes room for the layout in pinned memory and on the device; where it makes some, or is
-// to pin more, for all inputs that are expected, else for a quarter more: minibatches of one kind
-// differ by less, and to pin memory takes milliseconds in which no kernel starts. Kernels that are
-// still running may read the device memory that it gets, so the copy waits for all of them.
+// reserve makes room for the layout in pinned memory and on the device. If more, or if pinned
+// memory is too small, it pins a quarter more than the layout needs, or as much as all expected
+// inputs need if that is more: minibatches of one kind differ by less than a quarter, and while
+// memory is pinned, for milliseconds, no kernel starts. Kernels that are still running may read the
+// device memory that it gets, so the copy waits for all of them.
 func (b *stagingBuffer) reserve(more bool) error {
 	if more || b.end > b.pinned.bytes {
 		if err := b.unpin(); err != nil {
@@ -293,7 +297,7 @@ func (b *stagingBuffer) reserve(more bool) error {
 		}
 		least := b.end + b.end/4
 		err := b.pin(max(least, b.room))
-		if err != nil && b.room > least { // what is expected may never come
+		if err != nil && b.room > least { // inputs as large as expected may never come
 			b.room = 0
 			err = b.pin(least)
 		}
@@ -371,7 +375,7 @@ func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
 	return of.In(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
 }
 
-// sentMatrix returns its copy in device memory.
+// sentMatrix returns the copy of a pinnedMatrix in device memory.
 func (b *stagingBuffer) sentMatrix(offset, rows, cols int) compute.Matrix {
 	of := b.d.stored()
 	at := (*float32)(unsafe.Add(b.device.p, offset))
@@ -410,8 +414,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 			above = max(above, compute.SourceOf(i)+1)
 		}
 		if int(above) > b.frontier {
-			panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows", above-1,
-				b.frontier))
+			panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
+				above-1, b.frontier))
 		}
 	}
 	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.missing), 0, len(b.cold)
@@ -442,7 +446,8 @@ func (b *stagingBuffer) collect(in *compute.Inputs) {
 func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	d := b.d
 	if !b.filled || d.open != nil {
-		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is open")
+		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is " +
+			"open")
 	}
 	defer d.probe.Start(b.call).Done()
 	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
@@ -465,7 +470,7 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	return own, reduced, all, err
 }
 
-// widenTypes makes the rows of types what kernels read.
+// widenTypes turns the rows of types into what kernels read.
 func (b *stagingBuffer) widenTypes() error {
 	d, at, bytes := b.d, 0, 0
 	for _, m := range b.types {
@@ -492,8 +497,8 @@ func widenedBytes(m compute.Matrix) int {
 	return (4*len(m.BF16) + alignment - 1) / alignment * alignment
 }
 
-// widened returns the float32 copy of a matrix at an offset of a buffer, which grows as needed if it
-// is 0; of a matrix of float32 itself.
+// widened returns the float32 copy of a matrix of bfloat16, at an offset of a buffer, which grows
+// as needed if the offset is 0. A matrix of float32 it returns as it is.
 func (d *Device) widened(to *buffer, offset int, m compute.Matrix) (compute.Matrix, error) {
 	if m.BF16 == nil {
 		return m, nil
@@ -556,7 +561,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 		return own, reduced, all, err
 	}
 	if b.own && b.reduce == compute.NoReduction {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols, rows))
+		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols,
+			rows))
 	}
 	if b.reduce != compute.NoReduction {
 		var weights *C.float
@@ -580,7 +586,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 			C.int64_t(reduced.Rows), cols, indptr, indices, C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols, rows))
+		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols,
+			rows))
 	}
 	return own, reduced, all, nil
 }
@@ -604,7 +611,7 @@ func (b *stagingBuffer) PinnedBytes() int64 { return int64(b.pinned.bytes) }
 
 // Close implements compute.StagingBuffer.
 func (b *stagingBuffer) Close() error {
-	if b.d.open != b { // the step ended before it opened it
+	if b.d.open != b { // the step ended before this buffer was opened
 		return nil
 	}
 	b.d.open = nil

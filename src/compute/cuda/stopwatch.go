@@ -37,7 +37,8 @@ func (s *stopwatch) Mark(i int) error {
 // Between implements compute.Stopwatch.
 func (s *stopwatch) Between(i, j int) (time.Duration, error) {
 	var ms C.float
-	err := failure("the time between two marks", C.gpu_elapsed(s.d.c, s.events[i], s.events[j], &ms))
+	err := failure("the time between two marks",
+		C.gpu_elapsed(s.d.c, s.events[i], s.events[j], &ms))
 	return time.Duration(float64(ms) * float64(time.Millisecond)), err
 }
 

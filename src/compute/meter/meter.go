@@ -2,11 +2,13 @@
 // the time without a kernel. With the device's peak rates of copies and products this gives a
 // step's roofline (Williams et al., CACM 2009).
 //
-//	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock, on its own stream
-//	                              clock kernel  clock    any other: kernels are done when they return
+//	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock,
+//	                                                     on its own stream
+//	                              clock kernel  clock    any other: kernels are done on return
 //	                         │
 //	                         v
-//	             Meter: name, calls, seconds, bytes, flops   ── Report(Rates) ──> share of the roofline, idle share
+//	             Meter: name, calls, seconds, bytes, flops ─ Report(Rates) ─> share of the roofline,
+//	                                                                          idle share
 //
 // Bytes and flops are those of compute.Call. Two marks around every kernel cost the device a few
 // microseconds, so a metered run is slower and metering is off by default.

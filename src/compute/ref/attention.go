@@ -114,8 +114,8 @@ func softmax(alpha compute.Matrix, s compute.Segments) {
 func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	transposed compute.Segments,
 	alpha, src, dst compute.Matrix, slope float32) {
-	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha, src,
-		dst)).Done()
+	defer d.probe.Start(compute.CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha, s, transposed, alpha,
+		src, dst)).Done()
 	softmaxBackward(dalpha, s, alpha)
 	clear(ddst.Data[:ddst.Rows*ddst.Cols])
 	clear(dsrc.Data[:dsrc.Rows*dsrc.Cols])
@@ -266,8 +266,8 @@ func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z
 // AttendBackward implements compute.Device.
 func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
 	transposed compute.Segments, alpha, src, dst, z, dy compute.Matrix, slope float32) {
-	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha, src,
-		dst, z, dy)).Done()
+	defer d.probe.Start(compute.CheckAttendBackward(dz, dsrc, ddst, dalpha, s, transposed, alpha,
+		src, dst, z, dy)).Done()
 	compute.AttendBackwardInParts(d, dz, dsrc, ddst, dalpha, s, transposed, alpha, src, dst, z, dy,
 		slope)
 }

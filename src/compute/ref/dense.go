@@ -11,7 +11,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	d.into(y, a.Epilogue.Rounded, func(y compute.Matrix) { compute.DenseInParts(d, y, a) })
 }
 
-// into stores what f makes, rounded if it is to be.
+// into stores what f makes, rounded if rounded is set.
 func (d *Device) into(y compute.Matrix, rounded bool, f func(y compute.Matrix)) {
 	if y.BF16 != nil {
 		d.complete = mem.Grow(d.complete, y.Rows*y.Cols)
@@ -81,7 +81,8 @@ func (d *Device) Round(y, x compute.Matrix) {
 // Finish implements compute.Device.
 func (d *Device) Finish(y, x compute.Matrix, b []float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckFinish(y, x, b, epilogue)).Done()
-	d.into(y, epilogue.Rounded, func(y compute.Matrix) { compute.FinishInParts(d, y, x, b, epilogue) })
+	d.into(y, epilogue.Rounded,
+		func(y compute.Matrix) { compute.FinishInParts(d, y, x, b, epilogue) })
 }
 
 // FinishBackward implements compute.Device.

@@ -35,8 +35,8 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 //	dx = rstd * (g - mean(g) - n*mean(g*n))     dgamma = sum of dy*n     dbeta = sum of dy
 func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, dy, x compute.Matrix,
 	gamma, mean, rstd []float32, y compute.Matrix, epilogue compute.Epilogue) {
-	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd, y,
-		epilogue)).Done()
+	defer d.probe.Start(compute.CheckLayerNormBackward(dx, dgamma, dbeta, dy, x, gamma, mean, rstd,
+		y, epilogue)).Done()
 	dy = d.gradient(dy)
 	epilogue.Backward(d, dy, y)
 	clear(dgamma)

@@ -1,8 +1,8 @@
 // Package ref is the compute backend in plain Go: one goroutine, loops written to be read. It is
 // the reference for the other backends, and the backend of builds without a C compiler.
 //
-//	y[r,o] = sum over f of x[r,f] * w[o,f]                  one accumulator an output, terms in order
-//	db[o]  = (rows 0..511) + (rows 512..1023) + ...         row sums by chunks of compute.ChunkRows
+//	y[r,o] = sum over f of x[r,f] * w[o,f]             one accumulator an output, terms in order
+//	db[o]  = (rows 0..511) + (rows 512..1023) + ...    row sums by chunks of compute.ChunkRows
 //
 // All arithmetic is float32 except inside the losses; with rounded factors a product is the
 // same loop over rounded copies. On one machine equal calls give equal bits.
@@ -30,7 +30,7 @@ type Device struct {
 	precision compute.Precision
 	rounded   [2][]float32 // the factors of a product
 	widened   [2][]float32 // matrices of bfloat16 that a kernel reads
-	complete  []float32    // and that it makes
+	complete  []float32    // the matrix of bfloat16 that it makes
 }
 
 // New returns a device.

@@ -78,9 +78,9 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 	d.sumRows(out, s, weights, h, add)
 }
 
-// sumRows sets out to sums over segments, or adds them. What is complete is stored.
-func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float32, h compute.Matrix,
-	add bool) {
+// sumRows sets out to sums over segments, or adds them. It stores complete sums.
+func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float32,
+	h compute.Matrix, add bool) {
 	h = d.wide(0, h)
 	sum := d.scratch(out.Cols)
 	for t := range out.Rows {

@@ -11,52 +11,60 @@ const (
 	hdf5    = "an HDF5 file; save its arrays with numpy.savez"
 	parquet = "a Parquet file; save it as CSV: pandas.read_parquet(f).to_csv(g, index=False)"
 	feather = "a Feather file; save it as CSV: pandas.read_feather(f).to_csv(g, index=False)"
-	pickled = "a Python pickle, which could run code; load it in Python and save its arrays with numpy.savez, " +
-		"or of a dict of lists, in Python, halognn.write_dataset(DIR, networkx.Graph(dict)) writes a dataset"
+	pickled = "a Python pickle, which could run code; load it in Python and save its arrays with " +
+		"numpy.savez, or of a dict of lists, in Python, halognn.write_dataset(DIR, " +
+		"networkx.Graph(dict)) writes a dataset"
 	packed = "compressed otherwise than by gzip, which is read as it is; unpack it"
 )
 
-// Kinds says what to do with files of other programs that are taken for tables, by the extension of
-// their names.
+// Kinds says what to do with files of other programs that users take for tables, by the extension
+// of their names.
 var Kinds = map[string]string{
 	".bz2": packed, ".xz": packed, ".zst": packed, ".lz4": packed,
 	".zip": archive, ".7z": archive, ".rar": archive, ".tar": archive, ".tgz": archive,
 	".dot": dot, ".gv": dot, ".dl": dl,
 	".xlsx":    "a spreadsheet; save it as CSV (UTF-8)",
-	".parquet": parquet, ".feather": feather, ".h5": hdf5, ".hdf5": hdf5, ".pkl": pickled, ".pickle": pickled,
+	".parquet": parquet, ".feather": feather, ".h5": hdf5, ".hdf5": hdf5, ".pkl": pickled,
+	".pickle": pickled,
 }
 
 // magics are the first bytes of such files, under whatever name.
 var magics = []struct{ begin, what string }{
-	{"BZh", packed + " (bzip2)"}, {"\xfd7zXZ\x00", packed + " (xz)"}, {"\x28\xb5\x2f\xfd", packed + " (zstd)"},
+	{"BZh", packed + " (bzip2)"}, {"\xfd7zXZ\x00", packed + " (xz)"},
+	{"\x28\xb5\x2f\xfd", packed + " (zstd)"},
 	{"PAR1", parquet}, {"ARROW1", feather}, {"\x89HDF", hdf5},
 	{"\x93NUMPY", "a NumPy array; --format npz reads arrays"},
 	{"\x80\x02", pickled}, {"\x80\x03", pickled}, {"\x80\x04", pickled}, {"\x80\x05", pickled},
-	{"PK\x03\x04", "a zip archive: of a spreadsheet (.xlsx), save it as CSV (UTF-8); of files, unpack it and name " +
-		"what is in it"},
+	{"PK\x03\x04", "a zip archive: of a spreadsheet (.xlsx), save it as CSV (UTF-8); of files, " +
+		"unpack it and name what is in it"},
 }
 
-// texts are files that are text, but no table.
+// texts are the beginnings of files that are text, but not tables.
 var texts = []struct{ begin, what string }{
 	{"<?xml", xml}, {"<!doctype", xml}, {"<html", xml},
-	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot}, {"strict graph", dot},
-	{"*vertices ", pajek}, {"*network", pajek}, {"graph [", gml}, {"graph\n[", gml}, {"creator \"", gml},
+	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot},
+	{"strict graph", dot},
+	{"*vertices ", pajek}, {"*network", pajek}, {"graph [", gml}, {"graph\n[", gml},
+	{"creator \"", gml},
 	{"dl n=", dl}, {"dl n =", dl}, {"dl nr", dl},
-	{"version https://git-lfs", "the pointer of a file in Git LFS; git lfs pull fetches the file itself"},
+	{"version https://git-lfs", "the pointer of a file in Git LFS; git lfs pull fetches the file " +
+		"itself"},
 }
 
-const dot = "a DOT file of Graphviz; networkx.nx_pydot.read_dot reads it and, in Python, halognn.write_dataset(DIR, " +
-	"graph) imports it"
+const dot = "a DOT file of Graphviz; networkx.nx_pydot.read_dot reads it and, in Python, " +
+	"halognn.write_dataset(DIR, graph) imports it"
 
 const (
-	pajek = "a Pajek file: networkx.read_pajek reads it and, in Python, halognn.write_dataset(DIR, graph) imports it"
-	gml   = "a GML file: networkx.read_gml reads it and, in Python, halognn.write_dataset(DIR, graph) imports it"
+	pajek = "a Pajek file: networkx.read_pajek reads it and, in Python, " +
+		"halognn.write_dataset(DIR, graph) imports it"
+	gml = "a GML file: networkx.read_gml reads it and, in Python, halognn.write_dataset(DIR, " +
+		"graph) imports it"
 )
 
 const dl = "a DL file of UCINET; export it as an edge list"
 
-const xml = "XML or a web page; if this is what a download gave, fetch the file again; networkx.read_graphml and " +
-	"read_gexf read graphs"
+const xml = "XML or a web page; if this is what a download gave, fetch the file again; " +
+	"networkx.read_graphml and read_gexf read graphs"
 
 // notText returns an error for the beginning of a file that is no table.
 func (r *Reader) notText(head []byte) error {
@@ -68,11 +76,14 @@ func (r *Reader) notText(head []byte) error {
 			return fmt.Errorf("%s: %w: %s", r.path, ErrValue, of.what)
 		}
 	}
-	control := func(c byte) bool { return c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f' }
+	control := func(c byte) bool {
+		return c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f'
+	}
 	switch {
-	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")), wide(head):
-		return fmt.Errorf("%s: %w: UTF-16 text; convert it: iconv -f UTF-16%s -t UTF-8", r.path, ErrValue,
-			order(head))
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")),
+		wide(head):
+		return fmt.Errorf("%s: %w: UTF-16 text; convert it: iconv -f UTF-16%s -t UTF-8", r.path,
+			ErrValue, order(head))
 	case !slices.ContainsFunc(head, control) && bytes.IndexByte(whole, 0) < 0:
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// sampleBytes and sampleRows bound the beginning of a file by which look decides.
+// look decides by the beginning of a file, of at most sampleBytes and sampleRows.
 const (
 	sampleBytes = 1 << 16
 	sampleRows  = 50
@@ -27,11 +27,11 @@ func (r *Reader) readSep() {
 	}
 }
 
-// look finds, by the first rows, which are comments, the separator if it is Auto, and the number of fields
-// of a row.
+// look reads the first rows. It finds which of them are comments, the separator if it is Auto, and
+// the number of fields of a row.
 func (r *Reader) look() {
 	rows := r.firstRows()
-	if len(rows) == 0 { // the first quote has no other
+	if len(rows) == 0 { // the first quote is never closed
 		line, _, _ := bytes.Cut(r.buf[r.next:r.end], []byte{'\n'})
 		rows = append(rows, line)
 	}
@@ -67,15 +67,17 @@ func (r *Reader) look() {
 			return
 		}
 	}
-	for _, row := range rows { // all begin with # or %: the ids do
+	for _, row := range rows { // all begin with # or %, so the ids do
 		r.width = max(r.width, r.count(row, r.sep))
 	}
 }
 
-// known finds what tells rows from comments: whether first fields are numbers, but for that of a row of
-// names, and whether one of the first n lines, which begin as comments do, is none for its width.
+// known finds out what tells rows from comments: whether the first fields of rows, except in a row
+// of names, are numbers; and whether one of the first n lines, which begin as comments do, is a
+// comment because its number of fields differs.
 func (r *Reader) known(rows [][]byte, n int) {
-	r.remarks = slices.ContainsFunc(rows[:n], func(row []byte) bool { return r.count(row, r.sep) != r.width })
+	r.remarks = slices.ContainsFunc(rows[:n],
+		func(row []byte) bool { return r.count(row, r.sep) != r.width })
 	of := 0
 	for _, row := range rows {
 		if marked(row) {
@@ -91,7 +93,7 @@ func (r *Reader) known(rows [][]byte, n int) {
 	r.numbers = of > 1
 }
 
-// firstRows returns the first rows that the sample holds whole, as they lie there.
+// firstRows returns the first rows that lie whole in the sample.
 func (r *Reader) firstRows() (rows [][]byte) {
 	head := r.buf[r.next:r.end]
 	if len(head) > r.sample {
@@ -119,9 +121,9 @@ func (r *Reader) firstRows() (rows [][]byte) {
 	return rows
 }
 
-// separator returns the one by which all the rows have as many fields as the first. Where several do
-// so, or none, tabs win over commas, unless these are decimal commas, and these over semicolons; for rows
-// without any of these, blanks, and | where all else does not fit.
+// separator returns the separator by which all rows have as many fields as the first. If several
+// fit, or none does, tabs win over commas, unless the commas are decimal commas, and commas over
+// semicolons. Rows without any of these are separated by blanks, or by | if nothing else fits.
 func (r *Reader) separator(rows [][]byte) Separator {
 	for i, row := range rows {
 		if !marked(row) {
@@ -163,14 +165,14 @@ func (r *Reader) separator(rows [][]byte) Separator {
 		return Pipe
 	case len(there) == 0:
 		return Comma
-	case len(there) > 1 && there[0] == Semicolon: // neither fits: the usual one
+	case len(there) > 1 && there[0] == Semicolon: // neither fits: take the usual one
 		return Comma
 	}
 	return there[0]
 }
 
-// decimal reports whether all commas in fields between semicolons are decimal commas, but for those of a
-// first row that may name the columns.
+// decimal reports whether all commas in fields between semicolons are decimal commas. A first row
+// that may name the columns does not count.
 func (r *Reader) decimal(rows [][]byte) bool {
 	for _, row := range rows[min(1, len(rows)-1):] {
 		one := Reader{sep: Semicolon, quote: bytes.IndexByte(row, '"') >= 0}
@@ -184,7 +186,7 @@ func (r *Reader) decimal(rows [][]byte) bool {
 	return true
 }
 
-// even reports whether all rows have as many fields as the first, or, if they may have more, at least
+// even reports whether all rows have as many fields as the first or, if rows may differ, at least
 // two. A row that begins with # or % may be a comment.
 func (r *Reader) even(rows [][]byte, sep Separator) bool {
 	want := r.count(rows[0], sep)
@@ -197,7 +199,8 @@ func (r *Reader) even(rows [][]byte, sep Separator) bool {
 	return true
 }
 
-// count returns the number of fields of a row by a separator, 1 if quotes end elsewhere than its fields.
+// count returns the number of fields of a row by a separator; 1 if a quote ends anywhere but at the
+// end of a field.
 func (r *Reader) count(row []byte, sep Separator) int {
 	one := Reader{sep: sep, quote: bytes.IndexByte(row, '"') >= 0}
 	one.row = one.trim(row)

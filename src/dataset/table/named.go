@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Names says what is known of the first row of a table.
+// Names says what is known about the first row of a table.
 type Names struct {
-	No    bool                   // it is data
-	Yes   bool                   // it is the names
+	No    bool                   // the first row is data
+	Yes   bool                   // the first row is the names
 	Known func(name string) bool // whether a column may be called so; nil: nothing is known
-	// Data says whether a row, before others, is data for sure; nil: none is
+	// Data says whether a row, followed by after, is surely data; nil: no row is
 	Data func(row []string, after [][]string) bool
-	// Either says whether a row that could be both has the names, if that is known; nil: it never is
+	// Either says whether a row that could be both has the names, if it can know; nil: it never can
 	Either func(row []string, after [][]string) (named, known bool)
-	// Remark says that names may stand in a comment before the first row, of which one is known.
+	// Remark says that a comment before the first row may hold the names, if one of them is known.
 	Remark bool
 }
 
@@ -27,16 +27,16 @@ type Named struct {
 	*Reader
 	Header   []string   // of the columns; "" for one without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
-	Remark   string     // the comment that has them, instead of a row
-	Why      string     // why the first row is names or data, for a report; "" where its looks tell
+	Remark   string     // the comment that has the names, instead of a row
+	Why      string     // why the first row is names or data, for a report; "" if that is plain
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first of them
 	first    []string   // the first row, if it does not name the columns
-	after    [][]string // the first rows of data, with that
+	after    [][]string // the first rows of data, with first
 }
 
-// OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row, or that
-// there are none: where all fields are numbers, and where the row looks like the rows after it.
+// OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row.
+// There are none if all fields are numbers, or if the row looks like the rows after it.
 func OpenNamed(path string, names Names) (*Named, error) {
 	r, err := OpenWords(path, Auto, false)
 	if err != nil {
@@ -63,7 +63,8 @@ func (t *Named) begin(names Names) error {
 		if t.line > 0 {
 			lines = "; its lines begin as comments do: quote the first field of one that is a row"
 		}
-		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path, ErrValue, lines)
+		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path,
+			ErrValue, lines)
 	}
 	if err != nil {
 		return err
@@ -118,8 +119,8 @@ func (t *Named) keepFirst() {
 	t.after = slices.Insert(t.after, 0, t.first)
 }
 
-// namesBelow reports whether a row below a comment with names is itself the names of the columns:
-// it has a word over numbers, or no number, and as many names that are known.
+// namesBelow reports whether a row below a comment with names itself names the columns: it has a
+// word above numbers, or no number, and as many known names as the comment.
 func namesBelow(named, row []string, after [][]string, known func(string) bool) bool {
 	count := func(fields []string) (n int) {
 		for _, f := range fields {
@@ -137,8 +138,8 @@ func namesBelow(named, row []string, after [][]string, known func(string) bool) 
 func (t *Named) unique() error {
 	for i, name := range t.Header {
 		if name != "" && slices.Contains(t.Header[:i], name) {
-			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove the line and say --no-header", t.path, t.begun,
-				ErrValue, name)
+			return fmt.Errorf("%s: line %d: %w: two columns are called %q; rename one, or remove "+
+				"the line and say --no-header", t.path, t.begun, ErrValue, name)
 		}
 	}
 	return nil
@@ -147,8 +148,8 @@ func (t *Named) unique() error {
 // Number reports whether the field of a column in the first row of data is a number.
 func (t *Named) Number(column int) bool { return isNumber(t.Field(column)) }
 
-// Field returns the field of a column in the first row of data, before that is read; "" if there is
-// none.
+// Field returns the field of a column in the first row of data before that row is read; "" if there
+// is none.
 func (t *Named) Field(column int) string {
 	if len(t.after) == 0 {
 		return ""
@@ -165,7 +166,8 @@ func (t *Named) Sample(column int) (fields []string) {
 }
 
 // remark returns the last comment before the first row that may name the columns, and its words, as
-// below numpy.savetxt(header=...): as many as a row has, none a number, and one known.
+// numpy.savetxt(header=...) writes it: as many words as a row has fields, none a number, and one
+// known.
 func (t *Named) remark(known func(string) bool) (line string, names []string) {
 	if known == nil || t.width < 2 {
 		return "", nil
@@ -181,7 +183,8 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
 		one.row = one.trim(text)
 		fields, err := one.Words()
-		if err != nil || slices.ContainsFunc(fields, func(f string) bool { return f == "" || isNumber(f) }) {
+		if err != nil || slices.ContainsFunc(fields,
+			func(f string) bool { return f == "" || isNumber(f) }) {
 			continue
 		}
 		n, prose := 0, false
@@ -198,21 +201,24 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 	return line, names
 }
 
-// sentence are words of a comment apart by blanks that names no columns.
-var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in", "is",
-	"of", "or", "per", "the", "this", "was", "were", "with"}
+// sentence lists words that show that a comment, split at blanks, is a sentence, not names of
+// columns.
+var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in",
+	"is", "of", "or", "per", "the", "this", "was", "were", "with"}
 
-// MayBeProse reports whether the names are the words, apart by blanks, of a comment.
+// MayBeProse reports whether the names are the words of a comment, split at blanks.
 func (t *Named) MayBeProse() bool { return t.Remark != "" && t.sep == Space }
 
-// Square reports whether the columns after the first are called as the first rows begin, in their order.
+// Square reports whether the names of the columns after the first are the first fields of the rows,
+// in the same order, as in a square matrix.
 func (t *Named) Square() bool {
 	for i, row := range t.after {
 		if i+1 >= len(t.Header) || row[0] != t.Header[i+1] {
 			return false
 		}
 	}
-	return t.HasNames && len(t.after) > 1 && (len(t.after)+1 == len(t.Header) || len(t.after) >= sampleRows-1)
+	return t.HasNames && len(t.after) > 1 && (len(t.after)+1 == len(t.Header) ||
+		len(t.after) >= sampleRows-1)
 }
 
 // Between returns what separates fields.
@@ -233,19 +239,21 @@ func (t *Named) Narrow(want string) error {
 		return t.errColons()
 	}
 	if strings.ContainsAny(row[0], "{}") {
-		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them with data=False, or weights "+
-			"by networkx.write_weighted_edgelist", ErrValue)
+		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them "+
+			"with data=False, or weights by networkx.write_weighted_edgelist", ErrValue)
 	}
 	if t.under > 1 {
-		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or a count of rows, remove it: "+
-			"tail -n +%d FILE > NEW", ErrValue, row[0], t.under, max(1, t.begun)+1)
+		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or "+
+			"a count of rows, remove it: tail -n +%d FILE > NEW", ErrValue, row[0], t.under,
+			max(1, t.begun)+1)
 	}
-	return t.Errorf("%w: one column; want two at least, %s, apart by commas, tabs, semicolons or blanks", ErrValue, want)
+	return t.Errorf("%w: one column; want two at least, %s, separated by commas, tabs, "+
+		"semicolons or blanks", ErrValue, want)
 }
 
 func (t *Named) errColons() error {
-	return t.Errorf("%w: the fields are apart by ::, as MovieLens has them, which is no separator here; sed "+
-		"'s/::/|/g' FILE writes another", ErrValue)
+	return t.Errorf("%w: the fields are apart by ::, as MovieLens has them, which is no "+
+		"separator here; sed 's/::/|/g' FILE writes another", ErrValue)
 }
 
 // Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
@@ -260,7 +268,8 @@ func (t *Named) Counts(column int) bool {
 	return true
 }
 
-// repeats reports whether the row is the comment that names the columns, and counts it as no row.
+// repeats reports whether the row repeats the comment that names the columns; it does not count as
+// a row then.
 func (t *Named) repeats(remark string) bool {
 	if remark == "" || string(bytes.TrimSpace(t.row)) != remark {
 		return false
@@ -269,7 +278,7 @@ func (t *Named) repeats(remark string) bool {
 	return true
 }
 
-// sample returns the fields of the rows after the first that the buffer holds, without repetitions
+// sample returns the fields of the rows after the first that lie in the buffer, without repetitions
 // of a comment.
 func (t *Named) sample(remark string) (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {
@@ -285,7 +294,7 @@ func (t *Named) sample(remark string) (rows [][]string) {
 	return rows[min(1, len(rows)):]
 }
 
-// areNames reports whether a row names the columns. What could be either is an error.
+// areNames reports whether a row names the columns. A row that could be either is an error.
 func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
 	numbers, blanks, measured := 0, 0, false
 	for i, f := range row {
@@ -294,7 +303,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		}
 		if isNumber(f) {
 			n, is := ParseInt([]byte(f))
-			numbers++ // two columns have no one name, and no name is 0.5 or -1
+			numbers++ // two columns cannot share a name, and no name is 0.5 or -1
 			measured = measured || !is || n < 0 || slices.Contains(row[:i], f)
 		} else if blank(f) {
 			blanks++
@@ -309,7 +318,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		return false, nil
 	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
-	case crosses(row, after): // asked about: child,parent over parent,thing may be names or vertices
+	case crosses(row, after):
+		// asked about: child,parent over parent,thing may be names or vertices
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
 	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
@@ -317,8 +327,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	case !same && fractions(row, after):
 		return true, nil
 	}
-	return false, t.Errorf("%w: is this row the names of the columns, or data? --header reads it as the "+
-		"names, and --no-header as data", ErrValue)
+	return false, t.Errorf("%w: is this row the names of the columns, or data? --header reads it "+
+		"as the names, and --no-header as data", ErrValue)
 }
 
 // Counting reports whether a row is 0, 1, ..., as pandas names columns without names.
@@ -331,7 +341,8 @@ func Counting(row []string) bool {
 	return true
 }
 
-// recurs reports whether a word of a row comes again in a row that is not its repetition: it is no name.
+// recurs reports whether a word of a row occurs in another row that does not repeat the row: then
+// it is not a name.
 func recurs(row []string, after [][]string) bool {
 	for _, other := range after {
 		if !slices.Equal(row, other) && slices.ContainsFunc(row, func(f string) bool {
@@ -343,22 +354,23 @@ func recurs(row []string, after [][]string) bool {
 	return false
 }
 
-// comesAgain reports whether a word of a row comes again in its column, or both of the first two in
-// the other one, as ids do and names do not.
+// comesAgain reports whether a word of a row occurs again in its column, or each of the first
+// two words occurs in the other's column. Ids do so, names do not.
 func comesAgain(row []string, after [][]string) bool {
 	if OverNumbers(row, after) {
 		return false
 	}
 	again := func(k, column int) bool {
-		return !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after, func(o []string) bool {
-			return !slices.Equal(row, o) && o[column] == row[k]
-		})
+		return !blank(row[k]) && !isNumber(row[k]) && slices.ContainsFunc(after,
+			func(o []string) bool {
+				return !slices.Equal(row, o) && o[column] == row[k]
+			})
 	}
 	return len(row) > 1 && again(0, 1) && again(1, 0) ||
 		slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) })
 }
 
-// crosses reports whether one of the first two words of a row comes again in the other's column.
+// crosses reports whether one of the first two words of a row occurs in the other's column.
 func crosses(row []string, after [][]string) bool {
 	if len(row) < 2 || OverNumbers(row, after) {
 		return false
@@ -368,7 +380,7 @@ func crosses(row []string, after [][]string) bool {
 	})
 }
 
-// Missing reports whether a field is a usual word for nothing.
+// Missing reports whether a field is a usual word for a missing value.
 func Missing(f string) bool {
 	switch strings.ToLower(f) {
 	case "", "nan", "none", "null", "na", "n/a", "<na>", "#n/a":
@@ -377,10 +389,10 @@ func Missing(f string) bool {
 	return false
 }
 
-// blank reports whether a field may stand for nothing, as in a column of numbers.
+// blank reports whether a field may stand for a missing value in a column of numbers.
 func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
-// OverNumbers reports whether a word stands over numbers alone: it names them.
+// OverNumbers reports whether a word of a row stands above numbers only: it names them.
 func OverNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
 		name := !blank(row[k]) && !isNumber(row[k])
@@ -390,8 +402,8 @@ func OverNumbers(row []string, after [][]string) bool {
 	})
 }
 
-// strange reports whether a row begins with a word over numbers, or over words that are all alike and have
-// digits, such as p1 and p2, and which is not like them.
+// strange reports whether the first word of a row is unlike the fields below it: these are numbers,
+// or differ only in their digits (p1, p2).
 func strange(row []string, after [][]string) bool {
 	if len(after) == 0 || row[0] == "" || isNumber(row[0]) {
 		return false
@@ -402,7 +414,7 @@ func strange(row []string, after [][]string) bool {
 	})
 }
 
-// stem is a text without its digits.
+// stem returns a text without its digits.
 func stem(f string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
@@ -417,8 +429,8 @@ func isNumber(f string) bool {
 	return ok
 }
 
-// alike reports whether a word of a row, such as u1, has letters as in the same place of all rows after
-// it, and other digits: ids are written so, and names of columns are not.
+// alike reports whether a word of a row, such as u1, has the same letters as the fields below it in
+// all rows, and other digits. Ids are written so; names of columns are not.
 func alike(row []string, after [][]string) bool {
 	if len(after) == 0 {
 		return false
@@ -493,8 +505,8 @@ func (t *Named) words() ([]string, error) {
 		if t.Header != nil {
 			name = t.Header[bad.column]
 		}
-		return nil, t.Errorf("%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8",
-			ErrValue, name)
+		return nil, t.Errorf("%w: column %s is not UTF-8; convert the file: iconv -f LATIN1 -t "+
+			"UTF-8", ErrValue, name)
 	}
 	return row, err
 }

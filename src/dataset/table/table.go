@@ -10,8 +10,7 @@
 // Every error names file and line.
 //
 // encoding/csv makes a string of each record, and a slice of strings for its fields, before strconv
-// reads a number; this package parses bytes where they lie, and makes a string of a row for words
-// alone.
+// reads a number. This package parses bytes in place, and makes a string of a row only for words.
 package table
 
 import (
@@ -31,8 +30,8 @@ import (
 // ErrValue is wrapped by errors about what a file holds.
 var ErrValue = errors.New("bad value")
 
-// longestRow limits the buffer: a file without line ends is not a table. longestJoined limits a row of
-// several lines, so that the error about a quote that nothing ends comes soon.
+// longestRow limits the buffer: a file without line ends is not a table. longestJoined limits a row
+// of several lines, so that the error about an open quote comes soon.
 const (
 	longestRow    = 1 << 28
 	longestJoined = 1 << 24
@@ -43,7 +42,7 @@ type Separator byte
 
 // The separators that the formats use.
 const (
-	Auto      Separator = 0    // as the first rows show
+	Auto      Separator = 0    // chosen by the first rows
 	Comma     Separator = ','  // exactly one comma; an empty field is not a number
 	Semicolon Separator = ';'  // exactly one
 	Tab       Separator = '\t' // exactly one
@@ -60,7 +59,7 @@ type Reader struct {
 	words     bool // a line that begins with # or % may be a row
 	ragged    bool // rows may have more fields than the first one
 	width     int  // fields of the first row, of words
-	under     int  // fields of each of the next rows, if the first one has one
+	under     int  // fields of each of the following rows, if the first row has one
 	apart     string
 	sample    int    // bytes of the beginning by which look decides
 	heading   int    // lines before the first row that are comments
@@ -68,7 +67,7 @@ type Reader struct {
 	marks     bool   // a row of words that begins with # or % was returned
 	numbers   bool   // the first field of a row is a number
 	remarks   bool   // first lines were comments of another width than rows
-	Noted     int    // rows of words that begin as comments do, with a mark and a blank
+	Noted     int    // rows of words that begin as comments do: a mark and a blank
 	NotedAt   int    // the line of the first of them
 	NotedBy   string // how it begins
 	Skipped   int    // comments that have as many fields as the rows
@@ -89,17 +88,19 @@ type Reader struct {
 	badQuote  bool
 }
 
-// Open opens a file of numbers: a line that begins with # or % is a comment. A file that begins with
-// the gzip magic is inflated, under any name.
-func Open(path string, sep Separator) (*Reader, error) { return open(&Reader{path: path, sep: sep}) }
+// Open opens a file of numbers: a line that begins with # or % is a comment. A file that begins
+// with the gzip magic is inflated, under any name.
+func Open(path string, sep Separator) (*Reader, error) {
+	return open(&Reader{path: path, sep: sep})
+}
 
-// OpenWords opens a file of words: a line that begins with # or % is a row if it has as many fields
-// as the first row without such a beginning, and more than one; else it is a comment, unless a row
-// before began so. First lines that begin with # and a blank are comments if no row after them begins
-// so. Where first fields are numbers, or such first lines had another number of fields, all lines
-// with a mark and a blank are comments; those that have the fields of a row are counted. Where a row
-// is one field nothing is a comment. With ragged, rows have at least two fields, each row its own
-// number, and a line with one is a comment if it begins so and no row was before it.
+// OpenWords opens a file of words. A line that begins with # or % is a row if it has as many fields
+// as the first row that does not begin so, and more than one; otherwise it is a comment, unless an
+// earlier row began so. First lines that begin with # and a blank are comments if no later row
+// begins so. If first fields are numbers, or if such first lines had another number of fields, all
+// lines with a mark and a blank are comments; those with as many fields as a row are counted. If a
+// row is one field, nothing is a comment. With ragged, rows have at least two fields, each row its
+// own number; a line with one field is a comment if it begins so and no row came before it.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
 }
@@ -145,7 +146,7 @@ func (r *Reader) detect() error {
 	}
 	if r.words {
 		r.readSep()
-		for r.sample = sampleBytes; ; r.sample *= 2 { // until it holds a whole row
+		for r.sample = sampleBytes; ; r.sample *= 2 { // grow until it holds a whole row
 			for !r.eof && r.end-r.next < r.sample {
 				if err := r.fill(); err != nil {
 					return err
@@ -173,7 +174,7 @@ func (r *Reader) Next() (bool, error) {
 			return false, err
 		}
 		r.begun = r.line
-		line = bytes.TrimPrefix(line, mark) // of the second of joined files
+		line = bytes.TrimPrefix(line, mark) // joined files have a second mark
 		if r.row = r.trim(line); len(r.row) == 0 {
 			continue
 		}
@@ -203,7 +204,7 @@ func (r *Reader) Next() (bool, error) {
 	}
 }
 
-// trim cuts blanks off both ends of a row, but no tabs that are separators.
+// trim removes blanks at both ends of a row, but not tabs that are separators.
 func (r *Reader) trim(line []byte) []byte {
 	if r.sep == Tab {
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -217,9 +218,12 @@ func (r *Reader) trim(line []byte) []byte {
 func marked(row []byte) bool { return len(row) > 0 && (row[0] == '#' || row[0] == '%') }
 
 // noted reports whether a line begins as people write comments: a mark and a blank.
-func noted(row []byte) bool { return marked(row) && len(row) > 1 && (row[1] == ' ' || row[1] == '\t') }
+func noted(row []byte) bool {
+	return marked(row) && len(row) > 1 && (row[1] == ' ' || row[1] == '\t')
+}
 
-// isComment looks at the line alone, before others are joined to it: a quote in a comment joins nothing.
+// isComment looks only at the line itself, before others are joined to it: a quote in a comment
+// joins nothing.
 func (r *Reader) isComment() bool {
 	if r.heading > 0 {
 		r.heading--
@@ -237,7 +241,7 @@ func (r *Reader) isComment() bool {
 	}
 	n := r.Columns()
 	if r.quote && n <= r.width && r.open(r.row, false) {
-		return noted(r.row) // else more of it follows on the next lines
+		return noted(r.row) // it may go on in the next lines
 	}
 	return n != r.width
 }
@@ -251,8 +255,8 @@ func (r *Reader) join(line []byte) ([]byte, error) {
 			return nil, err
 		}
 		if more == nil || len(r.joined) > longestJoined {
-			return nil, r.Errorf("%w: a field begins with a quote, and no quote ends it; write a quote "+
-				"inside a quoted field twice", ErrValue)
+			return nil, r.Errorf("%w: a field begins with a quote, and no quote ends it; write a "+
+				"quote inside a quoted field twice", ErrValue)
 		}
 		r.joined = append(append(r.joined, '\n'), more...)
 		inside = r.open(more, true)
@@ -260,7 +264,7 @@ func (r *Reader) join(line []byte) ([]byte, error) {
 	return r.joined, nil
 }
 
-// open reports whether a line ends inside quotes, and takes it to begin so if inside.
+// open reports whether a line ends inside quotes; inside says whether it begins inside them.
 func (r *Reader) open(line []byte, inside bool) bool {
 	row := r.row
 	defer func() { r.row, r.badQuote = row, false }()
@@ -307,8 +311,8 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// lineEnd returns where the first line ends, with LF or CR, or -1. It looks for both in steps, for a file
-// may have none of one.
+// lineEnd returns where the first line ends, with LF or CR, or -1. It looks for both in steps,
+// because a file may have none of one of them.
 func lineEnd(rest []byte) int {
 	for n := 1 << 9; ; n *= 2 {
 		within := rest[:min(n, len(rest))]
@@ -363,15 +367,16 @@ func (r *Reader) fill() error {
 }
 
 func (r *Reader) setPlain() {
-	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab || r.sep == Pipe) {
+	if r.plain = 0; !r.quote && (r.sep == Comma || r.sep == Semicolon || r.sep == Tab ||
+		r.sep == Pipe) {
 		r.plain = byte(r.sep)
 	}
 }
 
-// Path returns that of the file.
+// Path returns the path of the file.
 func (r *Reader) Path() string { return r.path }
 
-// Apart says which of several separators was taken; "" where only one fits.
+// Apart returns the separator that was chosen among several that fit; "" if only one fits.
 func (r *Reader) Apart() string { return r.apart }
 
 // Row returns the current row, without blanks at its ends. It is valid until Next.
@@ -398,9 +403,9 @@ func (r *Reader) Fields(dst [][]byte) [][]byte {
 	return dst
 }
 
-// Words returns the fields of the current row of words. The slice is valid until the next call. A row
-// with another number of fields than the first one, a quote out of place, and text that is not UTF-8
-// are errors.
+// Words returns the fields of the current row of words. The slice is valid until the next call. A
+// row with another number of fields than the first one, a quote out of place, and text that is not
+// UTF-8 are errors.
 func (r *Reader) Words() ([]string, error) {
 	r.fields = r.fields[:0]
 	if r.quote && bytes.IndexByte(r.row, '"') >= 0 {
@@ -411,8 +416,8 @@ func (r *Reader) Words() ([]string, error) {
 			r.fields = append(r.fields, string(f))
 		}
 		if r.badQuote {
-			return nil, r.Errorf("%w: a quote inside a field; quote the whole field, and write a quote "+
-				"inside it twice", ErrValue)
+			return nil, r.Errorf("%w: a quote inside a field; quote the whole field, and write a "+
+				"quote inside it twice", ErrValue)
 		}
 	} else {
 		row, begin := string(r.row), 0
@@ -422,7 +427,8 @@ func (r *Reader) Words() ([]string, error) {
 				r.fields = append(r.fields, "")
 				continue
 			}
-			from := cap(r.row) - cap(f) // where the field lies in the row, and in its string
+			// where the field lies in the row, and so in the row's string
+			from := cap(r.row) - cap(f)
 			r.fields = append(r.fields, row[from:from+len(f)])
 		}
 	}
@@ -434,18 +440,19 @@ func (r *Reader) Words() ([]string, error) {
 	}
 	for i, f := range r.fields {
 		if !utf8.ValidString(f) {
-			return r.fields, r.Errorf("%w: %w; convert the file: iconv -f LATIN1 -t UTF-8", ErrValue, &notUTF8{i})
+			return r.fields, r.Errorf("%w: %w; convert the file: iconv -f LATIN1 -t UTF-8",
+				ErrValue, &notUTF8{i})
 		}
 	}
 	return r.fields, nil
 }
 
-// notUTF8 is the error of Words about a field, by its number.
+// notUTF8 is the error of Words about a field, given by its number.
 type notUTF8 struct{ column int }
 
 func (e *notUTF8) Error() string { return fmt.Sprintf("column %d is not UTF-8", e.column+1) }
 
-// misfit is the error about a row of n fields.
+// misfit is the error about a row that has n fields.
 func (r *Reader) misfit(n int) error {
 	cure := fmt.Sprintf("quote fields that hold %q", rune(r.sep))
 	if r.sep == Space || r.sep == None {
@@ -453,26 +460,26 @@ func (r *Reader) misfit(n int) error {
 	}
 	switch {
 	case n == r.width+1 && r.fields[n-1] == "":
-		cure = fmt.Sprintf("it ends with %q, and the first line does not: add one there, which makes a column "+
-			"without a name", rune(r.sep))
+		cure = fmt.Sprintf("it ends with %q, and the first line does not: add one there, which "+
+			"makes a column without a name", rune(r.sep))
 	case n > r.width && r.begun <= 3:
-		cure += ", or, if the first line is a title, remove it, or if it names fewer columns than there are, " +
-			"name all"
+		cure += ", or, if the first line is a title, remove it, or if it names fewer columns " +
+			"than there are, name all"
 	}
 	if marked(r.row) {
 		cure = fmt.Sprintf("rows may begin with %q here: if it is a comment, remove it",
 			rune(r.row[0]))
 	}
 	if r.sep == Comma && n > r.width && r.fields[n-1] != "" && decimalCommas(r.fields, n-r.width) {
-		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate the " +
-			"columns by semicolons"
+		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate " +
+			"the columns by semicolons"
 	}
 	return r.Errorf("%w: it does not have the %d columns of the first line, but %d; %s", ErrValue,
 		r.width, n, cure)
 }
 
-// decimalCommas reports whether a row with so many fields too many has that many pairs of whole
-// numbers, which a decimal comma would part.
+// decimalCommas reports whether a row that has many fields too many has as many pairs of whole
+// numbers, which a decimal comma would have split.
 func decimalCommas(fields []string, many int) bool {
 	for i := 0; i+1 < len(fields); i++ {
 		_, left := ParseInt([]byte(fields[i]))
@@ -485,7 +492,7 @@ func decimalCommas(fields []string, many int) bool {
 	return many <= 0
 }
 
-// unclosed is in place of where the next field begins if the row ends inside quotes.
+// unclosed takes the place of the next field's beginning if the row ends inside quotes.
 const unclosed = -2
 
 // field returns the field that begins at byte at of the row, and where the next one begins, -1 if
@@ -510,7 +517,7 @@ func (r *Reader) field(at int) (f []byte, next int) {
 // graphic reports whether a byte is neither a blank nor perhaps part of one.
 func graphic(c byte) bool { return c-'!' <= '~'-'!' }
 
-// anyField is field for any separator, and where there may be quotes.
+// anyField is field for any separator and for rows with quotes.
 func (r *Reader) anyField(at int) (f []byte, next int) {
 	row := r.row
 	if r.quote && r.sep != None {
@@ -567,7 +574,7 @@ func leading(row []byte) (n int) {
 	return n
 }
 
-// quoted is field for one that begins with the quote at byte at.
+// quoted is field for a field that begins with the quote at byte at.
 func (r *Reader) quoted(at int) (f []byte, next int) {
 	row := r.row
 	r.cell = r.cell[:0]
@@ -652,8 +659,8 @@ func (r *Reader) columns(want int) error {
 	return r.Errorf("%d columns, want %d", r.Columns(), want)
 }
 
-// DecimalComma returns what to add to an error about a text that would be a number if its comma were
-// a point, or not there, and "" for others.
+// DecimalComma returns what to add to an error about a text that would be a number with a point in
+// place of its comma, or without the comma; "" for others.
 func DecimalComma(text string) string {
 	whole, part, has := strings.Cut(text, ",")
 	_, is := ParseFloat([]byte(whole + "." + part))
@@ -661,7 +668,8 @@ func DecimalComma(text string) string {
 	case !has:
 		return ""
 	case is && len(part) == 3 && whole != "0" && len(whole) <= 4:
-		return ": it has a comma: write a point, if it is a decimal comma, and nothing, if it is between thousands"
+		return ": it has a comma: write a point, if it is a decimal comma, and nothing, if it is " +
+			"between thousands"
 	case is:
 		return ": it has a decimal comma; write a point"
 	case thousands(text):
@@ -679,7 +687,8 @@ func thousands(text string) bool {
 	last, _, _ := strings.Cut(groups[len(groups)-1], ".")
 	groups[len(groups)-1] = last
 	for i, group := range groups {
-		if n := len(group); n != 3 && (i > 0 || n < 1 || n > 3) || strings.Trim(group, "0123456789") != "" {
+		if n := len(group); n != 3 && (i > 0 || n < 1 || n > 3) ||
+			strings.Trim(group, "0123456789") != "" {
 			return false
 		}
 	}

@@ -19,7 +19,7 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// Of makes a graph of edges {from, to}, freed when the test ends: to samples from.
+// Of makes a graph of edges {source, destination}. It is freed when the test ends.
 func Of(t testing.TB, n int, edges ...[2]int) *graph.CSC {
 	t.Helper()
 	var src, dst []graph.VertexID
@@ -47,8 +47,8 @@ func Edges(r *rand.Rand, n, edges int) [][2]int {
 	return out
 }
 
-// Relabel gives vertex v the number newID[v], a permutation, and its neighbours theirs, in the same
-// order: draws by position find the same vertices.
+// Relabel gives vertex v the number newID[v], a permutation, and keeps the order of in-neighbours,
+// so that drawing by position finds the same vertices.
 func Relabel(g *graph.CSC, newID []graph.VertexID) *graph.CSC {
 	old := make([]graph.VertexID, len(newID))
 	for v, w := range newID {
@@ -74,8 +74,8 @@ func IDs(vertices ...int) []graph.VertexID {
 	return out
 }
 
-// Distances returns by how many hops of sampling each vertex is away from start, math.MaxInt for
-// those that none reach: a plain breadth-first search.
+// Distances returns the distance of each vertex from start in hops of sampling, math.MaxInt if no
+// path leads there: a plain breadth-first search.
 func Distances(g *graph.CSC, start []graph.VertexID) []int {
 	far := make([]int, g.NumVertices())
 	for v := range far {

@@ -15,9 +15,9 @@ import (
 // things.
 const timeout = 30 * time.Second
 
-// Bounded calls what must end soon, take no more than the given number of bytes from the Go heap,
-// freed ones included, and give all memory outside it back. A call that does not end ends the
-// process, with the stacks of all goroutines.
+// Bounded checks that a call ends soon, takes at most the given number of bytes from the Go heap,
+// freed ones included, and frees all memory outside the heap. If the call does not end, it ends the
+// process and prints the stacks of all goroutines.
 func Bounded(t testing.TB, heap uint64, call func()) {
 	t.Helper()
 	hang := time.AfterFunc(timeout,

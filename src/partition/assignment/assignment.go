@@ -21,12 +21,13 @@ import (
 	"halognn/src/partition"
 )
 
-// ErrAssignment is wrapped by errors about a file that assigns no parts to the vertices of a graph.
+// ErrAssignment is wrapped by errors about a file that does not give every vertex of a graph a
+// part.
 var ErrAssignment = errors.New("no assignment of these vertices")
 
-// File returns the method that reads its parts from path. They are repaired to the balance of all
-// constraints and renumbered, unless keep is set: then they must be as they are to be, none empty.
-// What the file holds is told to Options.Note.
+// File returns the method that reads its parts from path. It repairs them to the balance of all
+// constraints and renumbers them, unless keep is set: then it takes the parts as they are, and none
+// may be empty. It tells Options.Note what the file holds.
 func File(path string, keep bool) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {
@@ -39,7 +40,7 @@ func File(path string, keep bool) partition.Func {
 		o.Tell("%s as given: %s", path, partition.Measure(g, part, o.Parts, graph.Split{}).Cut())
 		if !keep {
 			moves := partition.Balance(g, w, o, part)
-			o.Tell("%d moves of a vertex balance the parts", moves)
+			o.Tell("the parts were balanced by %d moves of a vertex", moves)
 			if moves > 0 {
 				partition.Refine(g, w, o, part)
 			}
@@ -51,8 +52,9 @@ func File(path string, keep bool) partition.Func {
 		}
 		for k, n := range size {
 			if n == 0 {
-				return nil, fmt.Errorf("%s: %w: part %d of %d is empty; ask for fewer --parts, or leave "+
-					"--keep out, so that it gets vertices", path, ErrAssignment, k, o.Parts)
+				return nil, fmt.Errorf("%s: %w: part %d of %d is empty; ask for fewer --parts, "+
+					"or leave --keep out, so that it gets vertices", path, ErrAssignment, k,
+					o.Parts)
 			}
 		}
 		return part, nil
@@ -70,15 +72,15 @@ func Read(path string, vertices, parts int) ([]int32, error) {
 		return nil, err
 	}
 	if len(part) != vertices {
-		return nil, fmt.Errorf("%s: %w: it has %d entries, and there are %d vertices; it must have one "+
-			"for each vertex of the dataset, in the dataset's order", path, ErrAssignment, len(part),
-			vertices)
+		return nil, fmt.Errorf("%s: %w: it has %d entries, and there are %d vertices; it must "+
+			"have one for each vertex of the dataset, in the dataset's order", path, ErrAssignment,
+			len(part), vertices)
 	}
 	for v, k := range part {
 		if k < 0 || int(k) >= parts {
-			return nil, fmt.Errorf("%s: %w: vertex %d is in part %d, and of %d parts the numbers are 0 "+
-				"to %d; give the --parts that it was made for, or count from 0", path, ErrAssignment, v, k,
-				parts, parts-1)
+			return nil, fmt.Errorf("%s: %w: vertex %d is in part %d, but %d parts have the "+
+				"numbers 0 to %d; give the --parts that the file was made for, or count from 0",
+				path, ErrAssignment, v, k, parts, parts-1)
 		}
 	}
 	return part, nil
@@ -90,8 +92,8 @@ func readArray(path string, _ int) ([]int32, error) {
 		return nil, err
 	}
 	if len(r.Shape) != 1 && (len(r.Shape) != 2 || r.Shape[1] != 1) || r.IsText() {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %s of shape %s; want integers, one a vertex", path,
-			ErrAssignment, r.DType, npy.ShapeString(r.Shape)), r.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w: %s of shape %s; want integers, one a vertex",
+			path, ErrAssignment, r.DType, npy.ShapeString(r.Shape)), r.Close())
 	}
 	return npy.ReadAll[int32](r)
 }
@@ -111,14 +113,14 @@ func readText(path string, vertices int) ([]int32, error) {
 		}
 		k, err := strconv.ParseInt(string(word), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w: %.40q is no number of a part; want a line for each vertex "+
-				"with its part, or a .npy", path, number, ErrAssignment, word)
+			return nil, fmt.Errorf("%s:%d: %w: %.40q is not a part number; want a line for each "+
+				"vertex with its part, or a .npy", path, number, ErrAssignment, word)
 		}
 		part = append(part, int32(k))
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w; want a line for each vertex with its part, or a .npy", path,
-			ErrAssignment, err)
+		return nil, fmt.Errorf("%s: %w: %w; want a line for each vertex with its part, or a .npy",
+			path, ErrAssignment, err)
 	}
 	return part, nil
 }

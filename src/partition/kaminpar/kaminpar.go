@@ -1,14 +1,16 @@
-// Package kaminpar partitions with KaMinPar, whose TeraPart mode keeps the graph compressed: the cut
-// of METIS in a small part of its memory.
+// Package kaminpar partitions with KaMinPar, whose TeraPart mode keeps the graph compressed: the
+// cut of METIS in a small part of its memory.
 //
 //	CSC ──> ParHIP file ──> python3, a process of its own ──> assignment .npy ──> part [N], repaired
 //	        streamed        mapped, compressed, cut
 //
-// The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one weight,
-// which is partition.Combined; partition.Balance then brings each constraint within its limit.
+// The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one
+// weight, which is partition.Combined; partition.Balance then brings each constraint within its
+// limit.
 //
 // Source: Gottesbüren, Heuer, Sanders, Schulz and Seemaier, Deep multilevel graph partitioning, ESA
-// 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning, 2024.
+// 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning,
+// 2024.
 package kaminpar
 
 import (
@@ -39,30 +41,30 @@ var script string
 // ErrMissing is wrapped by the error that there is no KaMinPar.
 var ErrMissing = errors.New("KaMinPar is not installed")
 
-// manyParts is where the context for many parts becomes better.
+// manyParts is the number of parts from which KaMinPar's context for many parts is better.
 const manyParts = 1024
 
-// python is who runs the wheel.
+// python returns the interpreter that runs the wheel.
 func python() string { return cmp.Or(os.Getenv("HALOGNN_KAMINPAR_PYTHON"), "python3") }
 
 // Find returns which KaMinPar there is, such as "KaMinPar 3.7.3".
 func Find() (string, error) {
 	said, err := exec.Command(python(), "-c", script).CombinedOutput()
 	if text := strings.TrimSpace(string(said)); err != nil {
-		return "", fmt.Errorf("%w for %s (%s); run `pip install kaminpar` (or `make setup-kaminpar`), and "+
-			"name its Python in HALOGNN_KAMINPAR_PYTHON, or use --method ldg", ErrMissing, python(),
-			cmp.Or(text[strings.LastIndex(text, "\n")+1:], err.Error()))
+		return "", fmt.Errorf("%w for %s (%s); run `pip install kaminpar` (or `make "+
+			"setup-kaminpar`), and name its Python in HALOGNN_KAMINPAR_PYTHON, or use --method ldg",
+			ErrMissing, python(), cmp.Or(text[strings.LastIndex(text, "\n")+1:], err.Error()))
 	} else {
 		return "KaMinPar " + text, nil
 	}
 }
 
-// KWay returns the method. scratch makes a directory with room for 16 bytes a vertex and 4 an edge of
-// both directions, which the caller removes. With one thread equal seeds give equal parts; with more,
-// Options.Note is told that they do not. It is told of time and memory too.
+// KWay returns the method. scratch makes a directory with room for 16 bytes a vertex and 4 an edge
+// in both directions; the caller removes it. With one thread equal seeds give equal parts. With
+// more threads they do not, and Options.Note is told so; it is told of time and memory too.
 //
-// The process took 10 bytes an edge on 120 million edges in 4 parts, 15 in 16, beside pages of the
-// file.
+// Beside pages of the file the process took 10 bytes an edge for 4 parts of 120 million edges, and
+// 15 for 16 parts.
 func KWay(threads int, scratch func() (string, error)) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {
@@ -81,11 +83,12 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 		}
 		file, n := filepath.Join(dir, "graph.parhip"), g.NumVertices()
 		if err := writeParHIP(file, g, w.Edge, partition.Combined(n, w, o, nil)); err != nil {
-			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 16 bytes a vertex and 4 an "+
-				"edge beside --out", name, err)
+			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 16 bytes a vertex "+
+				"and 4 an edge beside --out", name, err)
 		}
 		if threads > 1 {
-			o.Tell("parts depend on the order of its threads: another run gives others; --threads 1 repeats")
+			o.Tell("parts depend on the order of KaMinPar's threads: another run gives others; " +
+				"with --threads 1 it gives the same")
 		}
 		var best []int32
 		var least int64
@@ -111,9 +114,10 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 			if best == nil || cost < least {
 				best, least = part, cost
 			}
-			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's file; %d "+
-				"moves of a vertex balance the parts, cut %d", name, threads, time.Since(begin).Seconds(),
-				float64(used.private)/1e6, float64(used.files)/1e6, moves, cost)
+			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's "+
+				"file; %d moves of a vertex balance the parts, cut %d", name, threads,
+				time.Since(begin).Seconds(), float64(used.private)/1e6, float64(used.files)/1e6,
+				moves, cost)
 			if moves <= n/fewMoves || len(emphasis) == 1 || try == tries-1 {
 				break
 			}
@@ -125,14 +129,14 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 	}
 }
 
-// Where Balance had to move more than one in fewMoves vertices, which costs the cut much, constraints
-// that were exceeded weigh more in another try; the best of tries is kept.
+// If Balance had to move more than one in fewMoves vertices, which makes the cut much worse,
+// another try gives more weight to the constraints that were exceeded. The best of tries is kept.
 const tries, fewMoves = 4, 50
 
 // usage is the most memory that a process was seen to have, in bytes.
 type usage struct{ private, files int64 }
 
-// cut runs the process, which ends with this one.
+// cut runs the process, which is killed if this one ends.
 func cut(dir, file string, threads int, o partition.Options) (most usage, err error) {
 	context := "terapart"
 	if o.Parts >= manyParts {
@@ -143,7 +147,7 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 		filepath.Join(dir, "part.npy"))
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
-	// the signal comes when the thread ends that started the process
+	// the kernel sends the signal when the thread that started the process ends
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -177,8 +181,8 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 	}
 	if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() ||
 		strings.Contains(text, "MemoryError") || strings.Contains(text, "bad_alloc") {
-		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger machine, or "+
-			"--method ldg", float64(most.private)/1e6)
+		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger "+
+			"machine, or --method ldg", float64(most.private)/1e6)
 	}
-	return most, fmt.Errorf("it ended with nothing cut (%w): %s", err, text)
+	return most, fmt.Errorf("it ended without parts (%w): %s", err, text)
 }

@@ -167,8 +167,8 @@ func (r *neighbours) read(in, out partition.Edges, v int) {
 }
 
 // symmetric reports whether g has both directions of every edge, each row in increasing order
-// without loops or duplicates. It compares sums of 64-bit hashes of the edges and of their reverses,
-// so that it needs no memory; a wrong yes has a chance of 2^-64.
+// without loops or duplicates. It compares sums of 64-bit hashes of the edges and of their
+// reverses, so that it needs no memory; a wrong yes has a chance of 2^-64.
 func symmetric(g *graph.CSC) bool {
 	n, workers := g.NumVertices(), runtime.GOMAXPROCS(0)
 	sums, ordered := make([]uint64, workers), make([]bool, workers)

@@ -35,8 +35,8 @@ func checkSize(what string, count, limit int64) error {
 	if count < limit {
 		return nil
 	}
-	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method ldg, "+
-		"or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
+	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method "+
+		"ldg, or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
 }
 
 // adjacency is an undirected graph in METIS's layout: every edge at both ends, no loops, no
@@ -121,9 +121,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns the divisor of count weights with this total that keeps their sum below limit,
-// each quotient rounded down but at least 1. It is 1 unless METIS's sums would overflow. count must
-// be below limit.
+// divisor returns a divisor for count weights that add up to total, so that the quotients, each
+// rounded down but at least 1, add up to less than limit. It is 1 unless METIS's sums would
+// overflow. count must be below limit.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1

@@ -108,8 +108,8 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 		return nil, fmt.Errorf("METIS has not enough memory for %d vertices and %d edges; use "+
 			"--method kaminpar or ldg or a larger machine", n, g.NumEdges())
 	case C.METIS_ERROR:
-		return nil, fmt.Errorf("METIS was ended by a SIGTERM, or failed on %d vertices, %d edges, %d "+
-			"parts; start again, or use --method kaminpar or ldg", n, g.NumEdges(),
+		return nil, fmt.Errorf("METIS was ended by a SIGTERM, or failed on %d vertices, %d "+
+			"edges, %d parts; start again, or use --method kaminpar or ldg", n, g.NumEdges(),
 			o.Parts)
 	default:
 		return nil, fmt.Errorf("METIS failed with code %d on %d vertices, %d edges, %d parts; "+

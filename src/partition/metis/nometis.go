@@ -17,6 +17,6 @@ func Library() string { return "none (built without the tag metis)" }
 
 // KWay returns an error: METIS is not in this build.
 func KWay(*graph.CSC, partition.Weights, partition.Options) ([]int32, error) {
-	return nil, errors.New("this program was built without METIS; install libmetis-dev and run make " +
-		"build, or use --method ldg")
+	return nil, errors.New("this program was built without METIS; install libmetis-dev and run " +
+		"make build, or use --method ldg")
 }

@@ -11,7 +11,7 @@ import (
 	"halognn/src/task"
 )
 
-// BareOptions say what a graph has besides.
+// BareOptions say what else a graph has.
 type BareOptions struct{ Links, EdgeFeatures, Sparse bool }
 
 // Bare writes a graph of one type without features, or with sparse ones of different lengths, whose
@@ -33,7 +33,8 @@ func Bare(t testing.TB, o BareOptions) string {
 			source, target = append(source, graph.VertexID(u)), append(target, graph.VertexID(v))
 		}
 	}
-	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass, Classes: classes})
+	w, err := dataset.Create(dir, dataset.Meta{Name: "bare", Task: task.Multiclass,
+		Classes: classes})
 	must(t, err)
 	g, err := graph.FromEdges(n, source, target)
 	must(t, err)

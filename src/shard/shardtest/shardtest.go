@@ -13,7 +13,7 @@ import (
 
 // Options choose how the graph is partitioned.
 type Options struct {
-	Parts    int    // from 1
+	Parts    int    // made from the graph; empty: none
 	Features string // that are made of the graph; empty: none
 
 	// Order scores the vertices, and the highest come first in their part. part [N] is the part of

@@ -14,8 +14,9 @@ import (
 	"halognn/src/task"
 )
 
-// TypedLinks imports a graph of authors, papers and venues, whose links from authors to papers are
-// split, and cuts it in four: random ones, or of a class that the features tell.
+// TypedLinks imports a graph of authors, papers and venues, splits its links from authors to
+// papers, and cuts it into four parts. Links are random, or join vertices of a class that the
+// features tell.
 func TypedLinks(t testing.TB, authors, papers, degree int, random bool) *shard.Shards {
 	t.Helper()
 	const classes, features = 4, 12
@@ -58,10 +59,11 @@ func TypedLinks(t testing.TB, authors, papers, degree int, random bool) *shard.S
 		return fmt.Sprintf("v%d,v%d", r.IntN(5), i)
 	})
 	data := filepath.Join(t.TempDir(), "data")
-	report, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Out: data, Reverse: true,
-		Task: task.Links, SplitLinks: "80/10/10", LinksOf: "writes"})
+	report, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Out: data,
+		Reverse: true, Task: task.Links, SplitLinks: "80/10/10", LinksOf: "writes"})
 	must(t, err)
-	if !strings.Contains(report.Links, "of author,writes,paper; the edges of paper,rev_writes,author are") {
+	if !strings.Contains(report.Links, "of author,writes,paper; the edges of "+
+		"paper,rev_writes,author are") {
 		t.Errorf("the report says %q", report.Links)
 	}
 	d, err := dataset.Open(data)
