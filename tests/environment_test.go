@@ -26,11 +26,13 @@ var environment = []struct {
 			"the oneDNN library; otherwise where the system's loader looks"},
 		{"HALOGNN_CUDA_LIB", "path", "the CUDA library; otherwise it is looked for in `../lib` " +
 			"and `../build` beside the program, and where the system's loader looks"},
-		{"HALOGNN_CUBLAS_LIB", "path", "the cuBLAS library; otherwise `libcublas.so.` 11, 12 or 13"},
+		{"HALOGNN_CUBLAS_LIB", "path", "the cuBLAS library; otherwise `libcublas.so.` 11, " +
+			"12 or 13"},
 		{"HALOGNN_NCCL_LIB", "path", "the NCCL library; otherwise `libnccl.so.2`"},
 		{"HALOGNN_KAMINPAR_PYTHON", "path", "the Python that has the wheel `kaminpar`; otherwise " +
 			"`python3`, or with `env.sh` what `make setup-kaminpar` made"},
-		{"HALOGNN_POWERCAP", "directory", "the counters of joules; otherwise `/sys/class/powercap`"},
+		{"HALOGNN_POWERCAP", "directory", "the counters of joules; otherwise " +
+			"`/sys/class/powercap`"},
 		{"HALOGNN_NVML_LIB", "path", "the NVML library; otherwise `libnvidia-ml.so.1`"},
 		{"HALOGNN_MPI_CUDA", "`1`, `0`",
 			"whether MPI takes device memory, where the library says otherwise"},
@@ -41,8 +43,8 @@ var environment = []struct {
 		{"HALOGNN_QUIET", "`1`", "`env.sh` says nothing of what it finds"},
 		{"HALOGNN_MPICC", "command",
 			"the MPI compiler; `mpicc` otherwise. Its `mpirun` is taken from beside it"},
-		{"HALOGNN_ABI_MPIRUN", "command", "the launcher where that compiler is `mpicc_abi`, whose programs " +
-			"run under several MPIs"},
+		{"HALOGNN_ABI_MPIRUN", "command", "the launcher where that compiler is `mpicc_abi`, " +
+			"whose programs run under several MPIs"},
 		{"HALOGNN_MODULES", "names", "environment modules that `env.sh` loads first"},
 		{"HALOGNN_CUDA", "`1`, `0`", "whether `make test-all` may install nvcc"},
 		{"HALOGNN_CUDA_SECONDS", "seconds", "how long that may take; 1200 otherwise"},
@@ -68,7 +70,8 @@ var environment = []struct {
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},
-		{"HALOGNN_FAULT_COUNT", "number", "faults to inject; 20 in `make test` and 50 in `make test-all` otherwise"},
+		{"HALOGNN_FAULT_COUNT", "number", "faults to inject; 20 in `make test` and 50 in `make " +
+			"test-all` otherwise"},
 		{"HALOGNN_TEST_ENDING", "name", "set for a rank of a test: how it is to end"},
 		{"HALOGNN_TEST_STATE", "name", "set for a process that a test interrupts"},
 		{"HALOGNN_TEST_UNMAP", "directory", "set for a process whose unmapping a test watches"},
@@ -78,8 +81,9 @@ var environment = []struct {
 	{"The emulated GPU of the tests", []variable{
 		{"HALOGNN_EMULATED_SEED", "number",
 			"runs queued work at random times; as late as it may otherwise"},
-		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise; without one, as in `make test`, its tests are left out. Of one, " +
-			"memory may be freed while work is queued, because ranks share it"},
+		{"HALOGNN_EMULATED_DEVICES", "0 to 4", "how many devices there are; 4 otherwise; without " +
+			"one, as in `make test`, its tests are left out. Of one, memory may be freed while " +
+			"work is queued, because ranks share it"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
 		{"HALOGNN_EMULATED_HANG", "name:N",
 			"FILE/KERNEL, whose Nth launch in the process never ends"},

@@ -103,7 +103,8 @@ func TestBadWeights(t *testing.T) {
 		}
 	}
 	for _, b := range []badInput{
-		{"unknown", args("--weights", "edges"), usage, []string{`"edges"`, "presample, node, edge"}},
+		{"unknown", args("--weights", "edges"), usage,
+			[]string{`"edges"`, "presample, node, edge"}},
 		{"nothing said of sampling", args("--weights", "presample"), usage,
 			[]string{"--config", "--fanouts and --batch"}},
 		{"half of it", args("--weights", "edge", "--fanouts", "5"), usage, []string{"--batch"}},
@@ -115,8 +116,8 @@ func TestBadWeights(t *testing.T) {
 			[]string{"--order vip", "degree"}},
 		{"counts of nothing", args("--weights", "edge", "--counts", "x", "--method", "ldg"), usage,
 			[]string{"--counts", "presample and node"}},
-		{"parts below the mean", args(append(slices.Clone(sampled), "--imbalance", "0.9")...), usage,
-			[]string{"--imbalance is 0.9"}},
+		{"parts below the mean", args(append(slices.Clone(sampled), "--imbalance", "0.9")...),
+			usage, []string{"--imbalance is 0.9"}},
 		{"settings of what is not sampled", args("--sample-seed", "3"), usage,
 			[]string{"--sample-seed", "--weights other than data"}},
 		{"settings of no config", args("--weights", "edge", "--set", "sample.batch=3"), usage,

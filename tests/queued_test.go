@@ -139,7 +139,8 @@ func TestQueuedRunsArePlanned(t *testing.T) {
 			want := float64(p.Memory.Of(trace.MemMinibatches))
 			if got < 0.9*want || got > 1.1*want || sum.PinnedGrowths != 0 {
 				t.Errorf("%s ranks, gpu_rows %s: minibatches take %.0f bytes, %.0f are planned; "+
-					"memory was pinned %d times among steps", ranks, rows, got, want, sum.PinnedGrowths)
+					"memory was pinned %d times "+
+					"among steps", ranks, rows, got, want, sum.PinnedGrowths)
 			}
 		}
 	}

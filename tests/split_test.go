@@ -167,7 +167,8 @@ func TestPushPullIsDataParallelism(t *testing.T) {
 	), func(ranks int) int { return ranks }, func(t *testing.T, got, want *outcome) {
 		sameTraining(t, got, want)
 		if got.Remote+got.Peer != 0 || want.Ranks > 1 && got.Shuffles.Rows == 0 {
-			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffles.Rows)
+			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer,
+				got.Shuffles.Rows)
 		}
 	})
 }
@@ -198,8 +199,8 @@ func TestModesUnderMPI(t *testing.T) {
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
 				if moved(got.epochs[i].Rows) != moved(e.Rows) {
-					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, moved(got.epochs[i].Rows),
-						moved(e.Rows))
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch,
+						moved(got.epochs[i].Rows), moved(e.Rows))
 				}
 			}
 		})
@@ -248,7 +249,8 @@ func TestModesGoOn(t *testing.T) {
 				"--ranks-in-process", "4")
 			got := outcomeOf(t, run, r)
 			sameNumbers(t, got, want)
-			if got.Shuffles.Rows != want.Shuffles.Rows || got.Shuffles.Bytes != want.Shuffles.Bytes ||
+			if got.Shuffles.Rows != want.Shuffles.Rows ||
+				got.Shuffles.Bytes != want.Shuffles.Bytes ||
 				got.Edges != want.Edges || got.Loaded != want.Loaded || got.Remote != want.Remote {
 				t.Errorf("counted %+v, without interruption %+v", got.Rows, want.Rows)
 			}
@@ -265,7 +267,8 @@ func TestModesGoOn(t *testing.T) {
 			alone := trained(t, parts, c.nodes, append(fixed, "train.epochs=4", "cache.policy=none",
 				"run.ranks_per_node=1")...)
 			if other.EdgesDigest != alone.EdgesDigest {
-				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
+				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest,
+					alone.EdgesDigest)
 			}
 		})
 	}

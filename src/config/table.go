@@ -49,8 +49,8 @@ func (c *Config) table() []section {
 					"on may find the same parts elsewhere."},
 			{"split", whole(&c.Data.Split, 0, 0).upTo(dataset.MaxSplits - 1), 0,
 				"which of the splits that the parts hold, from 0",
-				"`halognn import --split-index all` keeps all that data come with. Parts are balanced by " +
-					"the seeds of the first."},
+				"`halognn import --split-index all` keeps all that data come with. Parts are " +
+					"balanced by the seeds of the first."},
 			{"verify", oneOf(&c.Data.Verify, "hashes",
 				word{"hashes", "every rank reads its parts once and compares their hashes with " +
 					"those that were written, rank 0 also those of the files that all ranks share"},
@@ -85,23 +85,26 @@ func (c *Config) table() []section {
 				"activation of the hidden layers", ""},
 			{"residual", boolean(&c.Job.Model.Residual, false), 0,
 				"add a vertex's own hidden row before the activation",
-				"Not in the first layer, nor in one that makes logits: their rows are of other widths."},
+				"Not in the first layer, nor in one that makes logits: their rows are of " +
+					"other widths."},
 			{"edge_weights", boolean(&c.Job.Model.EdgeWeights, true), 0,
 				"weigh edges, where the graph's edges have weights",
-				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted rows. " +
-					"`gat`, `gatv2` and `model.aggregation: max` cannot, and refuse such a graph unless " +
-					"this is false."},
+				"`sage` takes weighted means, `gcn` normalises by weights, `gin` sums weighted " +
+					"rows. `gat`, `gatv2` and `model.aggregation: max` cannot, and refuse such a " +
+					"graph unless this is false."},
 			{"edge_features", boolean(&c.Job.Model.EdgeFeatures, true), 0,
 				"read the features of edges, where the graph's edges have some",
 				"`gatv2` and `gine` read them, `gine` must; other models ignore them. With " +
 					"`parallel.mode: data` and on CPUs."},
 			{"jumping", oneOf(&c.Job.Model.Jumping, "none",
 				word{"none", "the rows of the last layer, which are the logits"},
-				word{"cat", "the rows of all layers side by side, through a linear map (jumping knowledge)"},
+				word{"cat", "the rows of all layers side by side, through a linear map (jumping " +
+					"knowledge)"},
 				word{"max", "the maximum over all layers, column by column, through a linear map"},
 			), 0,
-				"what the logits are made of", "With jumping knowledge the last layer is a hidden " +
-					"one too, and inference with all neighbours keeps the rows of all layers."},
+				"what the logits are made of", "With jumping knowledge the last layer is a " +
+					"hidden one too, and inference with all neighbours keeps the rows of " +
+					"all layers."},
 			{"aggregation", oneOf(&c.Job.Model.Aggregation, "mean",
 				word{"mean", ""},
 				word{"max", "the largest of each column"},
@@ -122,23 +125,26 @@ func (c *Config) table() []section {
 				"how heads make a hidden row", "Those of the last layer are averaged. Only " +
 					kindsWithHeads() + " read it."},
 			{"bases", whole(&c.Job.Model.Bases, 0, 0).upTo(graph.MaxRelations), 0,
-				"basis matrices that `rgcn` combines into the weights of each relation; 0: each has its own",
+				"basis matrices that `rgcn` combines into the weights of each relation; 0: each " +
+					"has its own",
 				"Other models ignore it."},
 			{"project", whole(&c.Job.Model.Project, 0, 0).upTo(mostHidden), 0,
-				"width to which the rows of all vertex types are brought, by a linear map each; 0: " +
-					"`model.hidden`", "Graphs without vertex types ignore it."},
+				"width to which the rows of all vertex types are brought, by a linear map each; " +
+					"0: `model.hidden`", "Graphs without vertex types ignore it."},
 			{"learned", whole(&c.Job.Model.Learned, 0, 0).upTo(mostHidden), 0,
-				"columns of the rows that vertices without features learn; 0: such vertices are refused",
-				"Each has a row of its own, trained by SparseAdam ([how](guide/typed.md#learned-rows)); " +
-					"features are read as they are."},
+				"columns of the rows that vertices without features learn; 0: such vertices " +
+					"are refused",
+				"Each has a row of its own, trained by SparseAdam " +
+					"([how](guide/typed.md#learned-rows)); features are read as they are."},
 			{"learned_scale", number(&c.Job.Learned.Scale, 0.01, from(0)), 0,
-				"learned rows begin uniform in [-scale, scale)", "A whole config of a version without " +
-					"this key means 1."},
+				"learned rows begin uniform in [-scale, scale)", "A whole config of a version " +
+					"without this key means 1."},
 			{"learned_unread", oneOf(&c.Job.Learned.Unread, nn.UnreadZero,
 				word{string(nn.UnreadZero), "zeros; a mean counts the vertex"},
 				word{string(nn.UnreadKeep), "the row as it began"},
 			), 0,
-				"what evaluation and inference read of a learned row that training has not changed", "A " +
+				"what evaluation and inference read of a learned row that training has " +
+					"not changed", "A " +
 					"whole config of a version without this key means `keep`."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
 				"slope of the LeakyReLU of attention scores below 0",
@@ -148,71 +154,82 @@ func (c *Config) table() []section {
 		{name: "sample", keys: []*Key{
 			{"kind", oneOf(&c.Job.Sample.Kind, sample.Neighbour, sampleKinds()...), 0,
 				"how neighbours are drawn in training",
-				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh edges are " +
-					"for `sage` with means, `gcn` and `gin` ([when](guide/samplers.md))."},
+				"Minibatches that are not trained are drawn by `neighbour`. Kinds that weigh " +
+					"edges are for `sage` with means, `gcn` and `gin` " +
+					"([when](guide/samplers.md))."},
 			{"fanouts", fanouts(&c.Drawn.Fanouts, 15, 10, 5), 0,
 				"neighbours sampled per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it, and kind `ladies` in training."},
 			{"relation_fanouts", path(&c.Job.RelationFanouts), 0,
-				"fanouts of single relations of a graph with types: `writes=5,3 paper,cites,paper=10,5`",
-				"Other relations have those of `fanouts` ([typed graphs](guide/typed.md)); draws by " +
-					"`sample.eval_fanouts` ignore it."},
-			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
-				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore it, and " +
-					"`labor` refuses it."},
+				"fanouts of single relations of a graph with types: `writes=5,3 " +
+					"paper,cites,paper=10,5`",
+				"Other relations have those of `fanouts` ([typed graphs](guide/typed.md)); draws " +
+					"by `sample.eval_fanouts` ignore it."},
+			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices,
+				1).upTo(graph.MaxVertices), 0,
+				"vertices that kind `ladies` draws for a layer, on average", "Other kinds ignore " +
+					"it, and `labor` refuses it."},
 			{"shared", boolean(&c.Job.Sample.Numbers.Shared, false), 0,
-				"whether `poisson` draws by random numbers of vertices, as `labor` does: the neighbours " +
-					"whose number is below their probability", ""},
-			{"share", &named[sample.Sharing]{bound[sample.Sharing]{&c.Job.Sample.Numbers.Share, sample.Alone},
+				"whether `poisson` draws by random numbers of vertices, as `labor` does: the " +
+					"neighbours whose number is below their probability", ""},
+			{"share", &named[sample.Sharing]{bound[sample.Sharing]{&c.Job.Sample.Numbers.Share,
+				sample.Alone},
 				[]word{
 					{"rank", "none, each stream has its own"},
 					{"node", "those of a node, so that they want the same rows of others"},
-					{"all", "all, so that the minibatches of a step have the edges of one that large, on " +
-						"any number of ranks"},
+					{"all", "all, so that the minibatches of a step have the edges of one that " +
+						"large, on any number of ranks"},
 				}, []sample.Sharing{sample.Alone, sample.InNodes, sample.Together}}, 0,
 				"which ranks have the numbers of `labor` and `sample.shared` in common",
 				"Noise that is shared does not average over ranks ([when](guide/samplers.md))."},
-			{"dependency", whole(&c.Job.Sample.Numbers.Dependency, 1, 1).upTo(sample.MaxDependency), 0,
+			{"dependency", whole(&c.Job.Sample.Numbers.Dependency, 1,
+				1).upTo(sample.MaxDependency), 0,
 				"steps for which a vertex keeps its number (`labor`, `sample.shared`)",
-				"At `n`, each step renews the numbers of one vertex in `n`, so that consecutive minibatches " +
-					"read mostly the same rows, which caches and look-ahead then save."},
+				"At `n`, each step renews the numbers of one vertex in `n`, so that consecutive " +
+					"minibatches read mostly the same rows, which caches and look-ahead " +
+					"then save."},
 			{"layer_dependency", boolean(&c.Job.Sample.Numbers.Layers, false), 0,
 				"whether a vertex keeps its number in all hops (`labor`, `sample.shared`)", ""},
 			{"locality", number(&c.Job.Locality.Favour, 1, from(1).upTo(1e6)), 0,
-				"how many times likelier `poisson` and `ladies` draw vertices whose rows are at hand: local " +
-					"to the rank's node or in a static cache; 1: no likelier",
+				"how many times likelier `poisson` and `ladies` draw vertices whose rows are at " +
+					"hand: local to the rank's node or in a static cache; 1: no likelier",
 				"What is drawn then depends on the cache, the parts and the nodes " +
 					"([locality](guide/samplers.md#locality))."},
 			{"locality_adapt", boolean(&c.Job.Locality.Adapts, false), 0,
-				"adapt the factor after each epoch, from 1 up to `sample.locality`, to the share of loading " +
-					"in the time of the epoch",
-				"The share follows from counted bytes and edges and the rates below, not from a clock: " +
-					"equal runs adapt alike. The cache must not change."},
+				"adapt the factor after each epoch, from 1 up to `sample.locality`, to the share " +
+					"of loading in the time of the epoch",
+				"The share follows from counted bytes and edges and the rates below, not from a " +
+					"clock: equal runs adapt alike. The cache must not change."},
 			{"locality_lower", number(&c.Job.Locality.Lower, 0.15, from(0).upTo(1)), 0,
-				"`sample.locality_adapt`: share of loading below which the factor goes half of the way back",
+				"`sample.locality_adapt`: share of loading below which the factor goes half of " +
+					"the way back",
 				""},
 			{"locality_upper", number(&c.Job.Locality.Upper, 0.2, from(0).upTo(1)), 0,
-				"`sample.locality_adapt`: share above which the next epoch doubles the factor; between " +
-					"the two it stays for good", ""},
+				"`sample.locality_adapt`: share above which the next epoch doubles the factor; " +
+					"between the two it stays for good", ""},
 			{"locality_link", number(&c.Job.Locality.Link, 125e6, above(0)), 0,
-				"`sample.locality_adapt`: bytes/s at which a rank gets rows that are not at hand", ""},
+				"`sample.locality_adapt`: bytes/s at which a rank gets rows that are " +
+					"not at hand", ""},
 			{"locality_edges", number(&c.Job.Locality.Edges, 1e7, above(0)), 0,
 				"`sample.locality_adapt`: sampled edges/s that a rank draws and trains",
-				"A run's `summary.json` tells: `computed_edges`, divided by the ranks and by the seconds of " +
-					"`sample`, `forward`, `backward` and `update`."},
-			{"locality_vertices", whole(&c.Job.Locality.Vertices, 8192, 1).upTo(graph.MaxVertices), 0,
-				"`sample.locality`: how many vertices of each layer but the input layer are drawn likelier: " +
-					"those with the most paths to rows at hand", "In the input layer all vertices whose " +
-					"rows are at hand are likelier."},
+				"A run's `summary.json` tells: `computed_edges`, divided by the ranks and by the " +
+					"seconds of `sample`, `forward`, `backward` and `update`."},
+			{"locality_vertices", whole(&c.Job.Locality.Vertices, 8192,
+				1).upTo(graph.MaxVertices), 0,
+				"`sample.locality`: how many vertices of each layer but the input layer are " +
+					"drawn likelier: those with the most paths to rows at hand", "In the input " +
+					"layer all vertices whose rows are at hand are likelier."},
 			{"on", oneOf(&c.Job.DrawOn, parallel.DrawHost,
 				word{parallel.DrawHost, "the CPUs"},
-				word{parallel.DrawDevice, "the GPU, which then holds the topology; refused where it cannot"},
-				word{parallel.DrawAuto, "`device` where that can be: with `cuda`, `topology.kind: replicated` " +
-					"and a topology (24 bytes a vertex, 4 an edge) that fits into half of the device memory " +
-					"that the model leaves"},
+				word{parallel.DrawDevice, "the GPU, which then holds the topology; refused where " +
+					"it cannot"},
+				word{parallel.DrawAuto, "`device` where that can be: with `cuda`, " +
+					"`topology.kind: replicated` and a topology (24 bytes a vertex, 4 an edge) " +
+					"that fits into half of the device memory that the model leaves"},
 			), free,
 				"where minibatches that are trained are drawn ([when](gpu.md#minibatches))",
-				"No number of the training changes, but minibatches of a GPU have no `blocks_digest`."},
+				"No number of the training changes, but minibatches of a GPU have no " +
+					"`blocks_digest`."},
 			{"eval_fanouts", fanouts(&c.Drawn.EvalFanouts), SameEpoch,
 				"fanouts of minibatches that are not trained: of sampled validation " +
 					"(`train.eval_mode: sampled`) and `halognn infer --mode sampled`",
@@ -249,10 +266,11 @@ func (c *Config) table() []section {
 			{"lr", number(&c.Job.Schedule.Base, 0.003, above(0)), 0,
 				"learning rate", ""},
 			{"learned_lr", number(&c.Job.Learned.LR, 0.01, above(0)), 0,
-				"learning rate of learned rows (`model.learned`)", "`train.schedule` changes it as it does " +
-					"`train.lr`."},
+				"learning rate of learned rows (`model.learned`)", "`train.schedule` changes it " +
+					"as it does `train.lr`."},
 			{"learned_decay", number(&c.Job.Learned.Decay, 0, from(0)), 0,
-				"weight decay of learned rows, decoupled", "In a step only rows that it reads decay."},
+				"weight decay of learned rows, decoupled", "In a step only rows that it " +
+					"reads decay."},
 			{"optimizer", oneOf(&c.Job.Optimizer.Kind, "adam",
 				word{"adam", ""},
 				word{"adamw", "Adam with decoupled weight decay"},
@@ -291,46 +309,51 @@ func (c *Config) table() []section {
 				"what validation and test are judged by, and the best epoch chosen by",
 				"`summary.json` has the accuracy beside it."},
 			{"class_weights", weights(&c.Training.Loss), 0,
-				"factor of the loss of each class: `none`, `balanced` (training seeds over classes " +
-					"times seeds of the class), or a number for each class",
-				"Only for tasks of one class a vertex. The loss is divided by the seeds, not by their " +
-					"weights. It is computed on the host, as that of `train.label_smoothing`."},
+				"factor of the loss of each class: `none`, `balanced` (training seeds over " +
+					"classes times seeds of the class), or a number for each class",
+				"Only for tasks of one class a vertex. The loss is divided by the seeds, not by " +
+					"their weights. It is computed on the host, as that of " +
+					"`train.label_smoothing`."},
 			{"label_smoothing", number(&c.Training.Loss.Smoothing, 0, from(0).below(1)), 0,
-				"share of the target that goes to all classes alike", "Only for tasks of one class a vertex."},
+				"share of the target that goes to all classes alike", "Only for tasks of one " +
+					"class a vertex."},
 			{"loss", oneOf(&c.Training.Loss.Loss, task.LossAuto,
 				word{task.LossAuto, "the loss of the task; for regression `mse`"},
 				word{task.LossSquared, "the squared error"},
 				word{task.LossAbsolute, "the absolute error"},
 				word{task.LossHuber, "squared up to 1, then absolute"},
 			), 0, "the loss of numbers (regression)",
-				"Errors are in standard deviations of the training targets. It is computed on the host."},
+				"Errors are in standard deviations of the training targets. It is computed on " +
+					"the host."},
 			{"patience", whole(&c.Training.Patience, 0, 0), SameEpoch,
 				"validations without improvement after which training stops; 0 never stops " +
 					"early", "Refused where the validation vertices give the metric no value."},
-			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Job.Sum, parallel.SumAuto}, []word{
-				{"auto", "`reproducible` up to 64 ranks, and with `train.gradient_dtype: bf16`; else " +
-					"`mpi`"},
+			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Job.Sum,
+				parallel.SumAuto}, []word{
+				{"auto", "`reproducible` up to 64 ranks, and with `train.gradient_dtype: bf16`; " +
+					"else `mpi`"},
 				{"reproducible", "slices are added in rank order: the same bits on every MPI"},
 				{"mpi", "MPI_Iallreduce"},
 			}, []parallel.SumMode{parallel.SumAuto, parallel.SumReproducible, parallel.SumFast}}, 0,
 				"how gradients are added over ranks", ""},
 			{"gradient_dtype", either(&c.Job.HalfGradient,
 				word{"float32", ""},
-				word{"bf16", "half of the bytes: each rank rounds its gradients, their float32 sum in " +
-					"rank order is rounded too, at any number of ranks"},
+				word{"bf16", "half of the bytes: each rank rounds its gradients, their float32 " +
+					"sum in rank order is rounded too, at any number of ranks"},
 			), 0,
 				"what gradients of weights travel as between ranks",
-				"The sums are what all ranks update by ([how](design/34-gradients-in-bf16.md)). A rank " +
-					"alone rounds nothing. With GPUs `bf16` is added on the hosts. Gradients of learned " +
-					"rows and hidden rows travel as before."},
+				"The sums are what all ranks update by ([how](design/34-gradients-in-bf16.md)). " +
+					"A rank alone rounds nothing. With GPUs `bf16` is added on the hosts. " +
+					"Gradients of learned rows and hidden rows travel as before."},
 		}},
 
 		{name: "links", doc: linksDoc, keys: []*Key{
 			{"negatives", &negatives{bound[sample.Negatives]{&c.Job.Links.Negatives,
 				sample.Negatives{Kind: sample.NegativesUniform, Count: 16}}}, 0,
-				"negatives of a training link: `uniform:k`, k vertices of the whole graph for each link; " +
-					"`joint:k`, the same k for k consecutive links; `local:k`, k vertices of the stream's " +
-					"own parts; `batch`, the targets of the other links", "Drawn by key."},
+				"negatives of a training link: `uniform:k`, k vertices of the whole graph for " +
+					"each link; `joint:k`, the same k for k consecutive links; `local:k`, k " +
+					"vertices of the stream's own parts; `batch`, the targets of the " +
+					"other links", "Drawn by key."},
 			{"corrupt", oneOf(&c.Job.Links.Corrupt, sample.CorruptTarget,
 				word{sample.CorruptTarget, ""}, word{sample.CorruptSource, ""},
 				word{sample.CorruptBoth, "source and target in turn"},
@@ -339,13 +362,17 @@ func (c *Config) table() []section {
 			{"filter", boolean(&c.Job.Links.Filter, false), 0,
 				"draw again where a negative is an edge of the graph", ""},
 			{"exclude", boolean(&c.Job.Links.Exclude, true), 0,
-				"leave the links of a minibatch, and their reverses, out before its neighbours are drawn",
-				"With `false` a model in training sees the links that it is to predict; later it does not."},
-			{"score", oneOf(&c.Job.Links.Score, task.ScoreAuto, word{task.ScoreAuto, "`dot`, or `mlp` where " +
-				"links have labels"}, word{task.Dot, "the inner product of the embeddings"}, word{task.Cosine, "that of embeddings of length 1"},
+				"leave the links of a minibatch, and their reverses, out before its neighbours " +
+					"are drawn",
+				"With `false` a model in training sees the links that it is to predict; later it " +
+					"does not."},
+			{"score", oneOf(&c.Job.Links.Score, task.ScoreAuto, word{task.ScoreAuto,
+				"`dot`, or `mlp` where " +
+					"links have labels"}, word{task.Dot, "the inner product of the " +
+				"embeddings"}, word{task.Cosine, "that of embeddings of length 1"},
 				word{task.DistMult, "an inner product with a learned weight for each column"},
-				word{task.MLP, "a network of one hidden layer reads the product of the embeddings, column by " +
-					"column"}), 0, "how a link is rated", ""},
+				word{task.MLP, "a network of one hidden layer reads the product of the " +
+					"embeddings, column by column"}), 0, "how a link is rated", ""},
 			{"loss", oneOf(&c.Job.Links.Loss, task.Contrastive,
 				word{task.Contrastive, "softmax cross-entropy of a link among its negatives"},
 				word{task.CrossEntropy, "binary, the mean over a link and its negatives"}), 0,
@@ -354,59 +381,65 @@ func (c *Config) table() []section {
 				"the width of embeddings", "With `0` that of `model.hidden`."},
 			{"scale", number(&c.Job.Links.Scale, 1, above(0).upTo(1e6)), 0,
 				"factor of the scores in the loss", "For `cosine`, whose scores are at most 1."},
-			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
-				"negatives that validation and test rank the target of a link among, keyed by the link; or `all`",
+			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100,
+				1).upTo(graph.MaxVertices)}, SameEpoch,
+				"negatives that validation and test rank the target of a link among, keyed by " +
+					"the link; or `all`",
 				"Vertices to which the source has a link are left out."},
 			{"graph", oneOf(&c.Job.Links.Graph, job.TrainGraph,
 				word{job.TrainGraph, "training links, and edges that are no links"},
-				word{job.TrainValidGraph, "validation links too: embeddings are computed once more"}), SameEpoch,
+				word{job.TrainValidGraph, "validation links too: embeddings are computed " +
+					"once more"}), SameEpoch,
 				"what passes messages when test links are judged", ""},
 			{"eval_file", path(&c.Job.Links.JudgedFile), SameEpoch,
-				"a file with these vertices instead: a line for each validation and test link with source, " +
-					"target and the others, by ids of the source; or a .npy of integers", ""},
+				"a file with these vertices instead: a line for each validation and test link " +
+					"with source, target and the others, by ids of the source; or a .npy of " +
+					"integers", ""},
 		}},
 
 		{name: "exchange", keys: []*Key{
 			{"sums", oneOf(&c.Sums, SumsOff,
 				word{SumsOff, "rows alone travel"},
-				word{SumsOn, "the neighbours that a vertex has in one part travel as their sum, added " +
-					"by the owner, where fewer bytes do ([how](design/26-sums.md)); of learned rows those of " +
-					"graphs with vertex types, for `rgcn` and `sage`, whose gradients come back alike"},
-				word{SumsAuto, "`on` if that is possible, and if the bytes that it spares in some minibatches " +
-					"take longer on the network, as measured when the run begins, than choosing and adding " +
-					"sums; `summary.json` says which, and why"},
+				word{SumsOn, "the neighbours that a vertex has in one part travel as their sum, " +
+					"added by the owner, where fewer bytes do ([how](design/26-sums.md)); of " +
+					"learned rows those of graphs with vertex types, for `rgcn` and `sage`, " +
+					"whose gradients come back alike"},
+				word{SumsAuto, "`on` if that is possible, and if the bytes that it spares in " +
+					"some minibatches take longer on the network, as measured when the run " +
+					"begins, than choosing and adding sums; `summary.json` says which, and why"},
 			), MayChange,
-				"whether owners send rows, or sums of rows where the input layer needs only the sum",
-				"The numbers are the same. `on` needs a model whose input layer has a mean, sum or " +
-					"maximum over neighbours: `sage`, `gcn`, `gin` or `rgcn`."},
+				"whether owners send rows, or sums of rows where the input layer needs " +
+					"only the sum",
+				"The numbers are the same. `on` needs a model whose input layer has a mean, sum " +
+					"or maximum over neighbours: `sage`, `gcn`, `gin` or `rgcn`."},
 			{"nodes", oneOf(&c.Nodes, SumsOff,
 				word{SumsOff, "each rank asks for itself"},
-				word{SumsOn, "for each row that ranks of a node lack, one of them asks once a step, and passes " +
-					"it on to all that want it ([how](design/35-nodes.md))"},
-				word{SumsAuto, "`on` if that is possible and some minibatches, fetched both ways when the " +
-					"run begins, without a cache, sums and pipeline, come sooner; `summary.json` " +
-					"says which, and why. `infer` and `evaluate` take `off`"},
+				word{SumsOn, "for each row that ranks of a node lack, one of them asks once a " +
+					"step, and passes it on to all that want it ([how](design/35-nodes.md))"},
+				word{SumsAuto, "`on` if that is possible and some minibatches, fetched both ways " +
+					"when the run begins, without a cache, sums and pipeline, come sooner; " +
+					"`summary.json` says which, and why. `infer` and `evaluate` take `off`"},
 			), MayChange,
 				"whether ranks of a node fetch rows of other nodes as one",
-				"The numbers are the same. Rows that several ranks of a node want in one step cross the " +
-					"network once, and each rank exchanges messages with fewer others, unless " +
-					"`exchange.sums` is on; in turn the ranks of a node wait for each other twice more " +
-					"for each minibatch, which a `pipeline.depth` of 4 hides better than one of 2. Sums " +
-					"of rows and rows of edges go from rank to rank as before. Without effect on one " +
-					"node, and with one rank a node."},
+				"The numbers are the same. Rows that several ranks of a node want in one step " +
+					"cross the network once, and each rank exchanges messages with fewer others, " +
+					"unless `exchange.sums` is on; in turn the ranks of a node wait for each " +
+					"other twice more for each minibatch, which a `pipeline.depth` of 4 hides " +
+					"better than one of 2. Sums of rows and rows of edges go from rank to rank " +
+					"as before. Without effect on one node, and with one rank a node."},
 			{"window", whole(&c.Job.Window, 0, 0), MayChange,
 				"bytes of rows that a rank has under way at a time; 0 is no limit",
-				"For links on which gradients wait behind rows: what a link carries in some 30 ms, as " +
-					"750000 at 200 Mbit/s, with a `pipeline.depth` of 4. Rows then go by pieces, and the " +
-					"network's buffers stay short."},
+				"For links on which gradients wait behind rows: what a link carries in some 30 " +
+					"ms, as 750000 at 200 Mbit/s, with a `pipeline.depth` of 4. Rows then go by " +
+					"pieces, and the network's buffers stay short."},
 		}},
 
 		{name: "cache", doc: cacheDoc, keys: []*Key{
 			{"policy", oneOf(&c.Job.Cache.Policy, policy.Lookahead, policies()...), free,
 				"which remote rows a rank keeps",
 				"With `cache.placement: group` or `parts`, with `cache.source: files` and with " +
-					"`sample.locality` the default is `vip`, or `sim` with `sample.kind: ladies`; with " +
-					"`model.learned` it is `none`."},
+					"`sample.locality` the default is `vip`, or `sim` with `sample.kind: " +
+					"ladies`; with `model.learned` it is `none`."},
 			{"alpha", number(&c.Job.Cache.Alpha, 0.1, from(0)), free,
 				"capacity: the rows of a rank's cache over the vertices of an average rank", ""},
 			{"halo_fraction", number(&c.Job.Cache.HaloFraction, 0, from(0).upTo(1)), free,
@@ -424,8 +457,8 @@ func (c *Config) table() []section {
 				"That is as many steps, but with `sample.streams: part` a step may train several " +
 					"minibatches."},
 			{"leave", oneOf(&c.Job.Cache.Leave, policy.LeaveUnused,
-				word{policy.LeaveScore, "those whose score has decayed to `cache.gamma` to the power of " +
-					"`cache.delta`, as in MassiveGNN's algorithm"},
+				word{policy.LeaveScore, "those whose score has decayed to `cache.gamma` to the " +
+					"power of `cache.delta`, as in MassiveGNN's algorithm"},
 				word{policy.LeaveUnused, "those that no minibatch has read since the last round"},
 			), free,
 				"`prefetch`: rows that may leave in a round",
@@ -437,7 +470,8 @@ func (c *Config) table() []section {
 				bare(policy.Initial())...,
 			), free,
 				"`prefetch`: the ranking whose best rows the buffer begins with", ""},
-			{"scores", &named[cache.Layout]{bound[cache.Layout]{&c.Job.Cache.Layout, cache.LayoutAuto}, []word{
+			{"scores", &named[cache.Layout]{bound[cache.Layout]{&c.Job.Cache.Layout,
+				cache.LayoutAuto}, []word{
 				{"auto", "the smaller one"}, {"dense", "4 bytes a vertex"},
 				{"compact", "8 bytes a candidate"},
 			}, []cache.Layout{cache.LayoutAuto, cache.LayoutDense, cache.LayoutCompact}}, free,
@@ -452,12 +486,12 @@ func (c *Config) table() []section {
 				"It evens out the exchange, and fetches a few rows more."},
 			{"placement", oneOf(&c.Job.Cache.Placement, policy.PlacementOwn,
 				word{policy.PlacementOwn, "every rank keeps the rows that are best for itself"},
-				word{policy.PlacementGroup, "the ranks of a node divide the rows among themselves and " +
-					"read each other's caches in shared memory, so that together they hold more; " +
-					"`/dev/shm` must have room for the caches of the node"},
-				word{policy.PlacementParts, "every rank keeps the rows of its own parts that the ranks of " +
-					"its node read most, and they read each other's caches: a baseline for `group`, placed " +
-					"by the partition alone; only with `cache.source: files`"},
+				word{policy.PlacementGroup, "the ranks of a node divide the rows among " +
+					"themselves and read each other's caches in shared memory, so that together " +
+					"they hold more; `/dev/shm` must have room for the caches of the node"},
+				word{policy.PlacementParts, "every rank keeps the rows of its own parts that the " +
+					"ranks of its node read most, and they read each other's caches: a baseline " +
+					"for `group`, placed by the partition alone; only with `cache.source: files`"},
 			), free,
 				"where the rows of a static cache lie", ""},
 			{"peer_cost", costOrAuto(&c.Job.Cache.PeerCost), free,
@@ -468,11 +502,11 @@ func (c *Config) table() []section {
 					"are kept by one rank each. `auto` measures it when the cache is opened " +
 					"(`cache.peer_cost` of `summary.json`); with a number, runs place rows alike."},
 			{"source", oneOf(&c.Job.Cache.Source, policy.SourceOwners,
-				word{policy.SourceOwners, "the ranks that own them; the rows of the ranks of a node are " +
-					"read in its memory and need no cache"},
-				word{policy.SourceFiles, "the feature files of all parts, which every rank maps: nothing " +
-					"is sent, and caches may hold any row. For features that the memory of a node " +
-					"cannot hold, on storage that every rank reads " +
+				word{policy.SourceOwners, "the ranks that own them; the rows of the ranks of a " +
+					"node are read in its memory and need no cache"},
+				word{policy.SourceFiles, "the feature files of all parts, which every rank maps: " +
+					"nothing is sent, and caches may hold any row. For features that the memory " +
+					"of a node cannot hold, on storage that every rank reads " +
 					"([more](guide/tuning-the-cache.md#caches-of-a-node))"},
 			), free,
 				"where rows come from that no cache holds", ""},
@@ -484,9 +518,9 @@ func (c *Config) table() []section {
 					"when it is needed", ""},
 			{"workers", whole(&c.Compute.Workers, 0, 0).upTo(MaxThreads), free,
 				"goroutines that sample and gather",
-				"0 is one for each minibatch that is prepared at the same time, up to the rank's CPUs, " +
-					"with `cuda` all but two of them, and at least 1. They share the CPUs with the " +
-					"compute threads."},
+				"0 is one for each minibatch that is prepared at the same time, up to the rank's " +
+					"CPUs, with `cuda` all but two of them, and at least 1. They share the CPUs " +
+					"with the compute threads."},
 		}},
 
 		{name: "topology", keys: []*Key{
@@ -495,8 +529,8 @@ func (c *Config) table() []section {
 					"of a node share one copy; features are partitioned"},
 				word{"partitioned",
 					"every rank holds the in-edges of its own vertices, and " +
-						"asks the owners of others for their draws: two collectives for each hop after " +
-						"the first ([when](guide/topology.md))"},
+						"asks the owners of others for their draws: two collectives for each hop " +
+						"after the first ([when](guide/topology.md))"},
 			), free,
 				"where the topology lies", "No number of the training changes."},
 			{"load", oneOf(&c.Run.Load, "map",
@@ -510,9 +544,9 @@ func (c *Config) table() []section {
 		{name: "parallel", keys: []*Key{
 			{"mode", modeNames(&c.Job.Mode), 0,
 				"how ranks share a step",
-				"With `split` and `hybrid` a minibatch has `sample.batch` seeds for each rank that " +
-					"shares it, and `pipeline.depth` is 4 by default. `cache.policy` is `none` by " +
-					"default with `split` and `push-pull`."},
+				"With `split` and `hybrid` a minibatch has `sample.batch` seeds for each rank " +
+					"that shares it, and `pipeline.depth` is 4 by default. `cache.policy` is " +
+					"`none` by default with `split` and `push-pull`."},
 		}},
 
 		{name: "compute", keys: []*Key{
@@ -535,8 +569,8 @@ func (c *Config) table() []section {
 			{"gpu_reads", oneOf(&c.Compute.GPU.Reads, residence.ReadsAuto,
 				word{residence.ReadsAuto, "the faster one, measured at the start"},
 				word{residence.ReadsCopy, "the host gathers them, and one copy takes them up"},
-				word{residence.ReadsMapped, "the device reads them in place, from pinned pages, even where means " +
-					"made by the host would be fewer bytes"},
+				word{residence.ReadsMapped, "the device reads them in place, from pinned pages, " +
+					"even where means made by the host would be fewer bytes"},
 			), free,
 				"`cuda`: how the other rows of this rank's memory reach the device " +
 					"([gpu.md](gpu.md#feature-rows))",
@@ -544,50 +578,53 @@ func (c *Config) table() []section {
 			{"gradients", oneOf(&c.Compute.Gradients, parallel.TransportAuto,
 				word{string(parallel.TransportAuto), "the first of the others that works"},
 				word{string(parallel.TransportNCCL), "on the GPUs, by NCCL"},
-				word{string(parallel.TransportMPI), "on the GPUs, by messages of an MPI that takes " +
-					"device memory"},
+				word{string(parallel.TransportMPI), "on the GPUs, by messages of an MPI that " +
+					"takes device memory"},
 				word{string(parallel.TransportStaged), "on the hosts, through pinned memory"},
 			), free,
 				"`cuda`: how gradients are added over ranks ([gpu.md](gpu.md#gradients))",
 				"The sums are the same, except that with `train.allreduce: mpi` NCCL adds in an " +
 					"order of its own."},
 			{"shuffles", oneOf(&c.Compute.Shuffles, parallel.ShuffleAuto,
-				word{string(parallel.ShuffleAuto), "`direct` where gradients go between the GPUs, else " +
-					"`staged`"},
-				word{string(parallel.ShuffleDirect), "between the GPUs, by what carries gradients and in " +
-					"one queue with them"},
+				word{string(parallel.ShuffleAuto), "`direct` where gradients go between the " +
+					"GPUs, else `staged`"},
+				word{string(parallel.ShuffleDirect), "between the GPUs, by what carries " +
+					"gradients and in one queue with them"},
 				word{string(parallel.ShuffleStaged), "between the hosts, through pinned memory"},
 			), free,
-				"`cuda`, where ranks share minibatches or hold columns: how rows between layers travel",
+				"`cuda`, where ranks share minibatches or hold columns: how rows between " +
+					"layers travel",
 				"No number of the training changes."},
 			{"gemm", oneOf(&c.Compute.GEMM, "auto",
-				word{"auto", "what `HALOGNN_GEMM` names, or else oneDNN if it can be loaded (on x86-64), " +
-					"or else OpenBLAS"},
-				word{"onednn", "oneDNN 2 or 3 (`libdnnl.so`, or the file that `HALOGNN_ONEDNN_LIB` names), " +
-					"loaded at run time"},
+				word{"auto", "what `HALOGNN_GEMM` names, or else oneDNN if it can be loaded (on " +
+					"x86-64), or else OpenBLAS"},
+				word{"onednn", "oneDNN 2 or 3 (`libdnnl.so`, or the file that " +
+					"`HALOGNN_ONEDNN_LIB` names), loaded at run time"},
 				word{"openblas", "the BLAS that the program is linked with"},
 				word{"go", "gonum's plain Go, to compare with"},
 			), SameEpoch,
 				"`cpu`: the library of matrix products",
-				"With `auto`, and `simd` at AVX-512, factors of bf16 need none on an AMD processor with " +
-					"AVX512-BF16: kernels of the program multiply them. Intel's processors take these " +
-					"instructions at half of the rate of float32: there oneDNN multiplies by AMX or, " +
-					"without it, in float32. Results differ in the last bits between libraries; " +
-					"`device` in `summary.json` names the one that was used."},
+				"With `auto`, and `simd` at AVX-512, factors of bf16 need none on an AMD " +
+					"processor with AVX512-BF16: kernels of the program multiply them. Intel's " +
+					"processors take these instructions at half of the rate of float32: there " +
+					"oneDNN multiplies by AMX or, without it, in float32. Results differ in the " +
+					"last bits between libraries; `device` in `summary.json` names the one that " +
+					"was used."},
 			{"precision", oneOf(&c.Compute.Precision, "float32",
 				word{"float32", ""},
-				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even, and the rows " +
-					"that layers read are stored so; sums, weights, gradients over ranks, what the " +
-					"optimizer keeps, sums over edges, norms and losses stay float32"},
-				word{"tf32", "the same with TF32: the range of bfloat16, and 11 bits of significand " +
-					"instead of 8"},
+				word{"bf16", "each factor is rounded to bfloat16, to nearest and ties to even, " +
+					"and the rows that layers read are stored so; sums, weights, gradients over " +
+					"ranks, what the optimizer keeps, sums over edges, norms and losses " +
+					"stay float32"},
+				word{"tf32", "the same with TF32: the range of bfloat16, and 11 bits of " +
+					"significand instead of 8"},
 			), SameEpoch,
 				"the precision of the factors of matrix products",
-				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, products of bf16 are faster " +
-					"on AMD's processors with AVX512-BF16, and with AMX and oneDNN. " +
-					"Elsewhere float32 multiplies the rounded factors, the same definition: no product " +
-					"is faster than with `float32`, though fewer bytes move; `device` in `summary.json` " +
-					"says so."},
+				"`cuda` multiplies bf16 and tf32 by tensor cores. On `cpu`, products of bf16 are " +
+					"faster on AMD's processors with AVX512-BF16, and with AMX and oneDNN. " +
+					"Elsewhere float32 multiplies the rounded factors, the same definition: no " +
+					"product is faster than with `float32`, though fewer bytes move; `device` in " +
+					"`summary.json` says so."},
 			{"simd", oneOf(&c.Compute.SIMD, "auto",
 				word{"auto", "the best that the CPU has"},
 				word{"scalar", ""}, word{"avx2", ""}, word{"avx512", ""},
@@ -602,8 +639,8 @@ func (c *Config) table() []section {
 				"steps between two saves; 0 does not save by steps", ""},
 			{"every_minutes", number(&c.Saves.EveryMinutes, 5, from(0)), free,
 				"minutes between two saves, by rank 0's clock; 0 does not save by time",
-				"At least 200 times what the last save took, so that saves cost 0.5 % of the time at " +
-					"most; a run whose saves take that long says so once."},
+				"At least 200 times what the last save took, so that saves cost 0.5 % of the " +
+					"time at most; a run whose saves take that long says so once."},
 			{"keep", whole(&c.Saves.Keep, 3, 1), free | NoResult,
 				"checkpoints that are kept: the newest", ""},
 		}},
@@ -618,22 +655,24 @@ func (c *Config) table() []section {
 			{"stage_dir", path(&c.Run.StageDir), free,
 				"node-local directory that topology and parts are copied to before the first " +
 					"step, once per node",
-				"The copies stay for later runs, which verify them as `data.verify` says and make damaged ones " +
-					"anew. A run that cannot begin removes those that it made. A directory that does not " +
-					"exist is made: for all users where its parent is, as `/tmp`."},
+				"The copies stay for later runs, which verify them as `data.verify` says and " +
+					"make damaged ones anew. A run that cannot begin removes those that it made. " +
+					"A directory that does not exist is made: for all users where its parent is, " +
+					"as `/tmp`."},
 			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
-				"node-local directory in whose files inference with all neighbours keeps the rows of " +
-					"hidden layers; empty keeps them in memory",
-				"For graphs whose hidden rows, `4 * vertices * model.hidden` bytes a layer, do not " +
-					"fit: two layers exist at a time. A layer that takes more than half of the " +
-					"memory that is free for files is read by some columns at a time, to the same " +
-					"bits, but by `gat` and `gatv2`, whose attention needs whole rows: those are " +
-					"slow then. The files have no names and go with the job."},
+				"node-local directory in whose files inference with all neighbours keeps the " +
+					"rows of hidden layers; empty keeps them in memory",
+				"For graphs whose hidden rows, `4 * vertices * model.hidden` bytes a layer, do " +
+					"not fit: two layers exist at a time. A layer that takes more than half of " +
+					"the memory that is free for files is read by some columns at a time, to the " +
+					"same bits, but by `gat` and `gatv2`, whose attention needs whole rows: " +
+					"those are slow then. The files have no names and go with the job."},
 			{"progress", oneOf(&c.Run.Progress, "auto",
 				word{"auto", "a bar if standard error is a terminal, else " +
 					"lines"}, word{"bar", ""}, word{"lines", ""},
 			), free | NoResult,
-				"how progress is shown: steps, loss and time left, in a line every 5 s or beside a bar",
+				"how progress is shown: steps, loss and time left, in a line every 5 s or " +
+					"beside a bar",
 				"Under most launchers standard error is not a terminal, even if you sit at one: " +
 					"ask for `bar`."},
 			{"stall_seconds", number(&c.Run.StallSeconds, 60, from(0).upTo(1e6)), free | NoResult,
@@ -671,12 +710,12 @@ func policies() (words []word) {
 		words = append(words, word{name, policy.Find(name).Doc})
 	}
 	return append(words, word{policy.Auto,
-		"the run chooses among `none`, `vip` (`sim` with `sample.kind: ladies`), `prefetch` (with its " +
-			"parameters) and `lookahead` of the given capacity. It counts the rows that each would " +
-			"transfer, tries the best ones in the first epochs (at most a third of all) and keeps the " +
-			"fastest; among those within 2 % of it, the one that transfers fewest rows. A run that goes " +
-			"on from a checkpoint keeps the choice. The terminal and `cache.chosen` of `summary.json` " +
-			"say what was chosen and why"})
+		"the run chooses among `none`, `vip` (`sim` with `sample.kind: ladies`), `prefetch` " +
+			"(with its parameters) and `lookahead` of the given capacity. It counts the rows " +
+			"that each would transfer, tries the best ones in the first epochs (at most a third " +
+			"of all) and keeps the fastest; among those within 2 % of it, the one that transfers " +
+			"fewest rows. A run that goes on from a checkpoint keeps the choice. The terminal " +
+			"and `cache.chosen` of `summary.json` say what was chosen and why"})
 }
 
 const cacheDoc = `A cache holds copies of remote rows, so that a rank need not fetch them again. A
@@ -696,8 +735,8 @@ state is also saved when a signal asks the run to stop, and at the end of traini
 
 // metricWords are the words of train.metric.
 func metricWords() []word {
-	words := []word{{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a vertex, " +
-		"else `accuracy`"}}
+	words := []word{{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a " +
+		"vertex, else `accuracy`"}}
 	for _, m := range task.Metrics() {
 		words = append(words, word{m.Name, m.Doc})
 	}

@@ -338,7 +338,8 @@ func (a *Actions) writePlatform(all *acts, r *Rates) error {
 			fmt.Fprintf(w, "node-%d:%d\n", node, (hi-lo)*ofRank+ofNode)
 		}
 	}
-	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"), platform(r.Network, latency)),
+	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"),
+		platform(r.Network, latency)),
 		writeFile(filepath.Join(a.Dir, "ideal.xml"), platform(noTime, 1e-8)),
 		writeFile(filepath.Join(a.Dir, "hosts"), hosts))
 }
