@@ -50,7 +50,8 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
 			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--set",
-				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs",
+				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96",
+				"--epochs",
 				"2", "--set", "train.seed=7", "--policies", strings.Join(policies,
 					","), "--alphas", "0.05,0.3")
 			for _, policy := range policies {

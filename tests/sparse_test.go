@@ -83,7 +83,8 @@ func TestSparseRows(t *testing.T) {
 			name, maxima, _ := strings.Cut(kind, " ")
 			sets := []string{"model.kind=" + name, "model.hidden=16", "model.layers=2",
 				"sample.fanouts=6,4",
-				"sample.batch=64", "sample.streams=part", "train.epochs=3", "train.lr=0.01", "model.dropout=0.2",
+				"sample.batch=64", "sample.streams=part", "train.epochs=3", "train.lr=0.01",
+				"model.dropout=0.2",
 				"cache.policy=none", "run.ranks_per_node=1"}
 			if maxima != "" {
 				sets = append(sets, "model.aggregation=max")

@@ -95,7 +95,8 @@ func TestSplitIsOneRank(t *testing.T) {
 		modeCase{4, []string{"sample.kind=ladies", "sample.layer_vertices=600",
 			"sample.eval_fanouts=6,6"}},
 		modeCase{2, []string{"sample.kind=ladies", "sample.layer_vertices=600", "model.layers=3",
-			"sample.fanouts=4,3,2", "model.kind=gcn", "sample.seeds=global", "train.eval_mode=full"}},
+			"sample.fanouts=4,3,2", "model.kind=gcn", "sample.seeds=global",
+			"train.eval_mode=full"}},
 		modeCase{8, []string{"model.norm=batch", "model.layers=3", "sample.fanouts=4,3,2"}},
 		modeCase{2, []string{"model.aggregation=max", "sample.eval_fanouts=6,6"}},
 	), func(int) int { return 1 }, alike)

@@ -27,7 +27,8 @@ func widePartsOf(featureType string, columns int) func(t *testing.T, dir string)
 		data := filepath.Join(t.TempDir(), "data")
 		halognn(t).must(t, "generate", "--vertices", "2000", "--degree", "12", "--features",
 			strconv.Itoa(
-				columns), "--classes", "5", "--feature-type", featureType, "--seed", "1", "--out", data)
+				columns), "--classes", "5", "--feature-type", featureType, "--seed", "1", "--out",
+			data)
 		halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out",
 			dir)
 	}
@@ -227,7 +228,8 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "out")
 		policies := []string{"none", "vip", "oracle", "lookahead", "sieve"}
 		halognn(t).must(t, "simulate", "--parts", c.parts, "--ranks", "4", "--set",
-			"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs", "2",
+			"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs",
+			"2",
 			"--set", "train.seed=7", "--policies", strings.Join(policies,
 				","), "--alphas", "0.2", "--set",
 			"exchange.sums=on", "--set", "model.kind="+c.model, "--out", dir)
@@ -246,7 +248,8 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 		for i, policy := range policies {
 			run := trained(t, c.parts, 4, "run.ranks_per_node=1", "train.seed=7",
 				"train.eval_every=0",
-				"cache.policy="+policy, "cache.alpha=0.2", "exchange.sums=on", "model.kind="+c.model)
+				"cache.policy="+policy, "cache.alpha=0.2", "exchange.sums=on",
+				"model.kind="+c.model)
 			var all trace.Counters
 			bytes := int64(0)
 			for _, e := range run.epochs {

@@ -85,7 +85,8 @@ func rangesAreSpans(t *testing.T, env []string, device string) {
 	r := start(t, append(env, "NVTX_INJECTION64_PATH="+profiler), halognn(t).path,
 		append(trainArgs(t, smallParts.dir(t), dir, "run.ranks_per_node=1",
 			"compute.device="+device,
-			"checkpoint.every_steps=3", "cache.policy=lookahead"), "--ranks-in-process", "2", "--trace")...).wait(t)
+			"checkpoint.every_steps=3", "cache.policy=lookahead"), "--ranks-in-process", "2",
+			"--trace")...).wait(t)
 	outcomeOf(t, dir, r)
 	spans, ranges, open := map[string]int{}, map[string]int{}, map[string]string{}
 	for rank := range 2 {

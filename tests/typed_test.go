@@ -161,7 +161,8 @@ func TestUnreadRows(t *testing.T) {
 	for _, unread := range []string{"zero", "keep"} {
 		o := trained(t, parts, 2, "model.kind=rgcn", "model.layers=2", "model.learned=8",
 			"sample.fanouts=1,1",
-			"train.epochs=2", "train.eval_every=2", "model.learned_scale=1", "model.learned_unread="+unread)
+			"train.epochs=2", "train.eval_every=2", "model.learned_scale=1",
+			"model.learned_unread="+unread)
 		of[unread] = logits(o.dir)
 		stopped := copyOf(t, o.dir, t.TempDir(), "run")
 		remove(t, filepath.Join(stopped, "summary.json"))

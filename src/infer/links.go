@@ -278,7 +278,8 @@ func writeLinks(
 }
 
 func formatLinks(
-	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32, labels []byte,
+	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32,
+	labels []byte,
 ) error {
 	outputs, of := max(1, s.Job.Model.Rated), s.Task
 	ids, err := s.Shards.OpenSourceIDs()

@@ -289,7 +289,9 @@ type offboard struct {
 // beneath embeds the other methods of an Accelerator at a lower depth.
 type beneath struct{ compute.Accelerator }
 
-func (o *offboard) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: o} }
+func (o *offboard) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Accelerator: o}
+}
 func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
 func (o *offboard) FreeHost([]float32)                 {}
 func (o *offboard) FreeBytes() int                     { return 1 << 20 }

@@ -145,7 +145,8 @@ func TestCacheBytes(t *testing.T) {
 	for _, name := range []string{policy.VIP, policy.Sieve, policy.Prefetch, policy.Lookahead} {
 		j := planJob()
 		j.Cache = policy.Settings{
-			Policy: name, Alpha: j.Cache.Alpha, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.VIP,
+			Policy: name, Alpha: j.Cache.Alpha, Gamma: 0.9, Delta: 4, Evict: true,
+			Initial: policy.VIP,
 		}
 		p := planned(t, s, j, given)
 		rows := int64(access.Capacity(j.Cache.Alpha, s.Vertices, 2)) * int64(s.RowBytes())

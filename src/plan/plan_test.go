@@ -96,7 +96,8 @@ func probed(t *testing.T, p *planner, rank int) *rankPlan {
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
 	s, rated := generated(t, 4), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000,
 		Degree:   6,
-		Features: 4, Classes: 4, SplitLinks: "80/10/10", FeatureType: dataset.Float16, Seed: 1}, shardtest.Options{Parts: 4})
+		Features: 4, Classes: 4, SplitLinks: "80/10/10", FeatureType: dataset.Float16, Seed: 1},
+		shardtest.Options{Parts: 4})
 	links := func(j *Job) {
 		j.Links.Negatives, j.Links.Exclude, j.Batch =
 			sample.Negatives{Kind: sample.NegativesUniform, Count: 2}, true, 128

@@ -89,8 +89,9 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 		return nil, err
 	}
 	out := &Prediction{
-		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact, Analysed: 1,
-		Steps: j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact,
+		Analysed: 1,
+		Steps:    j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
 		MemoryHas: p.options.Memory, Rates: p.options.Rates, Sizes: true,
 	}
 	if out.Memory, err = p.rankMemory(r, t, t.each(0, j.Minibatches())); err != nil {

@@ -69,7 +69,8 @@ func TestHostileNames(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"summary.json": string(summary), "config.yaml": "cache:\n  policy: " +
-			"\"vip\\e[2J|\\n\"\n\"x\\e[2J|\": 1\n", "metrics.jsonl": "{\"kind\":\"\u001b[2J\"}\n{\"kind\":\"wea\\u001bther\"}\n",
+			"\"vip\\e[2J|\\n\"\n\"x\\e[2J|\": 1\n",
+		"metrics.jsonl": "{\"kind\":\"\u001b[2J\"}\n{\"kind\":\"wea\\u001bther\"}\n",
 	} {
 		if name == "metrics.jsonl" {
 			good, err := os.ReadFile(filepath.Join(hostile, name))

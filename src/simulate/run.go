@@ -192,8 +192,9 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
-		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked, EdgeRows: c.edgeRows,
-		Learned: c.learned, Gradients: int64(s.job.Steps()*s.o.Epochs) * s.gradients,
+		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked,
+		EdgeRows: c.edgeRows,
+		Learned:  c.learned, Gradients: int64(s.job.Steps()*s.o.Epochs) * s.gradients,
 		AskingHops: sample.AskingHops(s.job.Sample.Hops(), s.job.Ranks, s.job.SeedsElsewhere()),
 		Capacity:   capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
 		kinds: s.job.Kinds(),

@@ -318,7 +318,8 @@ func (o *inferFlags) tell(
 	if o.what.Links != "" || o.what.Top > 0 {
 		_, err := fmt.Fprintf(w, "scored %d links of %s with the %s of %s on %s: %.2f s, %.2f s "+
 			"with opening "+
-			"and writing\nwritten to %s\n", done.Vertices, parts.Dir, m.About["kind"], from, ranks, done.Seconds,
+			"and writing\nwritten to %s\n", done.Vertices, parts.Dir, m.About["kind"], from, ranks,
+			done.Seconds,
 			took.Seconds(), o.what.Path)
 		return err
 	}

@@ -169,7 +169,8 @@ func flagFault(err error) string {
 		return err.Error()
 	}
 	want := map[string]string{
-		"ParseBool": "true or false", "ParseFloat": "a number", "ParseUint": "a whole number from 0 on",
+		"ParseBool": "true or false", "ParseFloat": "a number",
+		"ParseUint": "a whole number from 0 on",
 	}[number.Func]
 	text := strings.TrimSuffix(err.Error(), number.Error())
 	if errors.Is(number.Err, strconv.ErrRange) {
