@@ -28,7 +28,6 @@ import (
 // goes as one message: there is one flow for each pair of nodes. Sizes and seconds are those that
 // the plan predicts for each rank, means over its minibatches: the ranks differ as much as their
 // means do, and all steps are alike.
-// alike.
 type Actions struct {
 	Dir  string
 	Warm int // steps of the shorter trace, after which the pipeline is full

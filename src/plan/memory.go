@@ -735,7 +735,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	}
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
-	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and its pinned memory
+	if needs := p.job.Model.Needs(); p.job.GPU != nil { // adds its pinned memory
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)

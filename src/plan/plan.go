@@ -38,7 +38,7 @@ type Job struct {
 	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
 	Machine
-	Evaluations int // of the run by sampled minibatches; 0: one an epoch; below 0: none
+	Evaluations int // sampled evaluations in the run; 0: one an epoch; below 0: none
 
 	auto bool // cache.policy is auto
 }
@@ -50,7 +50,7 @@ type Machine struct {
 	Cores   float64          // CPUs; default Workers + Threads
 	GPU     *GPU             // GPUs that train; nil: the CPUs train
 	Scratch bool             // inference keeps hidden rows in files
-	Stored  compute.Elements // of the rows that a layer reads
+	Stored  compute.Elements // type of the rows that a layer reads
 }
 
 // laid is a job on its parts.
@@ -61,7 +61,7 @@ type laid struct {
 	auto        bool // cache.policy is auto
 }
 
-// lay returns the job on its parts, of which l is made.
+// lay returns the job laid out on its parts. l is the layout of j.Spec.
 func (j *Job) lay(l *job.Job) *laid {
 	return &laid{l, j.Machine, max(0, cmp.Or(j.Evaluations, l.Epochs)), j.auto}
 }
@@ -73,9 +73,9 @@ type Options struct {
 	Host    compute.Host
 	Memory  int64    // bytes of a node; 0: suggestions have no limit
 	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
-	Actions *Actions // to be written, for which all ranks are analysed; nil: none
+	Actions *Actions // traces to write; all ranks are analysed for them; nil: none
 
-	// of shards that have sizes alone
+	// for shards that have only sizes
 	Bound Bound
 	Cut   float64 // share of the edges whose ends are of different nodes
 }
@@ -117,7 +117,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	j.Fit(s)
 	var refused error
 	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {
-		// a default that the config could not know to be refused
+		// checks the defaults set here, which the check of the config has not seen
 		refused = parallel.Check(&j.Spec)
 	}
 	if !j.Reads() {
@@ -266,8 +266,8 @@ type planner struct {
 	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
 
 	together   nodeScore
-	parameters int // of the model, as an allreduce moves them
-	unrounded  int // of them at the beginning, which are never rounded
+	parameters int // number of parameters that an allreduce moves
+	unrounded  int // how many of them, at the beginning, are never rounded
 	device     onGPU
 }
 
@@ -459,7 +459,7 @@ func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	}
 }
 
-// vertexMap is that of the samplers of the run.
+// vertexMap returns the kind of vertex map in the samplers of the run.
 func (p *planner) vertexMap() sample.MapKind {
 	if p.job.Partitioned {
 		return sample.MapHash

@@ -27,7 +27,7 @@ const (
 )
 
 // enoughForProgram refuses limits that leave too little room for the Go runtime or the C library.
-// They would end the process by a signal.
+// Without room these end the process by a signal.
 func enoughForProgram(l mem.Limits, cpus int) error {
 	for _, x := range []struct {
 		has, needs int64

@@ -37,7 +37,7 @@ func asked() <-chan os.Signal {
 		select {
 		case s = <-signals:
 		case <-woken:
-			s = syscall.SIGTERM // will follow
+			s = syscall.SIGTERM // the signal that will follow
 		case <-stderr.closed:
 			s = syscall.SIGPIPE
 		}
