@@ -3,8 +3,8 @@
 //
 //	Predict   a session and a trained model ──> predictions and embeddings, written by rank 0
 //	Over(s)   Sampled   minibatches of given vertices, through the pipe of the session
-//	          Full      layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the
-//	                    same exchange as in training; two layers in memory, or in files, at a time:
+//	          Full      layer l of all own vertices, chunk by chunk; remote rows of layer l-1 come
+//	                    by the exchange, as in training; two layers at a time, in memory or files:
 //	                    [own, F] ──> [own, H] ──> ... ──> [own, C]
 //	          Score     counts how well vertices were predicted; Quality adds up the ranks' scores
 package infer

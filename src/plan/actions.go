@@ -18,10 +18,10 @@ import (
 // nodes and the network take for them. A rank runs three processes on its node, and a node two of
 // its own:
 //
-//	of a rank   pool ─────────────┐                       ┌─> bus ────────────> trainer ───────┐
-//	            draws a minibatch │                       │   to a GPU, if any   trains        │
-//	of a node                     └─> lane ───────────────┘                                    └─> adder
-//	                                  asks for rows, sends rows                         adds gradients
+//	of a rank   pool ─────────────┐                      ┌─> bus ──────────> trainer ──┐
+//	            draws a minibatch │                      │   to a GPU, if any trains   │
+//	of a node                     └─> lane ──────────────┘                             └─> adder
+//	                                  asks for rows, sends rows                    adds gradients
 //	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
 //
 // The ranks of a node start their collectives in the same order, so all they send to another node

@@ -3,10 +3,10 @@
 // parts and samples a few minibatches, without training.
 //
 //	Job, parts ── layout ──> ranks, as many as the job has: vertices [first_r, first_r+1), seeds
-//	                │
-//	                ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached       Traffic, Curve
-//	                ├─ probe: a few minibatches ──> sizes of blocks ──> bytes                      Memory
-//	                └─ Rates, measured or given ──> seconds of a step, limit       Times, Suggestion
+//	     │
+//	     ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached  Traffic, Curve
+//	     ├─ probe: a few minibatches ──> sizes of blocks ──> bytes             Memory
+//	     └─ Rates, measured or given ──> seconds of a step, limit              Times, Suggestion
 //
 // If K divides P, a job of K ranks on P parts is planned as it will run. If P divides K, each part
 // and its seeds are cut into K/P equal pieces: an upper estimate of traffic, because a partition

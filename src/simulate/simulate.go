@@ -2,11 +2,12 @@
 // cache policies and sizes at once, without training and without MPI: it samples the minibatches of
 // a run, key for key, and plans them with package exchange.
 //
-//	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...       each sampled once
-//	                                                  │
-//	                                                  ├─ accesses [N] += 1 ─── Top(score) of every static policy, size ──> rows
-//	                                                  └─ Policy.Step of every dynamic policy, size ──────────────────────> rows, step by step
-//	nodes:   scores summed over ranks ─> Settings.Place ─> rows of own cache, of peers' caches, far
+//	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...
+//	         (each sampled once)                       │
+//	           ┌───────────────────────────────────────┘
+//	           ├─ accesses [N] += 1 ─ Top(score) of every static policy, size ─> rows
+//	           └─ Policy.Step of every dynamic policy, size ─> rows, step by step
+//	nodes:   scores summed over ranks ─> Settings.Place ─> rows of own cache, peers' caches, far
 //
 // The rows that a static cache leaves to fetch follow from the accesses of each vertex: all
 // accesses less those of cached vertices. Dynamic policies decide step by step, by the code that

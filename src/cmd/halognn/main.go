@@ -1,7 +1,7 @@
 // Command halognn trains graph neural networks on graphs that no single machine holds.
 //
-//	halognn generate | import ──> DATASET ── partition ──> PARTS ── mpirun halognn train ──> RUN ── infer ──> predictions.npy
-//	                                  └──────────── check ───┴──────────────────────────────┘
+//	halognn generate|import ─> DATASET ─ partition ─> PARTS ─ mpirun halognn train ─> RUN ─ infer
+//	                              └─────── check ───────┴──────────────────────────────┘
 //
 // It wires the packages below it: flags and config in, exit codes out. It is the only place that
 // prints an error, once, and that aborts MPI. docs/exit-codes.md lists the codes.
