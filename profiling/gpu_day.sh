@@ -134,7 +134,7 @@ pack() {
     make --silent --no-print-directory -C kernels BUILD="$pack.cuda" cuda
     cp "$pack.cuda/libhalognn_cuda.so" "$pack/"
   else
-    echo "no nvcc here: no CUDA library is carried, and no part can run but in a rehearsal" >&2
+    echo "no nvcc here: the pack has no CUDA library, and parts can only run in a rehearsal" >&2
   fi
   cp bin/halognn "$pack/halognn.bin"
   for package in compute/cuda train nn parallel infer sample; do
@@ -155,7 +155,7 @@ pack() {
   else
     FORCE_ONLY_CPU=1 "$python" -m pip wheel --quiet --no-deps --no-build-isolation \
       -w "$pack/wheels" torch-scatter==2.1.2 torch-sparse==0.6.18 ||
-      echo "not carried: torch-sparse, by which PyG samples"
+      echo "not carried: torch-sparse, with which PyG samples"
   fi
   chmod -R u+w "$pack"
   tar -C "$pack" -cf - . | xz -T0 -6 >"$pack.tar.xz"

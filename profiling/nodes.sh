@@ -12,8 +12,8 @@
 #   OUT      where results go; is removed first                                    [run/nodes]
 #   RANKS    ranks        [8]     NODE  ranks of a node      [4]
 #   FANOUTS  [15,10,5]    BATCH   [1024]    EPOCHS [2]       ALPHA of the caches [0.1]
-#   GOALS    the least ratio without a cache, with static caches of each rank's own, with look-ahead caches
-#            of each rank's own, and of the former static caches to the divided one with on     [none]
+#   GOALS    the least ratio without a cache, with static caches of each rank's own, with look-ahead
+#            caches of each rank's own, and of these static caches to the divided one with on   [none]
 #   SETS     further settings, as "topology.kind=partitioned"                      [none]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -95,7 +95,8 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 		},
 		"simulate": func(parts, dir string) []string {
 			return []string{"simulate", "--parts", parts, "--ranks", "2", "--set",
-				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--alphas", "0.1", "--epochs", "1", "--out", filepath.Join(dir, "out")}
+				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96",
+				"--alphas", "0.1", "--epochs", "1", "--out", filepath.Join(dir, "out")}
 		},
 		"plan": func(parts, dir string) []string {
 			return append([]string{"plan", "--config", base, "--ranks", "2"}, sized(parts)...)

@@ -276,7 +276,8 @@ func TestBadDatasets(t *testing.T) {
 			return partitioning(smallData.dir(t), dir, "--method", "file")
 		}, usage, []string{"--method file needs --assignment"}},
 		{"an assignment to another method", func(t *testing.T, dir string) []string {
-			return partitioning(smallData.dir(t), dir, "--assignment", "x", "--keep", "--threads", "2")
+			return partitioning(smallData.dir(t), dir, "--assignment", "x", "--keep", "--threads",
+				"2")
 		}, usage, []string{"--assignment is for --method file", "--keep is", "--threads is"}},
 		{"an assignment of another graph", func(t *testing.T, dir string) []string {
 			path := filepath.Join(dir, "graph.part.4")

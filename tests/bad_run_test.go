@@ -96,8 +96,8 @@ func TestBadConfigs(t *testing.T) {
 		{"a drop of the learning rate that never comes",
 			set("train.step_epochs=9000000000000000000"), usage,
 			[]string{"train.step_epochs", "1 to 1000000000"}},
-		{"fanouts of a relation that are no numbers", set("sample.relation_fanouts=cites=5,many"), usage,
-			[]string{"sample.relation_fanouts", "cites=5,many", "NAME=FANOUT,FANOUT"}},
+		{"fanouts of a relation that are no numbers", set("sample.relation_fanouts=cites=5,many"),
+			usage, []string{"sample.relation_fanouts", "cites=5,many", "NAME=FANOUT,FANOUT"}},
 		{"fanouts that are no numbers", set("sample.fanouts=5,many"), usage,
 			[]string{"sample.fanouts", "5,many", "15,10,5"}},
 		{"more fanouts than layers", set("sample.fanouts=5,5,5"), usage,
@@ -390,9 +390,10 @@ func TestBadRunDirs(t *testing.T) {
 				return inferring(t, done.dir, dir, "--parts",
 					partitioned(t, data, 2, "random", "--allow-imbalance"))
 			}, badData, []string{"the labels are multilabel", "without labels"}},
-			{"infer: a list of vertices that is not there", func(t *testing.T, dir string) []string {
-				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "none"))
-			}, badData, []string{"--vertices", "no such file"}},
+			{"infer: a list of vertices that is not there",
+				func(t *testing.T, dir string) []string {
+					return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "none"))
+				}, badData, []string{"--vertices", "no such file"}},
 			{"infer: an empty list of vertices", func(t *testing.T, dir string) []string {
 				write(t, filepath.Join(dir, "ids"), []byte("\n \n"))
 				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))
@@ -431,7 +432,8 @@ func TestBadRunDirs(t *testing.T) {
 			}, usage, []string{"--probabilities", "--out"}},
 			{"infer: hidden rows in no directory", func(t *testing.T, dir string) []string {
 				write(t, filepath.Join(dir, "file"), nil)
-				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "file", "e.npy"))
+				return inferring(t, done.dir, dir, "--embeddings", filepath.Join(dir, "file",
+					"e.npy"))
 			}, badData, []string{"embeddings", "file: not a directory"}},
 			{"infer: hidden rows of one layer", func(t *testing.T, dir string) []string {
 				run := trained(t, smallParts.dir(t), 2, "model.layers=1", "sample.fanouts=5")

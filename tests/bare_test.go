@@ -46,8 +46,8 @@ func TestGraphWithoutFeatures(t *testing.T) {
 	}
 	cut := func(data, name string, flags ...string) (string, result) {
 		out := filepath.Join(dir, name)
-		return out, p.must(t, append([]string{"partition", "--data", data, "--parts", "4", "--method",
-			"contiguous", "--allow-imbalance", "--out", out}, flags...)...)
+		return out, p.must(t, append([]string{"partition", "--data", data, "--parts", "4",
+			"--method", "contiguous", "--allow-imbalance", "--out", out}, flags...)...)
 	}
 	data, other := imported(600), imported(300)
 	none, r := cut(data, "none")
@@ -82,12 +82,12 @@ func TestGraphWithoutFeatures(t *testing.T) {
 	}
 	for _, c := range []badInput{
 		{"features of another kind", func(_ *testing.T, dir string) []string {
-			return []string{"partition", "--data", data, "--parts", "2", "--features", "twos", "--out",
-				filepath.Join(dir, "out")}
+			return []string{"partition", "--data", data, "--parts", "2", "--features", "twos",
+				"--out", filepath.Join(dir, "out")}
 		}, usage, []string{"--features twos", "use degree or ones"}},
 		{"a graph with features", func(t *testing.T, dir string) []string {
-			return []string{"partition", "--data", smallData.dir(t), "--parts", "2", "--features", "ones",
-				"--out", filepath.Join(dir, "out")}
+			return []string{"partition", "--data", smallData.dir(t), "--parts", "2", "--features",
+				"ones", "--out", filepath.Join(dir, "out")}
 		}, usage, []string{"--features ones", "16 feature columns", "leave --features out"}},
 	} {
 		t.Run(c.name, c.run)

@@ -19,7 +19,8 @@ import (
 var (
 	combinations = flag.Int("combinations", 4,
 		"how many random combinations of settings TestRandomCombinations tries")
-	combinationsFrom = flag.Uint64("combinations-from", 1, "the seed of the first; the others follow")
+	combinationsFrom = flag.Uint64("combinations-from", 1, "the seed of the first; the "+
+		"others follow")
 )
 
 // choice is a key with the values from which it is drawn. The first value is that of a run that
@@ -118,7 +119,8 @@ func tryCombination(t *testing.T, seed uint64) {
 	}
 	numbers := draw(random, ofNumbers)
 	for range 2 {
-		if slices.ContainsFunc(unfit[mode], func(s string) bool { return slices.Contains(numbers, s) }) {
+		if slices.ContainsFunc(unfit[mode],
+			func(s string) bool { return slices.Contains(numbers, s) }) {
 			numbers = draw(random, ofNumbers)
 		}
 	}

@@ -108,8 +108,8 @@ func TestBadDryRuns(t *testing.T) {
 					"--ranks-in-process", "2"}
 			}, badData, []string{"none holds no run"}},
 			{"another model to go on with", func(t *testing.T, dir string) []string {
-				return []string{"train", "--resume", done.dir, "--dry-run", "--set", "model.hidden=8",
-					"--ranks-in-process", "2"}
+				return []string{"train", "--resume", done.dir, "--dry-run", "--set",
+					"model.hidden=8", "--ranks-in-process", "2"}
 			}, usage, []string{"model.hidden", "a run that goes on may change"}},
 		} {
 			t.Run(c.name, c.run)

@@ -122,15 +122,16 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 		{"lookahead", []string{"sample.streams=part", "cache.window=3"}},
 		{"lookahead", []string{"sample.seeds=global"}},
 		{"lookahead", []string{"sample.batch_scope=global", "train.eval_every=1"}},
-		{"prefetch", []string{"cache.evict=false", "cache.initial=inclusion", "sample.streams=part"}},
+		{"prefetch", []string{"cache.evict=false", "cache.initial=inclusion",
+			"sample.streams=part"}},
 		{"vip", []string{"sample.seeds=global"}},
 		{"inclusion", []string{"sample.seeds=global", "sample.streams=part"}},
 		{"vip", []string{"sample.streams=part", "run.ranks_per_node=2"}},
 	} {
 		t.Run(fmt.Sprint(c.policy, " ", c.sets), func(t *testing.T) {
 			t.Parallel()
-			args := []string{"--parts", parts, "--ranks", "4", "--epochs", "2", "--policies", c.policy,
-				"--alphas", "0.05,0.3"}
+			args := []string{"--parts", parts, "--ranks", "4", "--epochs", "2", "--policies",
+				c.policy, "--alphas", "0.05,0.3"}
 			for _, set := range append([]string{"sample.fanouts=5,3", "model.layers=2",
 				"sample.batch=96", "train.seed=7"}, c.sets...) {
 				args = append(args, "--set", set)
@@ -138,7 +139,8 @@ func TestSimulatedDynamicTrafficIsThatOfTraining(t *testing.T) {
 			got := simulated(t, args...)
 			for alpha, depth := range map[string]string{"0.05": "3", "0.3": "0"} {
 				run := trained(t, parts, 4,
-					append([]string{"run.ranks_per_node=1", "train.seed=7", "cache.policy=" + c.policy,
+					append([]string{"run.ranks_per_node=1", "train.seed=7",
+						"cache.policy=" + c.policy,
 						"cache.alpha=" + alpha, "pipeline.depth=" + depth}, c.sets...)...)
 				var want int64
 				for _, e := range run.epochs {

@@ -14,7 +14,10 @@ import (
 // edgeParts is a graph whose labels depend on some neighbours only, which features of edges mark:
 // the label says whether the rows of these neighbours add up to more than 0. The source lists its
 // edges in random order.
-var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T, dir string) { withEdgeRows(t, dir, 2000, 6, 3) }}
+var edgeParts = &fixture{name: "edges-4", make: func(t *testing.T,
+	dir string) {
+	withEdgeRows(t, dir, 2000, 6, 3)
+}}
 
 // withEdgeRows makes such a graph in 4 parts.
 func withEdgeRows(t *testing.T, dir string, vertices, degree, columns int) {
@@ -71,7 +74,8 @@ func TestEdgeFeatures(t *testing.T) {
 	for _, kind := range []string{"gatv2", "gine"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			sets := []string{"model.kind=" + kind, "model.hidden=16", "sample.fanouts=8,4", "sample.batch=64",
+			sets := []string{"model.kind=" + kind, "model.hidden=16", "sample.fanouts=8,4",
+				"sample.batch=64",
 				"sample.streams=part", "train.epochs=15", "train.lr=0.02", "model.dropout=0",
 				"run.ranks_per_node=1"}
 			one := trained(t, parts, 1, sets...)
@@ -92,8 +96,8 @@ func TestEdgeFeatures(t *testing.T) {
 				// both are means over epochs, rounded down
 				off := several.EdgeBytes - several.EdgeRows*row
 				if several.EdgeRows == 0 || off < 0 || off >= row {
-					t.Errorf("%d ranks: %d rows of edges came in %d bytes", c.ranks, several.EdgeRows,
-						several.EdgeBytes)
+					t.Errorf("%d ranks: %d rows of edges came in %d bytes", c.ranks,
+						several.EdgeRows, several.EdgeBytes)
 				}
 			}
 			args := []string{"--ranks", "4"}
@@ -103,8 +107,8 @@ func TestEdgeFeatures(t *testing.T) {
 			if got := planned(t, parts, args...).Collectives; float64(got) != rounds {
 				t.Errorf("%d collectives a step are planned, a run starts %g", got, rounds)
 			}
-			counted := halognn(t).must(t, append([]string{"simulate", "--parts", parts, "--config", baseFile.dir(t),
-				"--policies", "none", "--alphas", "0.1", "--epochs", "15", "--out",
+			counted := halognn(t).must(t, append([]string{"simulate", "--parts", parts, "--config",
+				baseFile.dir(t), "--policies", "none", "--alphas", "0.1", "--epochs", "15", "--out",
 				filepath.Join(t.TempDir(), "simulated")}, args...)...).out
 			var rows, bytes float64
 			_, tail, _ := strings.Cut(counted, "edge_rows")
@@ -112,14 +116,16 @@ func TestEdgeFeatures(t *testing.T) {
 				t.Fatalf("%v: %s", err, counted)
 			}
 			apart := trained(t, parts, 4, sets...) // its means over epochs are rounded down
-			if math.Floor(rows) != float64(apart.EdgeRows) || math.Abs(bytes-float64(apart.EdgeBytes)) > 1 {
-				t.Errorf("%g rows of edges in %g bytes are simulated, a run fetches %d in %d", rows, bytes,
-					apart.EdgeRows, apart.EdgeBytes)
+			if math.Floor(rows) != float64(apart.EdgeRows) ||
+				math.Abs(bytes-float64(apart.EdgeBytes)) > 1 {
+				t.Errorf("%g rows of edges in %g bytes are simulated, a run fetches %d in %d", rows,
+					bytes, apart.EdgeRows, apart.EdgeBytes)
 			}
 			halognn(t).must(t, append([]string{"plan", "--parts", parts, // plan measures steps
 				"--config", baseFile.dir(t)}, args...)...)
 			plain := map[string]string{"gatv2": "gatv2", "gine": "gin"}[kind]
-			without := trained(t, parts, 1, append(sets, "model.kind="+plain, "model.edge_features=false")...)
+			without := trained(t, parts, 1, append(sets, "model.kind="+plain,
+				"model.edge_features=false")...)
 			if one.TestMetric.Value < without.TestMetric.Value+0.05 {
 				t.Errorf("accuracy %g with features of edges, %g without", one.TestMetric.Value,
 					without.TestMetric.Value)
@@ -140,7 +146,8 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 		want  string
 	}{
 		{parts, []string{"model.kind=gatv2", "parallel.mode=split"}, "parallel.mode split"},
-		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model.edge_features is false"},
+		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model.edge_features " +
+			"is false"},
 		{plain, []string{"model.kind=gine"}, "edges of the graph have none"},
 	} {
 		r := halognn(t).run(t, append(trainArgs(t, c.parts, newRunDir(t), c.sets...),

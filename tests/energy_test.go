@@ -64,8 +64,8 @@ func TestEnergyOfARun(t *testing.T) {
 	}
 	all, epochs := *of.Training, *of.Epoch*float64(s.Epochs)
 	if epochs <= 0 || epochs > all*(1+1e-9) || all > float64(grown)*1e-6*(1+1e-9) {
-		t.Errorf("%d epochs took %g J of the %g J of training, and the counter grew by %g", s.Epochs,
-			epochs, all, float64(grown)*1e-6)
+		t.Errorf("%d epochs took %g J of the %g J of training, and the counter grew by %g",
+			s.Epochs, epochs, all, float64(grown)*1e-6)
 	}
 	for kind, of := range map[string]record.Joules{"dram": s.Energy.DRAM, "gpus": s.Energy.GPUs} {
 		if of.Training != nil || !strings.Contains(s.Energy.NoValue[kind], "no ") {

@@ -69,7 +69,8 @@ var environment = []struct {
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},
-		{"HALOGNN_FAULT_COUNT", "number", "faults to inject; 20 in `make test` and 50 in `make test-all` otherwise"},
+		{"HALOGNN_FAULT_COUNT", "number", "faults to inject; 20 in `make test` and 50 in `make " +
+			"test-all` otherwise"},
 		{"HALOGNN_TEST_ENDING", "name", "set for a rank of a test: how it is to end"},
 		{"HALOGNN_TEST_STATE", "name", "set for a process that a test interrupts"},
 		{"HALOGNN_TEST_UNMAP", "directory", "set for a process whose unmapping a test watches"},

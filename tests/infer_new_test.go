@@ -34,8 +34,8 @@ func tables(t *testing.T, first, last int, labelled bool) string {
 	}
 	write(t, filepath.Join(dir, "edges.csv"), []byte(edges))
 	write(t, filepath.Join(dir, "nodes.csv"), []byte(nodes))
-	args := []string{"import", "--format", "csv", "--in", filepath.Join(dir, "edges.csv"), "--nodes",
-		filepath.Join(dir, "nodes.csv"), "--id", "user", "--undirected", "--out",
+	args := []string{"import", "--format", "csv", "--in", filepath.Join(dir, "edges.csv"),
+		"--nodes", filepath.Join(dir, "nodes.csv"), "--id", "user", "--undirected", "--out",
 		filepath.Join(dir, "data")}
 	if labelled {
 		args = append(args, "--label", "team")
@@ -54,8 +54,8 @@ func TestInferNewVertices(t *testing.T) {
 	write(t, ids, []byte("user1119\nuser1000\n\nuser1060\n"))
 	infer := func(ranks int, name string, flags ...string) (said, wrote string) {
 		out := filepath.Join(dir, fmt.Sprintf("%d-%s", ranks, name))
-		said = halognn(t).must(t, append([]string{"infer", "--run", run.dir, "--parts", parts, "--out",
-			out, "--ranks-in-process", fmt.Sprint(ranks)}, flags...)...).out
+		said = halognn(t).must(t, append([]string{"infer", "--run", run.dir, "--parts", parts,
+			"--out", out, "--ranks-in-process", fmt.Sprint(ranks)}, flags...)...).out
 		return said, string(read(t, out))
 	}
 	hidden := filepath.Join(dir, "hidden.npy")

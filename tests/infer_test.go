@@ -241,7 +241,8 @@ func TestInferUnfinished(t *testing.T) {
 	for want, flags := range map[string][]string{
 		"--checkpoint best": nil, "use best or last": {"--checkpoint", "newest"},
 	} {
-		r := halognn(t).run(t, append([]string{"infer", "--run", run, "--out", at + ".npy"}, flags...)...)
+		r := halognn(t).run(t, append([]string{"infer", "--run", run, "--out", at + ".npy"},
+			flags...)...)
 		if r.code == 0 || !strings.Contains(r.message(t), want) {
 			t.Errorf("want %q: %v", want, r)
 		}

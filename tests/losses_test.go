@@ -80,7 +80,8 @@ func TestNothingIsLost(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 26))
 		v := victims[int(seed)%len(victims)]
 		b := drawBlow(t, random, v)
-		if !t.Run(fmt.Sprintf("%d %s, %v", seed, v.name, b), func(t *testing.T) { v.suffer(t, b) }) {
+		if !t.Run(fmt.Sprintf("%d %s, %v", seed, v.name, b),
+			func(t *testing.T) { v.suffer(t, b) }) {
 			t.Logf("again: go test ./tests -run TestNothingIsLost -args -losses 1 -losses-from %d",
 				seed)
 		}
@@ -242,7 +243,8 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 			var first stepLine
 			decode(t, []byte(history[0]), &first)
 			var updates int
-			if _, err := fmt.Sscanf(filepath.Base(old[len(old)-1]), "step-%d", &updates); err != nil {
+			if _, err := fmt.Sscanf(filepath.Base(old[len(old)-1]), "step-%d",
+				&updates); err != nil {
 				t.Fatal(err)
 			}
 			if n := (first.Epoch-1)*reference.StepsPerEpoch + first.Step; n < updates {
@@ -285,7 +287,8 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 			}}
 	}
 	partition := func(out string) []string {
-		return []string{p.path, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", out}
+		return []string{p.path, "partition", "--data", data, "--parts", "8", "--method", "ldg",
+			"--out", out}
 	}
 	train := func(out string) []string {
 		return append([]string{p.path}, trainArgs(t, parts, out, sets...)...)
@@ -318,7 +321,8 @@ func lossVictims(t *testing.T, met map[string]int) (all []*victim) {
 	save(t, filepath.Join(in, "y.npy"), labels, 20000)
 	all = append(all,
 		written("import", "", func(t *testing.T, out string) []string {
-			return []string{p.path, "import", "--format", "npz", "--in", in, "--out", out, "--directed"}
+			return []string{p.path, "import", "--format", "npz", "--in", in, "--out", out,
+				"--directed"}
 		}),
 		written("partition", "", func(t *testing.T, out string) []string {
 			return partition(out)
@@ -338,7 +342,8 @@ func pythonVictims(t *testing.T, parts string, sets []string,
 		python = "python3"
 	}
 	if text, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
-		t.Logf("left out: the Python package, as %s cannot import numpy; set PYTHON to one that can: %s",
+		t.Logf("left out: the Python package, as %s cannot import numpy; set PYTHON to one "+
+			"that can: %s",
 			python, text)
 		return nil
 	}
@@ -352,8 +357,8 @@ halognn.train(sys.argv[1], sys.argv[2], config=sys.argv[3], launcher=[],
 	return []*victim{{name: "train from Python",
 		whole: whole,
 		command: func(t *testing.T, out string) []string {
-			words := []string{"env", "PYTHONPATH=" + path, "HALOGNN=" + twoRanks(t), python, "-B", "-c",
-				script, parts, out, baseFile.dir(t), "cache.policy=none"}
+			words := []string{"env", "PYTHONPATH=" + path, "HALOGNN=" + twoRanks(t), python, "-B",
+				"-c", script, parts, out, baseFile.dir(t), "cache.policy=none"}
 			return append(words, sets...)
 		}}}
 }

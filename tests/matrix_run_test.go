@@ -16,7 +16,8 @@ import (
 var (
 	cells = flag.Int("cells", 12,
 		"how many cells of the matrix TestMatrix trains, drawn at random; 0: all that work")
-	mpiCells = flag.Int("cells-mpi", 10, "how many cells, with random settings, TestMatrixUnderAnyMPI trains")
+	mpiCells = flag.Int("cells-mpi", 10, "how many cells, with random settings, "+
+		"TestMatrixUnderAnyMPI trains")
 )
 
 // Cells of one group have the same digest, with any topology, cache and sums. Hybrid has two nodes
@@ -29,7 +30,8 @@ func TestMatrix(t *testing.T) {
 	train := func(c cell) {
 		got := trained(t, parts, 4, c.job()...).LossDigest
 		if want, there := digests[c.group()]; there && got != want {
-			t.Errorf("seed %d: %v: loss digest %s, others of %q have %s", seed, c, got, c.group(), want)
+			t.Errorf("seed %d: %v: loss digest %s, others of %q have %s", seed, c, got, c.group(),
+				want)
 		}
 		digests[c.group()] = got
 	}
@@ -40,7 +42,8 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	if *cells > 0 {
-		rand.New(rand.NewPCG(seed, 27)).Shuffle(len(work), func(i, j int) { work[i], work[j] = work[j], work[i] })
+		rand.New(rand.NewPCG(seed, 27)).Shuffle(len(work),
+			func(i, j int) { work[i], work[j] = work[j], work[i] })
 		work = work[:min(*cells, len(work))]
 		for _, c := range work { // each is compared with the plainest cell of its group
 			plain := cell{c.mode, "replicated", c.model, c.sampler, "none", "off"}
@@ -82,7 +85,8 @@ func TestMatrixUnderAnyMPI(t *testing.T) {
 		c, parts := all[random.IntN(len(all))], smallParts
 		numbers := []string{"sample.seeds=" + one("local", "global"), "model.norm=" + one("none",
 			"layer", "batch"), "sample.streams=" + one("rank", "rank", "part")}
-		if weighs := slices.Contains([]string{"sage mean", "gcn", "gin"}, c.model); weighs && random.IntN(2) == 0 {
+		if weighs := slices.Contains([]string{"sage mean", "gcn", "gin"}, c.model); weighs &&
+			random.IntN(2) == 0 {
 			parts, numbers = weightedParts, append(numbers, "model.edge_weights=true")
 		}
 		plumbing := append(slices.Clone(numbers), "cache.placement="+one("own", "group"))
@@ -93,7 +97,8 @@ func TestMatrixUnderAnyMPI(t *testing.T) {
 		n++
 		key := fmt.Sprint(c.group(), parts.name, numbers)
 		if digests[key] == "" {
-			digests[key] = trained(t, parts.dir(t), 4, append(plain.job(), numbers...)...).LossDigest
+			digests[key] = trained(t, parts.dir(t), 4,
+				append(plain.job(), numbers...)...).LossDigest
 		}
 		got := trainedMPI(t, parts.dir(t), 4, append(c.job(), plumbing...)...).LossDigest
 		if got != digests[key] {

@@ -45,7 +45,8 @@ func matrix() (all []cell) {
 		for _, topology := range []string{"replicated", "partitioned"} {
 			for _, model := range []string{"sage mean", "sage max", "gcn", "gin", "gat", "gatv2"} {
 				kind, aggregation, _ := strings.Cut(model, " ")
-				of := nn.Config{Kind: kind, Aggregation: aggregation, Layers: 2, Hidden: 8, Heads: 2}
+				of := nn.Config{Kind: kind, Aggregation: aggregation, Layers: 2, Hidden: 8,
+					Heads: 2}
 				for _, sampler := range samplers {
 					spec := sample.Spec{Kind: sampler}
 					if spec.Estimates() && !of.Weighs() || mode.Columns && !of.Linear() {
@@ -64,7 +65,8 @@ func matrix() (all []cell) {
 					}
 					for _, cache := range caches {
 						for _, s := range sums {
-							all = append(all, cell{mode.Name, topology, model, string(sampler), cache, s})
+							all = append(all, cell{mode.Name, topology, model, string(sampler),
+								cache, s})
 						}
 					}
 				}
@@ -126,14 +128,16 @@ func features() (all []feature) {
 	for _, p := range policy.Names(policy.Trainable) {
 		add("cache.policy "+p, func(s *spec.Spec) { s.Cache.Policy = p })
 	}
-	add("model.gcn_norm both", func(s *spec.Spec) { s.Model.Kind, s.Model.GCNNorm = "gcn", nn.GCNBoth })
+	add("model.gcn_norm both",
+		func(s *spec.Spec) { s.Model.Kind, s.Model.GCNNorm = "gcn", nn.GCNBoth })
 	add("cache.policy auto", func(s *spec.Spec) { s.Cache.Policy = policy.Auto })
 	add("model.aggregation max", func(s *spec.Spec) {
 		s.Model.Kind, s.Model.Aggregation = "sage", nn.AggregateMax
 	})
 	add("sample.on device", func(s *spec.Spec) { s.DrawOn = parallel.DrawDevice })
 	add("sample.locality", func(s *spec.Spec) { s.Locality.Favour = 2 })
-	add("sample.locality_adapt", func(s *spec.Spec) { s.Locality.Favour, s.Locality.Adapts = 2, true })
+	add("sample.locality_adapt",
+		func(s *spec.Spec) { s.Locality.Favour, s.Locality.Adapts = 2, true })
 	typed := graph.Schema{Types: []string{"a", "b"},
 		Relations: []graph.Relation{{Source: "a", Name: "r", Target: "b"}}}
 	types := func(name string, widths ...int) {
@@ -176,7 +180,8 @@ func TestRefusalsAreDocumented(t *testing.T) {
 	with, known := map[row][]string{}, map[string]bool{}
 	var order []row
 	meet := func(met ...feature) {
-		s := spec.Spec{Model: nn.Config{Kind: "sage", In: 3, Layers: 2, Aggregation: nn.AggregateMean},
+		s := spec.Spec{Model: nn.Config{Kind: "sage", In: 3, Layers: 2,
+			Aggregation: nn.AggregateMean},
 			Sample: sample.Neighbours(4, 3), Cache: policy.Settings{Policy: policy.None}}
 		for _, f := range met {
 			f.set(&s)

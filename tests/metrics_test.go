@@ -60,7 +60,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // The page that the end of a run names has a row for each phase.
 func TestLongPhasesHaveACure(t *testing.T) {
-	_, section, found := strings.Cut(string(read(t, "../docs/guide/reading-a-report.md")), "## Long phases\n")
+	_, section, found := strings.Cut(string(read(t, "../docs/guide/reading-a-report.md")),
+		"## Long phases\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found {
 		t.Fatal("there is no section on long phases, which record.WhatToDo names")

@@ -46,7 +46,8 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 		{"batch norm", []string{"model.norm=batch"}},
 		{"mlp with layer norm", []string{"model.kind=mlp", "model.norm=layer"}},
 		{"sgd", []string{"train.optimizer=sgd", "train.lr=0.1"}},
-		{"sgd without momentum", []string{"train.optimizer=sgd", "train.lr=0.3", "train.momentum=0"}},
+		{"sgd without momentum", []string{"train.optimizer=sgd", "train.lr=0.3",
+			"train.momentum=0"}},
 		{"adamw", []string{"train.optimizer=adamw", "train.weight_decay=0.01"}},
 		{"weight decay", []string{"train.weight_decay=0.001"}},
 		{"sum by the library", []string{"train.allreduce=mpi"}},
@@ -57,7 +58,8 @@ func TestModelsAndOptimisersLearn(t *testing.T) {
 			if !(o.epochs[2].Loss < 0.9*o.epochs[0].Loss) {
 				t.Errorf("the loss went from %g to %g", o.epochs[0].Loss, o.epochs[2].Loss)
 			}
-			if o.MetricName != "accuracy" || !(o.TestMetric.Value > o.MajorityAccuracy.Value+0.05) ||
+			if o.MetricName != "accuracy" ||
+				!(o.TestMetric.Value > o.MajorityAccuracy.Value+0.05) ||
 				o.TestMetric.Value != o.TestAccuracy.Value {
 				t.Errorf("%s is %g (accuracy %g), the majority class %g", o.MetricName,
 					o.TestMetric.Value, o.TestAccuracy.Value, o.MajorityAccuracy.Value)
@@ -186,7 +188,8 @@ func TestEvaluationsAndPatience(t *testing.T) {
 			}
 			_, metadata, err := nn.ReadSafetensors(filepath.Join(o.dir, "model.safetensors"))
 			if err != nil || metadata["epoch"] != fmt.Sprint(best.Epoch) {
-				t.Errorf("model.safetensors is of epoch %s (%v), want %d", metadata["epoch"], err, best.Epoch)
+				t.Errorf("model.safetensors is of epoch %s (%v), want %d", metadata["epoch"], err,
+					best.Epoch)
 			}
 		})
 	}
@@ -202,12 +205,15 @@ func TestModelFileHasPyGNames(t *testing.T) {
 		want map[string][]int
 	}{
 		{[]string{"model.norm=layer"}, map[string][]int{
-			"convs.0.lin_l.weight": {16, 16}, "convs.0.lin_l.bias": {16}, "convs.0.lin_r.weight": {16, 16},
-			"convs.1.lin_l.weight": {5, 16}, "convs.1.lin_l.bias": {5}, "convs.1.lin_r.weight": {5, 16},
+			"convs.0.lin_l.weight": {16,
+				16}, "convs.0.lin_l.bias": {16}, "convs.0.lin_r.weight": {16, 16},
+			"convs.1.lin_l.weight": {5, 16}, "convs.1.lin_l.bias": {5}, "convs.1.lin_r.weight": {5,
+				16},
 			"norms.0.weight": {16}, "norms.0.bias": {16},
 		}},
 		{[]string{"model.kind=mlp", "model.hidden=8"}, map[string][]int{
-			"lins.0.weight": {8, 16}, "lins.0.bias": {8}, "lins.1.weight": {5, 8}, "lins.1.bias": {5},
+			"lins.0.weight": {8, 16}, "lins.0.bias": {8}, "lins.1.weight": {5,
+				8}, "lins.1.bias": {5},
 		}},
 		{[]string{"model.kind=gcn"}, map[string][]int{
 			"convs.0.lin.weight": {16, 16}, "convs.0.bias": {16}, "convs.1.lin.weight": {5, 16},
@@ -266,13 +272,15 @@ func TestNarrowFeatures(t *testing.T) {
 			"--feature-type", c.dtype, "--out", data)
 		parts := partitioned(t, data, 2, "ldg", "--allow-imbalance")
 		for i, mode := range []string{"data", "split", "hybrid", "push-pull"} {
-			o := trained(t, parts, 2, "run.ranks_per_node=1", "train.epochs=3", "parallel.mode="+mode)
+			o := trained(t, parts, 2, "run.ranks_per_node=1", "train.epochs=3",
+				"parallel.mode="+mode)
 			if len(single) == i {
 				single = append(single, o)
 			}
 			for _, e := range o.epochs {
 				if want := e.Remote * 12 * c.bytes; i == 0 && (e.RemoteBytes != want || want == 0) {
-					t.Errorf("%s: %d rows took %d bytes, want %d", c.dtype, e.Remote, e.RemoteBytes, want)
+					t.Errorf("%s: %d rows took %d bytes, want %d", c.dtype, e.Remote, e.RemoteBytes,
+						want)
 				}
 			}
 			if single[i].BlocksDigest != o.BlocksDigest {
@@ -280,7 +288,8 @@ func TestNarrowFeatures(t *testing.T) {
 			}
 			for k := range o.steps {
 				if s, h := single[i].steps[k].Loss, o.steps[k].Loss; math.Abs(s-h) > c.off*s {
-					t.Errorf("%s, step %d: loss %g with %s rows, %g with float32", mode, k, h, c.dtype, s)
+					t.Errorf("%s, step %d: loss %g with %s rows, %g with float32", mode, k, h,
+						c.dtype, s)
 				}
 			}
 		}
@@ -294,7 +303,8 @@ func TestMultilabel(t *testing.T) {
 	sets := []string{"train.epochs=30", "sample.batch=20", "train.eval_every=5", "train.lr=0.03",
 		"model.dropout=0.1"}
 	o := trained(t, parts, 4, sets...)
-	if o.MetricName != "micro_f1" || o.MajorityAccuracy != nil || o.TestMetric.Value != o.TestAccuracy.Value {
+	if o.MetricName != "micro_f1" || o.MajorityAccuracy != nil ||
+		o.TestMetric.Value != o.TestAccuracy.Value {
 		t.Errorf("metric %s, majority %v, test metric %g, test accuracy %g", o.MetricName,
 			o.MajorityAccuracy, o.TestMetric.Value, o.TestAccuracy.Value)
 	}
@@ -303,7 +313,8 @@ func TestMultilabel(t *testing.T) {
 
 		t.Errorf("micro-F1 is %g", o.TestMetric.Value)
 	}
-	sameNumbers(t, trained(t, parts, 4, append(sets, "pipeline.depth=4", "pipeline.workers=3")...), o)
+	sameNumbers(t, trained(t, parts, 4, append(sets, "pipeline.depth=4",
+		"pipeline.workers=3")...), o)
 }
 
 func TestTwoClassesAreRanked(t *testing.T) {
@@ -311,7 +322,8 @@ func TestTwoClassesAreRanked(t *testing.T) {
 	data := handmade{classes: 2}.write(t, filepath.Join(t.TempDir(), "data"))
 	o := trained(t, partitioned(t, data, 4, "contiguous", "--allow-imbalance"), 4, "train.epochs=5",
 		"sample.batch=20")
-	if o.MetricName != "roc_auc" || o.TestMetric.Value == o.TestAccuracy.Value || !(o.TestMetric.Value > 0.8) ||
+	if o.MetricName != "roc_auc" || o.TestMetric.Value == o.TestAccuracy.Value ||
+		!(o.TestMetric.Value > 0.8) ||
 		!(o.TestAccuracy.Value > 0.6) {
 		t.Errorf("%s: valid %g, test %g; accuracy %g, %g", o.MetricName, o.ValidMetric.Value,
 			o.TestMetric.Value, o.ValidAccuracy.Value, o.TestAccuracy.Value)
@@ -324,7 +336,8 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 	t.Parallel()
 	for i, model := range [][]string{
 		{"model.aggregation=max", "model.norm=layer", "model.jumping=cat"},
-		{"model.edge_weights=true"}, {"model.edge_weights=true", "model.kind=gcn", "model.gcn_norm=both"},
+		{"model.edge_weights=true"}, {"model.edge_weights=true", "model.kind=gcn",
+			"model.gcn_norm=both"},
 		{"model.kind=gcn", "model.norm=batch"}, {"model.kind=gcn", "model.gcn_norm=both"},
 		{"model.kind=gin"},
 		{"model.kind=gat", "model.activation=elu", "model.norm=layer"},
@@ -340,7 +353,8 @@ func TestModelsComeToTheSameNumbers(t *testing.T) {
 			sets := append([]string{"run.ranks_per_node=1"}, model...)
 			want := trained(t, small, 4, sets...)
 			for _, c := range [][]string{
-				{"pipeline.depth=7", "compute.threads=3", "pipeline.workers=3", "topology.load=copy"},
+				{"pipeline.depth=7", "compute.threads=3", "pipeline.workers=3",
+					"topology.load=copy"},
 				{"pipeline.depth=0", "cache.policy=vip", "cache.alpha=0.2"},
 				{"cache.policy=" + []string{"prefetch", "lookahead"}[i%2], "cache.alpha=0.1"},
 			} {
@@ -358,9 +372,10 @@ func TestWeightsThatAModelCannotUse(t *testing.T) {
 	t.Parallel()
 	parts, config := weightedParts.dir(t), baseFile.dir(t)
 	for _, set := range []string{"model.kind=gat", "model.kind=gatv2", "model.aggregation=max"} {
-		r := halognn(t).run(t, "train", "--config", config, "--set", "data.parts="+parts, "--set", set,
-			"--set", "run.dir="+filepath.Join(t.TempDir(), "run"))
-		if message := r.message(t); !strings.Contains(message, "the edges of the graph have weights") ||
+		r := halognn(t).run(t, "train", "--config", config, "--set", "data.parts="+parts, "--set",
+			set, "--set", "run.dir="+filepath.Join(t.TempDir(), "run"))
+		if message := r.message(t); !strings.Contains(message, "the edges of the graph "+
+			"have weights") ||
 			!strings.Contains(message, "edge_weights") {
 			t.Errorf("%s: %s", set, message)
 		}

@@ -67,8 +67,10 @@ func TestSameNumbersUnderAnyMPI(t *testing.T) {
 			"model.residual=true"}},
 		{2, []string{"model.kind=gatv2", "model.jumping=cat", "model.head_merge=mean",
 			"run.ranks_per_node=1", "train.eval_mode=full"}},
-		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.kind=poisson", "sample.locality=4",
-			"run.ranks_per_node=2", "cache.policy=vip", "cache.placement=group", "cache.peer_cost=0.2"}},
+		{4, []string{"model.kind=gcn", "model.gcn_norm=both", "sample.kind=poisson",
+			"sample.locality=4",
+			"run.ranks_per_node=2", "cache.policy=vip", "cache.placement=group",
+			"cache.peer_cost=0.2"}},
 		{2, []string{"model.kind=gin", "model.norm=layer", "sample.kind=ladies",
 			"sample.layer_vertices=300", "sample.locality=8", "sample.locality_adapt=true",
 			"run.ranks_per_node=1", "cache.policy=sim"}},
@@ -82,8 +84,8 @@ func TestSameNumbersUnderAnyMPI(t *testing.T) {
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
 				if moved(got.epochs[i].Rows) != moved(e.Rows) {
-					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, moved(got.epochs[i].Rows),
-						moved(e.Rows))
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch,
+						moved(got.epochs[i].Rows), moved(e.Rows))
 				}
 			}
 			if got.Transport == want.Transport || got.Ranks != c.ranks {
@@ -201,10 +203,12 @@ func TestRefusalsHaveOneCodeUnderAnyMPI(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		{limited, train, "ulimit -d"}, {limited, append(slices.Clone(train), "--dry-run"), "ulimit -d"},
-		{limited, []string{"infer", "--run", run, "--out", filepath.Join(dir, "p.npy")}, "ulimit -d"},
-		{halognn(t).path, append(partitioning(smallData.dir(t), filepath.Join(dir, "p")), "--features",
-			"degree"), "--features degree"},
+		{limited, train, "ulimit -d"}, {limited, append(slices.Clone(train), "--dry-run"),
+			"ulimit -d"},
+		{limited, []string{"infer", "--run", run, "--out", filepath.Join(dir, "p.npy")},
+			"ulimit -d"},
+		{halognn(t).path, append(partitioning(smallData.dir(t), filepath.Join(dir, "p")),
+			"--features", "degree"), "--features degree"},
 	} {
 		r := startMPI(t, 2, c.program, c.args...).wait(t)
 		badInput{code: usage, want: []string{c.want}}.checkEnd(t, dir, r)

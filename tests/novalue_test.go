@@ -98,7 +98,8 @@ func sameAfterResume(t *testing.T, o *outcome) {
 	r := halognn(t).must(t, "train", "--resume", o.dir, "--ranks-in-process", "2")
 	got := outcomeOf(t, o.dir, r)
 	sameNumbers(t, got, &want)
-	if got.BestEpoch != want.BestEpoch || got.NoValue["valid_metric"] != want.NoValue["valid_metric"] {
+	if got.BestEpoch != want.BestEpoch ||
+		got.NoValue["valid_metric"] != want.NoValue["valid_metric"] {
 		t.Errorf("best epoch %d, why %v; want %d, %v", got.BestEpoch, got.NoValue, want.BestEpoch,
 			want.NoValue)
 	}
@@ -128,7 +129,8 @@ func tellsNoValue(t *testing.T, o *outcome, why string) {
 		t.Log("no python3 here: nothing was exported for TensorBoard")
 		return
 	}
-	if said, err := exec.Command("python3", "-B", "../profiling/export_tensorboard.py", o.dir, "--out",
+	if said, err := exec.Command("python3", "-B", "../profiling/export_tensorboard.py", o.dir,
+		"--out",
 		out).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}

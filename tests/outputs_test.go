@@ -37,8 +37,8 @@ func TestOutputsReplaceNothing(t *testing.T) {
 	}
 	write(t, filepath.Join(mine, "report.md"), []byte("mine"))
 	was := below(t, dir)
-	partition := []string{"partition", "--data", data, "--parts", "2", "--method", "random", "--force",
-		"--out"}
+	partition := []string{"partition", "--data", data, "--parts", "2", "--method", "random",
+		"--force", "--out"}
 	generate := []string{"generate", "--kind", "sbm", "--vertices", "300", "--force", "--out"}
 	unforced := []string{"generate", "--kind", "sbm", "--out"}
 	infer := []string{"infer", "--run", run, "--out"}
@@ -68,7 +68,8 @@ func TestOutputsReplaceNothing(t *testing.T) {
 		{[]string{"report", run, "--out"}, data, "inside"},
 		{[]string{"report", run, "--out"}, mine, "report.md, which would be replaced"},
 		{infer, filepath.Join(parts, "out.npy"), "inside"},
-		{append(slices.Clip(infer), "out.npy", "--embeddings"), filepath.Join(parts, "out.npy"), "inside"},
+		{append(slices.Clip(infer), "out.npy", "--embeddings"), filepath.Join(parts, "out.npy"),
+			"inside"},
 		{[]string{"simulate", "--parts", parts, "--out"}, filepath.Join(parts, "new"), "inside"},
 		{[]string{"simulate", "modes", "--parts", parts, "--out"}, filepath.Join(parts, "new"),
 			"inside"},
@@ -108,12 +109,14 @@ func TestFullStandardOutput(t *testing.T) {
 	write(t, config, []byte(strings.Replace(baseConfig, "run: {", "run: {dir: none, ", 1)+
 		"data: {parts: "+smallParts.dir(t)+"}\n"))
 	for _, args := range [][]string{
-		{"config"}, {"config", "--config", config}, {"version"}, {"check", smallParts.dir(t)}, {"plan", "--help"},
+		{"config"}, {"config", "--config", config}, {"version"}, {"check",
+			smallParts.dir(t)}, {"plan", "--help"},
 		{"sweep", "--config", config, "--grid", "train.lr=1,2", "--seeds", "2", "--list"},
-		{"completion", "bash"}, {"train", "--config", config, "--dry-run", "--ranks-in-process", "1"},
+		{"completion", "bash"}, {"train", "--config", config, "--dry-run", "--ranks-in-process",
+			"1"},
 	} {
-		r := start(t, nil, "sh", append([]string{"-c", `exec "$@" >/dev/full`, "sh", halognn(t).path},
-			args...)...).wait(t)
+		r := start(t, nil, "sh", append([]string{"-c", `exec "$@" >/dev/full`, "sh",
+			halognn(t).path}, args...)...).wait(t)
 		if r.code != failed || !strings.Contains(r.err, "no space left on device") {
 			t.Errorf("%v: %v", args, r)
 		}
@@ -127,8 +130,10 @@ func TestTooFewOpenFiles(t *testing.T) {
 		t.Skip("built without cgo")
 	}
 	for _, n := range []string{"5", "20"} {
-		r := start(t, nil, "sh", "-c", "ulimit -n "+n+`; exec "$0" version`, halognn(t).path).wait(t)
-		if r.code != usage || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "ulimit -n 1024") {
+		r := start(t, nil, "sh", "-c", "ulimit -n "+n+`; exec "$0" version`,
+			halognn(t).path).wait(t)
+		if r.code != usage || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err,
+			"ulimit -n 1024") {
 			t.Error(r)
 		}
 	}
@@ -143,7 +148,8 @@ func TestTooFewThreads(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("ulimit -u counts all processes of this user; root can be a user without any")
 	}
-	if r := start(t, nil, "setpriv", "--reuid", "70000", "--clear-groups", "true").wait(t); r.code != 0 {
+	if r := start(t, nil, "setpriv", "--reuid", "70000", "--clear-groups",
+		"true").wait(t); r.code != 0 {
 		t.Skip("root cannot be another user here: ", r)
 	}
 	dir, err := os.MkdirTemp("", "threads") // another user may read it

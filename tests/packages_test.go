@@ -52,26 +52,27 @@ var packages = []struct {
 	{2, "watch", "ends a run in which no rank is at work"},
 	{3, "shard", "the PARTS directory; `shard/shardtest` makes one for tests"},
 	{3, "access", "how often each vertex will be read: VIP and the other rankings"},
-	{3, "presample", "what sampling draws before anything is trained: weights for partitions, and " +
-		"how parts share a minibatch"},
+	{3, "presample", "what sampling draws before anything is trained: weights for partitions, " +
+		"and how parts share a minibatch"},
 	{4, "policy", "the table of cache policies, and the one player that drives them over " +
 		"minibatches"},
 	{4, "exchange", "where the rows of a frontier lie, and fetching the rest"},
 	{5, "job", "what is trained on what: streams, keys, workloads, capacities; train, plan, " +
 		"simulate and blocks hold one"},
-	{6, "parallel", "how ranks share one step: the table of modes, the strategies that they make, " +
-		"what cannot be combined, and the pipe that prepares minibatches"},
+	{6, "parallel", "how ranks share one step: the table of modes, the strategies that they " +
+		"make, what cannot be combined, and the pipe that prepares minibatches"},
 	{8, "config", "the table of settings: YAML in, a checked job and the documentation out"},
 	{6, "ranking", "what static caches hold, ranked once and written: for runs of which no rank " +
 		"sees the whole graph"},
 	{7, "residence", "where feature rows are at hand: mapped parts, caches and filling them, " +
 		"device rows, the choice of `cache.policy: auto`"},
-	{8, "record", "what a run writes of itself: summary.json, the lines of metrics.jsonl, the table at " +
-		"its end"},
+	{8, "record", "what a run writes of itself: summary.json, the lines of metrics.jsonl, the " +
+		"table at its end"},
 	{9, "report", "run directories to tables, plots and one page"},
 	{7, "simulate", "what every cache policy would fetch, counted without training"},
 	{7, "plan", "what a job will cost: memory, traffic, time; predicted before it runs"},
-	{9, "session", "one rank's job, model, rows at hand and pipe: what training and inference share"},
+	{9, "session", "one rank's job, model, rows at hand and pipe: what training and " +
+		"inference share"},
 	{9, "checkpoint", "the state of a run between two steps: how it is kept and comes back"},
 	{10, "blocks", "the minibatches of a run as files, for other programs"},
 	{10, "infer", "passes over given vertices or over all, scores, predictions"},

@@ -24,7 +24,8 @@ func TestAnEndedPartitionEndsItsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, place := smallData.dir(t), filepath.Join(dir, "place")
-	j := start(t, []string{"HALOGNN_KAMINPAR_PYTHON=" + python}, halognn(t).path, "partition", "--data",
+	j := start(t, []string{"HALOGNN_KAMINPAR_PYTHON=" + python}, halognn(t).path, "partition",
+		"--data",
 		data, "--parts", "4", "--method", "kaminpar", "--out", filepath.Join(place, "parts"))
 	eventually(t, "the process works", func() bool {
 		_, err := os.Stat(mark)
@@ -66,8 +67,8 @@ func TestPartsOfAFileAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := func(out string, flags ...string) string {
-		halognn(t).must(t, append([]string{"partition", "--data", smallData.dir(t), "--parts", "3", "--out",
-			filepath.Join(dir, out), "--allow-imbalance"}, flags...)...)
+		halognn(t).must(t, append([]string{"partition", "--data", smallData.dir(t), "--parts", "3",
+			"--out", filepath.Join(dir, out), "--allow-imbalance"}, flags...)...)
 		return string(read(t, filepath.Join(dir, out, "original_id.npy")))
 	}
 	kept := cut("kept", "--method", "file", "--assignment", file, "--keep")
@@ -97,8 +98,9 @@ func TestAutoTakesWhatThereIs(t *testing.T) {
 // shares partitions a graph and writes the parts with ranks of MPI.
 func shares(t *testing.T, ranks int, out string, flags ...string) result {
 	t.Helper()
-	return startMPI(t, ranks, halognn(t).path, append([]string{"partition", "--data", smallData.dir(t),
-		"--parts", "4", "--method", "ldg", "--seed", "1", "--out", out}, flags...)...).wait(t)
+	return startMPI(t, ranks, halognn(t).path,
+		append([]string{"partition", "--data", smallData.dir(t),
+			"--parts", "4", "--method", "ldg", "--seed", "1", "--out", out}, flags...)...).wait(t)
 }
 
 // Several ranks write the same bytes as one process.

@@ -65,35 +65,38 @@ func TestRunsTakeWhatWasPlanned(t *testing.T) {
 	withoutHugePages(t)
 	g := plannedGraphs(t, 1)
 	parts, papers, learning, linked := g["plain"], g["typed"], g["learning"], g["edges"]
-	typed := []string{"model.kind=rgcn", "model.layers=2", "sample.fanouts=10,8", "sample.batch=512"}
+	typed := []string{"model.kind=rgcn", "model.layers=2", "sample.fanouts=10,8",
+		"sample.batch=512"}
 	for _, c := range []struct {
 		name, parts string
 		sets        []string
 	}{
 		{"types", papers, append(typed, "cache.policy=vip", "cache.alpha=0.2")},
-		{"types, sums", papers, append(typed, "cache.policy=none", "exchange.sums=on", "model.kind=sage")},
+		{"types, sums", papers, append(typed, "cache.policy=none", "exchange.sums=on",
+			"model.kind=sage")},
 		{"types, split", papers, append(typed, "parallel.mode=split")},
 		{"learned rows", learning, append(typed, "model.learned=64", "cache.policy=none")},
-		{"rows of edges", linked, []string{"model.kind=gatv2", "model.layers=2", "sample.fanouts=10,8",
-			"cache.policy=none"}},
+		{"rows of edges", linked, []string{"model.kind=gatv2", "model.layers=2",
+			"sample.fanouts=10,8", "cache.policy=none"}},
 		{"no cache", parts, []string{"cache.policy=none"}},
 		{"vip, wide", parts, []string{"cache.policy=vip", "cache.alpha=0.2", "model.hidden=96"}},
 		{"look-ahead", parts, []string{"cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"partitioned", parts, []string{"cache.policy=none", "topology.kind=partitioned"}},
 		{"split", parts, []string{"parallel.mode=split"}},
-		{"hybrid", parts, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=vip",
-			"cache.alpha=0.2"}},
+		{"hybrid", parts, []string{"parallel.mode=hybrid", "run.ranks_per_node=2",
+			"cache.policy=vip", "cache.alpha=0.2"}},
 		{"sums", parts, []string{"cache.policy=none", "exchange.sums=on"}},
 		{"sums beside a look-ahead", parts,
 			[]string{"cache.policy=lookahead", "cache.alpha=0.2", "exchange.sums=on"}},
 		{"nodes that fetch as one", parts, []string{"exchange.nodes=on", "run.ranks_per_node=2",
 			"cache.policy=none"}},
-		{"nodes that fetch as one, look-ahead", parts, []string{"exchange.nodes=on", "run.ranks_per_node=2",
-			"cache.policy=lookahead", "cache.alpha=0.2"}},
+		{"nodes that fetch as one, look-ahead", parts, []string{"exchange.nodes=on",
+			"run.ranks_per_node=2", "cache.policy=lookahead", "cache.alpha=0.2"}},
 		{"nodes that fetch as one, types", papers, append(typed, "exchange.nodes=on",
 			"run.ranks_per_node=2", "cache.policy=vip", "cache.alpha=0.2")},
 		{"push-pull", parts, []string{"parallel.mode=push-pull"}},
-		{"push-pull, gin", parts, []string{"parallel.mode=push-pull", "model.kind=gin", "model.hidden=96"}},
+		{"push-pull, gin", parts, []string{"parallel.mode=push-pull", "model.kind=gin",
+			"model.hidden=96"}},
 		{"bf16, wide", parts, []string{bf16, "cache.policy=none", "model.hidden=256"}},
 		{"bf16, wide gin, norms", parts, []string{bf16, "cache.policy=none", "model.hidden=256",
 			"model.kind=gin", "model.norm=layer", "model.residual=true"}},
@@ -123,12 +126,12 @@ func plannedGraphs(t *testing.T, divisor int) map[string]string {
 	t.Helper()
 	of := func(name string, more ...string) string {
 		data := filepath.Join(t.TempDir(), name)
-		halognn(t).must(t, append([]string{"generate", "--features", "128", "--seed", "1", "--out", data},
-			more...)...)
+		halognn(t).must(t, append([]string{"generate", "--features", "128", "--seed", "1", "--out",
+			data}, more...)...)
 		return data
 	}
-	plain := of("plain", "--kind", "sbm", "--vertices", strconv.Itoa(60000/divisor), "--degree", "24",
-		"--classes", "10", "--split", "15/5/5")
+	plain := of("plain", "--kind", "sbm", "--vertices", strconv.Itoa(60000/divisor), "--degree",
+		"24", "--classes", "10", "--split", "15/5/5")
 	mag := of("mag", "--kind", "mag", "--vertices", strconv.Itoa(20000/divisor))
 	linked := filepath.Join(t.TempDir(), "edges-4")
 	withEdgeRows(t, linked, 30000/divisor, 12, 32)
@@ -174,18 +177,21 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 			sets = append(sets, "model.learned=32")
 		}
 		if random.IntN(4) == 0 {
-			sets = append(sets, "sample.eval_fanouts="+strings.Join([]string{"15", "15", "15"}[:layers], ","))
+			sets = append(sets, "sample.eval_fanouts="+strings.Join([]string{"15", "15",
+				"15"}[:layers], ","))
 		}
-		if slices.Contains(sets, "exchange.sums=on") && slices.Contains(sets, "parallel.mode=hybrid") {
+		if slices.Contains(sets, "exchange.sums=on") && slices.Contains(sets,
+			"parallel.mode=hybrid") {
 			continue // the plan says that it predicts rows without sums
 		}
 		ranks := 2 + 2*random.IntN(2)
-		args := []string{"plan", "--parts", graphs[graph], "--config", baseFile.dir(t), "--rows", "1e6",
-			"--flops", "1e9", "--ranks", strconv.Itoa(ranks)}
+		args := []string{"plan", "--parts", graphs[graph], "--config", baseFile.dir(t), "--rows",
+			"1e6", "--flops", "1e9", "--ranks", strconv.Itoa(ranks)}
 		for _, set := range sets {
 			args = append(args, "--set", set)
 		}
-		if r := halognn(t).run(t, args...); r.code == usage && strings.Contains(r.message(t), "cannot be had") {
+		if r := halognn(t).run(t, args...); r.code == usage && strings.Contains(r.message(t),
+			"cannot be had") {
 			continue
 		} else if r.code != 0 {
 			t.Errorf("%s, %v: %v", graph, sets, r)
@@ -215,7 +221,8 @@ func takesWhatWasPlanned(t *testing.T, parts string, ranks int, within float64, 
 		Memory map[string]int64 `json:"memory"`
 		Rows   float64          `json:"remote_rows_per_step"`
 	}
-	if err := json.Unmarshal(read(t, filepath.Join(run.dir, "summary.json")), &summary); err != nil {
+	if err := json.Unmarshal(read(t, filepath.Join(run.dir, "summary.json")),
+		&summary); err != nil {
 		t.Fatal(err)
 	}
 	allocated := int64(0)
@@ -226,8 +233,8 @@ func takesWhatWasPlanned(t *testing.T, parts string, ranks int, within float64, 
 	most := float64(plan.MemoryRank) / float64(max(allocated, summary.Peak))
 	t.Logf("planned / resident %.3f, planned / allocated %.3f", least, most)
 	if within > 0 && (least < 1-within || most > 1+within || least > 1.25*most) {
-		t.Errorf("%d bytes are planned, %d resident, %d allocated; planned %v, counted %v", plan.MemoryRank,
-			summary.Peak, allocated, plan.Memory, summary.Memory)
+		t.Errorf("%d bytes are planned, %d resident, %d allocated; planned %v, counted %v",
+			plan.MemoryRank, summary.Peak, allocated, plan.Memory, summary.Memory)
 	}
 	steps := float64(run.StepsPerEpoch)
 	for _, of := range []struct {
@@ -271,7 +278,8 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 		ranks int
 		sets  []string
 	}{
-		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split", "model.norm=batch"}},
+		{1, []string{"parallel.mode=split"}}, {4, []string{"parallel.mode=split",
+			"model.norm=batch"}},
 		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none"}},
 		{4, []string{"parallel.mode=split", "sample.kind=ladies", "sample.layer_vertices=900"}},
 		{4, []string{"parallel.mode=hybrid", "run.ranks_per_node=2", "cache.policy=none",
@@ -289,7 +297,8 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 		plan, run := planned(t, parts, args...), trained(t, parts, ranks, sets...)
 		steps := len(run.steps)
 		if 32%steps != 0 || plan.Shuffles == nil {
-			t.Fatalf("%d steps, of which the plan samples 32 minibatches: %+v", steps, plan.Shuffles)
+			t.Fatalf("%d steps, of which the plan samples 32 minibatches: %+v", steps,
+				plan.Shuffles)
 		}
 		p := plan.Shuffles
 		if plan.Sampling != nil { // asked of other nodes
@@ -304,7 +313,8 @@ func TestSharedMinibatchesAreCountedAsPlanned(t *testing.T) {
 			{"rows shuffled", p.Features + 2*p.Hidden, run.Shuffles.Rows},
 			{"bytes shuffled", p.Bytes, run.Shuffles.Bytes},
 			{"bytes of sampling", p.Sampling, run.Sampling.Bytes},
-			{"collectives", float64(plan.Collectives), int64(run.CollectivesPerStep) * int64(steps)},
+			{"collectives", float64(plan.Collectives),
+				int64(run.CollectivesPerStep) * int64(steps)},
 			{"rows fetched", plan.Traffic.Rows, run.Remote},
 		} {
 			if d := c.planned*float64(steps) - float64(c.counted); math.Abs(d) > 1e-3 {

@@ -64,7 +64,8 @@ func TestGradientsInBF16(t *testing.T) {
 		"simulate", "--parts", parts, "--config", baseFile.dir(t), "--policies", "none", "--alphas",
 		"0.1", "--out", filepath.Join(t.TempDir(), "simulated")}, job...)...)
 	tells(fmt.Sprintf("gradients of a step, all ranks: %.1f MB", float64(bytes)/1e6),
-		append(trainArgs(t, parts, newRunDir(t), half...), "--ranks-in-process", "4", "--dry-run")...)
+		append(trainArgs(t, parts, newRunDir(t), half...), "--ranks-in-process", "4",
+			"--dry-run")...)
 }
 
 func TestSameGradientsInBF16UnderMPI(t *testing.T) {
@@ -88,7 +89,8 @@ func TestRunKeepsGradientsInBF16(t *testing.T) {
 		"--ranks-in-process", "2")...)
 	want := "train.gradient_dtype is bf16, with which train.allreduce mpi cannot be had"
 	if r.code != usage || strings.Count(r.message(t), want) != 1 {
-		t.Errorf("exit code %d, want %d; the message should have %q once:\n%s", r.code, usage, want, r)
+		t.Errorf("exit code %d, want %d; the message should have %q once:\n%s", r.code, usage,
+			want, r)
 	}
 	sets := []string{halfGradient, "checkpoint.every_steps=1"}
 	o := trained(t, parts, 2, append(sets, "train.epochs=3")...)
@@ -140,7 +142,8 @@ func TestKindsInBF16(t *testing.T) {
 				}
 				two := trained(t, smallParts.dir(t), 2, append(sets, "parallel.mode=split")...)
 				if d := math.Abs(one.TrainLoss - two.TrainLoss); !(d <= 0x1p-7*one.TrainLoss) {
-					t.Errorf("2 ranks: the loss is %g, of one rank %g", two.TrainLoss, one.TrainLoss)
+					t.Errorf("2 ranks: the loss is %g, of one rank %g", two.TrainLoss,
+						one.TrainLoss)
 				}
 			})
 		}
@@ -170,7 +173,8 @@ func TestDevicesAgreeInEachPrecision(t *testing.T) {
 		for _, device := range []string{"compute.gemm=auto", "compute.gemm=go"} {
 			got, worst := trained(t, smallParts.dir(t), 2, append(sets, device)...), 0.0
 			if got.BlocksDigest != want.BlocksDigest || len(got.steps) != len(want.steps) {
-				t.Fatalf("%s, %s: blocks_digest is %s after %d steps, on ref %s after %d", precision,
+				t.Fatalf("%s, %s: blocks_digest is %s after %d steps, on ref %s after %d",
+					precision,
 					device, got.BlocksDigest, len(got.steps), want.BlocksDigest, len(want.steps))
 			}
 			for i, w := range want.steps {
@@ -203,7 +207,8 @@ func TestRunKeepsItsPrecision(t *testing.T) {
 	sameNumbers(t, outcomeOf(t, o.dir, r), whole)
 	logits := func(sets ...string) []byte {
 		out := filepath.Join(t.TempDir(), "logits.npy")
-		args := []string{"infer", "--run", o.dir, "--ranks-in-process", "2", "--logits", "--out", out}
+		args := []string{"infer", "--run", o.dir, "--ranks-in-process", "2", "--logits", "--out",
+			out}
 		p.must(t, append(args, sets...)...)
 		return read(t, out)
 	}

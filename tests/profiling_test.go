@@ -142,7 +142,8 @@ func TestGPUDayKeepsTheOrder(t *testing.T) {
 	}
 	dir := t.TempDir()
 	pack, results := filepath.Join(dir, "pack"), filepath.Join(dir, "results")
-	env := []string{"PACK=" + pack, "WORK=" + filepath.Join(dir, "work"), "PYTHON=false", "REHEARSE=1"}
+	env := []string{"PACK=" + pack, "WORK=" + filepath.Join(dir, "work"), "PYTHON=false",
+		"REHEARSE=1"}
 	day := func(args ...string) result {
 		return start(t, env, "../profiling/gpu_day.sh", args...).wait(t)
 	}
@@ -161,7 +162,8 @@ func TestGPUDayKeepsTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seconds += n; len(names) < strings.Count(parts, "\n") && seconds > 720 {
-			t.Errorf("the parts up to %s take %d seconds, more than the 720 of a day", words[0], seconds)
+			t.Errorf("the parts up to %s take %d seconds, more than the 720 of a day", words[0],
+				seconds)
 		}
 		if len(words) == 3 && !slices.Contains(names, words[2]) {
 			t.Errorf("%s waits for %s, which is no earlier part", words[0], words[2])

@@ -125,7 +125,8 @@ func TestQueuedRunsArePlanned(t *testing.T) {
 			args = append(args, "--ranks-in-process", ranks)
 			sum := outcomeOf(t, dir, start(t, env, halognn(t).path, args...).wait(t))
 			args = []string{"plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t),
-				"--set", "cache.policy=none", "--ranks", ranks, "--ranks-per-node", ranks, "--gpu-memory",
+				"--set", "cache.policy=none", "--ranks", ranks, "--ranks-per-node", ranks,
+				"--gpu-memory",
 				"0.06", "--rows", "1e6", "--flops", "1e12", "--bus", "20", "--out", plan}
 			for _, s := range sets {
 				args = append(args, "--set", s)
@@ -139,7 +140,8 @@ func TestQueuedRunsArePlanned(t *testing.T) {
 			want := float64(p.Memory.Of(trace.MemMinibatches))
 			if got < 0.9*want || got > 1.1*want || sum.PinnedGrowths != 0 {
 				t.Errorf("%s ranks, gpu_rows %s: minibatches take %.0f bytes, %.0f are planned; "+
-					"memory was pinned %d times among steps", ranks, rows, got, want, sum.PinnedGrowths)
+					"memory was pinned %d times "+
+					"among steps", ranks, rows, got, want, sum.PinnedGrowths)
 			}
 		}
 	}

@@ -22,24 +22,29 @@ func TestReplayOfAPlan(t *testing.T) {
 	const slow = 1e-4 // GB/s
 	for _, network := range []float64{1e4, slow} {
 		dir := filepath.Join(t.TempDir(), "replayed")
-		halognn(t).must(t, "plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t), "--rows", "1e6",
-			"--flops", "1e9", "--network", strconv.FormatFloat(network, 'g', -1, 64), "--trace", dir,
+		halognn(t).must(t, "plan", "--parts", smallParts.dir(t), "--config", baseFile.dir(t),
+			"--rows", "1e6",
+			"--flops", "1e9", "--network", strconv.FormatFloat(network, 'g', -1,
+				64), "--trace", dir,
 			"--set", "cache.policy=none", "--set", "exchange.sums=off", "--set", "pipeline.depth=2")
 		r := start(t, nil, "../profiling/replay.sh", dir).wait(t)
 		if r.code != 0 {
 			t.Fatal(r)
 		}
 		var step, ideal float64
-		if _, err := fmt.Sscanf(r.out, "seconds of a step %g\non an ideal network %g", &step, &ideal); err != nil {
+		if _, err := fmt.Sscanf(r.out, "seconds of a step %g\non an ideal network %g", &step,
+			&ideal); err != nil {
 			t.Fatal(err, r)
 		}
 		computes, sends := actionsOf(t, filepath.Join(dir, "more"))
 		if math.Abs(ideal/computes-1) > 0.01 {
-			t.Errorf("on an ideal network a step takes %g s, its slowest rank computes for %g", ideal, computes)
+			t.Errorf("on an ideal network a step takes %g s, its slowest rank computes for %g",
+				ideal, computes)
 		}
 		want, within := computes, 0.02
 		if network == slow {
-			// SimGrid's links carry small messages at a third of their bandwidth, large ones at 0.97
+			// SimGrid's links carry small messages at a third of their bandwidth, large ones at
+			// 0.97
 			want, within = sends/(slow*1e9), 1
 		}
 		if step < want*0.99 || step > want*(1+within) {
@@ -58,7 +63,8 @@ func actionsOf(t *testing.T, dir string) (seconds, bytes float64) {
 		node, what, _ := strings.Cut(name, ".") // each rank is a node
 		flops, steps := 0.0, 0.0
 		sent := 0.0
-		for _, m := range action.FindAllStringSubmatch(string(read(t, filepath.Join(dir, name))), -1) {
+		for _, m := range action.FindAllStringSubmatch(string(read(t, filepath.Join(dir, name))),
+			-1) {
 			n, err := strconv.ParseFloat(m[2], 64)
 			if err != nil {
 				t.Fatal(err)

@@ -527,7 +527,8 @@ func TestSignalEndsAStartThatHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	j := start(t, nil, halognn(t).path, append(args, "--set", "run.dir="+filepath.Join(dir, "new"))...)
+	j := start(t, nil, halognn(t).path, append(args, "--set", "run.dir="+filepath.Join(dir,
+		"new"))...)
 	eventually(t, "the start waits", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", j.Process.Pid))
 		return slices.ContainsFunc(fds, func(fd string) bool {

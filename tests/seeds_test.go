@@ -211,10 +211,10 @@ func TestSplitsOfARun(t *testing.T) {
 	for _, index := range []string{"all", "0", "1"} {
 		data := filepath.Join(dir, "data-"+index)
 		parts[index] = filepath.Join(dir, "parts-"+index)
-		halognn(t).must(t, "import", "--format", "npz", "--in", in, "--undirected", "--split-index", index,
-			"--out", data)
-		halognn(t).must(t, "partition", "--data", data, "--parts", "1", "--method", "random", "--out",
-			parts[index])
+		halognn(t).must(t, "import", "--format", "npz", "--in", in, "--undirected", "--split-index",
+			index, "--out", data)
+		halognn(t).must(t, "partition", "--data", data, "--parts", "1", "--method", "random",
+			"--out", parts[index])
 		halognn(t).must(t, "check", data)
 		halognn(t).must(t, "check", parts[index])
 	}
@@ -239,15 +239,19 @@ func TestSplitsOfARun(t *testing.T) {
 			}
 		}
 	}
-	r := halognn(t).run(t, "train", "--config", "../inputs/demo.yaml", "--set", "data.parts="+parts["0"],
+	r := halognn(t).run(t, "train", "--config", "../inputs/demo.yaml", "--set",
+		"data.parts="+parts["0"],
 		"--set", "data.split=1", "--set", "run.dir="+filepath.Join(dir, "none"))
 	if m := r.message(t); r.code != 3 || !strings.Contains(m, "hold one split, 0") {
 		t.Errorf("a split that is not there:\n%s", r)
 	}
-	sweep := []string{"sweep", "--config", "../inputs/demo.yaml", "--ranks-in-process", "1", "--set",
-		"train.epochs=1", "--set", "data.parts=" + parts["all"], "--out", filepath.Join(dir, "sweep")}
+	sweep := []string{"sweep", "--config", "../inputs/demo.yaml", "--ranks-in-process", "1",
+		"--set",
+		"train.epochs=1", "--set", "data.parts=" + parts["all"], "--out", filepath.Join(dir,
+			"sweep")}
 	s := halognn(t).must(t, append(sweep, "--split-index", "all", "--seeds", "2")...)
-	if !strings.Contains(s.out, "over seeds and splits") || !strings.Contains(s.out, "4 of 4 runs") ||
+	if !strings.Contains(s.out, "over seeds and splits") || !strings.Contains(s.out,
+		"4 of 4 runs") ||
 		!strings.Contains(s.out, "±") {
 		t.Errorf("a sweep over splits:\n%s", s)
 	}
@@ -256,12 +260,13 @@ func TestSplitsOfARun(t *testing.T) {
 		says string
 		more []string
 	}{
-		{2, "data.split is given by --set and by --split-index", []string{"--split-index", "all", "--set",
-			"data.split=1"}},
-		{3, "data.split is 2, and the parts hold splits 0 to 1", []string{"--split-index", "0,2", "--out",
-			filepath.Join(dir, "another")}},
+		{2, "data.split is given by --set and by --split-index", []string{"--split-index", "all",
+			"--set", "data.split=1"}},
+		{3, "data.split is 2, and the parts hold splits 0 to 1", []string{"--split-index", "0,2",
+			"--out", filepath.Join(dir, "another")}},
 		{2, "is a run of another sweep", []string{"--split-index", "0"}},
-		{2, "hold one split, 0", []string{"--split-index", "all", "--set", "data.parts=" + parts["0"]}},
+		{2, "hold one split, 0", []string{"--split-index", "all", "--set",
+			"data.parts=" + parts["0"]}},
 	} {
 		if r := halognn(t).run(t, append(sweep, c.more...)...); r.code != c.code ||
 			!strings.Contains(r.message(t), c.says) {

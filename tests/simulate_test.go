@@ -33,7 +33,8 @@ func simulated(t *testing.T, args ...string) map[string]int64 {
 		}
 		rows[column(l, "policy")+" "+column(l, "alpha")] = n
 	}
-	if page := read(t, filepath.Join(dir, "simulate.html")); !bytes.Contains(page, []byte("curves")) {
+	if page := read(t, filepath.Join(dir, "simulate.html")); !bytes.Contains(page,
+		[]byte("curves")) {
 		t.Errorf("simulate.html is %q ...", page[:min(len(page), 40)])
 	}
 	return rows
@@ -49,8 +50,10 @@ func TestSimulatedTrafficIsThatOfTraining(t *testing.T) {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
 			t.Parallel()
 			got := simulated(t, "--parts", parts, "--ranks", strconv.Itoa(ranks), "--set",
-				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs",
-				"2", "--set", "train.seed=7", "--policies", strings.Join(policies, ","), "--alphas", "0.05,0.3")
+				"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96",
+				"--epochs",
+				"2", "--set", "train.seed=7", "--policies", strings.Join(policies,
+					","), "--alphas", "0.05,0.3")
 			for _, policy := range policies {
 				for _, alpha := range []string{"0.05", "0.3"} {
 					// only one number of ranks is tried with all caches
@@ -185,7 +188,8 @@ func TestBadSimulations(t *testing.T) {
 		{"modes on ranks", modes("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
 		{"a flag that modes have not", modes("--alphas", "0.1"), usage,
 			[]string{"unknown flag: --alphas", "halognn simulate modes --help"}},
-		{"modes by a word", modes("--set", "sample.seeds=mine"), usage, []string{`"mine"`, "local"}},
+		{"modes by a word", modes("--set", "sample.seeds=mine"), usage,
+			[]string{`"mine"`, "local"}},
 		{"no parts", func(_ *testing.T, dir string) []string {
 			return []string{"simulate", "--parts", filepath.Join(dir, "none"), "--out",
 				filepath.Join(dir, "out")}

@@ -61,10 +61,11 @@ func sparsePartsOf(featureType string, words bool) func(t *testing.T, dir string
 		save(t, filepath.Join(in, "num_nodes.npy"), []int64{sparseVertices}, 1)
 		save(t, filepath.Join(in, "y.npy"), labels, len(labels))
 		data := filepath.Join(t.TempDir(), "data")
-		halognn(t).must(t, "import", "--format", "npz", "--in", in, "--undirected", "--feature-type",
-			featureType, "--out", data)
+		halognn(t).must(t, "import", "--format", "npz", "--in", in, "--undirected",
+			"--feature-type", featureType, "--out", data)
 		halognn(t).must(t, "check", data)
-		halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg", "--out", dir)
+		halognn(t).must(t, "partition", "--data", data, "--parts", "4", "--method", "ldg", "--out",
+			dir)
 		halognn(t).must(t, "check", dir)
 	}
 }
@@ -80,22 +81,26 @@ func TestSparseRows(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			name, maxima, _ := strings.Cut(kind, " ")
-			sets := []string{"model.kind=" + name, "model.hidden=16", "model.layers=2", "sample.fanouts=6,4",
-				"sample.batch=64", "sample.streams=part", "train.epochs=3", "train.lr=0.01", "model.dropout=0.2",
+			sets := []string{"model.kind=" + name, "model.hidden=16", "model.layers=2",
+				"sample.fanouts=6,4",
+				"sample.batch=64", "sample.streams=part", "train.epochs=3", "train.lr=0.01",
+				"model.dropout=0.2",
 				"cache.policy=none", "run.ranks_per_node=1"}
 			if maxima != "" {
 				sets = append(sets, "model.aggregation=max")
 			}
 			parts := sparseParts.dir(t)
 			one := trained(t, parts, 1, sets...)
-			for _, more := range [][]string{{"pipeline.depth=0"}, {"pipeline.depth=4", "run.ranks_per_node=2"},
+			for _, more := range [][]string{{"pipeline.depth=0"}, {"pipeline.depth=4",
+				"run.ranks_per_node=2"},
 				{"topology.kind=partitioned"}, {"cache.policy=vip", "cache.alpha=0.5"}} {
 				if name == "mlp" && more[0] == "topology.kind=partitioned" {
 					continue // mlp reads no topology
 				}
 				sameNumbers(t, trained(t, parts, 4, append(sets, more...)...), one)
 			}
-			several, twin := trained(t, parts, 4, sets...), trained(t, sparseTwin.dir(t), 4, sets...)
+			several, twin := trained(t, parts, 4, sets...), trained(t, sparseTwin.dir(t), 4,
+				sets...)
 			if d := math.Abs(several.TrainLoss - twin.TrainLoss); !(d <= 1e-5) {
 				t.Errorf("train loss %g, of dense rows %g", several.TrainLoss, twin.TrainLoss)
 			}
@@ -147,7 +152,8 @@ func TestSparseRowsRefused(t *testing.T) {
 		if !strings.HasPrefix(c.sets, "cache.policy") {
 			sets = append(sets, "cache.policy=none")
 		}
-		r := halognn(t).run(t, append(trainArgs(t, parts, newRunDir(t), sets...), "--ranks-in-process", "2")...)
+		r := halognn(t).run(t, append(trainArgs(t, parts, newRunDir(t), sets...),
+			"--ranks-in-process", "2")...)
 		if r.code == 0 || !strings.Contains(r.err, c.want) || !strings.Contains(r.err, "sparse") {
 			t.Errorf("%s: %v", c.sets, r)
 		}
@@ -168,7 +174,8 @@ func TestSparseRowsRefused(t *testing.T) {
 	if err := os.WriteFile(at, file, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if r := halognn(t).run(t, "check", damaged); r.code == 0 || !strings.Contains(r.err, "column 32767 of 400") {
+	if r := halognn(t).run(t, "check", damaged); r.code == 0 || !strings.Contains(r.err,
+		"column 32767 of 400") {
 		t.Errorf("check of damaged rows: %v", r)
 	}
 	r := halognn(t).run(t, append(trainArgs(t, damaged, newRunDir(t), "cache.policy=none"),

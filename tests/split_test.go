@@ -95,7 +95,8 @@ func TestSplitIsOneRank(t *testing.T) {
 		modeCase{4, []string{"sample.kind=ladies", "sample.layer_vertices=600",
 			"sample.eval_fanouts=6,6"}},
 		modeCase{2, []string{"sample.kind=ladies", "sample.layer_vertices=600", "model.layers=3",
-			"sample.fanouts=4,3,2", "model.kind=gcn", "sample.seeds=global", "train.eval_mode=full"}},
+			"sample.fanouts=4,3,2", "model.kind=gcn", "sample.seeds=global",
+			"train.eval_mode=full"}},
 		modeCase{8, []string{"model.norm=batch", "model.layers=3", "sample.fanouts=4,3,2"}},
 		modeCase{2, []string{"model.aggregation=max", "sample.eval_fanouts=6,6"}},
 	), func(int) int { return 1 }, alike)
@@ -167,7 +168,8 @@ func TestPushPullIsDataParallelism(t *testing.T) {
 	), func(ranks int) int { return ranks }, func(t *testing.T, got, want *outcome) {
 		sameTraining(t, got, want)
 		if got.Remote+got.Peer != 0 || want.Ranks > 1 && got.Shuffles.Rows == 0 {
-			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer, got.Shuffles.Rows)
+			t.Errorf("%d rows fetched, %d of peers, %d of sums", got.Remote, got.Peer,
+				got.Shuffles.Rows)
 		}
 	})
 }
@@ -198,8 +200,8 @@ func TestModesUnderMPI(t *testing.T) {
 			sameNumbers(t, got, want)
 			for i, e := range want.epochs {
 				if moved(got.epochs[i].Rows) != moved(e.Rows) {
-					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch, moved(got.epochs[i].Rows),
-						moved(e.Rows))
+					t.Errorf("epoch %d: moved %+v, in process %+v", e.Epoch,
+						moved(got.epochs[i].Rows), moved(e.Rows))
 				}
 			}
 		})
@@ -248,7 +250,8 @@ func TestModesGoOn(t *testing.T) {
 				"--ranks-in-process", "4")
 			got := outcomeOf(t, run, r)
 			sameNumbers(t, got, want)
-			if got.Shuffles.Rows != want.Shuffles.Rows || got.Shuffles.Bytes != want.Shuffles.Bytes ||
+			if got.Shuffles.Rows != want.Shuffles.Rows ||
+				got.Shuffles.Bytes != want.Shuffles.Bytes ||
 				got.Edges != want.Edges || got.Loaded != want.Loaded || got.Remote != want.Remote {
 				t.Errorf("counted %+v, without interruption %+v", got.Rows, want.Rows)
 			}
@@ -265,7 +268,8 @@ func TestModesGoOn(t *testing.T) {
 			alone := trained(t, parts, c.nodes, append(fixed, "train.epochs=4", "cache.policy=none",
 				"run.ranks_per_node=1")...)
 			if other.EdgesDigest != alone.EdgesDigest {
-				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest, alone.EdgesDigest)
+				t.Errorf("two ranks go on to edges %s, want %s", other.EdgesDigest,
+					alone.EdgesDigest)
 			}
 		})
 	}

@@ -26,8 +26,11 @@ func widePartsOf(featureType string, columns int) func(t *testing.T, dir string)
 	return func(t *testing.T, dir string) {
 		data := filepath.Join(t.TempDir(), "data")
 		halognn(t).must(t, "generate", "--vertices", "2000", "--degree", "12", "--features",
-			strconv.Itoa(columns), "--classes", "5", "--feature-type", featureType, "--seed", "1", "--out", data)
-		halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out", dir)
+			strconv.Itoa(
+				columns), "--classes", "5", "--feature-type", featureType, "--seed", "1", "--out",
+			data)
+		halognn(t).must(t, "partition", "--data", data, "--parts", "8", "--method", "ldg", "--out",
+			dir)
 	}
 }
 
@@ -225,8 +228,10 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "out")
 		policies := []string{"none", "vip", "oracle", "lookahead", "sieve"}
 		halognn(t).must(t, "simulate", "--parts", c.parts, "--ranks", "4", "--set",
-			"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs", "2",
-			"--set", "train.seed=7", "--policies", strings.Join(policies, ","), "--alphas", "0.2", "--set",
+			"sample.fanouts=5,3", "--set", "model.layers=2", "--set", "sample.batch=96", "--epochs",
+			"2",
+			"--set", "train.seed=7", "--policies", strings.Join(policies,
+				","), "--alphas", "0.2", "--set",
 			"exchange.sums=on", "--set", "model.kind="+c.model, "--out", dir)
 		lines, err := csv.NewReader(bytes.NewReader(read(t,
 			filepath.Join(dir, "simulate.csv")))).ReadAll()
@@ -241,8 +246,10 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 			return x
 		}
 		for i, policy := range policies {
-			run := trained(t, c.parts, 4, "run.ranks_per_node=1", "train.seed=7", "train.eval_every=0",
-				"cache.policy="+policy, "cache.alpha=0.2", "exchange.sums=on", "model.kind="+c.model)
+			run := trained(t, c.parts, 4, "run.ranks_per_node=1", "train.seed=7",
+				"train.eval_every=0",
+				"cache.policy="+policy, "cache.alpha=0.2", "exchange.sums=on",
+				"model.kind="+c.model)
 			var all trace.Counters
 			bytes := int64(0)
 			for _, e := range run.epochs {
@@ -254,12 +261,14 @@ func TestSimulatedSumsAreThoseOfTraining(t *testing.T) {
 			want := [6]float64{float64(all.Remote + all.Sums), float64(all.Sums), float64(bytes),
 				float64(all.IDBytes), hit, buffer}
 			var got [6]float64
-			for k, name := range []string{"rows", "sum_vectors", "vector_bytes", "id_bytes", "hit_rate",
+			for k, name := range []string{"rows", "sum_vectors", "vector_bytes", "id_bytes",
+				"hit_rate",
 				"buffer_hit_rate"} {
 				got[k] = column(lines[1+i], name)
 			}
 			if got != want || all.Sums == 0 {
-				t.Errorf("%s, %s: rows and sums, sums, bytes, of ids, hit rates: %v simulated, %v in "+
+				t.Errorf("%s, %s: rows and sums, sums, bytes, of ids, hit rates: %v "+
+					"simulated, %v in "+
 					"training", c.model, policy, got, want)
 			}
 		}

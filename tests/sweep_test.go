@@ -26,7 +26,8 @@ func TestSweep(t *testing.T) {
 		!strings.Contains(r.out, "No transfer, serialisation: a run is not replayed") {
 		t.Errorf("the sweep says:\n%s", r)
 	}
-	r = halognn(t).must(t, sweep("--grid", "train.lr=0.01,0.003,0.1", "--seeds", "2", "--task", "3")...)
+	r = halognn(t).must(t, sweep("--grid", "train.lr=0.01,0.003,0.1", "--seeds", "2", "--task",
+		"3")...)
 	if !strings.Contains(r.err, "has finished before") || !strings.Contains(r.out, "4 of 6 runs") {
 		t.Errorf("begun again it says:\n%s", r)
 	}
@@ -40,8 +41,8 @@ func TestSweep(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(out, "lock")); err == nil {
 		t.Error("a sweep that ended has left its lock")
 	}
-	one := halognn(t).run(t, sweep("--grid", "sample.batch=16,1000000", "--launcher", "false", "--out",
-		filepath.Join(t.TempDir(), "fails"))...)
+	one := halognn(t).run(t, sweep("--grid", "sample.batch=16,1000000", "--launcher", "false",
+		"--out", filepath.Join(t.TempDir(), "fails"))...)
 	if one.code != 1 || !strings.Contains(one.err, "2 runs of 2 failed") {
 		t.Errorf("runs that fail:\n%s", one)
 	}
@@ -91,7 +92,8 @@ func TestSweepStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		return append([]string{"sweep", "--config", "../inputs/demo.yaml", "--out",
-			filepath.Join(dir, name), "--ranks-in-process", "2", "--set", "data.parts=" + parts, "--set",
+			filepath.Join(dir, name), "--ranks-in-process", "2", "--set", "data.parts=" +
+				parts, "--set",
 			"train.epochs=1", "--launcher", "sh " + file}, more...)
 	}
 	const stop = "kill -TERM $PPID; sleep 1; exit "
@@ -105,7 +107,8 @@ func TestSweepStops(t *testing.T) {
 		{"ended", "\"$@\" && " + stop + "0", "0.01,0.003", 75,
 			"stopped by a signal with 1 of 2 runs to go"},
 		{"last", "\"$@\" && " + stop + "0", "0.01", 0, ""},
-		{"failed", "echo >> " + tries + "; [ $(wc -l < " + tries + ") = 3 ] || exit 3\n" + stop + "75",
+		{"failed", "echo >> " + tries + "; [ $(wc -l < " + tries + ") = 3 ] || exit 3\n" + stop +
+			"75",
 			"1,2,3,4", 75, "2 of 4 runs to go; the same command goes on. 2 runs of 3 failed: " +
 				"train.lr=1 (exit status 3); train.lr=2 (exit status 3)"},
 		{"launchers-code", stop + "1", "1,2", 75, "2 of 2 runs to go"},

@@ -114,7 +114,8 @@ func TestCachesOfAPartitionedTopology(t *testing.T) {
 		sameNumbers(t, got, want)
 		if got.Remote != want.Remote || got.ExpectedRowsPerStep != want.ExpectedRowsPerStep ||
 			got.Cache.Capacity != want.Cache.Capacity {
-			t.Errorf("%v: %d rows fetched, %g a step expected, %d kept; on the whole graph %d, %g, %d",
+			t.Errorf("%v: %d rows fetched, %g a step expected, %d kept; on the whole graph "+
+				"%d, %g, %d",
 				cached, got.Remote, got.ExpectedRowsPerStep, got.Cache.Capacity, want.Remote,
 				want.ExpectedRowsPerStep, want.Cache.Capacity)
 		}
@@ -124,7 +125,8 @@ func TestCachesOfAPartitionedTopology(t *testing.T) {
 		{"cache.policy=prefetch", "cache.delta=3"},
 		{"cache.policy=prefetch", "cache.delta=3", "cache.initial=vip", "cache.halo_fraction=0.4"},
 		{"cache.policy=degree", "cache.halo_fraction=0.5", "cache.halo_hops=1"},
-		{"cache.policy=vip", "cache.placement=group", "cache.peer_cost=0.1", "run.ranks_per_node=2"},
+		{"cache.policy=vip", "cache.placement=group", "cache.peer_cost=0.1",
+			"run.ranks_per_node=2"},
 		{"cache.policy=vip", "cache.source=files"},
 	} {
 		same(append(slices.Clone(sets), c...)...)
@@ -163,13 +165,15 @@ func TestRoundsOfAPartitionedTopology(t *testing.T) {
 		want  float64
 	}{{1, "local", nil, 2}, {2, "local", nil, 4}, {4, "local", nil, 4}, {4, "global", nil, 6},
 		{4, "local", []string{"model.layers=3", "sample.fanouts=4,3,2"}, 6},
-		{2, "local", []string{"sample.kind=labor"}, 4}, {2, "local", []string{"sample.kind=poisson"}, 4},
+		{2, "local", []string{"sample.kind=labor"}, 4}, {2, "local",
+			[]string{"sample.kind=poisson"}, 4},
 		{2, "global", []string{"sample.kind=ladies", "sample.layer_vertices=300"}, 6}} {
 		got := trained(t, smallParts.dir(t), c.ranks, append(c.sets, "topology.kind=partitioned",
 			"sample.seeds="+c.seeds, "cache.policy=none")...)
 		if got.CollectivesPerStep != c.want || (c.ranks == 1) != (got.Asked == 0) ||
 			c.sets == nil && got.Drawn > 5*got.Asked {
-			t.Errorf("%d ranks, seeds %s %v: %g collectives a step, want %g; %d vertices asked for, %d "+
+			t.Errorf("%d ranks, seeds %s %v: %g collectives a step, want %g; %d vertices asked "+
+				"for, %d "+
 				"neighbours",
 				c.ranks, c.seeds, c.sets, got.CollectivesPerStep, c.want, got.Asked, got.Drawn)
 		}
@@ -211,12 +215,14 @@ func TestAskedVerticesAreAsSimulated(t *testing.T) {
 		out := halognn(t).must(t, args...).out
 		for what, n := range map[string]int64{
 			"vertices asked for": run.Asked, "neighbours returned": run.Drawn,
-			"sampling bytes":             run.Sampling.Bytes,
-			"more collectives of a rank": int64(run.CollectivesPerStep-2) * int64(run.StepsPerEpoch),
+			"sampling bytes": run.Sampling.Bytes,
+			"more collectives " +
+				"of a rank": int64(run.CollectivesPerStep-2) * int64(run.StepsPerEpoch),
 		} {
 			m := regexp.MustCompile(what + ` +([0-9]+)`).FindStringSubmatch(out)
 			if m == nil || m[1] != strconv.FormatInt(n, 10) {
-				t.Errorf("%s, %v: %s %q are simulated, %d counted", a.parts.name, a.sets, what, m, n)
+				t.Errorf("%s, %v: %s %q are simulated, %d counted", a.parts.name, a.sets, what,
+					m, n)
 			}
 		}
 	}

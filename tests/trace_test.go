@@ -83,13 +83,16 @@ func rangesAreSpans(t *testing.T, env []string, device string) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	r := start(t, append(env, "NVTX_INJECTION64_PATH="+profiler), halognn(t).path,
-		append(trainArgs(t, smallParts.dir(t), dir, "run.ranks_per_node=1", "compute.device="+device,
-			"checkpoint.every_steps=3", "cache.policy=lookahead"), "--ranks-in-process", "2", "--trace")...).wait(t)
+		append(trainArgs(t, smallParts.dir(t), dir, "run.ranks_per_node=1",
+			"compute.device="+device,
+			"checkpoint.every_steps=3", "cache.policy=lookahead"), "--ranks-in-process", "2",
+			"--trace")...).wait(t)
 	outcomeOf(t, dir, r)
 	spans, ranges, open := map[string]int{}, map[string]int{}, map[string]string{}
 	for rank := range 2 {
 		var events []struct{ Name, Ph string }
-		decode(t, read(t, filepath.Join(dir, "trace", fmt.Sprintf("rank-%04d.json", rank))), &events)
+		decode(t, read(t, filepath.Join(dir, "trace", fmt.Sprintf("rank-%04d.json", rank))),
+			&events)
 		for _, e := range events {
 			if e.Ph == "X" {
 				spans[e.Name]++

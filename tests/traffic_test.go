@@ -160,7 +160,8 @@ func (c traffic) check(t *testing.T, parts string, got *outcome) {
 	}
 	for _, s := range got.steps {
 		if want := *steps[[2]int{s.Epoch, s.Step}]; moved(s.Rows) != want {
-			t.Errorf("epoch %d, step %d: rank 0 moved %+v, want %+v", s.Epoch, s.Step, moved(s.Rows), want)
+			t.Errorf("epoch %d, step %d: rank 0 moved %+v, want %+v", s.Epoch, s.Step,
+				moved(s.Rows), want)
 		}
 	}
 	mean := rows{total.Local / 2, total.Peer / 2, total.Remote / 2, 0, total.Shared / 2}
@@ -209,14 +210,16 @@ func TestPartsOnAnyNumberOfRanks(t *testing.T) {
 			}
 			sameLosses(t, got, want)
 			for i, e := range got.epochs {
-				if frontier, on8 := moved(e.Rows).frontier(), moved(want.epochs[i].Rows).frontier(); frontier != on8 {
+				if frontier, on8 := moved(e.Rows).frontier(),
+					moved(want.epochs[i].Rows).frontier(); frontier != on8 {
 					t.Errorf("epoch %d: frontiers have %d rows, on 8 ranks %d", e.Epoch, frontier,
 						on8)
 				}
 			}
 			// one of the 600 vertices may have two best classes that tie
 			for i, e := range got.evals {
-				if d := math.Abs(e.ValidMetric.Value - want.evals[i].ValidMetric.Value); d > 1.0/600 {
+				if d := math.Abs(e.ValidMetric.Value -
+					want.evals[i].ValidMetric.Value); d > 1.0/600 {
 					t.Errorf("epoch %d: sampled validation gives %g, on 8 ranks %g", e.Epoch,
 						e.ValidMetric.Value, want.evals[i].ValidMetric.Value)
 				}
@@ -251,7 +254,8 @@ func sameLosses(t *testing.T, got, want *outcome) {
 func TestNodesThatFetchAsOneUnderMPI(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
-	sets := []string{"run.ranks_per_node=2", "exchange.nodes=on", "cache.policy=lookahead", "cache.alpha=0.1"}
+	sets := []string{"run.ranks_per_node=2", "exchange.nodes=on", "cache.policy=lookahead",
+		"cache.alpha=0.1"}
 	want, got := trained(t, parts, 4, sets...), trainedMPI(t, parts, 4, sets...)
 	sameNumbers(t, got, want)
 	if moved(got.Rows) != moved(want.Rows) || got.NodeBytes != want.NodeBytes || got.Shared == 0 {

@@ -52,20 +52,22 @@ func TestTypedGraphs(t *testing.T) {
 	}
 	author := filepath.Join(dir, "author")
 	write(t, author, []byte("0\n600\n"))
-	r := halognn(t).run(t, "infer", "--run", run.dir, "--out", filepath.Join(dir, "q.npy"), "--vertices", author)
+	r := halognn(t).run(t, "infer", "--run", run.dir, "--out", filepath.Join(dir, "q.npy"),
+		"--vertices", author)
 	if r.code != badData || !strings.Contains(r.err, `"600" is no vertex of type paper`) {
 		t.Errorf("infer of a vertex without a class: %v", r)
 	}
-	halognn(t).must(t, "infer", "--run", run.dir, "--embeddings", filepath.Join(dir, "e.npy"), "--vertices",
-		author)
-	kind := []string{"--config", baseFile.dir(t), "--set", "model.kind=rgcn", "--set", "cache.policy=none"}
-	r = halognn(t).must(t, append([]string{"plan", "--parts", parts, "--ranks", "8", "--flops", "1e9"},
-		kind...)...)
+	halognn(t).must(t, "infer", "--run", run.dir, "--embeddings", filepath.Join(dir, "e.npy"),
+		"--vertices", author)
+	kind := []string{"--config", baseFile.dir(t), "--set", "model.kind=rgcn", "--set",
+		"cache.policy=none"}
+	r = halognn(t).must(t, append([]string{"plan", "--parts", parts, "--ranks", "8", "--flops",
+		"1e9"}, kind...)...)
 	if !strings.Contains(r.out, "of author, 4 bytes a row") {
 		t.Errorf("plan: %v", r)
 	}
-	r = halognn(t).must(t, append([]string{"simulate", "modes", "--parts", parts, "--ranks", "4", "--out",
-		filepath.Join(dir, "modes")}, kind...)...)
+	r = halognn(t).must(t, append([]string{"simulate", "modes", "--parts", parts, "--ranks", "4",
+		"--out", filepath.Join(dir, "modes")}, kind...)...)
 	if !strings.Contains(r.out, " data ") || !strings.Contains(r.out, " split ") ||
 		strings.Contains(r.out, "push-pull") {
 		t.Errorf("modes: %v", r)
@@ -74,7 +76,8 @@ func TestTypedGraphs(t *testing.T) {
 	blocks := filepath.Join(dir, "blocks")
 	halognn(t).must(t, append([]string{"blocks", "--steps", "1", "--out", blocks}, kind...)...)
 	index := string(read(t, filepath.Join(blocks, "blocks.json")))
-	if !strings.Contains(index, `"author,writes,paper"`) || !strings.Contains(index, `"first": 600`) {
+	if !strings.Contains(index, `"author,writes,paper"`) || !strings.Contains(index,
+		`"first": 600`) {
 		t.Errorf("blocks: %s", index)
 	}
 	r = halognn(t).run(t, append([]string{"analyze"}, kind...)...)
@@ -100,32 +103,36 @@ func TestLearnedRows(t *testing.T) {
 	dir := t.TempDir()
 	data := papersAlone(t, dir)
 	parts := partitioned(t, data, 4, "ldg", "--allow-imbalance")
-	sets := []string{"model.kind=rgcn", "model.learned=8", "cache.policy=none", "sample.streams=part",
-		"train.epochs=3", "run.ranks_per_node=1"}
+	sets := []string{"model.kind=rgcn", "model.learned=8", "cache.policy=none",
+		"sample.streams=part", "train.epochs=3", "run.ranks_per_node=1"}
 	want := trained(t, parts, 1, sets...)
-	runs := map[string]*outcome{"goroutines": trained(t, parts, 4, append(sets, "pipeline.depth=5")...)}
+	runs := map[string]*outcome{"goroutines": trained(t, parts, 4,
+		append(sets, "pipeline.depth=5")...)}
 	if halognn(t).linked("mpi") {
-		runs["MPI"] = trainedMPI(t, parts, 4, append(sets, "pipeline.workers=3", "topology.kind=partitioned")...)
+		runs["MPI"] = trainedMPI(t, parts, 4, append(sets, "pipeline.workers=3",
+			"topology.kind=partitioned")...)
 	}
 	for name, run := range runs {
 		sameNumbers(t, run, want)
-		if run.LearnedDigest != want.LearnedDigest || run.LearnedDigest == "" || run.Shuffles.Bytes == 0 {
-			t.Errorf("%s: digest of rows %q, want %q; %d bytes of them sent", name, run.LearnedDigest,
-				want.LearnedDigest, run.Shuffles.Bytes)
+		if run.LearnedDigest != want.LearnedDigest || run.LearnedDigest == "" ||
+			run.Shuffles.Bytes == 0 {
+			t.Errorf("%s: digest of rows %q, want %q; %d bytes of them sent", name,
+				run.LearnedDigest, want.LearnedDigest, run.Shuffles.Bytes)
 		}
 		r := halognn(t).must(t, "infer", "--run", run.dir, "--out", filepath.Join(dir, name+".npy"),
 			"--ranks-in-process", "2")
-		if text := record.MetricText(run.MetricName, run.TestMetric); !strings.Contains(r.out, text) {
+		if text := record.MetricText(run.MetricName, run.TestMetric); !strings.Contains(r.out,
+			text) {
 			t.Errorf("%s: infer says %s, and the run %s", name, r.out, text)
 		}
 	}
-	r := halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"), "--set",
-		"data.parts="+partitioned(t, data, 2, "ldg", "--allow-imbalance"))
+	r := halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"),
+		"--set", "data.parts="+partitioned(t, data, 2, "ldg", "--allow-imbalance"))
 	if r.code == 0 || !strings.Contains(r.err, "has learned rows of the vertices of the parts") {
 		t.Errorf("other parts: %v", r)
 	}
-	r = halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"), "--set",
-		"model.learned=4")
+	r = halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"),
+		"--set", "model.learned=4")
 	if r.code == 0 || !strings.Contains(r.err, "was trained with 8; leave it as it was") {
 		t.Errorf("other rows: %v", r)
 	}
@@ -142,7 +149,8 @@ func TestUnreadRows(t *testing.T) {
 	parts := partitioned(t, data, 2, "ldg", "--allow-imbalance")
 	logits := func(run string, flags ...string) []float32 {
 		at := filepath.Join(t.TempDir(), "logits.npy")
-		halognn(t).must(t, append([]string{"infer", "--run", run, "--logits", "--out", at}, flags...)...)
+		halognn(t).must(t, append([]string{"infer", "--run", run, "--logits", "--out", at},
+			flags...)...)
 		f, err := npy.Map[float32](at, -1, -1)
 		if err != nil {
 			t.Fatal(err)
@@ -151,8 +159,10 @@ func TestUnreadRows(t *testing.T) {
 	}
 	of := map[string][]float32{}
 	for _, unread := range []string{"zero", "keep"} {
-		o := trained(t, parts, 2, "model.kind=rgcn", "model.layers=2", "model.learned=8", "sample.fanouts=1,1",
-			"train.epochs=2", "train.eval_every=2", "model.learned_scale=1", "model.learned_unread="+unread)
+		o := trained(t, parts, 2, "model.kind=rgcn", "model.layers=2", "model.learned=8",
+			"sample.fanouts=1,1",
+			"train.epochs=2", "train.eval_every=2", "model.learned_scale=1",
+			"model.learned_unread="+unread)
 		of[unread] = logits(o.dir)
 		stopped := copyOf(t, o.dir, t.TempDir(), "run")
 		remove(t, filepath.Join(stopped, "summary.json"))
@@ -160,7 +170,8 @@ func TestUnreadRows(t *testing.T) {
 		// in a run of one epoch both are the same model
 		for _, which := range []string{"last", "best"} {
 			if got := logits(stopped, "--checkpoint", which); !slices.Equal(got, of[unread]) {
-				t.Errorf("%s: the %s model of the checkpoint has other logits than that of the run", unread, which)
+				t.Errorf("%s: the %s model of the checkpoint has other logits than that of the run",
+					unread, which)
 			}
 		}
 	}

@@ -68,7 +68,8 @@ func run(args []string) error {
 		fmt.Fprintln(set.Output())
 		set.PrintDefaults()
 	}
-	set.Var(&on, "data", "NAME=DATASET:BATCH, a graph and the seeds of a rank's minibatch; repeatable\n"+
+	set.Var(&on, "data", "NAME=DATASET:BATCH, a graph and the seeds of a rank's minibatch; "+
+		"repeatable\n"+
 		"(default: the products preset at a tenth of its size, generated, 256)")
 	set.StringVar(&b.program, "program", "bin/halognn", "the program")
 	set.StringVar(&b.launch, "launch", "profiling/hosts.sh -n %n -r %r --",

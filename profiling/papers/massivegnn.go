@@ -72,7 +72,8 @@ func againstDistDGL(sizes []int, model ...string) func(*bench, *graph, *page) er
 	return func(b *bench, g *graph, p *page) error {
 		lines := []line{baseline, ahead}
 		for _, f := range []float64{0.15, 0.25, 0.5} {
-			lines = append(lines, line{fmt.Sprintf("prefetch %g", f), buffer(f, "cache.evict=false")})
+			lines = append(lines, line{fmt.Sprintf("prefetch %g", f),
+				buffer(f, "cache.evict=false")})
 		}
 		lines = append(lines, line{"prefetch 0.25, evicting", evicting(0.25, 0.95, 16)},
 			// the paper has neither look-ahead nor sums

@@ -15,16 +15,16 @@ func salientpp() []figure {
 			"on 4 to 16 machines pipelining and VIP caching of 0.16 to 0.32 of a part each bring " +
 				"down the epoch of partitioned features.", optimizations},
 		{"salientpp-5", "SALIENT++, Figure 5",
-			"with more machines the epoch shrinks (1.7x from 2 to 4 on products) while all of them " +
-				"hold 1+alpha copies of the features.", scalability},
+			"with more machines the epoch shrinks (1.7x from 2 to 4 on products) while all of " +
+				"them hold 1+alpha copies of the features.", scalability},
 		{"salientpp-7", "SALIENT++, Figure 7",
 			"replication factors of 0.08 to 0.32 suffice for the shortest epoch.", replication},
 		{"salientpp-8", "SALIENT++, Figure 8",
-			"without a cache communication is the bottleneck, pipelined or not; with alpha 0.32 it " +
-				"is hidden almost completely.", breakdown},
+			"without a cache communication is the bottleneck, pipelined or not; with alpha 0.32 " +
+				"it is hidden almost completely.", breakdown},
 		{"salientpp-9", "SALIENT++, Figure 9",
-			"on a slow network the analytic VIP is faster than counting simulated epochs, the more " +
-				"so the larger the cache, up to 30 to 45 %.", analytic},
+			"on a slow network the analytic VIP is faster than counting simulated epochs, the " +
+				"more so the larger the cache, up to 30 to 45 %.", analytic},
 	}
 }
 
@@ -202,7 +202,8 @@ func breakdown(b *bench, g *graph, p *page) error {
 	for i, r := range runs {
 		ph := r.Phases
 		v := []float64{ph["sample"] + ph["plan"] + ph["gather"] + ph["slice"], ph["exchange"],
-			r.Startup, ph["wait"] - r.Startup, ph["sync"], ph["forward"] + ph["backward"] + ph["update"]}
+			r.Startup, ph["wait"] - r.Startup, ph["sync"], ph["forward"] + ph["backward"] +
+				ph["update"]}
 		cells := []string{lines[i].name, seconds(r.EpochSeconds)}
 		for _, x := range v {
 			cells = append(cells, seconds(x))

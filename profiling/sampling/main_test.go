@@ -20,7 +20,8 @@ func TestMeasure(t *testing.T) {
 		topology.Original[v], seeds = int32(v), append(seeds, graph.VertexID(v))
 		topology.Graph.Indptr[v+1] = int64((v + 1) * degree)
 		for range degree {
-			topology.Graph.Indices = append(topology.Graph.Indices, graph.VertexID(random.IntN(vertices)))
+			topology.Graph.Indices = append(topology.Graph.Indices,
+				graph.VertexID(random.IntN(vertices)))
 		}
 	}
 	edges, rate, err := measure(topology, seeds, 40, []int{5, 3}, 3)
@@ -40,7 +41,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for _, wrong := range [][3]string{{"", "1", "1"}, {"P", "0", "1"}, {"P", "1", "5,x"}} {
-		if err := c.parse([]string{wrong[0]}[:min(1, len(wrong[0]))], wrong[1], wrong[2]); err == nil {
+		if err := c.parse([]string{wrong[0]}[:min(1, len(wrong[0]))], wrong[1],
+			wrong[2]); err == nil {
 			t.Errorf("%q: no error", wrong)
 		}
 	}

@@ -93,17 +93,18 @@ func (b *Bars) HTML() string {
 		if one.Joined {
 			joined = " joined"
 		}
-		put(`<div class="bar%s"><span class="name" title="%s">%[2]s</span><div class="track">`, joined,
-			esc(one.Name))
+		put(`<div class="bar%s"><span class="name" title="%s">%[2]s</span><div class="track">`,
+			joined, esc(one.Name))
 		for i, v := range one.Values {
 			if v > 0 {
 				put(`<i class="%s" style="width:%.3f%%" title="%s, %s: %s"></i>`,
-					look(b.Pieces[i].Color), share(v), esc(one.Name), esc(b.Pieces[i].Name), Number(v))
+					look(b.Pieces[i].Color), share(v), esc(one.Name), esc(b.Pieces[i].Name), Number(
+						v))
 			}
 		}
 		for rank, v := range one.Dots {
-			put(`<b style="left:%.3f%%" title="%s, rank %d: %s"></b>`, share(v), esc(one.Name), rank,
-				Number(v))
+			put(`<b style="left:%.3f%%" title="%s, rank %d: %s"></b>`, share(v), esc(one.Name),
+				rank, Number(v))
 		}
 		if one.Tick > 0 {
 			put(`<u style="left:%.3f%%" title="%s, %s: %s"></u>`, share(one.Tick), esc(one.Name),

@@ -56,7 +56,8 @@ func New(id, title, note string, d Drawing) *Chart { return &Chart{id, title, no
 // Head is what a page with charts needs in its head: styles, and a script. The script draws the
 // charts when the page has loaded, sorts tables and, on a served page, replaces what has changed.
 func Head() string {
-	return "<style>\n" + uPlotStyle + "\n" + style + "</style>\n<script>//<![CDATA[\n/*\n" + license +
+	return "<style>\n" + uPlotStyle + "\n" + style + "</style>\n<script>//<![CDATA[\n/*\n" +
+		license +
 		"\n*/\n" + uPlot + "\n" + script + "\n//]]></script>\n"
 }
 

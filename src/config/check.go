@@ -35,12 +35,14 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 		mayBeEmpty bool
 	}{{"fanouts", c.Drawn.Fanouts, false}, {"eval_fanouts", c.Drawn.EvalFanouts, true}} {
 		n := len(f.list)
-		if reads && n != c.Job.Model.Layers && c.Job.Model.Layers >= 1 && !(n == 0 && f.mayBeEmpty) {
+		if reads && n != c.Job.Model.Layers && c.Job.Model.Layers >= 1 &&
+			!(n == 0 && f.mayBeEmpty) {
 			bad("sample.%s has %d entries but model.layers is %d; give one fanout per layer, "+
 				"seed hop first", f.key, n, c.Job.Model.Layers)
 		}
 	}
-	if _, err := job.ParseRelationFanouts(c.Job.RelationFanouts, c.Job.Model.Layers); reads && err != nil {
+	if _, err := job.ParseRelationFanouts(c.Job.RelationFanouts, c.Job.Model.Layers); reads &&
+		err != nil {
 		bad("sample.relation_fanouts: %v", err)
 	}
 	for _, err := range c.Job.Locality.Clash(reads) {
@@ -48,7 +50,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	}
 	if c.Job.Sample.Kind == sample.Labor && c.Drawn.LayerVertices != layerVertices {
 		bad("sample.layer_vertices is %d, but sample.kind labor draws as many neighbours as "+
-			"sample.fanouts says; leave it out, or choose sample.kind=ladies", c.Drawn.LayerVertices)
+			"sample.fanouts says; leave it out, or choose "+
+			"sample.kind=ladies", c.Drawn.LayerVertices)
 	}
 	spec := c.Spec()
 	for _, r := range parallel.Refusals(&spec) {

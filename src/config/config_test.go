@@ -96,8 +96,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"sample.fanouts has 3 entries but model.layers is 2"}},
 		{"evaluation's fanouts", minimal + "sample:\n  eval_fanouts: [20, 0, 2147483648, 20]\n",
 			nil, []string{
-				"sample.eval_fanouts[1] is 0; a fanout is at least 1 and at most 2147483647, or -1 " +
-					"for all neighbours",
+				"sample.eval_fanouts[1] is 0; a fanout is at least 1 and at most 2147483647, or " +
+					"-1 for all neighbours",
 				"sample.eval_fanouts[2] is 2147483648",
 				"sample.eval_fanouts has 4 entries but model.layers is 3",
 			}},
@@ -108,23 +108,25 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"choose sample.locality=1 or sample.kind=ladies, or topology.kind=replicated"}},
 		{"a sampler that attention cannot use", minimal +
 			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
-			[]string{"sample.kind is poisson, with which model.kind gat cannot be had", "by the probability that they were drawn",
-				"or sample.kind=neighbour"}},
+			[]string{"sample.kind is poisson, with which model.kind gat cannot be had",
+				"by the probability that they were drawn", "or sample.kind=neighbour"}},
 		{"a sampler that maxima cannot use", minimal +
 			"model: {aggregation: max}\nsample: {kind: poisson}\n", nil,
 			[]string{"with which model.kind sage with model.aggregation max cannot be had"}},
 		{"a formula of fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: vip}\n", nil,
 			[]string{"sample.kind is ladies, with which cache.policy vip cannot be had",
-				policiesBut(func(p *policy.Policy) bool { return p.Fanouts }) + ", or sample.kind=neighbour"}},
+				policiesBut(func(p *policy.Policy) bool { return p.Fanouts }) +
+					", or sample.kind=neighbour"}},
 		{"a first fill by fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: prefetch, initial: vip}\n", nil,
 			[]string{"cache.initial vip cannot be had"}},
-		{"labor that would prefer near vertices", minimal + "sample: {kind: labor, locality: 2}\n", nil,
-			[]string{"sample.locality is 2, with which sample.kind labor cannot be had",
+		{"labor that would prefer near vertices", minimal + "sample: {kind: labor, locality: 2}\n",
+			nil, []string{"sample.locality is 2, with which sample.kind labor cannot be had",
 				"choose sample.kind=poisson or ladies"}},
 		{"labor by layers", minimal + "sample: {kind: labor, layer_vertices: 100}\n", nil,
-			[]string{"sample.layer_vertices is 100, but sample.kind labor draws as many neighbours"}},
+			[]string{"sample.layer_vertices is 100, but sample.kind labor draws as many " +
+				"neighbours"}},
 		{"numbers that last no step", minimal + "sample: {kind: labor, dependency: 0}\n", nil,
 			[]string{"sample.dependency is 0; it must be 1 to 1073741824"}},
 		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
@@ -134,9 +136,10 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"choose sample.kind=poisson or ladies, or sample.locality=1"}},
 		{"locality and what is known in advance", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {policy: lookahead}\n", nil,
-			[]string{"cache.policy lookahead cannot be had", policiesBut(func(p *policy.Policy) bool {
-				return p.Foresees
-			}) + ", or sample.locality=1"}},
+			[]string{"cache.policy lookahead cannot be had",
+				policiesBut(func(p *policy.Policy) bool {
+					return p.Foresees
+				}) + ", or sample.locality=1"}},
 		{"locality and counts of the run", minimal +
 			"sample: {locality: 2, kind: ladies}\ncache: {policy: oracle}\n", nil,
 			[]string{"cache.policy oracle cannot be had", policiesBut(func(p *policy.Policy) bool {
@@ -153,7 +156,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
 			[]string{"parallel.mode is split, with which sample.locality cannot be had"}},
 		{"adapting with what a restart changes", minimal +
-			"sample: {locality: 8, locality_adapt: true, kind: poisson}\ncache: {policy: sieve}\n", nil,
+			"sample: {locality: 8, locality_adapt: true, kind: poisson}\ncache: {policy: " +
+			"sieve}\n", nil,
 			[]string{"cache.policy sieve cannot be had, because a run that goes on",
 				policiesBut(func(p *policy.Policy) bool { return p.Foresees || !p.Static() }) +
 					", or sample.locality=1"}},
@@ -161,7 +165,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"up to sample.locality, which is 1; set sample.locality=8"}},
 		{"bounds that are exchanged", minimal + "sample: {locality_lower: 0.3}\n", nil,
 			[]string{"sample.locality_lower is 0.3, above sample.locality_upper, which is 0.2"}},
-		{"no link", minimal + "sample: {locality_link: 0}\n", nil, []string{"sample.locality_link is 0"}},
+		{"no link", minimal + "sample: {locality_link: 0}\n", nil,
+			[]string{"sample.locality_link is 0"}},
 		{"less than as likely", minimal + "sample: {locality: 0.5}\n", nil,
 			[]string{"sample.locality is 0.5; it must be in [1, 1e+06]"}},
 		{"sums for a model that reads rows themselves", minimal +
@@ -185,7 +190,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"set of an unknown key", minimal, []string{"trian.lr=1"},
 			[]string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
 		{"not YAML", "data: [", nil, []string{"not valid YAML"}},
-		{"section with a value", "data: 5\n" + "run: {dir: d}\n", nil, []string{"data is a section"}},
+		{"section with a value", "data: 5\n" + "run: {dir: d}\n", nil,
+			[]string{"data is a section"}},
 		{"key without value", minimal + "train:\n  lr:\n", nil, []string{"train.lr has no value"}},
 		{"dropout out of range", minimal + "model:\n  dropout: 1\n", nil,
 			[]string{"model.dropout is 1; it must be in [0, 1)"}},
@@ -205,9 +211,9 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a range with its meaning", minimal, []string{"cache.gamma=0", "run.stall_seconds=-1"},
 			[]string{"cache.gamma is 0; it must be in (0, 1]: prefetch: decay of",
 				"run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
-		{"group and a dynamic policy", minimal, []string{"cache.placement=group", "cache.policy=sieve"},
-			[]string{"cache.placement is group", "cache.policy sieve",
-				"choose cache.policy=degree, ", "cache.placement=own"}},
+		{"group and a dynamic policy", minimal, []string{"cache.placement=group",
+			"cache.policy=sieve"}, []string{"cache.placement is group", "cache.policy sieve",
+			"choose cache.policy=degree, ", "cache.placement=own"}},
 		{"parts of owners", minimal, []string{"cache.placement=parts", "cache.peer_cost=2"},
 			[]string{"cache.placement is parts", "choose cache.source=files",
 				`cache.peer_cost is 2; it must be auto, or 0 to 1`}},
@@ -240,7 +246,8 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 
 // The files of runs of earlier versions are read.
 func TestKeysOfEarlierVersions(t *testing.T) {
-	if _, err := Load(writeConfig(t, minimal+"sample: {kernel: coo, fanouts: [2, 2, 2]}\n"), nil); err != nil {
+	if _, err := Load(writeConfig(t, minimal+"sample: {kernel: coo, fanouts: [2, 2, 2]}\n"),
+		nil); err != nil {
 		t.Error(err)
 	}
 	c, err := Load(writeConfig(t, minimal), nil)
@@ -249,7 +256,8 @@ func TestKeysOfEarlierVersions(t *testing.T) {
 	}
 	ours := c.YAML()
 	// of a run that had neither these keys nor another that came later
-	was := regexp.MustCompile(`(?m)^  (learned_(scale|unread|decay)|shuffles): .*\n`).ReplaceAllString(ours, "")
+	was := regexp.MustCompile(
+		`(?m)^  (learned_(scale|unread|decay)|shuffles): .*\n`).ReplaceAllString(ours, "")
 	for text, want := range map[string]nn.LearnedOptions{
 		was:     {LR: 0.01, Scale: 1, Unread: nn.UnreadKeep}, // as these runs began and were judged
 		ours:    {LR: 0.01, Scale: 0.01, Unread: nn.UnreadZero},
@@ -283,7 +291,8 @@ func TestKeysOfEarlierVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := now.Changes(saved); (err != nil) != (sets != nil) ||
-			err != nil && !strings.Contains(err.Error(), "model.learned_scale is 0.01, the run began with 1") {
+			err != nil && !strings.Contains(err.Error(), "model.learned_scale is 0.01, the run "+
+				"began with 1") {
 			t.Errorf("%v: %v", sets, err)
 		}
 	}
@@ -345,7 +354,8 @@ func TestPrintedConfigLoadsToTheSame(t *testing.T) {
 	for i, path := range hostile {
 		want := Default()
 		want.Data.Parts, want.Run.Dir = path, "d"
-		want.Job.Cache.Evict, want.Job.Schedule.Base, want.Job.Seed = i%2 == 0, rand.Float64()+1e-9, rand.Uint64N(math.MaxInt)
+		want.Job.Cache.Evict, want.Job.Schedule.Base, want.Job.Seed = i%2 == 0, rand.Float64()+1e-9,
+			rand.Uint64N(math.MaxInt)
 		want.Job.Model.Layers, want.Drawn.Fanouts = 2, []int{-1, 1 + i}
 		for _, text := range []string{want.YAML(), want.CommentedYAML()} {
 			got, err := Load(writeConfig(t, text), nil)
@@ -363,7 +373,8 @@ func TestPrintedConfigLoadsToTheSame(t *testing.T) {
 func TestPrintedDefaultsAreABeginning(t *testing.T) {
 	want := Default()
 	want.Data.Parts, want.Run.Dir = "p", "d"
-	got, err := Load(writeConfig(t, Default().CommentedYAML()), []string{"data.parts=p", "run.dir=d"})
+	got, err := Load(writeConfig(t, Default().CommentedYAML()), []string{"data.parts=p",
+		"run.dir=d"})
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -418,7 +429,8 @@ func TestKeeps(t *testing.T) {
 	}{
 		{run, []string{"cache.policy=none", "run.dir=elsewhere"}, ""},
 		{run, []string{"parallel.mode=split"}, "parallel.mode is split, the run began with data"},
-		{writeConfig(t, minimal+"model: {hidden: 8}\n"), nil, "model.hidden is 8, the run began with 256"},
+		{writeConfig(t, minimal+"model: {hidden: 8}\n"), nil, "model.hidden is 8, the run began " +
+			"with 256"},
 		{run, []string{"train.lr=fast"}, ""}, // Load says what is wrong
 		{run, []string{"cache.placement=group", "cache.policy=sieve"}, ""},
 		{run + ".none", nil, ""},
@@ -469,7 +481,8 @@ func TestTraits(t *testing.T) {
 	}{
 		{"run.dir", NoResult, true}, {"run.ranks_per_node", SameEpoch, false},
 		{"cache.alpha", MayChange | SameEpoch, true},
-		{"compute.simd", MayChange, false}, {"train.lr", SameEpoch, false}, {"no.key", SameEpoch, false},
+		{"compute.simd", MayChange, false}, {"train.lr", SameEpoch, false}, {"no.key", SameEpoch,
+			false},
 	} {
 		if got := Has(c.key, c.traits); got != c.want {
 			t.Errorf("%s has traits %b: %t", c.key, c.traits, got)
@@ -492,9 +505,11 @@ func TestEvalFanouts(t *testing.T) {
 		{"", nil, nil},
 		{"sample: {eval_fanouts: []}\n", nil, nil},
 		{"sample: {eval_fanouts: [20, 20, -1]}\n", nil, []int{20, 20, -1}},
-		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts=9,8,7"}, []int{9, 8, 7}},
+		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts=9,8,7"},
+			[]int{9, 8, 7}},
 		{"sample: {eval_fanouts: [20, 20, -1]}\n", []string{"sample.eval_fanouts="}, nil},
-		{"model: {kind: mlp}\nsample: {eval_fanouts: [20]}\n", nil, []int{20}}, // reads no neighbours
+		{"model: {kind: mlp}\nsample: {eval_fanouts: [20]}\n", nil,
+			[]int{20}}, // reads no neighbours
 	} {
 		got, err := Load(writeConfig(t, minimal+tc.text), tc.sets)
 		if err != nil {
@@ -507,8 +522,10 @@ func TestEvalFanouts(t *testing.T) {
 			t.Errorf("%s %q: the resolved config is read as %+v (%v), not as %+v",
 				tc.text, tc.sets, again, err, got)
 		}
-		if !slices.Equal(got.Drawn.EvalFanouts, tc.want) || !strings.Contains(text, "eval_fanouts:") {
-			t.Errorf("%s %q: they are %v, want %v", tc.text, tc.sets, got.Drawn.EvalFanouts, tc.want)
+		if !slices.Equal(got.Drawn.EvalFanouts, tc.want) || !strings.Contains(text,
+			"eval_fanouts:") {
+			t.Errorf("%s %q: they are %v, want %v", tc.text, tc.sets, got.Drawn.EvalFanouts,
+				tc.want)
 		}
 	}
 }

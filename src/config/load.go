@@ -42,7 +42,8 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 	if path != "" {
 		text, err := mem.ReadFile(path)
 		if err != nil {
-			return nil, nil, 0, fmt.Errorf("reading the config: %w; --config takes the YAML file of a "+
+			return nil, nil, 0, fmt.Errorf("reading the config: %w; --config takes the YAML "+
+				"file of a "+
 				"run, such as inputs/demo.yaml", err)
 		}
 		b.file(text)
@@ -206,7 +207,8 @@ func unquoted(pairs []*ast.MappingValueNode, i int) string {
 }
 
 func (b *binder) isSection(key string) bool {
-	return slices.ContainsFunc(b.keys, func(k *Key) bool { return strings.HasPrefix(k.Name, key+".") })
+	return slices.ContainsFunc(b.keys,
+		func(k *Key) bool { return strings.HasPrefix(k.Name, key+".") })
 }
 
 // sets applies settings key=value.

@@ -117,7 +117,8 @@ func (k *Key) facts() string {
 // explained returns the words of a choice if one of them is explained.
 func (k *Key) explained() []word {
 	if c, ok := k.value.(worded); ok {
-		if words := c.choices(); slices.ContainsFunc(words, func(w word) bool { return w.doc != "" }) {
+		if words := c.choices(); slices.ContainsFunc(words,
+			func(w word) bool { return w.doc != "" }) {
 			return words
 		}
 	}

@@ -23,7 +23,8 @@ func parseShare(text string) (residence.GPURows, error) {
 	}
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x >= 0 && x <= 1) {
-		return residence.GPURows{}, fmt.Errorf("%q is not auto, a fraction from 0 to 1, or bytes such as "+
+		return residence.GPURows{}, fmt.Errorf("%q is not auto, a fraction from 0 to 1, or bytes "+
+			"such as "+
 			"8GB", text)
 	}
 	return residence.GPURows{Set: true, Fraction: x}, nil

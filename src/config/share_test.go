@@ -11,8 +11,10 @@ func TestParseShare(t *testing.T) {
 		text string
 		want residence.GPURows
 	}{
-		{"auto", residence.GPURows{}}, {"0", residence.GPURows{Set: true}}, {"0.25", residence.GPURows{Set: true, Fraction: 0.25}},
-		{"8GB", residence.GPURows{Set: true, Bytes: 8e9}}, {"1.5 MB", residence.GPURows{Set: true, Bytes: 15e5}},
+		{"auto", residence.GPURows{}}, {"0", residence.GPURows{Set: true}}, {"0.25",
+			residence.GPURows{Set: true, Fraction: 0.25}},
+		{"8GB", residence.GPURows{Set: true, Bytes: 8e9}}, {"1.5 MB", residence.GPURows{Set: true,
+			Bytes: 15e5}},
 	} {
 		if got, err := parseShare(c.text); err != nil || got != c.want {
 			t.Errorf("%q is %+v, %v; want %+v", c.text, got, err, c.want)

@@ -670,8 +670,8 @@ const checkpointDoc = `[How a run goes on](checkpoints.md).`
 
 // metricWords are the words of train.metric.
 func metricWords() []word {
-	words := []word{{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a vertex, " +
-		"else `accuracy`"}}
+	words := []word{{"auto", "`roc_auc` with two classes, `micro_f1` with several labels a " +
+		"vertex, else `accuracy`"}}
 	for _, m := range task.Metrics() {
 		words = append(words, word{m.Name, m.Doc})
 	}

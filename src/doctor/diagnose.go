@@ -16,8 +16,8 @@ const (
 )
 
 // MoreLocked is the cure if InfiniBand may register too little memory.
-const MoreLocked = "ulimit -l unlimited in the environment of the launcher (Slurm: LimitMEMLOCK=infinity in " +
-	"slurmd's unit)"
+const MoreLocked = "ulimit -l unlimited in the environment of the launcher (Slurm: " +
+	"LimitMEMLOCK=infinity in slurmd's unit)"
 
 // diagnose derives findings from the facts.
 func diagnose(ranks []Rank, dir string) []Finding {
@@ -149,7 +149,8 @@ func unbound(ranks []Rank) (found []Finding) {
 func Unbound(ranks int, used, has []int) (text, cure string) {
 	slices.Sort(has)
 	has = slices.Compact(has)
-	idle := slices.DeleteFunc(slices.Clone(has), func(c int) bool { return slices.Contains(used, c) })
+	idle := slices.DeleteFunc(slices.Clone(has),
+		func(c int) bool { return slices.Contains(used, c) })
 	if len(idle) == 0 {
 		return "", ""
 	}
@@ -293,9 +294,12 @@ func halted(ranks []Rank) (found []Finding) {
 			}
 		}
 		if q := ranks[node[0]].Limits.Quota; q > 0 && q < float64(len(may)) {
-			found = append(found, warning("raise the quota (--cpus of containers, limits.cpu of Kubernetes, "+
+			found = append(found, warning("raise the quota (--cpus of containers, limits.cpu of "+
+				"Kubernetes, "+
 				"CPUQuota of systemd), or start fewer ranks",
-				"the control group of %s allows the time of %.3g CPUs, but its %d ranks may run on %d: the system halts them for the rest of the time", ranks[node[0]].Host, q, len(node), len(may)))
+				"the control group of %s allows the time of %.3g CPUs, but its %d ranks may run "+
+					"on %d: the system halts them for the rest of "+
+					"the time", ranks[node[0]].Host, q, len(node), len(may)))
 		}
 	}
 	return found

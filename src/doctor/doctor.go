@@ -108,7 +108,8 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	}
 	defer node.Free()
 	me := Rank{
-		Allowed: cpu.Places(o.Allowed), Has: o.Has, CPUs: cpu.Places(o.CPUs), Threads: o.Threads, Same: o.Same,
+		Allowed: cpu.Places(o.Allowed), Has: o.Has, CPUs: cpu.Places(
+			o.CPUs), Threads: o.Threads, Same: o.Same,
 		Slow: o.Slow, Limits: ThisProcess(),
 	}
 	// only for the table; the communicator knows which ranks share a node

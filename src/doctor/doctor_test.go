@@ -69,7 +69,8 @@ func TestDiagnose(t *testing.T) {
 				r[i].Allowed, r[i].CPUs, r[i].GEMM = places(0), nil, float64(1+9*i)
 			}
 		}, "2 ranks on the 1 CPUs of node0", false},
-		{"a launcher with the same CPUs", func(r []Rank) { r[0].Has = []int{0, 1, 2, 3} }, "", false},
+		{"a launcher with the same CPUs", func(r []Rank) { r[0].Has = []int{0, 1, 2, 3} }, "",
+			false},
 		{"a launcher with more CPUs", func(r []Rank) { r[2].Has = []int{0, 1, 2, 3, 4, 5} },
 			"no rank is bound to CPUs 4-5 of node1", false},
 		{"one set for all, divided",

@@ -1,8 +1,8 @@
 // Package energy reads how many joules the processors, the memory and the GPUs of a node have used.
 //
-//	/sys/class/powercap/intel-rapl:0        package-0   microjoules, wraps at a bound         ─┐
-//	/sys/class/powercap/intel-rapl:0:0      dram                                              ─┼─> Meter.Read
-//	libnvidia-ml.so: total energy of a GPU              millijoules, since the driver loaded  ─┘
+//	/sys/class/powercap/intel-rapl:0    package-0  microjoules, wraps at a bound ───┐
+//	/sys/class/powercap/intel-rapl:0:0  dram       the same ────────────────────────┼─> Meter.Read
+//	libnvidia-ml.so                     a GPU      millijoules, since driver load ──┘
 //
 // The counters are RAPL of Intel's and AMD's processors (Linux's powercap), and those of NVIDIA's
 // GPUs since Volta. They are of the whole node: other jobs on it count as well. If one cannot be
@@ -147,7 +147,8 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 		for i := range m.counters[k] {
 			c := &m.counters[k][i]
 			if round := c.round(); round > 0 && unread > round {
-				m.fail(k, c, fmt.Errorf("the counter was not read for %.3g s, as if the job was suspended, and may wrap in %.3g s", unread.Seconds(), round.Seconds()))
+				m.fail(k, c, fmt.Errorf("the counter was not read for %.3g s, as if the job was "+
+					"suspended, and may wrap in %.3g s", unread.Seconds(), round.Seconds()))
 				break
 			}
 			now, err := c.read()

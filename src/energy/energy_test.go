@@ -56,7 +56,8 @@ func TestCountersOfPackages(t *testing.T) {
 	s.zone("intel-rapl-mmio:0", "package-0", "262143000000", span)
 	m := Open(Options{Powercap: s.root})
 	defer m.Close()
-	if joules, why := m.Read(); joules != [NumKinds]float64{} || why[Packages] != "" || why[DRAM] != "" {
+	if joules, why := m.Read(); joules != [NumKinds]float64{} || why[Packages] != "" ||
+		why[DRAM] != "" {
 		t.Errorf("at first %v, %v", joules, why)
 	}
 	s.count("intel-rapl:0", "1671150") // 0.32885 J to the bound, 1.67115 beyond
@@ -120,8 +121,9 @@ func TestCountersThatCannotBeRead(t *testing.T) {
 // Spans of real counters, in microjoules: what mostWatts take in 262 s, and in 65.5.
 const intel, amd = "262143328850", "65532610987"
 
-// A counter that goes back from beyond its bound, as one that never wraps does, has no value any more; nor
-// has one that was not read for so long that it may have come round, be it still above what it was.
+// A counter that goes back from beyond its bound, as one that never wraps does, has no value any
+// more; nor has one that was not read for so long that it may have come round, be it still above
+// what it was.
 func TestCountersThatGoBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		span, first, then string

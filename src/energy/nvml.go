@@ -64,7 +64,8 @@ const digits = 32
 // gpu returns the counter of one GPU.
 func gpu(id string) (counter, error) {
 	if _, err := hex.DecodeString(id); err != nil || len(id) != digits {
-		return counter{}, fmt.Errorf("%q is no id of a GPU, which has %d hexadecimal digits", id, digits)
+		return counter{}, fmt.Errorf("%q is no id of a GPU, which has %d hexadecimal digits", id,
+			digits)
 	}
 	uuid := fmt.Sprintf("GPU-%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
 	name := C.CString(uuid)

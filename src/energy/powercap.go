@@ -45,15 +45,16 @@ func (m *Meter) openPowercap(root string) {
 		if err != nil && m.why[kind] == "" {
 			m.why[kind] = unreadable(file, err)
 		}
-		m.counters[kind] = append(m.counters[kind], counter{name: file, span: span, unit: microjoule,
-			read: func() (uint64, error) { return number(file) }})
+		m.counters[kind] = append(m.counters[kind], counter{name: file, span: span,
+			unit: microjoule, read: func() (uint64, error) { return number(file) }})
 	}
 	for _, k := range []Kind{Packages, DRAM} {
 		switch {
 		case m.why[k] != "": // without one counter the sum would be wrong
 			m.counters[k] = nil
 		case len(zones) == 0:
-			m.why[k] = fmt.Sprintf("%s has no counters (intel-rapl): a virtual machine, or a kernel "+
+			m.why[k] = fmt.Sprintf("%s has no counters (intel-rapl): a virtual machine, or "+
+				"a kernel "+
 				"without powercap", root)
 		case len(m.counters[k]) == 0:
 			m.why[k] = fmt.Sprintf("the processor has no counter of %s in %s", k, root)
@@ -63,7 +64,8 @@ func (m *Meter) openPowercap(root string) {
 
 func unreadable(file string, err error) string {
 	if errors.Is(err, fs.ErrPermission) {
-		return file + " belongs to root (since Linux 5.10): an administrator may open it to this user"
+		return file + " belongs to root (since Linux 5.10): an administrator may open it to " +
+			"this user"
 	}
 	return err.Error()
 }

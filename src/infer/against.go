@@ -21,12 +21,13 @@ const (
 // bits depend on their sizes: each is within slack of the rater's score, which exact(k) returns.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
-	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows), func(from, end graph.VertexID) {
-		for ; from < end; from += productRows {
-			next := min(from+productRows, end)
-			r.window(from, rows.RowsAt(int(from-first), int(next-first)), see)
-		}
-	})
+	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows),
+		func(from, end graph.VertexID) {
+			for ; from < end; from += productRows {
+				next := min(from+productRows, end)
+				r.window(from, rows.RowsAt(int(from-first), int(next-first)), see)
+			}
+		})
 }
 
 // seen gets the scores of consecutive rows for link i, from vertex v on.
@@ -98,7 +99,8 @@ func (r *ranking) compare(a, b best) int {
 // edge with it. The search is exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
 	r := ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out}
-	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols, Data: mem.Make[float32](len(list) * r.cols)}
+	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols,
+		Data: mem.Make[float32](len(list) * r.cols)}
 	defer func() { mem.Free(r.sources.Data); mem.Free(r.scores) }()
 	for i, v := range list {
 		r.links = append(r.links, graph.Link{Source: v, Target: v})
@@ -110,7 +112,8 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 	}
 	kept := make([][]best, len(list))
 	err := r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
-		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32, exact func(int) float32) {
+		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32,
+			exact func(int) float32) {
 			list := kept[i]
 			for j, x := range x {
 				if len(list) == k && x < list[k-1].score-slack {

@@ -59,7 +59,8 @@ func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 		row := make(map[int32]int32, len(found)) // by id in the dataset
 		for k, v := range found {
 			if at := int(v) - c.first; predict && (at < 0 || at >= c.n) {
-				return nil, fmt.Errorf("--vertices: %q is no vertex of type %s, whose labels the model "+
+				return nil, fmt.Errorf("--vertices: %q is no vertex of type %s, whose labels "+
+					"the model "+
 					"predicts; leave it out", ids[k], of.LabelType)
 			}
 			row[v] = int32(k)

@@ -19,7 +19,7 @@ import (
 // in order:
 //
 //	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
-//	then            own rows, aggregates, in order ── the layer's products ──> the next layer's rows
+//	then            own rows, aggregates, in order ─ the layer's products ─> the next layer's rows
 //
 // Each column gets the same sum, and each row the same products, as in memory: the bits are the
 // same. The rows of a hidden layer overwrite the aggregates, so the disk holds two layers.

@@ -148,19 +148,21 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 	}
 }
 
-// Learned rows are read in a step of training; inference aggregates them as any others, so hidden rows
-// are read by columns where memory is short.
+// Learned rows are read in a step of training; inference aggregates them as any others, so hidden
+// rows are read by columns where memory is short.
 func TestInferenceByColumnsOfLearnedRows(t *testing.T) {
 	defer func(headroom func() (int64, error)) { fileHeadroom = headroom }(fileHeadroom)
 	fileHeadroom = func() (int64, error) { return 0, nil }
-	shards := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}), shardtest.Options{Parts: 2})
+	shards := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{}),
+		shardtest.Options{Parts: 2})
 	o := sageOptions()
 	o.Model = nn.Config{Kind: "sage", Layers: 2, Hidden: 40, Norm: "none", Learned: 6}
 	o.Sample = sample.Neighbours(4, 3)
 	_, want, _ := inferRows(t, shards, 2, o, "", onCPU)
 	_, got, blocks := inferRows(t, shards, 2, o, t.TempDir(), onCPU)
 	if blocks != 3 || !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("%d logits of hidden rows in %d blocks differ from those in memory", len(got), blocks)
+		t.Errorf("%d logits of hidden rows in %d blocks differ from those in memory", len(got),
+			blocks)
 	}
 }
 

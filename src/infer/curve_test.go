@@ -42,8 +42,8 @@ func TestCurveOfSeveralRanks(t *testing.T) {
 			}
 			area, both := want.Area()
 			if x, ok := got.Area(); x != area || ok != both || got.Precision() != want.Precision() {
-				return fmt.Errorf("rank %d: %g, %g, want %g, %g", c.Rank(), x, got.Precision(), area,
-					want.Precision())
+				return fmt.Errorf("rank %d: %g, %g, want %g, %g", c.Rank(), x, got.Precision(),
+					area, want.Precision())
 			}
 			return nil
 		})

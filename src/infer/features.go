@@ -11,7 +11,8 @@ import (
 // matchFeatures reorders the weights that read features by the columns of the parts, if both have
 // column names. Columns that the model was not trained on, or that are missing, are an error. axes
 // is nn.Config.InputAxes of a model without types.
-func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note string, err error) {
+func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note string,
+	err error) {
 	moved := 0
 	for kind, names := range s.FeatureNames() {
 		trained := m.Features[kind]
@@ -24,7 +25,8 @@ func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note
 			if kind != "" {
 				of = " of type " + kind
 			}
-			return "", fmt.Errorf("%s: feature columns%s: %w; give parts with the columns that the run %s was "+
+			return "", fmt.Errorf("%s: feature columns%s: %w; give parts with the columns that "+
+				"the run %s was "+
 				"trained on, in any order", s.Dir, of, err, m.Run)
 		}
 		of := map[string]int{"project." + kind + ".weight": 1}
@@ -39,7 +41,8 @@ func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note
 		moved += len(names)
 	}
 	if moved > 0 {
-		note = fmt.Sprintf("%d feature columns of %s are in another order than those of the run %s: they are "+
+		note = fmt.Sprintf("%d feature columns of %s are in another order than those of the run "+
+			"%s: they are "+
 			"matched by their names", moved, s.Dir, m.Run)
 	}
 	return note, nil
@@ -76,7 +79,8 @@ func orderOf(trained, names []string) ([]int, error) {
 	}
 	switch {
 	case len(unknown) > 0 && len(lacking) > 0:
-		return nil, fmt.Errorf("%s missing, and %s not known to the model", list(lacking), list(unknown))
+		return nil, fmt.Errorf("%s missing, and %s not known to the model", list(lacking),
+			list(unknown))
 	case len(unknown) > 0:
 		return nil, fmt.Errorf("%s not known to the model", list(unknown))
 	case len(lacking) > 0:

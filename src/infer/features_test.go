@@ -12,8 +12,9 @@ import (
 	"halognn/src/shard"
 )
 
-// Columns of features are matched by their names: in another order the weights follow them, and missing,
-// new or renamed ones are refused by name. Without names on either side they are counted, as before.
+// Columns of features are matched by their names: in another order the weights follow them, and
+// missing, new or renamed ones are refused by name. Without names on either side they are counted,
+// as before.
 func TestFeaturesAreMatchedByName(t *testing.T) {
 	axes := func() map[string]int { return map[string]int{"w": 1} }
 	for _, c := range []struct {
@@ -31,20 +32,23 @@ func TestFeaturesAreMatchedByName(t *testing.T) {
 	} {
 		for _, kind := range []string{"", "user"} {
 			name := map[bool]string{true: "w", false: "project." + kind + ".weight"}[kind == ""]
-			m := &Model{Weights: []nn.Tensor{{Name: name, Shape: []int{1, 3}, Data: []float32{1, 2, 3}},
-				{Name: "other", Shape: []int{3}, Data: []float32{1, 2, 3}}}}
+			m := &Model{Weights: []nn.Tensor{{Name: name, Shape: []int{1, 3}, Data: []float32{1, 2,
+				3}}, {Name: "other", Shape: []int{3}, Data: []float32{1, 2, 3}}}}
 			s := &shard.Shards{Meta: shard.Meta{Names: c.parts}}
 			if kind != "" {
-				s.Meta = shard.Meta{Schema: graph.Schema{Types: []string{kind}}, Tables: []dataset.Table{{Names: c.parts}}}
+				s.Meta = shard.Meta{Schema: graph.Schema{Types: []string{kind}},
+					Tables: []dataset.Table{{Names: c.parts}}}
 			}
 			if c.trained != nil {
 				m.Features = map[string][]string{kind: c.trained}
 			}
 			_, err := m.matchFeatures(s, axes)
-			if fmt.Sprint(err) == "<nil>" != (c.fault == "") || !strings.Contains(fmt.Sprint(err), c.fault) {
+			if fmt.Sprint(err) == "<nil>" != (c.fault == "") || !strings.Contains(fmt.Sprint(err),
+				c.fault) {
 				t.Errorf("%v on %v: %v, want %q", c.trained, c.parts, err, c.fault)
 			}
-			if err == nil && (!slices.Equal(m.Weights[0].Data, c.want) || m.Weights[1].Data[0] != 1) {
+			if err == nil && (!slices.Equal(m.Weights[0].Data, c.want) ||
+				m.Weights[1].Data[0] != 1) {
 				t.Errorf("%v on %v: weights %v", c.trained, c.parts, m.Weights)
 			}
 		}
@@ -57,7 +61,8 @@ func TestClassNumbers(t *testing.T) {
 		names []string
 		want  []int32
 	}{{nil, nil}, {[]string{"1", "2"}, []int32{1, 2}}, {[]string{"-1", "1"}, []int32{-1, 1}},
-		{[]string{"a", "1"}, nil}, {[]string{"1", "99999999999"}, nil}, {[]string{"01", "1"}, nil}} {
+		{[]string{"a", "1"}, nil}, {[]string{"1", "99999999999"}, nil}, {[]string{"01", "1"},
+			nil}} {
 		if got := (&Model{ClassNames: c.names}).classNumbers(); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, want %v", c.names, got, c.want)
 		}

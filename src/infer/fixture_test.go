@@ -16,15 +16,16 @@ func generated(t testing.TB) *shard.Shards { return sessiontest.Graph(t, 6, 300)
 
 func sageOptions() job.Spec { return sessiontest.Spec() }
 
-// onRanks opens passes on every rank, each a node of its own, and calls f. With o.Partitioned a rank
-// has the rows of its own vertices alone.
+// onRanks opens passes on every rank, each a node of its own, and calls f. With o.Partitioned a
+// rank has the rows of its own vertices alone.
 func onRanks(shards *shard.Shards, ranks int, o job.Spec,
 	f func(ctx context.Context, s Passes) error) error {
 	return comm.RunWorld(ranks, func(c comm.Comm) error {
 		shards := shards
 		if o.Partitioned {
 			var err error
-			if shards, err = shard.Open(shards.Dir, shard.Options{Rank: c.Rank(), Ranks: ranks}); err != nil {
+			if shards, err = shard.Open(shards.Dir, shard.Options{Rank: c.Rank(),
+				Ranks: ranks}); err != nil {
 				return err
 			}
 			defer shards.Close()

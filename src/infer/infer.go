@@ -3,8 +3,8 @@
 //
 //	Predict   a session and a trained model ──> predictions and embeddings, written by rank 0
 //	Over(s)   Sampled   minibatches of given vertices, through the pipe of the session
-//	          Full      layer l of all own vertices, chunk by chunk; remote rows of layer l-1 by the
-//	                    same exchange as in training; two layers in memory, or in files, at a time:
+//	          Full      layer l of all own vertices, chunk by chunk; remote rows of layer l-1 come
+//	                    by the exchange, as in training; two layers at a time, in memory or files:
 //	                    [own, F] ──> [own, H] ──> ... ──> [own, C]
 //	          Score     counts how well vertices were predicted; Quality adds up the ranks' scores
 package infer
@@ -72,14 +72,16 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 // Of computes the logits of given own vertices, in ascending order, with all neighbours, layer by
 // layer. It passes them to take one by one, so that nobody has to keep them all. take may read z
 // until it returns. Collective.
-func (s Passes) Of(ctx context.Context, vertices []graph.VertexID, take func(i int, z []float32)) error {
+func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
+	take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
 		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
 // pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to take,
 // and drops those of others.
-func (s Passes) pick(n int, vertex func(i int) graph.VertexID, take func(i int, z []float32)) takeLogits {
+func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
+	take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
 	return func(at int, logits []float32) {
 		for ; i < n; i++ {

@@ -90,27 +90,30 @@ func forward(
 					z[int(u)] = linear(name+"lin.weight", h[u])
 				}
 				src, dst := vector(name+"att_src"), vector(name+"att_dst")
-				y := attend(s, z, v, c, l == c.Layers-1 && !c.Jumps(), func(u, lo, hi int) (score float64) {
-					for j := lo; j < hi; j++ {
-						score += src[j]*z[u][j] + dst[j]*z[v][j]
-					}
-					return leaky(c, score)
-				})
+				y := attend(s, z, v, c, l == c.Layers-1 && !c.Jumps(),
+					func(u, lo, hi int) (score float64) {
+						for j := lo; j < hi; j++ {
+							score += src[j]*z[u][j] + dst[j]*z[v][j]
+						}
+						return leaky(c, score)
+					})
 				next[v] = add(y, vector(name+"bias"))
 			case "gatv2":
 				rows := func(side string, u int) []float64 {
 					return add(linear(name+side+".weight", h[u]), vector(name+side+".bias"))
 				}
-				z, r, a := map[int][]float64{v: rows("lin_l", v)}, rows("lin_r", v), vector(name+"att")
+				z, r, a := map[int][]float64{v: rows("lin_l", v)}, rows("lin_r", v),
+					vector(name+"att")
 				for _, u := range s.Topology().Graph.InNeighbours(graph.VertexID(v)) {
 					z[int(u)] = rows("lin_l", int(u))
 				}
-				y := attend(s, z, v, c, l == c.Layers-1 && !c.Jumps(), func(u, lo, hi int) (score float64) {
-					for j := lo; j < hi; j++ {
-						score += a[j] * leaky(c, z[u][j]+r[j])
-					}
-					return score
-				})
+				y := attend(s, z, v, c, l == c.Layers-1 && !c.Jumps(),
+					func(u, lo, hi int) (score float64) {
+						for j := lo; j < hi; j++ {
+							score += a[j] * leaky(c, z[u][j]+r[j])
+						}
+						return score
+					})
 				next[v] = add(y, vector(name+"bias"))
 			default:
 				rows := mean(s, c, h, v)
@@ -352,8 +355,8 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 			Residual: true}, 2000},
 		{"gat, means", nn.Config{Kind: "gat", Layers: 2, Hidden: 5, Norm: "none", Heads: 3,
 			HeadMerge: nn.HeadsMean, Slope: 0.2}, 1},
-		{"gatv2", nn.Config{Kind: "gatv2", Layers: 2, Hidden: 6, Norm: "layer", Heads: 2, Slope: 0.2,
-			Activation: nn.ELU}, 2000},
+		{"gatv2", nn.Config{Kind: "gatv2", Layers: 2, Hidden: 6, Norm: "layer", Heads: 2,
+			Slope: 0.2, Activation: nn.ELU}, 2000},
 		{"mlp", nn.Config{Kind: "mlp", Layers: 3, Hidden: 5, Norm: "layer"}, 2000},
 		{"jumping", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "layer",
 			Jumping: nn.JumpCat}, 2000},
@@ -376,7 +379,8 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 			if ranks == 1 {
 				err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
 					params := s.Model.Params
-					want, wantHidden = forward(t, shards, s.Job.Model, params.Tensors(params.Values))
+					want, wantHidden = forward(t, shards, s.Job.Model,
+						params.Tensors(params.Values))
 					return nil
 				})
 				if err != nil {
@@ -395,7 +399,8 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 					for i, x := range rows.view(nil, 0, rows.rows) {
 						w := wantHidden[first+i/cols][i%cols]
 						if wrong == nil && math.Abs(float64(x)-w) > 1e-5*max(1, math.Abs(w)) {
-							wrong = fmt.Errorf("hidden value %d of vertex %d is %g, want %g", i%cols, first+i/cols, x, w)
+							wrong = fmt.Errorf("hidden value %d of vertex %d is %g, want %g",
+								i%cols, first+i/cols, x, w)
 						}
 					}
 				})
@@ -410,8 +415,10 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 					return fmt.Errorf("%d logits for %d vertices", len(got), n)
 				}
 				for i, x := range got {
-					if w := want[first+i/classes][i%classes]; math.Abs(float64(x)-w) > 1e-5*max(1, math.Abs(w)) {
-						return fmt.Errorf("logit %d of vertex %d is %g, want %g", i%classes, first+i/classes, x, w)
+					if w := want[first+i/classes][i%classes]; math.Abs(float64(x)-w) > 1e-5*max(1,
+						math.Abs(w)) {
+						return fmt.Errorf("logit %d of vertex %d is %g, want %g", i%classes,
+							first+i/classes, x, w)
 					}
 				}
 				return nil
@@ -448,12 +455,14 @@ func TestSampledAndFullInferenceAgree(t *testing.T) {
 			}
 			defer mem.Free(full)
 			first, classes := shards.Offsets[s.First], shards.Classes
-			return s.Sampled(ctx, 1, shards.Valid, func(m *parallel.Minibatch, logits compute.Matrix) error {
+			return s.Sampled(ctx, 1, shards.Valid, func(m *parallel.Minibatch,
+				logits compute.Matrix) error {
 				for i, v := range m.Seeds {
 					for c, got := range logits.Row(i) {
 						want := full[(int64(v)-first)*int64(classes)+int64(c)]
 						if math.Abs(float64(got-want)) > 1e-5*max(1, math.Abs(float64(want))) {
-							return fmt.Errorf("logit %d of vertex %d is %v, want %v", c, v, got, want)
+							return fmt.Errorf("logit %d of vertex %d is %v, want %v", c, v, got,
+								want)
 						}
 					}
 				}
@@ -489,7 +498,8 @@ func TestChunksKeepTheirBudget(t *testing.T) {
 				}
 				if rows := int64(hi-lo) +
 					indptr[hi] - indptr[lo]; rows*rowBytes > int64(chunkBytes) && hi-lo > 1 {
-					return fmt.Errorf("chunk %d names %d rows, more than %d bytes hold", i, rows, chunkBytes)
+					return fmt.Errorf("chunk %d names %d rows, more than %d bytes hold", i, rows,
+						chunkBytes)
 				}
 			}
 			return nil

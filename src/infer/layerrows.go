@@ -51,7 +51,8 @@ func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
 		}
 	}
 	if err != nil {
-		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a directory with "+
+		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a "+
+			"directory with "+
 			"more room; a run that was training goes on with --resume", dir, err)
 	}
 	r.file.ReadAtRandom() // neighbours may be anywhere
@@ -155,7 +156,8 @@ func checkScratchDir(dir string, bytes int64) error {
 	}
 	f, err := os.CreateTemp(dir, "halognn-*")
 	if err != nil {
-		return fmt.Errorf("run.scratch_dir: %w; give a directory of this node that can be written", err)
+		return fmt.Errorf("run.scratch_dir: %w; give a directory of this node that can be written",
+			err)
 	}
 	_ = f.Close()
 	if err := os.Remove(f.Name()); err != nil {

@@ -53,10 +53,12 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 // asked reads the requested links or vertices; nil vertices are all.
 func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
-		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give --links FILE", s.Task.Has)
+		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give "+
+			"--links FILE", s.Task.Has)
 	}
 	if n := s.endsOf()[1].others; what.Top > n {
-		return nil, nil, fmt.Errorf("--top is %d, but a vertex has only %d possible partners; ask for fewer", what.Top, n)
+		return nil, nil, fmt.Errorf("--top is %d, but a vertex has only %d possible partners; "+
+			"ask for fewer", what.Top, n)
 	}
 	if what.Links != "" {
 		rows, err := s.readLinks(what.Links, 0)
@@ -80,7 +82,8 @@ func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.Vertex
 	for _, id := range ids {
 		vertices = append(vertices, of[id])
 		if o := s.Topology.Original; err == nil && !source.has(o[of[id]]) {
-			err = fmt.Errorf("--vertices: %q is no vertex of type %s, which links come from; leave it out", id,
+			err = fmt.Errorf("--vertices: %q is no vertex of type %s, which links come from; "+
+				"leave it out", id,
 				source.name)
 		}
 	}
@@ -133,7 +136,8 @@ func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err 
 		return nil, err
 	}
 	defer source.Close()
-	rows, err := shard.ReadLinks(path, more, source, func(end int, id string) string { return ends[end].id(id) })
+	rows, err := shard.ReadLinks(path, more, source,
+		func(end int, id string) string { return ends[end].id(id) })
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +163,8 @@ func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err 
 	if errors.Is(err, shard.ErrNoVertex) {
 		_, noSource := source.Find(rows[0][:1])
 		if _, noTarget := source.Find(rows[0][1:2]); noSource != nil && noTarget != nil {
-			err = fmt.Errorf("%w; the first row has no vertex: if it names the columns, call them source and target, or "+
+			err = fmt.Errorf("%w; the first row has no vertex: if it names the columns, call "+
+				"them source and target, or "+
 				"remove it", err)
 		}
 	}
@@ -193,7 +198,8 @@ func (s Passes) verticesOf(ids []string) (of map[string]graph.VertexID, err erro
 
 // topOf returns the best partners of each vertex as links, in the order of vertices, on every rank.
 // Collective.
-func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32, error) {
+func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32,
+	error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.VertexID
 	var place []int32
@@ -214,7 +220,8 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	var flat, scores []float32 // triples of place, partner, score; the first two are int32 bits
 	for i, list := range kept {
 		for _, b := range list {
-			flat = append(flat, math.Float32frombits(uint32(place[i])), math.Float32frombits(uint32(b.id)), b.score)
+			flat = append(flat, math.Float32frombits(uint32(place[i])),
+				math.Float32frombits(uint32(b.id)), b.score)
 			scores = append(scores, b.score)
 		}
 	}
@@ -234,7 +241,8 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	scores = nil
 	for i, list := range lists {
 		for _, b := range list {
-			links, scores = append(links, graph.Link{Source: vertices[i], Target: b.id}), append(scores, b.score)
+			links, scores = append(links, graph.Link{Source: vertices[i], Target: b.id}),
+				append(scores, b.score)
 		}
 	}
 	return links, scores, nil
@@ -270,7 +278,8 @@ func writeLinks(
 }
 
 func formatLinks(
-	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32, labels []byte,
+	ctx context.Context, to io.Writer, s Passes, m *Model, links []graph.Link, scores []float32,
+	labels []byte,
 ) error {
 	outputs, of := max(1, s.Job.Model.Rated), s.Task
 	ids, err := s.Shards.OpenSourceIDs()
@@ -295,11 +304,13 @@ func formatLinks(
 		if i%(1<<16) == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		line := []string{ids.Text(int(s.Topology.Original[l.Source])), ids.Text(int(s.Topology.Original[l.Target]))}
+		line := []string{ids.Text(int(s.Topology.Original[l.Source])),
+			ids.Text(int(s.Topology.Original[l.Target]))}
 		if of.Ranks {
 			line = append(line, strconv.FormatFloat(float64(scores[i]), 'g', -1, 32))
 		} else {
-			line = of.Cells(line, labels[i*of.LabelBytes(outputs):][:of.LabelBytes(outputs)], m.className)
+			line = of.Cells(line, labels[i*of.LabelBytes(outputs):][:of.LabelBytes(outputs)],
+				m.className)
 		}
 		_ = w.Write(line)
 	}
@@ -340,7 +351,8 @@ func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 
 // ratingOf returns a ranking that only rates the links.
 func (s Passes) ratingOf(links []graph.Link) ranking {
-	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out, links: links}
+	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out,
+		links: links}
 }
 
 // scoreLinks returns the model's outputs for the links, in their order, on every rank. Each rank

@@ -22,16 +22,18 @@ import (
 )
 
 // Ranks among all vertices, best partners and scores are those of plain loops, on any number of
-// ranks and with blocks of a few rows; a vertex is no partner of itself nor of one it has a link with.
+// ranks and with blocks of a few rows; a vertex is no partner of itself nor of one it has a link
+// with.
 func TestLinksAreRankedAsByLoops(t *testing.T) {
-	rankedAsByLoops(t, 3, shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
-		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
+	rankedAsByLoops(t, 3, shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6,
+		Features: 4, Classes: 3, SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
 }
 
-// So are they where the split leaves most edges out, which are no links: their ends are no candidates.
+// So are they where the split leaves most edges out, which are no links: their ends are no
+// candidates.
 func TestLinksBesideEdgesAreRankedAsByLoops(t *testing.T) {
-	rankedAsByLoops(t, 3, shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
-		SplitLinks: "10/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
+	rankedAsByLoops(t, 3, shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6,
+		Features: 4, Classes: 3, SplitLinks: "10/10/20", Seed: 2}, shardtest.Options{Parts: 3}))
 }
 
 // So they are on a graph with vertex types, among vertices of the type that links lead to.
@@ -70,7 +72,8 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 	beside := false // an edge is no link
 	for v := range graph.VertexID(n) {
 		for u := range graph.VertexID(n) {
-			if l := (graph.Link{Source: u, Target: v}); shards.Topology().Columns.HasLink(&shards.Topology().Graph, l) {
+			if l := (graph.Link{Source: u,
+				Target: v}); shards.Topology().Columns.HasLink(&shards.Topology().Graph, l) {
 				beside = beside || !linked[l]
 				linked[l], linked[l.Reverse()] = true, true
 			}
@@ -106,7 +109,8 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			vertices = append(vertices, graph.VertexID(v))
 		}
 	}
-	for _, ranks := range []int{1, most, most} { // the second time each with the rows of its vertices alone
+	// the second time each with the rows of its vertices alone
+	for _, ranks := range []int{1, most, most} {
 		if err := onRanks(shards, ranks, o, func(_ context.Context, s Passes) error {
 			begin, end := s.Job.Vertices(s.Comm.Rank())
 			own := rows[int(begin)*cols : int(end)*cols]
@@ -151,7 +155,8 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 				for k := range 4 {
 					if l := best[4*i+k]; l.Source != v || l.Target != others[k] ||
 						rated[4*i+k] != score(v, l.Target) {
-						t.Errorf("%d ranks: partner %d of %d is %d, by loops %d", ranks, k, v, l.Target, others[k])
+						t.Errorf("%d ranks: partner %d of %d is %d, by loops %d", ranks, k, v,
+							l.Target, others[k])
 					}
 				}
 			}
@@ -161,7 +166,8 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 			}
 			for name, x := range among.Metrics(new(task.Curve)) {
 				if math.Abs(got[name]-x) > 1e-9 {
-					t.Errorf("%d ranks: among given vertices %s is %g, by loops %g", ranks, name, got[name], x)
+					t.Errorf("%d ranks: among given vertices %s is %g, by loops %g", ranks, name,
+						got[name], x)
 				}
 			}
 			if _, _, err := s.asked(Request{Top: s.endsOf()[1].others + 1}); err == nil {
@@ -191,11 +197,11 @@ func TestLinksOfPartsWithoutLinks(t *testing.T) {
 	}
 }
 
-// A file of candidates has a line for each validation and test link, of vertices that there are, and
-// no target among its own candidates.
+// A file of candidates has a line for each validation and test link, of vertices that there are,
+// and no target among its own candidates.
 func TestReadCandidates(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
-		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4,
+		Classes: 2, SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
 	o := sageOptions()
 	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
 	original := shards.Topology().Original
@@ -205,7 +211,8 @@ func TestReadCandidates(t *testing.T) {
 		links, _ := shards.LinksOf(split)
 		for _, l := range links {
 			other := (l.Target + 1) % 40
-			lines = append(lines, fmt.Sprint(original[l.Source], ",", original[l.Target], ",", original[other]))
+			lines = append(lines, fmt.Sprint(original[l.Source], ",", original[l.Target], ",",
+				original[other]))
 			want[l] = []graph.VertexID{other}
 		}
 	}
@@ -214,13 +221,16 @@ func TestReadCandidates(t *testing.T) {
 		lines []string
 		err   string
 	}{
-		"all":      {lines, ""},
-		"a line":   {lines[1:], "has no line of the valid link from"},
-		"a vertex": {append(lines[1:len(lines):len(lines)], lines[0]+",40"), `"40"; ids are those of the source`},
-		"a target": {append(lines[1:len(lines):len(lines)], lines[0]+","+target), "has the target of the link from"},
+		"all":    {lines, ""},
+		"a line": {lines[1:], "has no line of the valid link from"},
+		"a vertex": {append(lines[1:len(lines):len(lines)], lines[0]+",40"),
+			`"40"; ids are those of the source`},
+		"a target": {append(lines[1:len(lines):len(lines)], lines[0]+","+target),
+			"has the target of the link from"},
 	} {
 		o.Links.JudgedFile = filepath.Join(t.TempDir(), "candidates.csv")
-		if err := os.WriteFile(o.Links.JudgedFile, []byte(strings.Join(c.lines, "\n")), 0o666); err != nil {
+		if err := os.WriteFile(o.Links.JudgedFile, []byte(strings.Join(c.lines, "\n")),
+			0o666); err != nil {
 			t.Fatal(err)
 		}
 		if err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
@@ -236,11 +246,11 @@ func TestReadCandidates(t *testing.T) {
 	}
 }
 
-// Embeddings that are finite may have scores that are not: no rank takes them for ranks or partners,
-// though one rank alone has them.
+// Embeddings that are finite may have scores that are not: no rank takes them for ranks or
+// partners, though one rank alone has them.
 func TestScoresThatAreNotFinite(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
-		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4,
+		Classes: 2, SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
 	o := sageOptions()
 	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
 	test, of := shards.LinksOf(2)
@@ -258,7 +268,8 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 		_, ranked := s.RankLinks(own, 2, nil)
 		_, scored := s.scoreLinks(own, test)
 		_, _, partners := s.topOf(huge[int(begin)*cols:int(end)*cols], vertices, 3)
-		for what, err := range map[string]error{"ranks": ranked, "scores": scored, "partners": partners} {
+		for what, err := range map[string]error{"ranks": ranked, "scores": scored,
+			"partners": partners} {
 			if !errors.Is(err, nn.ErrDiverged) || !comm.IsAgreed(err) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -269,13 +280,14 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// A vertex whose score with the source is no number, though all embeddings are finite, is no worse and
-// no better than others: links are not ranked against it, and it is no partner.
+// A vertex whose score with the source is no number, though all embeddings are finite, is no worse
+// and no better than others: links are not ranked against it, and it is no partner.
 func TestScoreOfACandidateThatIsNoNumber(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
-		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 1})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4,
+		Classes: 2, SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 1})
 	o := sageOptions()
-	o.Links.Score, o.Model.Out, o.Model.Task, o.Links.Judged = task.Dot, o.Model.Hidden, task.Links, 0
+	o.Links.Score, o.Model.Out, o.Model.Task, o.Links.Judged = task.Dot, o.Model.Hidden,
+		task.Links, 0
 	test, _ := shards.LinksOf(2)
 	cols, source := o.Model.Hidden, test[0].Source
 	rows := make([]float32, 40*cols)
@@ -331,8 +343,8 @@ func TestLinksWithoutCandidates(t *testing.T) {
 
 // A table or array of links that is not whole has no name.
 func TestLinksAreWrittenWholeOrNot(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4, Classes: 2,
-		SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 40, Degree: 6, Features: 4,
+		Classes: 2, SplitLinks: "70/10/20", Seed: 2}, shardtest.Options{Parts: 2})
 	o := sageOptions()
 	o.Links.Score, o.Model.Out, o.Model.Task = task.Dot, o.Model.Hidden, task.Links
 	links, _ := shards.LinksOf(2)
@@ -342,9 +354,11 @@ func TestLinksAreWrittenWholeOrNot(t *testing.T) {
 		end()
 		for _, name := range []string{"links.csv", "links.npy"} {
 			for _, ctx := range []context.Context{ended, ctx} {
-				err := writeLinks(ctx, s, &Model{}, links, make([]float32, len(links)), filepath.Join(dir, name))
+				err := writeLinks(ctx, s, &Model{}, links, make([]float32, len(links)),
+					filepath.Join(dir, name))
 				files, _ := os.ReadDir(dir)
-				if ctx == ended && (!errors.Is(err, context.Canceled) || len(files) > 0) || ctx != ended && err != nil {
+				if ctx == ended && (!errors.Is(err, context.Canceled) || len(files) > 0) ||
+					ctx != ended && err != nil {
 					t.Errorf("%s, ended %t: %v, %d files", name, ctx == ended, err, len(files))
 				}
 			}
@@ -360,8 +374,8 @@ func TestLinksAreWrittenWholeOrNot(t *testing.T) {
 
 // Chunks end where parts end, so that they are those of any number of ranks.
 func TestChunksOfAnyNumberOfRanks(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4, Classes: 3,
-		Seed: 2}, shardtest.Options{Parts: 4})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 120, Degree: 6, Features: 4,
+		Classes: 3, Seed: 2}, shardtest.Options{Parts: 4})
 	var want []graph.VertexID
 	for _, ranks := range []int{1, 2, 4} {
 		all := make([][]graph.VertexID, ranks)

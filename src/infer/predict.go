@@ -128,7 +128,8 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 		err = errors.New("--embeddings: a model of one layer has no hidden rows")
 	}
 	if err == nil && env.Comm.Rank() == 0 {
-		err = errors.Join(writable("predictions", what.Path), writable("embeddings", what.Embeddings))
+		err = errors.Join(writable("predictions", what.Path), writable("embeddings",
+			what.Embeddings))
 	}
 	if err := comm.Agree(env.Comm, err); err != nil {
 		return nil, err
@@ -151,15 +152,16 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 
 func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request) (*Result,
 	error) {
-	err := comm.Agree(s.Comm, errors.Join(s.Model.Params.SetTensors(s.Model.Params.Values, m.Weights),
-		m.readLearned(s.Learned, s.First, s.Last)))
+	err := comm.Agree(s.Comm, errors.Join(s.Model.Params.SetTensors(s.Model.Params.Values,
+		m.Weights), m.readLearned(s.Learned, s.First, s.Last)))
 	if err != nil {
 		return nil, err
 	}
 	s.Model.SetScale(m.Scale)
 	switch asks := what.Links != "" || what.Top > 0; {
 	case asks && !(s.Task.Embeds && what.Form == FormClasses):
-		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model of the task of links, which this is not; leave them out"))
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model of the task "+
+			"of links, which this is not; leave them out"))
 	case asks:
 		return predictLinks(ctx, s, m, what)
 	case s.Task.Embeds && what.Form != FormLogits:
@@ -167,7 +169,8 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 		if s.Task.Ranks {
 			partners = ", --top N"
 		}
-		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("a model of links has no classes of vertices, nor "+
+		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("a model of links has no classes of "+
+			"vertices, nor "+
 			"their probabilities; give --links FILE%s, or --logits for its embeddings", partners))
 	}
 	chosen, err := s.choose(what.Vertices, what.Path != "")

@@ -34,8 +34,8 @@ func unlabelled(t *testing.T, parts int) *shard.Shards {
 		graph.Split{})
 }
 
-// The memory of predictions counts the rows that are kept: a label of the task, not a column for each
-// class, of the type that has labels; files are gathered one after the other.
+// The memory of predictions counts the rows that are kept: a label of the task, not a column for
+// each class, of the type that has labels; files are gathered one after the other.
 func TestBytesOfPredictions(t *testing.T) {
 	meta := &shard.Meta{Vertices: 10}
 	for _, c := range []struct {
@@ -59,8 +59,8 @@ func TestBytesOfPredictions(t *testing.T) {
 			t.Errorf("%+v: %d and %d bytes", c, own, written)
 		}
 	}
-	typed := &shard.Meta{Vertices: 10, LabelType: "author", Tables: []dataset.Table{{Vertices: 7}, {Vertices: 3}},
-		Schema: graph.Schema{Types: []string{"paper", "author"}}}
+	typed := &shard.Meta{Vertices: 10, LabelType: "author", Tables: []dataset.Table{{Vertices: 7},
+		{Vertices: 3}}, Schema: graph.Schema{Types: []string{"paper", "author"}}}
 	if own, _ := (&Request{}).Bytes(typed, task.Multiclass, 5, 5); own != 12 {
 		t.Errorf("%d bytes of 3 vertices with labels", own)
 	}
@@ -212,7 +212,8 @@ func TestUndefinedLogitsAreCounted(t *testing.T) {
 			}
 		})
 	if got.out.Undefined != int(s.Vertices) || len(got.out.Judged) > 0 {
-		t.Errorf("%d of %d vertices are undefined; %v", got.out.Undefined, s.Vertices, got.out.Judged)
+		t.Errorf("%d of %d vertices are undefined; %v", got.out.Undefined, s.Vertices,
+			got.out.Judged)
 	}
 	if got = inferring(t, s, 2, o, Request{Full: true}); got.out.Undefined != 0 {
 		t.Errorf("%d vertices are undefined", got.out.Undefined)
@@ -301,7 +302,8 @@ func TestFit(t *testing.T) {
 			Model{Task: task.Multiclass, Out: 3}, "the labels are multilabel", nil},
 		{"names in another order",
 			shard.Meta{Task: task.Multiclass, Classes: 2, ClassNames: []string{"c", "a"}},
-			Model{Task: task.Multiclass, Out: 3, ClassNames: []string{"a", "b", "c"}}, "", []int32{2, 0}},
+			Model{Task: task.Multiclass, Out: 3, ClassNames: []string{"a", "b",
+				"c"}}, "", []int32{2, 0}},
 		{"numbers as names",
 			shard.Meta{Task: task.Multiclass, Classes: 2, ClassNames: []string{"1", "2"}},
 			Model{Task: task.Multiclass, Out: 3}, "", []int32{1, 2}},
@@ -312,14 +314,18 @@ func TestFit(t *testing.T) {
 			shard.Meta{Task: task.Multiclass, Classes: 2, ClassNames: []string{"a", "b"}},
 			Model{Task: task.Multiclass, Out: 3}, "", nil},
 		{"numbers of a model with names", shard.Meta{Task: task.Multiclass, Classes: 2},
-			Model{Task: task.Multiclass, Out: 3, ClassNames: []string{"1", "0", "7"}}, "", []int32{1, 0}},
+			Model{Task: task.Multiclass, Out: 3, ClassNames: []string{"1", "0",
+				"7"}}, "", []int32{1, 0}},
 		{"a number without a name", shard.Meta{Task: task.Multiclass, Classes: 2},
-			Model{Task: task.Multiclass, Out: 2, ClassNames: []string{"1", "2"}}, `class "0" is not`, nil},
+			Model{Task: task.Multiclass, Out: 2, ClassNames: []string{"1",
+				"2"}}, `class "0" is not`, nil},
 		{"another name", shard.Meta{Task: task.Multiclass, Classes: 1, ClassNames: []string{"x"}},
-			Model{Task: task.Multiclass, Out: 1, ClassNames: []string{"a"}}, `class "x" is not`, nil},
+			Model{Task: task.Multiclass, Out: 1,
+				ClassNames: []string{"a"}}, `class "x" is not`, nil},
 	} {
 		got, err := c.model.fit(&shard.Shards{Meta: c.parts})
-		if fmt.Sprint(err) == "<nil>" != (c.want == "") || !strings.Contains(fmt.Sprint(err), c.want) {
+		if fmt.Sprint(err) == "<nil>" != (c.want == "") || !strings.Contains(fmt.Sprint(err),
+			c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 		if err == nil && !slices.Equal(got.class, c.class) {

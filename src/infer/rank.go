@@ -26,7 +26,8 @@ const judging = 0xD1B54A32D192ED03
 
 // eachBlock calls f with the embeddings of all vertices, block by block: rows has those of the
 // vertices from first on. own are this rank's. A single rank copies nothing. Collective.
-func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID, rows compute.Matrix)) error {
+func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
+	rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
 	most := max(1, blockBytes/(4*cols))
 	var buffer []float32
@@ -47,7 +48,8 @@ func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID, 
 				buffer = mem.Grow(buffer, n*cols)
 				clear(counts)
 				counts[r] = n
-				err := s.Comm.StartAllgatherv(mem.Bytes(mine), mem.Bytes(buffer), counts, 4*cols).Wait()
+				err := s.Comm.StartAllgatherv(mem.Bytes(mine), mem.Bytes(buffer), counts,
+					4*cols).Wait()
 				if err != nil {
 					return err
 				}
@@ -191,7 +193,8 @@ func (r *ranking) rank(own []float32) error {
 			}
 		})
 		if !r.drawn {
-			r.against(first, rows, func(i int, _ graph.VertexID, x []float32, slack float32, exact func(int) float32) {
+			r.against(first, rows, func(i int, _ graph.VertexID, x []float32, slack float32,
+				exact func(int) float32) {
 				low, high, above := r.score[i]-slack, r.score[i]+slack, 0
 				for k, x := range x {
 					if x > high {
@@ -347,12 +350,13 @@ func (r *ranking) knowEdges() error {
 		total, left, found := 0, false, false
 		for from := range size {
 			row := counts[from*(size+2):][:size+2]
-			receive[from], left, found = row[c.Rank()], left || row[size] > 0, found || row[size+1] > 0
+			receive[from], left, found = row[c.Rank()], left || row[size] > 0, found ||
+				row[size+1] > 0
 			total += receive[from]
 		}
 		received = slices.Grow(received[:0], total)[:total]
-		err = c.StartAlltoallv(mem.Bytes(slices.Concat(ends...)), mem.Bytes(received), send, receive,
-			4).Wait()
+		err = c.StartAlltoallv(mem.Bytes(slices.Concat(ends...)), mem.Bytes(received), send,
+			receive, 4).Wait()
 		if err != nil {
 			return err
 		}
@@ -421,7 +425,8 @@ func (b byVertex) of(v graph.VertexID) []graph.VertexID {
 func (r *ranking) draw() {
 	targets := r.of.endsOf()[1]
 	original, ids := r.of.Topology.Original, r.of.byID()[targets.first:targets.end]
-	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID, len(r.links))
+	r.candidates, r.first = make([][]graph.VertexID, len(r.links)), make([]graph.VertexID,
+		len(r.links))
 	r.parallel(0, len(r.links), func(i int) {
 		l, known := r.links[i], r.known[r.links[i].Source]
 		if list := r.given[l]; list != nil {
@@ -463,7 +468,9 @@ func (s Passes) ReadCandidates() (Candidates, error) {
 	for _, r := range rows {
 		c[graph.Link{Source: r[0], Target: r[1]}] = r[2:]
 		if o := s.Topology.Original; err == nil && slices.Contains(r[2:], r[1]) {
-			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) among the candidates of this link; remove it there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
+			err = fmt.Errorf("%s has the target of the link from %d to %d (ids of the dataset) "+
+				"among the candidates of this link; remove "+
+				"it there", s.Job.Links.JudgedFile, o[r[0]], o[r[1]])
 		}
 	}
 	for split := 1; split < 3 && err == nil; split++ {

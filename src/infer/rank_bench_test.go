@@ -17,11 +17,12 @@ import (
 	"halognn/src/task"
 )
 
-// Ranking among all vertices beside the processor's product peak, by processor seconds of one thread.
+// Ranking among all vertices beside the processor's product peak, by processor seconds of one
+// thread.
 func BenchmarkRankAmongAll(b *testing.B) {
 	const vertices, cols = 20000, 128
-	shards := shardtest.Open(b, dataset.GenerateOptions{Vertices: vertices, Degree: 4, Features: 4, Classes: 3,
-		SplitLinks: "80/10/10", Seed: 2}, shardtest.Options{Parts: 1})
+	shards := shardtest.Open(b, dataset.GenerateOptions{Vertices: vertices, Degree: 4, Features: 4,
+		Classes: 3, SplitLinks: "80/10/10", Seed: 2}, shardtest.Options{Parts: 1})
 	o := sageOptions()
 	o.Links.Score, o.Links.Width, o.Model.Out, o.Model.Task = task.Dot, cols, cols, task.Links
 	device, err := cpu.New(cpu.Options{Threads: 1})
@@ -52,6 +53,7 @@ func BenchmarkRankAmongAll(b *testing.B) {
 		}
 		rate := 2 * float64(len(links)) * vertices * cols / (used() - begin)
 		b.ReportMetric(rate/1e9, "Gflop/s")
-		b.ReportMetric(rate/compute.BestPeak(device.Capabilities().Peaks(), compute.PrecisionFloat32), "of-peak")
+		b.ReportMetric(rate/compute.BestPeak(device.Capabilities().Peaks(),
+			compute.PrecisionFloat32), "of-peak")
 	}
 }

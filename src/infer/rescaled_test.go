@@ -12,7 +12,8 @@ import (
 // kind.
 func TestPartsThatAreNotThoseOfTheRun(t *testing.T) {
 	parts := func(scaling string) *shard.Shards {
-		return &shard.Shards{Meta: shard.Meta{Features: 2, Origin: shard.Origin{Scaling: scaling}}, Dir: "p"}
+		return &shard.Shards{Meta: shard.Meta{Features: 2, Origin: shard.Origin{Scaling: scaling}},
+			Dir: "p"}
 	}
 	for _, c := range []struct {
 		about map[string]string
@@ -28,12 +29,14 @@ func TestPartsThatAreNotThoseOfTheRun(t *testing.T) {
 		{map[string]string{"scaling": ""}, "a", ""},
 	} {
 		m := &Model{Run: "r", About: c.about}
-		if got := m.rescaled(parts(c.of)); !strings.Contains(got, c.says) || (got == "") != (c.says == "") {
+		if got := m.rescaled(parts(c.of)); !strings.Contains(got, c.says) ||
+			(got == "") != (c.says == "") {
 			t.Errorf("%v on %q: %q, want %q", c.about, c.of, got, c.says)
 		}
 	}
 	typed := &Model{Run: "r", In: 64, Weights: []nn.Tensor{{Name: "project.paper.weight"}}}
-	if _, err := typed.fit(parts("")); err == nil || !strings.Contains(err.Error(), "have no vertex types") {
+	if _, err := typed.fit(parts("")); err == nil || !strings.Contains(err.Error(),
+		"have no vertex types") {
 		t.Errorf("a typed model on parts without types: %v", err)
 	}
 }

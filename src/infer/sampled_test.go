@@ -52,7 +52,8 @@ func predictedBy(t *testing.T, shards *shard.Shards, o job.Spec, what Request) (
 	var weights []nn.Tensor
 	err := onRanks(shards, 1, o, func(_ context.Context, s Passes) error {
 		for _, x := range s.Model.Params.Tensors(s.Model.Params.Values) {
-			weights = append(weights, nn.Tensor{Name: x.Name, Shape: x.Shape, Data: slices.Clone(x.Data)})
+			weights = append(weights, nn.Tensor{Name: x.Name, Shape: x.Shape,
+				Data: slices.Clone(x.Data)})
 		}
 		return nil
 	})

@@ -19,7 +19,8 @@ type Score struct {
 }
 
 func (s Passes) Score() Score {
-	return Score{task: s.Task, metric: s.Metric, Tally: task.NewTally(s.Task, s.Job.Model.Outputs())}
+	return Score{task: s.Task, metric: s.Metric, Tally: task.NewTally(s.Task,
+		s.Job.Model.Outputs())}
 }
 
 // Add scores a prediction: the logits of a vertex and its label.
@@ -59,7 +60,8 @@ func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 		return q, err
 	}
 	if n := q.judged.Undefined; n > 0 {
-		return q, comm.AgreedOn(c, fmt.Errorf("the predictions for %.0f vertices or links are not finite: %w", n,
+		return q, comm.AgreedOn(c, fmt.Errorf("the predictions for %.0f vertices or links are "+
+			"not finite: %w", n,
 			nn.ErrDiverged))
 	}
 	q.Shortfall = q.judged.Shortfall / max(1, q.judged.Labelled)

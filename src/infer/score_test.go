@@ -41,12 +41,14 @@ func TestQuality(t *testing.T) {
 				{z: []float32{2, 2, 1}, label: 1},
 				{z: []float32{-1, -2, -3}, label: 2}, {z: []float32{9, 0, 0}, label: -1},
 			}, known(0.5), known(0.5), 2.0 / 4},
-		{"nothing right is a value", accuracy, []vertex{{z: []float32{1, 0, 0}, label: 1}}, known(0),
-			known(0), 1},
+		{"nothing right is a value", accuracy, []vertex{{z: []float32{1, 0, 0}, label: 1}},
+			known(0), known(0), 1},
 		// class 1 scores 2, 1, -1; class 0 scores 0, 1: of 6 pairs 3 are in order and 1 is a tie
 		{"ROC-AUC", rocAUC, []vertex{
-			{z: []float32{0, 2}, label: 1}, {z: []float32{1, 2}, label: 1}, {z: []float32{1, 0}, label: 1},
-			{z: []float32{3, 3}, label: 0}, {z: []float32{0, 1}, label: 0}, {z: []float32{0, 50}, label: -1},
+			{z: []float32{0, 2}, label: 1}, {z: []float32{1, 2}, label: 1}, {z: []float32{1, 0},
+				label: 1},
+			{z: []float32{3, 3}, label: 0}, {z: []float32{0, 1}, label: 0}, {z: []float32{0, 50},
+				label: -1},
 		}, known(3.5 / 6), known(3.0 / 5), 2.0 / 5},
 		{"ROC-AUC of class 1 alone", rocAUC, wrong, none("only class 1"), known(0.5),
 			1.0 / 2},
@@ -61,7 +63,8 @@ func TestQuality(t *testing.T) {
 			{z: []float32{1, 1, -1}, marks: []uint8{0, 1, 0}},
 		}, known(2 * 2.0 / (2*2 + 1 + 1)), known(2 * 2.0 / (2*2 + 1 + 1)), 1.0 / 3 / 2},
 		{"micro-F1 without a label to find", microF1, []vertex{
-			{z: []float32{1, -1}, marks: []uint8{0, 0}}, {z: []float32{-1, -1}, marks: []uint8{0, 0}},
+			{z: []float32{1, -1}, marks: []uint8{0, 0}}, {z: []float32{-1, -1},
+				marks: []uint8{0, 0}},
 		}, none("no labels"), none("no labels"), 1.0 / 2 / 2},
 		{"micro-F1 of a label that is not found", microF1,
 			[]vertex{{z: []float32{-1, -1}, marks: []uint8{0, 1}}}, known(0), known(0), 1.0 / 2},

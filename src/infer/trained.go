@@ -71,9 +71,11 @@ func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 	return modelOf(run, path, weights, about, learned)
 }
 
-func modelOf(run, path string, weights []nn.Tensor, about map[string]string, learned string) (*Model, error) {
+func modelOf(run, path string, weights []nn.Tensor, about map[string]string,
+	learned string) (*Model, error) {
 	var err error
-	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about, learned: learned}
+	m := &Model{Run: run, Path: path, Weights: weights, Task: about["task"], About: about,
+		learned: learned}
 	var in, out, rated, names, scale, features error
 	m.In, in = strconv.Atoi(about["in"])
 	m.Out, out = strconv.Atoi(about["out"])
@@ -91,7 +93,8 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string, lea
 	if err == nil && (task.Find(m.Task) == nil || m.In < 1 || m.Out < 1 || m.Rated < 0 ||
 		(task.Labelling(m.Task) != nil) != (m.Rated > 0) ||
 		m.ClassNames != nil && len(m.ClassNames) != m.outputs() ||
-		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.outputs() || len(m.Scale.Std) != m.outputs())) {
+		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.outputs() ||
+			len(m.Scale.Std) != m.outputs())) {
 		err = fmt.Errorf("task %q, %d features, %d classes, %d class names", m.Task, m.In, m.Out,
 			len(m.ClassNames))
 	}
@@ -132,7 +135,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		// rows of the last step are hidden where training has not read them; the best rows are
 		// stored so
 		if ofCheckpoint && m.learned == nn.LearnedRows {
-			err := l.HideOf(p, func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
+			err := l.HideOf(p,
+				func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
 			if err != nil {
 				return err
 			}
@@ -190,7 +194,8 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 // learns returns an error if cols is not the width of the run's learned rows.
 func (m *Model) learns(cols int) error {
 	if trained := cmp.Or(m.About["learned"], "0"); trained != strconv.Itoa(cols) {
-		return fmt.Errorf("model.learned is %d, but the run %s was trained with %s; leave it as it was", cols,
+		return fmt.Errorf("model.learned is %d, but the run %s was trained with %s; leave it "+
+			"as it was", cols,
 			m.Run, trained)
 	}
 	return nil
@@ -204,7 +209,8 @@ func (m *Model) rescaled(s *shard.Shards) string {
 	if of == "" || trained == "" || of == trained {
 		return ""
 	}
-	return fmt.Sprintf("the run %s was trained on features that were standardized by other numbers than "+
+	return fmt.Sprintf("the run %s was trained on features that were standardized by other "+
+		"numbers than "+
 		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 }
 
@@ -215,12 +221,15 @@ func (m *Model) fitTypes(s *shard.Shards) error {
 			return w.Name == "project."+name+".weight" && len(w.Shape) == 2
 		})
 		if at < 0 {
-			return fmt.Errorf("%s: the parts have vertices of type %s, and the graph of the run %s had none; "+
+			return fmt.Errorf("%s: the parts have vertices of type %s, and the graph of the run "+
+				"%s had none; "+
 				"give parts with the same types", s.Dir, name, m.Run)
 		}
 		if cols := m.Weights[at].Shape[1]; cols != has {
-			return fmt.Errorf("%s: vertices of type %s have %d features, but the run %s was trained on %d; "+
-				"give parts with the same features in the same order as data.parts", s.Dir, name, has, m.Run,
+			return fmt.Errorf("%s: vertices of type %s have %d features, but the run %s was "+
+				"trained on %d; "+
+				"give parts with the same features in the same order as "+
+				"data.parts", s.Dir, name, has, m.Run,
 				cols)
 		}
 	}
@@ -234,12 +243,15 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 		return strings.HasPrefix(t.Name, "project.")
 	}); typed != s.Schema.Typed() {
 		words := map[bool]string{true: "vertex types", false: "no vertex types"}
-		return nil, fmt.Errorf("%s: the parts have %s, but the graph of the run %s has %s; give parts of "+
+		return nil, fmt.Errorf("%s: the parts have %s, but the graph of the run %s has %s; give "+
+			"parts of "+
 			"such a graph", s.Dir, words[s.Schema.Typed()], m.Run, words[typed])
 	}
 	if m.About["learned"] != "" {
 		if m.About["parts"] != s.Identity() {
-			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts that it was trained on, which are not these parts; give those as data.parts", s.Dir, m.Run)
+			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts "+
+				"that it was trained on, which are not these parts; give those as "+
+				"data.parts", s.Dir, m.Run)
 		}
 	} else if s.Schema.Typed() {
 		if err := m.fitTypes(s); err != nil {
@@ -251,7 +263,8 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 			s.Dir, s.Features, m.Run, m.In)
 	}
 	if n, known := m.About["edge_in"]; known && n != "0" && n != strconv.Itoa(s.EdgeFeatures) {
-		return nil, fmt.Errorf("%s: the parts have %d features of edges, but the run %s was trained on %s; "+
+		return nil, fmt.Errorf("%s: the parts have %d features of edges, but the run %s was "+
+			"trained on %s; "+
 			"give parts with the same ones in the same order", s.Dir, s.EdgeFeatures, m.Run, n)
 	}
 	if s.Task == task.None {
@@ -264,13 +277,15 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	}
 	t := &truth{task: task.Find(m.Task), labels: s.Labels()}
 	names, others := m.ClassNames, s.ClassNames
-	if all := slices.Concat(names, others); len(all) > 0 && !t.task.Wide && !slices.ContainsFunc(all, notNumber) {
+	if all := slices.Concat(names, others); len(all) > 0 && !t.task.Wide &&
+		!slices.ContainsFunc(all, notNumber) {
 		// import gives no names to classes 0 to C-1, so numbers are the names on that side
 		names, others = numbersUnless(names, m.outputs()), numbersUnless(others, s.Classes)
 	}
 	if names == nil || others == nil {
 		if n := m.outputs(); s.Classes > n || t.task.Wide && s.Classes != n {
-			return nil, fmt.Errorf("%s: the labels have %d classes, but the run %s was trained on %d; %s",
+			return nil, fmt.Errorf("%s: the labels have %d classes, but the run %s was trained "+
+				"on %d; %s",
 				s.Dir, s.Classes, m.Run, n, cure)
 		}
 		return t, nil

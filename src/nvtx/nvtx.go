@@ -1,7 +1,7 @@
 // Package nvtx tells NVIDIA's profilers what a process does, by named ranges that they show beside
 // kernels and copies.
 //
-//	nsys sets NVTX_INJECTION64_PATH ──> Attach loads that library ──> Start, End call its functions
+//	nsys sets NVTX_INJECTION64_PATH ─> Attach loads that library ─> Start, End call its functions
 //
 // NVTX 3 consists of headers, whose code finds a profiler by this variable. This package has the
 // part that ranges need, so that a build needs no CUDA. Without a profiler it loads nothing, and

@@ -18,17 +18,16 @@ import (
 // nodes and the network take for them. A rank runs three processes on its node, and a node two of
 // its own:
 //
-//	of a rank   pool ─────────────┐                       ┌─> bus ────────────> trainer ───────┐
-//	            draws a minibatch │                       │   to a GPU, if any   trains        │
-//	of a node                     └─> lane ───────────────┘                                    └─> adder
-//	                                  asks for rows, sends rows                         adds gradients
+//	of a rank   pool ─────────────┐                      ┌─> bus ──────────> trainer ──┐
+//	            draws a minibatch │                      │   to a GPU, if any trains   │
+//	of a node                     └─> lane ──────────────┘                             └─> adder
+//	                                  asks for rows, sends rows                    adds gradients
 //	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
 //
 // The ranks of a node start their collectives in the same order, so all they send to another node
 // goes as one message: there is one flow for each pair of nodes. Sizes and seconds are those that
 // the plan predicts for each rank, means over its minibatches: the ranks differ as much as their
 // means do, and all steps are alike.
-// alike.
 type Actions struct {
 	Dir  string
 	Warm int // steps of the shorter trace, after which the pipeline is full
@@ -338,7 +337,8 @@ func (a *Actions) writePlatform(all *acts, r *Rates) error {
 			fmt.Fprintf(w, "node-%d:%d\n", node, (hi-lo)*ofRank+ofNode)
 		}
 	}
-	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"), platform(r.Network, latency)),
+	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"),
+		platform(r.Network, latency)),
 		writeFile(filepath.Join(a.Dir, "ideal.xml"), platform(noTime, 1e-8)),
 		writeFile(filepath.Join(a.Dir, "hosts"), hosts))
 }

@@ -17,8 +17,8 @@ import (
 // message names what two processes pass each other.
 type message struct{ from, to, tag int }
 
-// acted are the processes of a trace, which act without time: a message is there when it is sent, and
-// a process that waits for one that nobody sends stops the rest.
+// acted are the processes of a trace, which act without time: a message is there when it is sent,
+// and a process that waits for one that nobody sends stops the rest.
 type acted struct {
 	lines   [][]string
 	next    []int
@@ -123,8 +123,8 @@ func (a *acted) step(p int) bool {
 	return true
 }
 
-// What ranks receive others send, nobody waits for ever, and a trace sends and computes in a step what
-// the plan tells.
+// What ranks receive others send, nobody waits for ever, and a trace sends and computes in a step
+// what the plan tells.
 func TestActions(t *testing.T) {
 	s := generated(t, 4)
 	for _, c := range []struct {
@@ -144,7 +144,8 @@ func TestActions(t *testing.T) {
 	} {
 		j := planJob()
 		j.Workers, j.AsNodes = 2, c.asNodes
-		j.Ranks, j.RanksPerNode, j.Depth, j.Cores, j.Cache.Policy = c.ranks, c.perNode, c.depth, c.cores, c.policy
+		j.Ranks, j.RanksPerNode, j.Depth, j.Cores, j.Cache.Policy = c.ranks, c.perNode, c.depth,
+			c.cores, c.policy
 		o, dir := given, t.TempDir()
 		if j.GPU = c.gpu; j.GPU != nil {
 			o = givenGPU

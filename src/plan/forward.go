@@ -84,7 +84,8 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	_, end := p.job.Vertices(hi - 1)
 	edges, ids := p.topologyBytes(r.rank)
 	return trace.Memory{
-		{Name: trace.MemFeatures, Bytes: p.kinds().Within(first, end) + p.edgeRowBytes(lo, hi), Shared: true},
+		{Name: trace.MemFeatures, Bytes: p.kinds().Within(first, end) + p.edgeRowBytes(lo, hi),
+			Shared: true},
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers, Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy},
@@ -93,7 +94,8 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 			p.learnedRows(r)*int64(4*j.Model.Learned+4)},
 		{Name: trace.MemActivations, Bytes: model.activations},
 		{Name: trace.MemEvaluation, Bytes: inferring},
-		{Name: trace.MemHeap, Bytes: heapBytes + int64(j.Depth+1)*int64(slotBytes+hopBytes*j.Model.Layers)},
+		{Name: trace.MemHeap,
+			Bytes: heapBytes + int64(j.Depth+1)*int64(slotBytes+hopBytes*j.Model.Layers)},
 		{Name: trace.MemRuntime, Bytes: runtimeBytes},
 	}, nil
 }
@@ -127,7 +129,8 @@ func (p *planner) probeForward(r *rankPlan) error {
 	if spec.Hops() == 0 {
 		spec = p.job.Sample
 	}
-	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: spec, Workers: 1, MaxSeeds: int(size),
+	s, err := sample.New(p.shards.Topology(), sample.Options{Spec: spec, Workers: 1,
+		MaxSeeds:    int(size),
 		ForwardOnly: true, Map: p.vertexMap(), Weights: p.job.Model.EdgeWeights})
 	if err != nil {
 		return err
@@ -136,7 +139,8 @@ func (p *planner) probeForward(r *rankPlan) error {
 	minibatches := int((end - first + size - 1) / size)
 	for i := range min(leastProbes, minibatches) {
 		at := first + size*int64(scatteredOver(minibatches, i))
-		seeds, key := consecutive(at, min(size, end-at)), sample.Key{Seed: p.job.Seed, Step: i, Stream: r.rank}
+		seeds, key := consecutive(at, min(size, end-at)), sample.Key{Seed: p.job.Seed, Step: i,
+			Stream: r.rank}
 		if err := s.Sample(&mb, seeds, key); err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}

@@ -56,7 +56,8 @@ func TestForward(t *testing.T) {
 					t.Fatal(err)
 				}
 				least, err := ForwardBound(shard.Sizes(&s.Meta, s.Dir), j, full)
-				if err != nil || least.Of(trace.MemParameters) == 0 || full != (least.Of(trace.MemEvaluation) > 0) {
+				if err != nil || least.Of(trace.MemParameters) == 0 ||
+					full != (least.Of(trace.MemEvaluation) > 0) {
 					t.Fatalf("full %t: %v (%v)", full, least, err)
 				}
 				if Own(got).Sum() < Own(least).Sum() {
@@ -80,7 +81,8 @@ func TestForward(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if x, y := full.Of(trace.MemEvaluation), trained.Memory.Of(trace.MemEvaluation); x*10 < y*9 {
+			if x, y := full.Of(trace.MemEvaluation),
+				trained.Memory.Of(trace.MemEvaluation); x*10 < y*9 {
 				t.Errorf("layers take %d bytes, and after training %d", x, y)
 			}
 		})
@@ -89,18 +91,21 @@ func TestForward(t *testing.T) {
 
 // The rows of edges are as much of what a job reads as those of vertices.
 func TestForwardReadsEdges(t *testing.T) {
-	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 2})
+	s := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 2})
 	j := planJob()
 	j.Ranks, j.RanksPerNode = 2, 2
-	j.Model = nn.Config{Kind: "gine", Layers: 2, Hidden: 4, Norm: "none", Learned: 4, EdgeFeatures: true,
-		Out: 3, Task: task.Multiclass}
+	j.Model = nn.Config{Kind: "gine", Layers: 2, Hidden: 4, Norm: "none", Learned: 4,
+		EdgeFeatures: true, Out: 3, Task: task.Multiclass}
 	j.Sample = sample.Neighbours(3, 3)
 	m, err := Forward(s, j, true)
 	if want := 4 * 2 * s.Edges; err != nil || m.Of(trace.MemFeatures) != want {
-		t.Errorf("features take %d bytes, and those of edges alone %d (%v)", m.Of(trace.MemFeatures), want, err)
+		t.Errorf("features take %d bytes, and those of edges alone %d (%v)",
+			m.Of(trace.MemFeatures), want, err)
 	}
 	s.Edges = 1 << 31
-	if _, err := Forward(s, j, true); !errors.Is(err, ErrParts) || !strings.Contains(err.Error(), "edge_features=false") {
+	if _, err := Forward(s, j, true); !errors.Is(err, ErrParts) || !strings.Contains(err.Error(),
+		"edge_features=false") {
 		t.Errorf("of too many edges: %v", err)
 	}
 }

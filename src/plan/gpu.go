@@ -108,7 +108,8 @@ func (p *planner) residentBytes(total int, parameters int64) int {
 // bytes of the minibatches that it draws: 0 where the host draws them.
 func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
 	on, vertices := p.job.DrawOn, int(p.shards.Vertices)
-	if on != parallel.DrawDevice && on != parallel.DrawAuto || parallel.HostDraws(&p.job.Spec) != "" {
+	if on != parallel.DrawDevice && on != parallel.DrawAuto ||
+		parallel.HostDraws(&p.job.Spec) != "" {
 		return 0, 0
 	}
 	topology = compute.TopologyBytes(vertices, p.shards.Edges)
@@ -168,7 +169,8 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 // on devices.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
 	hop, cols, stored := p.input(s)
-	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations), float64(hop.edges)
+	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations),
+		float64(hop.edges)
 	rowBytes, width := float64(stored), float64(cols*p.job.Stored.Size())
 	wide := float64(4 * cols) // bytes of a row as kernels read it, in float32
 	x := minibatchOnDevice{blocks: float64(s.sent.blocks), rows: max(0, frontier-resident)}
@@ -257,7 +259,8 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 				{Name: trace.MemEvaluation,
 					Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
 			}}
-		if frontier := r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
+		if frontier :=
+			r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
 			d.Hits = min(1, reads/frontier)
 		}
 		if most == nil || d.Items.Sum() > most.Items.Sum() {
@@ -358,7 +361,8 @@ func (p *planner) lookAtDevice(t *Traffic) error {
 		}
 		p.device.up = max(p.device.up,
 			mean(func(m *minibatchOnDevice) float64 { return m.blocks + m.inputs }))
-		p.device.read = max(p.device.read, mean(func(m *minibatchOnDevice) float64 { return m.read }))
+		p.device.read = max(p.device.read,
+			mean(func(m *minibatchOnDevice) float64 { return m.read }))
 		p.device.copied = max(p.device.copied,
 			mean(func(m *minibatchOnDevice) float64 { return m.copied }))
 	}

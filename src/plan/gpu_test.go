@@ -115,8 +115,8 @@ func TestDeviceMemory(t *testing.T) {
 	j.GPU.Mapped = true
 	mapped := planned(t, s, j, givenGPU)
 	if !(mapped.Times.Up > none.Times.Up && mapped.Times.Copy < none.Times.Copy) {
-		t.Errorf("bus %g s, host %g; if read in place, bus %g, host %g", none.Times.Up, none.Times.Copy,
-			mapped.Times.Up, mapped.Times.Copy)
+		t.Errorf("bus %g s, host %g; if read in place, bus %g, host %g", none.Times.Up,
+			none.Times.Copy, mapped.Times.Up, mapped.Times.Copy)
 	}
 }
 
@@ -227,14 +227,14 @@ func TestRatesOfAGPU(t *testing.T) {
 // Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has
 // rows of the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
 func TestTypesAndColumnsOnGPUs(t *testing.T) {
-	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8, Classes: 4,
-		Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})
 	j := planJob()
 	j.Model.Kind, j.GPU = "rgcn", &GPU{Memory: 1e9}
 	p := planned(t, typed, j, givenGPU)
 	// Of each edge go up its source, 4 bytes, and to turn it a destination and a place, 8 more; and
-	// of segments 8 bytes each, in both directions. By relation segments are as many as half the edges,
-	// and each has a destination. A buffer has room for a quarter more.
+	// of segments 8 bytes each, in both directions. By relation segments are as many as half the
+	// edges, and each has a destination. A buffer has room for a quarter more.
 	holds := func(p *Prediction, rows, each float64) bool {
 		m := p.Minibatch
 		edges := m.Edges[0] + m.Edges[1] + m.Edges[2]
@@ -249,8 +249,10 @@ func TestTypesAndColumnsOnGPUs(t *testing.T) {
 	j = planJob()
 	j.Mode.Name, j.Mode.Columns, j.GPU = "push-pull", true, &GPU{Memory: 1e9}
 	p = planned(t, s, j, givenGPU)
-	sums := 2 * 4 * float64(4*j.Model.Hidden) * p.Minibatch.Vertices[2] // of four ranks, sent and received
-	if x := float64(p.Memory.Of(trace.MemActivations)); p.Device.Resident != s.Vertices || x < sums || x > 1.25*sums ||
+	// of four ranks, sent and received
+	sums := 2 * 4 * float64(4*j.Model.Hidden) * p.Minibatch.Vertices[2]
+	if x := float64(p.Memory.Of(trace.MemActivations)); p.Device.Resident != s.Vertices ||
+		x < sums || x > 1.25*sums ||
 		!holds(p, 0, 22) {
 		t.Errorf("columns on a GPU: %+v, on its host %+v", p.Device, p.Memory)
 	}
@@ -269,7 +271,8 @@ func TestSenderCounts(t *testing.T) {
 	err := d.NewStagingBuffer(nil, false).Send(&compute.Inputs{
 		Segments: []compute.Segments{{Indptr: make([]int64, 4), Indices: make([]int32, 6),
 			Edges: make([]int32, 5)}},
-		Weights: [][]float32{make([]float32, 6)}, Vertices: [][]int32{make([]int32, 2), make([]int32, 3)},
+		Weights: [][]float32{make([]float32, 6)}, Vertices: [][]int32{make([]int32, 2),
+			make([]int32, 3)},
 		Types: []compute.TypeRows{rows, means}, Labels: make([]byte, 11)})
 	want := sent{blocks: 8*4 + 4*(6+5) + 4*6 + 4*(2+3) + 11, types: 2 * (7*3 + 4*5)}
 	if err != nil || d.sent != want {
@@ -286,7 +289,9 @@ type offboard struct {
 // beneath embeds the other methods of an Accelerator at a lower depth.
 type beneath struct{ compute.Accelerator }
 
-func (o *offboard) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: o} }
+func (o *offboard) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Accelerator: o}
+}
 func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
 func (o *offboard) FreeHost([]float32)                 {}
 func (o *offboard) FreeBytes() int                     { return 1 << 20 }

@@ -79,8 +79,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		evaluated += max(0, held.judged.Lent-held.judged.Messages-rest) +
 			max(0, held.judged.Messages-messages)
 	} else {
-		evaluated += held.judged.Waiting - held.Waiting + held.judged.Lent - held.judged.Messages - rest +
-			int64(share*float64(held.judged.Messages)) - messages +
+		evaluated += held.judged.Waiting - held.Waiting + held.judged.Lent - held.judged.Messages -
+			rest + int64(share*float64(held.judged.Messages)) - messages +
 			max(0, both.waiting-trained.waiting)
 	}
 	first, _ := j.Vertices(lo)
@@ -104,8 +104,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 		{Name: trace.MemTopology, Bytes: edges, Shared: !j.Partitioned},
 		{Name: trace.MemIDs, Bytes: ids, Shared: true},
 		{Name: trace.MemSamplers,
-			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy + r.reader.Near.Bytes() +
-				p.drawingBytes(slot, slots+waits)},
+			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy +
+				r.reader.Near.Bytes() + p.drawingBytes(slot, slots+waits)},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
 		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
 		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
@@ -528,7 +528,8 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
 	}
 	if j.GPU == nil {
-		grown, err := p.inferenceBytes(slot, hops, min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
+		grown, err := p.inferenceBytes(slot, hops,
+			min(int(rows), j.Model.OutputRows(job.ChunkBytes)))
 		if err != nil {
 			return 0, err
 		}
@@ -715,7 +716,8 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	of := seedShape(1, c.vertices)
 	if p.job.Reads() {
 		s, err := sample.New(p.shards.Topology(), sample.Options{
-			Spec: sample.Neighbours(sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
+			Spec: sample.Neighbours(
+				sample.All), Workers: 1, MaxSeeds: c.vertices, ForwardOnly: true,
 			Map:     p.vertexMap(),
 			Weights: p.job.Model.EdgeWeights,
 		})
@@ -733,7 +735,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	}
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
-	if needs := p.job.Model.Needs(); p.job.GPU != nil { // and its pinned memory
+	if needs := p.job.Model.Needs(); p.job.GPU != nil { // adds its pinned memory
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)

@@ -145,11 +145,13 @@ func TestCacheBytes(t *testing.T) {
 	for _, name := range []string{policy.VIP, policy.Sieve, policy.Prefetch, policy.Lookahead} {
 		j := planJob()
 		j.Cache = policy.Settings{
-			Policy: name, Alpha: j.Cache.Alpha, Gamma: 0.9, Delta: 4, Evict: true, Initial: policy.VIP,
+			Policy: name, Alpha: j.Cache.Alpha, Gamma: 0.9, Delta: 4, Evict: true,
+			Initial: policy.VIP,
 		}
 		p := planned(t, s, j, given)
 		rows := int64(access.Capacity(j.Cache.Alpha, s.Vertices, 2)) * int64(s.RowBytes())
-		if got := p.Memory.Of(trace.MemCacheRows); math.Abs(float64(got-rows)) > 0.02*float64(rows) {
+		if got := p.Memory.Of(trace.MemCacheRows); math.Abs(float64(got-rows)) > 0.02*float64(
+			rows) {
 			t.Errorf("%s: rows take %d bytes of %d asked for", name, got, rows)
 		}
 		if got := p.Memory.Of(trace.MemCacheIndex); got < 1000 {
@@ -243,7 +245,8 @@ func TestLayerRows(t *testing.T) {
 		p := &planner{job: j.lay(&job.Job{Spec: j.Spec})}
 		for l, want := range c.want {
 			if got := p.layerRows(10, l); got != 10*want {
-				t.Errorf("task %s, jumping %q, files %v: layer %d needs %d bytes for 10 vertices, want %d",
+				t.Errorf("task %s, jumping %q, files %v: layer %d needs %d bytes for 10 "+
+					"vertices, want %d",
 					c.task, c.jumping, c.scratch, l, got, 10*want)
 			}
 		}
@@ -267,8 +270,8 @@ func TestSharedMinibatchesHoldTheirRows(t *testing.T) {
 		held := r.held()
 		got, want := m.Of(trace.MemMinibatches), int64(j.Depth+1)*(held.Waiting+held.Lent)
 		if got < want || held.Messages < int64(2*r.most.remote*p.shards.RowBytes()) {
-			t.Errorf("rank %d: minibatches take %d bytes of %d, messages %d for %d rows", i, got, want,
-				held.Messages, r.most.remote)
+			t.Errorf("rank %d: minibatches take %d bytes of %d, messages %d for %d rows", i, got,
+				want, held.Messages, r.most.remote)
 		}
 	}
 }
@@ -321,8 +324,8 @@ func TestSumsHaveRoom(t *testing.T) {
 	for name, of := range map[string][3]*shape{
 		"edges": {two([2]int{80, 0}, [2]int{}), two([2]int{0, 80}, [2]int{}),
 			two([2]int{80, 80}, [2]int{})},
-		"edges of vertices to themselves": {two([2]int{80, 0}, [2]int{}), two([2]int{}, [2]int{80, 0}),
-			two([2]int{80, 0}, [2]int{80, 0})},
+		"edges of vertices to themselves": {two([2]int{80, 0}, [2]int{}),
+			two([2]int{}, [2]int{80, 0}), two([2]int{80, 0}, [2]int{80, 0})},
 	} {
 		a := &trial{room: map[bool][]int{}}
 		for i, s := range of {
@@ -344,8 +347,8 @@ func TestPipelinesHoldWhatIsTrained(t *testing.T) {
 	all := int64(p.job.Items())
 	for window, want := range map[int][2]int64{0: {3, 0}, 1: {3, 1}, 1 << 20: {3, all - 3}} {
 		if slots, waits := p.filled(window); slots != want[0] || waits != want[1] || all < 5 {
-			t.Errorf("of %d minibatches and a window of %d, %d are prepared and %d wait", all, window, slots,
-				waits)
+			t.Errorf("of %d minibatches and a window of %d, %d are prepared and %d wait", all,
+				window, slots, waits)
 		}
 	}
 	p.job.Depth = 1 << 20
@@ -373,8 +376,8 @@ func TestEvaluationTakesFewSlots(t *testing.T) {
 	}
 	none, once, often := minibatches(-1), minibatches(1), minibatches(5)
 	if each := (often - none) / 5; n < 2 || n > 4 || each <= 0 || once != none+n*each {
-		t.Errorf("five slots take %d bytes, with %d minibatches of evaluation %d, with %d %d", none, n,
-			once, 5*n, often)
+		t.Errorf("five slots take %d bytes, with %d minibatches of evaluation %d, with %d %d",
+			none, n, once, 5*n, often)
 	}
 }
 
@@ -440,16 +443,18 @@ func TestEvaluationIsApartFromTraining(t *testing.T) {
 			none, often := memory(-1), memory(100)
 			for _, item := range []string{trace.MemMinibatches, trace.MemWindow} {
 				if got, want := none.Of(item), without.Of(item); got != want {
-					t.Errorf("%s, cache %s: %s take %d bytes instead of %d", name, cache, item, got, want)
+					t.Errorf("%s, cache %s: %s take %d bytes instead of %d", name, cache, item, got,
+						want)
 				}
 			}
 			if got, want := often.Of(trace.MemWindow), without.Of(trace.MemWindow); got != want {
-				t.Errorf("%s, cache %s: the window takes %d bytes instead of %d", name, cache, got, want)
+				t.Errorf("%s, cache %s: the window takes %d bytes instead of %d", name, cache, got,
+					want)
 			}
 			got, least := often.Of(trace.MemMinibatches), none.Of(trace.MemMinibatches)
 			if got <= least {
-				t.Errorf("%s, cache %s: minibatches take %d bytes, and %d without evaluation", name, cache, got,
-					least)
+				t.Errorf("%s, cache %s: minibatches take %d bytes, and %d without evaluation", name,
+					cache, got, least)
 			}
 		}
 	}
@@ -473,8 +478,8 @@ func TestSharedCachesCountEveryRank(t *testing.T) {
 	own, apart := rows(policy.PlacementOwn)
 	both, together := rows(policy.PlacementGroup)
 	if own == 0 || both != 2*own || apart || !together {
-		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t", own,
-			both, apart, together)
+		t.Errorf("a rank's cache has %d bytes, that of a node's two ranks %d; shared: %t and %t",
+			own, both, apart, together)
 	}
 }
 
@@ -492,7 +497,8 @@ func TestChunksReadFiles(t *testing.T) {
 	near := evaluation(func(j *Job) { j.RanksPerNode = 4 })
 	files := evaluation(func(j *Job) { j.Cache.Source = policy.SourceFiles })
 	if files != near || files >= fetched {
-		t.Errorf("chunks take %d bytes of files, %d of one node, %d of several", files, near, fetched)
+		t.Errorf("chunks take %d bytes of files, %d of one node, %d of several", files, near,
+			fetched)
 	}
 }
 
@@ -520,8 +526,8 @@ func TestWorkersChooseSums(t *testing.T) {
 	one := samplers(true, 1) - samplers(false, 1)
 	more := (samplers(true, 9) - samplers(false, 9) - one) / 8
 	if more == 0 || more != held(true).Choices || one != more+once {
-		t.Errorf("a worker takes %d bytes for sums, the first one %d, of which %d are for all", more,
-			one, once)
+		t.Errorf("a worker takes %d bytes for sums, the first one %d, of which %d are for all",
+			more, one, once)
 	}
 }
 
@@ -579,7 +585,8 @@ func TestHubsAreSampled(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("of chunks %v the plan samples %v, none with vertex %d", bounds, sampled(&g, bounds), hub)
+	t.Errorf("of chunks %v the plan samples %v, none with vertex %d", bounds, sampled(&g, bounds),
+		hub)
 }
 
 // Files have the features of all edges.
@@ -622,7 +629,8 @@ func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
 	}
 	beside := c.bytes + p.layerRows(p.rows(0), last)
 	if got, err := p.evaluationBytes(r); err != nil || got < all-trained+beside {
-		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d beside (%v)", got,
+		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d "+
+			"beside (%v)", got,
 			all-trained, beside, err)
 	}
 }
@@ -647,7 +655,8 @@ func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 	}
 	each := takes[2] - takes[1]
 	if shared := takes[1] - takes[0] - each; shared != 2000*(8+8+4) || takes[3]-takes[2] != each {
-		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it grows by %d "+
+		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it "+
+			"grows by %d "+
 			"that it shares", takes, shared)
 	}
 	// whichever layer has the most edges, or the most destinations
@@ -665,7 +674,8 @@ func TestLayersShareTheNumbersOfEdges(t *testing.T) {
 			}
 		}
 		if bytes[0] != bytes[1] {
-			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest chunks, and "+
+			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest "+
+				"chunks, and "+
 				"%d if the last has", output, bytes[0], bytes[1])
 		}
 	}
@@ -689,7 +699,8 @@ func TestRowsOfEdgesAreCounted(t *testing.T) {
 			}
 			defer m.Close()
 			for l := range 2 {
-				if err := m.Reserve(l, &nn.Input{Hop: hop, Train: true, Gradient: true}); err != nil {
+				if err := m.Reserve(l, &nn.Input{Hop: hop, Train: true,
+					Gradient: true}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -702,7 +713,8 @@ func TestRowsOfEdgesAreCounted(t *testing.T) {
 			t.Errorf("%s takes %d bytes, and %d are counted", kind, got, planned)
 		}
 		none := bytes(new(counter), nn.Hop{Sources: sources, Destinations: destinations})
-		if each := int64(2*2*4*8 + 20 + 2*4); planned-none < edges*each { // messages, numbers of edges
+		// messages, numbers of edges
+		if each := int64(2*2*4*8 + 20 + 2*4); planned-none < edges*each {
 			t.Errorf("%s: an edge takes %d bytes at least, and %d are counted of %d", kind, each,
 				planned-none, edges)
 		}
@@ -726,8 +738,8 @@ func TestFewChunksAreAllSampled(t *testing.T) {
 			kept += rows
 		}
 		if c.of != n+1 || covered != p.rows(0) || kept != rows {
-			t.Errorf("of %d vertices in %d chunks %d are looked at, and of %d rows %d kept", p.rows(0),
-				c.of, covered, rows, kept)
+			t.Errorf("of %d vertices in %d chunks %d are looked at, and of %d rows %d kept",
+				p.rows(0), c.of, covered, rows, kept)
 		}
 	}
 }

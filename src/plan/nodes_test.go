@@ -9,8 +9,8 @@ import (
 	"halognn/src/shard/shardtest"
 )
 
-// Nodes that are not alike are planned: ranks of a small one ask several of a larger one, and of some
-// ranks that ask them they ask nothing. Parts are of unequal sizes.
+// Nodes that are not alike are planned: ranks of a small one ask several of a larger one, and of
+// some ranks that ask them they ask nothing. Parts are of unequal sizes.
 func TestUnequalNodesArePlanned(t *testing.T) {
 	graph := generatedOptions
 	graph.Kind = "rmat" // hubs make parts unequal
@@ -28,7 +28,10 @@ func TestUnequalNodesArePlanned(t *testing.T) {
 		"static":     func(j *Job) { j.Cache.Policy = policy.VIP },
 		"look-ahead": func(j *Job) { j.Cache.Policy = policy.Lookahead },
 		"sums":       func(j *Job) { j.Sums = true },
-		"all rows":   func(j *Job) { j.Sample = sample.Neighbours(sample.All, sample.All, sample.All) },
+		"all rows": func(j *Job) {
+			j.Sample = sample.Neighbours(sample.All, sample.All,
+				sample.All)
+		},
 	} {
 		j := planJob()
 		j.AsNodes, j.RanksPerNode = true, 3

@@ -3,10 +3,10 @@
 // parts and samples a few minibatches, without training.
 //
 //	Job, parts ── layout ──> ranks, as many as the job has: vertices [first_r, first_r+1), seeds
-//	                │
-//	                ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached       Traffic, Curve
-//	                ├─ probe: a few minibatches ──> sizes of blocks ──> bytes                      Memory
-//	                └─ Rates, measured or given ──> seconds of a step, limit       Times, Suggestion
+//	     │
+//	     ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached  Traffic, Curve
+//	     ├─ probe: a few minibatches ──> sizes of blocks ──> bytes             Memory
+//	     └─ Rates, measured or given ──> seconds of a step, limit              Times, Suggestion
 //
 // If K divides P, a job of K ranks on P parts is planned as it will run. If P divides K, each part
 // and its seeds are cut into K/P equal pieces: an upper estimate of traffic, because a partition
@@ -38,7 +38,7 @@ type Job struct {
 	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
 	Machine
-	Evaluations int // of the run by sampled minibatches; 0: one an epoch; below 0: none
+	Evaluations int // sampled evaluations in the run; 0: one an epoch; below 0: none
 
 	auto bool // cache.policy is auto
 }
@@ -50,7 +50,7 @@ type Machine struct {
 	Cores   float64          // CPUs; default Workers + Threads
 	GPU     *GPU             // GPUs that train; nil: the CPUs train
 	Scratch bool             // inference keeps hidden rows in files
-	Stored  compute.Elements // of the rows that a layer reads
+	Stored  compute.Elements // type of the rows that a layer reads
 }
 
 // laid is a job on its parts.
@@ -61,7 +61,7 @@ type laid struct {
 	auto        bool // cache.policy is auto
 }
 
-// lay returns the job on its parts, of which l is made.
+// lay returns the job laid out on its parts. l is the layout of j.Spec.
 func (j *Job) lay(l *job.Job) *laid {
 	return &laid{l, j.Machine, max(0, cmp.Or(j.Evaluations, l.Epochs)), j.auto}
 }
@@ -73,9 +73,9 @@ type Options struct {
 	Host    compute.Host
 	Memory  int64    // bytes of a node; 0: suggestions have no limit
 	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
-	Actions *Actions // to be written, for which all ranks are analysed; nil: none
+	Actions *Actions // traces to write; all ranks are analysed for them; nil: none
 
-	// of shards that have sizes alone
+	// for shards that have only sizes
 	Bound Bound
 	Cut   float64 // share of the edges whose ends are of different nodes
 }
@@ -85,7 +85,8 @@ func (o *Options) check() error {
 	r := &o.Rates
 	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {
 		if !(x >= 0) || math.IsInf(x, 1) {
-			return fmt.Errorf("a rate of %g; rates must be above 0 and finite, or 0 to be measured", x)
+			return fmt.Errorf("a rate of %g; rates must be above 0 and finite, or 0 to be "+
+				"measured", x)
 		}
 	}
 	return nil
@@ -116,14 +117,17 @@ func (j *Job) fill(s *shard.Shards) error {
 	j.Fit(s)
 	var refused error
 	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {
-		// a default that the config could not know to be refused
+		// checks the defaults set here, which the check of the config has not seen
 		refused = parallel.Check(&j.Spec)
 	}
 	if !j.Reads() {
 		j.Sample, j.Eval = sample.Spec{}, sample.Spec{}
 	}
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
 	if most := min(mostRanks, int(s.Vertices)); j.Ranks > most {
 		fault("%d ranks; there may be at most %d", j.Ranks, most)
 	}
@@ -144,7 +148,8 @@ func (j *Job) fill(s *shard.Shards) error {
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
 		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
-	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(), j.Optimizer.Check(),
+	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(),
+		j.Optimizer.Check(),
 		j.fillGPU())...); err != nil {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
@@ -261,8 +266,8 @@ type planner struct {
 	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
 
 	together   nodeScore
-	parameters int // of the model, as an allreduce moves them
-	unrounded  int // of them at the beginning, which are never rounded
+	parameters int // number of parameters that an allreduce moves
+	unrounded  int // how many of them, at the beginning, are never rounded
 	device     onGPU
 }
 
@@ -374,10 +379,12 @@ func (p *planner) note(out *Prediction) {
 		add("%d of %d ranks were analysed, evenly spread", len(p.ranks), out.Ranks)
 	}
 	if p.job.FavoursNear() {
-		add("with sample.locality the draws depend on the cache, so rows were counted over some minibatches of a rank, and no other cache sizes are compared")
+		add("with sample.locality the draws depend on the cache, so rows were counted over some " +
+			"minibatches of a rank, and no other cache sizes are compared")
 	}
 	if p.job.FavoursNear() && p.job.Locality.Adapts {
-		add("the factor is assumed to be %g, the largest that sample.locality_adapt allows; epochs with a smaller one fetch more rows", p.job.Locality.Favour)
+		add("the factor is assumed to be %g, the largest that sample.locality_adapt allows; "+
+			"epochs with a smaller one fetch more rows", p.job.Locality.Favour)
 	}
 	if w := p.job.Streams.Warning(); w != "" {
 		add("%s", w)
@@ -387,43 +394,54 @@ func (p *planner) note(out *Prediction) {
 			p.job.Cache.Policy)
 	}
 	if p.job.FetchesAsNodes() && p.job.TryNodes {
-		add("exchange.nodes=auto measures when a run begins whether fetching as nodes is faster; this plan has on")
+		add("exchange.nodes=auto measures when a run begins whether fetching as nodes is faster; " +
+			"this plan has on")
 	}
 	if p.job.FetchesAsNodes() {
-		add("ranks of a node fetch as one: the rows that several want are predicted as if dynamic caches kept the rows read most, and cache sizes are compared as with exchange.nodes=off")
+		add("ranks of a node fetch as one: the rows that several want are predicted as if " +
+			"dynamic caches kept the rows read most, and cache sizes are compared as with " +
+			"exchange.nodes=off")
 	}
 	if p.job.OwnersSums() != nil && p.shares() {
-		add("owners add rows; for ranks that draw together the plan predicts rows without sums, an upper estimate")
+		add("owners add rows; for ranks that draw together the plan predicts rows without sums, " +
+			"an upper estimate")
 	} else if p.job.OwnersSums() != nil {
 		if p.job.TrySums {
-			add("exchange.sums=auto measures when a run begins whether sums save more time than they take; this plan has on")
+			add("exchange.sums=auto measures when a run begins whether sums save more time than " +
+				"they take; this plan has on")
 		}
 		if p.job.Cache.Shared() {
-			add("owners add rows; for caches that ranks share the plan predicts rows without sums, an upper estimate")
+			add("owners add rows; for caches that ranks share the plan predicts rows without " +
+				"sums, an upper estimate")
 		}
 		add("cache sizes are compared by rows, as with exchange.sums=off")
 	}
 	if out.Traffic.Counted > 0 && out.Traffic.Sums > 0 {
-		add("what owners add depends on what the cache keeps: policy %s was played over %d minibatches "+
+		add("what owners add depends on what the cache keeps: policy %s was played over %d "+
+			"minibatches "+
 			"of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	} else if out.Traffic.Counted > 0 {
-		add("policy %s decides by earlier reads and has no formula: it was played over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+		add("policy %s decides by earlier reads and has no formula: it was played over %d "+
+			"minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	}
 	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
 		out.RanksPerNode < out.Ranks {
 		add("rows within a step are assumed to go to all other ranks equally, on the node or not")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
-		add("a row of a peer's cache is assumed to cost %g of a far row; a run measures it (cache.peer_cost)", policy.AssumedPeerCost)
+		add("a row of a peer's cache is assumed to cost %g of a far row; a run measures it "+
+			"(cache.peer_cost)", policy.AssumedPeerCost)
 	}
 	if p.job.Cache.FromFiles() {
-		add("remote rows are read from the files, in a time that depends on the disk and is not predicted, so no cache is suggested")
+		add("remote rows are read from the files, in a time that depends on the disk and is not " +
+			"predicted, so no cache is suggested")
 	}
 	if out.Rates.assumed {
 		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
 	}
 	if out.Rates.assumedGPU {
-		add("there is no GPU here: rates that are not given are assumed, those of an A100; give --flops, --gpu-bandwidth and --bus")
+		add("there is no GPU here: rates that are not given are assumed, those of an A100; give " +
+			"--flops, --gpu-bandwidth and --bus")
 	}
 	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
 		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, "+
@@ -441,7 +459,7 @@ func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	}
 }
 
-// vertexMap is that of the samplers of the run.
+// vertexMap returns the kind of vertex map in the samplers of the run.
 func (p *planner) vertexMap() sample.MapKind {
 	if p.job.Partitioned {
 		return sample.MapHash

@@ -94,10 +94,13 @@ func probed(t *testing.T, p *planner, rank int) *rankPlan {
 // The predicted remote rows of a step are within 5 % of those in the minibatches of two epochs, for
 // ranks that own one part or several, alone on their nodes or not.
 func TestRowsAreThoseOfTheMinibatches(t *testing.T) {
-	s, rated := generated(t, 4), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000, Degree: 6,
-		Features: 4, Classes: 4, SplitLinks: "80/10/10", FeatureType: dataset.Float16, Seed: 1}, shardtest.Options{Parts: 4})
+	s, rated := generated(t, 4), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000,
+		Degree:   6,
+		Features: 4, Classes: 4, SplitLinks: "80/10/10", FeatureType: dataset.Float16, Seed: 1},
+		shardtest.Options{Parts: 4})
 	links := func(j *Job) {
-		j.Links.Negatives, j.Links.Exclude, j.Batch = sample.Negatives{Kind: sample.NegativesUniform, Count: 2}, true, 128
+		j.Links.Negatives, j.Links.Exclude, j.Batch =
+			sample.Negatives{Kind: sample.NegativesUniform, Count: 2}, true, 128
 	}
 	for _, c := range []struct {
 		name           string
@@ -208,7 +211,8 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 	t.Cleanup(streams.Free)
 	if links, _ := s.LinksOf(0); len(links) > 0 {
 		begin = append(begin, graph.VertexID(s.Vertices))
-		if j.Sample.Links, err = streams.Rate(links, begin, s.Topology(), j.Links.LinkOptions); err != nil {
+		if j.Sample.Links, err = streams.Rate(links, begin, s.Topology(),
+			j.Links.LinkOptions); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,7 +228,8 @@ func trail(t *testing.T, s *shard.Shards, j Job, rank int) (remote [][]graph.Ver
 		source := access.Source{Seeds: own, PerBatch: float64(len(own)) / float64(streams.Steps()),
 			Minibatches: 1}
 		if j.GlobalSeeds {
-			source.Seeds, source.PerBatch = all, float64(len(all))/float64(streams.Steps()*len(seeds))
+			source.Seeds, source.PerBatch = all,
+				float64(len(all))/float64(streams.Steps()*len(seeds))
 		}
 		r.Sources = append(r.Sources, source)
 	}
@@ -280,7 +285,8 @@ func counted(t *testing.T, s *shard.Shards, j Job, window int) float64 {
 		var d cache.Decision
 		fed := 0
 		for i, distant := range remote {
-			for l, sees := decides.(*cache.Lookahead); sees && fed < len(remote) && fed <= i+window; fed++ {
+			for l, sees := decides.(*cache.Lookahead); sees && fed < len(remote) &&
+				fed <= i+window; fed++ {
 				l.Feed(remote[fed], nil)
 			}
 			decides.Step(distant, &d)
@@ -333,7 +339,8 @@ func TestMoreRanksThanParts(t *testing.T) {
 		if p.Exact != (ranks <= 4) || p.Analysed != min(ranks, analysed) {
 			t.Errorf("%d ranks: exact %t, %d looked at", ranks, p.Exact, p.Analysed)
 		}
-		if text := strings.Join(p.Notes, "\n"); strings.Contains(text, "upper estimate") != (ranks > 4) {
+		if text := strings.Join(p.Notes, "\n"); strings.Contains(text,
+			"upper estimate") != (ranks > 4) {
 			t.Errorf("%d ranks: the notes are %q", ranks, text)
 		}
 	}
@@ -347,7 +354,8 @@ func TestMemoryOfMoreRanksThanParts(t *testing.T) {
 		graph  dataset.GenerateOptions
 		change func(*Job)
 	}{
-		"a cache":                      {dataset.GenerateOptions{Vertices: 2000, Degree: 10, Features: 10, Classes: 4, Seed: 1}, func(j *Job) { j.Cache.Policy = policy.VIP }},
+		"a cache": {dataset.GenerateOptions{Vertices: 2000, Degree: 10,
+			Features: 10, Classes: 4, Seed: 1}, func(j *Job) { j.Cache.Policy = policy.VIP }},
 		"types, learned rows and sums": {typed, func(j *Job) { j.Model.Learned, j.Sums = 8, true }},
 	} {
 		var of [2]trace.Memory
@@ -355,12 +363,14 @@ func TestMemoryOfMoreRanksThanParts(t *testing.T) {
 			j := planJob()
 			j.Ranks, j.RanksPerNode = 8, 2
 			c.change(&j)
-			of[i] = planned(t, shardtest.Open(t, c.graph, shardtest.Options{Parts: parts}), j, given).Memory
+			of[i] = planned(t, shardtest.Open(t, c.graph, shardtest.Options{Parts: parts}), j,
+				given).Memory
 		}
 		for _, item := range of[0] {
 			x, y := float64(item.Bytes), float64(of[1].Of(item.Name))
 			if math.Abs(x-y) > 0.25*max(x, y) { // cuts differ
-				t.Errorf("%s: %s take %g bytes, and with parts of their own %g", name, item.Name, x, y)
+				t.Errorf("%s: %s take %g bytes, and with parts of their own %g", name, item.Name,
+					x, y)
 			}
 		}
 	}
@@ -380,8 +390,10 @@ func TestBadJobsAreRefused(t *testing.T) {
 		{"endless cores", "cores: +Inf", func(j *Job, _ *Options) { j.Cores = math.Inf(1) }},
 		{"negative ranks", "ranks is -1", func(j *Job, _ *Options) { j.Ranks = -1 }},
 		{"no batch", "batch is 0", func(j *Job, _ *Options) { j.Batch = 0 }},
-		{"two faults", "pipeline depth is -1", func(j *Job, _ *Options) { j.Batch, j.Depth = 0, -1 }},
-		{"a policy that nobody knows", `"lru"`, func(j *Job, _ *Options) { j.Cache.Policy = "lru" }},
+		{"two faults", "pipeline depth is -1",
+			func(j *Job, _ *Options) { j.Batch, j.Depth = 0, -1 }},
+		{"a policy that nobody knows", `"lru"`,
+			func(j *Job, _ *Options) { j.Cache.Policy = "lru" }},
 		{"no workers", "-1 workers", func(j *Job, _ *Options) { j.Workers, j.Cores = -1, 1 }},
 		{"no threads", "-1 threads", func(j *Job, _ *Options) { j.Threads, j.Cores = -1, 1 }},
 		{"window", "cache window is -1", func(j *Job, _ *Options) { j.Cache.Window = -1 }},
@@ -389,7 +401,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 		{"alpha", "alpha is NaN", func(j *Job, _ *Options) { j.Cache.Alpha = math.NaN() }},
 		{"a model that cannot be", "tree", func(j *Job, _ *Options) { j.Model.Kind = "tree" }},
 		{"a negative rate", "a rate of -1", func(_ *Job, o *Options) { o.Rates.Rows = -1 }},
-		{"an endless rate", "a rate of +Inf", func(_ *Job, o *Options) { o.Rates.Network = math.Inf(1) }},
+		{"an endless rate", "a rate of +Inf",
+			func(_ *Job, o *Options) { o.Rates.Network = math.Inf(1) }},
 		{"nothing to measure with", "no device", func(_ *Job, o *Options) { o.Rates.Rows = 0 }},
 	} {
 		j, o := planJob(), given
@@ -407,7 +420,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 }
 
 func TestRatesAreMeasured(t *testing.T) {
-	s, rated := generated(t, 2), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000, Degree: 6,
+	s, rated := generated(t, 2), shardtest.Open(t, dataset.GenerateOptions{Vertices: 4000,
+		Degree:   6,
 		Features: 4, Classes: 4, SplitLinks: "80/10/10", Seed: 1}, shardtest.Options{Parts: 2})
 	for _, c := range []struct {
 		kind    string
@@ -506,7 +520,8 @@ func TestSuggestion(t *testing.T) {
 			o.Memory = p.MemoryRank + p.Curve[3].Bytes
 			if tight := planned(t, s, j, o); tight.Suggestion.Alpha > p.Curve[3].Alpha ||
 				tight.Suggestion.Alpha == 0 {
-				t.Errorf("with room for alpha %g, %g is suggested", p.Curve[3].Alpha, tight.Suggestion.Alpha)
+				t.Errorf("with room for alpha %g, %g is suggested", p.Curve[3].Alpha,
+					tight.Suggestion.Alpha)
 			}
 		}
 	}
@@ -545,7 +560,8 @@ func TestWhatFitsANode(t *testing.T) {
 		o.Memory = p.MemoryNode + int64(perNode)*(p.Curve[3].Bytes-cached)
 		for i, point := range planned(t, s, j, o).Curve {
 			if want := point.Bytes <= p.Curve[3].Bytes; point.Fits != want || i == 3 && !want {
-				t.Errorf("%d ranks a node: alpha %g fits: %t, want %t", perNode, point.Alpha, point.Fits, want)
+				t.Errorf("%d ranks a node: alpha %g fits: %t, want %t", perNode, point.Alpha,
+					point.Fits, want)
 			}
 		}
 	}

@@ -57,7 +57,8 @@ type played struct {
 
 // play lets a policy decide minibatch by minibatch, as training would, and counts the rows it
 // transfers.
-func (a *accesses) play(kind *policy.Policy, kinds *access.Kinds, setup policy.Setup) (played, error) {
+func (a *accesses) play(kind *policy.Policy, kinds *access.Kinds, setup policy.Setup) (played,
+	error) {
 	steps, rows := len(a.ends), make(perKind, len(kinds.Bytes))
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()

@@ -120,7 +120,8 @@ func (s *shape) atLeast(o *shape) {
 	}
 	for t, k := range o.kinds {
 		most := &s.kinds[t]
-		*most = kindShape{max(most.all, k.all), max(most.remote, k.remote), max(most.foreign, k.foreign)}
+		*most = kindShape{max(most.all, k.all), max(most.remote, k.remote),
+			max(most.foreign, k.foreign)}
 	}
 	if s.hops == nil && o.hops != nil {
 		s.hops = make([]hopShape, len(o.hops))

@@ -23,7 +23,8 @@ func (p *planner) pushed() *Shuffles {
 	s := new(Shuffles)
 	for _, r := range p.ranks {
 		of := func(what func(s *shape) float64) float64 { return r.mean(what) }
-		push := others * (parallel.HopSizeBytes + of(func(s *shape) float64 { return p.pushBytes(s.hops[0]) }))
+		push := others * (parallel.HopSizeBytes +
+			of(func(s *shape) float64 { return p.pushBytes(s.hops[0]) }))
 		sums := others * of(func(s *shape) float64 { return float64(s.hops[0].destinations) })
 		s.add(&Shuffles{
 			Edges:  of(func(s *shape) float64 { return float64(s.numEdges()) }),
@@ -42,7 +43,10 @@ func (p *planner) join() {
 		return
 	}
 	trained := p.joined(func(r *rankPlan, of func(s *shape) float64) float64 { return r.mean(of) })
-	judged := p.joined(func(r *rankPlan, of func(s *shape) float64) float64 { return of(r.judged()) })
+	judged := p.joined(func(r *rankPlan,
+		of func(s *shape) float64) float64 {
+		return of(r.judged())
+	})
 	for _, r := range p.ranks {
 		for i := range r.probes {
 			r.probes[i].joined = trained

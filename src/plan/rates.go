@@ -204,7 +204,8 @@ func (c *calibration) rows() (float64, error) {
 		return rate(float64(gatheredRows(&c.planner.job.Model, &c.shape)), seconds), err
 	}
 	d := c.destinations()
-	own, mean := c.matrix(d, mem.Make[float32](d*rows.Cols)), c.matrix(d, mem.Make[float32](d*rows.Cols))
+	own, mean := c.matrix(d, mem.Make[float32](d*rows.Cols)),
+		c.matrix(d, mem.Make[float32](d*rows.Cols))
 	defer func() { mem.Free(own.Data); mem.Free(mean.Data) }()
 	seconds, err := timed(func() error {
 		c.planner.options.Host.GatherRows(own, rows)
@@ -245,7 +246,8 @@ func (c *calibration) fits() error {
 	if has = min(has, left.Addresses, left.Data); err != nil || err2 != nil || need <= has {
 		return errors.Join(err, err2)
 	}
-	return fmt.Errorf("%w: a step of the model takes %d MB, of which this machine has %d MB free, so "+
+	return fmt.Errorf("%w: a step of the model takes %d MB, of which this machine has %d MB "+
+		"free, so "+
 		"its speed cannot be measured here; give --flops, or lower model.hidden, model.layers, "+
 		"model.heads or sample.batch", ErrJob, need/1e6, has/1e6)
 }
@@ -277,7 +279,8 @@ func (c *calibration) flops() (float64, error) {
 	for t := range j.Model.TypeFeatures {
 		rows = max(rows, edges.Rows(t))
 	}
-	input, err := dev.Alloc(max(1, rows*slices.Max(append([]int{j.Model.In}, j.Model.TypeFeatures...))))
+	input, err := dev.Alloc(max(1, rows*slices.Max(append([]int{j.Model.In},
+		j.Model.TypeFeatures...))))
 	if err != nil {
 		return 0, err
 	}
@@ -287,7 +290,8 @@ func (c *calibration) flops() (float64, error) {
 	if zeros := c.matrix(rows, input[:rows*j.Model.In]); needs.Types {
 		for t, cols := range j.Model.TypeFeatures {
 			n := edges.Rows(t)
-			batch.Types = append(batch.Types, compute.Matrix{Rows: n, Cols: cols, Data: input[:n*cols]})
+			batch.Types = append(batch.Types, compute.Matrix{Rows: n, Cols: cols,
+				Data: input[:n*cols]})
 		}
 	} else if needs.Sources {
 		batch.X = zeros

@@ -74,7 +74,8 @@ func (p *Prediction) lacks() string {
 	}
 	items := slices.SortedFunc(slices.Values(p.Memory),
 		func(a, b trace.MemoryItem) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; the largest items of a rank are %s (%s MB) and %s (%s MB)",
+	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; the largest items of a "+
+		"rank are %s (%s MB) and %s (%s MB)",
 		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes),
 		items[1].Name, megabytes(items[1].Bytes))
 	cure := "; cut the graph into more parts and start more ranks"

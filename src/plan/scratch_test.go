@@ -19,7 +19,8 @@ func TestScratchBytes(t *testing.T) {
 		rows  int
 		over  float64 // prediction over truth at most; weights of few rows are not turned
 	}{
-		{nn.Config{Kind: "sage"}, 1500, 1.35}, {nn.Config{Kind: "sage"}, 12 * compute.ChunkRows, 1.05},
+		{nn.Config{Kind: "sage"}, 1500, 1.35}, {nn.Config{Kind: "sage"}, 12 * compute.ChunkRows,
+			1.05},
 		{nn.Config{Kind: "sage"}, many, 1.05}, {nn.Config{Kind: "gcn"}, many, 1.05},
 		{nn.Config{Kind: "gin"}, many, 1.05},
 		{nn.Config{Kind: "mlp", Jumping: nn.JumpCat}, many, 1.1},
@@ -71,7 +72,8 @@ func edgeless(c nn.Config, rows int) (*nn.Batch, []hopShape) {
 	b := &nn.Batch{X: x, GlobalSeeds: rows, Train: true, Labels: make([]byte, 4*rows)}
 	var hops []hopShape
 	for range c.Layers {
-		b.Hops = append(b.Hops, nn.Hop{Sources: rows, Destinations: rows, Forward: s, Transposed: s})
+		b.Hops = append(b.Hops, nn.Hop{Sources: rows, Destinations: rows, Forward: s,
+			Transposed: s})
 		hops = append(hops, hopShape{sources: rows, destinations: rows})
 	}
 	return b, hops

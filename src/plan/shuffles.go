@@ -28,10 +28,12 @@ type Shuffles struct {
 
 // shuffled counts one minibatch, from the loads of all ranks and, for layers whose vertices are
 // drawn for all seeds together, from the candidates of each rank (sample.Minibatch.Candidates).
-func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidates [][]int) Shuffles {
+func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
+	candidates [][]int) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
 	counts := float64(parallel.CountBytes * len(loads))
-	norms := float64(p.job.Model.BatchNorms()*(len(loads)-1)) * parallel.NormBytes(p.job.Model.Hidden)
+	norms := float64(p.job.Model.BatchNorms()*(len(loads)-1)) * parallel.NormBytes(
+		p.job.Model.Hidden)
 	s.Bytes += norms * float64(len(loads))
 	if len(loads) == 1 {
 		counts = 0
@@ -80,7 +82,8 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load, candidat
 // add adds 1/n of o.
 func (s *Shuffles) add(o *Shuffles, n float64) {
 	for _, pair := range [][2]*float64{{&s.Edges, &o.Edges}, {&s.Loaded, &o.Loaded},
-		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Sums, &o.Sums}, {&s.Bytes, &o.Bytes},
+		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Sums, &o.Sums}, {&s.Bytes,
+			&o.Bytes},
 		{&s.Sampling, &o.Sampling}, {&s.found, &o.found}, {&s.features, &o.features},
 		{&s.between, &o.between}} {
 		*pair[0] += *pair[1] / n

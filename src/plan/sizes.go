@@ -37,7 +37,8 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		return nil, nil, err
 	}
 	if task.Stored(s.Task).Embeds {
-		return nil, nil, fmt.Errorf("%w: only the parts say which links are seeds; give --parts", ErrJob)
+		return nil, nil, fmt.Errorf("%w: only the parts say which links are seeds; give --parts",
+			ErrJob)
 	}
 	l, err := job.New(s, j.Spec)
 	if err != nil {
@@ -78,7 +79,8 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 func (p *planner) sizedPlan() (*Prediction, error) {
 	j := p.job
 	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
-		return nil, fmt.Errorf("%w: a plan from sizes alone needs parallel.mode=data, topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
+		return nil, fmt.Errorf("%w: a plan from sizes alone needs parallel.mode=data, "+
+			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
 	}
 	r := p.sized(0)
 	p.ranks = []*rankPlan{r}
@@ -87,8 +89,9 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 		return nil, err
 	}
 	out := &Prediction{
-		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact, Analysed: 1,
-		Steps: j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact,
+		Analysed: 1,
+		Steps:    j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(), Traffic: *t,
 		MemoryHas: p.options.Memory, Rates: p.options.Rates, Sizes: true,
 	}
 	if out.Memory, err = p.rankMemory(r, t, t.each(0, j.Minibatches())); err != nil {
@@ -102,12 +105,15 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	out.Gradients = p.gradientBytes()
 	out.Times.Sync = p.syncSeconds(&out.Rates)
 	out.Notes = append(out.Notes,
-		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% of the edges "+
+		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% "+
+			"of the edges "+
 			"between nodes; hubs make real minibatches smaller", 100*p.options.Cut),
-		"what a cache saves depends on the edges, so rows are those without a cache; times of preparation and training need parts")
+		"what a cache saves depends on the edges, so rows are those without a cache; times of "+
+			"preparation and training need parts")
 	if out.Rates.assumed {
 		out.Notes = append(out.Notes,
-			fmt.Sprintf("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9))
+			fmt.Sprintf("the network is assumed: %g GB/s a node; give --network",
+				out.Rates.Network/1e9))
 	}
 	return out, nil
 }
@@ -126,14 +132,15 @@ const Predictions = "predictions"
 var cures = map[string]string{
 	trace.MemParameters:  "model.hidden, model.layers or model.heads",
 	trace.MemActivations: "model.hidden, model.layers, sample.batch or sample.fanouts",
-	trace.MemEvaluation: "model.hidden, model.layers or pipeline.depth, or set run.scratch_dir to keep hidden rows " +
-		"in files",
+	trace.MemEvaluation: "model.hidden, model.layers or pipeline.depth, or set run.scratch_dir " +
+		"to keep hidden rows in files",
 	trace.MemMinibatches: "sample.batch, sample.fanouts or pipeline.depth",
 	trace.MemSamplers:    "sample.batch, sample.fanouts or pipeline.workers",
 	trace.MemWindow:      "cache.window", trace.MemCacheRows: "cache.alpha",
 	trace.MemCacheIndex: "cache.alpha or cache.window",
 	Predictions:         "the number of vertices (--vertices)",
-	trace.MemHeap:       "pipeline.depth or cache.window", "threads": "compute.threads or pipeline.workers",
+	trace.MemHeap:       "pipeline.depth or cache.window", "threads": "compute.threads or " +
+		"pipeline.workers",
 }
 
 // Largest returns the largest item of a node with the given number of ranks, with its bytes on the
@@ -296,7 +303,8 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 	}
 	if p.options.Bound == Expected {
 		first, end := vertices(rank / ranks * ranks)
-		return int64(float64(p.shards.Edges) / float64(max(1, p.shards.Vertices)) * float64(end-first))
+		return int64(float64(p.shards.Edges) / float64(max(1,
+			p.shards.Vertices)) * float64(end-first))
 	}
 	most, least, offsets := int64(0), p.shards.Edges, p.shards.Offsets
 	if len(p.shards.Report.Parts) != p.shards.Parts { // the edges of the parts are not known

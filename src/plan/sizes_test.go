@@ -40,7 +40,10 @@ func TestBounds(t *testing.T) {
 		"a large cache": func(j *Job) { j.Cache.Policy, j.Cache.Alpha = policy.Lookahead, 1e9 },
 		"static":        func(j *Job) { j.Cache.Policy = policy.VIP },
 		"a window":      func(j *Job) { j.Cache.Policy, j.Cache.Window = policy.Lookahead, 1<<20 },
-		"attention":     func(j *Job) { j.Model.Kind, j.Model.Heads, j.Model.Slope = "gat", 4, 0.2 },
+		"attention": func(j *Job) {
+			j.Model.Kind, j.Model.Heads, j.Model.Slope = "gat", 4,
+				0.2
+		},
 		"no neighbours": func(j *Job) { j.Model.Kind = "mlp" },
 		"all neighbours": func(j *Job) {
 			j.Sample = sample.Neighbours(sample.All, sample.All, sample.All)
@@ -78,13 +81,15 @@ func TestBounds(t *testing.T) {
 			}
 			lo, exact, hi := Own(least).Sum(), Own(got.Memory).Sum(), Own(most).Sum()
 			if lo > exact || exact > hi+hi/10 {
-				t.Errorf("%d bytes are predicted, and sizes tell %d to %d:\n%v\n%v\n%v", exact, lo, hi,
-					got.Memory, least, most)
+				t.Errorf("%d bytes are predicted, and sizes tell %d to %d:\n%v\n%v\n%v", exact, lo,
+					hi, got.Memory, least, most)
 			}
-			for _, name := range []string{trace.MemMinibatches, trace.MemParameters, trace.MemActivations,
+			for _, name := range []string{trace.MemMinibatches, trace.MemParameters,
+				trace.MemActivations,
 				trace.MemEvaluation, trace.MemFeatures} {
 				if x := got.Memory.Of(name); x > most.Of(name)+most.Of(name)/10+1<<12 {
-					t.Errorf("%s: %d bytes are predicted, and sizes tell %d", name, x, most.Of(name))
+					t.Errorf("%s: %d bytes are predicted, and sizes tell %d", name, x,
+						most.Of(name))
 				}
 			}
 			for _, name := range []string{trace.MemFeatures, trace.MemTopology} {
@@ -101,14 +106,16 @@ func TestBounds(t *testing.T) {
 // and where parts differ in size.
 func TestBoundsOfTheFinalTest(t *testing.T) {
 	for name, o := range map[string]dataset.GenerateOptions{
-		"many vertices without edges": {Vertices: 60000, Degree: 3, Features: 64, Classes: 4, Seed: 1},
+		"many vertices without edges": {Vertices: 60000, Degree: 3, Features: 64, Classes: 4,
+			Seed: 1},
 		"hubs": {Kind: "rmat", Vertices: 20000, Degree: 20, Features: 64, Classes: 4,
 			Seed: 1},
 	} {
 		for _, perNode := range []int{1, 2} {
 			parts := shardtest.Open(t, o, shardtest.Options{Parts: 2})
 			j := planJob()
-			j.Model.Hidden, j.Sample, j.Batch, j.RanksPerNode = 128, sample.Neighbours(3, 3, 3), 64, perNode
+			j.Model.Hidden, j.Sample, j.Batch, j.RanksPerNode = 128, sample.Neighbours(3, 3, 3), 64,
+				perNode
 			least, most, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j)
 			if err != nil {
 				t.Fatal(err)
@@ -118,15 +125,17 @@ func TestBoundsOfTheFinalTest(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, item := range got.Memory {
-				if lo, hi := least.Of(item.Name), most.Of(item.Name); item.Name == trace.MemEvaluation &&
+				if lo, hi := least.Of(item.Name),
+					most.Of(item.Name); item.Name == trace.MemEvaluation &&
 					(item.Bytes < lo || item.Bytes > hi) {
-					t.Errorf("%s, %d ranks a node: %s take %d bytes, and sizes tell %d to %d", name, perNode,
-						item.Name, item.Bytes, lo, hi)
+					t.Errorf("%s, %d ranks a node: %s take %d bytes, and sizes tell %d to %d", name,
+						perNode, item.Name, item.Bytes, lo, hi)
 				}
 			}
-			if lo, x, hi := Own(least).Sum(), Own(got.Memory).Sum(), Own(most).Sum(); x < lo || x > hi {
-				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d", name,
-					perNode, x, lo, hi)
+			if lo, x, hi := Own(least).Sum(), Own(got.Memory).Sum(), Own(most).Sum(); x < lo ||
+				x > hi {
+				t.Errorf("%s, %d ranks a node: %d bytes are predicted, and sizes tell %d to %d",
+					name, perNode, x, lo, hi)
 			}
 		}
 	}
@@ -222,7 +231,8 @@ func TestSizedEdges(t *testing.T) {
 // with the most tells how much each needs.
 func TestChunksShareTheEdges(t *testing.T) {
 	const parts, vertices, edges = 8, 20_000_000, 300_000_000
-	m := shard.Meta{Format: shard.Format, Parts: parts, Vertices: vertices, Edges: edges, Classes: 16,
+	m := shard.Meta{Format: shard.Format, Parts: parts, Vertices: vertices, Edges: edges,
+		Classes:  16,
 		Features: 64, FeatureType: dataset.Float32, EdgeFeatures: 16, Task: task.Multiclass,
 		Offsets: []int64{0}}
 	for k := range parts {
@@ -247,8 +257,8 @@ func TestChunksShareTheEdges(t *testing.T) {
 	}
 	m.Report.Parts[0].Edges, m.Report.Parts[1].Edges = edges/4, 0
 	if uneven := most(); uneven.Of(trace.MemEvaluation) <= even.Of(trace.MemEvaluation) {
-		t.Errorf("a rank with twice the edges needs up to %v, and with as many as others %v", uneven,
-			even)
+		t.Errorf("a rank with twice the edges needs up to %v, and with as many as others %v",
+			uneven, even)
 	}
 }
 
@@ -256,7 +266,8 @@ func TestChunksShareTheEdges(t *testing.T) {
 func TestLinksHaveNoBounds(t *testing.T) {
 	parts := shardtest.TypedLinks(t, 60, 100, 3, true)
 	j := planJob()
-	j.Ranks, j.Model.Kind, j.Mode.Sharing, j.Mode.Name = parts.Parts, "rgcn", sample.Together, "split"
+	j.Ranks, j.Model.Kind, j.Mode.Sharing, j.Mode.Name = parts.Parts, "rgcn", sample.Together,
+		"split"
 	planned(t, parts, j, given)
 	if _, _, err := Bounds(shard.Sizes(&parts.Meta, parts.Dir), j); !errors.Is(err, ErrJob) ||
 		!strings.Contains(err.Error(), "which links are seeds") {

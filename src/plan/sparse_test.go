@@ -35,7 +35,8 @@ func TestCachesOfSparseRows(t *testing.T) {
 			p.Capacity, fit, p.Rows, p.Reads)
 	}
 	if n := len(got.Curve); n == 0 || got.Curve[n-1].Rows > 0.01*p.Reads || got.Suggestion == nil {
-		t.Errorf("caches up to all rows of other ranks are %+v, suggested %+v", got.Curve, got.Suggestion)
+		t.Errorf("caches up to all rows of other ranks are %+v, suggested %+v", got.Curve,
+			got.Suggestion)
 	}
 
 	// A GPU holds none of them but those of minibatches, and turns the weights; what begins with

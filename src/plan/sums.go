@@ -122,7 +122,8 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	for kind := range f.rows {
 		f.rows[kind] /= n
 	}
-	f.sums, f.ids, f.deciding = float64(total.Sums)/n, float64(total.IDBytes)/n, player.Took().Seconds()/n
+	f.sums, f.ids, f.deciding = float64(total.Sums)/n, float64(total.IDBytes)/n,
+		player.Took().Seconds()/n
 	f.sumBytes = float64(total.RowBytes)/n - f.rows.bytes(p.kinds())
 	f.held, f.bytes = player.Filled(), player.Bytes()
 	return f, nil

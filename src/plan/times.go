@@ -98,7 +98,8 @@ func (x *Times) combine(j *laid) {
 		name    string
 		seconds float64
 	}{
-		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Shuffle + x.Sync},
+		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Shuffle +
+			x.Sync},
 		{"preparing", pool / float64(j.Workers)}, {"processors", cpu},
 	}
 	x.Pipeline, x.Binds = 0, ""
@@ -259,7 +260,9 @@ func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 			continue
 		}
 		if pt.Step <= goal {
-			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which the network (%.3g s) is not the limit: a step takes %.3g s instead of %.3g s", pt.Remote,
+			return &Suggestion{pt.Policy, pt.Alpha, fmt.Sprintf("the smallest cache with which "+
+				"the network (%.3g s) is not the limit: a step takes %.3g s instead "+
+				"of %.3g s", pt.Remote,
 				pt.Step, bare.Step)}
 		}
 		if best == nil || pt.Step < best.Step/near {
@@ -269,6 +272,7 @@ func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	if best == nil {
 		return &Suggestion{policy.None, 0, "no cache fits the memory of a node"}
 	}
-	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest caches that fit: a step takes %.3g s instead of %.3g s, limited by %s", best.Step, bare.Step,
+	return &Suggestion{best.Policy, best.Alpha, fmt.Sprintf("the smallest of the fastest caches "+
+		"that fit: a step takes %.3g s instead of %.3g s, limited by %s", best.Step, bare.Step,
 		best.Binds)}
 }

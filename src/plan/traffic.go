@@ -46,7 +46,7 @@ type Traffic struct {
 
 	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
 
-	rows        perKind   // Rows
+	rows        perKind   // Rows, by kind
 	sumBytes    float64   // of the analysed ranks
 	held        int64     // bytes of the rows in the fullest cache
 	received    []float64 // [analysed ranks] rows and sums from other nodes

@@ -63,7 +63,8 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer,
 		Unmade: j.Sparse && of.layer <= 0 && j.GPU == nil,
 		Options: parallel.Options{Device: device, Model: model,
-			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec, Rows: j.Offsets()},
+			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec,
+				Rows: j.Offsets()},
 			// a rank holds 1/K of the columns for K minibatches: as much as all columns for one
 			Reading: parallel.Reading{Cols: j.Model.In}}}
 	if of.train {

@@ -251,7 +251,8 @@ func (c *calibration) typedRows() (float64, error) {
 		for i := range here {
 			here[i] = compute.MakeRowRef(0, int(uint64(i)*2654435761%uint64(n)))
 		}
-		all = append(all, compute.Rows{Cols: of.Features, Type: of.Type(), Tables: [][]byte{table}, Of: here})
+		all = append(all, compute.Rows{Cols: of.Features, Type: of.Type(), Tables: [][]byte{table},
+			Of: here})
 		to = append(to, compute.Matrix{Rows: k.all, Cols: of.Features,
 			Data: mem.Make[float32](k.all * of.Features)})
 		at += k.all

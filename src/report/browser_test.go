@@ -125,7 +125,8 @@ func TestInABrowser(t *testing.T) {
 		c.WaitDelay = time.Second
 		out, err := c.Output()
 		if ctx.Err() != nil {
-			t.Skip("chromium did not answer within a minute: the page was not looked at in a browser")
+			t.Skip("chromium did not answer within a minute: the page was not looked at in " +
+				"a browser")
 		}
 		if err != nil {
 			t.Fatalf("%s %s: %v", chromium, flags, err)
@@ -195,7 +196,8 @@ func TestInABrowser(t *testing.T) {
 		}
 		if q.URL.Path == "/" && asked == 3 {
 			log, err := os.ReadFile("testdata/vip/metrics.jsonl")
-			if err := errors.Join(err, os.WriteFile(filepath.Join(run, "metrics.jsonl"), log, 0o666),
+			if err := errors.Join(err, os.WriteFile(filepath.Join(run, "metrics.jsonl"), log,
+				0o666),
 				os.WriteFile(filepath.Join(run, "summary.json"), summary, 0o666)); err != nil {
 				t.Error(err)
 			}
@@ -226,7 +228,8 @@ func TestInABrowser(t *testing.T) {
 	}))
 	defer still.Close()
 	text = browse(still.URL, "--virtual-time-budget=10000", "--dump-dom")
-	if then == first.String() || text != words.Replace(text) || !strings.Contains(text, "is off.") ||
+	if then == first.String() || text != words.Replace(text) || !strings.Contains(text,
+		"is off.") ||
 		!strings.Contains(text, "All runs") || !strings.Contains(text, "Loss of training") {
 		t.Errorf("after %d requests the page has kept words", asked)
 	}

@@ -33,8 +33,8 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, g := range compared {
 		all = append(all, part(policyTimes(g), i, len(compared), names[i]))
 	}
-	all = append(all, scalingChart(runs), weakScalingChart(runs), phaseBars(runs), modelBars(runs), overlapChart(runs),
-		hitRates(runs), transferred(runs), predicted(runs),
+	all = append(all, scalingChart(runs), weakScalingChart(runs), phaseBars(runs), modelBars(runs),
+		overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
 		tierBars(runs), rankDots(runs), memoryBars(runs))
 	for i, r := range runs {
 		all = append(all, part(roofline(r), i, len(runs), r.Name))
@@ -249,7 +249,9 @@ func policyTimes(runs []*Run) *chart.Chart {
 		b.Add(one)
 	}
 	return chart.New(
-		"policies", "Epoch time by cache policy", "Runs with the same other settings and number of ranks. Waiting is the share of the epoch in which training waited for the next minibatch.", b,
+		"policies", "Epoch time by cache policy", "Runs with the same other settings and number "+
+			"of ranks. Waiting is the share of the epoch in which training waited for the next "+
+			"minibatch.", b,
 	)
 }
 
@@ -257,7 +259,10 @@ func policyTimes(runs []*Run) *chart.Chart {
 func scalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "s per epoch", LogX: true, LogY: true}
 	addStudies(c, runs, false, func(p point) float64 { return p.seconds },
-		func(first point, ranks float64) float64 { return first.seconds * float64(first.ranks) / ranks })
+		func(first point,
+			ranks float64) float64 {
+			return first.seconds * float64(first.ranks) / ranks
+		})
 	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: "+
 		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
@@ -267,9 +272,14 @@ func weakScalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "seeds per s", LogX: true, LogY: true}
 	rate := func(p point) float64 { return p.seeds / p.step }
 	addStudies(c, runs, true, rate,
-		func(first point, ranks float64) float64 { return rate(first) * ranks / float64(first.ranks) })
-	return chart.New("weak-scaling", "Weak scaling", "Each rank has as many seeds a step. Both axes are "+
-		"logarithmic. At the points: efficiency, the share of the ideal speed-up over the fewest ranks.", c)
+		func(first point,
+			ranks float64) float64 {
+			return rate(first) * ranks / float64(first.ranks)
+		})
+	return chart.New("weak-scaling", "Weak scaling", "Each rank has as many seeds a step. Both "+
+		"axes are "+
+		"logarithmic. At the points: efficiency, the share of the ideal speed-up over the "+
+		"fewest ranks.", c)
 }
 
 // addStudies adds the studies of a kind, each with its ideal line, which begins at the first point.

@@ -154,8 +154,8 @@ func baseline(r *Run, runs []*Run) *Run {
 }
 
 // study is a scaling study: runs of the same settings on different numbers of ranks, fewest first.
-// Strong scaling divides the work of an epoch among more ranks; weak scaling gives each rank as many
-// seeds a step.
+// Strong scaling divides the work of an epoch among more ranks; weak scaling gives each rank as
+// many seeds a step.
 type study struct {
 	name   string // the settings that distinguish it from other studies; empty if there is only one
 	points []point
@@ -230,7 +230,8 @@ func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
 			if !several {
 				at = slices.IndexFunc(all, func(h []*Run) bool {
 					return sameSeeds(h[0], g[0]) &&
-						alike(h[0], g[0], func(key string) bool { return but(key) || batchKey(key) })
+						alike(h[0], g[0],
+							func(key string) bool { return but(key) || batchKey(key) })
 				})
 			}
 			if at >= 0 {
@@ -251,7 +252,8 @@ func severalRanks(runs []*Run) bool {
 // studies finds the scaling studies among the runs.
 func studies(runs []*Run) (out []study) {
 	some := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) })
-	all := slices.DeleteFunc(equalWork(some, noKey), func(g []*Run) bool { return !severalRanks(g) })
+	all := slices.DeleteFunc(equalWork(some, noKey),
+		func(g []*Run) bool { return !severalRanks(g) })
 	names := groupNames(all, noKey)
 	for i, g := range all {
 		s := study{name: names[i]}

@@ -151,8 +151,8 @@ func TestARunThatMovedHasTheRanksOfItsEnd(t *testing.T) {
 	}
 }
 
-// In a weak study seeds grow with the ranks, and what counts is how many are trained in a second. Of a
-// strong one in the same report, whose minibatch of four ranks is as large, it keeps its runs.
+// In a weak study seeds grow with the ranks, and what counts is how many are trained in a second.
+// Of a strong one in the same report, whose minibatch of four ranks is as large, it keeps its runs.
 func TestWeakScaling(t *testing.T) {
 	of := func(name string, ranks, batch int, scope string, seeds, seconds float64) *Run {
 		r := fixture(t, "base")[0]
@@ -165,8 +165,8 @@ func TestWeakScaling(t *testing.T) {
 		}
 		return r
 	}
-	runs := []*Run{of("strong-2", 2, 256, "global", 256, 2), of("strong-4", 4, 256, "global", 256, 1.25),
-		of("weak-2", 2, 64, "rank", 128, 1), of("weak-4", 4, 64, "rank", 240, 1.2)}
+	runs := []*Run{of("strong-2", 2, 256, "global", 256, 2), of("strong-4", 4, 256, "global", 256,
+		1.25), of("weak-2", 2, 64, "rank", 128, 1), of("weak-4", 4, 64, "rank", 240, 1.2)}
 	want := [][]string{
 		{"weak-2", "2", "0.1000", "1 280", "1.00", "100.00 %", "128"},
 		{"weak-4", "4", "0.1200", "2 000", "1.56", "78.12 %", "240"},
@@ -194,7 +194,8 @@ func TestWeakScaling(t *testing.T) {
 	if got := weakScaling(runs).rows; got != nil {
 		t.Errorf("without the steps of an epoch weak scaling is %v", got)
 	}
-	if text := scalingChart(runs).HTML() + weakScalingChart(runs).HTML(); strings.Contains(text, "NaN") {
+	if text := scalingChart(runs).HTML() + weakScalingChart(runs).HTML(); strings.Contains(text,
+		"NaN") {
 		t.Error("a plot has points nowhere")
 	}
 }

@@ -23,10 +23,11 @@ func efficiencies(runs []*Run) table {
 	t := table{
 		id: "efficiency", title: "Parallel efficiency, by POP's definitions",
 		columns: []string{"run", "ranks"},
-		note: "Parallel = load balance × communication; communication = transfer × serialisation, " +
-			"which need the same epoch on an ideal network. Useful is the time in which a rank's CPUs " +
-			"work for it, neither idle nor polling. Computation scaling: processor seconds of an epoch " +
-			"of the same work on the fewest ranks, the median of several, over those of the run.",
+		note: "Parallel = load balance × communication; communication = transfer × " +
+			"serialisation, which need the same epoch on an ideal network. Useful is the time in " +
+			"which a rank's CPUs work for it, neither idle nor polling. Computation scaling: " +
+			"processor seconds of an epoch of the same work on the fewest ranks, the median of " +
+			"several, over those of the run.",
 	}
 	for _, m := range popMetrics {
 		t.columns = append(t.columns, m.column)
@@ -131,7 +132,8 @@ func withoutEfficiency(runs []*Run) string {
 					of += fmt.Sprintf(" and %d more", n)
 				}
 			}
-			sentences = append(sentences, fmt.Sprintf("No %s%s: %s.", strings.Join(columns, ", "), of, why))
+			sentences = append(sentences, fmt.Sprintf("No %s%s: %s.", strings.Join(columns, ", "),
+				of, why))
 		}
 	}
 	return strings.Join(sentences, " ")

@@ -12,10 +12,12 @@ func TestWhyEfficiencyIsUnknown(t *testing.T) {
 	const replay, shared = "a run is not replayed", "ranks share CPUs"
 	for i, r := range runs {
 		why := map[string]any{"transfer_efficiency": replay, "serialisation_efficiency": replay}
-		e := map[string]any{"load_balance": 0.5, "communication_efficiency": 0.5, "parallel_efficiency": 0.25,
+		e := map[string]any{"load_balance": 0.5, "communication_efficiency": 0.5,
+			"parallel_efficiency": 0.25,
 			"computation_seconds": float64(4 * (i + 1)), "no_value": why}
 		if i == 1 {
-			for _, key := range []string{"load_balance", "communication_efficiency", "parallel_efficiency",
+			for _, key := range []string{"load_balance", "communication_efficiency",
+				"parallel_efficiency",
 				"computation_seconds"} {
 				e[key], why[key] = nil, shared
 			}
@@ -36,8 +38,8 @@ func TestWhyEfficiencyIsUnknown(t *testing.T) {
 	}
 }
 
-// Runs whose epochs compute the same are compared, on any number of ranks, with the median of those on
-// the fewest; another model is not.
+// Runs whose epochs compute the same are compared, on any number of ranks, with the median of those
+// on the fewest; another model is not.
 func TestComputationScaling(t *testing.T) {
 	runs := fixture(t, "base", "base", "base", "wide", "base")
 	for i, c := range []struct {

@@ -51,7 +51,8 @@ func TestMarkdownShowsTextAsItIs(t *testing.T) {
 // Names of directories, settings and values of records appear as plain text on the page, in tables,
 // in plots and on a terminal, and break none of them.
 func TestHostileNames(t *testing.T) {
-	hostile := filepath.Join(t.TempDir(), "a|b\n\x1b[2J\x01<img src=x>\u202e`_*"+strings.Repeat("世", 40))
+	hostile := filepath.Join(t.TempDir(), "a|b\n\x1b[2J\x01<img src=x>\u202e`_*"+strings.Repeat("世",
+		40))
 	if err := os.CopyFS(hostile, os.DirFS("testdata/vip")); err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +60,17 @@ func TestHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for old, evil := range map[string]string{`"accuracy"`: `"acc\u001b[2J|\n"`, `"heap"`: `"he\u0007ap\n"`, `"0123456789abcdef"`: `"\u001b]0;x\u0007"`} {
+	for old, evil := range map[string]string{`"accuracy"`: `"acc\u001b[2J|\n"`,
+		`"heap"`: `"he\u0007ap\n"`, `"0123456789abcdef"`: `"\u001b]0;x\u0007"`} {
 		if !strings.Contains(string(summary), old) {
 			t.Fatalf("no %s in the summary", old)
 		}
 		summary = []byte(strings.ReplaceAll(string(summary), old, evil))
 	}
 	for name, text := range map[string]string{
-		"summary.json": string(summary), "config.yaml": "cache:\n  policy: \"vip\\e[2J|\\n\"\n\"x\\e[2J|\": 1\n", "metrics.jsonl": "{\"kind\":\"\u001b[2J\"}\n{\"kind\":\"wea\\u001bther\"}\n",
+		"summary.json": string(summary), "config.yaml": "cache:\n  policy: " +
+			"\"vip\\e[2J|\\n\"\n\"x\\e[2J|\": 1\n",
+		"metrics.jsonl": "{\"kind\":\"\u001b[2J\"}\n{\"kind\":\"wea\\u001bther\"}\n",
 	} {
 		if name == "metrics.jsonl" {
 			good, err := os.ReadFile(filepath.Join(hostile, name))
@@ -106,8 +110,13 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	for name, text := range texts {
-		if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && unicode.IsControl(r) || r == '\u202e' || r == utf8.RuneError }); at >= 0 {
-			t.Errorf("%s holds a control character: %q", name, text[max(0, at-20):min(len(text), at+20)])
+		if at := strings.IndexFunc(text,
+			func(r rune) bool {
+				return r != '\n' && unicode.IsControl(r) || r == '\u202e' ||
+					r == utf8.RuneError
+			}); at >= 0 {
+			t.Errorf("%s holds a control character: %q", name,
+				text[max(0, at-20):min(len(text), at+20)])
 		}
 		if strings.HasSuffix(name, ".html") {
 			parse(t, text)
@@ -135,8 +144,10 @@ func TestAbsurdNumbers(t *testing.T) {
 	dir := t.TempDir()
 	var log strings.Builder
 	for i, x := range []string{"1e308", "-1e308", "1e-320", "0", "-5", "1e99"} {
-		fmt.Fprintf(&log, `{"kind":"step","epoch":%d,"step":0,"loss":%s,"cache_hits":%[2]s,"fetched_rows":%[2]s,"evictions":%[2]s}`+"\n", i, x)
-		fmt.Fprintf(&log, `{"kind":"epoch","epoch":%[2]s,"seconds":%[2]s,"loss":%[2]s,"wait_fraction":%[2]s,"remote_rows":%[2]s,"phase_seconds":{"wait":%[2]s},"ranks":[{"remote_rows":%[2]s},{"remote_rows":%[2]s}]}`+"\n", i, x)
+		fmt.Fprintf(&log,
+			`{"kind":"step","epoch":%d,"step":0,"loss":%s,"cache_hits":%[2]s,"fetched_rows":%[2]s,"evictions":%[2]s}`+"\n", i, x)
+		fmt.Fprintf(&log,
+			`{"kind":"epoch","epoch":%[2]s,"seconds":%[2]s,"loss":%[2]s,"wait_fraction":%[2]s,"remote_rows":%[2]s,"phase_seconds":{"wait":%[2]s},"ranks":[{"remote_rows":%[2]s},{"remote_rows":%[2]s}]}`+"\n", i, x)
 		fmt.Fprintf(&log, `{"kind":"eval","epoch":%d,"valid_metric":%s}`+"\n", i, x)
 	}
 	for name, text := range map[string]string{

@@ -39,7 +39,8 @@ func (t *table) markdown(w io.Writer) {
 		}
 		return "| " + strings.Join(cells, " | ") + " |\n"
 	}
-	fmt.Fprintf(w, "## %s\n\n%s|---|%s\n", t.title, line(t.columns), strings.Repeat("--:|", len(t.columns)-1))
+	fmt.Fprintf(w, "## %s\n\n%s|---|%s\n", t.title, line(t.columns), strings.Repeat("--:|",
+		len(t.columns)-1))
 	for _, row := range t.rows {
 		io.WriteString(w, line(row))
 	}

@@ -36,7 +36,10 @@ func timeModel(runs []*Run) table {
 	t := table{
 		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement",
 		columns: []string{"run"},
-		note:    "The terms are phases of the run, for each step. Measured: means over the epochs, of rank 0; the first step ends where the second begins. Without preparing ahead, a step has t_lookup and t_score besides T_base, and copies after fetching. A pipeline deeper than 1 may be faster than T_prefetch.",
+		note: "The terms are phases of the run, for each step. Measured: means over the epochs, " +
+			"of rank 0; the first step ends where the second begins. Without preparing ahead, a " +
+			"step has t_lookup and t_score besides T_base, and copies after fetching. A " +
+			"pipeline deeper than 1 may be faster than T_prefetch.",
 	}
 	for _, term := range modelTerms {
 		t.columns = append(t.columns, term.name)
@@ -93,7 +96,11 @@ func overheads(runs []*Run) table {
 		id: "overheads", title: "What is not training",
 		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch",
 			"communication stall, s/epoch", "of the epoch", "set-up, s"},
-		note: "Waiting: share of the epoch in which training waited for a minibatch; start-up: the part for the first minibatch of an epoch. Communication stall: MassiveGNN's equation 9, the time of remote rows beyond the copying beside them; waiting includes the part for which training waited. Set-up: everything before the first step.",
+		note: "Waiting: share of the epoch in which training waited for a minibatch; start-up: " +
+			"the part for the first minibatch of an epoch. Communication stall: MassiveGNN's " +
+			"equation 9, the time of remote rows beyond the copying beside them; waiting " +
+			"includes the part for which training waited. Set-up: everything before the " +
+			"first step.",
 	}
 	for _, r := range runs {
 		wait, waits := mean(r.Epochs, "wait_fraction")
@@ -119,7 +126,9 @@ func setUp(runs []*Run) table {
 	t := table{
 		id: "setup", title: "Seconds before the first step, mean over ranks",
 		columns: []string{"run"},
-		note:    "From the beginning of the command; for a resumed run, of its last start. Cache: rank, predict and fill, relative to all epochs together (MassiveGNN, Figure 8: its initialisation cost).",
+		note: "From the beginning of the command; for a resumed run, of its last start. Cache: " +
+			"rank, predict and fill, relative to all epochs together (MassiveGNN, Figure 8: its " +
+			"initialisation cost).",
 	}
 	for i := range trace.NumSetUpItems {
 		t.columns = append(t.columns, i.String())

@@ -119,7 +119,8 @@ func warnings(runs []*Run) (out []string) {
 			out = append(out, r.Name+": left out: "+fault)
 		}
 		if r.Summary == nil {
-			out = append(out, fmt.Sprintf("%s: %s; it has no summary, so the report shows the part that ran",
+			out = append(out, fmt.Sprintf("%s: %s; it has no summary, so the report shows the "+
+				"part that ran",
 				r.Name, r.state()))
 		}
 		if r.tried() {
@@ -144,7 +145,8 @@ func writePage(w io.Writer, runs []*Run, live bool) error {
 	}
 	for _, t := range tablesOf(runs) {
 		data.Tables = append(data.Tables, section{
-			ID: t.id, Title: t.title, Note: strings.TrimSpace(t.note + " " + t.why), Columns: t.columns, Rows: t.rows,
+			ID: t.id, Title: t.title, Note: strings.TrimSpace(t.note + " " +
+				t.why), Columns: t.columns, Rows: t.rows,
 			Zeros: t.allZero(), Words: t.words, Open: t.id == "seeds" || t.id == "runs",
 		})
 	}

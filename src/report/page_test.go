@@ -168,7 +168,8 @@ func TestCurvesGoThroughTheData(t *testing.T) {
 	}{
 		{"loss; equal ones are one curve", lossEpochs, []string{"base", "vip"},
 			[][][2]float64{{{1, 1.75}, {2, 1}}}},
-		{"loss", lossEpochs, []string{"base", "old"}, [][][2]float64{{{1, 1.75}, {2, 1}}, {{1, 2}}}},
+		{"loss", lossEpochs, []string{"base", "old"}, [][][2]float64{{{1, 1.75}, {2, 1}},
+			{{1, 2}}}},
 		{"mean over seeds", seeds, []string{"base", "base"}, [][][2]float64{{{1, 2}, {2, 1}}}},
 		{"steps", lossSteps, []string{"vip"},
 			[][][2]float64{{{1, 2}, {2, 1.5}, {3, 1.25}, {4, 0.75}}}},

@@ -1,8 +1,8 @@
 // Package report turns run directories into tables, plots and one page.
 //
-//	RUN/config.yaml    ──┐                ┌─> tables ─┬─> report.md, runs.csv, epochs.csv, steps.csv
-//	RUN/summary.json   ──┼─> Load ─> Run ─┤           ├─> report.html, or a server's page
-//	RUN/metrics.jsonl  ──┘                └─> charts ─┘
+//	RUN/config.yaml    ─┐               ┌─> tables ─┬─> report.md, runs.csv, epochs.csv, steps.csv
+//	RUN/summary.json   ─┼─> Load ─> Run ┤           ├─> report.html, or a server's page
+//	RUN/metrics.jsonl  ─┘               └─> charts ─┘
 //
 // A run that has not finished, or was killed, has no summary and perhaps an incomplete last line.
 // The report shows what exists and marks the rest as absent, never as zero. The page is
@@ -45,7 +45,8 @@ func Write(runs []*Run, dir string) error {
 	for _, name := range []string{MarkdownFile, RunsFile, EpochsFile, StepsFile} {
 		_, none := os.Lstat(filepath.Join(dir, PageFile))
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && none != nil {
-			return fmt.Errorf("report: %s holds no report but a file %s, which would be replaced; choose "+
+			return fmt.Errorf("report: %s holds no report but a file %s, which would be "+
+				"replaced; choose "+
 				"another directory", dir, name)
 		}
 	}

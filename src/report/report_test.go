@@ -51,14 +51,17 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 		{"outcomes", four, outcomes, [][]string{
 			{"base", "2", "71.00 %", "70.00 %", "2", "2.500", "2 to 3", "20.00 %", "120",
 				"0123456789abcdef"},
-			{"vip", "2", "71.00 %", "70.00 %", "2", "1.500", "1 to 2", "20.00 %", "123", "0123456789abcdef"},
+			{"vip", "2", "71.00 %", "70.00 %", "2", "1.500", "1 to 2", "20.00 %", "123",
+				"0123456789abcdef"},
 			{"killed", "2", "–", "–", "1", "1.500", "–", "25.00 %", "–", "–"},
 			{"old", "–", "–", "–", "1", "2.500", "–", "50.00 %", "–", "–"},
 		}},
 		{"traffic, with what old runs do not have", four, traffic, [][]string{
-			{"base", "4 000", "150", "50", "0", "–", "–", "1 000", "0", "0", "1 000", "0.4000", "3"},
+			{"base", "4 000", "150", "50", "0", "–", "–", "1 000", "0", "0", "1 000", "0.4000",
+				"3"},
 			{"vip", "4 000", "150", "50", "350", "–", "–", "600", "0", "0", "600", "0.2400", "9"},
-			{"killed", "4 000", "150", "50", "400", "–", "–", "600", "50", "0", "650", "0.2600", "–"},
+			{"killed", "4 000", "150", "50", "400", "–", "–", "600", "50", "0", "650", "0.2600",
+				"–"},
 			{"old", "4 000", "0", "–", "–", "–", "–", "–", "–", "–", "1 200", "0.4800", "–"},
 		}},
 		{"caches", four, caches, [][]string{
@@ -157,7 +160,8 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 func TestFactorsOfLocality(t *testing.T) {
 	runs := []*Run{
 		{Name: "near", Epochs: []record{
-			{"locality_factor": 1.0, "loading_share": 0.5}, {"locality_factor": 2.0, "loading_share": 0.25},
+			{"locality_factor": 1.0, "loading_share": 0.5}, {"locality_factor": 2.0,
+				"loading_share": 0.25},
 			{"locality_factor": 2.0},
 		}},
 		{Name: "plain", Epochs: []record{{"loss": 1.0}}},

@@ -61,8 +61,10 @@ func roofline(r *Run) *chart.Chart {
 		c.Add(chart.Curve{Names: []string{"measured roof"}, Free: true, Dashed: true, X: x,
 			Y: []float64{copies * x[0] / 1e9, product / 1e9, product / 1e9}})
 	}
-	return chart.New("roofline", "Roofline", "Kernels that multiply, under what the device copies ("+
-		chart.Number(copies/1e9)+" GB/s) and multiplies ("+chart.Number(product/1e9)+" Gflop/s), both "+
+	return chart.New("roofline", "Roofline", "Kernels that multiply, under what the device "+
+		"copies ("+
+		chart.Number(copies/1e9)+" GB/s) and multiplies ("+chart.Number(
+		product/1e9)+" Gflop/s), both "+
 		"measured in memory; a kernel whose rows lie in a cache may pass the first. "+
 		"At the points: the share of the roof above. Both axes are logarithmic.", c)
 }
@@ -72,8 +74,8 @@ func kernels(r *Run) table {
 	t := table{
 		id: "kernels", title: "Kernels",
 		columns: []string{"kernel", "calls", "ms/step", "of all", "GB/s", "Gflop/s", "of the roof"},
-		note: "Of the roof: the time at the device's measured rates, for the bytes or for the flops, " +
-			"whichever is longer, over the time taken.",
+		note: "Of the roof: the time at the device's measured rates, for the bytes or for the " +
+			"flops, whichever is longer, over the time taken.",
 	}
 	steps, _ := r.Kernels.num("steps")
 	all := 0.0

@@ -8,14 +8,17 @@ import (
 	"halognn/src/chart"
 )
 
-// A product of 1e12 flops and 1e10 bytes in 10 s stands at 100 flops a byte and 100 Gflop/s, half of
-// the roof; a copy has no place on the plot, and one in the table.
+// A product of 1e12 flops and 1e10 bytes in 10 s stands at 100 flops a byte and 100 Gflop/s, half
+// of the roof; a copy has no place on the plot, and one in the table.
 func TestRoofline(t *testing.T) {
 	r := fixture(t, "base")[0]
-	r.Kernels = record{"steps": 10.0, "copy_bytes_per_second": 1e10, "product_flops_per_second": 2e11,
+	r.Kernels = record{"steps": 10.0, "copy_bytes_per_second": 1e10,
+		"product_flops_per_second": 2e11,
 		"kernels": []any{
-			map[string]any{"name": "Copy", "calls": 20.0, "seconds": 2.0, "bytes": 1e10, "flops": 0.0},
-			map[string]any{"name": "Dense", "calls": 30.0, "seconds": 10.0, "bytes": 1e10, "flops": 1e12},
+			map[string]any{"name": "Copy", "calls": 20.0, "seconds": 2.0, "bytes": 1e10,
+				"flops": 0.0},
+			map[string]any{"name": "Dense", "calls": 30.0, "seconds": 10.0, "bytes": 1e10,
+				"flops": 1e12},
 		}}
 	c := roofline(r).Drawing.(*chart.Curves)
 	if len(c.Curves) != 2 || c.Curves[0].Names[0] != "Dense" || c.Curves[0].X[0] != 100 ||

@@ -68,7 +68,8 @@ func jobsOf(runs []*Run) (jobs []job) {
 		jobs = append(jobs, job{name: name, runs: all[i], valid: scoreOf(all[i], "valid_metric"),
 			test: scoreOf(all[i], "test_metric")})
 	}
-	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.valid.mean, a.valid.mean) })
+	slices.SortStableFunc(jobs,
+		func(a, b job) int { return cmp.Compare(b.valid.mean, a.valid.mean) })
 	return jobs
 }
 
@@ -125,8 +126,8 @@ func repetitions(runs []*Run) table {
 				seconds = append(seconds, x)
 			}
 		}
-		t.rows = append(t.rows, append(row, fmt.Sprint(len(j.runs)), j.text(j.valid), j.text(j.test),
-			cell(timing.Median(seconds), len(seconds) > 0)))
+		t.rows = append(t.rows, append(row, fmt.Sprint(len(j.runs)), j.text(j.valid),
+			j.text(j.test), cell(timing.Median(seconds), len(seconds) > 0)))
 	}
 	return t
 }
@@ -150,7 +151,8 @@ func curvesOf(c *chart.Curves, runs []*Run, of func(r *Run) chart.Curve) {
 			continue
 		}
 		mean := chart.Mean(each)
-		mean.Names, mean.Color = []string{fmt.Sprintf("%s, %d runs", name, len(each))}, all[i][0].color
+		mean.Names, mean.Color = []string{fmt.Sprintf("%s, %d runs", name, len(each))},
+			all[i][0].color
 		c.Add(mean)
 	}
 }

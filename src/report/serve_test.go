@@ -31,7 +31,8 @@ func TestServerFollowsARun(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	code, page := get("/")
-	if code != 200 || !strings.Contains(page, "not finished") || !strings.Contains(page, "data-live") {
+	if code != 200 || !strings.Contains(page, "not finished") || !strings.Contains(page,
+		"data-live") {
 		t.Errorf("%d of a run that goes on", code)
 	}
 	before := &s.page[0]

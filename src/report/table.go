@@ -26,11 +26,13 @@ type table struct {
 
 func tablesOf(runs []*Run) []table {
 	runs = ranked(runs)
-	tables := append([]table{repetitions(runs), outcomes(runs), settings(runs)}, confusions(runs)...)
+	tables := append([]table{repetitions(runs), outcomes(runs), settings(runs)},
+		confusions(runs)...)
 	if len(runs) > 1 {
 		tables = append(tables, differences(runs))
 	}
-	tables = append(tables, scaling(runs), weakScaling(runs), efficiencies(runs), phases(runs), overheads(runs), timeModel(runs),
+	tables = append(tables, scaling(runs), weakScaling(runs), efficiencies(runs), phases(runs),
+		overheads(runs), timeModel(runs),
 		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
 	for _, r := range runs {
 		t := kernels(r)
@@ -56,7 +58,8 @@ func (t *table) dropZeros() {
 	}
 	for at := len(t.columns) - 1; at > 0; at-- {
 		if slices.ContainsFunc(t.rows, func(row []string) bool {
-			return at < len(row) && row[at] != chart.Absent && strings.Trim(row[at], "0.\u202f%") != ""
+			return at < len(row) && row[at] != chart.Absent && strings.Trim(row[at],
+				"0.\u202f%") != ""
 		}) {
 			continue
 		}
@@ -202,7 +205,10 @@ func caches(runs []*Run) table {
 		id: "caches", title: "Caches",
 		columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate",
 			"evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
-		note: "Rows, MB: of the rank with the largest cache; MB include the policy's memory. Hit rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows fetched to be kept. Deciding: summed over ranks, beside training. Predicted: before the first step, from access probabilities.",
+		note: "Rows, MB: of the rank with the largest cache; MB include the policy's memory. Hit " +
+			"rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows " +
+			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: " +
+			"before the first step, from access probabilities.",
 	}
 	for _, r := range runs {
 		if r.policy() == "none" {
@@ -269,8 +275,9 @@ func (p *point) names() string {
 func weakScaling(runs []*Run) table {
 	t := table{
 		id: "weak-scaling", title: "Weak scaling",
-		columns: []string{"runs", "ranks", "s/step", "seeds/s", "speed-up", "efficiency", "seeds/step"},
-		note:    "Each rank has as many seeds a step. Against the fewest ranks.",
+		columns: []string{"runs", "ranks", "s/step", "seeds/s", "speed-up", "efficiency",
+			"seeds/step"},
+		note: "Each rank has as many seeds a step. Against the fewest ranks.",
 	}
 	for _, s := range studies(runs) {
 		if !s.weak() {
@@ -278,8 +285,10 @@ func weakScaling(runs []*Run) table {
 		}
 		for i, p := range s.points {
 			t.rows = append(t.rows, []string{
-				p.names(), strconv.Itoa(p.ranks), chart.Number(p.step), chart.Number(p.seeds / p.step),
-				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true), chart.Number(p.seeds),
+				p.names(), strconv.Itoa(p.ranks), chart.Number(p.step), chart.Number(
+					p.seeds / p.step),
+				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i),
+					true), chart.Number(p.seeds),
 			})
 		}
 	}
@@ -333,7 +342,8 @@ func phases(runs []*Run) table {
 	t := table{
 		id: "seconds", title: "Seconds per epoch by phase, mean over ranks",
 		columns: append([]string{"run", "epoch"}, phaseNames...),
-		note:    "Epoch: mean. Phases run beside each other, so they add up to more; the time that is not hidden is wait.",
+		note: "Epoch: mean. Phases run beside each other, so they add up to more; the time that " +
+			"is not hidden is wait.",
 	}
 	for _, r := range runs {
 		if len(r.Epochs) == 0 {
@@ -355,7 +365,8 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // Print writes the list of damaged records and the most important tables to a terminal.
 func Print(w io.Writer, runs []*Run) error {
-	ids := []string{"seeds", "runs", "differences", "scaling", "efficiency", "overheads", "model", "caches"}
+	ids := []string{"seeds", "runs", "differences", "scaling", "efficiency", "overheads", "model",
+		"caches"}
 	return printTables(w, runs, slices.DeleteFunc(tablesOf(runs), func(t table) bool {
 		return !slices.Contains(ids, t.id)
 	}))

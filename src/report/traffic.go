@@ -157,7 +157,9 @@ func baselines(runs []*Run) table {
 	t := table{
 		id: "baselines", title: "Rows transferred per epoch, against the baseline",
 		columns: []string{"run", "transferred", "baseline", "left", "baseline is"},
-		note:    "Baseline: the run without a cache and with the same other settings. Without such a run: the rows owned outside the node that the run itself read, which is the same number.",
+		note: "Baseline: the run without a cache and with the same other settings. Without such " +
+			"a run: the rows owned outside the node that the run itself read, which is the " +
+			"same number.",
 	}
 	for _, r := range runs {
 		if c, ok := compare(rowOf{r.Name, r, r.Epochs}, runs); ok && r.policy() != "none" {
@@ -232,7 +234,8 @@ func hitRates(runs []*Run) *chart.Chart {
 	}
 	return chart.New(
 		"hits", "Hit rate over steps",
-		meansOf(size)+" Of the remote accesses of rank 0: the buffer hit rate, which does not charge rows fetched to "+
+		meansOf(size)+" Of the remote accesses of rank 0: the buffer hit rate, which does not "+
+			"charge rows fetched to "+
 			"be kept. "+
 			"Marks above the axis: steps at which rows were evicted; curves that evict at most "+
 			"steps have none.", c,

@@ -39,8 +39,8 @@ func TestVerdict(t *testing.T) {
 	}
 	neither, unjudged := untested("base", "vip"), fixture(t, "base", "vip")
 	neither[0].Summary["test_metric"], unjudged[1].Summary["valid_metric"] = nil, nil
-	const longest = "Rank 1 works longest, 80 % of its CPUs' time; of the 2.5 s of an epoch its training " +
-		"thread spends forward 60 %, sync 20 %. What to do about a long phase: " +
+	const longest = "Rank 1 works longest, 80 % of its CPUs' time; of the 2.5 s of an epoch its " +
+		"training thread spends forward 60 %, sync 20 %. What to do about a long phase: " +
 		"docs/guide/reading-a-report.md, Long phases."
 	for _, c := range []struct {
 		name string
@@ -48,7 +48,8 @@ func TestVerdict(t *testing.T) {
 		want []string
 	}{
 		{"one run", majority(0.21), []string{
-			"Test accuracy 71.00 % with the weights of epoch 2 of 2, 50.0 points above the majority class.",
+			"Test accuracy 71.00 % with the weights of epoch 2 of 2, 50.0 points above the " +
+				"majority class.",
 			"An epoch took 2.500 s, of which training waited 20.00 % for minibatches; " +
 				"1 000 feature rows crossed between nodes.",
 			longest,
@@ -86,7 +87,8 @@ func TestVerdict(t *testing.T) {
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
 		}},
 		{"two runs, one without a validation", unjudged, []string{
-			"Best by validation: base, accuracy 70.00 %; test 71.00 %. 1 of 2 runs have no validation.",
+			"Best by validation: base, accuracy 70.00 %; test 71.00 %. 1 of 2 runs have no " +
+				"validation.",
 			"Fastest epochs: vip, 1.500 s, 1.7 times as fast as base.",
 		}},
 		{"two data sets, which are not compared", other, []string{
@@ -131,7 +133,8 @@ func TestNoValue(t *testing.T) {
 	runs := fixture(t, "base", "vip")
 	r := runs[1]
 	r.Summary["test_metric"], r.Summary["valid_metric"] = nil, nil
-	r.Summary["no_value"] = map[string]any{"test_metric": "only class 1", "valid_metric": "no labels"}
+	r.Summary["no_value"] = map[string]any{"test_metric": "only class 1",
+		"valid_metric": "no labels"}
 	for _, e := range r.Evals {
 		e["valid_metric"] = nil
 	}
@@ -204,7 +207,8 @@ func TestConfusionTables(t *testing.T) {
 	if d := cmp.Diff([]string{"4", "4", "75.00 %", "100.00 %", "7 (25.00 %)"}, rows[4]); d != "" {
 		t.Error(d)
 	}
-	for _, damaged := range []any{"x", []any{[]any{1.0}, []any{2.0}}, []any{[]any{-1.0}}, []any{1.0}} {
+	for _, damaged := range []any{"x", []any{[]any{1.0}, []any{2.0}}, []any{[]any{-1.0}},
+		[]any{1.0}} {
 		if runs[0].Summary["confusion"] = damaged; confusions(runs) != nil {
 			t.Errorf("a table of %v", damaged)
 		}
@@ -226,8 +230,8 @@ func TestSettings(t *testing.T) {
 	for _, row := range s.rows {
 		text += strings.Join(row, ": ") + "\n"
 	}
-	want := "data: parts\ngraph: 1\u202f000 vertices, 9\u202f000 edges, 100 features, 10 classes\n" +
-		"minibatch: 64 seeds a rank, fanouts 10, 5\noptimiser: lr 0.01\ncache: none\n" +
+	want := "data: parts\ngraph: 1\u202f000 vertices, 9\u202f000 edges, 100 features, 10 " +
+		"classes\nminibatch: 64 seeds a rank, fanouts 10, 5\noptimiser: lr 0.01\ncache: none\n" +
 		"ranks: 2 on 2 nodes, n<1>, job 77\nfinished: 2026-01-02 03:04:05 UTC\nversion: v1\n"
 	if d := cmp.Diff(want, text); d != "" {
 		t.Error(d)
@@ -259,7 +263,8 @@ func TestClassNames(t *testing.T) {
 
 // What goes on beside the epoch is not more than all of it.
 func TestSharesAreBelowOneHundred(t *testing.T) {
-	if a, b := share(0.5, true), share(1.0254, true); a != "50.00\u202f%" || b != "1.03\u202ftimes" {
+	if a, b := share(0.5, true), share(1.0254, true); a != "50.00\u202f%" ||
+		b != "1.03\u202ftimes" {
 		t.Error(a, b)
 	}
 }

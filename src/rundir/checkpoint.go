@@ -123,7 +123,8 @@ func BeginCheckpoint(path string) error {
 func WriteInto(path string, files []File) (sums FileSums, err error) {
 	sums = FileSums{}
 	for _, f := range files {
-		if sums[f.Name], err = writeSummed(filepath.Join(scrapOf(path), f.Name), f.Write); err != nil {
+		if sums[f.Name], err = writeSummed(filepath.Join(scrapOf(path), f.Name),
+			f.Write); err != nil {
 			return sums, fmt.Errorf("writing checkpoint %s: %w", path, err)
 		}
 	}
@@ -141,7 +142,8 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 
 // CompleteCheckpoint is WriteCheckpoint for a checkpoint that has begun and already has the files
 // of there.
-func CompleteCheckpoint(path string, files []File, there FileSums, state func(FileSums) any) (err error) {
+func CompleteCheckpoint(path string, files []File, there FileSums,
+	state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
 	defer func() {
 		if err != nil {
@@ -236,7 +238,8 @@ func checkSize(path string, want FileSum) error {
 	info, err := os.Stat(path)
 	// the path may be anything
 	if err == nil && (info.Size() != want.Bytes || !info.Mode().IsRegular()) {
-		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(), want.Bytes)
+		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(),
+			want.Bytes)
 	}
 	return err
 }
@@ -260,8 +263,8 @@ func syncDir(dir string) error {
 // cannotSync reports whether the error of syncing a directory says that the filesystem does not
 // support that.
 func cannotSync(err error) bool {
-	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) ||
-		errors.Is(err, syscall.EBADF)
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) ||
+		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EBADF)
 }
 
 // seal returns the text of state.json.
@@ -434,7 +437,8 @@ func Prune(run string, keep int) error {
 // checkpointNames lists the checkpoints in a directory, oldest first; none if the directory does
 // not exist.
 func checkpointNames(dir string) ([]string, error) {
-	names, err := namesIn(dir, func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
+	names, err := namesIn(dir,
+		func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
 	slices.SortFunc(names, CompareAge)
 	return names, err
 }
@@ -454,7 +458,8 @@ func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
 }
 
 // unnamed matches the temporary names of files that a run has not written completely.
-var unnamed = regexp.MustCompile(`^\.(` + strings.Join([]string{ConfigFile, MetricsFile, SummaryFile,
+var unnamed = regexp.MustCompile(`^\.(` + strings.Join([]string{ConfigFile, MetricsFile,
+	SummaryFile,
 	ModelFile, KernelsFile, learnedFiles + `\d+.safetensors`}, "|") + `)\d+$`)
 
 // removeScraps deletes what a run was writing or deleting when it died. The run must be locked.

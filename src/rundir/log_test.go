@@ -192,7 +192,8 @@ func TestScrapsAreRemoved(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
-	want := "[.model.safetensors .notes.json1 learned-0003.safetensors metrics.jsonl model.safetensors]"
+	want := "[.model.safetensors .notes.json1 learned-0003.safetensors metrics.jsonl " +
+		"model.safetensors]"
 	if names := namesOf(t, run); fmt.Sprint(names) != want {
 		t.Errorf("left are %v, want %v", names, want)
 	}

@@ -93,7 +93,8 @@ func PartSuffix(dir string) string {
 
 // WriteFile replaces the file at path by data, completely or not at all.
 func WriteFile(path string, data []byte) error {
-	if err := renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
+	if err := renameio.WriteFile(path, data, 0o666,
+		renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

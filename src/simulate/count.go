@@ -111,7 +111,8 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 			err = take(&m)
 		}
 		if err != nil {
-			return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, m.key.Epoch, m.key.Step, err)
+			return fmt.Errorf("rank %d, epoch %d, step %d: %w", c.rank, m.key.Epoch, m.key.Step,
+				err)
 		}
 	}
 	return nil

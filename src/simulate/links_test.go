@@ -12,8 +12,8 @@ import (
 
 // Ends of links are vertices of any rank, so that every hop asks.
 func TestCollectivesOfLinks(t *testing.T) {
-	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8, Classes: 6,
-		SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 2})
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 300, Degree: 12, Features: 8,
+		Classes: 6, SplitLinks: "80/10/10", Seed: 5}, shardtest.Options{Parts: 2})
 	o := options()
 	o.Ranks, o.Epochs, o.Sample = 2, 1, sample.Neighbours(4, 3)
 	o.Model.Task, o.Model.Layers = task.Links, 2

@@ -18,7 +18,8 @@ type used struct {
 
 func (u *used) atLeast(o used) {
 	u.sampler, u.minibatch = max(u.sampler, o.sampler), max(u.minibatch, o.minibatch)
-	u.sums, u.near, u.policies = max(u.sums, o.sums), max(u.near, o.near), max(u.policies, o.policies)
+	u.sums, u.near, u.policies = max(u.sums, o.sums), max(u.near, o.near),
+		max(u.policies, o.policies)
 }
 
 // The memory of a process without the simulation, measured on a small graph.
@@ -91,7 +92,8 @@ func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64
 func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 	return s.policies[which].Bytes(policy.Size{
 		Vertices: s.shards.Vertices, Rows: int64(rows), Window: int64(s.windows[which][size]),
-		Uses: float64(u.minibatch), Steps: int64(s.job.Epochs * s.job.Items()), Degrees: s.transposed,
+		Uses: float64(u.minibatch), Steps: int64(
+			s.job.Epochs * s.job.Items()), Degrees: s.transposed,
 		Sums: s.job.Sums,
 	})
 }

@@ -119,7 +119,8 @@ func (o *ModeOptions) check() error {
 	}
 	for i, ranks := range o.RankCounts {
 		if ranks < 1 || slices.Contains(o.RankCounts[:i], ranks) {
-			errs = append(errs, fmt.Errorf("%d ranks; a number of ranks must be at least 1, and be named once", ranks))
+			errs = append(errs, fmt.Errorf("%d ranks; a number of ranks must be at least 1, and "+
+				"be named once", ranks))
 		}
 	}
 	for _, n := range []struct {
@@ -132,7 +133,8 @@ func (o *ModeOptions) check() error {
 		}
 	}
 	if o.StreamPerPart {
-		errs = append(errs, errors.New("with streams of parts (sample.streams=part) ranks share no minibatches; set sample.streams=rank"))
+		errs = append(errs, errors.New("with streams of parts (sample.streams=part) ranks share "+
+			"no minibatches; set sample.streams=rank"))
 	}
 	return errors.Join(append(errs, o.Spec.Check(), o.Model.CheckTypes())...)
 }

@@ -22,7 +22,8 @@ func modeOptions() ModeOptions {
 
 // builtIn returns the counts of the modes that recountMode knows.
 func builtIn(m *Modes) (counts []ModeCounts) {
-	known := []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid, parallel.ModePushPull}
+	known := []string{parallel.ModeData, parallel.ModeSplit, parallel.ModeHybrid,
+		parallel.ModePushPull}
 	for _, c := range m.Counts {
 		if slices.Contains(known, c.Mode) {
 			counts = append(counts, c)
@@ -80,7 +81,8 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 					c.Computed += int64(b.NumDst)
 					for d := range b.NumDst {
 						r := stream*size + owner(mb.Frontier[d])%size
-						if mode == parallel.ModePushPull && l == 0 { // shares of all other ranks come here
+						// shares of all other ranks come here
+						if mode == parallel.ModePushPull && l == 0 {
 							c.Hidden += int64(ranks - 1)
 							for q := range ranks {
 								if node(q) != node(r) {
@@ -102,7 +104,8 @@ func recountMode(t *testing.T, s *shard.Shards, o ModeOptions, mode string, rank
 							}
 							if from := stream*size + owner(mb.Frontier[u])%size; from != r {
 								c.Cross++
-								if key := [2]int{r, int(u)}; !received[key] && node(from) != node(r) {
+								if key := [2]int{r, int(u)}; !received[key] &&
+									node(from) != node(r) {
 									far[min(l, 1)]++
 								}
 								received[[2]int{r, int(u)}] = true

@@ -167,7 +167,8 @@ func (n *nearRank) count(epoch int, favour float64, workers int) error {
 			total := &n.playing[0].total
 			before := *total
 			err := n.play(m)
-			r.far, r.bytes = r.far+total.Remote-before.Remote, r.bytes+total.RowBytes-before.RowBytes
+			r.far, r.bytes = r.far+total.Remote-before.Remote,
+				r.bytes+total.RowBytes-before.RowBytes
 			return err
 		}
 		for _, v := range m.remote {

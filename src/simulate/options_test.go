@@ -86,7 +86,8 @@ func TestBadOptions(t *testing.T) {
 	}{
 		{"all at once", func(o *Options) { o.Batch, o.Epochs, o.Sample.Fanouts = 0, 0, nil },
 			[]string{"batch is 0", "epochs is 0", "no fanouts"}},
-		{"fanout", func(o *Options) { o.Sample.Fanouts = []int{3, 0} }, []string{"fanouts[1] is 0"}},
+		{"fanout", func(o *Options) { o.Sample.Fanouts = []int{3, 0} },
+			[]string{"fanouts[1] is 0"}},
 		{"no fanouts for a formula", func(o *Options) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies = []string{"degree", "vip"}
@@ -95,7 +96,8 @@ func TestBadOptions(t *testing.T) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies, o.Cache.Initial = []string{"degree", "prefetch"}, "inclusion"
 		}, []string{"cache.initial inclusion cannot be had, because it follows from fanouts"}},
-		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} }, []string{`"lru"`, "vip"}},
+		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} },
+			[]string{`"lru"`, "vip"}},
 		{"a model without neighbours", func(o *Options) { o.Model.Kind = "mlp" },
 			[]string{"mlp reads no neighbours"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
@@ -117,7 +119,8 @@ func TestBadOptions(t *testing.T) {
 			[]string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
 		{"a node shares what changes",
 			func(o *Options) { o.Cache.Placement = policy.PlacementGroup },
-			[]string{"cache.placement is group, with which cache.policy sieve", "cache.policy optimum"}},
+			[]string{"cache.placement is group, with which cache.policy sieve",
+				"cache.policy optimum"}},
 		{"nodes that fetch as one", func(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 },
 			[]string{"set exchange.nodes=off"}},
 		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
@@ -129,13 +132,15 @@ func TestBadOptions(t *testing.T) {
 			[]string{"sample.kind neighbour cannot be had, because it draws all neighbours alike",
 				"locality vertices is 0"}},
 		{"locality and what is known in advance", func(o *Options) { near(o) },
-			[]string{"cache.policy oracle cannot be had, because it samples", "cache.policy lookahead cannot",
-				"cache.policy optimum cannot"}},
+			[]string{"cache.policy oracle cannot be had, because it samples",
+				"cache.policy lookahead cannot", "cache.policy optimum cannot"}},
 		{"locality that adapts to a cache that changes", func(o *Options) {
 			near(o)
 			o.Policies = []string{policy.Sieve}
-			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.5, Upper: 0.1, Link: -1}
-		}, []string{"policy sieve cannot", "locality_lower is 0.5, above sample.locality_upper, which is 0.1",
+			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.5, Upper: 0.1,
+				Link: -1}
+		}, []string{"policy sieve cannot", "locality_lower is 0.5, above sample.locality_upper, " +
+			"which is 0.1",
 			"locality link is -1 bytes/s and edges 0 edges/s"}},
 		{"locality and sums", func(o *Options) {
 			near(o)
@@ -148,7 +153,8 @@ func TestBadOptions(t *testing.T) {
 			[]string{"locality is 0.5; it must be at least 1"}},
 		{"last short", func(o *Options) { o.LastShort, o.GlobalSeeds = true, true },
 			[]string{"last-short"}},
-		{"a mode", func(o *Options) { o.Mode.Sharing = sample.Together }, []string{"simulate modes"}},
+		{"a mode", func(o *Options) { o.Mode.Sharing = sample.Together },
+			[]string{"simulate modes"}},
 	} {
 		o := options()
 		c.bad(&o)
@@ -188,7 +194,8 @@ func TestModelThatTellsNoTypesApart(t *testing.T) {
 	_, err := New(s, o)
 	_, both := CompareModes(s, modes)
 	for _, err := range []error{err, both} {
-		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "gcn does not tell apart") {
+		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(),
+			"gcn does not tell apart") {
 			t.Error(err)
 		}
 	}
@@ -234,13 +241,15 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 		want        []string // hit rates: before the first round, and after each round shown
 	}{
 		{"one a step", 1, 4, false, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
-		{"settings of its own", 1, 4, true, []string{"after 0 rounds 0.1500", "after 1 rounds 0.5500"}},
+		{"settings of its own", 1, 4, true, []string{"after 0 rounds 0.1500",
+			"after 1 rounds 0.5500"}},
 		{"two a step", 2, 4, false, []string{"after 0 rounds 0.0500", "after 1 rounds 0.2500",
 			"after 3 rounds 0.6500"}},
 		{"a round within a step", 3, 4, false,
 			[]string{"after 0 rounds 0.0000", "after 1 rounds 0.1000", "after 2 rounds 0.2500",
 				"after 5 rounds 0.6500"}},
-		{"several rounds in a step", 8, 2, false, []string{"after 0 rounds 0.0000", "after 31 rounds 0.7000"}},
+		{"several rounds in a step", 8, 2, false, []string{"after 0 rounds 0.0000",
+			"after 31 rounds 0.7000"}},
 		{"no round", 1, 8, false, nil},
 	} {
 		r := &Result{
@@ -280,8 +289,9 @@ func TestRoundsAreCountedInMinibatches(t *testing.T) {
 func TestMemoryIsThatOfTheFormula(t *testing.T) {
 	race.Alone(t)
 	plain := generatedOf(t, 60000)
-	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 15000, Features: 6,
-		Classes: 4, Seed: 1}, shardtest.Options{Parts: 6, Features: shard.FeaturesDegree})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 15000,
+		Features: 6,
+		Classes:  4, Seed: 1}, shardtest.Options{Parts: 6, Features: shard.FeaturesDegree})
 	types := func(o *Options) {
 		o.Model = nn.Config{Kind: "rgcn", Layers: 2, Hidden: 8}
 	}

@@ -26,7 +26,8 @@ func (r *Result) WritePage(w io.Writer) error {
 			Color: r.color(i),
 			Open:  !r.Options.Policy(name).Static(),
 		}
-		if none := slices.Index(r.Options.Policies, policy.None); name == policy.Oracle && none >= 0 {
+		if none := slices.Index(r.Options.Policies, policy.None); name == policy.Oracle &&
+			none >= 0 {
 			one.Low, one.High = one.Y, r.curve(none)
 		}
 		c.Add(one)

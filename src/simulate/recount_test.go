@@ -95,7 +95,8 @@ func naive(t *testing.T, s *shard.Shards, o Options, rank int) *trail {
 				stream := rank*x.perStep + i
 				piece := x.streams.Piece(epoch, step, stream, nil)
 				if o.LastShort {
-					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch, len(shuffled))]
+					piece = shuffled[min(step*o.Batch, len(shuffled)):min((step+1)*o.Batch,
+						len(shuffled))]
 				}
 				mb := sample.Reference(s.Topology(), o.Sample, piece,
 					sample.Key{Seed: o.Seed, Epoch: epoch, Step: step, Stream: stream})
@@ -162,7 +163,8 @@ func TestCountsEqualANaiveRecount(t *testing.T) {
 					t.Errorf("%s: %d rows, recounted %d", name, got.Rows[p], want[p])
 				}
 				if !slices.Equal(got.Filled[p], filled[p]) {
-					t.Errorf("%s: %d rows before the first step, recounted %d", name, got.Filled[p], filled[p])
+					t.Errorf("%s: %d rows before the first step, recounted %d", name, got.Filled[p],
+						filled[p])
 				}
 			}
 			if got.Remote != all || (all == 0) != (c.ranks == 1) {
@@ -195,7 +197,8 @@ func checkTraces(t *testing.T, r *Result) {
 				rows += d.Remote
 			}
 			if done != nil && rows != r.Rows[p][i] {
-				t.Errorf("%s: the steps transfer %d rows, all together %d", name, rows, r.Rows[p][i])
+				t.Errorf("%s: the steps transfer %d rows, all together %d", name, rows,
+					r.Rows[p][i])
 			}
 		}
 	}

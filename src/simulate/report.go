@@ -59,7 +59,10 @@ func (r *Result) learned() [][]string {
 	if r.Learned.Bytes == 0 {
 		return rows
 	}
-	each := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/float64(r.Options.Epochs)) }
+	each := func(n int64) string {
+		return fmt.Sprintf("%.1f",
+			float64(n)/float64(r.Options.Epochs))
+	}
 	return append(rows, [][]string{
 		{"learned_rows", each(r.Learned.Rows)},
 		{"learned_sums", each(r.Learned.Sums)},
@@ -189,7 +192,8 @@ func (r *Result) factors(p, size int) (text string) {
 // rounds returns the buffer hit rate between the eviction rounds of a policy that has rounds:
 // before the first round, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
-	p := slices.IndexFunc(r.Options.Policies, func(p string) bool { return r.Options.Policy(p).Rounds })
+	p := slices.IndexFunc(r.Options.Policies,
+		func(p string) bool { return r.Options.Policy(p).Rounds })
 	if p < 0 {
 		return nil
 	}
@@ -250,7 +254,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "", "", "",
 			}
 			if r.kinds != nil {
-				line[2], line[22], line[25] = "", count(r.Totals[p][i].RowBytes), strconv.Itoa(capacity)
+				line[2], line[22], line[25] = "", count(r.Totals[p][i].RowBytes),
+					strconv.Itoa(capacity)
 			}
 			if r.Options.Sums {
 				n := r.Totals[p][i]
@@ -270,7 +275,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				for _, d := range done {
 					sum.Add(d)
 				}
-				line[12], line[13], line[14] = count(sum.Early), count(sum.Evictions), count(sum.Replacements)
+				line[12], line[13], line[14] = count(sum.Early), count(sum.Evictions),
+					count(sum.Replacements)
 			}
 			lines = append(lines, line)
 		}

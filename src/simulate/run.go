@@ -135,7 +135,8 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 		return nil, err
 	}
 	c := &counter{Simulation: s, rank: rank, kinds: s.job.Kinds(),
-		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64, s.job.Epochs*s.job.Steps())}
+		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64,
+			s.job.Epochs*s.job.Steps())}
 	defer c.free()
 	if s.job.Model.LearnsRows() {
 		x, err := s.job.LearnedExchange(rank)
@@ -191,8 +192,9 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
-		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked, EdgeRows: c.edgeRows,
-		Learned: c.learned, Gradients: int64(s.job.Steps()*s.o.Epochs) * s.gradients,
+		Minibatches: s.job.Minibatches(), Remote: c.remote, Each: c.each, Asked: c.asked,
+		EdgeRows: c.edgeRows,
+		Learned:  c.learned, Gradients: int64(s.job.Steps()*s.o.Epochs) * s.gradients,
 		AskingHops: sample.AskingHops(s.job.Sample.Hops(), s.job.Ranks, s.job.SeedsElsewhere()),
 		Capacity:   capacity, Windows: s.windows, used: c.used, edgeIn: s.job.Model.EdgeIn,
 		kinds: s.job.Kinds(),
@@ -209,7 +211,8 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 }
 
 // countRows counts minibatches while dynamic policies decide about them.
-func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
+func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
+	workers int) error {
 	c.addPlayers(m, r, capacity, func(p *policy.Policy) bool { return !p.Static() })
 	return c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
 		if err := c.count(m); err != nil {
@@ -222,7 +225,8 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 // countSums counts minibatches, then lets all policies decide about them. For a static cache, what
 // is transferred for its misses depends on the minibatch; and what an oracle keeps depends on all
 // minibatches.
-func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int, workers int) error {
+func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
+	workers int) error {
 	err := c.eachMinibatch(workers, c.plain(), c.count)
 	if err != nil {
 		return err
@@ -233,7 +237,8 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	for _, p := range c.playing {
 		window = max(window, p.Window())
 	}
-	c.sums = parallel.NewSumCounter(c.job.Model.Needs(), c.shards.Topology(), job.NewChooser(c.job), window)
+	c.sums = parallel.NewSumCounter(c.job.Model.Needs(), c.shards.Topology(), job.NewChooser(c.job),
+		window)
 	defer func() { c.used.sums, _ = c.sums.Bytes() }()
 	return c.eachMinibatch(workers, c.plain(), c.play)
 }

@@ -2,11 +2,12 @@
 // cache policies and sizes at once, without training and without MPI: it samples the minibatches of
 // a run, key for key, and plans them with package exchange.
 //
-//	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...       each sampled once
-//	                                                  │
-//	                                                  ├─ accesses [N] += 1 ─── Top(score) of every static policy, size ──> rows
-//	                                                  └─ Policy.Step of every dynamic policy, size ──────────────────────> rows, step by step
-//	nodes:   scores summed over ranks ─> Settings.Place ─> rows of own cache, of peers' caches, far
+//	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...
+//	         (each sampled once)                       │
+//	           ┌───────────────────────────────────────┘
+//	           ├─ accesses [N] += 1 ─ Top(score) of every static policy, size ─> rows
+//	           └─ Policy.Step of every dynamic policy, size ─> rows, step by step
+//	nodes:   scores summed over ranks ─> Settings.Place ─> rows of own cache, peers' caches, far
 //
 // The rows that a static cache leaves to fetch follow from the accesses of each vertex: all
 // accesses less those of cached vertices. Dynamic policies decide step by step, by the code that
@@ -94,7 +95,8 @@ func checkReads(s *job.Spec) error {
 	if s.Model.ReadsNeighbours() {
 		return nil
 	}
-	return fmt.Errorf("a model of kind %s reads no neighbours, so it reads no rows of other ranks, and "+
+	return fmt.Errorf("a model of kind %s reads no neighbours, so it reads no rows of other "+
+		"ranks, and "+
 		"there is nothing to count; set model.kind=sage", s.Model.Kind)
 }
 
@@ -114,23 +116,27 @@ func (o *Options) Check() error {
 		reject("workers is %d; it must be 0 to %d", o.Workers, mostWorkers)
 	}
 	if o.Mode.Sharing != sample.Alone || o.Mode.Columns {
-		reject("simulate counts rows of ranks with minibatches of their own; set parallel.mode=data, or compare modes by `simulate modes`")
+		reject("simulate counts rows of ranks with minibatches of their own; set " +
+			"parallel.mode=data, or compare modes by `simulate modes`")
 	}
 	if o.Locality.Favours() && o.Sums {
-		reject("simulate counts sums over minibatches that do not depend on the cache; set exchange.sums=off, or sample.locality=1")
+		reject("simulate counts sums over minibatches that do not depend on the cache; set " +
+			"exchange.sums=off, or sample.locality=1")
 	}
 	if n := o.RanksPerNode; o.AsNodes && n > 1 && (o.Ranks == 0 || n < o.Ranks) {
 		reject("simulate counts the rows that each rank fetches for itself; set exchange.nodes=off")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		reject("last-short needs a stream for each rank, with seeds and a batch of its own, as in published figures; leave it out")
+		reject("last-short needs a stream for each rank, with seeds and a batch of its own, as " +
+			"in published figures; leave it out")
 	}
 	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
 		reject("with cache.source %s all rows are remote, and a rank has no halo; give alphas",
 			policy.SourceFiles)
 	}
 	if o.Sums && o.Cache.Shared() {
-		reject("simulate counts sums only with caches that ranks do not share; set cache.placement=%s",
+		reject("simulate counts sums only with caches that ranks do not share; set "+
+			"cache.placement=%s",
 			policy.PlacementOwn)
 	}
 	if len(o.Policies) == 0 {
@@ -173,10 +179,12 @@ func (o *Options) refused(name string) (why []string) {
 		why = append(why, r.Error())
 	}
 	if o.Model.Schema.Typed() && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s is the best only for rows of one size; leave it out for a graph with vertex types", name))
+		why = append(why, fmt.Sprintf("policy %s is the best only for rows of one size; leave it "+
+			"out for a graph with vertex types", name))
 	}
 	if o.Sums && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set exchange.sums=off", name))
+		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set "+
+			"exchange.sums=off", name))
 	}
 	return why
 }
@@ -188,7 +196,8 @@ func (o *Options) checkSizes() (errs []error) {
 			"rank's vertices")
 	}
 	if len(o.Alphas) > 0 && len(o.HaloFractions) > 0 {
-		reject("there are alphas and halo fractions; give only one of the two as the size of a cache")
+		reject("there are alphas and halo fractions; give only one of the two as the size " +
+			"of a cache")
 	}
 	for _, list := range []struct {
 		name  string
@@ -199,7 +208,8 @@ func (o *Options) checkSizes() (errs []error) {
 			case !(a >= 0) || math.IsInf(a, 1):
 				reject("%s %g must be 0 or more, and finite", list.name, a)
 			case i > 0 && a <= list.sizes[i-1]:
-				reject("%s %g comes after %g; give them in ascending order", list.name, a, list.sizes[i-1])
+				reject("%s %g comes after %g; give them in ascending order", list.name, a,
+					list.sizes[i-1])
 			}
 		}
 	}

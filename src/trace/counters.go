@@ -186,7 +186,8 @@ func (c *Counters) Check(frontier int) error {
 		c.Frontier == int64(frontier) {
 		return nil
 	}
-	return fmt.Errorf("rows do not add up: %d vertices, frontier %d, local %d, cached %d, peer %d, "+
+	return fmt.Errorf("rows do not add up: %d vertices, frontier %d, local %d, cached %d, "+
+		"peer %d, "+
 		"stored %d, remote %d, of these %d early and %d replaced, shared %d, summed %d; this is a "+
 		"bug in halognn", frontier, c.Frontier, c.Local, c.Cached, c.Peer, c.Stored, c.Remote,
 		c.Early, c.Replaced, c.Shared, c.Summed)
@@ -215,5 +216,6 @@ func (c Counters) HitRates() (hit, buffer float64) {
 	if accesses == 0 {
 		return 0, 0
 	}
-	return 1 - float64(c.Stored+c.Remote+c.Shared+c.Sums)/float64(accesses), float64(hits) / float64(accesses)
+	return 1 - float64(c.Stored+c.Remote+c.Shared+c.Sums)/float64(accesses),
+		float64(hits) / float64(accesses)
 }

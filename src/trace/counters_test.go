@@ -68,7 +68,8 @@ func TestCountersAreWords(t *testing.T) {
 			case f.Anonymous:
 				count(f.Type)
 			case f.Type.Kind() != reflect.Int64 || f.Tag.Get("json") == "":
-				t.Errorf("%s is a %s with the tag %q; want 64 bits and a key", f.Name, f.Type, f.Tag)
+				t.Errorf("%s is a %s with the tag %q; want 64 bits and a key", f.Name, f.Type,
+					f.Tag)
 			default:
 				words++
 			}

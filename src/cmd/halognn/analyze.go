@@ -30,9 +30,9 @@ func analyzeCommand() *cobra.Command {
 			"[--policies vip,degree,...]",
 		Short: "Rank the vertices for static caches, for runs in which no rank has all edges",
 		Long: "Rank, for every rank of a run, the vertices of the others as static cache " +
-			"policies do, and write them into PARTS/analysis, best first. Runs with topology.kind " +
-			"partitioned read them: any number of runs with the same parts, ranks, fanouts and " +
-			"batch. One process does it, with the graph mapped.",
+			"policies do, and write them into PARTS/analysis, best first. Runs with " +
+			"topology.kind partitioned read them: any number of runs with the same parts, ranks, " +
+			"fanouts and batch. One process does it, with the graph mapped.",
 		Example: "  halognn analyze parts/products-4 --config inputs/products.yaml " +
 			"--policies vip,oracle",
 		Args: cobra.MaximumNArgs(1),
@@ -94,8 +94,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	}
 	defer s.Close()
 	if s.Schema.Typed() {
-		return dataError(errors.New("analyze ranks rows of one size; a run on a graph with vertex types " +
-			"ranks its rows itself, and needs none of its files"))
+		return dataError(errors.New("analyze ranks rows of one size; a run on a graph with " +
+			"vertex types ranks its rows itself, and needs none of its files"))
 	}
 	spec := trainOptions(c).Spec
 	if spec.Ranks, spec.RanksPerNode = o.ranks, o.perNode; spec.RanksPerNode == 0 {

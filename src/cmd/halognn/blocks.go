@@ -70,7 +70,8 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 			"minibatches have no blocks; set it to sage", c.Job.Model.Kind))
 	}
 	if c.Job.ByNode() && c.Run.RanksPerNode == 0 {
-		return usageError(errors.New("with parallel.mode hybrid or sample.share node minibatches depend on the ranks of a node; set run.ranks_per_node to their number"))
+		return usageError(errors.New("with parallel.mode hybrid or sample.share node minibatches " +
+			"depend on the ranks of a node; set run.ranks_per_node to their number"))
 	}
 	s, err := shard.Open(c.Data.Parts, shard.Options{Split: c.Data.Split})
 	if err != nil {

@@ -119,13 +119,15 @@ func generateCommand(p *process) *cobra.Command {
 			m := d.Meta
 			sizes, of := [3]int{len(d.Split.Train), len(d.Split.Valid), len(d.Split.Test)}, ""
 			if task.Stored(m.Task).Embeds {
-				sizes, of = [3]int{len(d.Links.Train), len(d.Links.Valid), len(d.Links.Test)}, " links"
+				sizes, of = [3]int{len(d.Links.Train), len(d.Links.Valid), len(d.Links.Test)},
+					" links"
 			}
 			features := fmt.Sprintf(", %d features (%s)", m.Features, m.FeatureType)
 			if m.Schema.Typed() {
 				features = ""
 			}
-			out(c, "%s: %d vertices, %d directed edges%s, %d classes; %d train, %d valid, %d test%s\n",
+			out(c, "%s: %d vertices, %d directed edges%s, %d classes; %d train, %d valid, %d "+
+				"test%s\n",
 				to.dir, m.Vertices, m.Edges, features, m.Classes, sizes[0], sizes[1], sizes[2], of)
 			for _, line := range m.Describe() {
 				out(c, "  %s\n", line)
@@ -136,7 +138,8 @@ func generateCommand(p *process) *cobra.Command {
 	to.flags(c)
 	f := c.Flags()
 	f.StringVar(&o.Kind, "kind", "",
-		"sbm: degree-corrected stochastic block model (the default); rmat: recursive matrix; mag: typed, "+
+		"sbm: degree-corrected stochastic block model (the default); rmat: recursive matrix; "+
+			"mag: typed, "+
 			"papers, authors, institutions and fields")
 	f.StringVar(&o.Preset, "preset", "",
 		"sizes of a known graph: "+strings.Join(dataset.Presets(), ", "))
@@ -148,12 +151,15 @@ func generateCommand(p *process) *cobra.Command {
 	f.Float64Var(&o.Homophily, "homophily", 0,
 		"share of edges that stay inside a class (default 0.8, or the preset's)")
 	f.StringVar(&o.Split, "split", "",
-		"train/valid/test, as 60/20/20, 0.6/0.2/0.2 or 0.5%/0.2%/1% (default 60/20/20, or the preset's)")
+		"train/valid/test, as 60/20/20, 0.6/0.2/0.2 or 0.5%/0.2%/1% (default 60/20/20, or the "+
+			"preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		"float32, float16 or int8 (default float32, or the preset's)")
-	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: shares, as of --split, of the pairs "+
+	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: shares, as of --split, "+
+		"of the pairs "+
 		"of vertices with an edge, such as 85/5/10")
-	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of classes a and b: "+
+	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of "+
+		"classes a and b: "+
 		"classes, (a + b) mod C, or numbers, a + b (default: they are ranked)")
 	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
@@ -210,14 +216,18 @@ func importCommand(p *process) *cobra.Command {
 			}
 			switch links := o.Task == task.Links; {
 			case o.Task != "" && o.Task != task.Regression && !links:
-				return usageError(fmt.Errorf("--task %s is unknown; leave it out for labels that are classes, or use %s or %s", o.Task, task.Regression, task.Links))
-			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" || len(numbers) > 0):
-				return usageError(errors.New("--split-links, --relation, --link-classes, --link-numbers and --keep-leaks are " +
-					"of --task links"))
+				return usageError(fmt.Errorf("--task %s is unknown; leave it out for labels that "+
+					"are classes, or use %s or %s", o.Task, task.Regression, task.Links))
+			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" ||
+				len(numbers) > 0):
+				return usageError(errors.New("--split-links, --relation, --link-classes, " +
+					"--link-numbers and --keep-leaks are of --task links"))
 			case classes != "" && len(numbers) > 0:
-				return usageError(errors.New("--link-classes and --link-numbers exclude each other"))
+				return usageError(errors.New("--link-classes and --link-numbers exclude " +
+					"each other"))
 			case links && (o.Split != "" || c.Flags().Changed("split-index")):
-				return usageError(errors.New("--split and --split-index are of vertices; use --split-links"))
+				return usageError(errors.New("--split and --split-index are of vertices; use " +
+					"--split-links"))
 			case links && o.SplitLinks == "":
 				o.SplitLinks = "85/5/10"
 			}
@@ -229,8 +239,10 @@ func importCommand(p *process) *cobra.Command {
 			if k, err := strconv.ParseUint(index, 10, 16); err == nil {
 				of := int(k)
 				o.SplitIndex = &of
-			} else if o.AllSplits = index == "all"; !o.AllSplits && c.Flags().Changed("split-index") {
-				return usageError(fmt.Errorf("--split-index %s: want a number from 0 on, or all", index))
+			} else if o.AllSplits = index == "all"; !o.AllSplits &&
+				c.Flags().Changed("split-index") {
+				return usageError(fmt.Errorf("--split-index %s: want a number from 0 on, or all",
+					index))
 			}
 			work := func(dir string) error {
 				o.Out = dir
@@ -253,37 +265,51 @@ func importCommand(p *process) *cobra.Command {
 	}
 	to.flags(c)
 	f := c.Flags()
-	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and write nothing")
-	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for none; '' "+
-		"makes classes of all (default: nan, none, null, na, n/a, <NA>, #N/A, -1 and -100, and nothing)")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and "+
+		"write nothing")
+	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for "+
+		"none; '' "+
+		"makes classes of all (default: nan, none, null, na, n/a, <NA>, #N/A, -1 and -100, and "+
+		"nothing)")
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
 	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where "+
-		"the format stores each edge once); of a relation between two vertex types as a relation rev_NAME")
+		"the format stores each edge once); of a relation between two vertex types as a relation "+
+		"rev_NAME")
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
-	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse of every "+
+	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse "+
+		"of every "+
 		"relation, as a relation rev_NAME")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
-	f.StringVar((*string)(&o.Weights), "merge-weights", "", "weight of an edge that comes several times: sum, mean, "+
+	f.StringVar((*string)(&o.Weights), "merge-weights", "", "weight of an edge that comes "+
+		"several times: sum, mean, "+
 		"max, min or first (default sum)")
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
 	f.StringVar(&o.Task, "task", "",
-		"regression: labels are numbers to predict; links: edges are what to predict (default: classes, "+
+		"regression: labels are numbers to predict; links: edges are what to predict (default: "+
+			"classes, "+
 			"as the labels show)")
 	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test, as 60/20/20, 0.6/0.2/0.2 or "+
 		"0.5%/0.2%/1% (default: the split that comes with the data, else 60/20/20)")
-	f.StringVar(&o.SplitLinks, "split-links", "", "shares, as of --split, of the pairs of vertices "+
-		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default 85/5/10)")
-	f.StringVar(&classes, "link-classes", "", "csv: column of the edge table, npz: array, with the class of "+
-		"each link, 0 to C-1; or NAME of train_NAME.npy and so on, beside the lists of --split-links")
+	f.StringVar(&o.SplitLinks, "split-links", "", "shares, as of --split, of the pairs of "+
+		"vertices "+
+		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default "+
+		"85/5/10)")
+	f.StringVar(&classes, "link-classes", "", "csv: column of the edge table, npz: array, with "+
+		"the class of "+
+		"each link, 0 to C-1; or NAME of train_NAME.npy and so on, beside the lists of "+
+		"--split-links")
 	f.StringSliceVar(&numbers, "link-numbers", nil, "the same with a number to predict, or several")
-	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose edges are the "+
+	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose "+
+		"edges are the "+
 		"links, such as author,writes,paper")
-	f.BoolVar(&o.KeepLeaks, "keep-leaks", false, "of a graph with vertex types: keep validation and test links "+
+	f.BoolVar(&o.KeepLeaks, "keep-leaks", false, "of a graph with vertex types: keep validation "+
+		"and test links "+
 		"as edges of relations that tell them, such as the reverse")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
-	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with several, or all: "+
+	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with "+
+		"several, or all: "+
 		"each run then chooses by data.split")
 	f.StringToStringVar(&o.Keys, "keys", nil,
 		"npz: what arrays are called, such as x=embedding,edge_index=links")
@@ -294,13 +320,16 @@ func importCommand(p *process) *cobra.Command {
 		"a dataset that was standardized: shift and scale as there, to predict with its models")
 	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
 	f.StringVar(&o.Table.Source, "source", "",
-		"csv: column of the edge table with the source vertex (default: of a pair, as source,target or from,to)")
+		"csv: column of the edge table with the source vertex (default: of a pair, as "+
+			"source,target or from,to)")
 	f.StringVar(&o.Table.Target, "target", "",
-		"csv: column of the edge table with the target vertex (default: of a pair, as source,target or from,to)")
+		"csv: column of the edge table with the target vertex (default: of a pair, as "+
+			"source,target or from,to)")
 	f.StringSliceVar(&o.Table.EdgeFeatures, "edge-features", nil,
 		"csv: columns of the edge table that are features of edges; NAME=a,b: of relation NAME")
 	f.StringVar(&o.Table.Weight, "weight", "",
-		"csv: column of the edge table with the weight of the edge, NAME=COLUMN of relation NAME (default: "+
+		"csv: column of the edge table with the weight of the edge, NAME=COLUMN of relation NAME "+
+			"(default: "+
 			"edge_weight, weight, ...)")
 	f.StringVar(&o.Table.ID, "id", "",
 		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
@@ -308,9 +337,11 @@ func importCommand(p *process) *cobra.Command {
 		"of 0 and 1 or of numbers, or a file, .npy or text; TYPE=...: of a vertex type (default: "+
 		"label, y, class)")
 	f.StringSliceVar(&o.Table.Features, "features", nil,
-		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all other columns)")
+		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all "+
+			"other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
-		"csv: column with train, valid or test, or 0, 1 or 2 (default: split, marks in train_mask, val_mask, test_mask, "+
+		"csv: column with train, valid or test, or 0, 1 or 2 (default: split, marks in "+
+			"train_mask, val_mask, test_mask, "+
 			"or the one column with such words)")
 	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
 		"csv: of a vertex with several rows of the node table take the first (default: an error)")

@@ -24,13 +24,15 @@ func doctorCommand(p *process) *cobra.Command {
 		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under " +
 			"mpirun or srun, like train",
 		Example: "  mpirun -np 4 halognn doctor --dir run\n" +
-			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir /scratch/$USER",
+			"  srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=16 halognn doctor --dir " +
+			"/scratch/$USER",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".", "the directory for parts and runs, in which doctor writes and reads a small file")
+	c.Flags().StringVar(&dir, "dir", ".", "the directory for parts and runs, in which doctor "+
+		"writes and reads a small file")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
@@ -89,7 +91,8 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 	}
 	if errors := report.Errors(); errors > 0 {
 		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf(
-			"doctor: %s, listed above: a job cannot run like this", record.Counted(errors, "error"))))
+			"doctor: %s, listed above: a job cannot run like this", record.Counted(errors,
+				"error"))))
 	}
 	return nil
 }

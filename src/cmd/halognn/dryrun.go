@@ -85,7 +85,8 @@ func (j *rankJob) tellDry(t *train.Training) error {
 	if err := j.headroom.lacks(p.Memory, predicted); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "dry run: config, parts, ranks, devices and memory are in order; nothing was written "+
+	fmt.Fprintf(stdout, "dry run: config, parts, ranks, devices and memory are in order; nothing "+
+		"was written "+
 		"to %s\n", j.config.Run.Dir)
 	return nil
 }

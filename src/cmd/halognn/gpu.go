@@ -63,7 +63,8 @@ func openGPU(g gpu, p compute.Precision) (compute.Device, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
-	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free, Precision: p})
+	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free,
+		Precision: p})
 	if err != nil { // returns nil itself, not a nil pointer in an interface
 		return nil, err
 	}

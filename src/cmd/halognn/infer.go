@@ -38,9 +38,9 @@ func inferCommand(p *process) *cobra.Command {
 		Use: "infer --run RUN [--parts PARTS] [--mode full|sampled] --out predictions.npy " +
 			"[--embeddings embeddings.npy]",
 		Short: "Predict vertices with the model of a run; under mpirun or srun, like train",
-		Long: "Predict vertices with the model of a run, of the graph that it was trained on or of " +
-			"another one with the same features.\nThe graph needs no labels and no split; if it has " +
-			"them, the predictions are judged.",
+		Long: "Predict vertices with the model of a run, of the graph that it was trained on or " +
+			"of another one with the same features.\nThe graph needs no labels and no split; if " +
+			"it has them, the predictions are judged.",
 		Example: "  mpirun -np 4 halognn infer --run run/demo/sage --out predictions.npy\n" +
 			"  halognn infer --run run/demo/sage --parts parts/new --out predictions.csv " +
 			"--probabilities --embeddings rows.npy",
@@ -85,9 +85,11 @@ func inferCommand(p *process) *cobra.Command {
 	f.StringVar(&o.vertices, "vertices", "",
 		"predict only the vertices whose ids in the source this file has, a line each "+
 			"or as .npy, in that order")
-	f.StringVar(&o.what.Links, "links", "", "of the task of links: write the scores of the pairs that this "+
+	f.StringVar(&o.what.Links, "links", "", "of the task of links: write the scores of the pairs "+
+		"that this "+
 		"file has, source and target a line, or .npy [n, 2], by ids in the source")
-	f.IntVar(&o.what.Top, "top", 0, "of the task of links: write this many of the best partners of each "+
+	f.IntVar(&o.what.Top, "top", 0, "of the task of links: write this many of the best partners "+
+		"of each "+
 		"vertex, or of each of --vertices, among those without a link to it")
 	f.StringArrayVar(&o.sets, "set", nil,
 		"override a key of the run's config, as compute.threads=2; repeatable")
@@ -117,7 +119,8 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--out and --embeddings are both %s; give two files", w.Path)
 	}
 	if strings.EqualFold(filepath.Ext(w.Embeddings), ".csv") {
-		reject("--embeddings %s: hidden rows are written as NumPy only; call the file .npy", w.Embeddings)
+		reject("--embeddings %s: hidden rows are written as NumPy only; call the file .npy",
+			w.Embeddings)
 	}
 	for _, path := range []string{w.Path, w.Embeddings} {
 		if strings.HasSuffix(path, "/") {
@@ -131,14 +134,18 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--top is %d; it must be at least 1, and excludes --links", w.Top)
 	}
 	if w.Links != "" && o.vertices != "" {
-		reject("--vertices does not apply to --links, which names the pairs to score: leave one out")
+		reject("--vertices does not apply to --links, which names the pairs to score: " +
+			"leave one out")
 	}
-	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" || w.Embeddings != "" ||
+	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" ||
+		w.Embeddings != "" ||
 		o.mode != "full") {
-		reject("--links and --top write scores to --out, computed with all neighbours: leave out --logits, --embeddings, --probabilities and --mode")
+		reject("--links and --top write scores to --out, computed with all neighbours: leave out " +
+			"--logits, --embeddings, --probabilities and --mode")
 	}
 	if w.Top > 0 && !strings.EqualFold(filepath.Ext(w.Path), ".csv") {
-		reject("--out %s: --top writes a table of source, target and score; name the file .csv", w.Path)
+		reject("--out %s: --top writes a table of source, target and score; name the file .csv",
+			w.Path)
 	}
 	if o.logits && o.probabilities {
 		reject("--logits and --probabilities exclude each other; leave one out")
@@ -269,7 +276,8 @@ func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 		m, err = infer.ReadModel(o.run)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: the run has not finished; predict with --checkpoint best (or last), or "+
+		err = fmt.Errorf("%w: the run has not finished; predict with --checkpoint best (or "+
+			"last), or "+
 			"go on with `halognn train --resume %s`", err, o.run)
 	}
 	return m, err
@@ -308,8 +316,10 @@ func (o *inferFlags) tell(
 	}
 	var text strings.Builder
 	if o.what.Links != "" || o.what.Top > 0 {
-		_, err := fmt.Fprintf(w, "scored %d links of %s with the %s of %s on %s: %.2f s, %.2f s with opening "+
-			"and writing\nwritten to %s\n", done.Vertices, parts.Dir, m.About["kind"], from, ranks, done.Seconds,
+		_, err := fmt.Fprintf(w, "scored %d links of %s with the %s of %s on %s: %.2f s, %.2f s "+
+			"with opening "+
+			"and writing\nwritten to %s\n", done.Vertices, parts.Dir, m.About["kind"], from, ranks,
+			done.Seconds,
 			took.Seconds(), o.what.Path)
 		return err
 	}
@@ -328,7 +338,8 @@ func (o *inferFlags) tell(
 		text.WriteString("no labels to judge the predictions by\n")
 	}
 	if o.what.Path != "" {
-		fmt.Fprintf(&text, "written to %s: %d vertices, %s\n", o.what.Path, done.Vertices, o.what.Form)
+		fmt.Fprintf(&text, "written to %s: %d vertices, %s\n", o.what.Path, done.Vertices,
+			o.what.Form)
 	}
 	if o.what.Embeddings != "" {
 		fmt.Fprintf(&text, "written to %s: %d vertices, %d columns\n", o.what.Embeddings,

@@ -196,7 +196,8 @@ func withoutPlan(err error) error {
 // arrays the run may not need.
 func unpredicted(err error) bool {
 	told, bug := (*exitError)(nil), (*mem.Panic)(nil)
-	return err != nil && !errors.Is(err, mem.ErrShrank) && (!errors.As(err, &told) || errors.As(err, &bug))
+	return err != nil && !errors.Is(err, mem.ErrShrank) && (!errors.As(err, &told) ||
+		errors.As(err, &bug))
 }
 
 // plan plans the job without its times, and analyses one rank: each further rank takes time before
@@ -220,7 +221,8 @@ func (j *rankJob) plan() (*plan.Prediction, error) {
 
 // job describes the job for a plan.
 func (j *rankJob) job() plan.Job {
-	return planJob(j.config, j.comm.Size(), cmp.Or(j.config.Run.RanksPerNode, j.headroom.ranks), j.env.CPUs)
+	return planJob(j.config, j.comm.Size(), cmp.Or(j.config.Run.RanksPerNode, j.headroom.ranks),
+		j.env.CPUs)
 }
 
 // whole returns parts that have the rows of all ranks, as a plan needs, and the function that
@@ -391,7 +393,8 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	// the quota is taken to be the node's: control groups of single ranks are rare
 	if q := cpu.Quota(); q/float64(ranks) < n {
 		n = q / float64(ranks)
-		note = fmt.Sprintf("a quota of the control group leaves %.3g CPUs to the %d ranks of this node: raise it "+
+		note = fmt.Sprintf("a quota of the control group leaves %.3g CPUs to the %d ranks of "+
+			"this node: raise it "+
 			"(--cpus of containers, limits.cpu of Kubernetes), or start fewer ranks", q, ranks)
 		if allowed = allowed[:min(len(allowed), int(n))]; len(allowed) == 0 {
 			allowed = nil

@@ -27,7 +27,7 @@ const (
 )
 
 // enoughForProgram refuses limits that leave too little room for the Go runtime or the C library.
-// They would end the process by a signal.
+// Without room these end the process by a signal.
 func enoughForProgram(l mem.Limits, cpus int) error {
 	for _, x := range []struct {
 		has, needs int64
@@ -37,9 +37,12 @@ func enoughForProgram(l mem.Limits, cpus int) error {
 		{l.Data, programData, "memory", "-d"},
 	} {
 		if x.has < x.needs {
-			return usageError(fmt.Errorf("the limit of this process's %s (ulimit %s) is %s MB, and the "+
-				"program alone may take %s MB with %d CPUs; set `ulimit %s unlimited`, and limit memory by "+
-				"the job's cgroup", x.what, x.flag, megabytes(x.has), megabytes(x.needs), cpus, x.flag))
+			return usageError(fmt.Errorf("the limit of this process's %s (ulimit %s) is %s MB, "+
+				"and the "+
+				"program alone may take %s MB with %d CPUs; set `ulimit %s unlimited`, and limit "+
+				"memory by "+
+				"the job's cgroup", x.what, x.flag, megabytes(x.has), megabytes(
+				x.needs), cpus, x.flag))
 		}
 	}
 	return nil
@@ -132,8 +135,10 @@ func enoughForCounts(bytes int64) error {
 		return err
 	}
 	if has := max(0, min(x.node, x.process.Addresses, x.process.Data)); bytes > has {
-		return usageError(fmt.Errorf("the counts of all steps need at least %s MB, and this process may "+
-			"have %s MB; lower --epochs, or give fewer --policies, --alphas or --workers, or a larger "+
+		return usageError(fmt.Errorf("the counts of all steps need at least %s MB, and this "+
+			"process may "+
+			"have %s MB; lower --epochs, or give fewer --policies, --alphas or --workers, or "+
+			"a larger "+
 			"sample.batch", megabytes(bytes), megabytes(has)))
 	}
 	return nil
@@ -149,7 +154,8 @@ func enoughForThreads(n int64) error {
 }
 
 func tooManyThreads(n int64) error {
-	return usageError(fmt.Errorf("a process would have %d threads, and may have %d at most, or fewer with ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
+	return usageError(fmt.Errorf("a process would have %d threads, and may have %d at most, or "+
+		"fewer with ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
 }
 
 // runtimeThreads are the threads of the Go runtime, MPI and BLAS, beside one for each of up to 16
@@ -182,9 +188,12 @@ func enoughToStart(n int64, pause time.Duration, startable func(int) int) error 
 	if may >= n {
 		return nil
 	}
-	return usageError(fmt.Errorf("a process takes about %d threads, and may start %d more; raise the limit "+
-		"of the user's processes (ulimit -u) or of the job's (pids.max of its control group, TasksMax of "+
-		"systemd, --pids-limit of containers), lower compute.threads and pipeline.workers, or start fewer "+
+	return usageError(fmt.Errorf("a process takes about %d threads, and may start %d more; raise "+
+		"the limit "+
+		"of the user's processes (ulimit -u) or of the job's (pids.max of its control group, "+
+		"TasksMax of "+
+		"systemd, --pids-limit of containers), lower compute.threads and pipeline.workers, or "+
+		"start fewer "+
 		"ranks a node", n, may))
 }
 
@@ -193,12 +202,15 @@ func enoughToStart(n int64, pause time.Duration, startable func(int) int) error 
 func notesOfLimits(l doctor.Limits) (notes []string) {
 	const little = 16 << 20
 	if free := l.SharedFree; free >= 0 && free < little {
-		notes = append(notes, fmt.Sprintf("/dev/shm has %s MB free, and MPI moves data between ranks of a node through it: "+
+		notes = append(notes, fmt.Sprintf("/dev/shm has %s MB free, and MPI moves data between "+
+			"ranks of a node through it: "+
 			"enlarge it (containers: --shm-size=1g) or remove what is left in it", megabytes(free)))
 	}
 	if l.BlocksInfiniBand() {
-		notes = append(notes, fmt.Sprintf("only %s MB may be locked (ulimit -l): an InfiniBand adapter may be unable to register "+
-			"buffers, and MPI then falls back to TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
+		notes = append(notes, fmt.Sprintf("only %s MB may be locked (ulimit -l): an InfiniBand "+
+			"adapter may be unable to register "+
+			"buffers, and MPI then falls back "+
+			"to TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
 	}
 	return notes
 }
@@ -228,7 +240,8 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 			left = mem.LeftByArrays
 		}
 	}
-	all := append(m[:len(m):len(m)], trace.MemoryItem{Name: "threads", Bytes: x.threads, Shared: true})
+	all := append(m[:len(m):len(m)], trace.MemoryItem{Name: "threads", Bytes: x.threads,
+		Shared: true})
 	for _, of := range []struct {
 		m         trace.Memory
 		ranks     int
@@ -236,7 +249,8 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 		who, free string
 	}{
 		{own, x.ranks, x.node, "of this node", "are free"},
-		{own, x.together, x.process.Data - left, "of a process", "are left by its limit (ulimit -d)"},
+		{own, x.together, x.process.Data - left, "of a process", "are left by its limit " +
+			"(ulimit -d)"},
 		{all, x.together, x.process.Addresses - left, "of a process",
 			"of address space are left by its limit (ulimit -v)"},
 	} {
@@ -249,9 +263,11 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 			continue
 		}
 		item, cure := plan.Largest(of.m, of.ranks)
-		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; most of it is %s (%s MB): "+
+		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; most of it is %s "+
+			"(%s MB): "+
 			"lower %s, or use fewer ranks a node, or more nodes", of.ranks, of.who, what,
-			megabytes(need), about, megabytes(max(0, of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
+			megabytes(need), about, megabytes(max(0,
+				of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
 	}
 	return nil
 }

@@ -49,10 +49,11 @@ func TestLacks(t *testing.T) {
 		node, addresses, data int64
 		want                  string
 	}{
-		{5e9, none, none, ""}, {4e9, none, none, "most of it is model (4000.0 MB): lower model.hidden"},
+		{5e9, none, none, ""}, {4e9, none, none, "most of it is model (4000.0 MB): lower " +
+			"model.hidden"},
 		{5e9, 10e9, none, ""}, {5e9, 6.5e9, none, "(ulimit -v)"}, {5e9, none, 2.1e9, ""},
-		{5e9, none, 2e9, "the 2 ranks of a process need 2002.0 MB, and 2000.0 MB are left by its limit " +
-			"(ulimit -d)"},
+		{5e9, none, 2e9, "the 2 ranks of a process need 2002.0 MB, and 2000.0 MB are left by its " +
+			"limit (ulimit -d)"},
 	} {
 		x := headroom{node: c.node, process: mem.Limits{Addresses: c.addresses, Data: c.data},
 			ranks: 4, together: 2}
@@ -63,9 +64,12 @@ func TestLacks(t *testing.T) {
 		}
 	}
 	// of a limit large arrays leave some to the program
-	x := headroom{node: none, process: mem.Limits{Addresses: none, Data: 1250e6}, ranks: 1, together: 1}
-	small := trace.Memory{{Name: trace.MemParameters, Bytes: 1e6}, {Name: trace.MemRuntime, Bytes: 1100e6}}
-	if x.lacks(m, needAtLeast) != nil || x.lacks(m, predicted) == nil || x.lacks(small, predicted) != nil {
+	x := headroom{node: none, process: mem.Limits{Addresses: none, Data: 1250e6}, ranks: 1,
+		together: 1}
+	small := trace.Memory{{Name: trace.MemParameters, Bytes: 1e6}, {Name: trace.MemRuntime,
+		Bytes: 1100e6}}
+	if x.lacks(m, needAtLeast) != nil || x.lacks(m, predicted) == nil ||
+		x.lacks(small, predicted) != nil {
 		t.Errorf("at least: %v; predicted: %v; of small arrays: %v", x.lacks(m, needAtLeast),
 			x.lacks(m, predicted), x.lacks(small, predicted))
 	}
@@ -74,7 +78,8 @@ func TestLacks(t *testing.T) {
 // Threads that others took for a moment refuse no job; a limit does.
 func TestEnoughToStart(t *testing.T) {
 	tries := 0
-	if err := enoughToStart(8, 0, func(n int) int { tries++; return n - 2 + tries }); err != nil || tries != 2 {
+	if err := enoughToStart(8, 0, func(n int) int { tries++; return n - 2 + tries }); err != nil ||
+		tries != 2 {
 		t.Errorf("%d tries: %v", tries, err)
 	}
 	if err := enoughToStart(8, 0, func(int) int { return 7 }); codeOf(err) != exitUsage ||
@@ -126,11 +131,14 @@ func alone() rankJob {
 	return j
 }
 
-// What a plan says refuses a job, and what becomes of the plan does not: neither its own lack of memory nor
-// a fault of it. What it took is not of the run, whose memory is looked at from then on.
+// What a plan says refuses a job, and what becomes of the plan does not: neither its own lack of
+// memory nor a fault of it. What it took is not of the run, whose memory is looked at from then on.
 func TestEnough(t *testing.T) {
 	j := alone()
-	of := func(bytes int64) trace.Memory { return trace.Memory{{Name: trace.MemWindow, Bytes: bytes}} }
+	of := func(bytes int64) trace.Memory {
+		return trace.Memory{{Name: trace.MemWindow,
+			Bytes: bytes}}
+	}
 	for name, c := range map[string]struct {
 		planned func() (trace.Memory, error)
 		code    int
@@ -142,9 +150,11 @@ func TestEnough(t *testing.T) {
 			defer mem.Free(mem.Make[byte](1 << 30))
 			return of(1 << 20), nil
 		}, 0},
-		"a fault": {func() (trace.Memory, error) { return nil, errors.New("exchange: no part") }, 0},
+		"a fault": {func() (trace.Memory, error) { return nil, errors.New("exchange: no part") },
+			0},
 	} {
-		if err := j.enough(c.planned); (err != nil) != (c.code != 0) || err != nil && codeOf(err) != c.code {
+		if err := j.enough(c.planned); (err != nil) != (c.code != 0) || err != nil &&
+			codeOf(err) != c.code {
 			t.Errorf("%s: %v", name, err)
 		}
 		if peak := mem.PeakAllocated(); peak != mem.Allocated() {
@@ -171,19 +181,21 @@ func TestUnpredicted(t *testing.T) {
 			t.Errorf("%v ends a run", err)
 		}
 	}
-	for _, err := range []error{nil, usageError(plan.ErrJob), dataError(shard.ErrAltered), mem.ErrShrank} {
+	for _, err := range []error{nil, usageError(plan.ErrJob), dataError(shard.ErrAltered),
+		mem.ErrShrank} {
 		if unpredicted(err) {
 			t.Errorf("%v does not end a run", err)
 		}
 	}
 }
 
-// What sizes tell is enough to let a job with plenty of memory begin, whatever it learns or reads of edges;
-// of types they tell too little, on GPUs as on CPUs.
+// What sizes tell is enough to let a job with plenty of memory begin, whatever it learns or reads
+// of edges; of types they tell too little, on GPUs as on CPUs.
 func TestUnsure(t *testing.T) {
-	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}), shardtest.Options{Parts: 1})
-	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 300, Features: 4, Classes: 4, Seed: 1},
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
 		shardtest.Options{Parts: 1})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 300, Features: 4,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 1})
 	x := headroom{node: 1 << 50, ranks: 1, together: 1,
 		process: mem.Limits{Addresses: math.MaxInt64, Data: math.MaxInt64}}
 	for name, c := range map[string]struct {
@@ -191,22 +203,27 @@ func TestUnsure(t *testing.T) {
 		sets  []string
 		want  bool
 	}{
-		"learned":           {bare, []string{"model.kind=sage", "model.learned=8", "model.edge_features=false"}, false},
+		"learned": {bare, []string{"model.kind=sage", "model.learned=8",
+			"model.edge_features=false"}, false},
 		"features of edges": {bare, []string{"model.kind=gine", "model.learned=8"}, false},
 		"types":             {typed, []string{"model.kind=rgcn", "model.learned=8"}, true},
-		"types on a GPU":    {typed, []string{"model.kind=rgcn", "model.learned=8", "compute.device=cuda"}, true},
-		"none on a GPU":     {bare, []string{"model.kind=sage", "model.learned=8", "compute.device=cuda"}, false},
+		"types on a GPU": {typed, []string{"model.kind=rgcn", "model.learned=8",
+			"compute.device=cuda"}, true},
+		"none on a GPU": {bare, []string{"model.kind=sage", "model.learned=8",
+			"compute.device=cuda"}, false},
 	} {
 		cfg, err := config.Load("", append(c.sets, "run.dir=out", "data.parts="+c.parts.Dir))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if unsure, err := x.fits(comm.NewWorld(1).Rank(0), cfg, training); unsure != c.want || err != nil {
+		if unsure, err := x.fits(comm.NewWorld(1).Rank(0), cfg, training); unsure != c.want ||
+			err != nil {
 			t.Errorf("%s: unsure is %t (%v)", name, unsure, err)
 		}
 	}
 	x.node = 75 << 20 // enough for the least that it may take
-	cfg, err := config.Load("", []string{"run.dir=out", "data.parts=" + bare.Dir, "model.kind=gine", "model.learned=8"})
+	cfg, err := config.Load("", []string{"run.dir=out", "data.parts=" + bare.Dir, "model.kind=gine",
+		"model.learned=8"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,8 @@ func (r *results) end() error {
 	if r.err == nil || errors.Is(r.err, syscall.EPIPE) {
 		return nil
 	}
-	return withCode(exitFailed, fmt.Errorf("standard output is not written in full: %w; make room, and run "+
+	return withCode(exitFailed, fmt.Errorf("standard output is not written in full: %w; make "+
+		"room, and run "+
 		"it again if the text matters", r.err))
 }
 

@@ -1,7 +1,7 @@
 // Command halognn trains graph neural networks on graphs that no single machine holds.
 //
-//	halognn generate | import ──> DATASET ── partition ──> PARTS ── mpirun halognn train ──> RUN ── infer ──> predictions.npy
-//	                                  └──────────── check ───┴──────────────────────────────┘
+//	halognn generate|import ─> DATASET ─ partition ─> PARTS ─ mpirun halognn train ─> RUN ─ infer
+//	                              └─────── check ───────┴──────────────────────────────┘
 //
 // It wires the packages below it: flags and config in, exit codes out. It is the only place that
 // prints an error, once, and that aborts MPI. docs/exit-codes.md lists the codes.
@@ -96,7 +96,8 @@ func rootCommand(p *process) *cobra.Command {
 		}
 		p.alone(c)
 		if launched() && !underLauncher(c) {
-			return usageError(fmt.Errorf("%s runs as a single process; start it without mpirun or srun",
+			return usageError(fmt.Errorf("%s runs as a single process; start it without "+
+				"mpirun or srun",
 				c.Name()))
 		}
 		return apart(c, args)
@@ -105,7 +106,8 @@ func rootCommand(p *process) *cobra.Command {
 	root.SetOut(stdout)
 	root.AddCommand(generateCommand(p), importCommand(p), partitionCommand(p), simulateCommand(),
 		analyzeCommand(), planCommand(), blocksCommand(), configCommand(), trainCommand(p),
-		inferCommand(p), reportCommand(), sweepCommand(p), checkCommand(), versionCommand(), doctorCommand(p),
+		inferCommand(p), reportCommand(), sweepCommand(
+			p), checkCommand(), versionCommand(), doctorCommand(p),
 		manCommand())
 	must(root.RegisterFlagCompletionFunc("log-format",
 		cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp)))
@@ -149,7 +151,8 @@ func noArguments(c *cobra.Command, args []string) error {
 		return nil
 	}
 	if c.Flags().Lookup("config") != nil && strings.Contains(args[0], ".y") {
-		return usageError(fmt.Errorf("%q is not a flag; give a config by --config %s", args[0], args[0]))
+		return usageError(fmt.Errorf("%q is not a flag; give a config by --config %s", args[0],
+			args[0]))
 	}
 	return usageError(fmt.Errorf("%q is not a flag; see `%s --help`", args[0], c.CommandPath()))
 }
@@ -166,7 +169,8 @@ func flagFault(err error) string {
 		return err.Error()
 	}
 	want := map[string]string{
-		"ParseBool": "true or false", "ParseFloat": "a number", "ParseUint": "a whole number from 0 on",
+		"ParseBool": "true or false", "ParseFloat": "a number",
+		"ParseUint": "a whole number from 0 on",
 	}[number.Func]
 	text := strings.TrimSuffix(err.Error(), number.Error())
 	if errors.Is(number.Err, strconv.ErrRange) {

@@ -54,12 +54,16 @@ func TestFaultsOfFlags(t *testing.T) {
 }
 
 // A panic ends the program with the exit code and the words of docs/exit-codes.md, wherever it
-// happens: in a command, on a goroutine of its own, on a rank that others wait for. The command runs
-// in another process, because its end is that of the process.
+// happens: in a command, on a goroutine of its own, on a rank that others wait for. The command
+// runs in another process, because its end is that of the process.
 func TestPanicsEndTheProgram(t *testing.T) {
 	kinds := map[string]func(p *process) error{
 		"command": func(*process) error { panic("boom") },
-		"worker":  func(*process) error { mem.Parallel(2, func(int) { panic("boom") }); return nil },
+		"worker": func(*process) error {
+			mem.Parallel(2,
+				func(int) { panic("boom") })
+			return nil
+		},
 		"rank": func(p *process) error {
 			p.goroutines = 3
 			return p.run(func(c comm.Comm) error {
@@ -153,7 +157,8 @@ func TestReportIsWrittenOrServed(t *testing.T) {
 		says string
 	}{
 		{[]string{"report", "no-run"}, exitUsage, "--out is missing"},
-		{[]string{"report", "no-run", "--serve", "--out", "o"}, exitUsage, "--serve writes nothing"},
+		{[]string{"report", "no-run", "--serve", "--out", "o"}, exitUsage,
+			"--serve writes nothing"},
 		{[]string{"report", "no-run", "--serve"}, exitData, "holds no run"},
 	} {
 		root := rootCommand(new(process))

@@ -61,7 +61,10 @@ func (m *cutting) flags(c *cobra.Command) {
 // check returns all faults of the flags.
 func (m *cutting) check(c *cobra.Command) error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
 	if words := methodsOf.list(); !slices.Contains(words, m.method) {
 		fault("--method %s is unknown; use %s", m.method, config.OrList(words))
 	}
@@ -129,7 +132,8 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 		out(c, "method kaminpar: %s\n", why)
 	default:
 		m.method = "ldg"
-		out(c, "method ldg, which cuts about twice as many edges as others: %s; kaminpar (`pip install kaminpar`, make setup-kaminpar) would take about %.1f GB\n", why,
+		out(c, "method ldg, which cuts about twice as many edges as others: %s; kaminpar (`pip "+
+			"install kaminpar`, make setup-kaminpar) would take about %.1f GB\n", why,
 			gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
 	}
 	return nil
@@ -142,8 +146,10 @@ func cuttingNote(vertices, edges int64) string {
 	if !metis.Fits(edges) {
 		limit = " and indices of 64 bits"
 	}
-	return fmt.Sprintf("`partition` takes about %.1f GB with --method metis%s, %.1f GB with kaminpar, "+
-		"%.1f GB with ldg, beside pages of the graph", need("metis"), limit, need("kaminpar"), need("ldg"))
+	return fmt.Sprintf("`partition` takes about %.1f GB with --method metis%s, %.1f GB with "+
+		"kaminpar, "+
+		"%.1f GB with ldg, beside pages of "+
+		"the graph", need("metis"), limit, need("kaminpar"), need("ldg"))
 }
 
 func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

@@ -75,7 +75,8 @@ func threads(c *config.Config, cpus int) (compute, workers int) {
 // with device drawing may still infer on any device.
 func hasWhatDraws(c *config.Config) error {
 	if c.Job.DrawOn == parallel.DrawDevice && c.Compute.Device != "cuda" {
-		return fmt.Errorf("sample.on is device, but compute.device is %s, which has no memory of its own; "+
+		return fmt.Errorf("sample.on is device, but compute.device is %s, which has no memory of "+
+			"its own; "+
 			"set compute.device=cuda, or sample.on to auto or host", c.Compute.Device)
 	}
 	return nil

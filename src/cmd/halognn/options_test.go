@@ -20,13 +20,15 @@ func TestCoresOfARank(t *testing.T) {
 		{"cuda", 2, 0, 1, 1}, {"cuda", 8, 5, 1, 5}} {
 		c := new(config.Config)
 		c.Compute.Device, c.Compute.Workers, c.Job.Depth = tc.device, tc.set, 2
-		if compute, workers := threads(c, tc.cpus); compute != tc.wantCompute || workers != tc.workers {
+		if compute, workers := threads(c, tc.cpus); compute != tc.wantCompute ||
+			workers != tc.workers {
 			t.Errorf("%+v: %d threads compute, %d goroutines prepare", tc, compute, workers)
 		}
 	}
 }
 
-// The last epoch is evaluated, and each that train.eval_every divides; with 0 or less the last alone.
+// The last epoch is evaluated, and each that train.eval_every divides; with 0 or less the last
+// alone.
 func TestEvaluationsOfARun(t *testing.T) {
 	for _, every := range []int{-3, 0, 1, 2, 3, 10, 100} {
 		for _, epochs := range []int{1, 2, 9, 10} {
@@ -37,7 +39,8 @@ func TestEvaluationsOfARun(t *testing.T) {
 				}
 			}
 			if got := evaluations(epochs, every); got != want {
-				t.Errorf("every %d of %d epochs: %d are evaluated, not %d", every, epochs, got, want)
+				t.Errorf("every %d of %d epochs: %d are evaluated, not %d", every, epochs, got,
+					want)
 			}
 		}
 	}
@@ -68,7 +71,8 @@ func TestInferOfLinksTakesNoVertices(t *testing.T) {
 		}
 		o := inferFlags{run: "r", mode: "full", vertices: vertices,
 			what: infer.Request{Path: "out.npy", Links: "l"}}
-		if err := o.check(c); (err != nil) != refused || refused && !strings.Contains(err.Error(), "--vertices") {
+		if err := o.check(c); (err != nil) != refused || refused && !strings.Contains(err.Error(),
+			"--vertices") {
 			t.Errorf("--vertices %q: %v", vertices, err)
 		}
 	}
@@ -77,8 +81,8 @@ func TestInferOfLinksTakesNoVertices(t *testing.T) {
 // A preset's feature type is what `halognn plan` counts.
 func TestGenerateKeepsTheTypeOfAPreset(t *testing.T) {
 	c, dir := generateCommand(new(process)), filepath.Join(t.TempDir(), "data")
-	c.SetArgs([]string{"--preset", "mag240c", "--scale", "1e-5", "--classes", "2", "--features", "1",
-		"--out", dir})
+	c.SetArgs([]string{"--preset", "mag240c", "--scale", "1e-5", "--classes", "2", "--features",
+		"1", "--out", dir})
 	c.SetOut(io.Discard)
 	if err := c.Execute(); err != nil {
 		t.Fatal(err)

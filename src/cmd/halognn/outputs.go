@@ -56,7 +56,8 @@ func apart(c *cobra.Command, args []string) error {
 	}
 	inputs := slices.Clone(args)
 	for _, flag := range []string{
-		"data", "parts", "in", "nodes", "split", "standardize-as", "run", "config", "vertices", "counts",
+		"data", "parts", "in", "nodes", "split", "standardize-as", "run", "config", "vertices",
+		"counts",
 	} {
 		inputs = append(inputs, value(flag))
 	}

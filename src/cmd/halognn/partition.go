@@ -27,14 +27,15 @@ func partitionCommand(p *process) *cobra.Command {
 	var features string
 	var unbalanced bool
 	c := &cobra.Command{
-		Use: "partition --data DATASET --parts P --method metis|kaminpar|file|ldg|random|contiguous|auto " +
-			"[--order degree|vip --fanouts 15,10,5 --batch 1024] [--seed S] --out PARTS",
-		Short: "Cut a dataset into parts, one or more for each rank of a later run; under mpirun or srun " +
-			"ranks share the writing",
+		Use: "partition --data DATASET --parts P --method " +
+			"metis|kaminpar|file|ldg|random|contiguous|auto [--order degree|vip --fanouts " +
+			"15,10,5 --batch 1024] [--seed S] --out PARTS",
+		Short: "Cut a dataset into parts, one or more for each rank of a later run; under mpirun " +
+			"or srun ranks share the writing",
 		Example: "  halognn partition --data data/arxiv --parts 8 --method metis --out " +
 			"parts/arxiv-8\n" +
-			"  halognn partition --data data/arxiv --parts 4 --weights presample --fanouts 15,10,5 " +
-			"--batch 1024 --counts data/arxiv-counts --out parts/arxiv-split-4\n" +
+			"  halognn partition --data data/arxiv --parts 4 --weights presample --fanouts " +
+			"15,10,5 --batch 1024 --counts data/arxiv-counts --out parts/arxiv-split-4\n" +
 			"  mpirun -np 4 halognn partition --data data/arxiv --parts 8 --out parts/arxiv-8",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -42,8 +43,8 @@ func partitionCommand(p *process) *cobra.Command {
 				return err
 			}
 			if o.Parts < 1 || o.Parts > partition.MaxParts {
-				return usageError(fmt.Errorf("--parts is %d; it must be at least 1 and at most %d", o.Parts,
-					partition.MaxParts))
+				return usageError(fmt.Errorf("--parts is %d; it must be at least 1 and at most %d",
+					o.Parts, partition.MaxParts))
 			}
 			err := errors.Join(order.check(c, weights.by != weighData),
 				how.check(c), weights.check(c, &how, &order, o.Parts))
@@ -61,7 +62,8 @@ func partitionCommand(p *process) *cobra.Command {
 						return t.follow(data)
 					}
 					return to.make(func(dir string) error {
-						return p.partition(c, t, data, dir, o, how, order, &weights, features, unbalanced)
+						return p.partition(c, t, data, dir, o, how, order, &weights, features,
+							unbalanced)
 					})
 				})
 				if !comm.IsAgreed(err) { // an error of rank 0 alone, or of no rank
@@ -84,7 +86,8 @@ func partitionCommand(p *process) *cobra.Command {
 		"other than data: seeds of a minibatch of all ranks together")
 	weights.flags(c)
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
-	f.StringVar(&features, "features", "", "make features of the graph, for a dataset without any: "+
+	f.StringVar(&features, "features", "", "make features of the graph, for a dataset "+
+		"without any: "+
 		"degree (logarithm and size of the in-degree), or ones")
 	must(c.RegisterFlagCompletionFunc("features", cobra.FixedCompletions(
 		[]string{shard.FeaturesDegree, shard.FeaturesOnes}, cobra.ShellCompDirectiveNoFileComp)))
@@ -94,7 +97,8 @@ func partitionCommand(p *process) *cobra.Command {
 }
 
 // partition makes parts of a dataset: rank 0 cuts it, then all ranks write.
-func (p *process) partition(c *cobra.Command, t team, data, dir string, o partition.Options, how cutting,
+func (p *process) partition(c *cobra.Command, t team, data, dir string, o partition.Options,
+	how cutting,
 	order hotOrder, weights *weighing, features string, unbalanced bool) error {
 	if isParts(data) {
 		return dataError(fmt.Errorf("--data %s: these are parts, not a dataset; give the DATASET "+
@@ -106,7 +110,8 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	}
 	defer d.Close()
 	if d.Meta.Schema.Typed() && (order.by != "degree" || weights.counted()) {
-		return usageError(errors.New("--order vip and --weights presample or node treat all relations as one; leave them out for a graph with vertex types"))
+		return usageError(errors.New("--order vip and --weights presample or node treat all " +
+			"relations as one; leave them out for a graph with vertex types"))
 	}
 	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
 		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))
@@ -161,7 +166,8 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		if d.Meta.Schema.Typed() {
 			of = fmt.Sprintf("vertices of the types %q have", bare)
 		}
-		out(c, "note: %s no features, and models read some; --features degree or ones makes them of the "+
+		out(c, "note: %s no features, and models read some; --features degree or ones makes "+
+			"them of the "+
 			"graph, and training with model.learned=64 learns rows\n", of)
 	}
 	return nil

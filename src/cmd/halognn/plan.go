@@ -41,8 +41,8 @@ func planCommand() *cobra.Command {
 			"before a job runs, and suggest a cache.\n" +
 			"There may be more ranks than parts. Rates that are not given are measured on this " +
 			"machine.\n" +
-			"Without parts, --preset or --vertices, --edges and --features describe the graph: memory and " +
-			"traffic are then estimates from above.",
+			"Without parts, --preset or --vertices, --edges and --features describe the graph: " +
+			"memory and traffic are then estimates from above.",
 		Example: "  halognn plan --preset papers100M --ranks 16 --memory 256 --network 12.5\n" +
 			"  halognn plan --parts parts/products-4 --config inputs/products.yaml " +
 			"--ranks 64 --ranks-per-node 4 --network 25",
@@ -86,7 +86,8 @@ func planCommand() *cobra.Command {
 		"GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
 	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
-	f.StringVar(&o.trace, "trace", "", "a new or empty directory for SimGrid traces of what the ranks send and compute")
+	f.StringVar(&o.trace, "trace", "", "a new or empty directory for SimGrid traces of what the "+
+		"ranks send and compute")
 	o.graph.flags(c)
 	return c
 }
@@ -218,7 +219,8 @@ func tellPlan(command *cobra.Command, p *plan.Prediction, c *config.Config, dir 
 	if err := p.Print(command.OutOrStdout()); err != nil || dir == "" {
 		return err
 	}
-	if err := writeFiles(dir, map[string]func(io.Writer) error{"plan.json": p.WriteJSON}); err != nil {
+	if err := writeFiles(dir,
+		map[string]func(io.Writer) error{"plan.json": p.WriteJSON}); err != nil {
 		return dataError(err)
 	}
 	out(command, "\nwritten to %s\n", filepath.Join(dir, "plan.json"))

@@ -59,13 +59,15 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	need(g.edges >= 0 && g.train >= 0, "--edges and --train must be above 0")
 	need(g.cut >= 0 && g.cut <= 1, "--cut is %g; it must be a share, 0 to 1", g.cut)
 	o, err := o.Resolve()
-	need(o.Kind != dataset.MAG, "--preset %s has vertex types, which cannot be planned from sizes yet; give --parts",
+	need(o.Kind != dataset.MAG, "--preset %s has vertex types, which cannot be planned from "+
+		"sizes yet; give --parts",
 		g.preset)
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
 	most := min(o.Vertices, partition.MaxParts)
-	need(parts >= 1 && parts <= most, "--ranks is %d; it must be 1 to %d, like the number of parts", parts, most)
+	need(parts >= 1 && parts <= most, "--ranks is %d; it must be 1 to %d, like the number of parts",
+		parts, most)
 	m := &shard.Meta{Format: shard.Format, Parts: parts, Vertices: int64(o.Vertices),
 		Edges: int64(g.edges), Task: task.Multiclass, Classes: o.Classes, Features: o.Features,
 		FeatureType: o.FeatureType, Offsets: []int64{0}}
@@ -102,13 +104,15 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 // runPlanSizes plans a job on a graph of which only the sizes are known.
 func runPlanSizes(command *cobra.Command, o planFlags) error {
 	if o.parts != "" {
-		return usageError(errors.New("--parts and the sizes of a graph exclude each other; leave one out"))
+		return usageError(errors.New("--parts and the sizes of a graph exclude each other; " +
+			"leave one out"))
 	}
 	if o.trace != "" {
 		return usageError(errors.New("--trace needs a graph, not its sizes alone: give --parts"))
 	}
 	if o.ranks == 0 {
-		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to plan for"))
+		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to " +
+			"plan for"))
 	}
 	sets := append(o.sets, "run.dir=planned", "data.parts=none") // required, but nothing runs
 	c, err := config.Load(o.config, sets)
@@ -142,7 +146,8 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(err)
 	}
 	if !command.Flags().Changed("cut") {
-		p.Notes = append(p.Notes, fmt.Sprintf("the cut is assumed: %g of the edges between parts; give "+
+		p.Notes = append(p.Notes, fmt.Sprintf("the cut is assumed: %g of the edges between "+
+			"parts; give "+
 			"--cut, as `halognn partition` tells it", assumedCut))
 	}
 	p.Notes = append(p.Notes, cuttingNote(m.Vertices, m.Edges))

@@ -66,7 +66,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	speaks, limit := meetingOf(local)
 	slow := time.AfterFunc(meetingNote, func() {
 		if ranks == 0 && speaks {
-			slog.Warn(unmet(meetingNote, launch()) + fmt.Sprintf("; this ends after %v", meetingLimit))
+			slog.Warn(unmet(meetingNote, launch()) + fmt.Sprintf("; this ends after %v",
+				meetingLimit))
 		}
 	})
 	meeting := time.AfterFunc(limit, func() {
@@ -158,8 +159,10 @@ func unmet(waited time.Duration, of mpi.Launch) string {
 	if of.Variable != "" {
 		ranks = fmt.Sprintf("%s is %d, and some of these", of.Variable, of.Size)
 	}
-	return fmt.Sprintf("the ranks have not met for %v in MPI_Init: %s have not started, have ended, or cannot "+
-		"reach the others; look at the launcher's messages, or unset the variable where nothing was launched",
+	return fmt.Sprintf("the ranks have not met for %v in MPI_Init: %s have not started, have "+
+		"ended, or cannot "+
+		"reach the others; look at the launcher's messages, or unset the variable where nothing "+
+		"was launched",
 		waited, ranks)
 }
 
@@ -173,7 +176,10 @@ func (p *process) mateDied(rank int) {
 	if at := askedAt.Load(); at != nil && time.Since(*at) > time.Second {
 		return
 	}
-	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a message of its own; if memory ran out, `dmesg` on the node says so: give the job more memory or nodes. --resume continues a run from its newest checkpoint", rank, p.rank.Load()))
+	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a "+
+		"message of its own; if memory ran out, `dmesg` on the node says so: give the job more "+
+		"memory or nodes. --resume continues a run from its newest "+
+		"checkpoint", rank, p.rank.Load()))
 }
 
 // onAllRanks shares an error in the command line with all ranks, so that it is printed once. The
@@ -205,7 +211,8 @@ func (p *process) alone(c *cobra.Command) {
 	}
 	p.goroutines = 1
 	if of.Size > 1 && c.Name() != "partition" {
-		slog.Info(fmt.Sprintf("%s is %d in this shell, but nothing launched this process as one of so many: "+
+		slog.Info(fmt.Sprintf("%s is %d in this shell, but nothing launched this process as one "+
+			"of so many: "+
 			"it is the only rank; begin with mpirun or srun for more", of.Variable, of.Size))
 	}
 }

@@ -94,7 +94,8 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	}
 	if ck.Finished(epochs, j.config.Training.Patience) {
 		if j.comm.Rank() == 0 {
-			fmt.Fprintf(stdout, "%s has finished: nothing is left to do. A larger train.epochs goes on "+
+			fmt.Fprintf(stdout, "%s has finished: nothing is left to do. A larger train.epochs "+
+				"goes on "+
 				"from its end\n", run)
 		}
 		return true, nil
@@ -106,7 +107,8 @@ func (j *rankJob) openResumed() (done bool, err error) {
 // lock keeps other jobs out of the run directory, which must exist. Collective.
 func (j *rankJob) lock() error {
 	return usageError(comm.OnFirst(j.comm, func() (err error) {
-		j.held, err = rundir.LockRun(j.config.Run.Dir, func(why string) { slog.Info(why, "rank", 0) })
+		j.held, err = rundir.LockRun(j.config.Run.Dir,
+			func(why string) { slog.Info(why, "rank", 0) })
 		return err
 	}))
 }
@@ -148,5 +150,6 @@ func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 		}
 		write = rundir.Create
 	}
-	return usageError(comm.OnFirst(j.comm, func() error { return write(dir, []byte(j.config.YAML())) }))
+	return usageError(comm.OnFirst(j.comm,
+		func() error { return write(dir, []byte(j.config.YAML())) }))
 }

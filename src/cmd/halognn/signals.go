@@ -37,7 +37,7 @@ func asked() <-chan os.Signal {
 		select {
 		case s = <-signals:
 		case <-woken:
-			s = syscall.SIGTERM // will follow
+			s = syscall.SIGTERM // the signal that will follow
 		case <-stderr.closed:
 			s = syscall.SIGPIPE
 		}
@@ -53,8 +53,8 @@ func asked() <-chan os.Signal {
 func byLauncher(pid int) bool {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	name, _, _ := strings.Cut(strings.TrimSpace(string(text)), ".") // mpirun.openmpi
-	return pid == 0 || slices.Contains([]string{"mpirun", "mpiexec", "orterun", "orted", "prterun", "prte",
-		"prted"}, name)
+	return pid == 0 || slices.Contains([]string{"mpirun", "mpiexec", "orterun", "orted", "prterun",
+		"prte", "prted"}, name)
 }
 
 // askedAt is when the process was first asked to end; nil before.
@@ -76,7 +76,8 @@ const startGrace = 5 * time.Second
 
 // errNotStarted is the error of a run that was stopped during a start that could not end in order.
 func errNotStarted() error {
-	return withCode(exitRequeue, errors.New("stopped by a signal before the start was complete, with "+
+	return withCode(exitRequeue, errors.New("stopped by a signal before the start was "+
+		"complete, with "+
 		"nothing trained; start again"))
 }
 

@@ -37,7 +37,8 @@ func (o *simulated) flags(c *cobra.Command, epochs int, out string) {
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as sample.fanouts=15,10,5; repeatable")
 	f.IntVar(&o.epochs, "epochs", epochs, "epochs to count")
 	f.IntVar(&o.perNode, "ranks-per-node", 0,
-		"ranks of a node, which read each other's rows in memory (default: run.ranks_per_node, or 1)")
+		"ranks of a node, which read each other's rows in memory (default: "+
+			"run.ranks_per_node, or 1)")
 	f.IntVar(&o.workers, "workers", 0, "goroutines (default: one for each CPU)")
 	f.StringVar(&o.out, "out", "", out)
 }
@@ -90,7 +91,8 @@ func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
 				break // package simulate reports unknown policies
 			}
 			if !slices.Contains(config.Readers("cache."+key), words[0]) {
-				return nil, fmt.Errorf("--policies %s: %s does not read cache.%s", name, words[0], key)
+				return nil, fmt.Errorf("--policies %s: %s does not read cache.%s", name, words[0],
+					key)
 			}
 			sets = append(sets, "cache."+set)
 		}
@@ -114,9 +116,9 @@ func simulateCommand() *cobra.Command {
 			"[--policies none,vip,oracle] [--alphas 0.05,0.1,0.2] --out DIR",
 		Short: "Count the rows that training would fetch, for every cache policy and size, " +
 			"without training",
-		Long: "Count the rows that training would fetch, for every cache policy and size, without " +
-			"training.\nThe run is that of the config; its cache.policy and cache.alpha are not read. " +
-			"With exchange.sums on, it counts the rows and sums that travel.",
+		Long: "Count the rows that training would fetch, for every cache policy and size, " +
+			"without training.\nThe run is that of the config; its cache.policy and cache.alpha " +
+			"are not read. With exchange.sums on, it counts the rows and sums that travel.",
 		Example: "  halognn simulate --parts parts/products-4 --set sample.fanouts=10,10,5 " +
 			"--out runs/traffic",
 		Args: noArguments,

@@ -40,10 +40,11 @@ func sweepCommand(p *process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sweep --config FILE.yaml --out DIR [--grid key=a,b ...] [--seeds N]",
 		Short: "Train every combination of settings, and compare them by validation",
-		Long: "Train every combination of settings with every seed, one run after the other, into " +
-			"OUT/SETTINGS. Begun again, it goes on: what has finished stays. A run that fails does not " +
-			"end the others. The table chooses by validation, shows the test metric beside it, and " +
-			"gives mean and standard deviation over seeds and splits; OUT/report has the page.",
+		Long: "Train every combination of settings with every seed, one run after the other, " +
+			"into OUT/SETTINGS. Begun again, it goes on: what has finished stays. A run that " +
+			"fails does not end the others. The table chooses by validation, shows the test " +
+			"metric beside it, and gives mean and standard deviation over seeds and splits; " +
+			"OUT/report has the page.",
 		Example: "  halognn sweep --config inputs/demo.yaml --grid train.lr=0.01,0.003 " +
 			"--grid model.hidden=64,256 --seeds 5 --out runs/sweep\n" +
 			"  halognn sweep --config c.yaml --grid 'sample.fanouts=[10,5],[15,10]' --launcher " +
@@ -69,8 +70,8 @@ func sweepCommand(p *process) *cobra.Command {
 				return nil
 			}
 			if o.task > len(runs) || o.task < 0 {
-				return usageError(fmt.Errorf("--task %d: the sweep has %d runs, which count from 1", o.task,
-					len(runs)))
+				return usageError(fmt.Errorf("--task %d: the sweep has %d runs, which count from 1",
+					o.task, len(runs)))
 			}
 			chosen := runs
 			if o.task > 0 {
@@ -88,17 +89,21 @@ func sweepCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "YAML file of the runs")
 	f.StringVar(&o.out, "out", "", "the directory of the runs and their report")
-	f.StringArrayVar(&o.grid, "grid", nil, "a key and its values, as train.lr=0.01,0.003; a list in "+
+	f.StringArrayVar(&o.grid, "grid", nil, "a key and its values, as train.lr=0.01,0.003; a "+
+		"list in "+
 		"brackets is one value; repeatable: every combination is trained; without it, --seeds and "+
 		"--split-index there is one run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key of all runs; repeatable")
 	f.IntVar(&o.seeds, "seeds", 1, "train each combination with train.seed from 1 to this number")
-	f.StringVar(&o.splits, "split-index", "", "train each combination on every split that the parts hold, "+
+	f.StringVar(&o.splits, "split-index", "", "train each combination on every split that the "+
+		"parts hold, "+
 		"all, or on some, as 0,1,2 (data.split)")
 	f.StringVar(&o.launcher, "launcher", "", "what starts the ranks of a run, as 'mpirun -np 4'")
-	f.IntVar(&o.task, "task", 0, "train this run alone, from 1, and report those that have begun: an "+
+	f.IntVar(&o.task, "task", 0, "train this run alone, from 1, and report those that have "+
+		"begun: an "+
 		"element of a job array (jobs/sweep.sbatch)")
-	f.BoolVar(&o.list, "list", false, "print the settings of each run, a line a run, and train nothing")
+	f.BoolVar(&o.list, "list", false, "print the settings of each run, a line a run, and "+
+		"train nothing")
 	p.flag(c)
 	return c
 }
@@ -137,8 +142,8 @@ func (a axis) check() error {
 	return nil
 }
 
-// axes returns the keys of --grid, data.split for --split-index, and train.seed for --seeds. A key has
-// values from one flag only.
+// axes returns the keys of --grid, data.split for --split-index, and train.seed for --seeds. A key
+// has values from one flag only.
 func (o *sweepFlags) axes() (all []axis, err error) {
 	if o.seeds < 1 {
 		return nil, fmt.Errorf("--seeds is %d; it must be at least 1", o.seeds)
@@ -164,7 +169,8 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		key, values, found := strings.Cut(grid, "=")
 		key = strings.TrimSpace(key)
 		if !found || values == "" {
-			return nil, fmt.Errorf("--grid %s: want a key and its values, as train.lr=0.01,0.003", grid)
+			return nil, fmt.Errorf("--grid %s: want a key and its values, as train.lr=0.01,0.003",
+				grid)
 		}
 		a := axis{key, valuesOf(values)}
 		if err := errors.Join(take(key, "--grid"), a.check()); err != nil {
@@ -179,7 +185,8 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		}
 		if o.splits == "all" {
 			if by["data.parts"] == "--grid" {
-				return nil, errors.New("--split-index all needs the same parts in all runs; name the splits, such as 0,1,2")
+				return nil, errors.New("--split-index all needs the same parts in all runs; name " +
+					"the splits, such as 0,1,2")
 			}
 			if splits.values, err = o.allSplits(); err != nil {
 				return nil, err
@@ -315,7 +322,8 @@ func (o *sweepFlags) place(runs []sweepRun) error {
 		at := filepath.Join(o.out, e.Name())
 		own := slices.ContainsFunc(runs, func(r sweepRun) bool { return r.dir == at })
 		if !own && rundir.Begun(at) {
-			return usageError(fmt.Errorf("%s is a run of another sweep, or of values left out here; give all "+
+			return usageError(fmt.Errorf("%s is a run of another sweep, or of values left out "+
+				"here; give all "+
 				"of them, or another directory", at))
 		}
 		ours = ours || own
@@ -338,12 +346,13 @@ func (r *sweepRun) look() error {
 		return dataError(err)
 	}
 	if err := r.config.Changes(was.Flat()); err != nil {
-		return usageError(fmt.Errorf("%s holds a run of another sweep: %w; give another --out", r.dir,
-			err))
+		return usageError(fmt.Errorf("%s holds a run of another sweep: %w; give another --out",
+			r.dir, err))
 	}
 	now, then := r.config.Job.Epochs, was.Job.Epochs
 	if now < then {
-		return usageError(fmt.Errorf("train.epochs is %d, but %s was begun with %d; give at least as "+
+		return usageError(fmt.Errorf("train.epochs is %d, but %s was begun with %d; give at "+
+			"least as "+
 			"many, or another --out", now, r.dir, then))
 	}
 	r.done = now == then && r.ended()
@@ -393,10 +402,12 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 		}
 	}
 	if len(failed) > 1 {
-		last = fmt.Errorf("%d runs of %d failed: %s", len(failed), tried, strings.Join(failed, "; "))
+		last = fmt.Errorf("%d runs of %d failed: %s", len(failed), tried, strings.Join(failed,
+			"; "))
 	}
 	if left > 0 { // a job script has to know, whatever else has happened
-		text := fmt.Sprintf("stopped by a signal with %d of %d runs to go; the same command goes on",
+		text := fmt.Sprintf("stopped by a signal with %d of %d runs to go; the same "+
+			"command goes on",
 			left, len(runs))
 		if last != nil {
 			text += ". " + last.Error()

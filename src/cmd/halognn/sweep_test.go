@@ -73,7 +73,8 @@ func TestSweepSaysAFaultOnce(t *testing.T) {
 	o := sweepFlags{config: file, out: "o", seeds: 2, grid: []string{"train.learning_rate=1,2"}}
 	_, err := o.runs()
 	want := "--grid train.learning_rate=1,2: unknown key train.learning_rate; "
-	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "unknown") != 1 {
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(),
+		"unknown") != 1 {
 		t.Errorf("%v, want %s", err, want)
 	}
 	o.grid, o.sets = []string{"train.lr=1,2"}, []string{"model.hiden=1"}

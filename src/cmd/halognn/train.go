@@ -36,8 +36,8 @@ func trainCommand(p *process) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			begun := time.Now()
 			if o.dry && (o.profile != "" || o.trace || o.kernels) {
-				return usageError(errors.New("--dry-run trains nothing that --profile, --trace or " +
-					"--kernels could record; leave these out"))
+				return usageError(errors.New("--dry-run trains nothing that --profile, --trace " +
+					"or --kernels could record; leave these out"))
 			}
 			if o.config == "" && o.resume == "" {
 				return usageError(fmt.Errorf("--config is missing: the YAML file of the run; " +
@@ -64,8 +64,10 @@ func trainCommand(p *process) *cobra.Command {
 	p.flag(c)
 	c.Flags().StringVar(&o.profile, "profile", "", "write a pprof profile of every rank into the "+
 		"run directory: cpu, heap, block, mutex or trace")
-	c.Flags().BoolVar(&o.trace, "trace", false, "write a trace of every rank into the run directory, for Perfetto: trace/rank-0000.json ...")
-	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 and compare it with what the device can do, in kernels.json; slows the run: docs/profiling.md")
+	c.Flags().BoolVar(&o.trace, "trace", false, "write a trace of every rank into the run "+
+		"directory, for Perfetto: trace/rank-0000.json ...")
+	c.Flags().BoolVar(&o.kernels, "kernels", false, "time every kernel of rank 0 and compare it "+
+		"with what the device can do, in kernels.json; slows the run: docs/profiling.md")
 	c.Flags().BoolVar(&o.dry, "dry-run", false,
 		"check config, parts, ranks, devices and memory, say what would run, and write nothing")
 	c.Flags().StringVar(&o.resume, "resume", "", "go on from the last checkpoint of this run "+
@@ -197,7 +199,8 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 	if errors.Is(err, parallel.ErrTransport) {
 		return usageError(err)
 	}
-	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) && !errors.Is(err, train.ErrUnsaved) {
+	if comm.IsAgreed(err) && !errors.Is(err, train.ErrResults) &&
+		!errors.Is(err, train.ErrUnsaved) {
 		return setUpError(err)
 	}
 	if err != nil {

@@ -87,7 +87,8 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object: name and version of each library")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object: name and version of "+
+		"each library")
 	return c
 }
 
@@ -128,7 +129,8 @@ func loaded(names ...string) string {
 		path := strings.TrimSpace(line[at:])
 		name, _, shared := strings.Cut(filepath.Base(path), ".so")
 		name, _, _ = strings.Cut(name, "-") // libopenblasp-r0.3.21.so
-		if shared && (slices.Contains(names, name) || slices.Contains(names, strings.TrimSuffix(name, "p"))) {
+		if shared && (slices.Contains(names, name) || slices.Contains(names,
+			strings.TrimSuffix(name, "p"))) {
 			return " (" + path + ")"
 		}
 	}

@@ -28,7 +28,8 @@ const (
 
 // weighings are the words with their meaning.
 var weighings = words{
-	{weighData, "vertices, training seeds, evaluated vertices and edges; every edge costs the same"},
+	{weighData, "vertices, training seeds, evaluated vertices and edges; every edge costs " +
+		"the same"},
 	{weighPresample, "how often sampling touches vertices; an edge costs how often it is drawn"},
 	{weighNode, "how often sampling touches vertices; every edge costs the same"},
 	{weighEdge, "training seeds and edges; every edge costs the same"},
@@ -100,8 +101,8 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 	}
 	switch given := c.Flags().Changed("method"); {
 	case w.by != weighRand && !how.weighs():
-		fault("--method %s reads no weights; with --weights %s use metis, kaminpar or ldg", how.method,
-			w.by)
+		fault("--method %s reads no weights; with --weights %s use metis, kaminpar or ldg",
+			how.method, w.by)
 	case w.by == weighRand && given && how.method != "random":
 		fault("--weights rand deals vertices out at random; leave --method %s out", how.method)
 	case w.by == weighRand:
@@ -150,7 +151,8 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 		return nil
 	}
 	if hops == 0 || o.Batch == 0 {
-		return fmt.Errorf("--weights %s needs --config, or --fanouts and --batch: sample.fanouts of "+
+		return fmt.Errorf("--weights %s needs --config, or --fanouts and --batch: "+
+			"sample.fanouts of "+
 			"the runs to come, and the seeds of a minibatch of all ranks together", w.by)
 	}
 	return o.Check()
