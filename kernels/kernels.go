@@ -2,10 +2,10 @@
 
 // Package kernels compiles the C kernels of cpu/ into the program that imports it; the CUDA kernels
 // are a library of their own. Each C file here includes sources of cpu/, the vector ones for one
-// SIMD level. src/compute/cpu calls them. Builds with the race detector, which sees no C, and with
-// the tag light, for tests of other things, use -O1 and short strips: these change no number, and
-// compile in a fifth of the time. -g1 leaves out where variables lie, which takes half of the
-// compiler's time.
+// SIMD level. src/devices/compute/cpu calls them. Builds with the race detector, which sees no C,
+// and with the tag light, for tests of other things, use -O1 and short strips: these change no
+// number, and compile in a fifth of the time. -g1 leaves out where variables lie, which takes half
+// of the compiler's time.
 package kernels
 
 /*

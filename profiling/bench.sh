@@ -12,13 +12,13 @@ count=${1:-6}
 mkdir -p build
 {
   go test -run '^$' -bench 'Sample/sampler=fused/map=dense/workers=1$' -benchtime 20x \
-    -count "$count" ./src/sample \
+    -count "$count" ./src/topology/sample \
     -bench.vertices "${BENCH_VERTICES:-2400000}"
   go test -run '^$' -bench 'GEMM|Threads|Gather|SegmentMean|Attention' -benchtime 0.3s -count "$count" \
-    ./src/compute/cpu
-  go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/exchange
+    ./src/devices/compute/cpu
+  go test -run '^$' -bench . -benchtime 20x -count "$count" ./src/rows/exchange
   go test -run '^$' -bench 'VIP/analysis=.*/train=0.02$' -benchtime 3x -count "$count" \
-    ./src/access -bench.vertices "${BENCH_VERTICES:-2400000}"
-  go test -run '^$' -bench 'Lookup|Step' -benchtime 60x -count "$count" ./src/cache
+    ./src/rows/access -bench.vertices "${BENCH_VERTICES:-2400000}"
+  go test -run '^$' -bench 'Lookup|Step' -benchtime 60x -count "$count" ./src/rows/cache
 } | tee build/bench.txt
 go tool benchstat build/bench.txt

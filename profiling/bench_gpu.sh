@@ -22,9 +22,9 @@ nvidia-smi --query-gpu=name,memory.total,clocks.max.mem,driver_version --format=
 flags=(-test.run '^$' -test.bench . -test.benchtime "${BENCHTIME:-200x}" -test.count "${COUNT:-5}")
 if [ -n "${CUDA_TEST:-}" ]; then
   # shellcheck disable=SC2086 # a command, or nothing
-  (cd src/compute/cuda && ${WITH:-} "$CUDA_TEST" "${flags[@]}")
+  (cd src/devices/compute/cuda && ${WITH:-} "$CUDA_TEST" "${flags[@]}")
 else
-  go test "${flags[@]}" ./src/compute/cuda
+  go test "${flags[@]}" ./src/devices/compute/cuda
 fi
 [ "${1:-}" != kernels ] || exit 0
 

@@ -1,6 +1,6 @@
 """Draws a figure of profiling/papers: python3 profiling/figure.py OUT.svg < NUMBERS.json
 
-NUMBERS.json is a chart.Curves or a chart.Bars of src/chart. Needs matplotlib.
+NUMBERS.json is a chart.Curves or a chart.Bars of src/base/chart. Needs matplotlib.
 """
 import json
 import sys

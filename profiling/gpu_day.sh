@@ -137,7 +137,8 @@ pack() {
     echo "no nvcc here: the pack has no CUDA library, and parts can only run in a rehearsal" >&2
   fi
   cp bin/halognn "$pack/halognn.bin"
-  for package in compute/cuda train nn parallel infer sample; do
+  for package in devices/compute/cuda runs/train model/nn step/parallel runs/infer \
+    topology/sample; do
     go test -c -ldflags '-s -w' -o "$pack/${package##*/}.test" "./src/$package"
   done
   onednn=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p |
@@ -279,32 +280,36 @@ part_library() {
   echo "cuBLAS: ${cublas:-none was found}"
   "$pack/with" ldd "$HALOGNN_CUDA_LIB" || true
   "$HALOGNN" version
-  tests compute/cuda -test.run 'TestQueuedLosses|TestTwoProducts' -test.v
+  tests devices/compute/cuda -test.run 'TestQueuedLosses|TestTwoProducts' -test.v
 }
 
-part_suite() { tests compute/cuda -test.v; }
-part_training() { tests train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'; }
+part_suite() { tests devices/compute/cuda -test.v; }
+part_training() {
+  tests runs/train -test.v -test.run 'Offboard|CachesOnDevices|TenSteps|Transport'
+}
 
 # Queued steps: their digests, rows on the device, divergence, stops, pinned memory.
 part_steps() {
-  tests compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' || failed="$failed losses"
-  tests train -test.v -test.run 'Queued|FirstStepIsSettled|Pinned' || failed="$failed training"
+  tests devices/compute/cuda -test.v -test.run 'QueuedLosses|Places|QueueDownload' ||
+    failed="$failed losses"
+  tests runs/train -test.v -test.run 'Queued|FirstStepIsSettled|Pinned' || failed="$failed training"
   ended
 }
 
 # Modes, and shuffles between ranks that share the device (NCCL refuses that); inference by columns.
 part_modes() {
-  tests parallel -test.v -test.run 'ModesAgreeOnGPUs|ShufflesBetweenGPUs' || failed="$failed modes"
-  tests infer -test.v -test.run Offboard || failed="$failed inference"
+  tests step/parallel -test.v -test.run 'ModesAgreeOnGPUs|ShufflesBetweenGPUs' ||
+    failed="$failed modes"
+  tests runs/infer -test.v -test.run Offboard || failed="$failed inference"
   ended
 }
 
 # Every layer, also GATv2's, is compared with reference values and finite differences; and
 # attention's kernels alone. Not the memory of layers, which is the same on every device.
 part_layers() {
-  tests nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$' \
+  tests model/nn -test.v -test.run '.*/.*/^cuda$|.*/^cuda$' \
     -test.skip 'OutOfMemory|GrowsWithSlack|AllocatesNothing' || failed="$failed layers"
-  tests compute/cuda -test.v -test.run 'TestBackend/(attention|heads|pairs)' ||
+  tests devices/compute/cuda -test.v -test.run 'TestBackend/(attention|heads|pairs)' ||
     failed="$failed attention"
   ended
 }
@@ -410,7 +415,7 @@ part_sweep() {
 # The ranks of one process share the device. NCCL refuses that, so it is tested with one rank, in
 # the tests of links: a rank that trains alone adds no gradients.
 part_ranks() {
-  tests compute/cuda -test.v -test.run TestLinks | tee "$RESULTS/ranks/links" ||
+  tests devices/compute/cuda -test.v -test.run TestLinks | tee "$RESULTS/ranks/links" ||
     failed="$failed links"
   echo "figure: links of one rank, by NCCL:" \
     "$(grep -c -- '--- PASS: TestLinks/ranks=1/' "$RESULTS/ranks/links") of 4 cases passed"

@@ -19,8 +19,8 @@ if [ -z "${CUDA_TEST:-}" ]; then
   make --silent --no-print-directory cuda
   export HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so CUDA_TEST=$PWD/build/cuda.test
   export SAMPLE_TEST=$PWD/build/sample.test
-  go test -c -o "$CUDA_TEST" ./src/compute/cuda
-  go test -c -o "$SAMPLE_TEST" ./src/sample
+  go test -c -o "$CUDA_TEST" ./src/devices/compute/cuda
+  go test -c -o "$SAMPLE_TEST" ./src/topology/sample
 fi
 # A call that the driver refuses is no error: every code is checked, and some tests want refusals.
 [ $# -gt 0 ] || set -- 'memcheck --leak-check full --report-api-errors no' initcheck synccheck
@@ -33,6 +33,6 @@ sanitized() (
 kernels='TestBackend|TestStaging|TestDownloads|TestMapRows|TestRowRates|TestHeldRows|TestMeter'
 for tool in "$@"; do
   echo "== $tool"
-  sanitized "$tool" src/compute/cuda "$CUDA_TEST" "$kernels|TestDrawings"
-  [ -z "${SAMPLE_TEST:-}" ] || sanitized "$tool" src/sample "$SAMPLE_TEST" OnADevice
+  sanitized "$tool" src/devices/compute/cuda "$CUDA_TEST" "$kernels|TestDrawings"
+  [ -z "${SAMPLE_TEST:-}" ] || sanitized "$tool" src/topology/sample "$SAMPLE_TEST" OnADevice
 done

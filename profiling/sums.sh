@@ -84,7 +84,7 @@ compared() {
 covered() {
   local kind
   for kind in "-fanouts=$fanouts" ${LADIES:+"-layer-vertices=$LADIES"}; do
-    go test ./src/exchange -count=1 -timeout 1h -run 'TestCoverOfMinibatches$' -v \
+    go test ./src/rows/exchange -count=1 -timeout 1h -run 'TestCoverOfMinibatches$' -v \
       -parts "$(realpath "$parts")" -batch "$batch" "$kind" |
       sed -n 's/^ *cover_test.go:[0-9]*: /cover: /p'
   done

@@ -23,7 +23,7 @@ done
 export HALOGNN_MPICC=$PWD/build/abi/mpich/bin/mpicc_abi HALOGNN_QUIET=1
 source ./env.sh
 export GOFLAGS+=,light HALOGNN_TAGS+=,light # the kernels are compiled as in mpi.sh
-go test -c -o build/abi/comm.test ./src/comm/mpi
+go test -c -o build/abi/comm.test ./src/ranks/comm/mpi
 go build -o build/abi/halognn ./src/cmd/halognn
 for mpi in mpich impi-rt; do
   export LD_LIBRARY_PATH=$PWD/build/abi/$mpi/lib
@@ -32,7 +32,7 @@ for mpi in mpich impi-rt; do
   for n in 1 2 4; do # these MPIs poll, so no more ranks than processors
     [ "$n" -le "$(nproc)" ] || continue
     echo "-- comm suite, $n ranks, $mpi"
-    (cd src/comm/mpi && timeout 1800 "$mpirun" -np "$n" ../../../build/abi/comm.test)
+    (cd src/ranks/comm/mpi && timeout 1800 "$mpirun" -np "$n" ../../../../build/abi/comm.test)
   done
   HALOGNN_ABI_MPIRUN=$mpirun tests/pmpi.sh build/abi/halognn
 done

@@ -78,20 +78,20 @@ program() { # FLAG...: the end-to-end tests, under the MPI that env.sh found
 kernels() { make --silent --no-print-directory -j"$(nproc)" -C kernels "$@" test; }
 faults() { # COUNT SEED
   if [ -z "$HALOGNN_MPIRUN" ]; then echo "no mpirun was found"; return 77; fi
-  go test -tags "$HALOGNN_TAGS,faults" ./src/fault &&
+  go test -tags "$HALOGNN_TAGS,faults" ./src/base/fault &&
     go test -v -tags "$HALOGNN_TAGS,faults" -run "TestFaults|TestCtrlC" -count=1 -timeout 40m ./tests/faults \
       -args -faults "${HALOGNN_FAULT_COUNT:-$1}" -seed "$2"
 }
 devices() { # tests on an emulated device, which the unit tests of `make test` leave out
-  go test -vet=off ./src/compute/cuda && go test -vet=off -run '/^cuda$' ./src/nn &&
+  go test -vet=off ./src/devices/compute/cuda && go test -vet=off -run '/^cuda$' ./src/model/nn &&
     go test -vet=off -run 'GPU|Offboard|Launches|OnDevices|Transport|Shuffles|ARankFailsWhile|TenSteps|Queued|OneWait|Pinned' \
-      ./src/parallel ./src/train ./src/infer &&
+      ./src/step/parallel ./src/runs/train ./src/runs/infer &&
     go test -vet=off -run 'GPU|Queued' ./tests
 }
 plain_build() ( # packages with other code without cgo, and the results of packages that use them
   local of with
   mapfile -t of < <(packages '^//go:build .*!cgo')
-  mapfile -t with < <(packages '"halognn/src/(compute/(cpu|cuda)|comm/mpi|partition/metis)"')
+  mapfile -t with < <(packages '"halognn/src/(devices/compute/(cpu|cuda)|ranks/comm/mpi|topology/partition/metis)"')
   export CGO_ENABLED=0
   go build ./... && go vet ./... && go test -short -vet=off "${of[@]}" &&
     go test -short -vet=off -run '^Test(Golden.*|.*IsReference|.*AsTheReferenceDraws|NumbersAtEveryLevel|ScratchBytes|.*ForwardPass|ResumeChangesNoBit|Examine)$' "${with[@]}" &&
@@ -105,7 +105,7 @@ races() { # the packages that start goroutines, or whose tests do
   mapfile -t of < <(packages '\bgo (func\b|[a-zA-Z.]+\()|\.Go\(|ants\.|RunWorld|mem\.Parallel|sample\.Sweep')
   HALOGNN_EMULATED_DEVICES=0 go test -short -race -vet=off -timeout 40m "${of[@]}" &&
     go test -short -race -vet=off -timeout 40m -run 'TestLinks(That|$)|CutsLinks|Staging|AnyThread|Queued|(With|On|Between)GPUs|Travel|OnDevices' \
-      ./src/compute/cuda ./src/parallel ./src/train
+      ./src/devices/compute/cuda ./src/step/parallel ./src/runs/train
 }
 shell_lint() {
   if ! command -v shellcheck >/dev/null 2>&1; then echo "shellcheck is not installed"; return 77; fi

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/npy"
+	"halognn/src/base/npy"
 )
 
 // alter changes the elements of a NumPy file, but not its entry in meta.json.

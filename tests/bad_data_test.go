@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/mem"
+	"halognn/src/base/mem"
 )
 
 // unlessMemoryBeyond skips a test of data that must be too large for this machine, if the machine

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/npy"
+	"halognn/src/base/npy"
 )
 
 // The exit codes of docs/exit-codes.md.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"halognn/src/task"
+	"halognn/src/model/task"
 )
 
 // training returns the command line of a run on the parts that would write to dir/out.

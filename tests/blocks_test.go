@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/blocks"
-	"halognn/src/compute/meter"
-	"halognn/src/npy"
-	"halognn/src/task"
+	"halognn/src/base/npy"
+	"halognn/src/devices/compute/meter"
+	"halognn/src/model/task"
+	"halognn/src/runs/blocks"
 )
 
 // The minibatches that `blocks` writes are those on which `train` trains, for the same parts and

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/parallel"
+	"halognn/src/step/parallel"
 )
 
 var (

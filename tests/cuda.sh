@@ -11,28 +11,28 @@ make --silent --no-print-directory build/libhalognn_cuda_emulated.so
 # possible.
 HALOGNN_EMULATED_SEED=1 go test -short -vet=off -count=1 \
   -run 'Staging|Downloads|Offboard|TenSteps|DrawnOnDevices' \
-  ./src/compute/cuda ./src/infer ./src/train
+  ./src/devices/compute/cuda ./src/runs/infer ./src/runs/train
 # Compiled with both sanitizers, and every array an allocation of its own: kernels, copies and
 # staging buffers. Not kernels whose threads synchronise: they switch stacks, which AddressSanitizer
 # follows too slowly (layernorm, softmax, sigmoid).
 asan=$("${CXX:-c++}" -print-file-name=libasan.so)
 if [ -e "$asan" ]; then
   make --silent --no-print-directory -j"$(nproc)" -C kernels BUILD="$PWD/build" emulated SANITIZE=1
-  go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/compute/cuda
-  go test -c -o build/cuda-emulated-sanitize/sample.test ./src/sample
+  go test -c -o build/cuda-emulated-sanitize/cuda.test ./src/devices/compute/cuda
+  go test -c -o build/cuda-emulated-sanitize/sample.test ./src/topology/sample
   (
-    cd src/compute/cuda
-    HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
+    cd src/devices/compute/cuda
+    HALOGNN_CUDA_LIB=../../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
       LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
-      ../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 20m \
+      ../../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 20m \
       -test.run \
       '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRowsOfFiles|TestLinks|TestAnyThread)$/(product|groups|bias|finish|relu|batchnorm|segment|adam|sgd|seed=1)|^TestBackend$/^dense$/^two'
   )
   (
-    cd src/sample
-    HALOGNN_CUDA_LIB=../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
+    cd src/topology/sample
+    HALOGNN_CUDA_LIB=../../../build/cuda-emulated-sanitize/libhalognn_cuda_emulated.so \
       LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
-      ../../build/cuda-emulated-sanitize/sample.test -test.timeout 20m -test.run 'OnADevice'
+      ../../../build/cuda-emulated-sanitize/sample.test -test.timeout 20m -test.run 'OnADevice'
   )
 else
   echo "not run: the kernels under AddressSanitizer: ${CXX:-c++} has no libasan.so"
@@ -40,7 +40,8 @@ fi
 # On the emulated device the benchmarks run, a step's kernels are accounted for and, if PyTorch is
 # installed, every loss equals PyTorch's.
 emulated=$PWD/build/libhalognn_cuda_emulated.so
-HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x ./src/compute/cuda |
+HALOGNN_CUDA_LIB=$emulated go test -count=1 -run '^$' -bench . -benchtime 1x \
+  ./src/devices/compute/cuda |
   sed -n 's/^ok/benchmarks run (their numbers mean nothing here):/p'
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -72,9 +73,9 @@ else
   echo "compiled and linked: build/libhalognn_cuda.so, $("${NVCC:-nvcc}" --version | sed -n 's/.*release //p')"
 fi
 if [ -f build/libhalognn_cuda.so ] && nvidia-smi -L >/dev/null 2>&1; then
-  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/compute/cuda
+  HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 ./src/devices/compute/cuda
   HALOGNN_CUDA_LIB=$PWD/build/libhalognn_cuda.so go test -count=1 -run 'Offboard|TenSteps|OnADevice|DrawnOnDevices' \
-    ./src/infer ./src/sample ./src/train
+    ./src/runs/infer ./src/topology/sample ./src/runs/train
 else
   echo "not run: the kernels on a GPU: there is none here, or no build/libhalognn_cuda.so; the suites ran on an emulated device"
 fi

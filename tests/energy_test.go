@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/record"
+	"halognn/src/runs/record"
 )
 
 // A run reports the joules by which its node's counters have grown, here of an artificial tree of

@@ -65,7 +65,7 @@ var environment = []struct {
 		{"HALOGNN_BIN", "path", "the program under test; otherwise it is built"},
 		{"HALOGNN_DATA", "directory", "real data sets to import; `../shared/data` otherwise"},
 		{"HALOGNN_GOLDEN", "directory",
-			"layers and models of PyTorch for `src/nn`; `../shared/golden` otherwise"},
+			"layers and models of PyTorch for `src/model/nn`; `../shared/golden` otherwise"},
 		{"HALOGNN_FAULTS", "`POINT=ACTION@RANK:EPOCH:STEP`", "the faults of a build with the tag " +
 			"`faults` ([faults](faults.md#how-it-is-tested))"},
 		{"HALOGNN_FAULT_MARK", "path", "a file made at the moment of the fault"},

@@ -23,8 +23,8 @@ func underWay(t *testing.T, dir string) {
 
 // A mapped file that shrinks during training ends the run with an error that names the file. On
 // cpu, kernels in C read the features (with cgo); on ref, Go code reads them; on both, Go code
-// reads the topology. Both ranks read the topology and may fail at about the same time. src/train
-// has a test in which they certainly do, and TestShrinks truncates many files.
+// reads the topology. Both ranks read the topology and may fail at about the same time.
+// src/runs/train has a test in which they certainly do, and TestShrinks truncates many files.
 func TestFileShrinksWhileTraining(t *testing.T) {
 	for _, device := range []string{"ref", "cpu"} {
 		for _, c := range []struct {

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"testing"
 
-	"halognn/src/dataset"
-	"halognn/src/graph"
-	"halognn/src/mem"
-	"halognn/src/task"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/model/task"
+	"halognn/src/topology/graph"
 )
 
 // handmade is a small graph that generate cannot make. Vertices form a community for each class, a

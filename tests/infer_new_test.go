@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/npy"
+	"halognn/src/base/npy"
 )
 
 // tables writes an edge table and a node table of a ring of three teams, and imports them: the

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"halognn/src/npy"
-	"halognn/src/task"
+	"halognn/src/base/npy"
+	"halognn/src/model/task"
 )
 
 // predicted runs infer on the run and returns predictions.npy: classes, in original ids.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/config"
+	"halognn/src/runs/config"
 )
 
 var (

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/config"
-	"halognn/src/graph"
-	spec "halognn/src/job"
-	"halognn/src/nn"
-	"halognn/src/parallel"
-	"halognn/src/policy"
-	"halognn/src/sample"
-	"halognn/src/task"
+	"halognn/src/model/nn"
+	"halognn/src/model/task"
+	"halognn/src/rows/policy"
+	"halognn/src/runs/config"
+	spec "halognn/src/step/job"
+	"halognn/src/step/parallel"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
 )
 
 // cell is a meaningful combination of mode, topology, model, sampler, cache and sums.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/trace"
+	"halognn/src/base/trace"
 )
 
 // The tables of docs/metrics.md are the comments of the fields that a run writes. A field without a
@@ -101,7 +101,7 @@ type commented struct {
 
 func (s *commented) read(t *testing.T, pkg string) {
 	t.Helper()
-	paths, err := filepath.Glob("../src/" + pkg + "/*.go")
+	paths, err := filepath.Glob("../src/*/" + pkg + "/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

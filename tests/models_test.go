@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/nn"
-	"halognn/src/task"
+	"halognn/src/model/nn"
+	"halognn/src/model/task"
 )
 
 // Every setting of model, optimiser and schedule trains: the loss falls and the model beats the

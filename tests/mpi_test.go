@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"halognn/src/task"
+	"halognn/src/model/task"
 )
 
 // launcher returns the mpirun of the MPI that the program was built with, or skips the test.

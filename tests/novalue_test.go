@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/task"
+	"halognn/src/model/task"
 )
 
 // unjudged are graphs on which a metric has no value for validation or test vertices, and why.

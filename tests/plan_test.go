@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"halognn/src/plan"
+	"halognn/src/forecast/plan"
 	"halognn/tests/race"
 )
 

@@ -109,9 +109,9 @@ kernel_tests() {
 }
 mpi_rest_tests() { # as tests/mpi.sh does
   local n
-  go test -c -o build/comm.test ./src/comm/mpi || return
+  go test -c -o build/comm.test ./src/ranks/comm/mpi || return
   for n in 2 3 4; do
-    (cd src/comm/mpi && "$HALOGNN_MPIRUN" -np "$n" ../../../build/comm.test) || return
+    (cd src/ranks/comm/mpi && "$HALOGNN_MPIRUN" -np "$n" ../../../../build/comm.test) || return
   done
 }
 program_tests() { make --silent --no-print-directory build && go_tests "$@" ./tests; }
@@ -130,8 +130,8 @@ search() {
     run "${of#halognn/}" "$log" bash -c "go_tests $of" || return
   done
   run tests "$log" bash -c program_tests || return
-  if [ "$changed" = src/comm/mpi ] && [ -n "${HALOGNN_MPIRUN:-}" ]; then
-    run src/comm/mpi "$log" bash -c mpi_rest_tests
+  if [ "$changed" = src/ranks/comm/mpi ] && [ -n "${HALOGNN_MPIRUN:-}" ]; then
+    run src/ranks/comm/mpi "$log" bash -c mpi_rest_tests
   fi
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/partition"
+	"halognn/src/topology/partition"
 )
 
 // sampledReport is what meta.json of parts says about their weights and sampled minibatches.

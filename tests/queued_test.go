@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"halognn/src/trace"
+	"halognn/src/base/trace"
 )
 
 // onGPU returns the environment and the arguments of a run on one emulated GPU. Its steps are

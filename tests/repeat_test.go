@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/shard"
+	"halognn/src/data/shard"
 )
 
 // A run can be repeated from the config in its directory, which has all defaults and settings: the

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/dataset"
-	"halognn/src/graph"
-	"halognn/src/partition"
-	"halognn/src/shard"
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/partition"
 )
 
 // For each meaning of sample.batch and each source of seeds, an epoch has the documented steps,

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/simulate"
+	"halognn/src/data/dataset"
+	"halognn/src/forecast/simulate"
+	"halognn/src/runs/config"
 )
 
 // The shell completes the formats, methods, policies and keys that exist.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/trace"
+	"halognn/src/base/trace"
 )
 
 // wideParts and byteParts are a graph in 8 parts with float16 and with int8 rows. The rows are wide

@@ -142,7 +142,7 @@ func TestSweepLeavesNoRanks(t *testing.T) {
 		filepath.Join(dir, "out"), "--set", "data.parts="+parts, "--launcher", "sh "+file)
 	for _, name := range []string{"up", "asked"} {
 		eventually(t, name, made(name))
-		// two signals within a short time count as one: src/interrupt
+		// two signals within a short time count as one: src/base/interrupt
 		time.Sleep(600 * time.Millisecond)
 		if err := j.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)

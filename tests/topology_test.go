@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/policy"
-	"halognn/src/sample"
-	"halognn/src/trace"
+	"halognn/src/base/trace"
+	"halognn/src/rows/policy"
+	"halognn/src/topology/sample"
 )
 
 // The place of the topology changes no number. Ranks that hold only the in-edges of their own

@@ -78,7 +78,7 @@ func rangesAreSpans(t *testing.T, env []string, device string) {
 	scratch, dir := t.TempDir(), newRunDir(t)
 	profiler, log := filepath.Join(scratch, "libprofiler.so"), filepath.Join(scratch, "ranges")
 	c := exec.Command("cc", "-shared", "-fPIC", "-DNAMED=1", "-DSTARTS=1", "-DRANGES=1",
-		fmt.Sprintf("-DLOG=%q", log), "-o", profiler, "../src/nvtx/testdata/profiler.c")
+		fmt.Sprintf("-DLOG=%q", log), "-o", profiler, "../src/devices/nvtx/testdata/profiler.c")
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

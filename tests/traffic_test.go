@@ -7,9 +7,9 @@ import (
 	"math"
 	"testing"
 
-	"halognn/src/graph"
-	"halognn/src/sample"
-	"halognn/src/shard"
+	"halognn/src/data/shard"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
 )
 
 // traffic is a run with ranks placed on nodes, and the rows that must be moved. These are found

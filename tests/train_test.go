@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"halognn/src/record"
+	"halognn/src/runs/record"
 )
 
 // baseConfig is the config from which every run of these tests starts: so small that a run takes a

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/npy"
-	"halognn/src/record"
+	"halognn/src/base/npy"
+	"halognn/src/runs/record"
 )
 
 // A graph with vertex types can be generated, partitioned, trained and predicted; predictions are

@@ -1,6 +1,7 @@
 // Minibatches of kind neighbour, drawn on the device in the bits of the host's sampler
-// (src/sample/hop.go): every vertex has a random sequence of its own, rows of at most fanout edges
-// are taken whole, and vertices are numbered in the order of the first edge that finds them.
+// (src/topology/sample/hop.go): every vertex has a random sequence of its own, rows of at most
+// fanout edges are taken whole, and vertices are numbered in the order of the first edge that finds
+// them.
 //
 // The host does not know how many vertices and edges a hop has: grids are as large as the bounds
 // allow, and threads read the numbers from the header. No block waits for another.

@@ -50,7 +50,7 @@ typedef struct {
 /* A row reference names a row of one of several tables: table << HALOGNN_REF_ROW_BITS | row. */
 #define HALOGNN_REF_ROW_BITS 48
 
-/* The numbers of vertices in one hop (src/sample/labor.go): table[v] or, without a table, a mix
+/* The numbers of vertices in one hop (src/topology/sample/labor.go): table[v] or, without a table, a mix
  * of the original id with now, or with next once turn + the vertex's phase reaches lasts. The
  * phase, in [0,lasts), is a mix of the original id with phases. */
 typedef struct {
@@ -60,7 +60,7 @@ typedef struct {
     uint64_t now, next, phases, turn, lasts;
 } halognn_numbers;
 
-/* The multipliers of the mix: SplitMix64's finaliser (src/random). */
+/* The multipliers of the mix: SplitMix64's finaliser (src/base/random). */
 #define HALOGNN_MIX_1 0xBF58476D1CE4E5B9u
 #define HALOGNN_MIX_2 0x94D049BB133111EBu
 

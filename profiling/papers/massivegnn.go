@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"halognn/src/chart"
+	"halognn/src/base/chart"
 )
 
 // massivegnn returns the figures of MassiveGNN (CLUSTER '24): a 2-layer GraphSAGE or GAT that draws

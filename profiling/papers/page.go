@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"strings"
 
-	"halognn/src/chart"
+	"halognn/src/base/chart"
 )
 
 // page is the text of a figure while it is written.

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"halognn/src/chart"
+	"halognn/src/base/chart"
 )
 
 // salientpp returns the figures of SALIENT++ (MLSys '23): a 3-layer GraphSAGE with fanouts 15,10,5.

@@ -18,10 +18,10 @@ import (
 	"strconv"
 	"strings"
 
-	"halognn/src/graph"
-	"halognn/src/sample"
-	"halognn/src/shard"
-	"halognn/src/timing"
+	"halognn/src/base/timing"
+	"halognn/src/data/shard"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
 )
 
 // job has the command line's requests.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"halognn/src/graph"
-	"halognn/src/sample"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
 )
 
 // measure draws the requested minibatches, and says why if it cannot.

@@ -23,9 +23,9 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/config"
-	"halognn/src/fault"
-	"halognn/src/parallel"
+	"halognn/src/base/fault"
+	"halognn/src/runs/config"
+	"halognn/src/step/parallel"
 )
 
 var (

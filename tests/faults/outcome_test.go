@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"halognn/src/fault"
+	"halognn/src/base/fault"
 )
 
 // outcome is how a job took a fault.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"halognn/src/npy"
+	"halognn/src/base/npy"
 )
 
 // graphOf is a small graph of one kind. Its parts lie under its name.

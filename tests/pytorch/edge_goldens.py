@@ -1,5 +1,6 @@
 """edge_goldens.py DIR: what GATv2Conv and GINEConv of PyTorch Geometric make of a block whose edges have
-features, and their gradients, in float64: gatv2_edges.npz and gine.npz, which src/nn tests against.
+features, and their gradients, in float64: gatv2_edges.npz and gine.npz, which
+src/model/nn tests against.
 Written by PyTorch 1.13 and PyTorch Geometric 2.5.3."""
 
 import sys

@@ -1,5 +1,5 @@
 """learned_goldens.py DIR: ten steps of torch.optim.SparseAdam on rows of which each step reads some, in
-float64: learned_sparseadam.npz, which src/nn tests against. Written by PyTorch 2.1."""
+float64: learned_sparseadam.npz, which src/model/nn tests against. Written by PyTorch 2.1."""
 
 import sys
 

@@ -1,5 +1,6 @@
 """typed_goldens.py DIR: what convolutions of PyTorch Geometric make of a block of several relations
-(HeteroConv, RGCNConv), and their gradients, in float64: typed_KIND.npz, which src/nn tests against.
+(HeteroConv, RGCNConv), and their gradients, in float64: typed_KIND.npz, which
+src/model/nn tests against.
 Written by PyTorch 2.1 and PyTorch Geometric 2.5.3."""
 
 import sys

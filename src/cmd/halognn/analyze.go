@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/access"
-	"halognn/src/config"
-	"halognn/src/job"
-	"halognn/src/policy"
-	"halognn/src/ranking"
-	"halognn/src/shard"
+	"halognn/src/data/shard"
+	"halognn/src/rows/access"
+	"halognn/src/rows/policy"
+	"halognn/src/runs/config"
+	"halognn/src/step/job"
+	"halognn/src/step/ranking"
 )
 
 // analyzeFlags are the flags of analyze.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/blocks"
-	"halognn/src/compute/ref"
-	"halognn/src/config"
-	"halognn/src/nn"
-	"halognn/src/shard"
+	"halognn/src/data/shard"
+	"halognn/src/devices/compute/ref"
+	"halognn/src/model/nn"
+	"halognn/src/runs/blocks"
+	"halognn/src/runs/config"
 )
 
 // blocksFlags are the flags of blocks.

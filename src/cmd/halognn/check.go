@@ -7,14 +7,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"halognn/src/checkpoint"
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/mem"
-	"halognn/src/nn"
-	"halognn/src/record"
-	"halognn/src/rundir"
-	"halognn/src/shard"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/data/rundir"
+	"halognn/src/data/shard"
+	"halognn/src/model/nn"
+	"halognn/src/runs/checkpoint"
+	"halognn/src/runs/config"
+	"halognn/src/runs/record"
 )
 
 // check verifies what a directory holds, and says what it is.

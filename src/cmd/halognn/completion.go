@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/simulate"
+	"halognn/src/data/dataset"
+	"halognn/src/forecast/simulate"
+	"halognn/src/runs/config"
 )
 
 // complete registers the values that the shell offers for the flags named here. For other flags the

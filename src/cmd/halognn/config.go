@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
+	"halognn/src/runs/config"
 )
 
 func configCommand() *cobra.Command {

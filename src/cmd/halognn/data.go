@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"halognn/src/dataset"
-	"halognn/src/task"
+	"halognn/src/data/dataset"
+	"halognn/src/model/task"
 )
 
 // out prints to the standard output of a command.

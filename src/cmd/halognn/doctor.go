@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/comm"
-	"halognn/src/comm/mpi"
-	"halognn/src/compute/cpu"
-	"halognn/src/doctor"
-	"halognn/src/npy"
-	"halognn/src/record"
+	"halognn/src/base/npy"
+	"halognn/src/devices/compute/cpu"
+	"halognn/src/forecast/doctor"
+	"halognn/src/ranks/comm"
+	"halognn/src/ranks/comm/mpi"
+	"halognn/src/runs/record"
 )
 
 func doctorCommand(p *process) *cobra.Command {

@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"halognn/src/comm"
-	"halognn/src/parallel"
-	"halognn/src/plan"
-	"halognn/src/rundir"
-	"halognn/src/trace"
-	"halognn/src/train"
+	"halognn/src/base/trace"
+	"halognn/src/data/rundir"
+	"halognn/src/forecast/plan"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/train"
+	"halognn/src/step/parallel"
 )
 
 // dryRun opens everything that the first step needs, predicts the memory, and says what would run.

@@ -5,8 +5,8 @@ package main
 import (
 	"testing"
 
-	"halognn/src/mem"
-	"halognn/src/trace"
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
 )
 
 // A plan that lacks memory itself refuses no job. With the race detector arrays lie in the Go heap,

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"halognn/src/comm"
-	"halognn/src/compute"
-	"halognn/src/compute/cuda"
-	"halognn/src/config"
+	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/cuda"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/config"
 )
 
 // chooseGPU takes the GPU of this process, if the config wants one and the launcher has set the

@@ -12,15 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/checkpoint"
-	"halognn/src/comm"
-	"halognn/src/config"
-	"halognn/src/infer"
-	"halognn/src/plan"
-	"halognn/src/record"
-	"halognn/src/rundir"
-	"halognn/src/shard"
-	"halognn/src/trace"
+	"halognn/src/base/trace"
+	"halognn/src/data/rundir"
+	"halognn/src/data/shard"
+	"halognn/src/forecast/plan"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/checkpoint"
+	"halognn/src/runs/config"
+	"halognn/src/runs/infer"
+	"halognn/src/runs/record"
 )
 
 // inferFlags are the flags of infer that every rank reads.

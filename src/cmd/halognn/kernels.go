@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"halognn/src/compute"
-	"halognn/src/compute/meter"
-	"halognn/src/rundir"
-	"halognn/src/trace"
+	"halognn/src/base/trace"
+	"halognn/src/data/rundir"
+	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/meter"
 )
 
 // rateElements is the size of the arrays for measuring a device: more than its caches hold.

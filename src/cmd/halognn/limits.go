@@ -7,15 +7,15 @@ import (
 	"runtime"
 	"time"
 
-	"halognn/src/comm"
-	"halognn/src/compute/cpu"
-	"halognn/src/compute/cuda"
-	"halognn/src/config"
-	"halognn/src/doctor"
-	"halognn/src/mem"
-	"halognn/src/plan"
-	"halognn/src/shard"
-	"halognn/src/trace"
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+	"halognn/src/data/shard"
+	"halognn/src/devices/compute/cpu"
+	"halognn/src/devices/compute/cuda"
+	"halognn/src/forecast/doctor"
+	"halognn/src/forecast/plan"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/config"
 )
 
 // Memory that the program takes before it has any array: for libraries, the Go heap and, for each

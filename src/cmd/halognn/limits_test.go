@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/comm"
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/doctor"
-	"halognn/src/mem"
-	"halognn/src/plan"
-	"halognn/src/shard"
-	"halognn/src/shard/shardtest"
-	"halognn/src/trace"
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
+	"halognn/src/data/shard/shardtest"
+	"halognn/src/forecast/doctor"
+	"halognn/src/forecast/plan"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/config"
 )
 
 // A limit below what the program takes is named with its cure; more CPUs take more addresses.

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"syscall"
 
-	"halognn/src/nn"
-	"halognn/src/watch"
+	"halognn/src/model/nn"
+	"halognn/src/runs/watch"
 )
 
 // What the program says while it works goes through log/slog to standard error:

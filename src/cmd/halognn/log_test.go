@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/record"
+	"halognn/src/runs/record"
 )
 
 // A record in the two forms, and what --quiet leaves.

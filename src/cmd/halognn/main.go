@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"halognn/src/mem"
+	"halognn/src/base/mem"
 )
 
 // Exit codes: docs/exit-codes.md.

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"halognn/src/comm"
-	"halognn/src/mem"
-	"halognn/src/nn"
+	"halognn/src/base/mem"
+	"halognn/src/model/nn"
+	"halognn/src/ranks/comm"
 )
 
 // A value of a flag that is no number is refused in words of the program, not of Go.

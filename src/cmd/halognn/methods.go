@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/mem"
-	"halognn/src/partition"
-	"halognn/src/partition/assignment"
-	"halognn/src/partition/kaminpar"
-	"halognn/src/partition/metis"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/runs/config"
+	"halognn/src/topology/partition"
+	"halognn/src/topology/partition/assignment"
+	"halognn/src/topology/partition/kaminpar"
+	"halognn/src/topology/partition/metis"
 )
 
 // cutting is the method of a partition, with its flags.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/simulate"
+	"halognn/src/forecast/simulate"
 )
 
 // modesCommand is `simulate modes`.

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"fmt"
 
-	"halognn/src/compute"
-	"halognn/src/compute/cpu"
-	"halognn/src/config"
-	"halognn/src/parallel"
-	"halognn/src/plan"
-	"halognn/src/residence"
-	"halognn/src/sample"
-	"halognn/src/train"
+	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/cpu"
+	"halognn/src/forecast/plan"
+	"halognn/src/runs/config"
+	"halognn/src/runs/train"
+	"halognn/src/step/parallel"
+	"halognn/src/step/residence"
+	"halognn/src/topology/sample"
 )
 
 // trainOptions converts a checked config to the options of package train.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/infer"
-	"halognn/src/nn"
+	"halognn/src/data/dataset"
+	"halognn/src/model/nn"
+	"halognn/src/runs/config"
+	"halognn/src/runs/infer"
 )
 
 func TestCoresOfARank(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/comm"
-	"halognn/src/dataset"
-	"halognn/src/rundir"
+	"halognn/src/data/dataset"
+	"halognn/src/data/rundir"
+	"halognn/src/ranks/comm"
 )
 
 // vacantFile refuses an output file that exists already.

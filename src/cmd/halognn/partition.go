@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/access"
-	"halognn/src/comm"
-	"halognn/src/dataset"
-	"halognn/src/graph"
-	"halognn/src/mem"
-	"halognn/src/partition"
-	"halognn/src/sample"
-	"halognn/src/shard"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
+	"halognn/src/ranks/comm"
+	"halognn/src/rows/access"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/partition"
+	"halognn/src/topology/sample"
 )
 
 func partitionCommand(p *process) *cobra.Command {

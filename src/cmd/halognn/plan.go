@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"halognn/src/config"
-	"halognn/src/plan"
-	"halognn/src/shard"
+	"halognn/src/data/shard"
+	"halognn/src/forecast/plan"
+	"halognn/src/runs/config"
 )
 
 // planFlags are the flags of plan.

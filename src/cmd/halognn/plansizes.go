@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/mem"
-	"halognn/src/partition"
-	"halognn/src/plan"
-	"halognn/src/shard"
-	"halognn/src/task"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
+	"halognn/src/forecast/plan"
+	"halognn/src/model/task"
+	"halognn/src/runs/config"
+	"halognn/src/topology/partition"
 )
 
 // assumedCut is the share of edges between parts that METIS is assumed to cut, unless a share is

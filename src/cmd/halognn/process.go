@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/comm"
-	"halognn/src/comm/mpi"
-	"halognn/src/compute/cuda"
-	"halognn/src/dataset"
-	"halognn/src/doctor"
-	"halognn/src/mem"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/devices/compute/cuda"
+	"halognn/src/forecast/doctor"
+	"halognn/src/ranks/comm"
+	"halognn/src/ranks/comm/mpi"
 )
 
 // process is the state of this process within its job. There is one.

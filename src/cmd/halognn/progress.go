@@ -11,7 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"halognn/src/train"
+	"halognn/src/runs/train"
 )
 
 // How often, at most, the steps of a run are shown: in a line, and beside a bar.

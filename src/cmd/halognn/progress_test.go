@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"halognn/src/train"
+	"halognn/src/runs/train"
 )
 
 // heardLines makes the lines of a run of 2 epochs with a clock of its own.

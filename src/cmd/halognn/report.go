@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/report"
+	"halognn/src/runs/report"
 )
 
 func reportCommand() *cobra.Command {

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"halognn/src/checkpoint"
-	"halognn/src/comm"
-	"halognn/src/config"
-	"halognn/src/rundir"
+	"halognn/src/data/rundir"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/checkpoint"
+	"halognn/src/runs/config"
 )
 
 // resumeFrom finds the config of a resumed run: the one in its directory, unless another is given.

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"halognn/src/dataset"
-	"halognn/src/interrupt"
+	"halognn/src/base/interrupt"
+	"halognn/src/data/dataset"
 )
 
 // stopSignals ask a run to save its state and end: from Slurm's --signal, at the end of a time

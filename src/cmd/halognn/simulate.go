@@ -14,12 +14,12 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
-	"halognn/src/job"
-	"halognn/src/mem"
-	"halognn/src/policy"
-	"halognn/src/shard"
-	"halognn/src/simulate"
+	"halognn/src/base/mem"
+	"halognn/src/data/shard"
+	"halognn/src/forecast/simulate"
+	"halognn/src/rows/policy"
+	"halognn/src/runs/config"
+	"halognn/src/step/job"
 )
 
 // simulated are the flags of simulate and of simulate modes that describe the runs.

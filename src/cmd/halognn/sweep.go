@@ -16,12 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/flock"
-	"halognn/src/report"
-	"halognn/src/rundir"
-	"halognn/src/shard"
+	"halognn/src/base/flock"
+	"halognn/src/data/dataset"
+	"halognn/src/data/rundir"
+	"halognn/src/data/shard"
+	"halognn/src/runs/config"
+	"halognn/src/runs/report"
 )
 
 // sweepFlags are the flags of sweep.

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 
-	"halognn/src/comm"
-	"halognn/src/dataset"
-	"halognn/src/graph"
-	"halognn/src/mem"
-	"halognn/src/shard"
+	"halognn/src/base/mem"
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
+	"halognn/src/ranks/comm"
+	"halognn/src/topology/graph"
 )
 
 // team are the ranks that write parts together: rank 0 leads, the others follow.

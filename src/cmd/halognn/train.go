@@ -14,13 +14,13 @@ import (
 	"github.com/pkg/profile"
 	"github.com/spf13/cobra"
 
-	"halognn/src/comm"
-	"halognn/src/config"
-	"halognn/src/parallel"
-	"halognn/src/record"
-	"halognn/src/rundir"
-	"halognn/src/trace"
-	"halognn/src/train"
+	"halognn/src/base/trace"
+	"halognn/src/data/rundir"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/config"
+	"halognn/src/runs/record"
+	"halognn/src/runs/train"
+	"halognn/src/step/parallel"
 )
 
 func trainCommand(p *process) *cobra.Command {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/comm/mpi"
-	"halognn/src/compute/cpu"
-	"halognn/src/compute/cuda"
-	"halognn/src/partition/metis"
+	"halognn/src/devices/compute/cpu"
+	"halognn/src/devices/compute/cuda"
+	"halognn/src/ranks/comm/mpi"
+	"halognn/src/topology/partition/metis"
 )
 
 // release is the version number of the sources. Only the file VERSION states it: the Makefile reads

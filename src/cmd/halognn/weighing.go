@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"halognn/src/config"
-	"halognn/src/dataset"
-	"halognn/src/partition"
-	"halognn/src/presample"
-	"halognn/src/sample"
-	"halognn/src/shard"
+	"halognn/src/data/dataset"
+	"halognn/src/data/presample"
+	"halognn/src/data/shard"
+	"halognn/src/runs/config"
+	"halognn/src/topology/partition"
+	"halognn/src/topology/sample"
 )
 
 // The words of --weights. data is for data parallelism; the others are GSplit's weights for

@@ -1,0 +1,50 @@
+// Package memtest bounds what a call in a test may take, for readers of files that may hold
+// anything, and frees what a test was given.
+package memtest
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"halognn/src/base/mem"
+)
+
+// timeout is how long a call may take: it reads a few KB, on a machine that may be busy with other
+// things.
+const timeout = 30 * time.Second
+
+// Bounded checks that a call ends soon, takes at most the given number of bytes from the Go heap,
+// freed ones included, and frees all memory outside the heap. If the call does not end, it ends the
+// process and prints the stacks of all goroutines.
+func Bounded(t testing.TB, heap uint64, call func()) {
+	t.Helper()
+	hang := time.AfterFunc(timeout,
+		func() { panic(fmt.Sprintf("still running after %v", timeout)) })
+	defer hang.Stop()
+	var before, after runtime.MemStats
+	held := mem.Allocated()
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > heap {
+		t.Errorf("%d bytes of the heap were taken; at most %d are expected", took, heap)
+	}
+	if left := mem.Allocated() - held; left != 0 {
+		t.Errorf("%d bytes outside the heap are not given back", left)
+	}
+}
+
+// Must returns a function for a result that lies outside the heap, which is freed when the test
+// ends.
+func Must[T mem.Number](t testing.TB) func(x []T, err error) []T {
+	return func(x []T, err error) []T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { mem.Free(x) })
+		return x
+	}
+}

@@ -1,0 +1,231 @@
+package npy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"halognn/src/base/mem"
+)
+
+// Reader streams the elements of one array: a .npy file or a member of an archive.
+type Reader struct {
+	Header
+	name string // what errors call the array
+	r    io.Reader
+	size int
+	left int // elements not read yet
+	// elements that the file surely has bytes for, even packed: may be allocated before reading
+	sure int
+	raw  []byte
+	stop func() error
+}
+
+// newReader reads the header of a .npy stream, which must fill total bytes exactly. Errors call it
+// name.
+func newReader(r io.Reader, name string, total int64) (*Reader, error) {
+	h, begin, err := ReadHeader(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	size, err := h.checkSize(begin, total)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	n := h.Elems()
+	return &Reader{Header: h, name: name, r: r, size: size, left: n, sure: n,
+		stop: func() error { return nil }}, nil
+}
+
+// OpenReader streams a .npy file; unlike Map it converts and costs no address space.
+func OpenReader(path string) (*Reader, error) {
+	f, err := mem.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	r, err := newReader(f, path, info.Size())
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	r.stop = f.Close
+	return r, nil
+}
+
+// Close ends the stream.
+func (r *Reader) Close() error { return r.stop() }
+
+// Left returns the number of elements not read yet.
+func (r *Reader) Left() int { return r.left }
+
+// chunkBytes bounds the bytes converted at a time, so that they stay in a near cache.
+const chunkBytes = 1 << 16
+
+// Read fills dst with the next elements in stored order, converted to T, and returns how many:
+// fewer than len(dst) only at the end, with io.EOF once nothing is left. An integer that T cannot
+// hold, a fraction or NaN read as an integer, and a truncated stream are errors; floating point
+// numbers are rounded to T.
+func Read[T Element](r *Reader, dst []T) (int, error) {
+	if r.left == 0 && len(dst) > 0 {
+		return 0, io.EOF
+	}
+	dst = dst[:min(len(dst), r.left)]
+	for done := 0; done < len(dst); {
+		n := min(max(1, chunkBytes/r.size), len(dst)-done)
+		r.raw = slices.Grow(r.raw[:0], n*r.size)
+		raw := r.raw[:n*r.size]
+		if _, err := io.ReadFull(r.r, raw); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = fmt.Errorf("%w: %d of %d elements are missing", ErrTruncated, r.left,
+					r.Elems())
+			}
+			return done, fmt.Errorf("%s: %w", r.name, err)
+		}
+		if err := convert(dst[done:done+n], raw, r.DType); err != nil {
+			return done, fmt.Errorf("%s: near element %d: %w", r.name, r.Elems()-r.left, err)
+		}
+		done += n
+		r.left -= n
+	}
+	if r.left == 0 { // an archive checks its checksum when it is read to its end
+		if _, err := io.Copy(io.Discard, r.r); err != nil {
+			return len(dst), fmt.Errorf("%s: at its end: %w", r.name, err)
+		}
+	}
+	return len(dst), nil
+}
+
+func convert[T Element](dst []T, raw []byte, dtype string) error {
+	if dtype == DType[T]() {
+		copy(mem.Bytes(dst), raw)
+		return nil
+	}
+	switch dtype[1:] {
+	case "i1":
+		return cast(dst, View[int8](raw))
+	case "u1", "b1":
+		return cast(dst, View[uint8](raw))
+	case "i2":
+		return cast(dst, View[int16](raw))
+	case "u2":
+		return cast(dst, View[uint16](raw))
+	case "i4":
+		return cast(dst, View[int32](raw))
+	case "u4":
+		return cast(dst, View[uint32](raw))
+	case "i8":
+		return cast(dst, View[int64](raw))
+	case "u8":
+		return cast(dst, View[uint64](raw))
+	case "f4":
+		return cast(dst, View[float32](raw))
+	case "f8":
+		return cast(dst, View[float64](raw))
+	case "f2":
+		half := View[Float16](raw)
+		wide := make([]float32, len(half))
+		for i, h := range half {
+			wide[i] = h.Float32()
+		}
+		return convert(dst, mem.Bytes(wide), "<f4")
+	}
+	return fmt.Errorf("%w: cannot read %s as %s", ErrType, dtype, DType[T]())
+}
+
+// cast converts numbers and refuses those that come out different, except that floats are rounded.
+func cast[T, S Element](dst []T, src []S) error {
+	if DType[T]() == "<f2" {
+		for i, s := range src {
+			dst[i] = T(ToFloat16(float32(s)))
+		}
+		return nil
+	}
+	isFloat := strings.Contains(DType[T](), "f")
+	for i, s := range src {
+		t := T(s)
+		// The range test guards what Go leaves open: converting a float that the integer cannot
+		// hold.
+		if !isFloat && (S(t) != s || (t < 0) != (s < 0) || math.Abs(float64(s)) >= 0x1p63) {
+			return fmt.Errorf("%w: %v cannot be read as %s", ErrType, s, DType[T]())
+		}
+		dst[i] = t
+	}
+	return nil
+}
+
+// ReadAll reads the whole array as T in C order, whatever order it is stored in, and closes the
+// reader.
+//
+// It allocates memory for the elements that the file surely holds; beyond that, as when an archive
+// claims that few bytes inflate to many, memory grows with the elements read. So a false count
+// costs nothing.
+func ReadAll[T Element](r *Reader) ([]T, error) {
+	defer r.Close()
+	data := make([]T, min(r.left, max(r.sure, 1<<16)))
+	done, err := Read(r, data)
+	for err == nil && r.left > 0 {
+		data = append(data, make([]T, min(r.left, len(data)))...)
+		var n int
+		n, err = Read(r, data[done:])
+		done += n
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !r.Fortran || len(r.Shape) < 2 {
+		return data, nil
+	}
+	if len(r.Shape) > 2 {
+		return nil, fmt.Errorf("%s: %w: Fortran order with %d dimensions; save it again with "+
+			"numpy.ascontiguousarray", r.name, ErrType, len(r.Shape))
+	}
+	rows, cols := r.Shape[0], r.Shape[1]
+	byRow := make([]T, len(data))
+	for j := range cols {
+		for i := range rows {
+			byRow[i*cols+j] = data[j*rows+i]
+		}
+	}
+	return byRow, nil
+}
+
+// ReadText reads a whole array of byte strings ("|S3") or of UTF-32 strings ("<U3") in stored
+// order, and closes the reader. Zeros at the end of a string are padding.
+func ReadText(r *Reader) ([]string, error) {
+	defer r.Close()
+	if !r.IsText() {
+		return nil, fmt.Errorf("%s: %w: found %s, expected strings", r.name, ErrType, r.DType)
+	}
+	words := make([]string, 0, min(r.left, r.sure))
+	word := make([]byte, r.size)
+	for range r.left {
+		if _, err := io.ReadFull(r.r, word); err != nil {
+			return nil, fmt.Errorf("%s: %w: %d of %d strings read",
+				r.name, ErrTruncated, len(words), r.left)
+		}
+		words = append(words, decodeText(word, r.DType[1] == 'U'))
+	}
+	return words, nil
+}
+
+func decodeText(word []byte, wide bool) string {
+	if !wide {
+		return strings.TrimRight(string(word), "\x00")
+	}
+	var b strings.Builder
+	for _, r := range View[uint32](word) {
+		if r == 0 {
+			break
+		}
+		b.WriteRune(rune(r)) // what is no character becomes U+FFFD
+	}
+	return b.String()
+}

@@ -1,0 +1,92 @@
+package dataset
+
+import (
+	"math"
+	"runtime"
+	"sort"
+
+	"halognn/src/base/mem"
+)
+
+// The features of a vertex are the centroid of its class plus noise of variance 1 a column. With
+// probability decoys they are the centroid of a class drawn by size instead. So a model that reads
+// only the vertex itself is right at most about 1 - decoys of the time. Neighbours, mostly of the
+// same class, outvote the decoys.
+const (
+	decoys = 0.42
+	// reach is the length of a centroid, in units of the noise: near enough for classes to overlap
+	// a little.
+	reach = 6
+)
+
+// centroids returns the centre of each class [Classes, Features].
+func (o GenerateOptions) centroids() []float32 {
+	centre := make([]float32, o.Classes*o.Features)
+	s := newStream(o.Seed, keyCentroid)
+	scale := float32(reach / math.Sqrt(float64(o.Features)))
+	for i := range centre {
+		centre[i] = s.noise() * scale
+	}
+	return centre
+}
+
+// drawClasses gives every vertex a class, drawn by the shares of the classes.
+func (o GenerateOptions) drawClasses(classes []int32) {
+	upTo := runningSum(o.classShares())
+	mem.Pieces(len(classes), 2048, func(_, lo, hi int) {
+		for v := lo; v < hi; v++ {
+			s := newStream(o.Seed, keyClass, uint64(v))
+			classes[v] = int32(draw(&s, upTo))
+		}
+	})
+}
+
+// writeFeatures streams the rows: slabs of them are drawn by all CPUs and written in order.
+func (o GenerateOptions) writeFeatures(w *Writer, classes []int32) error {
+	return w.WriteFeatures(o.Features, o.FeatureType, nil, func(out *RowWriter) error {
+		return o.drawFeatures(out, classes)
+	})
+}
+
+func (o GenerateOptions) drawFeatures(out *RowWriter, classes []int32) error {
+	centre, upTo := o.centroids(), runningSum(o.classShares())
+	slab := max(1, (1<<22)/o.Features)
+	rows := make([]float32, slab*o.Features)
+	for begin := 0; begin < len(classes); begin += slab {
+		n := min(slab, len(classes)-begin)
+		mem.Pieces(n, 256, func(_, lo, hi int) {
+			for i := lo; i < hi; i++ {
+				s := newStream(o.Seed, keyFeature, uint64(begin+i))
+				class := int(classes[begin+i])
+				if s.float() < decoys {
+					class = draw(&s, upTo)
+				}
+				row, centre := rows[i*o.Features:(i+1)*o.Features], centre[class*o.Features:]
+				for j := range row {
+					row[j] = centre[j] + s.noise()
+				}
+			}
+		})
+		if err := out.Write(rows[:n*o.Features]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runningSum returns the sums of the first 1, 2, ... weights.
+func runningSum(weights []float64) []float64 {
+	sum, upTo := 0.0, make([]float64, len(weights))
+	for i, w := range weights {
+		sum += w
+		upTo[i] = sum
+	}
+	return upTo
+}
+
+func draw[T float32 | float64](s *stream, upTo []T) int {
+	x := T(s.float()) * upTo[len(upTo)-1]
+	return min(sort.Search(len(upTo), func(i int) bool { return upTo[i] > x }), len(upTo)-1)
+}
+
+func workers() int { return runtime.GOMAXPROCS(0) }

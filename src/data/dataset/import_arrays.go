@@ -1,0 +1,542 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/npy"
+	"halognn/src/topology/graph"
+)
+
+// arrays is a set of named NumPy arrays: an .npz archive, or a directory of .npy files.
+type arrays interface {
+	Has(name string) bool
+	Names() []string
+	Reader(name string) (*npy.Reader, error)
+	Close() error
+}
+
+// npyDir is a directory of .npy files as arrays.
+type npyDir string
+
+func (d npyDir) path(name string) string { return filepath.Join(string(d), name+".npy") }
+func (d npyDir) Has(name string) bool    { return exists(d.path(name)) }
+func (d npyDir) Close() error            { return nil }
+
+func (d npyDir) Reader(name string) (*npy.Reader, error) { return npy.OpenReader(d.path(name)) }
+
+func (d npyDir) Names() []string { return filesIn(string(d), ".npy") }
+
+// joined is an archive and the arrays beside it; a name is looked up in the archive first.
+type joined struct {
+	arrays
+	beside npyDir
+}
+
+func (j joined) Has(name string) bool { return j.arrays.Has(name) || j.beside.Has(name) }
+
+func (j joined) Names() []string {
+	return append(slices.Clone(j.arrays.Names()), j.beside.Names()...)
+}
+
+func (j joined) Reader(name string) (*npy.Reader, error) {
+	if j.arrays.Has(name) {
+		return j.arrays.Reader(name)
+	}
+	return j.beside.Reader(name)
+}
+
+// openArrays opens a directory of .npy files or an .npz archive.
+func openArrays(path string) (arrays, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return undotted(npyDir(path)), nil
+	}
+	z, err := npy.OpenZip(path)
+	if err != nil {
+		return nil, err
+	}
+	return undotted(z), nil
+}
+
+// undotted returns the arrays under their usual names.
+func undotted(a arrays) arrays {
+	if a.Has("adj_matrix.indptr") {
+		return dotted{a}
+	}
+	return a
+}
+
+// dotted is an attributed graph whose arrays are called adj_matrix.data, attr_matrix.data and so
+// on.
+type dotted struct{ arrays }
+
+func (d dotted) inner(name string) string {
+	for _, of := range []string{"adj", "attr"} {
+		if part, is := strings.CutPrefix(name, of+"_"); is && d.arrays.Has(of+"_matrix."+part) {
+			return of + "_matrix." + part
+		}
+	}
+	return name
+}
+
+func (d dotted) Has(name string) bool                    { return d.arrays.Has(d.inner(name)) }
+func (d dotted) Reader(name string) (*npy.Reader, error) { return d.arrays.Reader(d.inner(name)) }
+
+func (d dotted) Names() []string {
+	names := slices.Clone(d.arrays.Names())
+	for i, name := range names {
+		for _, of := range []string{"adj", "attr"} {
+			if part, is := strings.CutPrefix(name, of+"_matrix."); is {
+				names[i] = of + "_" + part
+			}
+		}
+	}
+	return names
+}
+
+// arraySource is a set of arrays with the path that errors name.
+type arraySource struct {
+	arrays
+	path string // of an archive, a directory, or the one .npy file that is read
+}
+
+func (a arraySource) name(key string) string {
+	if strings.HasSuffix(a.path, ".npy") {
+		return a.path
+	}
+	return a.path + ": " + key
+}
+
+// first returns the first of the keys that exists, "" if none does.
+func (a arraySource) first(keys ...string) string {
+	for _, k := range keys {
+		if a.Has(k) {
+			return k
+		}
+	}
+	return ""
+}
+
+// begin returns the first numbers of an array of one or two dimensions as texts, by columns. It
+// reads them as they are stored, because float32 cannot hold 20200131. It returns none of another
+// array.
+func (a arraySource) begin(key string) [][]string {
+	r, err := a.Reader(key)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	if len(r.Shape) == 0 || len(r.Shape) > 2 || r.IsText() {
+		return nil
+	}
+	cols := 1
+	if len(r.Shape) == 2 {
+		cols = r.Shape[1]
+	}
+	if cols > r.Elems() { // without rows it may have any number of columns
+		return nil
+	}
+	first := make([]float64, min(firstValues*cols, r.Elems()))
+	n, _ := npy.Read(r, first)
+	return beginOf(first[:n], cols)
+}
+
+// beginOfOne is begin for an array of one dimension; nil for others.
+func (a arraySource) beginOfOne(key string) []string {
+	if columns := a.begin(key); len(columns) == 1 {
+		return columns[0]
+	}
+	return nil
+}
+
+// hasCodes reports whether an array of one dimension holds only 0, 1, 2 and -1, and at least one 2.
+func (a arraySource) hasCodes(key string) bool {
+	r, err := a.Reader(key)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	two := false
+	if len(r.Shape) != 1 || r.IsText() {
+		return false
+	}
+	err = eachChunk(r, r.Left(), func(part []float64) error {
+		for _, x := range part {
+			if two = two || x == 2; x != 0 && x != 1 && x != 2 && x != -1 {
+				return ErrValue
+			}
+		}
+		return nil
+	})
+	return err == nil && two
+}
+
+// open opens an array that must have one of the given numbers of dimensions.
+func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
+	r, err := a.Reader(key)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range dims {
+		if len(r.Shape) == d {
+			return r, nil
+		}
+	}
+	_ = r.Close()
+	want := strings.Trim(strings.ReplaceAll(fmt.Sprint(dims), " ", " or "), "[]")
+	if want += " dimensions"; want == "1 dimensions" {
+		want = "1 dimension"
+	}
+	return nil, fmt.Errorf("%s: shape %s, want %s", a.name(key), npy.ShapeString(r.Shape), want)
+}
+
+// all reads a whole array of one dimension (or two, one of them 1).
+func all[T npy.Element](a arraySource, key string) ([]T, error) {
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Shape) == 2 && r.Shape[0] != 1 && r.Shape[1] != 1 {
+		_ = r.Close()
+		return nil, fmt.Errorf("%s: shape %s, want one dimension", a.name(key),
+			npy.ShapeString(r.Shape))
+	}
+	return npy.ReadAll[T](r)
+}
+
+// addPairs adds the edges of an array [2, E] (all sources, then all destinations) or [E, 2].
+func addPairs(e *edgeSource, a arraySource, key string) (err error) {
+	r, err := a.open(key, 2)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer func() {
+		if errors.Is(err, npy.ErrType) && strings.Contains(r.DType, "f") {
+			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack "+
+				"one, and save int64", err)
+		}
+	}()
+	if r.IsText() {
+		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save "+
+			"them as a table and import that by --format csv, which numbers words", a.name(key),
+			ErrValue)
+	}
+	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
+	if !wide && r.Shape[1] != 2 {
+		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key),
+			npy.ShapeString(r.Shape))
+	}
+	n := r.Elems() / 2
+	// all sources come before all destinations, so the sources are held in memory
+	if wide != r.Fortran {
+		return addSides(e, a, key, r, n)
+	}
+	at := 0
+	return eachChunk(r, 2*n, func(part []int64) error { // chunks have an even number of elements
+		for i := 0; i < len(part); i += 2 {
+			if err := e.addEdge(part[i], part[i+1]); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), at, err)
+			}
+			at++
+		}
+		return nil
+	})
+}
+
+func addSides(e *edgeSource, a arraySource, key string, r *npy.Reader, n int) error {
+	if err := fits(a.name(key), fmt.Sprintf("%d edges", n), int64(n)*4); err != nil {
+		return err
+	}
+	sources := mem.Make[int32](n)
+	defer mem.Free(sources)
+	i := 0
+	if err := eachChunk(r, n, func(part []int64) error {
+		for _, u := range part {
+			if u < 0 || u >= e.from.limit() {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, e.from.vertexRange(u))
+			}
+			sources[i] = int32(u)
+			i++
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	i = 0
+	return eachChunk(r, n, func(part []int64) error {
+		for _, v := range part {
+			if err := e.addEdge(int64(sources[i]), v); err != nil {
+				return fmt.Errorf("%s: edge %d: %w", a.name(key), i, err)
+			}
+			i++
+		}
+		return nil
+	})
+}
+
+// addCompressed adds an edge r -> c for every stored entry (r, c), whatever its value, of a scipy
+// CSR matrix or, if byColumn, of a CSC matrix.
+func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string,
+	byColumn bool) error {
+	ends, err := rowEnds(e.from, a, indptrKey, indicesKey)
+	if err != nil {
+		return err
+	}
+	r, err := a.open(indicesKey, 1)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	at, row := int64(0), 0
+	return eachChunk(r, r.Left(), func(part []int64) error {
+		for _, c := range part {
+			for ends[row+1] <= at {
+				row++
+			}
+			u, v := int64(row), c
+			if byColumn {
+				u, v = v, u
+			}
+			if err := e.addEdge(u, v); err != nil {
+				return fmt.Errorf("%s: entry %d: %w", a.name(indicesKey), at, err)
+			}
+			at++
+		}
+		return nil
+	})
+}
+
+// rowEnds reads and checks the row offsets of a CSR matrix with a row for each vertex.
+func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, error) {
+	ends, err := all[int64](a, indptrKey)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.open(indicesKey, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if len(ends) != s.vertices+1 {
+		return nil, fmt.Errorf("%s: %d row offsets, want one more than the %d vertices",
+			a.name(indptrKey), len(ends), s.vertices)
+	}
+	for v := range s.vertices {
+		if ends[v+1] < ends[v] {
+			return nil, fmt.Errorf("%s: falls from %d to %d at row %d", a.name(indptrKey), ends[v],
+				ends[v+1], v)
+		}
+	}
+	if ends[0] != 0 || ends[s.vertices] != int64(r.Elems()) {
+		return nil, fmt.Errorf("%s: runs from %d to %d, but %s has %d entries", a.name(indptrKey),
+			ends[0], ends[s.vertices], indicesKey, r.Elems())
+	}
+	return ends, nil
+}
+
+// setCSRFeatures registers the features of a scipy CSR matrix.
+func setCSRFeatures(s *source, a arraySource, prefix string) error {
+	shape, err := all[int64](a, prefix+"_shape")
+	if err != nil {
+		return err
+	}
+	if len(shape) != 2 || shape[0] != int64(s.vertices) || shape[1] < 0 ||
+		shape[1] > graph.MaxVertices {
+		return fmt.Errorf("%s: %v, want a row for each of the %d vertices", a.name(prefix+"_shape"),
+			shape, s.vertices)
+	}
+	ends, err := rowEnds(s, a, prefix+"_indptr", prefix+"_indices")
+	if err != nil {
+		return err
+	}
+	columns, err := all[int32](a, prefix+"_indices")
+	if err != nil {
+		return err
+	}
+	values, err := all[float32](a, prefix+"_data")
+	if err != nil {
+		return err
+	}
+	for k, c := range columns {
+		if c < 0 || int64(c) >= shape[1] {
+			return fmt.Errorf("%s: entry %d is column %d of %d: %w", a.name(prefix+"_indices"), k,
+				c, shape[1], ErrValue)
+		}
+	}
+	if len(values) != len(columns) {
+		return fmt.Errorf("%s: %d values for %d entries", a.name(prefix+"_data"), len(values),
+			len(columns))
+	}
+	return s.setFeatures(a.name(prefix+"_data"), int(shape[1]), Float32, int64(len(columns)),
+		func(w *RowWriter) error { return writeSparse(w, ends, columns, values) })
+}
+
+// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) if the rows
+// become dense; memory one row.
+func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) error {
+	if w.entries != nil {
+		for v := range len(ends) - 1 {
+			lo, hi := ends[v], ends[v+1]
+			if err := w.entries.add(w.out, columns[lo:hi], values[lo:hi]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	row := make([]float32, w.cols)
+	for v := range len(ends) - 1 {
+		for k := ends[v]; k < ends[v+1]; k++ {
+			row[columns[k]] += values[k]
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+		for _, c := range columns[ends[v]:ends[v+1]] {
+			row[c] = 0
+		}
+	}
+	return nil
+}
+
+// setDenseFeatures registers an array [vertices, columns] of features, to be streamed.
+func setDenseFeatures(s *source, a arraySource, key string) error {
+	r, err := a.Reader(key)
+	if err != nil {
+		return err
+	}
+	h, words := r.Header, r.IsText()
+	if err := r.Close(); err != nil {
+		return err
+	}
+	if words {
+		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 "+
+			"and 1 for each word", a.name(key), ErrValue)
+	}
+	if len(h.Shape) != 2 {
+		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a "+
+			"row of features for each vertex", a.name(key), npy.ShapeString(h.Shape))
+	}
+	if h.Shape[0] != s.vertices {
+		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order",
+			a.name(key), h.Shape[0], s.vertices)
+	}
+	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
+			a.name(key))
+	}
+	if slices.ContainsFunc(a.begin(key),
+		func(values []string) bool { return timeOf("", values) != "" }) {
+		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits",
+			filepath.Base(a.name(key)))
+	}
+	stored := Float32
+	if strings.HasSuffix(h.DType, "f2") {
+		stored = Float16
+	}
+	return s.setFeatures(a.name(key), h.Shape[1], stored, -1, func(w *RowWriter) error {
+		r, err := a.open(key, 2)
+		if err != nil || h.Shape[1] == 0 {
+			return err
+		}
+		defer r.Close()
+		rows := make([]float32, max(1, (1<<16)/h.Shape[1])*h.Shape[1])
+		for r.Left() > 0 {
+			n, err := npy.Read(r, rows)
+			if err != nil {
+				return err
+			}
+			if err := w.Write(rows[:n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readLabels takes the labels of an array: [N] or [N, 1] of classes, or [N, C] of 0 and 1.
+func readLabels(s *source, a arraySource, key string) error {
+	r, err := a.open(key, 1, 2)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if r.Shape[0] != s.vertices {
+		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order",
+			a.name(key), r.Shape[0], s.vertices)
+	}
+	if !regression(s) && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
+		names, err := npy.ReadText(r)
+		if err == nil {
+			err = s.nameClasses(names)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name(key), err)
+		}
+		return nil
+	}
+	cols := 1
+	if len(r.Shape) == 2 {
+		cols = r.Shape[1]
+	}
+	if cols > 1 && r.Fortran {
+		return fmt.Errorf("%s: it is stored by columns; save it again with numpy.ascontiguousarray",
+			a.name(key))
+	}
+	if regression(s) {
+		return readNumbers(s, a, key, r, cols)
+	}
+	if cols != 1 {
+		if err := s.makeMarks(cols, a.name(key)); err != nil {
+			return err
+		}
+	}
+	set := func(i int, y float64) error { return s.setMark(i/cols, i%cols, y) }
+	var classes numberedClasses
+	declared := s.origin.Classes > 0
+	switch {
+	case cols != 1:
+		if n := len(s.classNames); n > 0 && n != cols {
+			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols,
+				n)
+		}
+	case declared:
+		set = s.setLabel
+	default:
+		set = func(v int, y float64) error { return classes.set(s, v, y) }
+		classes.labels = mem.Make[int32](s.vertices)
+		s.labels = classes.labels
+	}
+	i := 0
+	err = eachChunk(r, r.Elems(), func(part []float64) error {
+		for _, y := range part {
+			if err := set(i, y); err != nil {
+				return err
+			}
+			i++
+		}
+		return nil
+	})
+	switch {
+	case err == nil && cols == 1 && declared && s.classes > s.origin.Classes:
+		err = fmt.Errorf("class %d, but origin.json has %d: %w", s.classes-1, s.origin.Classes,
+			ErrValue)
+	case err == nil && cols == 1 && !declared:
+		err = s.takeClasses(&classes)
+	case err == nil && cols != 1:
+		err = s.finishMarks()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.name(key), err)
+	}
+	return nil
+}

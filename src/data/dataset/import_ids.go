@@ -1,0 +1,165 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/data/dataset/table"
+	"halognn/src/topology/graph"
+)
+
+// integersOf returns ids as integers if all are, in their usual form; else nil.
+func integersOf(ids []string) []int64 {
+	numbers := make([]int64, len(ids))
+	for i, id := range ids {
+		x, ok := integer(id)
+		if !ok {
+			return nil
+		}
+		numbers[i] = x
+	}
+	return numbers
+}
+
+// integer reads an integer in its usual form.
+func integer(id string) (int64, bool) {
+	x, err := strconv.ParseInt(id, 10, 64)
+	return x, err == nil && strconv.FormatInt(x, 10) == id
+}
+
+// wholeNumber returns the integer that a number such as 1.0, 1e5 or +1 stands for; "" for other
+// texts: 01 is a word.
+func wholeNumber(id string) string {
+	x, ok := table.ParseFloat([]byte(id))
+	if !strings.ContainsAny(id, ".eE+") || !ok || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
+		return ""
+	}
+	return strconv.FormatInt(int64(x), 10)
+}
+
+// isRounded reports whether an id is a long number that was cut to a few digits, such as 1.53E+18.
+func isRounded(id string) bool {
+	digits, exponent, is := strings.Cut(strings.ToLower(id), "e+")
+	n, number := table.ParseInt([]byte(exponent))
+	_, float := table.ParseFloat([]byte(digits))
+	_, fraction, point := strings.Cut(digits, ".")
+	return is && number && float && point && n > 10 && int64(len(fraction)) < n
+}
+
+// oddIDs looks for ids that are not integers among ids that are.
+type oddIDs struct {
+	integers           int
+	whole, none, other oddID
+	rounded            oddID
+	wholes             []string // the ids counted in whole, as integers
+}
+
+// oddID counts the ids of a kind, and keeps the first of them and its line.
+type oddID struct {
+	id          string
+	line, count int
+}
+
+// see looks at an id that has not been seen before.
+func (o *oddIDs) see(id string, line int) {
+	if _, ok := integer(id); ok {
+		o.integers++
+		return
+	}
+	of := &o.other
+	switch {
+	case isRounded(id):
+		of = &o.rounded
+	case wholeNumber(id) != "":
+		of = &o.whole
+		o.wholes = append(o.wholes, wholeNumber(id))
+	case table.Missing(id):
+		of = &o.none
+	}
+	if of.count++; of.count == 1 {
+		of.id, of.line = id, line
+	}
+}
+
+// tell returns an error for ids that would be other vertices than was meant, and notes ids that
+// turn the others into words. ids has all ids.
+func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
+	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
+	switch {
+	case o.rounded.count > 0:
+		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write "+
+			"long numbers, whose other digits are lost: ids that differ there would be one "+
+			"vertex; write the column as text, or as with pandas: df[column].astype(\"int64\")",
+			at(o.rounded), ErrValue, o.rounded.id)
+	case slices.ContainsFunc(o.wholes, func(x string) bool { _, both := ids[x]; return both }):
+		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another "+
+			"vertex; write ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole),
+			ErrValue, o.whole.id, wholeNumber(o.whole.id))
+	case o.none.count > 0 && o.other.count == 0 && o.integers+o.whole.count > 0:
+		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; "+
+			"remove the row or fill it in", at(o.none), ErrValue, o.none.id)
+	case o.none.count > 0:
+		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
+			o.none.line, filepath.Base(path), o.none.id)
+	}
+	if o.integers+o.other.count == 0 && o.whole.count > 0 {
+		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they "+
+			"stand there", o.whole.id, o.whole.line, filepath.Base(path))
+	}
+	odd := o.other
+	if odd.count == 0 {
+		odd = o.whole
+	}
+	if o.integers > 0 && odd.count > 0 {
+		n := o.other.count + o.whole.count
+		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words",
+			n, n+o.integers, odd.id, odd.line, filepath.Base(path))
+	}
+	return nil
+}
+
+// alike returns the first vertex, by its bytes, whose id is the same number or, failing that,
+// differs only in capitals; "" if there is none.
+func (s *source) alike(id string) (other string, number bool) {
+	x, is := table.ParseFloat([]byte(id))
+	for of := range s.places {
+		same := false
+		if is {
+			y, also := table.ParseFloat([]byte(of))
+			same = also && x == y
+		}
+		if !same && (number || !strings.EqualFold(of, id)) {
+			continue
+		}
+		if same && !number || other == "" || of < other {
+			other, number = of, same
+		}
+	}
+	return other, number
+}
+
+// keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
+// numbers.
+func keepIDs(s *source, ids []string) {
+	file := "original_id.npy"
+	if s.kind != "" {
+		file = "original_name.npy"
+	}
+	numbers := integersOf(ids)
+	if numbers == nil {
+		s.names = ids
+		s.note("%d ids are words; original_name.npy has them", len(ids))
+		return
+	}
+	for v, x := range numbers {
+		if int64(v) != x {
+			s.originals = numbers
+			s.note("%d ids were renumbered; %s has them", len(ids), file)
+			return
+		}
+	}
+}

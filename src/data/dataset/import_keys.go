@@ -1,0 +1,516 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"halognn/src/data/dataset/table"
+	"halognn/src/topology/graph"
+)
+
+// aliases are the names of arrays in known data sets. The first of each is the one for --keys.
+var aliases = map[string][]string{
+	"edge_index": {"edge_index", "edges", "edge_list"},
+	"x": {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats",
+		"node_features"},
+	"y":         {"y", "labels", "label", "node_label", "node_labels"},
+	"ids":       {"ids"},
+	"num_nodes": {"num_nodes", "num_vertices"},
+	// one number an edge
+	"edge_weight": weightNames,
+	// one row an edge
+	"edge_attr": {"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"},
+	"train":     {"train", "train_idx", "train_index", "idx_train"},
+	"valid": {"valid", "valid_idx", "valid_index", "idx_valid", "val", "val_idx",
+		"val_index", "idx_val"},
+	"test":       {"test", "test_idx", "test_index", "idx_test"},
+	"train_mask": {"train_mask", "train_masks"},
+	"valid_mask": {"valid_mask", "valid_masks", "val_mask", "val_masks"},
+	"test_mask":  {"test_mask", "test_masks"},
+}
+
+// weightNames are what weights of edges are usually called.
+var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
+
+// timeNames are names of columns and arrays with times of edges.
+var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times",
+	"ts", "unixtime", "unix_time", "datetime", "date", "year", "timeset"}
+
+// noTime says what it means that a time is not read.
+const noTime = "a time, which is not used: a vertex reads edges from its future, too"
+
+// isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
+// a word for a moment: creationDate, block_timestamp.
+func isTime(name string) bool {
+	words := wordsOf(name)
+	n := len(words)
+	if n == 0 {
+		return false
+	}
+	whole := strings.ToLower(name)
+	if words[0] == "node" || words[0] == "edge" {
+		whole = strings.Join(words[1:], "_")
+	}
+	return slices.Contains(timeNames, whole) ||
+		slices.Contains([]string{"timestamp", "timestamps", "datetime", "date"}, words[n-1])
+}
+
+// wordsOf returns the words of a name in lower case: fullName and full_name have two.
+func wordsOf(name string) (words []string) {
+	begin := 0
+	for i, r := range name + "_" {
+		apart := strings.ContainsRune("_- .:/", r)
+		if apart || i > 0 && unicode.IsUpper(r) && unicode.IsLower(rune(name[i-1])) {
+			if i > begin {
+				words = append(words, strings.ToLower(name[begin:i]))
+			}
+			if begin = i; apart {
+				begin = i + 1
+			}
+		}
+	}
+	return words
+}
+
+// usedTime says what it means that a time is read as something else.
+const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex " +
+	"reads edges from its future"
+
+// timeOf says whether a column "is" a time, if its name says so; "seems to be" one, if only its
+// first values do; or neither (""). It looks at both, because the values of travel_time, full time
+// and works_at are no moments. It returns "" for a column without values.
+func timeOf(name string, values []string) string {
+	values = slices.DeleteFunc(values, table.Missing)
+	all := func(is func(string) bool) bool {
+		return !slices.ContainsFunc(values, func(f string) bool { return !is(f) })
+	}
+	isYear := func(f string) bool {
+		x, is := table.ParseInt([]byte(f))
+		return is && x >= 1500 && x <= 2100
+	}
+	part := slices.ContainsFunc(wordsOf(name), func(w string) bool {
+		return w == "at" || slices.Contains(timeNames, w)
+	})
+	switch {
+	case len(values) == 0:
+	case isTime(name):
+		return "is"
+	case all(isMoment) || part && all(isYear):
+		return "seems to be"
+	}
+	return ""
+}
+
+// dated returns what an error about a number adds if the text is a date.
+func dated(text string) string {
+	if !isDate(text) {
+		return ""
+	}
+	return ": it seems to be a time; make a number of it, as days since a first one, or leave it " +
+		"out"
+}
+
+// tellTime notes what is read as something else though it is, or seems to be, a time, and returns
+// the reason.
+func (in *importer) tellTime(what, as, is string) string {
+	if is == "" {
+		return ""
+	}
+	in.note("%s is read as %s, and %s %s", what, as, is, usedTime)
+	return "it " + is + " a time"
+}
+
+// tellTimes notes an array or file of weights or features of edges if the first values of a column
+// seem to be times.
+func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
+	for _, values := range columns {
+		if is := timeOf(array, values); is != "" {
+			e.tellTime(array+e.of(), as, is)
+			return
+		}
+	}
+}
+
+// beginOf returns the first numbers in rows of cols as texts, by columns.
+func beginOf[T float32 | float64](rows []T, cols int) [][]string {
+	columns := make([][]string, min(cols, len(rows)))
+	for at, x := range rows[:min(len(rows), firstValues*cols)] {
+		columns[at%cols] = append(columns[at%cols], strconv.FormatFloat(float64(x), 'f', -1, 64))
+	}
+	return columns
+}
+
+// firstValues is the number of values that show what an array holds.
+const firstValues = 50
+
+// isMoment reports whether a field is a date, or a number that may count the seconds, milli-,
+// micro- or nanoseconds from 1970 to a time from 1990 to 2040.
+func isMoment(field string) bool {
+	x, is := table.ParseFloat([]byte(field))
+	for range 3 {
+		if x > 1e11 {
+			x /= 1000
+		}
+	}
+	return is && x >= 631152000 && x < 2208988800 || isDate(field)
+}
+
+// isDate reports whether a field is a date such as 2012-01-31, perhaps with a time after it, or one
+// of eight digits.
+func isDate(field string) bool {
+	end := min(len(field), 10)
+	rest := field[end:]
+	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' ||
+		rest[1] > '9') {
+		return false // 10.10.2020.1
+	}
+	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])
+	for _, form := range []string{time.DateOnly, "02-01-2006", "01-02-2006"} {
+		if _, err := time.Parse(form, day); err == nil {
+			return true
+		}
+	}
+	_, err := time.Parse("20060102", field)
+	return err == nil && (field[:2] == "19" || field[:2] == "20")
+}
+
+// weights are names of arrays and columns with weights or features of edges. Every importer calls
+// ignoredWeights for what it does not read, so the names are listed only here.
+var weights = append([]string{
+	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"}, weightNames...)
+
+// noWeights says why such an array is ignored.
+const noWeights = "features of edges are read from an array edge_attr or the columns of " +
+	"--edge-features, and weights from a column or array edge_weight alone"
+
+// ignoredWeights returns a note for an array or column whose name is that of weights, and "" for
+// others.
+func ignoredWeights(name string) string {
+	if !slices.Contains(weights, strings.ToLower(name)) {
+		return ""
+	}
+	return name + " is ignored: " + noWeights
+}
+
+const (
+	edgeTypes = "edges of several types: a graph with types names its arrays by them; every edge " +
+		"would count alike"
+	vertexTypes = "vertices of several types: a graph with types names its arrays by them; all " +
+		"would share one kind of feature row and label"
+	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes " +
+		"or " +
+		"--link-numbers"
+	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
+		"learnt is a label of each vertex of one graph"
+	sparseTask = "sparse features are not supported under this name; save them dense, as " +
+		"x.toarray(), or as attr_data, attr_indices, attr_indptr and attr_shape of the CSR matrix"
+	temporal  = "a graph that changes with time is not supported; save the edges of one moment"
+	hyperTask = "hyperedges are not supported; save an edge for each pair of vertices, or a " +
+		"vertex for each hyperedge"
+)
+
+// refused are arrays and columns that change the meaning of a graph: it is not imported without
+// them, unless --ignore names them.
+var refused = map[string]string{
+	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
+	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
+	"rel_type": edgeTypes, "edge_index_dict": edgeTypes,
+	"node_type": vertexTypes, "node_types": vertexTypes, "ntype": vertexTypes,
+	"ntypes": vertexTypes,
+	"x_dict": vertexTypes, "num_nodes_dict": vertexTypes, "node_species": vertexTypes,
+	"edge_label": linkTask, "edge_labels": linkTask, "edge_label_index": linkTask,
+	"neg_edge_index":       linkTask,
+	"neg_edge_label_index": linkTask, "pos_edge_label_index": linkTask,
+	"train_edge_index":     linkTask,
+	"train_pos_edge_index": linkTask, "train_edges": linkTask,
+	"graph_label": manyTask, "graph_labels": manyTask, "graph_indicator": manyTask,
+	"batch":    manyTask,
+	"graph_id": manyTask, "graph_ids": manyTask, "ptr": manyTask, "num_graphs": manyTask,
+	"x_indptr": sparseTask, "x_data": sparseTask, "feat_indptr": sparseTask,
+	"features_indptr": sparseTask, "feature_indptr": sparseTask, "node_feat_indptr": sparseTask,
+	"node_features_indptr": sparseTask,
+	"snapshots":            temporal, "hyperedge_index": hyperTask,
+}
+
+// refusal returns an error for an array or column that is refused, nil for others.
+func (in *importer) refusal(where, name string) error {
+	why := refused[strings.ToLower(name)]
+	if why == "" || slices.Contains(in.options.Ignore, name) ||
+		slices.Contains(in.options.LinkLabels, name) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %s; --ignore %s imports the rest", where, ErrValue, why, name)
+}
+
+func (in *importer) refuseKeys(a arraySource) error {
+	for _, name := range a.Names() {
+		if err := in.refusal(a.name(name), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the name in a of the array with the given meaning, "" if there is none. A name from
+// the options takes precedence over the usual ones.
+func (in *importer) find(a arraySource, meaning string) string {
+	if key, ok := in.options.Keys[meaning]; ok {
+		switch {
+		case a.Has(key):
+			return in.used(key, meaning)
+		case in.own == nil: // else another type has it
+			return ""
+		}
+	}
+	for _, key := range aliases[meaning] {
+		if a.Has(key) && !slices.Contains(in.options.Ignore, key) {
+			return in.used(key, meaning)
+		}
+	}
+	if key := in.otherMask(a, meaning); key != "" {
+		return in.used(key, meaning)
+	}
+	return ""
+}
+
+// otherMask returns an array whose name, such as is_train, makes it a mask as for columns, if there
+// is one to train. It returns "" if there is none, or if the meaning is not that of a mask.
+func (in *importer) otherMask(a arraySource, meaning string) string {
+	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]),
+		a.Has)
+	for _, name := range a.Names() {
+		part, plain := maskPart(name)
+		if part < 0 || plain || slices.Contains(in.options.Ignore, name) {
+			continue
+		}
+		trains = trains || part == 0
+		if key == "" && meaning == graph.SplitNames[part]+"_mask" {
+			key = name
+		}
+	}
+	if !trains {
+		return ""
+	}
+	return key
+}
+
+// used notes that an array was read with a meaning.
+func (in *importer) used(key, meaning string) string {
+	if in.read == nil {
+		in.read = map[string]string{}
+	}
+	in.read[key] = meaning
+	return key
+}
+
+// meanings say what an array with a meaning is taken as.
+var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
+	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature,
+	asLinkLabel: asLinkLabel}
+
+// checkNames returns an error if the options name an array that a does not have.
+func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
+	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
+		if key := o.Keys[meaning]; !has(key) {
+			return fmt.Errorf("%s: no array %q, which --keys names for %s; it holds %s",
+				a.path, key, meaning, strings.Join(a.Names(), ", "))
+		}
+	}
+	return nil
+}
+
+// noteUnread notes the arrays that were not read.
+func (in *importer) noteUnread(a arraySource) error {
+	if a.Has("adj_indptr") || isScipy(a) {
+		for _, key := range []string{"adj_data", "data"} {
+			if a.Has(key) && in.read[key] == "" {
+				if err := in.noteWeights(a, key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, name := range a.Names() {
+		as := cmp.Or(meanings[in.read[name]], matrixPart(name))
+		switch {
+		case as != "":
+			in.reads(a.path, name, as, in.rival(a, name))
+			continue
+		case in.isSplitKey(a, name):
+			in.reads(a.path, name, asSplit, "")
+			continue
+		case isTime(name):
+			in.reads(a.path, name, asTime, "")
+			in.note("array %s is ignored: it is %s", name, noTime)
+			continue
+		case timeOf(name, a.beginOfOne(name)) != "":
+			in.reads(a.path, name, asTime, "as its numbers show")
+			in.note("array %s is ignored: it seems to be %s", name, noTime)
+			continue
+		}
+		in.reads(a.path, name, asIgnored, "")
+		sure, _ := likeSplit(name)
+		switch note := ignoredWeights(name); {
+		case note != "":
+			in.notes = append(in.notes, note)
+		case sure && a.hasCodes(name):
+			in.note("array %s is not read; if it has 0, 1 and 2 for vertices that train, "+
+				"validate and test, --split takes it as a .npy file", name)
+		case sure:
+			in.note("array %s is not read; if it marks the vertices to train, call it train_mask",
+				name)
+		default:
+			in.note("array %s is not read", name)
+		}
+	}
+	return nil
+}
+
+// noteWeights says that the values of an adjacency matrix are dropped, if they are not all 1.
+func (in *importer) noteWeights(a arraySource, key string) error {
+	r, err := a.open(key, 1)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	differ := false
+	err = eachChunk(r, r.Left(), func(part []float64) error {
+		for _, x := range part {
+			differ = differ || x != 1
+		}
+		return nil
+	})
+	if err == nil && differ {
+		in.notes = append(in.notes, "the values of "+key+" are ignored: "+noWeights)
+	}
+	return err
+}
+
+// rival names the other array of a that could have had the same meaning as one that was read.
+func (in *importer) rival(a arraySource, name string) string {
+	meaning := in.read[name]
+	for _, other := range aliases[meaning] {
+		if other != name && a.Has(other) {
+			return "rather than " + other + "; --keys " + meaning + "=NAME says which"
+		}
+	}
+	return ""
+}
+
+// matrixPart returns what an array is taken as if its name belongs to a sparse matrix, "" for
+// others.
+func matrixPart(name string) string {
+	rest, of := strings.CutPrefix(name, "attr_")
+	switch strings.TrimPrefix(rest, "adj_") {
+	case "indptr", "indices", "data", "shape", "format", "row", "col", "matrix", "_is_array":
+		if of {
+			return asFeature
+		}
+		return asEdges
+	case "labels":
+		return asLabel
+	}
+	return ""
+}
+
+var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
+
+// isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
+func (in *importer) isSplitKey(a arraySource, name string) bool {
+	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {
+		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name ||
+			name == in.otherMask(a, meaning) && !slices.ContainsFunc(aliases[meaning], a.Has)
+	})
+}
+
+// checkKeys returns an error for unknown keys.
+func (o *ImportOptions) checkKeys() error {
+	if len(o.Keys) > 0 && o.Format != "npz" {
+		return badOption("keys name arrays of the format npz, not of %s", o.Format)
+	}
+	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
+		if aliases[meaning] == nil {
+			return badOption("key %q means nothing here; it may be one of %s",
+				meaning, strings.Join(slices.Sorted(maps.Keys(aliases)), ", "))
+		}
+	}
+	return nil
+}
+
+const (
+	networkX   = "a format that NetworkX reads; in Python, halognn.write_dataset(DIR, networkx."
+	attributes = "from_networkx(graph, features, label) takes attributes"
+)
+
+// foreignKinds maps extensions of files of other programs to advice.
+var foreignKinds = map[string]string{
+	".pt":  "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
+	".pth": "a PyTorch file; in Python, halognn.write_dataset(DIR, data) writes a dataset",
+	".bin": "a DGL or other binary file; in Python, halognn.write_dataset(DIR, g) writes a " +
+		"dataset",
+	".dgl":     "a DGL file; in Python, halognn.write_dataset(DIR, g) writes a dataset",
+	".mat":     "a MATLAB file; python3 -m halognn mat IN OUT reads it",
+	".gml":     networkX + "read_gml(FILE)) writes a dataset; " + attributes,
+	".graphml": networkX + "read_graphml(FILE)) writes a dataset; " + attributes,
+	".gexf":    networkX + "read_gexf(FILE)) writes a dataset; " + attributes,
+	".mtx": "a MatrixMarket file; in Python, halognn.write_dataset(DIR, scipy.io.mmread(FILE)) " +
+		"writes a dataset",
+	".net": networkX + "read_pajek(FILE)) writes a dataset",
+	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, " +
+		"igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
+	".tgf": "a TGF file; cut it before the line #: what is after it, import as a table",
+	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, " +
+		"networkx.node_link_graph(json.load(open(FILE)))) writes a dataset; of other forms, " +
+		"write the edges as a table",
+	".jsonl": "JSON, an object a line; write the edges as a table, as with " +
+		"pandas.read_json(FILE, lines=True)",
+	".ndjson": "JSON, an object a line; write the edges as a table, as with " +
+		"pandas.read_json(FILE, lines=True)",
+	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table " +
+		"and an edge table, whose first lines name the columns",
+	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
+	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
+}
+
+var planetoidFiles = []string{".x", ".tx", ".allx", ".y", ".ty", ".ally", ".graph", ".index"}
+
+// foreign returns an error for an input whose name shows that no importer reads it, or another one
+// does.
+func foreign(path, format string) error {
+	base := strings.TrimSuffix(strings.ToLower(path), ".gz")
+	ext := filepath.Ext(base)
+	if isDir(path) {
+		return nil
+	}
+	if name := filepath.Base(base); strings.HasPrefix(name, "ind.") &&
+		slices.Contains(planetoidFiles, ext) {
+		return fmt.Errorf("%s: %w: a file of Planetoid; python3 -m halognn planetoid IN OUT "+
+			"reads these", path, ErrValue)
+	}
+	if what := cmp.Or(foreignKinds[ext], table.Kinds[ext]); what != "" {
+		return fmt.Errorf("%s: %w: %s", path, ErrValue, what)
+	}
+	if ext == ".npz" && format != "npz" {
+		return fmt.Errorf("%s: %w: format %s does not read .npz files; use --format npz", path,
+			ErrValue, format)
+	}
+	if (ext == ".csv" || ext == ".tsv") && format == "npz" {
+		return fmt.Errorf("%s: %w: a text table; use --format csv", path, ErrValue)
+	}
+	if ext == ".npy" && format != "npz" {
+		return fmt.Errorf("%s: %w: one array; name the directory that holds edge_index.npy and "+
+			"the others, with --format npz", path, ErrValue)
+	}
+	if ext == ".npy" {
+		return fmt.Errorf("%s: %w: one array; name the directory that holds edge_index.npy and "+
+			"the others", path, ErrValue)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/data/dataset/table"
+)
+
+// Reading is what a column of a table, or an array, was taken as. Neighbouring columns of one kind
+// are one Reading.
+type Reading struct {
+	Of      string `json:"of"` // the table, or the archive or directory of arrays
+	Name    string `json:"name"`
+	Last    string `json:"last,omitempty"`    // of several columns, the last one's name
+	Columns int    `json:"columns,omitempty"` // of several columns, how many
+	As      string `json:"as"`
+	Why     string `json:"why,omitempty"` // where there was a choice
+}
+
+// What a column or array may be taken as.
+const (
+	asID          = "id"
+	asSource      = "source"
+	asTarget      = "target"
+	asLabel       = "label"
+	asSplit       = "split"
+	asWeight      = "weight"
+	asFeature     = "feature"
+	asEdgeFeature = "edge feature"
+	asLinkLabel   = "label of links"
+	asDirection   = "direction"
+	asTime        = "time, not used"
+	asIgnored     = "ignored"
+	asEdges       = "edges"
+	asCount       = "number of vertices"
+)
+
+func (r Reading) String() string {
+	name := r.Name
+	if r.Columns > 1 {
+		name = fmt.Sprintf("%s to %s, %d columns", r.Name, r.Last, r.Columns)
+	}
+	text := fmt.Sprintf("%s: %s: %s", r.Of, name, r.As)
+	if r.Why != "" {
+		text += " (" + r.Why + ")"
+	}
+	return text
+}
+
+// reads notes what a column or array was taken as.
+func (f *findings) reads(of, name, as, why string) {
+	of = filepath.Base(of)
+	if n := len(f.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
+		if last := &f.reading[n]; last.Of == of && last.As == as && last.Why == why {
+			last.Columns, last.Last = max(1, last.Columns)+1, name
+			return
+		}
+	}
+	f.reading = append(f.reading, Reading{Of: of, Name: name, As: as, Why: why})
+}
+
+// note adds a note of the report.
+func (f *findings) note(format string, args ...any) {
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+}
+
+// columnUse is what a column of a table is taken as.
+type columnUse struct{ as, why string }
+
+// readsColumns notes what the columns of a table were taken as, in their order.
+func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
+	switch {
+	case t.HasNames && t.Why != "":
+		in.reads(t.Path(), "the first row", "names of the columns", t.Why)
+	case !t.HasNames && !in.options.Table.NoHeader:
+		in.reads(t.Path(), "the first row", "data",
+			cmp.Or(t.Why, "it is not like names of columns"))
+	}
+	if t.Remark != "" {
+		in.reads(t.Path(), fmt.Sprintf("the comment %.60q", t.Remark), "names of the columns",
+			"no row has them; --no-header leaves them out")
+	}
+	if apart := t.Apart(); apart != "" {
+		in.note("%s: %s", filepath.Base(t.Path()), apart)
+	}
+	for k, name := range t.Header {
+		name = columnName(name, k)
+		if use, ok := of[k]; ok {
+			in.reads(t.Path(), name, use.as, use.why)
+		} else {
+			in.reads(t.Path(), name, asIgnored, "")
+		}
+	}
+	in.tellComments(t)
+	if t.Repeated > 0 {
+		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are "+
+			"skipped", filepath.Base(t.Path()), t.At, t.Repeated)
+	}
+}
+
+// tellComments notes lines that could be rows or comments, and what they were taken as.
+func (in *importer) tellComments(t *table.Named) {
+	if t.Skipped > 0 {
+		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such "+
+			"lines in all, though it has as many fields as the rows: if it is a row, quote its "+
+			"first field", filepath.Base(t.Path()), t.SkippedAt, t.Skipped)
+	}
+	if t.Noted > 0 {
+		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, because "+
+			"it has as many fields as the others: remove it if it is a comment",
+			filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
+	}
+}
+
+// columnName returns what reports call a column.
+func columnName(name string, column int) string {
+	if name == "" {
+		return fmt.Sprintf("%d, without a name,", column)
+	}
+	return name
+}
+
+// usual reports whether a name shows that a first row names the columns.
+func (in *importer) usual(name string) bool {
+	o := &in.options.Table
+	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames,
+		timeNames, o.Labels, o.Features, o.EdgeFeatures, in.options.LinkLabels, in.options.Ignore,
+		{o.ID, o.Source, o.Target, o.Weight, o.Split, "type"}}
+	part, plain := maskPart(name)
+	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists,
+		func(names []string) bool {
+			return slices.ContainsFunc(names, func(n string) bool {
+				_, number := table.ParseInt([]byte(n)) // of a column without a name
+				return n != "" && !number && strings.EqualFold(n, name)
+			})
+		})
+}
+
+// openTable opens a table and finds the names of its columns; flags name some of them. If a flag
+// names a column by its number, as in tables without names, a comment is not taken for the names.
+func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
+	return table.OpenNamed(path, in.namesOf(noHeader, flags...))
+}
+
+// namesOf returns what is known of the first row of a table.
+func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
+	byNumber := slices.ContainsFunc(flags, func(n string) bool {
+		_, is := table.ParseInt([]byte(n))
+		return is
+	})
+	return table.Names{No: noHeader, Yes: in.options.Table.Header, Known: in.usual,
+		Remark: !byNumber}
+}
+
+// ofNodes returns the columns of a node table that flags name.
+func (o *TableOptions) ofNodes() []string {
+	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
+}
+
+// ofEdges returns the columns of an edge table that flags name.
+func (o *ImportOptions) ofEdges() []string {
+	t := &o.Table
+	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
+}
+
+// askProse returns an error if the names of the columns are words of a comment that may be a
+// sentence, unless they are in the usual order.
+func askProse(t *table.Named, flags string, usual bool) error {
+	if usual || !t.MayBeProse() {
+		return nil
+	}
+	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: remove its mark "+
+		"if it names them%s, or say --no-header", ErrValue, t.Remark, flags)
+}
+
+// column returns the index of the requested column of t, or else of the first usual name that
+// exists and is not left out, or -1.
+func (in *importer) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
+	if asked != "" {
+		i := slices.Index(t.Header, asked)
+		if i < 0 {
+			alone := ""
+			if alone = in.misnamed(asked); alone == "" && in.own != nil && !in.own[flag] {
+				alone = "; " + flag + " NAME=COLUMN is of one type or relation alone"
+			}
+			if k, is := table.ParseInt([]byte(asked)); is && t.HasNames && k >= 0 &&
+				k < int64(len(t.Header)) {
+				alone += "; --no-header calls them 0, 1, ..., and reads the first row as data"
+			}
+			return 0, fmt.Errorf("%s: %w: there is no column %q, which %s names; the columns are "+
+				"%s%s", t.Path(), ErrValue, asked, flag, strings.Join(t.Header, ", "), alone)
+		}
+		return i, nil
+	}
+	for _, name := range usual {
+		same := func(h string) bool {
+			return strings.EqualFold(h, name) && !slices.Contains(in.options.Ignore, h)
+		}
+		if i := slices.IndexFunc(t.Header, same); i >= 0 {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// notEmpty returns an error for an empty name of a column in a list of a flag.
+func notEmpty(name, flag string) error {
+	if name == "" {
+		return badOption("%s: the name of a column is empty; name one, or leave it out", flag)
+	}
+	return nil
+}

@@ -1,0 +1,391 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+
+	"halognn/src/base/mem"
+	"halognn/src/model/task"
+	"halognn/src/topology/graph"
+)
+
+// unknown is the vertex count of a source whose files do not give it: the largest id determines it.
+const unknown = -1
+
+// importer reads tables and arrays. It has the options that hold for the vertices of one type or
+// the edges of one relation, and what is noted about the files.
+type importer struct {
+	options ImportOptions
+	read    map[string]string // arrays that were read, and their meaning
+	// in a graph with types: the flags that are given for this type or relation by its name
+	own        map[string]bool
+	known      []string // the names of types or relations that flags may use
+	unlabelled bool     // --label names only labels of another type
+	*findings
+}
+
+// findings are what the report says about files. In a graph without types vertices and edges share
+// them.
+type findings struct {
+	notes   []string
+	reading []Reading
+	columns map[string]bool // columns of edge tables that flags name, and whether a table has them
+}
+
+// source is the vertices of one type, as read from foreign files: everything but the features is in
+// memory, large arrays outside the heap.
+type source struct {
+	*importer
+	kind       string // name of the type; "" in a graph without types
+	name       string // of the dataset
+	vertices   int
+	labels     []int32
+	marks      []uint8   // several labels a vertex: [vertices, classes]
+	targets    []float32 // numbers to predict: [vertices, classes], NaN for none
+	classes    int
+	classNames []string
+	features   *features
+	scaling    *scaling     // of the features; nil: as they are
+	given      *splitSource // split in the data; nil if none
+	origin     origin
+	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
+	names      []string                  // ids in the source, if not all are integers
+	places     map[string]graph.VertexID // vertex of each id of a table, or nil
+	parts      []graphPart               // of several joined graphs
+	// words that stand for no label, and how often they were seen
+	none map[string]int
+	// columns of several labels that each vertex lacks; nil: none
+	unmarked []int32
+	idColumn string // the column of ids in the node table
+	otherIDs string // other columns that could be it
+	noID     string // what to do if there is none
+	// columns that could all be the label, the chosen one first
+	rivals  []string
+	header  []string // of the node table
+	unnamed bool     // columns are called by their numbers
+	// rows of the node table that are left out because of FirstRows
+	repeated []int
+	release  []func()
+}
+
+// edgeSource is the edges of one relation, which join vertices of two types or of one.
+type edgeSource struct {
+	*importer
+	graph.Relation // without names in a graph without types
+	from, to       *source
+	edges          graph.Builder
+	weights        []float32 // of the edges in the order of addEdge; nil: they have none
+	// feature rows in the order of addEdge, or labels; without columns: there are none
+	rows       edgeRows
+	undirected bool // the files say that each edge stands for both directions
+	// numbers of the edges that stand for both directions, between two types
+	both    []int64
+	largest int64 // the largest vertex of an edge
+	// relation that gets the reverses of these edges, or only of those in both, unless it is nil
+	reverse     *edgeSource
+	reverses    bool      // the edges are those of another relation, reversed
+	placed      []float32 // labels of links, in the order of the rows
+	linkLabels  [3][]byte // of the lists of links
+	linkOutputs int       // classes or numbers of a link; 0 without labels
+}
+
+// graphPart is one of several joined graphs: vertices first to first+count-1.
+type graphPart struct {
+	Name  string `json:"name"`
+	First int    `json:"first"`
+	Count int    `json:"count"`
+}
+
+// features are the rows still to be written.
+type features struct {
+	file    string // named in errors
+	cols    int
+	stored  string // one of FeatureTypes
+	entries int64  // -1 if dense
+	write   func(*RowWriter) error
+	names   []string // of the columns; may be nil
+	columns []int    // columns of a node table in the order in which write writes them; may be nil
+}
+
+// fault names the file in an error of write or of the RowWriter about its rows.
+func (f *features) fault(err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), f.file) { // an error of a table, with the line
+		return err
+	}
+	return fmt.Errorf("%s: %w", f.file, err)
+}
+
+func (e *edgeSource) free() {
+	e.edges.Free()
+	mem.Free(e.weights)
+	mem.Free(e.rows.data)
+	mem.Free(e.placed)
+}
+
+func (s *source) free() {
+	mem.Free(s.labels)
+	mem.Free(s.marks)
+	mem.Free(s.targets)
+	for _, f := range s.release {
+		f()
+	}
+}
+
+func (s *source) task() string {
+	switch {
+	case s.options.SplitLinks != "":
+		return cmp.Or(s.options.linkTask(), task.Links)
+	case s.targets != nil:
+		return task.Regression
+	case s.marks != nil:
+		return task.Multilabel
+	case s.classes > 0:
+		return task.Multiclass
+	}
+	return task.None
+}
+
+// truths returns the labels of all vertices.
+func (s *source) truths() task.Labels {
+	switch {
+	case s.targets != nil:
+		return task.Labels{Data: mem.Bytes(s.targets), Width: 4 * s.classes}
+	case s.marks != nil:
+		return task.Labels{Data: s.marks, Width: s.classes}
+	}
+	return task.Labels{Data: mem.Bytes(s.labels), Width: 4}
+}
+
+func (s *source) labelled() (n int64) {
+	if s.options.SplitLinks != "" {
+		return 0
+	}
+	name, labels := s.task(), s.truths()
+	for v := range s.vertices {
+		if name != task.None && s.hasLabel(name, labels, v) {
+			n++
+		}
+	}
+	return n
+}
+
+// hasLabel reports whether vertex v has a label for a task.
+func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
+	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
+}
+
+// vertexBytes is the most memory that an import needs for a vertex, besides edges: indptr twice,
+// label, split.
+const vertexBytes = 24
+
+// setVertices fixes the vertex count.
+func (s *source) setVertices(n int64, file string) error {
+	if n < 0 || n > graph.MaxVertices {
+		return fmt.Errorf("%s: %d vertices; at most %d are supported", file, n, graph.MaxVertices)
+	}
+	s.vertices = int(n)
+	return fits(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
+}
+
+// available returns the memory that an import or a generated graph may use. Tests make it small.
+var available = mem.Available
+
+// fits returns an error, before memory is allocated, if the machine has too little memory for a
+// count in a file.
+func fits(file, what string, bytes int64) error {
+	have, err := available()
+	if err != nil {
+		return err
+	}
+	if bytes > have {
+		return fmt.Errorf("%s: %w: %s take about %s of memory, and %s is available; import on a "+
+			"larger machine or, if the number is wrong, fetch the file again",
+			file, ErrTooLarge, what, size(float64(bytes)), size(float64(have)))
+	}
+	return nil
+}
+
+// addEdge adds u -> v after a range check.
+func (e *edgeSource) addEdge(u, v int64) error {
+	if u < 0 || u >= e.from.limit() {
+		return e.from.vertexRange(u)
+	}
+	if v < 0 || v >= e.to.limit() {
+		return e.to.vertexRange(v)
+	}
+	e.largest = max(e.largest, u, v)
+	e.edges.Add(graph.VertexID(u), graph.VertexID(v))
+	return nil
+}
+
+// limit is one more than the largest vertex that an edge may name.
+func (s *source) limit() int64 {
+	if s.vertices == unknown {
+		return graph.MaxVertices
+	}
+	return int64(s.vertices)
+}
+
+func (s *source) vertexRange(v int64) error {
+	if v < 0 {
+		return fmt.Errorf("an edge names vertex %d: %w: ids are 0 or more; a number below may be "+
+			"one that a type such as int32 could not hold", v, graph.ErrVertexRange)
+	}
+	if s.kind != "" {
+		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count "+
+			"within a type, 0 to %d", v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
+	}
+	cure := "; if ids have gaps, renumber them, and the rows of features, labels and masks alike"
+	if s.vertices == unknown {
+		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(" +
+			"edge_index.shape) renumbers them"
+	}
+	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
+		"may be mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)
+}
+
+// addWeight adds the weight of the edge that was added last.
+func (e *edgeSource) addWeight(w float64) error {
+	x := float32(w)
+	if CheckWeights([]float32{x}) != nil {
+		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; leave the "+
+			"weights out, by --ignore or without --weight", w, ErrValue)
+	}
+	e.weights = appended(e.weights, x)
+	return nil
+}
+
+// putLabel gives vertex v the class y, or -1 for none.
+func (s *source) putLabel(v, y int) {
+	if s.labels == nil {
+		s.labels = mem.Make[int32](s.vertices)
+		for i := range s.labels {
+			s.labels[i] = -1
+		}
+	}
+	s.labels[v] = int32(y)
+}
+
+// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
+func (s *source) setLabel(v int, y float64) error {
+	s.putLabel(v, -1)
+	if s.noClass(y) {
+		return nil
+	}
+	if y != math.Trunc(y) && !math.IsInf(y, 0) {
+		return badLabel(v, ofOne, "has label %g: %w: want a class number; "+cureNumbers, y,
+			ErrValue)
+	}
+	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
+		return badLabel(v, ofOne, "has label %g: %w: want a class number, 0 to %d at most for %d "+
+			"vertices, or nan for none", y, ErrValue, most-1, s.vertices)
+	}
+	s.labels[v] = int32(y)
+	s.classes = max(s.classes, int(y)+1)
+	return nil
+}
+
+// makeMarks allocates the matrix of several labels a vertex.
+func (s *source) makeMarks(classes int, file string) error {
+	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
+		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices,
+			ErrValue)
+	}
+	marks := int64(s.vertices) * int64(classes)
+	if err := fits(file, fmt.Sprintf("%d label columns for %d vertices", classes, s.vertices),
+		marks); err != nil {
+		return err
+	}
+	s.classes, s.marks = classes, mem.Make[uint8](int(marks))
+	return nil
+}
+
+// setMark sets column c of vertex v to y: 0, 1, or what stands for none.
+func (s *source) setMark(v, c int, y float64) error {
+	if s.noClass(y) {
+		if s.unmarked == nil {
+			s.unmarked = make([]int32, s.vertices)
+		}
+		s.unmarked[v]++
+		return nil
+	}
+	if y != 0 && y != 1 {
+		return badLabel(v, c,
+			"has label %g: %w: with several label columns each must be 0 or 1; "+cureNumbers, y,
+			ErrValue)
+	}
+	s.marks[v*s.classes+c] = uint8(y)
+	return nil
+}
+
+// setFeatures registers the features to write, or returns an error if they are too large. entries
+// is -1 if they are dense.
+func (s *source) setFeatures(file string, cols int, stored string, entries int64,
+	write func(*RowWriter) error) error {
+	if s.options.FeatureType != "" {
+		stored = s.options.FeatureType
+	}
+	f := &features{file: file, cols: cols, stored: stored, entries: entries, write: write}
+	scaled := s.options.Standardize || s.options.StandardizeAs != ""
+	if (entries < 0 || s.kind != "") && cols > 0 && s.options.FeatureType == "" && !scaled {
+		f.write = s.watched(f, write)
+	}
+	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
+		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
+			graph.MaxVertices)
+	}
+	m := Meta{FeatureType: stored, Features: cols}
+	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
+	if stored == Sparse {                                         // its entries are not counted yet
+		bytes = 0
+	}
+	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 &&
+		s.options.FeatureType == "" && s.options.MaxFeatureBytes == 0 &&
+		bytes > float64(largeFeatures) && bytes > muchLarger*small {
+		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices),
+			entries: entries}
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and "+
+			"--feature-type %[7]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes),
+			stored, z.smaller("stores"))
+	}
+	limit, origin, err := s.featureLimit()
+	if err != nil {
+		return err
+	}
+	if bytes > float64(limit) {
+		from := ""
+		if entries >= 0 {
+			from = fmt.Sprintf(" (%d sparse entries stored dense)", entries)
+		}
+		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
+			"%s, which is %s; "+
+			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose "+
+			"another disk, or reduce the columns first",
+			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
+	}
+	s.features = f
+	return nil
+}
+
+func (s *source) featureLimit() (limit int64, origin string, err error) {
+	if s.options.MaxFeatureBytes > 0 {
+		return s.options.MaxFeatureBytes, "as given", nil
+	}
+	free, dir, err := freeDisk(s.options.Out)
+	if err != nil {
+		return 0, "", err
+	}
+	return free / 5 * 4, "four fifths of the free space at " + dir, nil
+}
+
+// size formats a number of bytes.
+func size(bytes float64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	for ; bytes >= 1024 && i < len(units)-1; i++ {
+		bytes /= 1024
+	}
+	return fmt.Sprintf("%.4g %s", bytes, units[i])
+}

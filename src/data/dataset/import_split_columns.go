@@ -1,0 +1,456 @@
+package dataset
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/data/dataset/table"
+	"halognn/src/topology/graph"
+)
+
+// Columns of a node table that say which vertices train, validate and test have three forms: words
+// or codes (partOf); a column of marks for each list (maskPart); or numbers that only the column's
+// name tells from features (likeSplit).
+
+// partOf returns the list of a split that a text names: by a word, or by a code 0, 1 or 2, which
+// pandas writes as 0.0 if a column has empty fields. word is set if it is a word.
+func partOf(text string) (part int, word, ok bool) {
+	text = strings.ToLower(text)
+	if whole := wholeNumber(text); whole != "" {
+		text = whole
+	}
+	if of, set := strings.CutSuffix(text, "set"); set { // training set
+		text = strings.TrimRight(of, " _-")
+	}
+	part, ok = partNames[text]
+	return part, ok && !isCode(text), ok
+}
+
+// noPart reports whether a text says that a vertex is of no list.
+func noPart(text string) bool {
+	return table.Missing(text) || text == "-1" || wholeNumber(text) == "-1" ||
+		strings.EqualFold(text, "unused")
+}
+
+func isCode(text string) bool { return text == "0" || text == "1" || text == "2" }
+
+// wordOfPart is partOf without codes and without words of two letters: VA and TE may be regions.
+func wordOfPart(text string) (part int, ok bool) {
+	part, word, _ := partOf(text)
+	return part, word && len(text) > 2
+}
+
+// maskPart returns which list of a split a column marks by its name: train_mask, isVal, mask_test;
+// -1 for other names. plain is set if the name is only that of the list, as train or train_flag:
+// such a column is a mask only if all its values are marks and another column is a mask too.
+func maskPart(name string) (part int, plain bool) {
+	plain = true
+	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
+		mask := slices.Contains([]string{"mask", "masks", "is"}, w)
+		plain = plain && !mask
+		return mask || slices.Contains([]string{"flag", "indicator", "set", "node", "nodes", "used",
+			"for", "in"}, w)
+	})
+	if len(words) != 1 {
+		return -1, false
+	}
+	word := strings.TrimSuffix(words[0], "mask")
+	plain = plain && word == words[0]
+	part, ok := wordOfPart(word)
+	if !ok && strings.Contains(strings.ToLower(name), "mask") { // tr_mask
+		part, ok, _ = partOf(word)
+	}
+	if !ok {
+		return -1, false
+	}
+	return part, plain
+}
+
+// isFold reports whether a column has a name of a fold of cross-validation, or of one of several
+// splits: fold, split_0.
+func isFold(name string) bool {
+	stem := strings.TrimRight(strings.ToLower(name), "0123456789")
+	numbered := stem != strings.ToLower(name)
+	stem = strings.ReplaceAll(strings.TrimSuffix(stem, "_"), "_", "")
+	return slices.Contains([]string{"fold", "folds", "kfold", "cvfold", "foldid"}, stem) ||
+		numbered && stem == "split"
+}
+
+// likeSplit reports whether a column is surely a split by its whole name (mask, split_id,
+// train_test, valid_split, is_train) or perhaps one by a word of it (phase, subset, split_count,
+// wears_mask).
+func likeSplit(name string) (sure, perhaps bool) {
+	words, parts := wordsOf(name), 0
+	for _, w := range words {
+		w = strings.Trim(w, "0123456789")
+		perhaps = perhaps || slices.Contains([]string{"partition", "subset", "phase", "usage",
+			"stage", "role", "set", "part", "dataset", "holdout"}, w)
+		if _, is := wordOfPart(w); is {
+			parts++
+		}
+	}
+	part, plain := maskPart(name)
+	sure = slices.Contains([]string{"mask", "split", "split_id"}, strings.Join(words, "_")) ||
+		part >= 0 && !plain || parts > 1 && parts == len(words) || parts > 0 &&
+		words[len(words)-1] == "split"
+	return sure, perhaps || marksByName(name)
+}
+
+// marksByName reports whether a name has a word that names of masks and splits have, such as
+// bitmask or splits.
+func marksByName(name string) bool {
+	return slices.ContainsFunc(wordsOf(name), func(w string) bool {
+		return strings.Contains(w, "split") || strings.HasSuffix(strings.Trim(w, "s0123456789"),
+			"mask")
+	})
+}
+
+// mark reads a mark of a mask.
+func mark(text string) (is, ok bool) {
+	switch strings.ToLower(text) {
+	case "1", "true", "t", "yes", "y", "x", "1.0":
+		return true, true
+	case "0", "false", "f", "no", "n", "0.0", "":
+		return false, true
+	}
+	return false, false
+}
+
+// maskReader reads columns of marks.
+type maskReader struct {
+	t       *table.Named
+	columns [3]int // -1 for none
+	plain   [3]bool
+	lists   graph.Split
+	none    [3]bool // the column holds something other than marks
+	given   bool    // another split is given: masks are not judged
+	alone   bool    // the table is the one of --split
+}
+
+// noMasks are the columns if there are no masks.
+var noMasks = [3]int{-1, -1, -1}
+
+// findMasks finds the columns of marks among those that are not taken.
+func findMasks(s *source, t *table.Named, taken []int) maskReader {
+	m := maskReader{t: t, columns: noMasks, given: s.options.Split != ""}
+	for k, name := range t.Header {
+		part, plain := maskPart(name)
+		if part < 0 || slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name) {
+			continue
+		}
+		if m.columns[part] < 0 || m.plain[part] && !plain {
+			m.columns[part], m.plain[part] = k, plain
+		}
+	}
+	return m
+}
+
+func (m *maskReader) count() (n int) {
+	for _, k := range m.columns {
+		if k >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// first returns the first column of a mask, -1 if there is none.
+func (m *maskReader) first() int {
+	for _, k := range m.columns {
+		if k >= 0 {
+			return k
+		}
+	}
+	return -1
+}
+
+func (m *maskReader) read(v graph.VertexID, row []string) error {
+	for i, k := range m.columns {
+		if k < 0 || m.none[i] {
+			continue
+		}
+		is, ok := mark(row[k])
+		named := false // named: the value names a list
+		if !ok {
+			var part int
+			if part, _, named = partOf(row[k]); named && part == i { // a value train in train_mask
+				is, ok = true, true
+			}
+		}
+		switch name := m.t.Header[k]; {
+		case !ok && !m.plain[i] && !m.given:
+			split := ""
+			if named {
+				cure := "--split-column " + inShell(name) + " reads it"
+				if m.alone {
+					cure = "call it split"
+				}
+				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " +
+					cure
+			}
+			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; "+
+				"--ignore %s leaves it out", ErrValue, name, row[k], split, inShell(name))
+		case !ok:
+			m.none[i] = true
+		case is:
+			*m.lists.Lists()[i] = append(*m.lists.Lists()[i], v)
+		}
+	}
+	return nil
+}
+
+// overlap returns the first vertex that two masks mark, and the columns of the masks; ok is false
+// if there is none.
+func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
+	by := make([]int8, vertices) // the mask that marks each vertex, from 1
+	for i, list := range m.lists.Lists() {
+		for _, v := range *list {
+			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {
+				return v, m.t.Header[m.columns[at-1]], m.t.Header[m.columns[i]], true
+			}
+			if !m.none[i] {
+				by[v] = int8(i + 1)
+			}
+		}
+	}
+	return 0, "", "", false
+}
+
+// takeMasks makes the split from the masks. Columns that turned out not to be masks become
+// features, unless features are named.
+func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
+	masks, sure := 0, false
+	for i, k := range m.columns {
+		if k >= 0 && !m.none[i] {
+			masks++
+			sure = sure || !m.plain[i]
+		}
+	}
+	// a single column called test is a number like others, and so are valid_for and test_used
+	// without one to train
+	take := masks > 0 && sure || masks > 1 && m.columns[0] >= 0 && !m.none[0]
+	v, one, other, both := m.overlap(len(ids))
+	switch {
+	case !take || !both || m.given && sure:
+	case sure:
+		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex is in "+
+			"one list; correct them, leave one out by --ignore, or give the split by --split",
+			m.t.Path(), ErrValue, one, other, ids[v])
+	default:
+		take = false
+		s.note("columns %s and %s of %s are not a split, because both mark vertex %.60q", one,
+			other, filepath.Base(m.t.Path()), ids[v])
+	}
+	var names []string
+	for i, k := range m.columns {
+		switch {
+		case k < 0:
+		case m.given && !m.plain[i]:
+			c.use[k] = columnUse{asIgnored, splitGiven}
+		case take && !m.none[i]:
+			names = append(names, m.t.Header[k])
+			c.use[k] = columnUse{asSplit, "marks of 0 and 1"}
+		case len(s.options.Table.Features) == 0:
+			c.features = append(c.features, k)
+			slices.Sort(c.features)
+		}
+	}
+	if !take || m.given {
+		return nil
+	}
+	if c.split >= 0 {
+		return twoSplits(m.t, m.t.Header[c.split], strings.Join(names, ", "))
+	}
+	s.given = &splitSource{Split: m.lists, read: true, path: m.t.Path(),
+		from: "columns " + strings.Join(names, ", ") + " of " + filepath.Base(m.t.Path())}
+	return nil
+}
+
+const splitGiven = "--split gives the split"
+
+func twoSplits(t *table.Named, one, other string) error {
+	return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore, "+
+		"or say which by --split-column", t.Path(), ErrValue, one, other)
+}
+
+// otherSplits looks for columns that hold a split, whatever their names, among those that nothing
+// has named.
+type otherSplits struct {
+	t    *table.Named
+	left []*otherSplit // columns that may still be a split
+}
+
+type otherSplit struct {
+	column int
+	called bool     // the name is like that of a split
+	trains bool     // the name has the word train
+	codes  []string // distinct numbers, if called
+	parts  [3]bool  // lists that its words name
+	lists  graph.Split
+}
+
+// mostCodes is more than the codes of any split: 0, 1, 2 and one for none.
+const mostCodes = 4
+
+// watchSplits watches all columns except those that are taken.
+func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
+	o := &otherSplits{t: t}
+	for k, name := range t.Header {
+		if !slices.Contains(taken, k) && !slices.Contains(s.options.Ignore, name) {
+			sure, perhaps := likeSplit(name)
+			trains := slices.ContainsFunc(wordsOf(name), func(w string) bool {
+				part, is := wordOfPart(w)
+				return is && part == 0
+			})
+			o.left = append(o.left, &otherSplit{column: k, called: sure || perhaps || trains,
+				trains: trains})
+		}
+	}
+	return o
+}
+
+func (o *otherSplits) read(v graph.VertexID, row []string) {
+	for i := 0; i < len(o.left); i++ {
+		if !o.left[i].see(v, row[o.left[i].column]) {
+			o.left = slices.Delete(o.left, i, i+1)
+			i--
+		}
+	}
+}
+
+// see reads a field, and reports whether the column may still be a split.
+func (c *otherSplit) see(v graph.VertexID, text string) bool {
+	part, word := wordOfPart(text)
+	if c.called {
+		part, word, _ = partOf(text)
+	}
+	switch {
+	case word && c.codes == nil:
+		c.parts[part] = true
+		*c.lists.Lists()[part] = append(*c.lists.Lists()[part], v)
+		return true
+	case noPart(text):
+		return true
+	case !c.called || c.parts != [3]bool{}:
+		return false
+	}
+	if whole := wholeNumber(text); whole != "" {
+		text = whole
+	}
+	_, marks := mark(text)
+	if code, number := integer(text); !marks && (!number || code < -1 || code > mostCodes) {
+		return false
+	}
+	if !slices.Contains(c.codes, text) {
+		c.codes = append(c.codes, text)
+	}
+	return len(c.codes) <= mostCodes
+}
+
+// takeSplits takes a column as the split if its words are those of a split, and leaves out columns
+// that are surely splits by their names. A column that is perhaps a split stays a feature, with a
+// note.
+func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
+	file := filepath.Base(o.t.Path())
+	for _, of := range o.left {
+		name := o.t.Header[of.column]
+		switch {
+		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]:
+			// it is a mask, or not a split
+		case s.options.Split != "":
+			c.leave(of.column, splitGiven)
+		case s.options.Table.Split != "":
+			c.leave(of.column, "--split-column names another")
+		case len(s.options.Table.Features) > 0:
+			c.leave(of.column, "")
+			s.note("column %s of %s is not read; its words are those of a split: --split-column "+
+				"%s makes it one", name, file, inShell(name))
+		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 &&
+			s.fileOfLabels() == "":
+			c.leave(of.column, "its words are those of a split, and there are no labels")
+		case s.given != nil:
+			before := strings.TrimPrefix(strings.TrimPrefix(s.given.from, "columns "), "column ")
+			return twoSplits(o.t, strings.TrimSuffix(before, " of "+file), name)
+		default:
+			c.leave(of.column, "")
+			c.use[of.column] = columnUse{asSplit, "its words are those of a split"}
+			s.given = &splitSource{Split: of.lists, read: true, path: o.t.Path(),
+				from: "column " + name + " of " + file}
+		}
+	}
+	given := s.given != nil || s.options.Split != ""
+	for _, of := range o.left {
+		name := o.t.Header[of.column]
+		sure, _ := likeSplit(name)
+		switch {
+		case len(of.codes) == 0 || !slices.Contains(c.features, of.column) ||
+			len(s.options.Table.Features) > 0:
+		case sure:
+			c.leave(of.column, ofSplit)
+			s.note("column %s of %s is not read: it holds %s, and has the name of a split%s; if "+
+				"it is a feature, name it in --features, with the others", name, file,
+				few(slices.Sorted(slices.Values(of.codes))), of.cure(name, given))
+		case of.coded() && !given:
+			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and "+
+				"test, --split-column %s makes it the split", name, file, inShell(name))
+		case (of.trains || marksByName(name)) && of.marks() && !given:
+			s.note("column %s of %s is a feature; if it marks the vertices to train, call it "+
+				"train_mask", name, file)
+		}
+	}
+	for k, name := range o.t.Header {
+		if c.use[k] == (columnUse{asIgnored, ofSplit}) && isFold(name) {
+			s.note("column %s of %s is not read: it seems to be a split; turn it into a column "+
+				"of train, valid, test", name, file)
+		}
+	}
+	return nil
+}
+
+// words returns how many lists of a split the words of a column name.
+func (c *otherSplit) words() (n int) {
+	for _, has := range c.parts {
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+const ofSplit = "of a split, it seems"
+
+// leave takes a column out of the features.
+func (c *nodeColumns) leave(column int, why string) {
+	c.features = slices.DeleteFunc(c.features, func(k int) bool { return k == column })
+	c.use[column] = columnUse{asIgnored, why}
+}
+
+// coded reports whether the values are the codes 0, 1 and 2.
+func (c *otherSplit) coded() bool {
+	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes,
+		func(x string) bool { return !isCode(x) })
+}
+
+// marks reports whether all values are marks.
+func (c *otherSplit) marks() bool {
+	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes,
+		func(x string) bool { _, is := mark(x); return !is })
+}
+
+// cure says how to turn codes into a split.
+func (c *otherSplit) cure(name string, given bool) string {
+	all := func(is func(string) bool) bool {
+		return !slices.ContainsFunc(c.codes, func(x string) bool { return !is(x) })
+	}
+	switch {
+	case given:
+		return ", and another one is the split"
+	case all(isCode) && slices.Contains(c.codes, "2"):
+		return ": --split-column " + inShell(name) + " reads 0 as train, 1 as valid and 2 as test"
+	case c.marks():
+		return ": call it train_mask if it marks the vertices to train"
+	}
+	return ": make a column of train, valid, test of it, for --split-column"
+}

@@ -1,0 +1,436 @@
+package dataset
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/base/npy"
+	"halognn/src/data/dataset/table"
+	"halognn/src/topology/graph"
+)
+
+// splitFile reads the split at p.path:
+//
+//	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx,
+//	                                val_idx, ...; or train_mask, val_mask, ...
+//	*.npy                           [N] of 0 train, 1 valid, 2 test, anything else unused
+//	a directory without such .npy   train.csv.gz, valid.csv.gz (val, dev), test.csv.gz, or .txt: one
+//	                                vertex id a row
+//	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
+//	                                valid (val), test
+//
+// Ids are those of the source.
+func (s *source) splitFile(p *splitSource) error {
+	info, err := os.Stat(p.path)
+	if err != nil {
+		return err
+	}
+	switch ext := filepath.Ext(p.path); {
+	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
+		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: "+
+			"numpy.savez(\"split.npz\", train=..., valid=..., test=...)", p.path, ErrValue)
+	case info.IsDir() || ext == ".npz":
+		a, err := openArrays(p.path)
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		found, err := s.splitArrays(arraySource{a, p.path}, p)
+		if err == nil && !found && info.IsDir() {
+			found, err = s.splitLists(p)
+		}
+		if err == nil && !found {
+			names := a.Names()
+			if info.IsDir() {
+				names = filesIn(p.path, "")
+			}
+			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables "+
+				"train.csv and so on; it holds %s", p.path, few(names))
+		}
+		return err
+	case ext == ".npy":
+		return s.splitCodes(p)
+	}
+	return s.splitTable(p)
+}
+
+// listNames are what the files with the lists of a split are called, before .csv or .txt.
+var listNames = [3][]string{{"train"}, {"valid", "val", "dev"}, {"test"}}
+
+// splitLists reads a directory with a file for each list; found is false if it has no list to
+// train.
+func (s *source) splitLists(p *splitSource) (found bool, err error) {
+	for _, ext := range []string{".csv", ".txt"} {
+		if either(p.path, "train"+ext) == "" {
+			continue
+		}
+		comments := s.comments()
+		for i, names := range listNames {
+			path := ""
+			for _, name := range names {
+				path = cmp.Or(path, either(p.path, name+ext))
+			}
+			if path == "" {
+				return true, fmt.Errorf("%s: neither %s%s nor a .gz of it is there: %w", p.path,
+					strings.Join(names, ext+" or "), ext, os.ErrNotExist)
+			}
+			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
+				return true, err
+			}
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// idList reads one vertex id from each row; the first row may name the column.
+func (s *source) idList(path string, comments bool, list *[]graph.VertexID) error {
+	r, err := table.OpenWords(path, table.Comma, false)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for first := true; ; first = false {
+		ok, err := r.Next()
+		if err != nil || !ok {
+			return err
+		}
+		row, err := r.Words()
+		if err != nil {
+			return err
+		}
+		if comments && strings.IndexAny(row[0], "#%") == 0 {
+			continue
+		}
+		if len(row) != 1 {
+			return r.Errorf("%w: %d columns; want the id of a vertex in each row", ErrValue,
+				len(row))
+		}
+		v, err := s.vertexNamed(row[0])
+		if _, part := wordOfPart(row[0]); err != nil && first && (part || s.usual(row[0])) {
+			continue
+		}
+		if err != nil {
+			return r.Errorf("%w", err)
+		}
+		*list = append(*list, v)
+	}
+}
+
+// vertexOf maps an id of the source to a vertex.
+func (s *source) vertexOf(id int64) (graph.VertexID, error) {
+	if s.places != nil {
+		return s.vertexNamed(strconv.FormatInt(id, 10))
+	}
+	v := id
+	if s.originals != nil {
+		i, ok := slices.BinarySearch(s.originals, id)
+		if !ok {
+			return 0, fmt.Errorf("vertex %d: %w: no edge names it", id, graph.ErrVertexRange)
+		}
+		v = int64(i)
+	}
+	if v < 0 || v >= int64(s.vertices) {
+		return 0, fmt.Errorf("vertex %d: %w (the graph has %d vertices)", id, graph.ErrVertexRange,
+			s.vertices)
+	}
+	return graph.VertexID(v), nil
+}
+
+// vertexNamed maps an id of the source, as text, to a vertex.
+func (s *source) vertexNamed(id string) (graph.VertexID, error) {
+	if s.places != nil {
+		v, ok := s.places[id]
+		if !ok {
+			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables names it", id,
+				graph.ErrVertexRange)
+		}
+		return v, nil
+	}
+	x, ok := table.ParseInt([]byte(id))
+	if !ok {
+		return 0, fmt.Errorf("vertex %.60q: %w: want a vertex id, an integer", id, ErrValue)
+	}
+	return s.vertexOf(x)
+}
+
+// splitArrays fills in the lists found in a under any of their names; found is false if there are
+// none.
+func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
+	r := splitReader{s: s, a: a, splits: 1}
+	if s.options.SplitIndex != nil {
+		r.k = *s.options.SplitIndex
+	}
+	if found, err = r.read(&p.Split); err != nil || !found {
+		return found, err
+	}
+	if r.k >= r.splits {
+		return found, r.none(a.path, r.splits)
+	}
+	for r.k++; s.options.AllSplits && r.k < r.splits; r.k++ {
+		var other graph.Split
+		if _, err := r.read(&other); err != nil {
+			return found, err
+		}
+		p.more = append(p.more, other)
+	}
+	return found, nil
+}
+
+// splitReader reads split k: from arrays with several splits, as rows or columns, the k-th; from
+// arrays with a single split that one, whatever k is.
+type splitReader struct {
+	s         *source
+	a         arraySource
+	k, splits int // splits: the most in an array
+}
+
+func (r *splitReader) read(p *graph.Split) (found bool, err error) {
+	for i, part := range graph.SplitNames {
+		if key := r.s.find(r.a, part); key != "" {
+			found = true
+			err = r.ids(key, p.Lists()[i])
+		} else if key := r.s.find(r.a, part+"_mask"); key != "" {
+			found = true
+			err = r.mask(key, p.Lists()[i])
+		}
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+func (r *splitReader) none(name string, splits int) error {
+	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index",
+		name, r.k, splits)
+}
+
+func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
+	ids, err := r.one(key, nil)
+	if err != nil {
+		return err
+	}
+	// a list that repeats 0 and 1 is a mask
+	other := func(x int64) bool { return x != 0 && x != 1 }
+	if n := r.s.vertices; n > 2 && len(ids) == n && !slices.ContainsFunc(ids, other) {
+		return r.mask(key, list)
+	}
+	for _, id := range ids {
+		v, err := r.s.vertexOf(id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.a.name(key), err)
+		}
+		*list = append(*list, v)
+	}
+	return nil
+}
+
+func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
+	n := r.s.vertices
+	mask, err := r.one(key, &n)
+	if err != nil {
+		return err
+	}
+	if len(mask) != n {
+		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers "+
+			"of vertices, the array is a list: call it without _mask, or say so by --keys, as "+
+			"train=%s", r.a.name(key), len(mask), n, key)
+	}
+	for v, m := range mask {
+		if m != 0 {
+			*list = append(*list, graph.VertexID(v))
+		}
+	}
+	return nil
+}
+
+// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by
+// which rows and columns are distinguished.
+func (r *splitReader) one(key string, extent *int) ([]int64, error) {
+	file, err := r.a.open(key, 1, 2)
+	if err != nil {
+		return nil, err
+	}
+	shape := file.Shape
+	values, err := npy.ReadAll[int64](file)
+	if err != nil {
+		return nil, err
+	}
+	splits, step, length := 1, 1, len(values)
+	if len(shape) == 2 && shape[0] != 1 && shape[1] != 1 {
+		splits, length = shape[0], shape[1]
+		if extent != nil && shape[0] == *extent && shape[1] != *extent {
+			// [vertices, splits], as PyTorch Geometric has it
+			splits, length, step = shape[1], shape[0], shape[1]
+		}
+	}
+	if splits == 1 {
+		return values, nil
+	}
+	if o := r.s.options; o.SplitIndex == nil && !o.AllSplits {
+		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to "+
+			"%d, or keep all with --split-index all",
+			r.a.name(key), npy.ShapeString(shape), splits, splits-1)
+	}
+	if r.splits = max(r.splits, splits); r.k >= splits {
+		return nil, r.none(r.a.name(key), splits)
+	}
+	begin := r.k * length
+	if step > 1 {
+		begin = r.k
+	}
+	one := make([]int64, length)
+	for i := range one {
+		one[i] = values[begin+i*step]
+	}
+	return one, nil
+}
+
+// splitCodes reads one code a vertex.
+func (s *source) splitCodes(p *splitSource) error {
+	r, err := npy.OpenReader(p.path)
+	if err != nil {
+		return err
+	}
+	codes, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return err
+	}
+	if len(codes) != s.vertices {
+		return fmt.Errorf("%s: %d codes for %d vertices; want 0 train, 1 valid, 2 test or -1 for "+
+			"each", p.path, len(codes), s.vertices)
+	}
+	for v, c := range codes {
+		if c >= 0 && c < 3 {
+			*p.Lists()[c] = append(*p.Lists()[c], graph.VertexID(v))
+		}
+	}
+	return nil
+}
+
+var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
+	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1,
+	"development": 1, "2": 2, "test": 2, "testing": 2, "te": 2}
+
+// splitTable reads a table of vertices and their lists; the first row, or a comment before it, may
+// name the columns.
+func (s *source) splitTable(p *splitSource) error {
+	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
+		Data: func(row []string, _ [][]string) bool {
+			if k := IDColumn(row); k >= 0 {
+				if _, err := s.vertexNamed(row[k]); err != nil { // id,train,valid,test
+					return false
+				}
+			}
+			_, _, is := partOf(row[len(row)-1])
+			return is
+		}, Either: asData})
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	id, part := s.splitColumns(t)
+	masks := s.splitMasks(t)
+	switch {
+	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
+		id, part = 1-masks.first(), -1
+	case len(t.Header) > 2 && t.HasNames: // a table with other columns, too
+		id = IDColumn(t.Header)
+		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
+			masks = nil
+		}
+		if id < 0 || part < 0 && masks == nil {
+			return t.Errorf("%w: %d columns, and none has a name of an id, or none a name of a "+
+				"split; want 2, a vertex and train, valid or test, or names, as id and split, or "+
+				"id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
+		}
+	}
+	if err := askProse(t, "", id == 0); err != nil {
+		return err
+	}
+	comments := s.comments()
+	for {
+		row, err := t.Next()
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			s.tellComments(t)
+			if masks != nil {
+				p.Split = masks.lists
+			}
+			return nil
+		}
+		if len(row) != 2 && !t.HasNames {
+			return t.Errorf("%d columns, want 2: vertex and train, valid or test", len(row))
+		}
+		if comments && strings.IndexAny(row[0], "#%") == 0 {
+			continue
+		}
+		v, err := s.vertexNamed(row[id])
+		if masks != nil && err == nil {
+			if err := masks.read(v, row); err != nil {
+				return err
+			}
+			continue
+		}
+		k, is := 0, false
+		if masks == nil {
+			k, _, is = partOf(row[part])
+		}
+		switch {
+		case masks == nil && !is && !noPart(row[part]):
+			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing",
+				t.Row(), ErrValue)
+		case err != nil:
+			return t.Errorf("%w", err)
+		case is:
+			*p.Lists()[k] = append(*p.Lists()[k], v)
+		}
+	}
+}
+
+// splitMasks finds the masks of a table, nil if it has none.
+func (s *source) splitMasks(t *table.Named) *maskReader {
+	if !t.HasNames {
+		return nil
+	}
+	m := findMasks(s, t, []int{IDColumn(t.Header)})
+	if n := m.count(); n == 0 || n == len(t.Header) { // it has no ids
+		return nil
+	}
+	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error
+	return &m
+}
+
+// asData takes a row that could be names as data.
+func asData([]string, [][]string) (named, known bool) { return false, true }
+
+// splitColumns finds the vertex and the part in a table of two columns. If one is found by its
+// name, the remaining column is the other; otherwise they are in this order.
+func (s *source) splitColumns(t *table.Named) (id, part int) {
+	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
+		return id, 1 - min(id, 1)
+	}
+	if part, _ = s.column(t, "", "", splitNames...); t.HasNames && part == 0 {
+		return 1, 0
+	}
+	return 0, 1
+}
+
+// comments reports whether rows that begin with # or % are comments: they are if no vertex id
+// begins so.
+func (s *source) comments() bool {
+	for id := range s.places {
+		if strings.IndexAny(id, "#%") == 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,277 @@
+package dataset
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"halognn/src/base/npy"
+	"halognn/src/model/task"
+	"halognn/src/topology/graph"
+)
+
+// LinksFile returns the file of one list of links, int32 [n, 2]: source and target.
+func LinksFile(split string) string { return "links/" + split + ".npy" }
+
+// LinkLabelsFile returns the file of the labels of one list of links.
+func LinkLabelsFile(split string) string { return "links/" + split + "_labels.npy" }
+
+// pairWord is a random word that both directions of a pair have in common.
+func pairWord(seed uint64, l graph.Link) uint64 {
+	a, b := min(l.Source, l.Target), max(l.Source, l.Target)
+	s := newStream(seed, keyLink, uint64(a)<<32|uint64(b))
+	return s.next()
+}
+
+// SplitLinks turns edges of g into links: it deals the pairs of vertices to training, validation
+// and test, by shares, at random by seed. If the graph is symmetric, a pair with edges both ways is
+// one link, in a direction drawn by seed; otherwise every edge is a link. Edges from a vertex to
+// itself are no links. Rows must be in ascending order. Memory: 8 bytes a pair.
+func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph.LinkSplit) {
+	each := func(do func(l graph.Link, first bool)) { // first: the first link of its pair
+		for v := range g.NumVertices() {
+			row := g.InNeighbours(graph.VertexID(v))
+			for i, u := range row {
+				l := graph.Link{Source: u, Target: graph.VertexID(v)}
+				if l.Source == l.Target || i > 0 && row[i-1] == u {
+					continue
+				}
+				do(l, u < l.Target || !g.Has(l.Reverse()))
+			}
+		}
+	}
+	var words []uint64
+	each(func(l graph.Link, first bool) {
+		if first {
+			words = append(words, pairWord(seed, l))
+		}
+	})
+	slices.Sort(words)
+	// list k has the words below bounds[k]; what rounding leaves goes to the training links
+	const slack = 1e-9
+	n := float64(len(words))
+	test, valid := int(f[2]*n+slack), int(f[1]*n+slack)
+	train := len(words) - test - valid
+	if f[0]+f[1]+f[2] < 1-slack {
+		train = min(train, int(f[0]*n+slack))
+	}
+	side := func(l graph.Link) int {
+		at, _ := slices.BinarySearch(words, pairWord(seed, l))
+		switch {
+		case at < train:
+			return 0
+		case at < train+valid:
+			return 1
+		case at < train+valid+test:
+			return 2
+		}
+		return 3 // in no list: the shares leave some pairs out, which stay edges
+	}
+	lists := s.Lists()
+	each(func(l graph.Link, first bool) {
+		if symmetric && !first {
+			return
+		}
+		k := side(l)
+		if k == 3 {
+			return
+		}
+		if symmetric && pairWord(seed+1, l)&1 != 0 {
+			l = l.Reverse()
+		}
+		*lists[k] = append(*lists[k], l)
+	})
+	for _, list := range lists {
+		slices.SortFunc(*list, graph.Link.Compare)
+	}
+	return s
+}
+
+// Judged returns a function that reports whether an edge, in either direction, is a validation or
+// test link.
+func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
+	judged := slices.Concat(s.Valid, s.Test)
+	forward := func(l graph.Link) graph.Link {
+		return graph.Link{Source: min(l.Source, l.Target), Target: max(l.Source, l.Target)}
+	}
+	for i, l := range judged {
+		judged[i] = forward(l)
+	}
+	slices.SortFunc(judged, graph.Link.Compare)
+	return func(l graph.Link) bool {
+		_, found := slices.BinarySearchFunc(judged, forward(l), graph.Link.Compare)
+		return found
+	}
+}
+
+// linkEnds are the sources and the targets of links. Each is of a type, whose vertices begin at
+// first.
+type linkEnds [2]struct {
+	of    *source
+	first int64
+}
+
+// chooseLinks turns edges of g, whose rows are those of all vertices, into links: by shares, or as
+// files list them.
+func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
+	symmetric bool) (split graph.LinkSplit, err error) {
+	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt { // check has found them right
+		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
+		return SplitLinks(g, f, o.Seed, symmetric), nil
+	}
+	for k, list := range split.Lists() {
+		path := filepath.Join(o.SplitLinks, graph.SplitNames[k]+".npy")
+		links, err := readLinks(ends, path)
+		switch {
+		case k == 0 && errors.Is(err, os.ErrNotExist):
+			// without a file, the training links are all edges that are left
+		case err != nil:
+			return split, fmt.Errorf("%w; --split-links is shares such as 85/5/10, or a directory "+
+				"with train.npy, valid.npy and test.npy, each [n, 2]", err)
+		default:
+			*list = links
+		}
+	}
+	if split.Train == nil {
+		split.Train = slices.DeleteFunc(SplitLinks(g, Fractions{1}, o.Seed, symmetric).Train,
+			Judged(&split))
+	}
+	return split, nil
+}
+
+// readLinks reads ids of the source, [n, 2].
+func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
+	r, err := npy.OpenReader(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if len(r.Shape) != 2 || r.Shape[1] != 2 {
+		return nil, fmt.Errorf("%s: %w: shape %s; links are [n, 2]", path, ErrMismatch,
+			npy.ShapeString(r.Shape))
+	}
+	ids, err := npy.ReadAll[int64](r)
+	if err != nil {
+		return nil, err
+	}
+	links := make([]graph.Link, len(ids)/2)
+	for i := range links {
+		for k, end := range [2]*graph.VertexID{&links[i].Source, &links[i].Target} {
+			v, err := ends[k].of.vertexOf(ids[2*i+k])
+			if err != nil {
+				return nil, fmt.Errorf("%s: a link of %w", path, err)
+			}
+			*end = graph.VertexID(ends[k].first) + v
+		}
+	}
+	return links, nil
+}
+
+// Links writes the links of the task, each list sorted by target and then source, and the labels of
+// each list, if links have labels.
+func (w *Writer) Links(s graph.LinkSplit, labels ...[]byte) error {
+	of := task.Labelling(w.Meta.Task)
+	if of == nil {
+		labels = make([][]byte, 3)
+	}
+	if err := os.MkdirAll(filepath.Join(w.tmp, "links"), 0o777); err != nil {
+		return err
+	}
+	for k, list := range s.Lists() {
+		sorted, name := slices.Clone(*list), graph.SplitNames[k]
+		labels := graph.SortLinks(sorted, labels[k], graph.Link.Compare)
+		if err := put(w, LinksFile(name), graph.LinkIDs(sorted), len(sorted), 2); err != nil {
+			return err
+		}
+		if of == nil {
+			continue
+		}
+		if err := CheckLinkLabels(w.Meta.Task, w.Meta.Classes, k, sorted, task.Labels{Data: labels,
+			Width: of.LabelBytes(w.Meta.Classes)}); err != nil {
+			return err
+		}
+		layout := of.Layout(len(sorted), w.Meta.Classes)
+		if err := w.put(LinkLabelsFile(name), labels, layout.DType, layout.Shape...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkLayout adds the files of links to those that a dataset must have.
+func (m *Meta) linkLayout(files map[string]npy.Info) {
+	for _, name := range graph.SplitNames {
+		if task.Stored(m.Task).Embeds {
+			files[LinksFile(name)] = npy.Info{DType: "<i4", Shape: []int{-1, 2}}
+		}
+		if of := task.Labelling(m.Task); of != nil {
+			files[LinkLabelsFile(name)] = of.Layout(-1, m.Classes)
+		}
+	}
+}
+
+// CheckLinkLabels reports the first link of a list whose label is missing or impossible, or that
+// comes twice with different labels.
+func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
+	labels task.Labels) error {
+	of := task.Labelling(name)
+	if of == nil {
+		return nil
+	}
+	fault := func(i int, format string, args ...any) error {
+		return fmt.Errorf("%s links, the link from %d to %d %w: %w", graph.SplitNames[split],
+			links[i].Source, links[i].Target, fmt.Errorf(format, args...), ErrValue)
+	}
+	if n := len(links) * labels.Width; n != len(labels.Data) {
+		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch,
+			len(labels.Data), len(links), graph.SplitNames[split], n)
+	}
+	if err := of.Check(labels, outputs); err != nil {
+		return fmt.Errorf("%s links, %w: %w", graph.SplitNames[split], err, ErrValue)
+	}
+	for i := range links {
+		switch {
+		case !of.Truth(labels.Row(i), nil):
+			return fault(i, "has no label; each needs one")
+		case i > 0 && links[i] == links[i-1] && !bytes.Equal(labels.Row(i), labels.Row(i-1)):
+			return fault(i, "comes twice with two labels; leave one out")
+		}
+	}
+	return nil
+}
+
+func (d *Dataset) mapLinks() error {
+	if !task.Stored(d.Meta.Task).Embeds {
+		return nil
+	}
+	var faults []error
+	for k, list := range d.Links.Lists() {
+		var ids []graph.VertexID
+		faults = append(faults, mapInto(d, LinksFile(graph.SplitNames[k]), &ids))
+		*list = graph.Links(ids)
+		if of := task.Labelling(d.Meta.Task); of != nil {
+			f, err := d.open(LinkLabelsFile(graph.SplitNames[k]))
+			if err == nil {
+				d.LinkLabels[k], err = of.Of(f, d.Meta.Classes)
+			}
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// describeLinks describes the links in one line of a report.
+func describeLinks(s *graph.LinkSplit) string {
+	var b strings.Builder
+	for k, list := range s.Lists() {
+		if k > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d %s", len(*list), graph.SplitNames[k])
+	}
+	return b.String()
+}

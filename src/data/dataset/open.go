@@ -1,0 +1,157 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/npy"
+	"halognn/src/model/task"
+	"halognn/src/topology/graph"
+)
+
+// Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close,
+// not to be written.
+type Dataset struct {
+	Dir      string
+	Meta     Meta
+	Graph    *graph.CSC
+	Columns  graph.Columns
+	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
+	Scale    []float32   // [Features] of Int8 rows; nil else
+	RowEnds  []int64     // [N+1] of sparse rows: row v has the entries RowEnds[v] to RowEnds[v+1]-1
+	EdgeRows []float32   // [M, Meta.EdgeFeatures] of Graph.Indices
+	Labels   task.Labels // in the form that Meta.Task says
+	Split    graph.Split
+	More     []graph.Split   // [MoreSplits] others that a run may choose
+	Links    graph.LinkSplit // of tasks of links
+	// labels of the links, where they have some
+	LinkLabels [3]task.Labels
+	tables     []*npy.File // [T]
+	identity   string
+	closers    mem.Closers
+}
+
+// Open maps a dataset. It checks that the files exist with the size, type and shape in meta.json,
+// which costs little; Verify checks their content.
+func Open(dir string) (*Dataset, error) {
+	meta, identity, err := readMeta(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := meta.checkFiles(); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, metaFile), err)
+	}
+	d := &Dataset{Dir: dir, Meta: *meta, Graph: new(graph.CSC), identity: identity}
+	if err := d.mapFiles(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Dataset) mapFiles() error {
+	faults := []error{
+		mapInto(d, "indptr.npy", &d.Graph.Indptr),
+		mapInto(d, "indices.npy", &d.Graph.Indices),
+		d.mapSplit(0, &d.Split), d.mapLinks(),
+	}
+	d.More = make([]graph.Split, d.Meta.MoreSplits)
+	for k := range d.More {
+		faults = append(faults, d.mapSplit(k+1, &d.More[k]))
+	}
+	labels, err := d.open("labels.npy")
+	if err == nil {
+		d.Labels, err = task.Stored(d.Meta.Task).Of(labels, d.Meta.Classes)
+	}
+	faults = append(faults, err)
+	if d.Meta.Weighted {
+		faults = append(faults, mapInto(d, WeightsFile, &d.Weights))
+	}
+	if d.Meta.EdgeFeatures > 0 {
+		faults = append(faults, mapInto(d, EdgeRowsFile, &d.EdgeRows))
+	}
+	if d.Meta.FeatureType == Int8 {
+		faults = append(faults, mapInto(d, ScaleFile, &d.Scale))
+	}
+	if d.Meta.Table(0).Type().IsSparse() {
+		faults = append(faults, mapInto(d, RowEndsFile, &d.RowEnds))
+		faults = append(faults, CheckRowEnds(d.RowEnds, d.Meta.Entries))
+	}
+	for t := range d.Meta.Schema.NumTypes() {
+		f, err := d.open(TableFile(&d.Meta.Schema, t))
+		d.tables, faults = append(d.tables, f), append(faults, err)
+	}
+	if d.Meta.Schema.Typed() {
+		faults = append(faults, d.mapColumns())
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	if n := d.Meta.Vertices; d.Graph.Indptr[0] != 0 || d.Graph.Indptr[n] != d.Meta.Edges {
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges",
+			filepath.Join(d.Dir, "indptr.npy"), ErrMismatch, d.Graph.Indptr[0], d.Graph.Indptr[n],
+			d.Meta.Edges)
+	}
+	return nil
+}
+
+func (d *Dataset) mapSplit(k int, s *graph.Split) error {
+	var faults []error
+	for i, list := range s.Lists() {
+		faults = append(faults, mapInto(d, SplitFile(k, graph.SplitNames[i]), list))
+	}
+	return errors.Join(faults...)
+}
+
+func (d *Dataset) mapColumns() error {
+	var rows []int64
+	if err := mapInto(d, ColumnsFile, &rows); err != nil {
+		return err
+	}
+	var err error
+	if d.Columns, err = graph.NewColumns(&d.Meta.Schema, d.Meta.Starts(), rows); err != nil {
+		err = fmt.Errorf("%s: %w: %w", filepath.Join(d.Dir, ColumnsFile), ErrMismatch, err)
+	}
+	return err
+}
+
+// open maps a file and compares it with meta.json.
+func (d *Dataset) open(name string) (*npy.File, error) {
+	f, err := npy.Open(filepath.Join(d.Dir, name))
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, f.Close)
+	want := d.Meta.Files[name]
+	if err := f.Check(want.DType, want.Shape...); err != nil {
+		return nil, fmt.Errorf("%s: %w; meta.json describes another file", f.Path(), err)
+	}
+	return f, nil
+}
+
+func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
+	f, err := d.open(name)
+	if err != nil {
+		return err
+	}
+	*view, err = npy.As[T](f)
+	return err
+}
+
+// FeatureRows returns the feature rows of the vertices first to end-1 of a type as stored,
+// little-endian elements.
+func (d *Dataset) FeatureRows(t int, first, end int64) []byte {
+	size := int64(d.Meta.Table(t).RowBytes())
+	if len(d.RowEnds) > 0 {
+		first, end, size = d.RowEnds[first], d.RowEnds[end], int64(d.Meta.Table(t).Type().Size())
+	}
+	return d.tables[t].Data[first*size : end*size]
+}
+
+// Identity returns a hash of meta.json, which has the hashes of all files: equal identities mean
+// equal datasets.
+func (d *Dataset) Identity() string { return d.identity }
+
+// Close ends all mappings.
+func (d *Dataset) Close() error { return d.closers.Close() }

@@ -1,0 +1,76 @@
+package dataset
+
+import (
+	"math/bits"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// The quadrants of Graph500 in percent, as running sums: both ends low, only the first low, only
+// the second low; the rest up to 100 has both high.
+const (
+	rmatA   = 57
+	rmatAB  = 57 + 19
+	rmatABC = 57 + 19 + 19
+)
+
+// drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM
+// 2004): one draw among the quadrants decides a bit of both ends. Ends beyond the last
+// vertex are drawn again. Vertices are renumbered at random, so that numbers do not depend on
+// degrees. Only edges of the vertices are kept.
+func (o GenerateOptions) drawRMAT(b *graph.Builder, of span) {
+	levels := bits.Len(uint(o.Vertices - 1))
+	id := shuffledIDs(o.Vertices, o.Seed)
+	defer mem.Free(id)
+	edges := int(float64(o.Vertices) * o.Degree / 2)
+	own := make([]graph.Builder, workers())
+	mem.Pieces(edges, 2048, func(worker, lo, hi int) {
+		for e := lo; e < hi; e++ {
+			s := newStream(o.Seed, keyEdge, uint64(e))
+			u, v := o.Vertices, o.Vertices
+			for u >= o.Vertices || v >= o.Vertices {
+				u, v = rmatEdge(&s, levels)
+			}
+			if of.has(id[u]) || of.has(id[v]) {
+				own[worker].Add(id[u], id[v])
+			}
+		}
+	})
+	for w := range own {
+		b.Merge(&own[w])
+	}
+}
+
+func rmatEdge(s *stream, levels int) (u, v int) {
+	var x uint64
+	for level := range levels {
+		if level%2 == 0 {
+			x = s.next()
+		}
+		percent := (x & 0xffffffff) * 100 >> 32
+		x >>= 32
+		u, v = u<<1, v<<1
+		switch {
+		case percent < rmatA:
+		case percent < rmatAB:
+			v++
+		case percent < rmatABC:
+			u++
+		default:
+			u, v = u+1, v+1
+		}
+	}
+	return u, v
+}
+
+// shuffledIDs returns the numbers 0..n-1 in random order, outside the heap.
+func shuffledIDs(n int, seed uint64) []graph.VertexID {
+	id := mem.Make[graph.VertexID](n)
+	for v := range id {
+		id[v] = graph.VertexID(v)
+	}
+	s := newStream(seed, keyID)
+	shuffle(&s, id)
+	return id
+}

@@ -1,0 +1,207 @@
+package dataset
+
+import (
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// TypedEdges are the edges of one relation. Vertices are numbered within their type.
+type TypedEdges struct {
+	graph.Relation
+	Sources, Targets []int32
+}
+
+// reversed returns the same edges with the reverses of all relations beside them.
+func reversed(edges []TypedEdges) []TypedEdges {
+	for _, e := range edges[:len(edges):len(edges)] {
+		edges = append(edges, TypedEdges{e.Relation.Reverse(), e.Targets, e.Sources})
+	}
+	return edges
+}
+
+// TypedTopology writes the graph of a Meta with Types and their numbers of vertices; the edges
+// determine its Relations. Within a relation repeated edges, and edges from a vertex to itself, are
+// dropped, unless o keeps them. The in-edges of a vertex are in the order of the relations, and
+// within a relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation
+// that ends in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
+func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.CleanOptions) (
+	report graph.CleanReport, err error) {
+	m := &w.Meta
+	m.Schema.Relations = nil
+	for _, e := range edges {
+		m.Schema.Relations = append(m.Schema.Relations, e.Relation)
+	}
+	if err := m.Schema.Check(); err != nil {
+		return report, err
+	}
+	if len(counts) != m.Schema.NumTypes() {
+		return report, fmt.Errorf("%w: %d counts of the vertices of %d types", ErrMismatch,
+			len(counts), m.Schema.NumTypes())
+	}
+	m.Tables = make([]Table, len(counts))
+	for t, n := range counts {
+		m.Tables[t] = Table{Vertices: n, FeatureType: Float32}
+	}
+	starts := m.Starts()
+	if err := checkVertices(starts[len(counts)]); err != nil {
+		return report, err
+	}
+	all := make([]relationRows, len(edges))
+	defer func() {
+		for _, rows := range all {
+			rows.free()
+		}
+	}()
+	for r, e := range edges {
+		g, cleaned, err := e.build(&m.Schema, r, starts, o)
+		if err != nil {
+			return report, err
+		}
+		all[r].g = g
+		report.Add(cleaned)
+	}
+	return report, w.putRelations(starts, all)
+}
+
+// relationRows are the in-edges of a relation. Row v of g has those of vertex v of the target type;
+// sources are numbered among the vertices of all types.
+type relationRows struct {
+	g       *graph.CSC
+	weights []float32 // of each edge; nil: 1
+	cols    int
+	rows    []float32 // features of the edges, [edges, cols]; nil: 0
+}
+
+func (r *relationRows) free() {
+	if r.g != nil {
+		r.g.Free()
+	}
+	mem.Free(r.weights)
+	mem.Free(r.rows)
+	*r = relationRows{}
+}
+
+// putRelations writes the rows of all relations of the schema as one graph, and frees them: the
+// in-edges of a vertex one relation after the other. starts is where the vertices of each type
+// begin.
+func (w *Writer) putRelations(starts []int64, all []relationRows) error {
+	one := &all[0]
+	if w.Meta.Schema.Typed() {
+		columns, err := graph.NewColumns(&w.Meta.Schema, starts, nil)
+		if err != nil {
+			return err
+		}
+		joined, ends := joinRows(&columns, starts, all)
+		defer func() { joined.free(); mem.Free(ends) }()
+		if err := put(w, ColumnsFile, ends, len(ends)); err != nil {
+			return err
+		}
+		one = joined
+	}
+	if err := w.Topology(one.g); err != nil {
+		return err
+	}
+	one.g.Free()
+	if one.weights != nil {
+		if err := w.EdgeWeights(one.weights); err != nil {
+			return err
+		}
+	}
+	if len(one.rows) > 0 {
+		return w.EdgeFeatures(one.rows, one.cols)
+	}
+	return nil
+}
+
+// joinRows joins the relations into one graph, and returns where the in-edges of each column end.
+func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows,
+	ends []int64) {
+	edges, weighted := 0, false
+	joined = new(relationRows)
+	for _, of := range all {
+		edges += len(of.g.Indices)
+		weighted = weighted || of.weights != nil
+		joined.cols = max(joined.cols, of.cols)
+	}
+	joined.g = &graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1),
+		Indices: mem.Make[graph.VertexID](edges)}
+	if ends = mem.Make[int64](columns.Len() + 1); weighted {
+		joined.weights = mem.Make[float32](edges)
+	}
+	if joined.cols > 0 {
+		joined.rows = mem.Make[float32](edges * joined.cols)
+	}
+	at, c, cols := int64(0), 0, int64(joined.cols)
+	for kind := range len(starts) - 1 {
+		for v := starts[kind]; v < starts[kind+1]; v++ {
+			for _, r := range columns.Into(kind) {
+				of := &all[r]
+				first, end := of.g.Indptr[v-starts[kind]], of.g.Indptr[v-starts[kind]+1]
+				next := at + int64(copy(joined.g.Indices[at:], of.g.Indices[first:end]))
+				if of.rows != nil {
+					copy(joined.rows[at*cols:], of.rows[first*cols:end*cols])
+				}
+				if of.weights != nil {
+					copy(joined.weights[at:], of.weights[first:end])
+				} else if weighted {
+					for i := at; i < next; i++ {
+						joined.weights[i] = 1
+					}
+				}
+				at = next
+				c++
+				ends[c] = at
+			}
+			joined.g.Indptr[v+1] = at
+		}
+	}
+	return joined, ends
+}
+
+// checkVertices returns an error if there are more vertices than vertex numbers.
+func checkVertices(n int64) error {
+	if n > graph.MaxVertices {
+		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n,
+			graph.MaxVertices)
+	}
+	return nil
+}
+
+// build makes the rows of one relation, one for each vertex of its target type.
+func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
+	o graph.CleanOptions) (*graph.CSC, graph.CleanReport, error) {
+	var b graph.Builder
+	defer b.Free()
+	if err := e.each(s, r, starts, func(l graph.Link) { b.Add(l.Source, l.Target) }); err != nil {
+		return nil, graph.CleanReport{}, err
+	}
+	_, target := s.Ends(r)
+	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
+}
+
+// each calls f with the edges of relation r in their order. Vertices are numbered among all types,
+// which begin at starts.
+func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
+	source, target := s.Ends(r)
+	if len(e.Sources) != len(e.Targets) {
+		return fmt.Errorf("%w: relation %s has %d sources and %d targets", ErrMismatch, e.Relation,
+			len(e.Sources), len(e.Targets))
+	}
+	for i, u := range e.Sources {
+		v := e.Targets[i]
+		for _, end := range []struct {
+			id   int32
+			kind int
+		}{{u, source}, {v, target}} {
+			if n := starts[end.kind+1] - starts[end.kind]; end.id < 0 || int64(end.id) >= n {
+				return fmt.Errorf("edge %d of relation %s joins vertex %d of type %s, which has "+
+					"%d: %w", i, e.Relation, end.id, s.Types[end.kind], n, graph.ErrVertexRange)
+			}
+		}
+		f(graph.Link{Source: graph.VertexID(starts[source]) + graph.VertexID(u),
+			Target: graph.VertexID(starts[target]) + graph.VertexID(v)})
+	}
+	return nil
+}

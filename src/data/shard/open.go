@@ -1,0 +1,395 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/npy"
+	"halognn/src/data/dataset"
+	"halognn/src/devices/compute"
+	"halognn/src/model/task"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// Options chooses where files are mapped. The zero value maps them in place.
+type Options struct {
+	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for
+	// file systems where faulting page by page is slow. Call UnlinkShared when all ranks of the
+	// node have opened.
+	CopyTopology bool
+	// Stage is a node-local directory to which the first process of the node copies files before
+	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
+	Stage string
+	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those
+	// that are damaged.
+	Verify bool
+	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be
+	// nil.
+	Waiting func(begins bool)
+	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
+	SharedMemory string
+	// Rank and Ranks are for a partitioned topology: of indptr.npy, columns.npy, indices.npy,
+	// labels.npy and the files of edge weights only the rows of this rank's vertices can be read;
+	// touching others is an error. CopyTopology and Stage then read them into memory of the
+	// process. If Ranks is 0, all rows are opened.
+	Rank, Ranks int
+	Split       int  // which of the splits that the dataset keeps, from 0
+	AllLabels   bool // open the labels of all vertices all the same, for seeds of other ranks
+	// open all of indptr.npy and of the sums of weights all the same, for a model that reads
+	// degrees of any vertex
+	AllRows bool
+}
+
+// perVertex are the files with rows that a rank needs of its own vertices only.
+var perVertex = []string{"indptr.npy", dataset.ColumnsFile, "indices.npy", "labels.npy",
+	dataset.WeightsFile, sumsFile}
+
+// windowed reports whether only the rows of Options.Rank are opened in a file.
+func (s *Shards) windowed(name string) bool {
+	o := &s.options
+	whole := o.AllLabels && name == "labels.npy" || o.AllRows &&
+		(name == "indptr.npy" || name == sumsFile)
+	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
+}
+
+// topologyFiles are the files that CopyTopology copies.
+func (m *Meta) topologyFiles() []string {
+	files := []string{"indptr.npy", "indices.npy", "original_id.npy", dataset.ColumnsFile,
+		dataset.WeightsFile, sumsFile}
+	return slices.DeleteFunc(files, func(name string) bool { _, has := m.Files[name]; return !has })
+}
+
+// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
+// to be written. All methods but Close may be called concurrently.
+type Shards struct {
+	Meta
+	Dir                string
+	identity           string
+	options            Options
+	topology           sample.Topology
+	labels             task.Labels
+	scale              []float32
+	rowEnds            []int64
+	first, last        int64        // vertices whose rows of the windowed files can be read
+	split              [3]splitView // training, validation, test
+	links              [3]linkView
+	mapped, mappedRows int64
+	closers            mem.Closers
+
+	// the mark of copies in shared memory; nil: there are none, or they could not be marked
+	use      *inUse
+	unlinked bool // UnlinkShared was called
+
+	copying sync.Mutex // of copies
+	copies  []string   // that this process made or began to make
+	staged  []string   // files of which it has mapped copies
+}
+
+// splitView is one split with the range of each part: ids[offsets[k]:offsets[k+1]].
+type splitView struct {
+	ids     []graph.VertexID
+	offsets []int
+}
+
+func (s *splitView) of(part int) []graph.VertexID {
+	return s.ids[s.offsets[part]:s.offsets[part+1]]
+}
+
+// Open maps the files that all ranks read: topology, labels and splits. It checks that all files
+// exist with the size, type and shape in meta.json; Verify checks their content.
+func Open(dir string, o Options) (*Shards, error) {
+	meta, identity, err := readMeta(dir)
+	if err != nil {
+		return nil, err
+	}
+	if o.SharedMemory == "" {
+		o.SharedMemory = "/dev/shm"
+	}
+	if err := UseSplit(meta, o.Split); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	s := &Shards{Meta: *meta, Dir: dir, identity: identity, options: o, last: meta.Vertices}
+	if o.Ranks > 0 {
+		first, last, err := s.RankRange(o.Rank, o.Ranks)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		s.first, s.last = s.Offsets[first], s.Offsets[last]
+	}
+	if o.CopyTopology {
+		s.use = useShared(s.within(o.SharedMemory))
+	}
+	if err := errors.Join(s.checkSizes(), s.mapFiles()); err != nil {
+		return nil, errors.Join(err, s.Close(), s.Discard())
+	}
+	return s, nil
+}
+
+// checkSizes finds missing and truncated files before a mapping does.
+func (s *Shards) checkSizes() error {
+	var errs []error
+	for name, want := range s.Files {
+		path := filepath.Join(s.Dir, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w; restore the file or partition again", err))
+		} else if info.Size() != want.Bytes {
+			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file "+
+				"or partition again", path, ErrAltered, info.Size(), want.Bytes))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Shards) mapFiles() error {
+	errs := []error{
+		s.mapTopology(), mapInto(s, "original_id.npy", &s.topology.Original),
+		s.mapLabels(), mapLinks(s),
+	}
+	for i := range s.split {
+		view := &s.split[i]
+		errs = append(errs, mapInto(s, dataset.SplitFile(s.options.Split, graph.SplitNames[i]),
+			&view.ids))
+		view.offsets = []int{0}
+		for k := range s.Splits {
+			view.offsets = append(view.offsets, view.offsets[k]+*s.Splits[k].of(i))
+		}
+	}
+	if s.Type() == compute.Int8 {
+		errs = append(errs, mapInto(s, dataset.ScaleFile, &s.scale))
+		errs = append(errs, dataset.CheckScales(s.scale))
+	}
+	if s.Type().IsSparse() {
+		errs = append(errs, mapInto(s, dataset.RowEndsFile, &s.rowEnds))
+		errs = append(errs, dataset.CheckRowEnds(s.rowEnds, s.Entries))
+	}
+	if s.Schema.Typed() {
+		errs = append(errs, mapColumns(s))
+	}
+	for _, err := range errs {
+		if errors.Is(err, errCopying) { // where one copy finds no room the others do not either
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mapTopology maps the row pointers and neighbours of the vertices first to last-1.
+func (s *Shards) mapTopology() error {
+	var rows []int64
+	if err := mapRows(s, "indptr.npy", &rows, s.first, s.last+1); err != nil {
+		return err
+	}
+	if s.options.AllRows {
+		s.topology.Rows = rows
+	}
+	rows = rows[s.first : s.last+1]
+	begin, end := rows[0], rows[len(rows)-1]
+	if begin < 0 || end < begin || end > s.Edges ||
+		s.first == 0 && begin != 0 || s.last == s.Vertices && end != s.Edges {
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d for vertices %d to %d of %d, but "+
+			"there are %d edges; partition again",
+			filepath.Join(s.Dir, "indptr.npy"), ErrMismatch, begin, end, s.first, s.last-1,
+			s.Vertices, s.Edges)
+	}
+	s.topology.Graph.Indptr, s.topology.First = rows, graph.VertexID(s.first)
+	errs := []error{mapRows(s, "indices.npy", &s.topology.Graph.Indices, begin, end)}
+	if s.Weighted {
+		errs = append(errs, mapRows(s, dataset.WeightsFile, &s.topology.Weights, begin, end),
+			mapRows(s, sumsFile, &s.topology.WeightSums, s.first, s.last))
+	}
+	return errors.Join(errs...)
+}
+
+// mapColumns maps the columns of the vertices first to last-1.
+func mapColumns(s *Shards) error {
+	var rows []int64
+	c, err := graph.NewColumns(&s.Schema, s.Starts, nil)
+	if err == nil {
+		err = mapRows(s, dataset.ColumnsFile, &rows, c.First(s.first), c.First(s.last)+1)
+		if err != nil {
+			return err
+		}
+		s.topology.Columns, err = graph.NewColumns(&s.Schema, s.Starts, rows)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %w; partition again", filepath.Join(s.Dir, dataset.ColumnsFile),
+			ErrMismatch, err)
+	}
+	return err
+}
+
+func (s *Shards) mapLabels() error {
+	f, err := s.mapFile("labels.npy", s.first, s.last)
+	if err != nil {
+		return err
+	}
+	s.labels, err = task.Stored(s.Task).Of(f, s.Classes)
+	return err
+}
+
+func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
+	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
+}
+
+// mapRows maps a file whose rows [first, last) will be read.
+func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
+	f, err := s.mapFile(name, first, last)
+	if err == nil {
+		*view, err = npy.As[T](f)
+	}
+	return err
+}
+
+func (s *Shards) mapFile(name string, first, last int64) (*npy.File, error) {
+	f, err := s.open(name, first, last)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, f.Close)
+	s.mapped += f.Mapped()
+	if s.options.Ranks == 0 && slices.Contains(perVertex, name) || s.windowed(name) {
+		s.mappedRows += f.Mapped()
+	}
+	return f, nil
+}
+
+// open maps rows of one file, staged if the options say so, and compares it with meta.json.
+func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
+	var f *npy.File
+	var err error
+	switch root := s.stageRoot(name); {
+	case s.windowed(name):
+		copied := s.options.CopyTopology || s.options.Stage != ""
+		f, err = npy.OpenWindow(filepath.Join(s.Dir, name), int(first), int(last), copied)
+	case root != "":
+		f, err = s.stage(root, name)
+	default:
+		f, err = npy.Open(filepath.Join(s.Dir, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	want := s.Files[name]
+	if err := f.Check(want.DType, want.Shape...); err != nil {
+		return nil,
+			errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again",
+				f.Path(), err), f.Close())
+	}
+	return f, nil
+}
+
+// Topology returns the relabelled CSC and the original ids, for the sampler: of the whole graph, or
+// the rows of Options.Rank.
+func (s *Shards) Topology() *sample.Topology { return &s.topology }
+
+// Labels returns the label of each vertex, in the form that Meta.Task says. With Options.Ranks only
+// those of the rank's own vertices can be read.
+func (s *Shards) Labels() task.Labels { return s.labels }
+
+// Rows describes the feature rows, without tables and references.
+func (s *Shards) Rows() compute.Rows {
+	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale, Ends: s.rowEnds}
+}
+
+// Train returns the training seeds of a part, in the order of original ids.
+func (s *Shards) Train(part int) []graph.VertexID { return s.split[0].of(part) }
+
+// Valid returns the validation vertices of a part, in the order of original ids.
+func (s *Shards) Valid(part int) []graph.VertexID { return s.split[1].of(part) }
+
+// Test returns the test vertices of a part, in the order of original ids.
+func (s *Shards) Test(part int) []graph.VertexID { return s.split[2].of(part) }
+
+// Whole opens the shards once more, with the rows of all vertices.
+func Whole(s *Shards) (*Shards, error) { return Open(s.Dir, Options{Split: s.options.Split}) }
+
+// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it
+// before the first step.
+func (s *Shards) Identity() string { return s.identity }
+
+// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of
+// all vertices or of those of Options.Rank; common are original ids, splits and whatever else all
+// ranks of a partitioned topology have whole.
+func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
+
+// Part is the mapped feature rows of one type of one part.
+type Part struct {
+	First    graph.VertexID // vertex of row 0
+	Rows     int
+	Features []byte // [Rows*RowBytes] of Meta.Table, little-endian elements; not to be written
+	file     *npy.File
+}
+
+// OpenPart maps the feature rows of table i: part i / T, type i % T. The caller closes it.
+func (s *Shards) OpenPart(i int) (*Part, error) {
+	if i < 0 || i >= s.Parts*s.Schema.NumTypes() {
+		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(),
+			s.Parts)
+	}
+	f, err := s.open(featuresFile(&s.Meta, i), 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	first, end := s.Ranges()[i], s.Ranges()[i+1]
+	if e := s.rowEnds; len(e) > 0 && int64(f.Shape[0]) != e[end]-e[first] {
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again",
+			f.Path(), ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
+	}
+	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f},
+		nil
+}
+
+// EdgeOffsets returns the position of the first edge into each part, and the number of edges.
+func EdgeOffsets(s *Shards) []int64 {
+	offsets := []int64{0}
+	for part := range s.Parts { // OpenEdgeRows compares their number with the edges
+		offsets = append(offsets, offsets[part]+int64(s.Files[edgeRowsFile(part)].Shape[0]))
+	}
+	return offsets
+}
+
+// CheckEdgeRows rejects a graph with more edges than edge features can be fetched for.
+func CheckEdgeRows(s *Shards) error {
+	if s.Edges > math.MaxInt32 {
+		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at "+
+			"most %d; set model.edge_features=false to leave them out", s.Dir, s.Edges,
+			math.MaxInt32)
+	}
+	return nil
+}
+
+// OpenEdgeRows maps the feature rows of the edges into a part, float32 [edges, EdgeFeatures]. The
+// caller closes the file.
+func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
+	f, err := s.open(edgeRowsFile(part), 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	rows, first := s.topology.Graph.Indptr, int64(s.topology.First)
+	lo, hi := s.Offsets[part]-first, s.Offsets[part+1]-first
+	if lo < 0 || hi >= int64(len(rows)) { // only the rank that holds these rows can compare
+		return f, nil
+	}
+	if want := rows[hi] - rows[lo]; int64(f.Shape[0]) != want {
+		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again",
+			f.Path(), ErrMismatch, f.Shape[0], want), f.Close())
+	}
+	return f, nil
+}
+
+// Close ends the mapping.
+func (p *Part) Close() error {
+	p.Features = nil
+	return p.file.Close()
+}
+
+// Close ends all mappings but those of OpenPart.
+func (s *Shards) Close() error { return s.closers.Close() }

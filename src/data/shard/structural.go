@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"halognn/src/data/dataset"
+)
+
+// The features that Write makes from the graph, for a dataset or vertex types without features.
+const (
+	FeaturesDegree = "degree" // ln(1 + in-degree), and a 1 in the column of its bucket
+	FeaturesOnes   = "ones"   // a 1
+)
+
+// degreeBuckets is the number of bucket columns of FeaturesDegree. Bucket b has the in-degrees from
+// 2^b - 1 to 2^(b+1) - 2, the last bucket also all larger ones. The number is fixed, so that rows
+// mean the same in every graph, and a model trained on one graph can predict others.
+const degreeBuckets = 15
+
+// CheckFeatures returns an error if features of a kind cannot be made for a dataset, or for its
+// vertex types without features; "" makes none.
+func CheckFeatures(kind string, m *dataset.Meta) error {
+	switch {
+	case kind == "":
+		return nil
+	case structuralCols(kind) == 0:
+		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
+			FeaturesDegree, FeaturesOnes)
+	case m.Schema.Typed() && m.Featureless() == nil:
+		return errors.New("all vertex types of the dataset have features; leave --features out, " +
+			"which keeps them")
+	case m.Features > 0:
+		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one "+
+			"without any; leave --features out, which keeps them", m.Features, kind)
+	}
+	return nil
+}
+
+// structuralCols returns the columns of the features of a kind; 0 for an unknown kind.
+func structuralCols(kind string) int {
+	switch kind {
+	case FeaturesDegree:
+		return 1 + degreeBuckets
+	case FeaturesOnes:
+		return 1
+	}
+	return 0
+}
+
+// RowSizes returns the bytes of a row of each vertex type, in parts with such features.
+func RowSizes(m *dataset.Meta, features string) []int64 {
+	sizes := make([]int64, m.Schema.NumTypes())
+	for t := range sizes {
+		if sizes[t] = int64(m.Table(t).RowBytes()); sizes[t] == 0 {
+			sizes[t] = 4 * int64(structuralCols(features))
+		}
+	}
+	return sizes
+}
+
+// structuralRow sets the row of a vertex from its in-degree d: a single 1, or for FeaturesDegree
+// ln(1+d) and the one-hot bucket of d.
+func structuralRow(row []float32, d int64) {
+	clear(row)
+	if len(row) == 1 {
+		row[0] = 1
+		return
+	}
+	row[0] = float32(math.Log1p(float64(d)))
+	row[1+min(bits.Len64(uint64(d+1))-1, degreeBuckets-1)] = 1
+}

@@ -1,0 +1,273 @@
+// Package computetest is the suite that every compute backend passes: Run compares its kernels with
+// float64 arithmetic and golden files; SameNumbers compares devices that must agree in every bit.
+//
+//	case ─> inputs, seeded ─> device, every array between sentinels ─> kernel ─> outputs
+//	outputs ─┬─ within rounding of float64
+//	         └─ equal bits on all devices
+//
+// The shapes are the ones that break kernels: no rows, one of everything, widths that are not a
+// multiple of a vector or a tile, a hub, one row more than a chunk.
+package computetest
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/devices/compute"
+	"halognn/tests/race"
+)
+
+// Run tests a device and a host. It calls open once for each case and closes the device afterwards.
+// Under the race detector it tests only the host, which many goroutines use: kernels are C, or run
+// on one goroutine, and SameNumbers covers what the threads of a device share.
+func Run(t *testing.T, open func() compute.Device, host compute.Host) {
+	t.Run("host", func(t *testing.T) { testHost(t, host) })
+	if race.Detector {
+		return
+	}
+	for _, c := range cases() {
+		c.test(t, open)
+	}
+	t.Run("misuse", func(t *testing.T) { testMisuse(t, open()) })
+	t.Run("calls", func(t *testing.T) { testCalls(t, open()) })
+	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
+}
+
+// Products tests matrix products and the kernels made of them, which a Precision changes, on each
+// device, named by its key. All results have equal bits and are within rounding of float64.
+func Products(t *testing.T, open map[string]func() compute.Device) {
+	for _, c := range cases() {
+		if kind, _, _ := strings.Cut(c.name, "/"); !slices.Contains([]string{"product", "dense",
+			"groups"}, kind) {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			for _, r := range c.agree(t, open, guard) {
+				r.check(t)
+			}
+			c.agree(t, open, guard+1)
+		})
+	}
+}
+
+// SameNumbers runs all cases on each device, named by its key, and demands equal bits, except in
+// cases whose names begin with one of those in but. Arrays are aligned only as a float32 must be.
+func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
+	for _, c := range cases() {
+		if !slices.ContainsFunc(but,
+			func(name string) bool { return strings.HasPrefix(c.name, name) }) {
+			c.agree(t, open, guard+1)
+		}
+	}
+}
+
+// agree demands equal bits of all devices, NaN being NaN, and returns the results of one.
+func (c testCase) agree(t *testing.T, open map[string]func() compute.Device,
+	guard int) (first []result) {
+	names := slices.Sorted(maps.Keys(open))
+	for _, name := range names {
+		b := newBench(t, open[name](), guard)
+		got := c.run(b)
+		b.close()
+		if first == nil {
+			first = got
+		}
+		for i, r := range got {
+			if at := firstDifference(r.got, first[i].got); at >= 0 {
+				t.Errorf("%s: %s: element %d is %v on %s and %v on %s", c.name, r.name, at,
+					r.got[at], name, first[i].got[at], names[0])
+			}
+		}
+	}
+	return first
+}
+
+func firstDifference(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) && (a[i] == a[i] || b[i] == b[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// testCase runs one kernel, or a kernel and its backward, on one shape.
+type testCase struct {
+	name string
+	run  func(b *bench) []result
+}
+
+func (c testCase) test(t *testing.T, open func() compute.Device) {
+	t.Run(c.name, func(t *testing.T) {
+		b := newBench(t, open(), guard)
+		for _, r := range c.run(b) {
+			r.check(t)
+		}
+		b.close()
+	})
+}
+
+// family is the tests of a family of kernels: it has a file here, as in compute.
+type family struct {
+	cases  func() []testCase      // compare results
+	misuse func(b *bench) []wrong // calls that must panic
+	calls  func(l *Layer) []Call  // a call of every kernel, with its cost
+}
+
+var families = []family{
+	linearTests, groupTests, denseTests, segmentTests, attentionTests, activationTests, normTests,
+	lossTests, optimizerTests,
+}
+
+func cases() (all []testCase) {
+	for _, f := range families {
+		all = append(all, f.cases()...)
+	}
+	return all
+}
+
+// rowShapes are the shapes of kernels that work row by row.
+var rowShapes = []struct {
+	name       string
+	rows, cols int
+}{
+	{"no rows", 0, 5}, {"one element", 1, 1}, {"one feature", 700, 1}, {"odd", 17, 37},
+	{"a chunk", 512, 16}, {"a chunk and a row", 513, 9}, {"several tiles", 1300, 50},
+	{"wide", 3, 602},
+}
+
+// result is one output array with its float64 reference. Element i may differ from want[i] by the
+// rounding of the given number of operations on numbers whose absolute values add up to size[i].
+type result struct {
+	name       string
+	got        []float32
+	want, size []float64
+	terms      int
+	expect     func() (want, size []float64) // if set, computes want and size
+}
+
+func (r result) check(t *testing.T) {
+	t.Helper()
+	if race.Detector {
+		return // it changes no number, and loops of float64 take 20 times as long
+	}
+	if r.expect != nil {
+		r.want, r.size = r.expect()
+	}
+	if len(r.got) != len(r.want) {
+		t.Fatalf("%s: %d elements, want %d", r.name, len(r.got), len(r.want))
+	}
+	wrong := 0
+	for i, want := range r.want {
+		got := float64(r.got[i])
+		if math.IsNaN(got) && math.IsNaN(want) ||
+			math.Abs(got-want) <= rounding(r.terms)*r.size[i] {
+			continue
+		}
+		if wrong++; wrong == 1 {
+			t.Errorf("%s: element %d is %v, want %v within %g", r.name, i, got, want,
+				rounding(r.terms)*r.size[i])
+		}
+	}
+	if wrong > 1 {
+		t.Errorf("%s: %d of %d elements are wrong", r.name, wrong, len(r.want))
+	}
+}
+
+// rounding returns the relative error allowed after a number of float32 operations. Each operation
+// errs by at most 2^-24, and errors of random sign grow as the square root of their number; 8 is
+// twice four standard deviations.
+func rounding(terms int) float64 { return 0x1p-24 * (4 + 8*math.Sqrt(float64(terms))) }
+
+// sentinel fills memory that a kernel must not write; no computation gives these bits.
+var sentinel = math.Float32frombits(0x7fa55aa5)
+
+// guard is the number of sentinels on either side of an array, except in tests of unaligned arrays.
+const guard = 32
+
+// bench is a device under test. It makes arrays between sentinels, and checks and frees them.
+type bench struct {
+	t      testing.TB
+	dev    compute.Device
+	arrays [][]float32 // whole, with sentinels
+	random *rand.Rand
+	guard  int // sentinels on either side
+}
+
+func newBench(t testing.TB, dev compute.Device, guard int) *bench {
+	return &bench{t: t, dev: dev, guard: guard, random: rand.New(rand.NewPCG(1, 2))}
+}
+
+// array puts data on the device.
+func (b *bench) array(data []float32) []float32 {
+	b.t.Helper()
+	whole, err := b.dev.Alloc(len(data) + 2*b.guard)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.dev.Upload(whole, slices.Concat(slices.Repeat([]float32{sentinel}, b.guard), data,
+		slices.Repeat([]float32{sentinel}, b.guard)))
+	b.arrays = append(b.arrays, whole)
+	return whole[b.guard : b.guard+len(data) : b.guard+len(data)]
+}
+
+func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
+
+func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
+
+// zeros returns a matrix for a call that must panic.
+func (b *bench) zeros(rows, cols int) compute.Matrix {
+	return b.matrix(rows, cols, make([]float32, rows*cols))
+}
+
+func (b *bench) matrix(rows, cols int, data []float32) compute.Matrix {
+	return compute.Matrix{Rows: rows, Cols: cols, Data: b.array(data)}
+}
+
+// get copies an array of the device, also a gradient, to the host.
+func (b *bench) get(x []float32) []float32 {
+	b.t.Helper()
+	b.dev.Settle()
+	if err := b.dev.Sync(); err != nil {
+		b.t.Fatal(err)
+	}
+	host := make([]float32, len(x))
+	b.dev.Download(host, x)
+	return host
+}
+
+// close checks all sentinels and closes the device.
+func (b *bench) close() {
+	b.t.Helper()
+	for _, whole := range b.arrays {
+		host := b.get(whole)
+		for _, edge := range [][]float32{host[:b.guard], host[len(host)-b.guard:]} {
+			for _, v := range edge {
+				if math.Float32bits(v) != math.Float32bits(sentinel) {
+					b.t.Errorf("a kernel wrote outside an array of %d elements",
+						len(host)-2*b.guard)
+				}
+			}
+		}
+		b.dev.Free(whole)
+	}
+	if err := b.dev.Close(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+func (b *bench) normal(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(b.random.NormFloat64())
+	}
+	return x
+}
+
+func exact(name string, got []float32, want []float64) result {
+	return result{name: name, got: got, want: want, size: make([]float64, len(want))}
+}

@@ -1,0 +1,322 @@
+package computetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/npy"
+	"halognn/src/devices/compute"
+)
+
+func testHost(t *testing.T, host compute.Host) {
+	for _, s := range segmentShapes {
+		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
+			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
+				// safe for concurrent use: several goroutines, each with its own output
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						testRows(t, host, s.segments, s.sources, s.degree, s.cols, dtype)
+					})
+				}
+				all.Wait()
+			})
+		}
+	}
+	t.Run("add into", func(t *testing.T) { testAddInto(t, host) })
+	t.Run("bfloat16", func(t *testing.T) { testHalves(t, host) })
+	t.Run("misuse", func(t *testing.T) { testHostMisuse(t, host) })
+}
+
+// outside makes a host array between sentinels; check tests them.
+func outside(t *testing.T, n int) (x []float32, check func()) {
+	whole := make([]float32, n+2*guard)
+	for i := range whole {
+		whole[i] = sentinel
+	}
+	return whole[guard : guard+n : guard+n], func() {
+		for i := range guard {
+			if math.Float32bits(whole[i]) != math.Float32bits(sentinel) ||
+				math.Float32bits(whole[guard+n+i]) != math.Float32bits(sentinel) {
+				t.Errorf("a kernel wrote outside an array of %d elements", n)
+			}
+		}
+	}
+}
+
+// scattered returns random rows over three tables and their values.
+func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []float64) {
+	const tables, tableRows = 3, 40
+	rows := compute.Rows{Cols: cols, Type: dtype}
+	if dtype == compute.Int8 {
+		for range cols {
+			rows.Scale = append(rows.Scale, 0.01+b.random.Float32())
+		}
+	}
+	var values [tables][]float64
+	for k := range tables {
+		var data []byte
+		for i := range tableRows * cols {
+			switch v := float32(b.random.NormFloat64()); dtype {
+			case compute.Int8:
+				q := int8(b.random.IntN(255) - 127)
+				data = append(data, byte(q))
+				values[k] = append(values[k], float64(float32(q)*rows.Scale[i%cols]))
+			case compute.Float16:
+				h := npy.ToFloat16(v)
+				data = binary.LittleEndian.AppendUint16(data, uint16(h))
+				values[k] = append(values[k], float64(h.Float32()))
+			default:
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+				values[k] = append(values[k], float64(v))
+			}
+		}
+		rows.Tables = append(rows.Tables, data)
+	}
+	var want []float64
+	for range n {
+		k, i := b.random.IntN(tables), b.random.IntN(tableRows)
+		rows.Of = append(rows.Of, compute.MakeRowRef(k, i))
+		want = append(want, values[k][i*cols:(i+1)*cols]...)
+	}
+	return rows, want
+}
+
+func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols int,
+	dtype compute.DType) {
+	b := newBench(t, nil, guard)
+	rows, want := scattered(b, sources, cols, dtype)
+	gathered, intact := outside(t, sources*cols)
+	host.GatherRows(compute.Matrix{Rows: sources, Cols: cols, Data: gathered}, rows)
+	intact()
+	exact("GatherRows", gathered, want).check(t)
+	testRounded(t, "GatherRows", gathered, cols,
+		func(dst compute.Matrix) { host.GatherRows(dst, rows) })
+
+	s := b.groups(segments, sources, degree)
+	weights := b.normal(len(s.Indices))
+	for _, r := range []struct {
+		how     compute.Reduction
+		weights []float32
+	}{
+		{compute.ReduceMean, nil}, {compute.ReduceSum, nil}, {compute.ReduceSum, weights},
+		{compute.ReduceMax, nil},
+	} {
+		reduced, intact := outside(t, segments*cols)
+		host.SegmentRows(compute.Matrix{Rows: segments, Cols: cols, Data: reduced}, r.how, s,
+			r.weights, rows)
+		intact()
+		name := fmt.Sprintf("SegmentRows, %v, %d weights", r.how, len(r.weights))
+		grid(name, reduced, segments, cols, sources, func(d, j int) sum {
+			return reduction(r.how, s, d, r.weights,
+				func(i int32) float64 { return want[int(i)*cols+j] })
+		}).check(t)
+		testRounded(t, name, reduced, cols, func(dst compute.Matrix) {
+			host.SegmentRows(dst, r.how, s, r.weights, rows)
+		})
+	}
+
+	testGroups(t, host, s, weights, rows)
+
+	rowBytes := cols * dtype.Size()
+	ids := make([]int32, sources)
+	for i := range ids {
+		ids[i] = int32(b.random.IntN(len(rows.Tables[0]) / rowBytes))
+	}
+	sliced := make([]byte, len(ids)*rowBytes)
+	host.SliceRows(sliced, rows.Tables[0], rowBytes, ids)
+	for i, id := range ids {
+		if string(sliced[i*rowBytes:(i+1)*rowBytes]) !=
+			string(rows.Tables[0][int(id)*rowBytes:(int(id)+1)*rowBytes]) {
+			t.Fatalf("SliceRows: row %d is not row %d of the table", i, id)
+		}
+	}
+}
+
+// testRounded checks that a call writes the same numbers to a matrix of bfloat16 as to one of
+// float32, but rounded.
+func testRounded(t *testing.T, name string, want []float32, cols int,
+	call func(dst compute.Matrix)) {
+	memory, intact := outside(t, compute.BF16s.Floats(len(want)))
+	got := compute.BF16s.In(memory, len(want)/cols, cols)
+	call(got)
+	intact()
+	for i, x := range want {
+		if got.BF16[i] != compute.ToBF16(x) && x == x {
+			t.Fatalf("%s: element %d of bfloat16 is %v, want %v", name, i,
+				compute.FromBF16(got.BF16[i]), x)
+		}
+	}
+}
+
+// reduction is what segment d makes of a column of the rows.
+func reduction(how compute.Reduction, s compute.Segments, d int, weights []float32,
+	row func(i int32) float64) (all sum) {
+	most := math.Inf(-1)
+	for e := s.Indptr[d]; e < s.Indptr[d+1]; e++ {
+		x := row(compute.SourceOf(s.Indices[e]))
+		switch {
+		case how == compute.ReduceMax && !(most != most):
+			most = max(most, x)
+		case how == compute.ReduceMean:
+			all.add(x / float64(s.Indptr[d+1]-s.Indptr[d]))
+		case how == compute.ReduceSum && weights != nil:
+			all.add(x * float64(weights[e]))
+		case how == compute.ReduceSum:
+			all.add(x)
+		}
+	}
+	if how == compute.ReduceMax && !math.IsInf(most, -1) {
+		all.add(most)
+	}
+	return all
+}
+
+// testGroups checks that reducing rows gives the bits of reducing each group first and then the
+// results of the groups.
+func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []float32,
+	rows compute.Rows) {
+	groups := compute.Segments{Indptr: []int64{0}}
+	alone := compute.Segments{Indptr: []int64{0}, Indices: s.Indices}
+	for d := range s.Len() {
+		lo, hi := s.Indptr[d], s.Indptr[d+1]
+		for e := lo; e < hi; e++ {
+			if e > lo && s.Indices[e] >= 0 {
+				continue
+			}
+			groups.Indices = append(groups.Indices, ^int32(len(groups.Indices)))
+			alone.Indptr = append(alone.Indptr, e)
+		}
+		groups.Indptr = append(groups.Indptr, int64(len(groups.Indices)))
+	}
+	// Each group begins where the one before ends; the first element was only a place to begin.
+	alone.Indptr = append(alone.Indptr[1:], int64(len(s.Indices)))
+	if len(groups.Indices) == 0 {
+		return
+	}
+	cols := rows.Cols
+	matrix := func(n int) compute.Matrix {
+		return compute.Matrix{Rows: n, Cols: cols, Data: make([]float32, n*cols)}
+	}
+	for _, how := range []compute.Reduction{compute.ReduceSum, compute.ReduceMax} {
+		for _, w := range [][]float32{nil, weights} {
+			if w != nil && how == compute.ReduceMax {
+				continue
+			}
+			vectors, whole, parts := matrix(alone.Len()), matrix(s.Len()), matrix(s.Len())
+			unscaled := rows // as owners add them
+			unscaled.Scale = nil
+			host.SegmentRows(vectors, how, alone, w, unscaled)
+			host.SegmentRows(whole, how, s, w, rows)
+			sums := compute.Rows{Cols: cols, Scale: rows.Scale,
+				Tables: [][]byte{mem.Bytes(vectors.Data)}}
+			for i := range vectors.Rows {
+				sums.Of = append(sums.Of, compute.MakeRowRef(0, i))
+			}
+			host.SegmentRows(parts, how, groups, nil, sums)
+			for i, x := range whole.Data {
+				if math.Float32bits(x) != math.Float32bits(parts.Data[i]) {
+					t.Fatalf("SegmentRows, %v, %d weights: segment %d, column %d is %v, but the "+
+						"groups added by themselves give %v", how, len(w), i/cols, i%cols, x,
+						parts.Data[i])
+				}
+			}
+		}
+	}
+}
+
+func testAddInto(t *testing.T, host compute.Host) {
+	b := newBench(t, nil, guard)
+	for _, n := range []int{0, 1, 31, 1000} {
+		x, y := b.normal(n), b.normal(n)
+		got, intact := outside(t, n)
+		copy(got, x)
+		host.AddInto(got, y)
+		intact()
+		grid("AddInto", got, 1, n, 1, func(_, i int) (s sum) {
+			s.add(float64(x[i]))
+			s.add(float64(y[i]))
+			return s
+		}).check(t)
+	}
+}
+
+// testHalves rounds normal numbers, ties, the largest finite one, infinities and NaNs.
+func testHalves(t *testing.T, host compute.Host) {
+	b := newBench(t, nil, guard)
+	special := []uint32{0, 1 << 31, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff,
+		0xff7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffc00000, 1}
+	for _, n := range []int{0, 1, 31, 1000} {
+		x := b.normal(n)
+		for i := range min(n-1, len(special)) {
+			x[i] = math.Float32frombits(special[i])
+		}
+		half := make([]uint16, n+1)
+		half[n] = 7
+		host.ToBF16(half[:n], x)
+		got, intact := outside(t, n)
+		host.FromBF16(got, half[:n])
+		intact()
+		if half[n] != 7 {
+			t.Errorf("ToBF16 wrote beyond %d numbers", n)
+		}
+		for i, x := range x {
+			want := compute.PrecisionBF16.Round(x)
+			if got[i] != want && (got[i] == got[i] || want == want) {
+				t.Errorf("%d: %x becomes %x, want %x", n, math.Float32bits(x),
+					math.Float32bits(got[i]), math.Float32bits(want))
+			}
+		}
+	}
+}
+
+func testHostMisuse(t *testing.T, host compute.Host) {
+	table := make([]byte, 3*16)
+	rows := func(of ...compute.RowRef) compute.Rows {
+		return compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: of}
+	}
+	dst := compute.Matrix{Rows: 1, Cols: 4, Data: make([]float32, 4)}
+	one := func(i int32) compute.Segments {
+		return compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{i}}
+	}
+	for _, c := range []struct {
+		name string
+		call func()
+	}{
+		{"row beyond the table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(0, 3))) }},
+		{"no such table", func() { host.GatherRows(dst, rows(compute.MakeRowRef(1, 0))) }},
+		{"fewer rows than asked for", func() { host.GatherRows(dst, rows()) }},
+		{"fewer rows than asked for, though there is room", func() {
+			host.GatherRows(dst,
+				compute.Rows{Cols: 4, Tables: [][]byte{table}, Of: make([]compute.RowRef, 0, 1)})
+		}},
+		{"wrong width", func() {
+			host.GatherRows(compute.Matrix{Rows: 1, Cols: 5,
+				Data: make([]float32, 5)}, rows(0))
+		}},
+		{"index beyond the rows", func() {
+			host.SegmentRows(dst, compute.ReduceMean, one(1), nil, rows(0))
+		}},
+		{"no reduction",
+			func() { host.SegmentRows(dst, compute.NoReduction, one(0), nil, rows(0)) }},
+		{"a mean of weights", func() {
+			host.SegmentRows(dst, compute.ReduceMean, one(0), make([]float32, 1), rows(0))
+		}},
+		{"a weight too many", func() {
+			host.SegmentRows(dst, compute.ReduceSum, one(0), make([]float32, 2), rows(0))
+		}},
+		{"id beyond the table", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{3}) }},
+		{"negative id", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{-1}) }},
+		{"sum of unequal lengths", func() { host.AddInto(make([]float32, 3), make([]float32, 2)) }},
+		{"rounded to another length",
+			func() { host.ToBF16(make([]uint16, 3), make([]float32, 2)) }},
+		{"widened to another length",
+			func() { host.FromBF16(make([]float32, 2), make([]uint16, 3)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) { mustPanic(t, c.call) })
+	}
+}

@@ -1,0 +1,168 @@
+//go:build cgo
+
+package cpu
+
+// #include "halognn_cpu.h"
+import "C"
+
+import (
+	"gonum.org/v1/gonum/blas"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+const (
+	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
+	// so that there are enough tiles for all threads.
+	fewChunks = 16
+	// weightColumns is the width of such a tile.
+	weightColumns = 128
+	// vectorWidth is the multiple to which the libraries pad the rows of a product.
+	vectorWidth = 16
+)
+
+// chunkSums computes gradients that are sums over rows: dw = (rows 0..511) + (rows 512..1023) +
+// ..., by waves of chunks. A chunk is used while it is in the cache: first its dy is taken back
+// through the activation, then its columns are summed, then the products are made.
+//
+//	dy, y, x of chunk c ─> partial[c]: products | columns ─> sums in chunk order ─> gradients
+type chunkSums struct {
+	rows, first int // rows of the gradient; the first row of the wave
+
+	behind   activationBackward // without activation: dy is given
+	dy       compute.Matrix
+	bias     []float32 // nil: columns are not summed
+	products [2]weightSum
+	count    int // of products
+
+	stride int // elements of the partial sums of a chunk
+	across int // tiles of a chunk, by columns of the products
+}
+
+// weightSum is the sum of a product leftᵀ right over rows.
+type weightSum struct {
+	dw, left, right compute.Matrix
+	turned          bool // right is dy: the sum is the transpose of dw
+	at              int  // among the sums of a chunk
+	width           int  // columns of a tile
+}
+
+// product adds dw = dyᵀ x to what is computed.
+func (a *chunkSums) product(d *Device, dw, dy, x compute.Matrix) {
+	d.multiplies(dy)
+	d.multiplies(x)
+	p := weightSum{dw: dw, left: dy, right: x, at: a.stride}
+	if dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0 { // rows of xᵀ dy are whole vectors
+		p.turned, p.left, p.right = true, x, dy
+	}
+	a.products[a.count] = p
+	a.count++
+	a.stride += dw.Rows * dw.Cols
+}
+
+// run computes the sums.
+func (a *chunkSums) run(d *Device) {
+	chunks := chunkCount(a.rows)
+	a.stride += len(a.bias)
+	a.across = 1
+	for i := range a.products[:a.count] {
+		p := &a.products[i]
+		if p.width = p.right.Cols; chunks < fewChunks {
+			p.width = min(p.width, weightColumns)
+			a.across = max(a.across, (p.right.Cols+p.width-1)/p.width)
+		}
+	}
+	most := compute.ChunkWave / a.count
+	d.reservePartials(min(chunks, most), a.stride)
+	d.sums = mem.Grow(d.sums, a.stride)
+	clear(d.sums[:a.stride])
+	for a.first = 0; a.first < a.rows; a.first += most * compute.ChunkRows {
+		wave := min(chunkCount(a.rows-a.first), most)
+		if a.across > 1 && (a.bias != nil || a.behind.kind != compute.NoActivation) {
+			run(d, wave, 1, chunkRows{*a})
+		}
+		run(d, wave*a.across, 1, *a)
+		run(d, a.stride, tileElements/2, addChunks{d.sums[:a.stride], wave})
+	}
+	for _, p := range a.products[:a.count] {
+		if sum := d.sums[p.at:][:p.dw.Rows*p.dw.Cols]; p.turned {
+			turn(d, p.dw.Data, sum, p.dw.Cols, p.dw.Rows)
+		} else {
+			copy(p.dw.Data, sum)
+		}
+	}
+	copy(a.bias, d.sums[a.stride-len(a.bias):a.stride])
+}
+
+// bounds returns the rows of a chunk of the wave, and its partial sums.
+func (a *chunkSums) bounds(d *Device, chunk int) (lo, hi int, partial []float32) {
+	lo = a.first + chunk*compute.ChunkRows
+	return lo, min(lo+compute.ChunkRows, a.rows), d.partial[chunk*a.stride:][:a.stride]
+}
+
+// tile computes a tile of a wave: part i%across of chunk i/across.
+func (a *chunkSums) tile(d *Device, i, _ int) {
+	chunk, part := i/a.across, i%a.across
+	if a.across == 1 {
+		a.prepare(d, chunk)
+	}
+	lo, hi, partial := a.bounds(d, chunk)
+	for _, p := range a.products[:a.count] {
+		rows, cols := p.left.Cols, p.right.Cols
+		j := part * p.width
+		if j >= cols && part > 0 {
+			continue
+		}
+		left, right, sum := p.left.RowsAt(lo, hi), p.right.RowsAt(lo, hi), partial[p.at+j:]
+		width := min(p.width, cols-j)
+		if d.rounding != nil {
+			d.rounding.chunk(sum, cols, left, right, j, width, false)
+			continue
+		}
+		d.gemm.Sgemm(blas.Trans, blas.NoTrans, rows, width, hi-lo, left.Data, rows, right.Data[j:],
+			cols, 0, sum, cols)
+	}
+}
+
+// prepare makes the gradient of a chunk and sums its columns.
+func (a *chunkSums) prepare(d *Device, chunk int) {
+	if a.bias == nil && a.behind.kind == compute.NoActivation {
+		return
+	}
+	lo, hi, partial := a.bounds(d, chunk)
+	r := d.widen(a.dy.RowsAt(lo, hi))
+	a.behind.rows(d, r.wide, lo, hi)
+	if a.bias != nil {
+		rows, cols := size(r.wide)
+		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
+			floats(r.wide.Data))
+	}
+	if a.behind.kind == compute.NoActivation { // dy has not changed
+		r.forget()
+		return
+	}
+	d.end(r, false)
+}
+
+// chunkRows prepares the chunks of a wave whose products are cut by columns.
+type chunkRows struct{ of chunkSums }
+
+func (a *chunkRows) tile(d *Device, i, _ int) { a.of.prepare(d, i) }
+
+// addChunks adds the sums of a wave's chunks, in order, to sum.
+type addChunks struct {
+	sum    []float32
+	chunks int
+}
+
+func (a *addChunks) tile(d *Device, lo, hi int) {
+	size := len(a.sum)
+	for c := range a.chunks {
+		addInto(d.level, a.sum[lo:hi], d.partial[c*size+lo:c*size+hi])
+	}
+}
+
+func addInto(k level, sum, x []float32) {
+	C.halognn_add_into(k, floats(sum), C.int64_t(len(sum)), floats(x))
+}

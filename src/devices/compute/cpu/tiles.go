@@ -1,0 +1,70 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// arguments are the arguments of a kernel call; tile computes rows [lo,hi).
+type arguments interface {
+	tile(d *Device, lo, hi int)
+}
+
+// argumentsIn are arguments stored in a struct T.
+type argumentsIn[T any] interface {
+	*T
+	arguments
+}
+
+// tileElements is the size of a tile of kernels that read memory once in order: large enough to
+// make the cost of a call into C negligible, small enough to give all threads tiles.
+const tileElements = 1 << 15
+
+// streamRows returns the rows of a tile of such a kernel.
+func streamRows(cols int) int { return max(1, tileElements/max(1, cols)) }
+
+// run computes rows rows of a call in tiles of rowsPerTile. The arguments are copied to a place
+// that the device keeps for each kernel, so that a call allocates nothing; a closure would.
+func run[T any, P argumentsIn[T]](d *Device, rows, rowsPerTile int, args T) {
+	call := place[T, P](d)
+	*call = args
+	d.call, d.rows, d.rowsPerTile = call, rows, rowsPerTile
+	d.pool.run((rows+rowsPerTile-1)/rowsPerTile, d.runTile)
+	*call = *new(T) // do not keep the caller's memory alive
+}
+
+// place returns the device's place for the arguments of a kernel.
+func place[T any, P argumentsIn[T]](d *Device) P {
+	for _, c := range d.calls {
+		if call, ok := c.(P); ok {
+			return call
+		}
+	}
+	call := P(new(T))
+	d.calls = append(d.calls, call)
+	return call
+}
+
+func (d *Device) tile(tile int) {
+	lo := tile * d.rowsPerTile
+	d.call.tile(d, lo, min(lo+d.rowsPerTile, d.rows))
+}
+
+func chunkCount(rows int) int { return (rows + compute.ChunkRows - 1) / compute.ChunkRows }
+
+func (d *Device) reservePartials(chunks, n int) { d.partial = mem.Grow(d.partial, chunks*n) }
+
+func (d *Device) partials(lo, n int) []float32 {
+	return d.partial[lo/compute.ChunkRows*n:][:n]
+}
+
+// addPartials sets sum to the sums of all chunks, added in chunk order; the sums of chunk c begin
+// at partial[c*stride+offset].
+func (d *Device) addPartials(sum []float32, chunks, stride, offset int) {
+	clear(sum)
+	for c := range chunks {
+		addInto(d.level, sum, d.partial[c*stride+offset:][:len(sum)])
+	}
+}

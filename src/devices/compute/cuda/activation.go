@@ -1,0 +1,108 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import "halognn/src/devices/compute"
+
+// Go and the kernels number activations alike.
+var (
+	_ [compute.ActivateReLU]struct{} = [C.HALOGNN_RELU]struct{}{}
+	_ [compute.ActivateELU]struct{}  = [C.HALOGNN_ELU]struct{}{}
+)
+
+// ReLU implements compute.Device.
+func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckReLU(y, p, vertices)).Done()
+	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
+		Key: key, Vertices: vertices})
+}
+
+// ReLUBackward implements compute.Device.
+func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
+	defer d.probe.Start(compute.CheckReLUBackward(dy, y)).Done()
+	d.epilogueBackward("ReLUBackward", nil, dy, y,
+		compute.Epilogue{Activation: compute.ActivateReLU, P: p})
+}
+
+// ELU implements compute.Device.
+func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
+	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
+	d.epilogue("ELU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateELU, P: p, Key: key,
+		Vertices: vertices})
+}
+
+// ELUBackward implements compute.Device.
+func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.DropoutKey,
+	vertices []int32) {
+	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
+	d.epilogueBackward("ELUBackward", nil, dy, y, compute.Epilogue{Activation: compute.ActivateELU,
+		P: p, Key: key, Vertices: vertices})
+}
+
+// epilogue sets y = e(y + bias + second), each nil for none.
+func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float32,
+	e compute.Epilogue) {
+	rows, cols := size(y)
+	must(kernel, C.gpu_epilogue(d.c, float(y.Data), rows, cols, float(bias), float(second),
+		d.cEpilogue(e)))
+}
+
+// epilogueBackward is the gradient: of dy in place and, unless it is nil, of the bias.
+func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
+	e compute.Epilogue) {
+	if e.Activation == compute.ActivateReLU {
+		e.Vertices = nil // the gradient does not read them
+	}
+	rows, cols := size(dy)
+	then, sums := d.cEpilogue(e), 0
+	if db != nil {
+		sums = dy.Cols
+	}
+	d.lendSums(kernel, dy.Rows, sums, func(partial *C.float) C.int {
+		return C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
+			then, partial)
+	})
+}
+
+// rounds returns how many low bits complete rows lose, if they are rounded.
+func (d *Device) rounds(rounded bool) C.int {
+	if !rounded || d.stored() != compute.BF16s {
+		return 0
+	}
+	return d.dropped()
+}
+
+// complete completes rows, in launches of their own.
+func (d *Device) complete(kernel string, y compute.Matrix, c compute.Completion) {
+	first, of := y.RowsAt(0, c.Own.Rows), compute.Epilogue{Rounded: c.Rounded}
+	if first.Rows > 0 {
+		d.epilogue(kernel, first, nil, c.Own.Data, of)
+	}
+	if d.rounds(c.Rounded) > 0 {
+		d.epilogue(kernel, y.RowsAt(first.Rows, y.Rows), nil, nil, of)
+	}
+}
+
+// cEpilogue returns an epilogue as kernels take it.
+func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
+	to := C.halognn_cuda_then{scale: 1}
+	if e.Add.Cols > 0 {
+		to.add = float(e.Add.Data)
+	}
+	to.dropped = d.rounds(e.Rounded)
+	if e.Activation == compute.NoActivation {
+		return to
+	}
+	to.activation = C.int(e.Activation)
+	to.threshold, to.scale = C.uint32_t(compute.DropoutThreshold(e.P)),
+		C.float(compute.DropoutScale(e.P))
+	to.key = C.uint64_t(e.Key.K1)<<32 | C.uint64_t(e.Key.K0)
+	if e.P > 0 && len(e.Vertices) > 0 {
+		d.arrays(len(e.Vertices) * 4)
+		to.vertices = (*C.int32_t)(onDevice(d, e.Vertices))
+	}
+	return to
+}

@@ -1,0 +1,430 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	mathbits "math/bits"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// This does not compile unless package compute states the limits of the C kernels.
+var (
+	_ [compute.MostDrawnFanout]struct{} = [C.HALOGNN_FANOUT]struct{}{}
+	_ [compute.MostDrawnHops]struct{}   = [C.HALOGNN_HOPS]struct{}{}
+)
+
+// drawer implements compute.Drawer: it has the topology on the device, and what drawings share.
+// Drawings run one after the other on HALOGNN_DRAW.
+type drawer struct {
+	d        *Device
+	o        compute.DrawOptions
+	of       C.halognn_cuda_topology
+	blocks   []int          // of the arena
+	scratch  unsafe.Pointer // of halognn_cuda_draw
+	complete bool           // all rows are resident
+
+	mu        sync.Mutex // of Start
+	valueBits int        // of the map
+	tag       uint32     // of the last drawing; 0: the next one fills the map
+}
+
+// NewDrawer implements compute.Accelerator.
+func (d *Device) NewDrawer(o compute.DrawOptions) (compute.Drawer, error) {
+	if err := checkDraws(&o); err != nil {
+		return nil, err
+	}
+	r := &drawer{d: d, o: o, valueBits: o.ValueBits}
+	if r.valueBits == 0 {
+		most := o.Seeds
+		for _, h := range o.Hops {
+			most = max(most, h.Destinations+h.Edges, h.Sources)
+		}
+		r.valueBits = mathbits.Len(uint(most))
+	}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(err, r.Free())
+	}
+	return r, nil
+}
+
+// checkDraws returns an error for options that no drawing can have.
+func checkDraws(o *compute.DrawOptions) error {
+	vertices := len(o.Original)
+	if len(o.Indptr) != vertices+1 || len(o.Hops) < 1 || len(o.Hops) > compute.MostDrawnHops ||
+		o.Seeds < 1 {
+		return fmt.Errorf("compute/cuda: drawing %d hops from %d seeds on %d vertices with %d "+
+			"row pointers", len(o.Hops), o.Seeds, vertices, len(o.Indptr))
+	}
+	for _, h := range o.Hops {
+		if h.Fanout < 1 || h.Fanout > compute.MostDrawnFanout ||
+			h.Destinations+h.Edges > compute.MostDrawnHop {
+			return fmt.Errorf("compute/cuda: drawing a hop with fanout %d, of up to %d "+
+				"destinations and %d edges", h.Fanout, h.Destinations, h.Edges)
+		}
+	}
+	return nil
+}
+
+// open uploads the topology.
+func (r *drawer) open() error {
+	vertices := len(r.o.Original)
+	r.of.vertices, r.of.edges = C.int64_t(vertices), C.int64_t(len(r.o.Indices))
+	r.of.num_parts = C.int(len(r.o.Parts) - 1)
+	where := r.where()
+	defer mem.Free(where)
+	at := func(bytes int) (p unsafe.Pointer, err error) { return r.d.block(&r.blocks, bytes) }
+	var err error
+	put := func(x []byte) (p unsafe.Pointer) {
+		if err == nil {
+			p, err = at(len(x))
+		}
+		if err == nil && len(x) > 0 {
+			must("the topology", C.gpu_upload(r.d.c, C.HALOGNN_COMPUTE, p,
+				(*C.char)(unsafe.Pointer(unsafe.SliceData(x))), C.int64_t(len(x))))
+		}
+		return p
+	}
+	r.of.indptr = (*C.int64_t)(put(mem.Bytes(r.o.Indptr)))
+	r.of.indices = (*C.int32_t)(put(mem.Bytes(r.o.Indices)))
+	r.of.original = (*C.int32_t)(put(mem.Bytes(r.o.Original)))
+	r.of.parts = (*C.int64_t)(put(mem.Bytes(r.o.Parts)))
+	if where != nil {
+		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
+	}
+	if err != nil {
+		return errors.Join(err, r.d.Sync()) // queued work may still read where
+	}
+	p, err := at(4 * vertices)
+	if err != nil {
+		return err
+	}
+	r.of._map = (*C.uint32_t)(p)
+	what := r.drawing(nil)
+	if r.scratch, err = at(int(C.gpu_draw_scratch(&what))); err != nil {
+		return err
+	}
+	must("the topology", C.gpu_zero(r.d.c, C.HALOGNN_COMPUTE, r.scratch, C.HALOGNN_DRAW_COUNTERS))
+	err = r.d.Sync() // after which other streams may read it
+	runtime.KeepAlive(where)
+	return err
+}
+
+// block allocates device memory and appends it to blocks.
+func (d *Device) block(blocks *[]int, bytes int) (unsafe.Pointer, error) {
+	at, err := d.arena.alloc(bytes, useDrawing)
+	if err != nil {
+		return nil, err
+	}
+	*blocks = append(*blocks, at)
+	return d.at(at), nil
+}
+
+// where returns the resident row of each vertex, in the form in which kernels read it; nil if no
+// row is resident.
+func (r *drawer) where() []compute.RowRef {
+	resident := &r.d.resident
+	if !r.o.Resident || resident.p == nil {
+		return nil
+	}
+	where := mem.Make[compute.RowRef](len(r.o.Original))
+	r.complete = true
+	for p := range len(r.o.Parts) - 1 {
+		for v := r.o.Parts[p]; v < r.o.Parts[p+1]; v++ {
+			where[v] = C.HALOGNN_ELSEWHERE
+			if row, ok := resident.holds(compute.MakeRowRef(p, int(v-r.o.Parts[p]))); ok {
+				where[v] = compute.MakeRowRef(residentTable, row)
+			} else {
+				r.complete = false
+			}
+		}
+	}
+	return where
+}
+
+// Free implements compute.Drawer.
+func (r *drawer) Free() error {
+	err := r.d.idle()
+	for _, at := range r.blocks {
+		r.d.arena.release(at)
+	}
+	r.blocks = nil
+	return err
+}
+
+// drawing describes a drawing for kernels. Its arrays begin at s.p; if s is nil, only bounds are
+// set.
+func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
+	o, bytes := &r.o, 0
+	w.topology, w.scratch = r.of, r.scratch
+	w.num_seeds, w.hops = C.int64_t(o.Seeds), C.int(len(o.Hops))
+	w.self, w.grouped = cBool(o.SelfEdges), cBool(o.Grouped)
+	switch o.Weights {
+	case compute.DrawnMean:
+		w.weighting = C.HALOGNN_WEIGHTS_MEAN
+	case compute.DrawnSymmetric:
+		w.weighting = C.HALOGNN_WEIGHTS_SYMMETRIC
+	default:
+		w.weighting = C.HALOGNN_WEIGHTS_PLAIN
+	}
+	take := func(n int) (p unsafe.Pointer) {
+		if s != nil && s.p != nil {
+			p = unsafe.Add(s.p, bytes)
+		}
+		bytes += (n + alignment - 1) / alignment * alignment
+		return p
+	}
+	vertices := o.Hops[len(o.Hops)-1].Sources
+	w.drawn = (*C.halognn_cuda_drawn)(take(C.sizeof_halognn_cuda_drawn))
+	w.seeds = (*C.int32_t)(take(4 * o.Seeds))
+	w.frontier, w.original = (*C.int32_t)(take(4*vertices)), (*C.int32_t)(take(4*vertices))
+	w.refs = (*C.uint64_t)(take(8 * vertices))
+	if !r.complete {
+		w.missing, w.missing_at = (*C.int32_t)(take(4*vertices)), (*C.int32_t)(take(4*vertices))
+	}
+	for i, h := range o.Hops {
+		to, edges := &w.hop[i], h.Edges
+		to.fanout = C.int(h.Fanout)
+		to.destinations, to.edges, to.sources = C.int64_t(h.Destinations), C.int64_t(h.Edges),
+			C.int64_t(h.Sources)
+		if o.SelfEdges {
+			edges += h.Destinations
+		}
+		to.indptr, to.indices = (*C.int64_t)(take(8*(h.Destinations+1))),
+			(*C.int32_t)(take(4*edges))
+		if o.Weights != compute.DrawnUnweighted {
+			to.weights = (*C.float)(take(4 * edges))
+		}
+		if !h.Transposed {
+			continue
+		}
+		to.out_indptr = (*C.int64_t)(take(8 * (h.Sources + 1)))
+		to.out_indices, to.out_edges = (*C.int32_t)(take(4*edges)), (*C.int32_t)(take(4*edges))
+		if o.Weights != compute.DrawnUnweighted {
+			to.out_weights = (*C.float)(take(4 * edges))
+		}
+	}
+	if s != nil {
+		s.bytes = bytes
+	}
+	return w
+}
+
+// drawing implements compute.Drawing.
+type drawing struct {
+	r      *drawer
+	blocks []int // of the arena
+	p      unsafe.Pointer
+	bytes  int
+	what   *C.halognn_cuda_drawing // apart: what C is given has no Go pointers beside it
+	// the header, the seeds, and room for all vertices of the frontier unless all rows are
+	// resident: to pin memory while steps run would stop the device
+	pinned      unsafe.Pointer
+	pinnedBytes int
+	drawn       compute.Drawn
+
+	// events: the header has come; kernels have read what was drawn; a copy to it has been made
+	done, read, sent unsafe.Pointer
+	// whether they have been recorded; begun: and nobody has waited for done
+	begun, taken, used bool
+}
+
+// NewDrawing implements compute.Drawer.
+func (r *drawer) NewDrawing() (compute.Drawing, error) {
+	s := &drawing{r: r}
+	r.drawing(s)
+	var err error
+	if s.p, err = r.d.block(&s.blocks, s.bytes); err != nil {
+		return nil, err
+	}
+	s.what = new(C.halognn_cuda_drawing)
+	*s.what = r.drawing(s)
+	bytes := headerBytes + 4*r.o.Seeds
+	if !r.complete {
+		bytes += 4 * r.o.Hops[len(r.o.Hops)-1].Sources
+	}
+	err = pinning("a drawing", bytes, C.gpu_alloc_host(r.d.c, C.int64_t(bytes), &s.pinned))
+	if err == nil {
+		s.pinnedBytes = bytes
+		err = errors.Join(failure("an event", C.gpu_make_event(r.d.c, 0, &s.done)),
+			failure("an event", C.gpu_make_event(r.d.c, 0, &s.read)),
+			failure("an event", C.gpu_make_event(r.d.c, 0, &s.sent)))
+	}
+	if err == nil { // kernels that are queued may still read what lay here before
+		s.taken = true
+		err = failure("a drawing", C.gpu_record(r.d.c, C.HALOGNN_COMPUTE, s.read))
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Free())
+	}
+	return s, nil
+}
+
+// headerBytes are those of the header in pinned memory.
+const headerBytes = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
+
+// header returns the header in pinned memory, and seeds room for the seeds.
+func (s *drawing) header() *C.halognn_cuda_drawn { return (*C.halognn_cuda_drawn)(s.pinned) }
+func (s *drawing) seeds() []int32 {
+	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes)), s.r.o.Seeds)
+}
+
+// lacks returns pinned memory for n vertices whose rows are not resident.
+func (s *drawing) lacks(n int) []int32 {
+	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes+4*s.r.o.Seeds)), n)
+}
+
+// Start implements compute.Drawing.
+func (s *drawing) Start(seeds []int32, words []uint64) error {
+	r, c := s.r, s.r.d.c
+	if len(seeds) < 1 || len(seeds) > r.o.Seeds || len(words) != len(r.o.Hops) {
+		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at "+
+			"most %d", len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
+	}
+	if s.begun { // nobody has waited, and what is pinned may still be read or written
+		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
+			return err
+		}
+	}
+	copy(s.seeds(), seeds)
+	w := s.what
+	w.num_seeds = C.int64_t(len(seeds))
+	for h, word := range words {
+		w.hop[h].word = C.uint64_t(word)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.fresh = cBool(r.tag == 0); r.tag == 0 {
+		r.tag = 1<<(32-r.valueBits) - 1 // the greatest tag is that of a freshly filled map
+	}
+	r.tag--
+	w.tag = C.uint32_t(r.tag << r.valueBits)
+	code := C.int(0)
+	do := func(f func() C.int) {
+		if code == 0 {
+			code = f()
+		}
+	}
+	if s.taken {
+		do(func() C.int { return C.gpu_order(c, C.HALOGNN_DRAW, s.read) })
+	}
+	if s.used {
+		do(func() C.int { return C.gpu_order(c, C.HALOGNN_DRAW, s.sent) })
+	}
+	do(func() C.int {
+		return C.gpu_upload(c, C.HALOGNN_DRAW, unsafe.Pointer(w.seeds),
+			(*C.char)(unsafe.Pointer(unsafe.SliceData(s.seeds()))), C.int64_t(4*len(seeds)))
+	})
+	do(func() C.int { return C.gpu_draw(c, w) })
+	do(func() C.int {
+		return C.gpu_download(c, C.HALOGNN_DRAW, (*C.char)(s.pinned), unsafe.Pointer(w.drawn),
+			C.sizeof_halognn_cuda_drawn)
+	})
+	do(func() C.int { return C.gpu_record(c, C.HALOGNN_DRAW, s.done) })
+	s.begun = code == 0
+	return failure("drawing a minibatch", code)
+}
+
+// Wait implements compute.Drawing.
+func (s *drawing) Wait() (*compute.Drawn, error) {
+	c := s.r.d.c
+	if err := failure("drawing a minibatch", C.gpu_wait(c, s.done)); err != nil {
+		return nil, err
+	}
+	s.begun = false
+	x, head, hops := &s.drawn, s.header(), len(s.r.o.Hops)
+	x.Faulty, x.Digest, x.Missing = head.fault != 0, uint64(head.digest), nil
+	x.Vertices, x.Edges, x.Blocks = x.Vertices[:0], x.Edges[:0], x.Blocks[:0]
+	for h := range hops + 1 {
+		x.Vertices = append(x.Vertices, int(head.vertices[h]))
+	}
+	for h := range hops {
+		x.Edges = append(x.Edges, int(head.edges[h]))
+	}
+	if x.Faulty {
+		return x, nil
+	}
+	x.Original = onCard[int32](s.what.original, x.Frontier())
+	for h := hops - 1; h >= 0; h-- {
+		x.Blocks = append(x.Blocks, s.block(h))
+	}
+	return x, s.fetchMissing(int(head.missing))
+}
+
+// onCard returns memory of the device as a slice, which the host must not read.
+func onCard[T, C any](p *C, n int) []T { return unsafe.Slice((*T)(unsafe.Pointer(p)), n) }
+
+// block returns the arrays of a hop.
+func (s *drawing) block(h int) (b compute.DrawnBlock) {
+	at, x, o := &s.what.hop[h], &s.drawn, &s.r.o
+	destinations, sources, edges := x.Vertices[h], x.Vertices[h+1], x.Edges[h]
+	if o.SelfEdges {
+		edges += destinations
+	}
+	b.Forward = compute.Segments{Indptr: onCard[int64](at.indptr, destinations+1),
+		Indices: onCard[int32](at.indices, edges), Above: int32(sources)}
+	weighted := o.Weights != compute.DrawnUnweighted
+	if weighted {
+		b.Weights = onCard[float32](at.weights, edges)
+	}
+	if o.Hops[h].Transposed {
+		b.Transposed = compute.Segments{Indptr: onCard[int64](at.out_indptr, sources+1),
+			Indices: onCard[int32](at.out_indices, edges),
+			Edges:   onCard[int32](at.out_edges, edges), Above: int32(destinations)}
+		if weighted {
+			b.TransposedWeights = onCard[float32](at.out_weights, edges)
+		}
+	}
+	return b
+}
+
+// fetchMissing brings to the host the n vertices whose rows are not resident.
+func (s *drawing) fetchMissing(n int) error {
+	if n == 0 {
+		return nil
+	}
+	c, to := s.r.d.c, s.lacks(n)
+	must("drawn vertices", C.gpu_download(c, C.HALOGNN_DOWN,
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(to))), unsafe.Pointer(s.what.missing),
+		C.int64_t(4*n)))
+	must("drawn vertices", C.gpu_record(c, C.HALOGNN_DOWN, s.done))
+	if err := failure("drawn vertices", C.gpu_wait(c, s.done)); err != nil {
+		return err
+	}
+	s.drawn.Missing = to
+	return nil
+}
+
+// has reports whether an address is that of something drawn.
+func (s *drawing) has(p unsafe.Pointer) bool {
+	return s != nil && uintptr(p) >= uintptr(s.p) && uintptr(p) < uintptr(s.p)+uintptr(s.bytes)
+}
+
+// PinnedBytes implements compute.Drawing.
+func (s *drawing) PinnedBytes() int64 { return int64(s.pinnedBytes) }
+
+// Free implements compute.Drawing.
+func (s *drawing) Free() error {
+	d := s.r.d
+	errs := []error{d.idle()}
+	for _, at := range s.blocks {
+		d.arena.release(at)
+	}
+	errs = append(errs, failure("freeing pinned memory", C.gpu_free_host(d.c, s.pinned)))
+	for _, e := range []unsafe.Pointer{s.done, s.read, s.sent} {
+		if e != nil {
+			errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, e)))
+		}
+	}
+	s.blocks, s.pinned, s.done, s.read, s.sent = nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}

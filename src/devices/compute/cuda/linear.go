@@ -1,0 +1,161 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"halognn/src/devices/compute"
+)
+
+// MatMul implements compute.Device.
+func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
+	r, f := size(x)
+	d.lendFactors("MatMul", [4]compute.Matrix{x, w}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
+			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
+	})
+}
+
+// matMulTwo sets y = x wᵀ and y2 = x2 w2ᵀ, products of one shape, in one launch.
+func (d *Device) matMulTwo(kernel string, y compute.Matrix, y2 []float32, x, x2,
+	w, w2 compute.Matrix) {
+	r, f := size(x)
+	d.lendFactors(kernel, [4]compute.Matrix{x, x2, w, w2}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_two(d.c, float(y.Data), float(y2), float(x.Data), float(x2.Data),
+			float(w.Data), float(w2.Data), r, f, C.int64_t(w.Rows), rounded, d.dropped())
+	})
+}
+
+// MatMulInput implements compute.Device.
+func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
+	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
+	r, f := size(dx)
+	d.lendFactors("MatMulInput", [4]compute.Matrix{dy, w}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
+			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
+	})
+}
+
+// MatMulWeights implements compute.Device.
+func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
+	d.weights("MatMulWeights", compute.DenseGradients{W: dw}, dy, x, compute.Matrix{})
+}
+
+// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and
+// leaves g.Bias, the sum of the rows of dy, to Settle.
+func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
+	r, f := size(x)
+	var left *C.float
+	if len(g.Bias) > 0 {
+		left = d.left(x.Rows, len(g.Bias))
+	}
+	d.lendFactors(kernel, [4]compute.Matrix{dy, x, x2}, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
+			float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows), left, rounded,
+			d.dropped())
+	})
+}
+
+// Settle implements compute.Device: one launch for all that was left to it.
+func (d *Device) Settle() {
+	if d.leftCalls == 0 {
+		return
+	}
+	defer d.probe.Start(compute.Call{Kernel: "Settle"}).Done()
+	d.leftBytes, d.leftCalls = 0, 0
+	must("Settle", C.gpu_settle(d.c))
+}
+
+// left returns room for a sum of n floats of each chunk of rows, until Settle.
+func (d *Device) left(rows, n int) *C.float {
+	const most = 4 // calls whose sums are made in one launch
+	if d.leftCalls == most {
+		d.Settle()
+	}
+	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
+	d.leftCalls++
+	at := d.leftBytes
+	d.leftBytes += (max(1, chunks*n)*4 + alignment - 1) / alignment * alignment
+	if d.leftBytes > d.sums.bytes { // in the first steps
+		all := d.leftBytes
+		d.Settle()
+		if err := d.reserve(&d.sums, all, useScratch); err != nil {
+			panic(err)
+		}
+		at, d.leftBytes, d.leftCalls = 0, all-at, 1
+	}
+	return (*C.float)(unsafe.Add(d.sums.p, at))
+}
+
+// lendFactors lends room for the rounded factors of products; nil if factors are not rounded.
+func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
+	launch func(unsafe.Pointer) C.int) {
+	bytes := d.precision.FactorBytes()
+	if bytes == 0 {
+		must(kernel, launch(nil))
+		return
+	}
+	const align = C.HALOGNN_FACTOR_ALIGN
+	n := 0
+	for _, m := range all {
+		n += (m.Rows*m.Cols + align - 1) / align * align
+	}
+	d.lend(kernel, &d.rounded, bytes*n, launch)
+}
+
+// dropped returns how many low bits of a factor rounding drops.
+func (d *Device) dropped() C.int { return C.int(d.precision.Dropped()) }
+
+// AddBias implements compute.Device.
+func (d *Device) AddBias(y compute.Matrix, b []float32) {
+	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
+	d.epilogue("AddBias", y, b, nil, compute.Epilogue{})
+}
+
+// ColumnSum implements compute.Device.
+func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
+	defer d.probe.Start(compute.CheckColumnSum(db, dy)).Done()
+	rows, cols := size(dy)
+	d.lendSums("ColumnSum", dy.Rows, dy.Cols, func(partial *C.float) C.int {
+		return C.gpu_column_sum(d.c, float(db), rows, cols, float(dy.Data), partial)
+	})
+}
+
+// AddScaled implements compute.Device.
+func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
+	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
+	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(z.Data),
+		float(x.Data), float(scale)))
+}
+
+// CopyColumns implements compute.Device.
+func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n int, add bool) {
+	defer d.probe.Start(compute.CheckCopyColumns(y, at, x, from, n, add)).Done()
+	if y.Rows == 0 || n == 0 {
+		return
+	}
+	must("CopyColumns", C.gpu_copy_columns(d.c, float(y.Data[at:]), C.int64_t(y.Rows), C.int64_t(n),
+		C.int64_t(y.Cols), float(x.Data[from:]), C.int64_t(x.Cols), cBool(add)))
+}
+
+// Transpose implements compute.Device.
+func (d *Device) Transpose(y, x compute.Matrix) {
+	defer d.probe.Start(compute.CheckTranspose(y, x)).Done()
+	rows, cols := size(y)
+	must("Transpose", C.gpu_transpose(d.c, float(y.Data), rows, cols, float(x.Data),
+		C.int64_t(x.Cols)))
+}
+
+// Dot implements compute.Device.
+func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
+	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
+	rows, cols := size(x)
+	must("Dot", C.gpu_dot(d.c, float(sum), rows, cols, float(x.Data), float(y.Data),
+		d.left(x.Rows+compute.ChunkRows, x.Cols)))
+}

@@ -1,0 +1,32 @@
+//go:build !cgo
+
+package cuda
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// Device is never opened: this build has no C.
+type Device struct{ compute.PeerDevice }
+
+// Open fails: loading the library needs cgo.
+func Open(Options) (*Device, error) { return nil, errPlain() }
+
+// Devices fails likewise.
+func Devices() (int, error) { return 0, errPlain() }
+
+// BLAS fails likewise.
+func BLAS() (string, error) { return "", errPlain() }
+
+// Choose fails likewise.
+func Choose(int) (*Choice, error) { return nil, errPlain() }
+
+// CopyNow fails likewise.
+func CopyNow(dst, src []byte) error { return errPlain() }
+
+func errPlain() error {
+	return fmt.Errorf("compute/cuda: %w: this program was built without cgo; set compute.device "+
+		"to cpu", ErrNoLibrary)
+}

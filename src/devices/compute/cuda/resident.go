@@ -1,0 +1,121 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// residence says where the device reads the rows of some tables: count[t] rows of table t are on
+// the device, from row first[t] of one table; others may be mapped in host memory.
+type residence struct {
+	tables       [][]byte
+	rowBytes     int
+	p            unsafe.Pointer
+	count, first []int
+	slots        [][]int32 // [tables] indices of resident rows, -1 for others; nil: the first rows
+
+	mapped []uint64 // [tables] device address; 0 for none
+	pinned [][]byte // [tables] the memory pinned: the table, or
+	copied [][]byte // its copy
+	align  int      // common alignment of the addresses of mapped rows
+	always bool     // the host makes no means of mapped rows
+}
+
+// holds returns the index of a row among the resident rows; ok is false if it is not resident.
+func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
+	if r == nil {
+		return 0, false
+	}
+	t := ref.Table()
+	if t >= len(r.count) {
+		return 0, false
+	}
+	slot := ref.Row()
+	if s := r.slots[t]; s != nil {
+		slot = int(s[slot])
+	}
+	return r.first[t] + slot, uint(slot) < uint(r.count[t])
+}
+
+// whole reports whether all rows of the tables are on the device.
+func (r *residence) whole() bool {
+	if r == nil || len(r.tables) == 0 {
+		return false
+	}
+	for t, n := range r.count {
+		if n*r.rowBytes < len(r.tables[t]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Resident implements compute.Accelerator. It is called once.
+func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error {
+	r := &d.resident
+	if r.tables != nil {
+		panic("compute/cuda: Resident was called before")
+	}
+	r.tables, r.rowBytes, r.count = tables, rowBytes, count
+	r.first, r.slots = make([]int, len(count)), make([][]int32, len(count))
+	total := 0
+	for t, n := range count {
+		r.first[t] = total
+		total += n
+	}
+	if total == 0 {
+		return nil
+	}
+	at, err := d.arena.alloc(total*rowBytes, useRows)
+	if err != nil {
+		return err
+	}
+	r.p = d.at(at)
+	for t, n := range count {
+		if n == 0 {
+			continue
+		}
+		rows := tables[t]
+		if hot != nil && hot[t] != nil {
+			rows = r.collect(t, hot[t][:n])
+			defer mem.Free(rows)
+		}
+		must("resident rows", C.gpu_upload(d.c, C.HALOGNN_COMPUTE,
+			unsafe.Add(r.p, r.first[t]*rowBytes), (*C.char)(unsafe.Pointer(unsafe.SliceData(rows))),
+			C.int64_t(n*rowBytes)))
+	}
+	return d.Sync()
+}
+
+// collect gives the hot rows of a table their indices among the resident rows, and returns copies
+// of them in that order.
+func (r *residence) collect(t int, hot []int32) []byte {
+	slots := mem.Make[int32](len(r.tables[t]) / r.rowBytes)
+	for i := range slots {
+		slots[i] = -1
+	}
+	rows := mem.Make[byte](len(hot) * r.rowBytes)
+	for i, row := range hot {
+		slots[row] = int32(i)
+		copy(rows[i*r.rowBytes:(i+1)*r.rowBytes], r.tables[t][int(row)*r.rowBytes:])
+	}
+	r.slots[t] = slots
+	return rows
+}
+
+// close frees the memory on the host.
+func (r *residence) close(d *Device) error {
+	err := d.UnmapRows()
+	for _, s := range r.slots {
+		mem.Free(s)
+	}
+	r.slots = nil
+	return err
+}

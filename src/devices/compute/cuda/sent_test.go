@@ -1,0 +1,157 @@
+//go:build cgo
+
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/ref"
+)
+
+// placed returns a matrix in device memory.
+func placed(t *testing.T, d *Device, rows, cols int, host []float32) compute.Matrix {
+	t.Helper()
+	data, err := d.Alloc(rows * cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Upload(data, host)
+	return compute.Matrix{Rows: rows, Cols: cols, Data: data}
+}
+
+func (d *Device) read(x []float32) []float32 {
+	host := make([]float32, len(x))
+	d.Download(host, x)
+	return host
+}
+
+// While a minibatch is open, a kernel that is given an array that was not sent is a bug; it is not
+// uploaded meanwhile.
+func TestArraysMustBeSent(t *testing.T) {
+	d := open(t)
+	in, tables := randomInputs(rand.New(rand.NewPCG(7, 7)), 8, compute.Float32)
+	in.Sources, in.Rows.Tables = true, tables
+	box := d.NewStagingBuffer(ref.Host{}, false)
+	if err := box.Send(in); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := box.Open(); err != nil {
+		t.Fatal(err)
+	}
+	logits := placed(t, d, 2, 2, []float32{1, 2, 3, 4})
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "were not sent with the minibatch") {
+				t.Errorf("labels that were not sent: %s", text)
+			}
+		}()
+		d.SoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 1}, 1)
+	}()
+	if err := box.Close(); err != nil {
+		t.Error(err)
+	}
+	d.SoftmaxCrossEntropy(compute.Matrix{}, logits, []int32{0, 1}, 1) // with none open
+	if err := box.Free(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+// Scratch is of one launch: the next has it, and one that borrows it twice panics.
+func TestScratchIsOfOneLaunch(t *testing.T) {
+	d := open(t)
+	x := placed(t, d, 3, 2, []float32{1, 2, 3, 4, 5, 6})
+	sum := placed(t, d, 1, 2, []float32{0, 0}).Data
+	d.scratch.lent = true // as within a launch
+	func() {
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "borrows its scratch twice") {
+				t.Errorf("scratch that is lent twice: %s", text)
+			}
+		}()
+		d.ColumnSum(sum, x)
+	}()
+	d.scratch.lent = false
+	d.ColumnSum(sum, x)
+	if got := d.read(sum); got[0] != 9 || got[1] != 12 || d.scratch.lent {
+		t.Errorf("the sums are %v, and scratch is lent: %t", got, d.scratch.lent)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+// After a product of rounded factors cuBLAS multiplies float32 in its own arithmetic again, which
+// the emulated one checks.
+func TestArithmeticIsRestored(t *testing.T) {
+	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
+		d := openRounding(t, p, false)
+		x := placed(t, d, 4, 4, slices.Repeat([]float32{1}, 16))
+		y, y2 := placed(t, d, 4, 4, make([]float32, 16)), placed(t, d, 4, 4, make([]float32, 16))
+		for _, by := range []compute.Precision{p, compute.PrecisionFloat32, p, compute.PrecisionFloat32} {
+			d.precision = by
+			d.MatMul(y, x, x, false)
+			d.matMulTwo("two", y, y2.Data, x, x, x, x)
+		}
+		if got := d.read(y.Data); got[5] != 4 {
+			t.Errorf("%s: %v", p, got)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	leaksNothing(t)
+}
+
+// Sums over rows of more chunks than a grid may be high: the emulated device lets it be 64 high.
+func TestManyChunks(t *testing.T) {
+	const rows = 70 * compute.ChunkRows
+	d := open(t)
+	x := placed(t, d, rows, 1, slices.Repeat([]float32{1}, rows))
+	sum, mean := placed(t, d, 1, 1, []float32{0}), placed(t, d, 1, 2, []float32{0, 0}).Data
+	d.ColumnSum(sum.Data, x)
+	d.ColumnMoments(mean[:1], mean[1:], x)
+	if got, of := d.read(sum.Data)[0], d.read(mean); got != rows || of[0] != 1 || of[1] != 0 {
+		t.Errorf("the sum of %d ones is %v, their mean and variance %v", rows, got, of)
+	}
+	d.FinishBackward(sum.Data, x, x, compute.Epilogue{Activation: compute.ActivateReLU})
+	if got := d.read(sum.Data)[0]; got != rows {
+		t.Errorf("the gradient of a bias is %v, want %d", got, rows)
+	}
+	// of both norms dgamma is the sum of (x - 0)*1, dbeta that of dy; of scores the sum of ds*z
+	ones := placed(t, d, rows, 1, slices.Repeat([]float32{1}, rows))
+	dx := placed(t, d, rows, 1, make([]float32, rows))
+	both, one, zero := placed(t, d, 1, 2, []float32{0, 0}).Data, ones.Data[:1], dx.Data
+	check := func(name string) {
+		t.Helper()
+		if got := d.read(both); got[0] != rows || got[1] != rows {
+			t.Errorf("%s: the gradients are %v, want %d", name, got, rows)
+		}
+		d.Upload(both, []float32{0, 0})
+	}
+	d.HeadDotsBackward(dx, both[:1], both[1:], ones, ones, x, one, one)
+	check("HeadDotsBackward")
+	d.Upload(zero, make([]float32, rows))
+	d.LayerNormBackward(ones, both[:1], both[1:], ones, x, one, zero, x.Data, compute.Matrix{},
+		compute.Epilogue{})
+	check("LayerNormBackward")
+	d.Upload(ones.Data, slices.Repeat([]float32{1}, rows))
+	d.Upload(zero, make([]float32, rows))
+	unit := placed(t, d, 1, 1, []float32{1}).Data
+	d.BatchNormBackward(ones, both[:1], both[1:], ones, x, unit, zero[:1], unit, 0, compute.Matrix{},
+		compute.Epilogue{})
+	check("BatchNormBackward")
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}

@@ -1,0 +1,640 @@
+//go:build cgo
+
+package cuda
+
+// #include "library.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"halognn/src/devices/compute"
+)
+
+// stagingBuffer implements compute.StagingBuffer. Pinned and device memory have the same layout, so
+// that one copy uploads everything:
+//
+//	rows made on the host     own [D,F] | reduced [D,F] | all [S,F] | types
+//	or on the device          refs [S] | addresses of mapped rows | indptr, indices, weights, scale
+//	then, in both cases       segments, vertices, labels of all layers
+//	then, on the device       rows that do not lie there, copied | mapped rows, fetched later
+//
+// Rows of types are always made on the host. The host makes rows in the type in which rows are
+// stored. Kernels read float32, so the device widens rows of bfloat16.
+type stagingBuffer struct {
+	d        *Device
+	host     compute.Host
+	resident *residence // of the tables of its rows; nil for none
+	apart    bool       // always sends rows, never matrices computed from them
+	copies   bool       // copies mapped rows too
+	pinned   buffer
+	room     int // bytes that pinned is to have for all expected inputs; 0: not known
+	device   buffer
+	end      int // of the bytes that are copied
+	arrays   []sent
+	held     *heldRows // rows of a cache on devices; nil for none
+	// the drawing whose missing rows it sends; nil for a minibatch drawn on the host
+	drawn   *drawing
+	missing int              // rows of the drawing that are not resident
+	cold    []compute.RowRef // the rows sent in the copy
+	mapped  []uint64         // addresses of the rows that the device fetches
+
+	copied, read unsafe.Pointer // events: end of the copy; end of the kernels that read it
+	filled       bool           // copied has been recorded
+	taken        bool           // read has been recorded
+
+	own, all                       bool // what is wanted
+	reduce                         compute.Reduction
+	weighted, counted, scaled      bool
+	destinations, frontier, cols   int
+	onHost                         bool // what is wanted was made on the host
+	madeInStep                     bool // of the inputs
+	call                           compute.Call
+	ownAt, reducedAt, allAt        int
+	refsAt, fromAt, ptrAt, indexAt int
+	countsAt, weightsAt, scaleAt   int
+	rowsAt, rowBytes               int
+	typesAt                        []int
+	types                          []compute.Matrix // in device memory
+}
+
+// NewStagingBuffer implements compute.Accelerator.
+func (d *Device) NewStagingBuffer(host compute.Host, resident bool) compute.StagingBuffer {
+	b := &stagingBuffer{d: d, host: host}
+	if resident {
+		b.resident, b.held = &d.resident, &d.held
+	}
+	return b
+}
+
+// Send implements compute.StagingBuffer.
+func (b *stagingBuffer) Send(in *compute.Inputs) error {
+	if err := b.ready(); err != nil {
+		return err
+	}
+	b.layout(in)
+	if err := b.reserve(false); err != nil {
+		return err
+	}
+	b.fill(in)
+	b.call = in.RowsCall(!b.onHost)
+	c := b.d.c
+	if b.taken {
+		must("sending a minibatch", C.gpu_order(c, C.HALOGNN_UP, b.read))
+	}
+	must("sending a minibatch",
+		C.gpu_upload(c, C.HALOGNN_UP, b.device.p, (*C.char)(b.pinned.p), C.int64_t(b.end)))
+	b.fetch()
+	b.complement()
+	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, b.copied))
+	b.filled = true
+	return nil
+}
+
+// complement completes a drawn minibatch's references to rows by those of the rows that were sent.
+func (b *stagingBuffer) complement() {
+	if b.drawn == nil || b.missing == 0 {
+		return
+	}
+	s, c := b.drawn, b.d.c
+	must("sending a minibatch", C.gpu_place_refs(c, C.HALOGNN_UP, s.what.refs, s.what.missing_at,
+		C.int64_t(b.missing), (*C.uint64_t)(unsafe.Add(b.device.p, b.refsAt))))
+	must("sending a minibatch", C.gpu_record(c, C.HALOGNN_UP, s.sent))
+	s.used = true
+}
+
+// fetch lets the device read the rows whose addresses have been sent.
+func (b *stagingBuffer) fetch() {
+	if n := len(b.mapped); n > 0 {
+		must("fetching rows",
+			C.gpu_fetch_rows(b.d.c, C.HALOGNN_UP,
+				unsafe.Add(b.device.p, b.rowsAt+len(b.cold)*b.rowBytes), C.int64_t(n),
+				C.int64_t(b.rowBytes), (*C.uint64_t)(unsafe.Add(b.device.p, b.fromAt)),
+				C.int(b.align())))
+	}
+}
+
+// ready makes the events on the first call; later it waits until pinned memory may be written
+// again.
+func (b *stagingBuffer) ready() error {
+	if b.copied == nil {
+		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)),
+			failure("an event", C.gpu_make_event(b.d.c, 0, &b.read)))
+	}
+	if !b.filled {
+		return nil
+	}
+	return failure("the copy of an earlier minibatch", C.gpu_wait(b.d.c, b.copied))
+}
+
+// take adds bytes to the layout and returns their offset.
+func (b *stagingBuffer) take(bytes int) int {
+	at := b.end
+	b.end += (bytes + alignment - 1) / alignment * alignment
+	return at
+}
+
+// array adds a host array to the layout and returns its offset.
+func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
+	if len(x) == 0 {
+		return b.end
+	}
+	bytes := len(x) * int(unsafe.Sizeof(x[0]))
+	s := sent{host: unsafe.Pointer(unsafe.SliceData(x)), bytes: bytes, offset: b.take(bytes)}
+	if ids, ok := any(x).([]int32); ok {
+		s.lowest, s.above = bounds(ids)
+	}
+	b.arrays = append(b.arrays, s)
+	return s.offset
+}
+
+// layout assigns offsets. Means and rows are computed on the host or on the device, whichever needs
+// fewer bytes over the bus, unless rows are always to be read in place: both give the same bits.
+func (b *stagingBuffer) layout(in *compute.Inputs) {
+	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
+	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
+		in.Rows.Cols
+	b.madeInStep = in.MadeInStep
+	b.weighted, b.counted, b.scaled = in.EdgeWeights != nil, in.Input.Counts != nil,
+		in.Rows.Scale != nil
+	reduced := boolInt(in.Reduce != compute.NoReduction)
+	b.frontier = in.Frontier()
+	if reduced == 0 && !in.Sources {
+		b.frontier = in.Destinations
+	}
+	b.drawn, b.missing = nil, b.frontier
+	if in.Drawing != nil {
+		b.drawn, b.missing = in.Drawing.(*drawing), len(in.Rows.Of)
+	}
+	b.rowBytes = in.Rows.Cols * in.Rows.Type.Size()
+	for _, ref := range in.Rows.Of[:b.missing] {
+		if b.onDevice(ref) {
+			continue
+		}
+		if at := b.address(ref); at != 0 {
+			b.mapped = append(b.mapped, at)
+		} else {
+			b.cold = append(b.cold, ref)
+		}
+	}
+	width := in.Rows.Cols * b.d.stored().Size()
+	apart, made := (len(b.cold)+len(b.mapped))*b.rowBytes+8*(b.frontier+len(b.mapped)), 0
+	if in.Own {
+		made += in.Destinations * width
+	}
+	if reduced > 0 {
+		made += in.Destinations * width
+		apart += 8*len(in.Input.Indptr) + 4*len(in.Input.Indices) + 4*len(in.EdgeWeights) +
+			4*len(in.Input.Counts)
+	}
+	if in.Sources {
+		made += b.frontier * width
+	}
+	mixed := in.Rows.Wide != 0 // the device's kernels do not read rows of mixed types
+	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
+	if b.onHost = (mixed || made <= apart && !inPlace) && b.drawn == nil; b.onHost {
+		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
+		b.ownAt, b.reducedAt, b.allAt = b.take(boolInt(in.Own)*in.Destinations*width),
+			b.take(reduced*in.Destinations*width),
+			b.take(boolInt(in.Sources)*b.frontier*width)
+	} else {
+		b.refsAt, b.fromAt = b.take(8*b.missing), b.take(8*len(b.mapped))
+		if reduced > 0 && b.drawn == nil {
+			b.ptrAt, b.indexAt, b.weightsAt = array(b, in.Input.Indptr), array(b, in.Input.Indices),
+				array(b, in.EdgeWeights)
+			b.countsAt = array(b, in.Input.Counts)
+		}
+		b.scaleAt = array(b, in.Rows.Scale)
+	}
+	b.typesAt = b.typesAt[:0]
+	for _, rows := range in.Types {
+		b.typesAt = append(b.typesAt, b.take(rows.Len()*rows.Cols*b.d.stored().Size()))
+	}
+	for _, s := range in.Segments {
+		array(b, s.Indptr)
+		array(b, s.Indices)
+		array(b, s.Edges)
+	}
+	for _, w := range in.Weights {
+		array(b, w)
+	}
+	for _, v := range in.Vertices {
+		array(b, v)
+	}
+	array(b, in.Labels)
+	b.rowsAt = b.take(len(b.cold) * b.rowBytes)
+	b.end = max(b.end, alignment)
+}
+
+// onDevice reports whether a row lies in this device's memory.
+func (b *stagingBuffer) onDevice(ref compute.RowRef) bool {
+	_, resident := b.resident.holds(ref)
+	if resident || b.held == nil {
+		return resident
+	}
+	_, held := b.held.has(ref)
+	return held
+}
+
+// address returns the device address of a row that is mapped in host memory or that a peer holds; 0
+// for others.
+func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
+	if b.copies {
+		return 0
+	}
+	if at := b.resident.address(ref); at != 0 || b.held == nil {
+		return at
+	}
+	return b.held.address(ref)
+}
+
+// align returns the common alignment of the rows for which address returns one.
+func (b *stagingBuffer) align() int {
+	switch {
+	case b.held == nil || b.held.align == 0:
+		return b.resident.align
+	case b.resident.align == 0:
+		return b.held.align
+	}
+	return min(b.resident.align, b.held.align)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Reserve implements compute.StagingBuffer.
+func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
+	if err := b.ready(); err != nil {
+		return err
+	}
+	b.layout(in)
+	at := compute.RowsAnywhere
+	switch {
+	case b.apart || b.resident != nil && b.resident.always:
+		at = compute.RowsInPlace
+	case g.Alone && !b.onHost && len(b.cold)+len(b.mapped) == 0 && b.resident.whole():
+		at = compute.RowsOnDevice
+	}
+	b.room = in.PinnedRoom(g, b.d.stored(), at, most)
+	return b.reserve(b.room > b.pinned.bytes)
+}
+
+// reserve makes room for the layout in pinned memory and on the device. If more, or if pinned
+// memory is too small, it pins a quarter more than the layout needs, or as much as all expected
+// inputs need if that is more: minibatches of one kind differ by less than a quarter, and while
+// memory is pinned, for milliseconds, no kernel starts. Kernels that are still running may read the
+// device memory that it gets, so the copy waits for all of them.
+func (b *stagingBuffer) reserve(more bool) error {
+	if more || b.end > b.pinned.bytes {
+		if err := b.unpin(); err != nil {
+			return err
+		}
+		least := b.end + b.end/4
+		err := b.pin(max(least, b.room))
+		if err != nil && b.room > least { // inputs as large as expected may never come
+			b.room = 0
+			err = b.pin(least)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	whole := max(b.rowsAt+(len(b.cold)+len(b.mapped))*b.rowBytes, b.end)
+	if whole <= b.device.bytes {
+		return nil
+	}
+	whole += whole / 4
+	b.release()
+	at, err := b.d.arena.alloc(whole, useInputs)
+	if err != nil {
+		return err
+	}
+	b.device = buffer{b.d.at(at), whole}
+	must("sending a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
+	b.taken = true
+	return nil
+}
+
+// pin allocates pinned memory.
+func (b *stagingBuffer) pin(bytes int) error {
+	err := pinning("a minibatch", bytes,
+		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p))
+	if err == nil {
+		b.pinned.bytes = bytes
+	}
+	return err
+}
+
+// unpin frees the pinned memory after its copy is done.
+func (b *stagingBuffer) unpin() error {
+	err := failure("freeing pinned memory", C.gpu_free_host(b.d.c, b.pinned.p))
+	b.pinned = buffer{}
+	return err
+}
+
+// release frees the device memory.
+func (b *stagingBuffer) release() {
+	if b.device.p != nil {
+		b.d.arena.release(b.d.offset(b.device.p))
+	}
+	b.device = buffer{}
+}
+
+// pinnedAt returns n elements of pinned memory.
+func pinnedAt[T any](b *stagingBuffer, offset, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Add(b.pinned.p, offset)), n)
+}
+
+// fill writes the inputs into pinned memory, by the layout.
+func (b *stagingBuffer) fill(in *compute.Inputs) {
+	if b.onHost {
+		b.make(in)
+	} else {
+		b.collect(in)
+	}
+	b.types = b.types[:0]
+	for t, rows := range in.Types {
+		m := b.pinnedMatrix(b.typesAt[t], rows.Len(), rows.Cols)
+		rows.Make(b.host, m)
+		b.types = append(b.types, b.sentMatrix(b.typesAt[t], m.Rows, m.Cols))
+	}
+	for _, s := range b.arrays {
+		copy(pinnedAt[byte](b, s.offset, s.bytes), unsafe.Slice((*byte)(s.host), s.bytes))
+	}
+}
+
+// pinnedMatrix returns a matrix of pinned memory.
+func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
+	of := b.d.stored()
+	return of.In(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
+}
+
+// sentMatrix returns the copy of a pinnedMatrix in device memory.
+func (b *stagingBuffer) sentMatrix(offset, rows, cols int) compute.Matrix {
+	of := b.d.stored()
+	at := (*float32)(unsafe.Add(b.device.p, offset))
+	return of.In(unsafe.Slice(at, of.Floats(rows*cols)), rows, cols)
+}
+
+// make gathers and aggregates rows on the host.
+func (b *stagingBuffer) make(in *compute.Inputs) {
+	matrix := func(offset, rows int) compute.Matrix { return b.pinnedMatrix(offset, rows, b.cols) }
+	if in.Own {
+		b.host.GatherRows(matrix(b.ownAt, in.Destinations), in.Rows)
+	}
+	if in.Reduce != compute.NoReduction {
+		b.host.SegmentRows(matrix(b.reducedAt, in.Destinations), in.Reduce, in.Input,
+			in.EdgeWeights, in.Rows)
+	}
+	if in.Sources {
+		b.host.GatherRows(matrix(b.allAt, b.frontier), in.Rows)
+	}
+}
+
+// The tables of a kernel that reads rows: resident rows; rows copied and, after them, fetched; rows
+// of a cache.
+const (
+	residentTable = iota
+	sentTable
+	heldTable
+)
+
+// collect writes the reference of each row on the device, and the stored rows to be copied.
+func (b *stagingBuffer) collect(in *compute.Inputs) {
+	if in.Reduce != compute.NoReduction && b.drawn == nil {
+		compute.CheckInputs(in)
+		above := int32(0)
+		for _, i := range in.Input.Indices {
+			above = max(above, compute.SourceOf(i)+1)
+		}
+		if int(above) > b.frontier {
+			panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
+				above-1, b.frontier))
+		}
+	}
+	refs, next, fetched := pinnedAt[compute.RowRef](b, b.refsAt, b.missing), 0, len(b.cold)
+	for i, ref := range in.Rows.Of[:b.missing] {
+		if row, ok := b.resident.holds(ref); ok {
+			refs[i] = compute.MakeRowRef(residentTable, row)
+		} else if b.onDevice(ref) {
+			row, _ := b.held.has(ref)
+			refs[i] = compute.MakeRowRef(heldTable, row)
+		} else if b.address(ref) != 0 {
+			refs[i] = compute.MakeRowRef(sentTable, fetched)
+			fetched++
+		} else {
+			refs[i] = compute.MakeRowRef(sentTable, next)
+			next++
+		}
+	}
+	copy(pinnedAt[uint64](b, b.fromAt, len(b.mapped)), b.mapped)
+	rowBytes := b.rowBytes
+	rows := pinnedAt[byte](b, b.rowsAt, len(b.cold)*rowBytes)
+	for i, ref := range b.cold {
+		copy(rows[i*rowBytes:(i+1)*rowBytes],
+			in.Rows.Tables[ref.Table()][ref.Row()*rowBytes:(ref.Row()+1)*rowBytes])
+	}
+}
+
+// Open implements compute.StagingBuffer.
+func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
+	d := b.d
+	if !b.filled || d.open != nil {
+		panic("compute/cuda: a staging buffer is opened that was not sent, or while another is " +
+			"open")
+	}
+	defer d.probe.Start(b.call).Done()
+	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
+	d.open = b
+	if err := b.widenTypes(); err != nil {
+		return own, reduced, all, err
+	}
+	if !b.onHost {
+		return b.gather()
+	}
+	at := func(wanted bool, to *buffer, offset, rows int) (m compute.Matrix) {
+		if wanted && err == nil {
+			m, err = d.widened(to, 0, b.sentMatrix(offset, rows, b.cols))
+		}
+		return m
+	}
+	own = at(b.own, &d.own, b.ownAt, b.destinations)
+	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.reducedAt, b.destinations)
+	all = at(b.all, &d.all, b.allAt, b.frontier)
+	return own, reduced, all, err
+}
+
+// widenTypes turns the rows of types into what kernels read.
+func (b *stagingBuffer) widenTypes() error {
+	d, at, bytes := b.d, 0, 0
+	for _, m := range b.types {
+		bytes += widenedBytes(m)
+	}
+	if bytes == 0 {
+		return nil
+	}
+	if err := d.reserve(&d.types, bytes, useInputs); err != nil {
+		return err
+	}
+	for t, m := range b.types {
+		var err error
+		if b.types[t], err = d.widened(&d.types, at, m); err != nil {
+			return err
+		}
+		at += widenedBytes(m)
+	}
+	return nil
+}
+
+// widenedBytes returns the room of the float32 copy of a matrix; 0 if it needs none.
+func widenedBytes(m compute.Matrix) int {
+	return (4*len(m.BF16) + alignment - 1) / alignment * alignment
+}
+
+// widened returns the float32 copy of a matrix of bfloat16, at an offset of a buffer, which grows
+// as needed if the offset is 0. A matrix of float32 it returns as it is.
+func (d *Device) widened(to *buffer, offset int, m compute.Matrix) (compute.Matrix, error) {
+	if m.BF16 == nil {
+		return m, nil
+	}
+	if offset == 0 {
+		if err := d.reserve(to, max(to.bytes, widenedBytes(m)), useInputs); err != nil {
+			return m, err
+		}
+	}
+	n := len(m.BF16)
+	wide := compute.Matrix{Rows: m.Rows, Cols: m.Cols,
+		Data: unsafe.Slice((*float32)(unsafe.Add(to.p, offset)), n)}
+	must("widening rows", C.gpu_from_bf16(d.c, float(wide.Data), C.int64_t(n),
+		(*C.uint16_t)(unsafe.SliceData(m.BF16))))
+	return wide, nil
+}
+
+// stored returns the type in which the host makes rows.
+func (d *Device) stored() compute.Elements { return d.precision.Stored() }
+
+// Types implements compute.StagingBuffer.
+func (b *stagingBuffer) Types() []compute.Matrix { return b.types }
+
+// gather makes the matrices from rows on the device. They lie in buffers of the device, which all
+// staging buffers share.
+func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
+	d, cols := b.d, C.int64_t(b.cols)
+	rows := d.scattered
+	*rows = C.halognn_cuda_rows{of: (*C.uint64_t)(unsafe.Add(b.device.p, b.refsAt)),
+		bytes: C.int(b.rowBytes / max(1, b.cols))}
+	if b.drawn != nil {
+		rows.of = b.drawn.what.refs
+	}
+	if d.stored() == compute.BF16s {
+		rows.dropped = d.dropped()
+	}
+	if b.scaled {
+		rows.scale = (*C.float)(unsafe.Add(b.device.p, b.scaleAt))
+	}
+	rows.tables[sentTable] = unsafe.Add(b.device.p, b.rowsAt)
+	rows.tables[residentTable] = rows.tables[sentTable]
+	if b.resident != nil && b.resident.p != nil {
+		rows.tables[residentTable] = b.resident.p
+	}
+	rows.tables[heldTable] = rows.tables[sentTable]
+	if b.held != nil && b.held.p != nil {
+		rows.tables[heldTable] = b.held.p
+	}
+	at := func(wanted bool, r *buffer, n int) (m compute.Matrix) {
+		if wanted && err == nil {
+			if err = d.reserve(r, max(1, n*b.cols)*4, useInputs); err == nil {
+				m = r.matrix(n, b.cols)
+			}
+		}
+		return m
+	}
+	own, all = at(b.own, &d.own, b.destinations), at(b.all, &d.all, b.frontier)
+	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.destinations)
+	if err != nil {
+		return own, reduced, all, err
+	}
+	if b.own && b.reduce == compute.NoReduction {
+		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols,
+			rows))
+	}
+	if b.reduce != compute.NoReduction {
+		var weights *C.float
+		if b.weighted {
+			weights = (*C.float)(unsafe.Add(b.device.p, b.weightsAt))
+		}
+		var counts *C.int32_t
+		if b.counted {
+			counts = (*C.int32_t)(unsafe.Add(b.device.p, b.countsAt))
+		}
+		indptr, indices := (*C.int64_t)(unsafe.Add(b.device.p, b.ptrAt)),
+			(*C.int32_t)(unsafe.Add(b.device.p, b.indexAt))
+		if b.drawn != nil {
+			last := &b.drawn.what.hop[b.drawn.what.hops-1]
+			indptr, indices = last.indptr, last.indices
+			if b.weighted {
+				weights = last.weights
+			}
+		}
+		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), float(own.Data),
+			C.int64_t(reduced.Rows), cols, indptr, indices, C.int(b.reduce), counts, weights, rows))
+	}
+	if b.all {
+		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols,
+			rows))
+	}
+	return own, reduced, all, nil
+}
+
+// find returns the array that was sent from a host address, or nil. A prefix of an array is found
+// too.
+func (b *stagingBuffer) find(p unsafe.Pointer, bytes int) *sent {
+	if b == nil {
+		return nil
+	}
+	for i := range b.arrays {
+		if s := &b.arrays[i]; s.host == p && bytes <= s.bytes {
+			return s
+		}
+	}
+	return nil
+}
+
+// PinnedBytes implements compute.StagingBuffer.
+func (b *stagingBuffer) PinnedBytes() int64 { return int64(b.pinned.bytes) }
+
+// Close implements compute.StagingBuffer.
+func (b *stagingBuffer) Close() error {
+	if b.d.open != b { // the step ended before this buffer was opened
+		return nil
+	}
+	b.d.open = nil
+	b.taken = true
+	if s := b.drawn; s != nil {
+		s.taken = true
+		must("reading a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, s.read))
+	}
+	return failure("reading a minibatch", C.gpu_record(b.d.c, C.HALOGNN_COMPUTE, b.read))
+}
+
+// Free implements compute.StagingBuffer.
+func (b *stagingBuffer) Free() error {
+	if b.copied == nil {
+		return nil
+	}
+	errs := []error{b.ready()}
+	if b.taken {
+		errs = append(errs, failure("reading a minibatch", C.gpu_wait(b.d.c, b.read)))
+	}
+	b.release()
+	errs = append(errs, b.unpin(), failure("freeing an event", C.gpu_free_event(b.d.c, b.copied)),
+		failure("freeing an event", C.gpu_free_event(b.d.c, b.read)))
+	b.copied, b.read, b.filled, b.taken = nil, nil, false, false
+	return errors.Join(errs...)
+}

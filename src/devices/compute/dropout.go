@@ -1,0 +1,66 @@
+package compute
+
+import "halognn/src/base/random"
+
+// Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a
+// mask can be computed anywhere, in any order, and again in a test. Three functions, each called as
+// seldom as possible:
+//
+//	NewDropoutKey   64-bit mixing, once per layer and minibatch   -> K0, K1
+//	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
+//	DropoutRow.Bits 32-bit multiplies, shifts and xors per element, all of which vectorise
+//
+// The mixers are random.Mix, which kernels call mix64, and lowbias32 (C. Wellons, 2018).
+
+const (
+	// "dropout!": keeps these bits independent of the sampler's, which use the same seed.
+	dropoutDomain = 0x64726f706f757421
+	weyl32        = 0x9e3779b9 // the upper half of random.Golden
+)
+
+// DropoutKey keys the dropout bits of one layer of one minibatch. The bit of (vertex,
+// column) depends on nothing else, so masks agree whatever rank, device or row order computes them.
+// Make it with NewDropoutKey.
+type DropoutKey struct{ K0, K1 uint32 }
+
+// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch's stream of
+// seeds, never the rank.
+func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
+	h := random.Mix(seed ^ dropoutDomain)
+	for _, part := range [...]int{epoch, step, stream, layer} {
+		h = random.Mix(h + random.Golden*(uint64(part)+1))
+	}
+	return DropoutKey{K0: uint32(h), K1: uint32(h >> 32)}
+}
+
+// DropoutRow is the state from which the bits of one vertex's row are computed.
+type DropoutRow struct{ lo, hi uint32 }
+
+// Row returns the state of the row of a vertex, named by its original id.
+func (k DropoutKey) Row(vertex int32) DropoutRow {
+	h := random.Mix((uint64(k.K1)<<32 | uint64(k.K0)) + random.Golden*(uint64(uint32(vertex))+1))
+	return DropoutRow{lo: uint32(h), hi: uint32(h >> 32)}
+}
+
+// Bits returns 32 random bits for a column; the element is kept if they are at least
+// DropoutThreshold(p).
+func (r DropoutRow) Bits(column int) uint32 {
+	x := r.lo + uint32(column)*weyl32
+	x ^= x >> 16
+	x *= 0x7feb352d
+	x ^= x>>15 ^ r.hi
+	x *= 0x846ca68b
+	return x ^ x>>16
+}
+
+// DropoutThreshold returns p * 2^32, rounded down: bits below it drop the element. It panics unless
+// 0 <= p < 1.
+func DropoutThreshold(p float32) uint32 {
+	if !(p >= 0 && p < 1) {
+		panic("compute: dropout probability outside [0,1)")
+	}
+	return uint32(float64(p) * (1 << 32))
+}
+
+// DropoutScale returns 1/(1-p), by which kept elements are multiplied.
+func DropoutScale(p float32) float32 { return float32(1 / (1 - float64(p))) }

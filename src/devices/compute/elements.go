@@ -1,0 +1,164 @@
+package compute
+
+import (
+	"math"
+	"unsafe"
+
+	"halognn/src/base/mem"
+)
+
+// Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or,
+// of a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address
+// ranges of that memory: the host may slice them but must not read or write their elements.
+//
+// Kernels write float32 and read float32, unless their methods say that a matrix may be of either
+// type.
+type Matrix struct {
+	Rows, Cols int
+	Data       []float32
+	BF16       []uint16 // in the place of Data: the upper halves of float32 numbers
+}
+
+// Elements is the type of a matrix's elements (docs/design/32-stored-in-bf16.md).
+type Elements uint8
+
+// The types of elements.
+const (
+	Float32s Elements = iota
+	BF16s
+)
+
+// String returns the name of the type.
+func (e Elements) String() string {
+	if e == BF16s {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
+// Stored returns the type in which rows that a layer reads are stored, once they are complete.
+func (p Precision) Stored() Elements {
+	if p == PrecisionBF16 {
+		return BF16s
+	}
+	return Float32s
+}
+
+// Size returns the bytes of an element.
+func (e Elements) Size() int {
+	if e == BF16s {
+		return 2
+	}
+	return floatBytes
+}
+
+// Floats returns how many float32 have the memory of n elements.
+func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / floatBytes }
+
+// In returns the matrix whose elements lie in memory, from its beginning on.
+func (e Elements) In(memory []float32, rows, cols int) Matrix {
+	m := Matrix{Rows: rows, Cols: cols}
+	if n := rows * cols; e == BF16s {
+		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(memory))),
+			2*len(memory))[:n]
+	} else {
+		m.Data = memory[:n]
+	}
+	return m
+}
+
+// Elements returns the type of m's elements.
+func (m Matrix) Elements() Elements {
+	if m.BF16 != nil {
+		return BF16s
+	}
+	return Float32s
+}
+
+// RowsAt returns rows [lo,hi) of m as a view.
+func (m Matrix) RowsAt(lo, hi int) Matrix {
+	part := Matrix{Rows: hi - lo, Cols: m.Cols}
+	if m.BF16 != nil {
+		part.BF16 = m.BF16[lo*m.Cols : hi*m.Cols]
+	} else {
+		part.Data = m.Data[lo*m.Cols : hi*m.Cols]
+	}
+	return part
+}
+
+// Row returns row i of m, of float32, as a view.
+func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
+
+// Memory returns the memory of m's elements, as Device.Upload and Download copy it.
+func (m Matrix) Memory() []float32 {
+	if m.BF16 == nil {
+		return m.Data
+	}
+	n := BF16s.Floats(len(m.BF16))
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m.BF16))), n)
+}
+
+// Clear sets the elements of a matrix of host memory to zero.
+func (m Matrix) Clear() {
+	clear(m.Data)
+	clear(m.BF16)
+}
+
+// Widen sets dst to the elements of a matrix of host memory, as float32.
+func (m Matrix) Widen(dst []float32) {
+	if m.BF16 == nil {
+		copy(dst, m.Data)
+		return
+	}
+	for i, x := range m.BF16 {
+		dst[i] = FromBF16(x)
+	}
+}
+
+// Narrow sets the elements of a matrix of host memory to src, rounded to the matrix's type.
+func (m Matrix) Narrow(src []float32) {
+	if m.BF16 == nil {
+		copy(m.Data, src)
+		return
+	}
+	for i, x := range src {
+		m.BF16[i] = ToBF16(x)
+	}
+}
+
+// Load sets dst to the elements of a matrix of a device. scratch grows as needed.
+func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
+	if m.BF16 == nil {
+		d.Download(dst, m.Data)
+		return
+	}
+	*scratch = mem.Grow(*scratch, len(m.Memory()))
+	d.Download(*scratch, m.Memory())
+	BF16s.In(*scratch, m.Rows, m.Cols).Widen(dst)
+}
+
+// Store sets a matrix of a device to rows of the host, rounded as the device's Precision stores
+// rows. scratch grows as needed.
+func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
+	p := d.Capabilities().Precision
+	switch {
+	case m.BF16 != nil:
+		*scratch = mem.Grow(*scratch, len(m.Memory()))
+		BF16s.In(*scratch, m.Rows, m.Cols).Narrow(src)
+		d.Upload(m.Memory(), *scratch)
+	case p.Stored() == BF16s:
+		*scratch = mem.Grow(*scratch, len(src))
+		for i, x := range src {
+			(*scratch)[i] = p.Round(x)
+		}
+		d.Upload(m.Data, *scratch)
+	default:
+		d.Upload(m.Data, src)
+	}
+}
+
+// FromBF16 returns the number that the bits x of a bfloat16 stand for.
+func FromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
+
+// ToBF16 rounds as PrecisionBF16 does.
+func ToBF16(x float32) uint16 { return uint16(math.Float32bits(PrecisionBF16.Round(x)) >> 16) }

@@ -1,0 +1,344 @@
+package plan
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"halognn/src/rows/exchange"
+	"halognn/src/step/parallel"
+)
+
+// Actions are the traces of some steps of a job: what each rank computes and sends, as
+// time-independent traces for SimGrid (smpirun -replay). The platform.xml then says how long the
+// nodes and the network take for them. A rank runs three processes on its node, and a node two of
+// its own:
+//
+//	of a rank   pool ─────────────┐                      ┌─> bus ──────────> trainer ──┐
+//	            draws a minibatch │                      │   to a GPU, if any trains   │
+//	of a node                     └─> lane ──────────────┘                             └─> adder
+//	                                  asks for rows, sends rows                    adds gradients
+//	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
+//
+// The ranks of a node start their collectives in the same order, so all they send to another node
+// goes as one message: there is one flow for each pair of nodes. Sizes and seconds are those that
+// the plan predicts for each rank, means over its minibatches: the ranks differ as much as their
+// means do, and all steps are alike.
+type Actions struct {
+	Dir  string
+	Warm int // steps of the shorter trace, after which the pipeline is full
+	More int // further steps of the longer trace; a step takes the difference of the times / More
+}
+
+// lengths returns the steps of each trace, by its directory within Actions.Dir.
+func (a *Actions) lengths() map[string]int {
+	return map[string]int{"warm": a.Warm, "more": a.Warm + a.More}
+}
+
+// actor is one of the processes of a rank, or of a node.
+type actor int
+
+const (
+	pool actor = iota
+	bus
+	trainer
+	lane
+	adder
+
+	ofRank = int(lane) // the number of processes of a rank
+	ofNode = 2
+)
+
+var actorNames = []string{"pool", "bus", "trainer", "lane", "adder"}
+
+// Tags tell messages apart by what they carry.
+const (
+	tagSlot = iota + 1
+	tagDrawn
+	tagFetched
+	tagReady
+	tagTrained
+	tagAdded
+	tagIDs
+	tagRows
+	tagSlices
+	tagSums
+)
+
+// flopsPerSecond converts seconds to the flops that a trace counts; the platform's hosts have this
+// speed.
+const flopsPerSecond = 1e9
+
+// acts is what a job does in a step.
+type acts struct {
+	ranks, perNode, depth int
+	draw, up, train       []float64 // [ranks] seconds
+	ids, rows             [][]int64 // [nodes][nodes] bytes from a node to another
+	// bytes of gradients that a rank sends to each other one, and gets back
+	slice int64
+}
+
+func (a *acts) nodes() int { return (a.ranks + a.perNode - 1) / a.perNode }
+
+// of returns the ranks [lo, hi) of a node.
+func (a *acts) of(node int) (lo, hi int) {
+	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
+}
+
+// process returns the number of a process. The processes of a node's ranks come first, then its
+// own.
+func (a *acts) process(of actor, at int) int {
+	if int(of) < ofRank {
+		return at*ofRank + at/a.perNode*ofNode + int(of)
+	}
+	_, hi := a.of(at)
+	return hi*ofRank + at*ofNode + int(of) - ofRank
+}
+
+// actsOf returns the acts of a job with the given traffic.
+func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
+	k := p.job.Ranks
+	a := &acts{ranks: k, perNode: p.job.RanksPerNode, depth: p.job.Depth,
+		draw: make([]float64, k), up: make([]float64, k), train: make([]float64, k)}
+	a.ids, a.rows = make([][]int64, a.nodes()), make([][]int64, a.nodes())
+	for node := range a.ids {
+		a.ids[node], a.rows[node] = make([]int64, a.nodes()), make([]int64, a.nodes())
+	}
+	bytes := p.bytesOf(t) - exchange.IDBytes
+	for i, of := range p.ranks {
+		one := *p
+		one.ranks = p.ranks[i : i+1]
+		x := one.times(t, r)
+		// the goroutines of the pool work on no more minibatches than are under way
+		drawn := (x.Sample + x.Lookup + x.Copy) / float64(min(p.job.Workers, p.job.Depth+1))
+		draw, train := drawn+x.Score, x.Gather+x.Train+x.Staged
+		stretch := 1.0 // above 1 where pool and trainer share fewer CPUs than threads
+		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
+			stretch = cpu / max(draw, train)
+		}
+		a.draw[of.rank], a.up[of.rank], a.train[of.rank] = draw*stretch, x.Up, train*stretch
+		here := of.rank / a.perNode
+		for owner, share := range of.owners {
+			n, there := t.received[i]*share, owner/a.perNode
+			a.ids[here][there] += int64(n * exchange.IDBytes)
+			a.rows[there][here] += int64(n * bytes)
+		}
+	}
+	if k > 1 {
+		a.slice = p.gradientBytes() / int64(2*k*(k-1))
+	}
+	return a
+}
+
+// refuse returns an error for a job whose actions cannot be written.
+func (a *Actions) refuse(j *laid) error {
+	what := ""
+	switch {
+	case cmp.Or(j.Mode.Name, parallel.ModeData) != parallel.ModeData:
+		what = "parallel.mode " + j.Mode.Name
+	case j.Partitioned:
+		what = "topology.kind partitioned"
+	case j.OwnersSums() != nil:
+		what = "exchange.sums (set it to off)"
+	case j.Model.LearnsRows():
+		what = "learned rows"
+	case j.Model.EdgeIn > 0:
+		what = "features of edges"
+	case j.Cache.FromFiles():
+		what = "rows in files"
+	}
+	if what != "" {
+		return fmt.Errorf("%w: a trace has no %s", ErrJob, what)
+	}
+	return nil
+}
+
+// write writes the traces, the platform and the hosts of the processes.
+func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
+	all := p.actsOf(t, r)
+	for name, steps := range a.lengths() {
+		dir := filepath.Join(a.Dir, name)
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+		var names []string
+		add := func(of actor, at int) error {
+			names = append(names, fmt.Sprintf("%d.%s", at, actorNames[of]))
+			s := script{acts: all, of: of, at: at, steps: steps}
+			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
+		}
+		for node := range all.nodes() { // in the order of process
+			lo, hi := all.of(node)
+			for rank := lo; rank < hi; rank++ {
+				for of := range actor(ofRank) {
+					if err := add(of, rank); err != nil {
+						return err
+					}
+				}
+			}
+			if err := errors.Join(add(lane, node), add(adder, node)); err != nil {
+				return err
+			}
+		}
+		if err := writeFile(filepath.Join(dir, "trace.txt"), func(w *bufio.Writer) {
+			fmt.Fprintln(w, strings.Join(names, "\n"))
+		}); err != nil {
+			return err
+		}
+	}
+	return a.writePlatform(all, r)
+}
+
+// script writes the actions of one process, which belongs to a rank or to a node.
+type script struct {
+	*bufio.Writer
+	*acts
+	of        actor
+	at, steps int
+}
+
+func (s *script) write(w *bufio.Writer) {
+	s.Writer = w
+	s.do("init")
+	for i := range s.steps {
+		switch s.of {
+		case pool:
+			if i > s.depth {
+				s.receive(trainer, s.at, tagSlot)
+			}
+			s.compute(s.draw[s.at])
+			s.send(lane, s.node(), tagDrawn)
+		case lane:
+			s.gather(pool, tagDrawn)
+			s.exchange(tagIDs, func(from, to int) int64 { return s.ids[from][to] })
+			s.exchange(tagRows, func(from, to int) int64 { return s.rows[from][to] })
+			s.spread(bus, tagFetched)
+		case bus:
+			s.receive(lane, s.node(), tagFetched)
+			s.compute(s.up[s.at])
+			s.send(trainer, s.at, tagReady)
+		case trainer:
+			s.receive(bus, s.at, tagReady)
+			s.compute(s.train[s.at])
+			s.send(adder, s.node(), tagTrained)
+			s.receive(adder, s.node(), tagAdded)
+			if i+s.depth+1 < s.steps {
+				s.send(pool, s.at, tagSlot)
+			}
+		case adder:
+			s.gather(trainer, tagTrained)
+			s.exchange(tagSlices, s.slices)
+			s.exchange(tagSums, s.slices)
+			s.spread(trainer, tagAdded)
+		}
+	}
+	s.do("finalize")
+}
+
+func (s *script) do(format string, args ...any) {
+	fmt.Fprintf(s, "%d ", s.process(s.of, s.at))
+	fmt.Fprintf(s, format, args...)
+	s.WriteByte('\n')
+}
+
+// node returns the node of a rank's process.
+func (s *script) node() int { return s.at / s.perNode }
+
+func (s *script) compute(seconds float64) { s.do("compute %.0f", seconds*flopsPerSecond) }
+
+// send and receive pass an empty message between the processes of a node.
+func (s *script) send(to actor, at, tag int)      { s.do("send %d %d 0", s.process(to, at), tag) }
+func (s *script) receive(from actor, at, tag int) { s.do("recv %d %d 0", s.process(from, at), tag) }
+
+// gather receives from all ranks of a node, and spread sends to them.
+func (s *script) gather(from actor, tag int) {
+	lo, hi := s.acts.of(s.at)
+	for rank := lo; rank < hi; rank++ {
+		s.receive(from, rank, tag)
+	}
+}
+
+func (s *script) spread(to actor, tag int) {
+	lo, hi := s.acts.of(s.at)
+	for rank := lo; rank < hi; rank++ {
+		s.send(to, rank, tag)
+	}
+}
+
+// slices returns the bytes of gradients that the ranks of node from send to the ranks of node to.
+func (s *script) slices(from, to int) int64 {
+	lo, hi := s.acts.of(from)
+	first, end := s.acts.of(to)
+	return int64((hi-lo)*(end-first)) * s.slice
+}
+
+// exchange sends bytes to the same process of each other node, and waits for all.
+func (s *script) exchange(tag int, bytes func(from, to int) int64) {
+	any := false
+	// starts with the next node, so that not all nodes send to node 0 first
+	for i := 1; i < s.nodes(); i++ {
+		from, to := (s.at+s.nodes()-i)%s.nodes(), (s.at+i)%s.nodes()
+		if n := bytes(from, s.at); n > 0 {
+			s.do("irecv %d %d %d", s.process(s.of, from), tag, n)
+			any = true
+		}
+		if n := bytes(s.at, to); n > 0 {
+			s.do("isend %d %d %d", s.process(s.of, to), tag, n)
+			any = true
+		}
+	}
+	if any {
+		s.do("waitall")
+	}
+}
+
+// writeFile writes a file by write.
+func writeFile(path string, write func(*bufio.Writer)) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	write(w)
+	return errors.Join(w.Flush(), f.Close())
+}
+
+// latency is the assumed one-way latency of a link, in seconds: that of an Ethernet switch.
+const latency = 25e-6
+
+// Bandwidths in bytes a second: between processes of a node, and of a network that takes no time.
+const (
+	inMemory = 1e10
+	noTime   = 1e14
+)
+
+// writePlatform writes two platforms and the list of hosts: the nodes around a switch that is never
+// the bottleneck, the same nodes on a network that takes no time, and the processes that each node
+// has.
+func (a *Actions) writePlatform(all *acts, r *Rates) error {
+	platform := func(bandwidth, latency float64) func(*bufio.Writer) {
+		return func(w *bufio.Writer) {
+			fmt.Fprintf(w, `<?xml version='1.0'?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1">
+  <cluster id="nodes" prefix="node-" suffix="" radical="0-%d" speed="%.0ff" core="%d"
+           bw="%.0fBps" lat="%gs" loopback_bw="%.0fBps" loopback_lat="1e-8s"/>
+</platform>
+`, all.nodes()-1, flopsPerSecond, all.perNode*ofRank+ofNode, bandwidth, latency, inMemory)
+		}
+	}
+	hosts := func(w *bufio.Writer) {
+		for node := range all.nodes() {
+			lo, hi := all.of(node)
+			fmt.Fprintf(w, "node-%d:%d\n", node, (hi-lo)*ofRank+ofNode)
+		}
+	}
+	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"),
+		platform(r.Network, latency)),
+		writeFile(filepath.Join(a.Dir, "ideal.xml"), platform(noTime, 1e-8)),
+		writeFile(filepath.Join(a.Dir, "hosts"), hosts))
+}

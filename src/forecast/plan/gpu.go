@@ -1,0 +1,466 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/step/parallel"
+)
+
+// GPU describes the GPUs of a job.
+type GPU struct {
+	PerNode  int                       // GPUs of a node; 0: one for each rank; ranks share fewer
+	Memory   int64                     // bytes of one GPU, less the driver's reserve; 0: assumed
+	Resident func(total, free int) int // resident bytes; nil: half of the free bytes
+	// bytes of a rounded copy of a product's factor; 0: none is made
+	Rounded int
+	// the device always reads rows that are not resident in host memory
+	Mapped bool
+	// rows between layers go from GPU to GPU, else through the hosts
+	Direct bool
+}
+
+// The rates assumed for a GPU if none are given and this machine has none: those of an A100 of 40
+// GB on PCIe 4.
+const (
+	AssumedGPUMemory = 38e9
+	AssumedGPUCopy   = 1.3e12
+	AssumedGPUFlops  = 8e12
+	AssumedBus       = 2.2e10
+)
+
+// Items of device memory besides Parameters, Activations, Minibatches and Evaluation.
+const (
+	ResidentRows = "resident_rows"
+	InputRows    = "input_rows"
+	Factors      = "rounded_factors"
+	PartialSums  = "partial_sums"
+	CachedRows   = "cached_rows"
+	Drawing      = "topology_and_draws"
+)
+
+// DeviceMemory is the GPU memory of the rank that needs most. If the sum of Items exceeds Size, the
+// job does not fit.
+type DeviceMemory struct {
+	Size     int64        `json:"size"` // bytes for a rank
+	Items    trace.Memory `json:"items"`
+	Resident int64        `json:"resident_rows"`  // resident rows of the rank's own
+	Hits     float64      `json:"resident_share"` // share of a minibatch's rows that are resident
+}
+
+// minibatchOnDevice is the upload of a minibatch.
+type minibatchOnDevice struct {
+	blocks float64 // bytes of blocks, vertices, labels
+	inputs float64 // of input rows, references and the input block, or of an input made by the host
+	rows   float64 // bytes of rows read from this node's memory, by host or device
+	copied float64 // rows that a host thread reads
+	onHost bool    // the host makes the input
+	read   float64 // bytes that the device reads and writes to make the input
+}
+
+func (j *laid) sharing() int {
+	perNode := cmp.Or(j.GPU.PerNode, j.RanksPerNode)
+	return max(1, (j.RanksPerNode+perNode-1)/perNode)
+}
+
+// resident returns the number of own rows that a rank keeps on its device, whose parameters take
+// the given bytes, and how many reads of a minibatch these rows serve on average. The rows that are
+// read most likely are resident, as in training.
+func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads float64) {
+	if p.job.Cache.FromFiles() || p.shards.Schema.Typed() || p.job.Sparse {
+		return 0, 0 // no rank owns rows, or they are of several sizes
+	}
+	if p.job.Mode.Columns {
+		return p.residentColumns(r, parameters)
+	}
+	first, end := p.job.Vertices(r.rank)
+	total := int((end - first) * int64(p.shards.RowBytes()))
+	rows = int64(p.residentBytes(total, parameters) / p.shards.RowBytes())
+	own := mem.Make[float32](int(end - first))
+	defer mem.Free(own)
+	copy(own, r.read[first:end])
+	slices.Sort(own)
+	for _, x := range own[int64(len(own))-rows:] {
+		reads += float64(x)
+	}
+	return rows, reads * r.factor[0]
+}
+
+// residentBytes returns how many of a rank's total bytes of rows are resident.
+func (p *planner) residentBytes(total int, parameters int64) int {
+	free := int(p.job.GPU.Memory)/p.job.sharing() - int(parameters)
+	topology, _ := p.drawn(parameters)
+	free -= int(topology)
+	bytes := free / 2
+	if of := p.job.GPU.Resident; of != nil {
+		bytes = of(total, free)
+	}
+	return min(max(bytes, 0), total)
+}
+
+// drawn returns the bytes of the topology on a device, which also holds the parameters, and the
+// bytes of the minibatches that it draws: 0 where the host draws them.
+func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
+	on, vertices := p.job.DrawOn, int(p.shards.Vertices)
+	if on != parallel.DrawDevice && on != parallel.DrawAuto ||
+		parallel.HostDraws(&p.job.Spec) != "" {
+		return 0, 0
+	}
+	topology = compute.TopologyBytes(vertices, p.shards.Edges)
+	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // as the run decides
+		return 0, 0
+	}
+	bounds := parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,
+		p.shards.Edges)
+	return topology, parallel.DrawnBytes(&bounds, p.job.Depth+1)
+}
+
+// residentColumns is resident where a rank has columns of all rows: the first rows of each part are
+// resident, the same share of every part, and the minibatches of all ranks read them.
+func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, reads float64) {
+	_, _, rowBytes := p.input(r.slot())
+	total := int(p.shards.Vertices) * rowBytes
+	share := float64(p.residentBytes(total, parameters)) / float64(max(1, total))
+	for k := range p.shards.Parts {
+		first, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
+		n := int64(share * float64(end-first))
+		rows += n
+		for _, x := range r.read[first : first+n] {
+			reads += float64(x) * float64(p.job.Ranks)
+		}
+	}
+	return rows, reads
+}
+
+// input returns the hop whose rows a rank aggregates for a minibatch: where the rank holds columns,
+// the joined hop of all ranks' minibatches. It also returns the columns of a row, and its bytes as
+// stored.
+func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
+	if !p.job.Mode.Columns {
+		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
+	}
+	first, end := p.job.Columns(0)
+	return s.joined, end - first, (end - first) * p.shards.Type().Size()
+}
+
+// cached returns the bytes of the cached rows that a device holds beside the parameters and the
+// given number of resident rows, and how many reads of a minibatch the cached rows on this device
+// and on peers' devices serve on average. Only static caches are held on devices. fetched is the
+// number of a minibatch's rows that no cache has.
+func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
+	bytes int64, reads float64) {
+	bytes = t.held
+	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
+		resident*int64(p.shards.RowBytes())
+	// the run decides likewise: residence.holdRows
+	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 {
+		return 0, 0
+	}
+	return bytes, max(0, r.reads().sum()-fetched)
+}
+
+// onDevice returns the upload of a minibatch of shape s; the given number of its rows are resident
+// on devices.
+func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
+	hop, cols, stored := p.input(s)
+	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations),
+		float64(hop.edges)
+	rowBytes, width := float64(stored), float64(cols*p.job.Stored.Size())
+	wide := float64(4 * cols) // bytes of a row as kernels read it, in float32
+	x := minibatchOnDevice{blocks: float64(s.sent.blocks), rows: max(0, frontier-resident)}
+	if needs.Types {
+		x.onHost, x.copied, x.inputs = true, frontier, float64(s.sent.types)
+		return x
+	}
+	if p.multiplies() {
+		x.onHost, x.copied = true, float64(gatheredRows(&p.job.Model, s))
+		x.inputs = float64(p.sparseBytes(s.hops[0], needs))
+		return x
+	}
+	if p.job.Sparse { // the host makes rows dense
+		rowBytes = wide
+	}
+	apart, made := x.rows*rowBytes+8*frontier, 0.0
+	if needs.Own {
+		made += destinations * width
+		x.read += destinations * (rowBytes + wide)
+	}
+	if needs.Sources {
+		made += frontier * width
+		x.read += frontier * (rowBytes + wide)
+	}
+	if needs.Aggregate != compute.NoReduction {
+		apart += 8*(destinations+1) + 4*edges
+		if needs.Weights != nn.NoWeights {
+			apart += 4 * edges
+		}
+		made += destinations * width
+		x.read += edges*rowBytes + destinations*wide
+	}
+	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
+	if x.onHost = made <= apart && !inPlace; x.onHost {
+		x.inputs, x.read, x.copied = made, 0, float64(gatheredRows(&p.job.Model, s))
+		return x
+	}
+	x.inputs, x.copied = apart, x.rows
+	if p.job.GPU.Mapped {
+		x.copied = float64(s.remote) // rows that are not in this node's memory
+	}
+	return x
+}
+
+// deviceMemory itemises the device memory of the rank that needs most.
+func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
+	var most *DeviceMemory
+	for i, r := range p.ranks {
+		model, err := p.modelBytes(r)
+		if err != nil {
+			return nil, err
+		}
+		rows, reads := p.resident(r, model.onDevice)
+		cached, more := p.cached(r, t, t.each(i, p.job.Minibatches()), model.onDevice, rows)
+		slot := r.slot()
+		_, _, rowBytes := p.input(slot)
+		minibatch := p.onDevice(slot, reads+more, model.needs)
+		fetched := 0.0 // addresses
+		if p.job.GPU.Mapped && !minibatch.onHost {
+			fetched = 8 * minibatch.rows
+		}
+		inputs := p.inputRows(slot, model.needs)
+		switch {
+		case p.multiplies(): // the minibatches hold the input
+			inputs = 0
+		case model.needs.Types && p.job.Stored == compute.BF16s: // widened to float32
+			inputs = 2 * int64(slot.sent.types)
+		}
+		each := withRoom(minibatch.blocks + minibatch.inputs + fetched)
+		chunk, grown, err := p.deviceEvaluation(r, model)
+		if err != nil {
+			return nil, err
+		}
+		topology, drawn := p.drawn(model.onDevice)
+		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
+			Items: trace.Memory{
+				{Name: ResidentRows, Bytes: rows * int64(rowBytes)},
+				{Name: CachedRows, Bytes: cached},
+				{Name: Drawing, Bytes: topology + drawn},
+				{Name: trace.MemParameters, Bytes: model.onDevice},
+				{Name: trace.MemActivations, Bytes: model.activations},
+				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
+				{Name: InputRows, Bytes: inputs},
+				{Name: Factors, Bytes: p.roundedBytes(r)},
+				{Name: PartialSums, Bytes: model.partial},
+				{Name: trace.MemEvaluation,
+					Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
+			}}
+		if frontier :=
+			r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
+			d.Hits = min(1, reads/frontier)
+		}
+		if most == nil || d.Items.Sum() > most.Items.Sum() {
+			most = d
+		}
+	}
+	return most, nil
+}
+
+// roundedBytes returns the bytes of the rounded factors of the largest product: both factors of a
+// weight gradient, or the weights and the wider matrix.
+func (p *planner) roundedBytes(r *rankPlan) (most int64) {
+	slot := r.slot()
+	for l, h := range slot.hops {
+		in, out := p.job.Model.Widths(l)
+		if l == 0 {
+			h, in, _ = p.input(slot)
+		}
+		rows := h.destinations
+		most = max(most, int64(p.job.GPU.Rounded)*
+			int64(max(rows*(in+out), rows*max(in, out)+in*out)))
+	}
+	return most
+}
+
+// partialBytes returns what a GPU keeps for the layer that needs most: for each chunk of rows, its
+// sums of the gradients that are not matrix products, and two moments of a norm; and the second
+// product of a layer that adds two. Arrays grow by a quarter at a time.
+func partialBytes(m *nn.Model, hops []hopShape) int64 {
+	left, scratch, second := 0, 0, 0
+	for l, h := range hops {
+		rows, chunks := multiplied(m, h)
+		all, products := 0, 0
+		for _, p := range m.Params.Layer(l) {
+			if len(p.Shape) == 2 {
+				products++
+			} else {
+				all += p.Len()
+			}
+		}
+		_, out := m.Config.Widths(l)
+		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
+		if products > 1 {
+			second = max(second, rows*out)
+		}
+	}
+	return 5 * int64(left+scratch+second)
+}
+
+// deviceEvaluation returns the device memory that layer-wise inference over all vertices adds: the
+// inputs of a chunk, and the growth of the activations.
+func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
+	err error) {
+	slot, hops := r.slot(), make([]hopShape, p.job.Model.Layers)
+	for l := range hops {
+		c, err := p.largestChunk(r, l, p.chunks(r.rank, p.rowBytes(l)))
+		if err != nil {
+			return 0, 0, err
+		}
+		hops[l] = c.hop
+		chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, c.hop, model.needs))
+	}
+	trained, err := p.inferenceBytes(slot, nil, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	grown, err = p.inferenceBytes(slot, hops, 0)
+	return chunk, grown - trained, err
+}
+
+// withRoom returns the bytes of a buffer for minibatches of the given mean bytes: a quarter more.
+func withRoom(bytes float64) int64 { return int64(bytes * 5 / 4) }
+
+// onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
+type onGPU struct {
+	up, read float64 // bytes over the bus, and moved on the device to make the input
+	copied   float64 // rows that the host reads
+}
+
+// lookAtDevice sets the uploads to the devices.
+func (p *planner) lookAtDevice(t *Traffic) error {
+	if p.job.GPU == nil {
+		return nil
+	}
+	for i, r := range p.ranks {
+		model, err := p.modelBytes(r)
+		if err != nil {
+			return err
+		}
+		rows, reads := p.resident(r, model.onDevice)
+		_, more := p.cached(r, t, t.each(i, p.job.Minibatches()), model.onDevice, rows)
+		reads += more
+		mean := func(value func(m *minibatchOnDevice) float64) float64 {
+			return float64(p.job.Minibatches()) * r.mean(func(s *shape) float64 {
+				m := p.onDevice(s, reads, model.needs)
+				return value(&m)
+			})
+		}
+		p.device.up = max(p.device.up,
+			mean(func(m *minibatchOnDevice) float64 { return m.blocks + m.inputs }))
+		p.device.read = max(p.device.read,
+			mean(func(m *minibatchOnDevice) float64 { return m.read }))
+		p.device.copied = max(p.device.copied,
+			mean(func(m *minibatchOnDevice) float64 { return m.copied }))
+	}
+	return nil
+}
+
+// onGPU sets the terms that differ if a GPU trains, with a memory and bus of its own or shared
+// ones.
+func (x *Times) onGPU(p *planner, r *Rates) {
+	share := float64(p.job.sharing())
+	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device,
+		p.device.copied/r.Rows
+	x.Train *= share
+	if p.job.Ranks > 1 {
+		x.Staged = 2 * 4 * float64(p.parameters) * share / r.Bus
+	}
+}
+
+// measureDevice completes the rates of a GPU: measured if this machine has one, otherwise assumed.
+func (p *planner) measureDevice(r *Rates) error {
+	if p.job.GPU == nil {
+		return nil
+	}
+	device := compute.CapabilitiesOf(p.options.Device).Accelerator
+	for _, x := range []struct {
+		rate    *float64
+		assumed float64
+		measure func(compute.Accelerator) (float64, error)
+	}{{&r.Device, AssumedGPUCopy, copyRate}, {&r.Bus, AssumedBus, busRate}} {
+		if *x.rate > 0 {
+			continue
+		}
+		if device == nil {
+			*x.rate, r.assumedGPU = x.assumed, true
+			continue
+		}
+		var err error
+		if *x.rate, err = x.measure(device); err != nil {
+			return fmt.Errorf("measuring: %w", err)
+		}
+	}
+	if r.Flops == 0 && device == nil {
+		r.Flops, r.assumedGPU = AssumedGPUFlops, true
+	}
+	return nil
+}
+
+// measuredFloats is the number of floats that a measurement copies: more than any cache holds, but
+// a small part of the memory.
+func measuredFloats(device compute.Accelerator) int {
+	return max(1, min(1<<26, device.FreeBytes()/32))
+}
+
+// copyRate measures copies within a device, in bytes read and written a second.
+func copyRate(device compute.Accelerator) (float64, error) {
+	n := measuredFloats(device)
+	x, err := device.Alloc(2 * n)
+	if err != nil {
+		return 0, err
+	}
+	defer device.Free(x)
+	seconds, err := timed(func() error {
+		device.Copy(x[:n], x[n:])
+		return device.Sync()
+	})
+	return rate(float64(8*n), seconds), err
+}
+
+// busRate measures copies from pinned memory to a device, in bytes a second.
+func busRate(device compute.Accelerator) (bytes float64, err error) {
+	n := measuredFloats(device)
+	x, err := device.Alloc(n)
+	if err != nil {
+		return 0, err
+	}
+	defer device.Free(x)
+	host, err := device.AllocHost(n)
+	if err != nil {
+		return 0, err
+	}
+	defer device.FreeHost(host)
+	seconds, err := timed(func() error {
+		device.StartUpload(x, host)
+		return device.Sync()
+	})
+	return rate(float64(4*n), seconds), err
+}
+
+// fillGPU sets the defaults of a job's GPU and returns the errors in it.
+func (j *Job) fillGPU() error {
+	if j.GPU == nil {
+		return nil
+	}
+	g := *j.GPU
+	if g.PerNode < 0 || g.Memory < 0 {
+		return errors.New("GPUs of a node and their memory must be above 0, or 0 for the default")
+	}
+	g.Memory = cmp.Or(g.Memory, AssumedGPUMemory)
+	j.GPU = &g
+	return nil
+}

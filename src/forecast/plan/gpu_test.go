@@ -1,0 +1,299 @@
+package plan
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"halognn/src/base/trace"
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard/shardtest"
+	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/ref"
+	"halognn/src/rows/policy"
+	"halognn/src/step/parallel"
+	"halognn/src/topology/sample"
+)
+
+var givenGPU = Options{Rates: Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e12, Network: 1e9,
+	Device: 1e12, Bus: 1e10}, Host: ref.Host{}}
+
+// The items of a GPU's memory: resident rows, the model, and uploaded minibatches.
+func TestDeviceMemory(t *testing.T) {
+	s := generated(t, 4)
+	j := planJob()
+	j.GPU = &GPU{Memory: 1e9}
+	p := planned(t, s, j, givenGPU)
+	d := p.Device
+	most := int64(0)
+	for k := range s.Parts {
+		most = max(most, s.Offsets[k+1]-s.Offsets[k])
+	}
+	if d.Size != 1e9 || d.Resident > most || d.Resident < most/2 || d.Hits <= 0 || d.Hits > 1 {
+		t.Errorf("all rows have room: %+v, parts of up to %d rows", d, most)
+	}
+	if d.Items.Of(trace.MemParameters) < 4*4*1000 || d.Items.Of(trace.MemActivations) == 0 ||
+		d.Items.Of(trace.MemMinibatches) == 0 || d.Items.Of(InputRows) == 0 ||
+		d.Items.Of(trace.MemEvaluation) < 0 {
+		t.Errorf("items %+v", d.Items)
+	}
+	if p.Memory.Of(trace.MemActivations) != 0 ||
+		p.Memory.Of(trace.MemParameters) >= planned(t, s, planJob(),
+			given).Memory.Of(trace.MemParameters) {
+		t.Errorf("the host holds what the device has: %+v", p.Memory)
+	}
+
+	// A device that draws holds the topology, which leaves less for rows, and the minibatches.
+	drawing := planJob()
+	drawing.DrawOn, drawing.GPU = parallel.DrawAuto, &GPU{Memory: 1e9}
+	topology := compute.TopologyBytes(int(s.Vertices), s.Edges)
+	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n <= topology ||
+		d.Items.Of(Drawing) != 0 {
+		t.Errorf("%d bytes to draw with a topology of %d, and %d where the host draws", n, topology,
+			d.Items.Of(Drawing))
+	}
+	drawing.Sample.Kind = sample.Labor
+	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n != 0 {
+		t.Errorf("%d bytes to draw what no device does", n)
+	}
+
+	// Rows between layers are pinned where they go through the hosts.
+	shared := planJob()
+	shared.Mode.Sharing, shared.GPU = sample.Together, &GPU{Memory: 1e9}
+	if planned(t, s, shared, givenGPU).Memory.Of(trace.MemActivations) == 0 {
+		t.Error("no rows on their way through the hosts are pinned")
+	}
+	shared.GPU.Direct = true
+	if n := planned(t, s, shared, givenGPU).Memory.Of(trace.MemActivations); n != 0 {
+		t.Errorf("%d bytes of rows that go from GPU to GPU are pinned", n)
+	}
+
+	// Rounded factors: at least those of the weight gradient of the layer with most rows.
+	in, out := j.Model.Widths(0)
+	factors := map[compute.Precision]int64{compute.PrecisionFloat32: d.Items.Of(Factors)}
+	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
+		j.GPU.Rounded = p.FactorBytes()
+		factors[p] = planned(t, s, j, givenGPU).Device.Items.Of(Factors)
+	}
+	if factors[compute.PrecisionFloat32] != 0 ||
+		factors[compute.PrecisionBF16] < int64(2*j.Batch*(in+out)) ||
+		factors[compute.PrecisionTF32] != 2*factors[compute.PrecisionBF16] {
+		t.Errorf("bytes of rounded factors: %v", factors)
+	}
+
+	// Partial sums: of two chunks of rows those of the bias, of scale and shift of the norm and of
+	// its two moments, with a quarter for growth; where a layer adds two products, one of these.
+	// The gradients of weights have none.
+	sage := d.Items.Of(PartialSums)
+	one := planJob()
+	one.GPU, one.Model.Kind = &GPU{Memory: 1e9}, "gcn"
+	gcn := planned(t, s, one, givenGPU).Device.Items.Of(PartialSums)
+	if gcn != int64(5*2*(3+2)*out) || sage < gcn+int64(4*j.Batch*out) {
+		t.Errorf("partial sums: %d bytes, of GCN %d", sage, gcn)
+	}
+
+	// Half of the rows serve more than half of the reads, because they are the likeliest; the
+	// others are uploaded.
+	all := p.Times.Up
+	j.GPU.Resident = func(total, _ int) int { return total / 2 }
+	half := planned(t, s, j, givenGPU)
+	if share := half.Device.Hits / d.Hits; share < 0.5 || share >= 1 ||
+		half.Device.Resident > most/2+1 {
+		t.Errorf("half of the rows take %.2f of the reads that all take: %+v", share, half.Device)
+	}
+	j.GPU.Resident = func(int, int) int { return 0 }
+	none := planned(t, s, j, givenGPU)
+	if none.Device.Resident != 0 || none.Device.Hits != 0 ||
+		!(all <= half.Times.Up && half.Times.Up <= none.Times.Up && all < none.Times.Up) {
+		t.Errorf("bus: %g s with all rows resident, %g with half of them, %g with none", all,
+			half.Times.Up, none.Times.Up)
+	}
+
+	// Rows that are always read in place cross the bus all, where the host would send fewer bytes
+	// of means, and no host thread reads them.
+	j.GPU.Mapped = true
+	mapped := planned(t, s, j, givenGPU)
+	if !(mapped.Times.Up > none.Times.Up && mapped.Times.Copy < none.Times.Copy) {
+		t.Errorf("bus %g s, host %g; if read in place, bus %g, host %g", none.Times.Up,
+			none.Times.Copy, mapped.Times.Up, mapped.Times.Copy)
+	}
+}
+
+// Rows of a static cache lie in device memory if they have room, and so do not cross the bus; those
+// of one that changes do not.
+func TestCachedRowsOnADevice(t *testing.T) {
+	s := generated(t, 4)
+	j := planJob()
+	j.GPU = &GPU{Memory: 1e9}
+	none := planned(t, s, j, givenGPU)
+	for _, c := range []struct {
+		with policy.Settings
+		held bool
+	}{
+		{policy.Settings{Policy: policy.VIP}, true},
+		{policy.Settings{Policy: policy.VIP, Placement: policy.PlacementGroup}, true},
+		{policy.Settings{Policy: policy.Sieve}, false},
+	} {
+		j.Cache = c.with
+		j.Cache.Alpha, j.RanksPerNode = 0.3, 2
+		got := planned(t, s, j, givenGPU)
+		rows := int64(got.Traffic.Capacity) * int64(s.RowBytes())
+		if n := got.Device.Items.Of(CachedRows); (n > 0) != c.held || c.held && n > rows {
+			t.Errorf("%+v: %d bytes of cached rows, capacity %d", c.with, n, rows)
+		}
+		if fewer := got.Times.Up < none.Times.Up; fewer != c.held {
+			t.Errorf("%+v: bus %g s, without a cache %g", c.with, got.Times.Up, none.Times.Up)
+		}
+	}
+}
+
+// Ranks that share a GPU share its memory and its time; a GPU that is too small is reported.
+func TestSharedDevice(t *testing.T) {
+	s := generated(t, 4)
+	j := planJob()
+	j.RanksPerNode, j.GPU = 4, &GPU{Memory: 2e6}
+	own := planned(t, s, j, givenGPU)
+	j.GPU.PerNode = 2
+	shared := planned(t, s, j, givenGPU)
+	if own.Device.Size != 2e6 || shared.Device.Size != 1e6 ||
+		math.Abs(shared.Times.Train/own.Times.Train-2) > 1e-9 {
+		t.Errorf("alone %+v in %+v; two on one GPU %+v in %+v", own.Times, own.Device, shared.Times,
+			shared.Device)
+	}
+	j.GPU.Memory = 1e5
+	if small := planned(t, s, j, givenGPU); !strings.Contains(strings.Join(small.Notes, "\n"),
+		"the GPU is too small") {
+		t.Errorf("notes %q", small.Notes)
+	}
+}
+
+// The binding term follows from the rates.
+func TestWhatBindsOnAGPU(t *testing.T) {
+	s := generated(t, 4)
+	j := planJob()
+	j.Workers, j.Cores = 4, 8
+	// With all rows resident the device makes the input.
+	none, all := &GPU{Memory: 1e9, Resident: func(int, int) int { return 0 }}, &GPU{Memory: 1e9}
+	for _, c := range []struct {
+		binds string
+		gpu   *GPU
+		set   func(r *Rates)
+	}{
+		{"bus", none, func(r *Rates) { r.Bus = 1e6 }},
+		{"training", none, func(r *Rates) { r.Flops = 1e8 }},
+		{"network", none, func(r *Rates) { r.Network = 1e6 }},
+		{"preparing", none, func(r *Rates) { r.Sample = 1e4 }},
+		{"training", all, func(r *Rates) { r.Device = 1e6 }},
+	} {
+		o := givenGPU
+		c.set(&o.Rates)
+		j.GPU = c.gpu
+		if x := planned(t, s, j, o).Times; c.binds != x.Binds || c.gpu == all &&
+			x.Gather < x.Train {
+			t.Errorf("%s binds, want %s: %+v", x.Binds, c.binds, x)
+		}
+	}
+}
+
+// Without a GPU rates are assumed, and the plan says so; with one they are measured. The device of
+// this test computes in host memory.
+func TestRatesOfAGPU(t *testing.T) {
+	s := generated(t, 2)
+	j := planJob()
+	j.GPU = new(GPU)
+	p := planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9}, Host: ref.Host{}})
+	if r := p.Rates; r.Device != AssumedGPUCopy || r.Bus != AssumedBus ||
+		r.Flops != AssumedGPUFlops || p.Device.Size != AssumedGPUMemory {
+		t.Errorf("rates %+v", r)
+	}
+	var text bytes.Buffer
+	if err := p.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"there is no GPU here", "memory of a GPU", "t_up",
+		"GB/s of the bus"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the plan does not say %q:\n%s", want, &text)
+		}
+	}
+	p = planned(t, s, j, Options{Rates: Rates{Sample: 1e7, Network: 1e9, Flops: 1e9},
+		Host: ref.Host{}, Device: &offboard{Device: ref.New()}})
+	if r := p.Rates; r.assumedGPU || !(r.Device > 0 && r.Bus > 0 && r.Flops > 0) {
+		t.Errorf("rates %+v", r)
+	}
+}
+
+// Rows of vertex types are made on the host and go up with the blocks; with push-pull a GPU has
+// rows of the columns, and sums of all ranks go through the hosts unless they go from GPU to GPU.
+func TestTypesAndColumnsOnGPUs(t *testing.T) {
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 4, Features: "degree"})
+	j := planJob()
+	j.Model.Kind, j.GPU = "rgcn", &GPU{Memory: 1e9}
+	p := planned(t, typed, j, givenGPU)
+	// Of each edge go up its source, 4 bytes, and to turn it a destination and a place, 8 more; and
+	// of segments 8 bytes each, in both directions. By relation segments are as many as half the
+	// edges, and each has a destination. A buffer has room for a quarter more.
+	holds := func(p *Prediction, rows, each float64) bool {
+		m := p.Minibatch
+		edges := m.Edges[0] + m.Edges[1] + m.Edges[2]
+		got := float64(p.Device.Items.Of(trace.MemMinibatches)) / (1.25 * float64(j.Depth+1))
+		return got > rows+0.75*each*edges && got < 1.2*rows+1.25*each*edges
+	}
+	d := p.Device
+	if d.Resident != 0 || d.Items.Of(InputRows) != 0 || !holds(p, 4*8*p.Minibatch.Vertices[3], 32) {
+		t.Errorf("with vertex types a GPU has %+v of %+v", d, p.Minibatch)
+	}
+	s := generated(t, 4)
+	j = planJob()
+	j.Mode.Name, j.Mode.Columns, j.GPU = "push-pull", true, &GPU{Memory: 1e9}
+	p = planned(t, s, j, givenGPU)
+	// of four ranks, sent and received
+	sums := 2 * 4 * float64(4*j.Model.Hidden) * p.Minibatch.Vertices[2]
+	if x := float64(p.Memory.Of(trace.MemActivations)); p.Device.Resident != s.Vertices ||
+		x < sums || x > 1.25*sums ||
+		!holds(p, 0, 22) {
+		t.Errorf("columns on a GPU: %+v, on its host %+v", p.Device, p.Memory)
+	}
+	j.GPU.Direct = true
+	if n := planned(t, s, j, givenGPU).Memory.Of(trace.MemActivations); n != 0 {
+		t.Errorf("%d bytes of sums that go from GPU to GPU are pinned", n)
+	}
+}
+
+// What is sent beside the rows of the input layer is counted array by array.
+func TestSenderCounts(t *testing.T) {
+	d := &sender{stored: compute.BF16s}
+	rows := compute.TypeRows{Rows: compute.Rows{Cols: 3, Of: make([]compute.RowRef, 7)}}
+	means := compute.TypeRows{Rows: compute.Rows{Cols: 5}, Averaged: true,
+		Means: compute.Segments{Indptr: make([]int64, 5)}}
+	err := d.NewStagingBuffer(nil, false).Send(&compute.Inputs{
+		Segments: []compute.Segments{{Indptr: make([]int64, 4), Indices: make([]int32, 6),
+			Edges: make([]int32, 5)}},
+		Weights: [][]float32{make([]float32, 6)}, Vertices: [][]int32{make([]int32, 2),
+			make([]int32, 3)},
+		Types: []compute.TypeRows{rows, means}, Labels: make([]byte, 11)})
+	want := sent{blocks: 8*4 + 4*(6+5) + 4*6 + 4*(2+3) + 11, types: 2 * (7*3 + 4*5)}
+	if err != nil || d.sent != want {
+		t.Errorf("%+v are counted, %+v are sent (%v)", d.sent, want, err)
+	}
+}
+
+// offboard is an Accelerator in host memory, with the methods that measurements call.
+type offboard struct {
+	compute.Device
+	beneath
+}
+
+// beneath embeds the other methods of an Accelerator at a lower depth.
+type beneath struct{ compute.Accelerator }
+
+func (o *offboard) Capabilities() compute.Capabilities {
+	return compute.Capabilities{Accelerator: o}
+}
+func (o *offboard) AllocHost(n int) ([]float32, error) { return make([]float32, n), nil }
+func (o *offboard) FreeHost([]float32)                 {}
+func (o *offboard) FreeBytes() int                     { return 1 << 20 }
+func (o *offboard) Copy(dst, src []float32)            { copy(dst, src) }
+func (o *offboard) StartUpload(dst, src []float32)     { copy(dst, src) }

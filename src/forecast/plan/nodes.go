@@ -1,0 +1,134 @@
+package plan
+
+import (
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/rows/exchange"
+	"halognn/src/rows/policy"
+	"halognn/src/topology/graph"
+)
+
+// nodeShares are, for each node, by its first rank, the rows of each kind that the node fetches as
+// one divided by the rows that its ranks would fetch for themselves.
+type nodeShares map[int]perKind
+
+// of returns the shares of the node of r. c is the cache, with the capacity of one rank.
+func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
+	if *n == nil {
+		*n = nodeShares{}
+	}
+	lo, hi := p.node(r.rank)
+	share := (*n)[lo]
+	if share != nil {
+		return share, nil
+	}
+	share, err := p.nodeShare(lo, hi, c)
+	(*n)[lo] = share
+	return share, err
+}
+
+// nodeShare computes the shares of a node of ranks [lo,hi). Let q(r) be the probability that rank r
+// has to fetch a vertex: the probability that a minibatch reads it, or 0 if the cache has it. The
+// node fetches the vertex once with probability 1 - prod(1 - q), and its ranks on their own would
+// fetch it sum(q) times. The cache is assumed to have the vertices that are read most, by the rank
+// or, if the ranks share their caches, by all of them. What a cache that changes keeps is not
+// known: it is treated as a static one of the same size.
+func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
+	if !p.job.Reads() { // seeds alone
+		return p.same(1), nil
+	}
+	n := int(p.shards.Vertices)
+	// once is 1 - prod(1 - q) of each vertex, all is sum(q)
+	once, all := mem.Make[float32](n), mem.Make[float32](n)
+	defer func() { mem.Free(once); mem.Free(all) }()
+	for rank := lo; rank < hi; rank++ {
+		if err := p.addReads(rank, c, once, all); err != nil {
+			return nil, err
+		}
+	}
+	local := p.job.Local(lo)
+	for _, r := range local {
+		clear(once[r.First:r.End])
+		clear(all[r.First:r.End])
+	}
+	if c.Shared() && !policy.Find(c.Policy).None() {
+		capacity, err := p.capacity(&rankPlan{rank: lo}, c)
+		if err != nil {
+			return nil, err
+		}
+		place, err := c.Place(all, p.job.Owned(p.job.Neighbours(lo)), capacity)
+		if err != nil {
+			return nil, err
+		}
+		defer place.Free()
+		device, slot := place.Lookup(0)
+		defer func() { mem.Free(device); mem.Free(slot) }()
+		for v, d := range device {
+			if d >= 0 {
+				once[v], all[v] = 0, 0
+			}
+		}
+	}
+	of, share, alone := p.kinds(), p.same(0), p.same(0)
+	for v, q := range all {
+		if q > 0 {
+			kind := of.Of(graph.VertexID(v))
+			share[kind] += float64(once[v])
+			alone[kind] += float64(q)
+		}
+	}
+	for kind := range share {
+		if alone[kind] == 0 {
+			alone[kind], share[kind] = 1, 1
+		}
+		share[kind] /= alone[kind]
+	}
+	return share, nil
+}
+
+// addReads adds the probabilities of a rank to once and all.
+func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) error {
+	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
+	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {
+		r = p.ranks[i]
+	} else {
+		defer r.free()
+		if err := p.readBy(r); err != nil {
+			return err
+		}
+	}
+	var held []graph.VertexID // ascending
+	if !c.Shared() && !policy.Find(c.Policy).None() {
+		capacity, err := p.capacity(r, c)
+		if err != nil {
+			return err
+		}
+		if held, err = p.graph.Best(r.read, r.reader, capacity); err != nil {
+			return err
+		}
+		defer mem.Free(held)
+	}
+	next := held
+	for v, q := range r.read {
+		if len(next) > 0 && int(next[0]) == v {
+			next = next[1:]
+			continue
+		}
+		once[v] += q - once[v]*q
+		all[v] += q
+	}
+	return nil
+}
+
+// buy turns the rows that a rank would fetch for itself into those that it fetches for its node.
+func (f *fetch) buy(share perKind) {
+	before := f.rows.sum()
+	for kind, x := range share {
+		f.rows[kind] *= x
+	}
+	f.shared = before - f.rows.sum()
+	if f.ids > 0 { // sums have ids too
+		f.ids -= f.shared * exchange.IDBytes
+	}
+}

@@ -1,0 +1,468 @@
+// Package plan predicts the cost of a job before it runs: the memory of a rank, item by item; the
+// rows that cross the network; and the time of a step, term by term. It reads the topology of the
+// parts and samples a few minibatches, without training.
+//
+//	Job, parts ── layout ──> ranks, as many as the job has: vertices [first_r, first_r+1), seeds
+//	     │
+//	     ├─ access.Inclusion ──> p(v): remote rows of a step, less the cached  Traffic, Curve
+//	     ├─ probe: a few minibatches ──> sizes of blocks ──> bytes             Memory
+//	     └─ Rates, measured or given ──> seconds of a step, limit              Times, Suggestion
+//
+// If K divides P, a job of K ranks on P parts is planned as it will run. If P divides K, each part
+// and its seeds are cut into K/P equal pieces: an upper estimate of traffic, because a partition
+// into K parts would keep more neighbours together.
+//
+// docs/guide/size-a-job.md has the formulas. The package fetches no rows and starts no ranks.
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/base/trace"
+	"halognn/src/data/shard"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/rows/access"
+	"halognn/src/rows/policy"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
+	"halognn/src/topology/sample"
+)
+
+// Job describes a run and its machine. Numbers that are 0 have defaults.
+type Job struct {
+	// Spec is the run. By default there is one rank for each part, one rank a node, and one epoch,
+	// which only policy oracle uses. Cache.Policy may also be auto.
+	job.Spec
+	Machine
+	Evaluations int // sampled evaluations in the run; 0: one an epoch; below 0: none
+
+	auto bool // cache.policy is auto
+}
+
+// Machine is what a rank of a job has.
+type Machine struct {
+	Workers int              // goroutines that prepare; default 1
+	Threads int              // threads that compute; default 1
+	Cores   float64          // CPUs; default Workers + Threads
+	GPU     *GPU             // GPUs that train; nil: the CPUs train
+	Scratch bool             // inference keeps hidden rows in files
+	Stored  compute.Elements // type of the rows that a layer reads
+}
+
+// laid is a job on its parts.
+type laid struct {
+	*job.Job
+	Machine
+	Evaluations int  // 0 or more
+	auto        bool // cache.policy is auto
+}
+
+// lay returns the job laid out on its parts. l is the layout of j.Spec.
+func (j *Job) lay(l *job.Job) *laid {
+	return &laid{l, j.Machine, max(0, cmp.Or(j.Evaluations, l.Epochs)), j.auto}
+}
+
+// Options are the settings of a plan.
+type Options struct {
+	Rates   Rates // rates of 0 are measured; for the network, assumed
+	Device  compute.Device
+	Host    compute.Host
+	Memory  int64    // bytes of a node; 0: suggestions have no limit
+	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
+	Actions *Actions // traces to write; all ranks are analysed for them; nil: none
+
+	// for shards that have only sizes
+	Bound Bound
+	Cut   float64 // share of the edges whose ends are of different nodes
+}
+
+// check rejects rates that are negative, NaN or infinite.
+func (o *Options) check() error {
+	r := &o.Rates
+	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {
+		if !(x >= 0) || math.IsInf(x, 1) {
+			return fmt.Errorf("a rate of %g; rates must be above 0 and finite, or 0 to be "+
+				"measured", x)
+		}
+	}
+	return nil
+}
+
+const (
+	analysed  = 8     // default number of analysed ranks
+	mostRanks = 65534 // limit of package exchange
+)
+
+// The errors of a job that cannot be planned: the user must change config or command, or the parts.
+// All other errors are failures of reading or measuring.
+var (
+	ErrJob   = errors.New("the job cannot be planned")
+	ErrParts = errors.New("the parts do not fit the job")
+)
+
+// fill sets the defaults and returns all errors that do not depend on the parts. It lowers
+// RanksPerNode to Ranks.
+func (j *Job) fill(s *shard.Shards) error {
+	j.Ranks = cmp.Or(j.Ranks, s.Parts)
+	j.RanksPerNode = min(cmp.Or(j.RanksPerNode, 1), max(1, j.Ranks))
+	j.Workers, j.Threads, j.Epochs = cmp.Or(j.Workers, 1), cmp.Or(j.Threads, 1), cmp.Or(j.Epochs, 1)
+	j.Cores = cmp.Or(j.Cores, float64(j.Workers+j.Threads))
+	if j.GPU != nil {
+		j.Model.Fold = nn.FoldNever
+	}
+	j.Fit(s)
+	var refused error
+	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {
+		// checks the defaults set here, which the check of the config has not seen
+		refused = parallel.Check(&j.Spec)
+	}
+	if !j.Reads() {
+		j.Sample, j.Eval = sample.Spec{}, sample.Spec{}
+	}
+	var faults []error
+	fault := func(format string,
+		args ...any) {
+		faults = append(faults, fmt.Errorf(format, args...))
+	}
+	if most := min(mostRanks, int(s.Vertices)); j.Ranks > most {
+		fault("%d ranks; there may be at most %d", j.Ranks, most)
+	}
+	if j.Workers < 1 || j.Threads < 1 {
+		fault("%d workers and %d threads; there must be at least 1 of each", j.Workers, j.Threads)
+	}
+	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
+		fault("cores: %g; it must be above 0, and finite", j.Cores)
+	}
+	j.auto = j.Cache.Policy == policy.Auto
+	if j.auto {
+		j.Cache.Policy = policy.Lookahead
+	}
+	if p := policy.Find(j.Cache.Policy); p == nil || p.Hindsight {
+		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy,
+			policy.Names(policy.Trainable))
+	}
+	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
+		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
+	}
+	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(),
+		j.Optimizer.Check(),
+		j.fillGPU())...); err != nil {
+		return fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	all := j.RanksPerNode == j.Ranks && !j.Cache.FromFiles()
+	if all || !j.Reads() { // no row is remote, so training opens no cache
+		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
+	}
+	return nil
+}
+
+// Prediction is the predicted cost of a job.
+type Prediction struct {
+	Parts        string `json:"parts"`
+	Ranks        int    `json:"ranks"`
+	RanksPerNode int    `json:"ranks_per_node"`
+	Exact        bool   `json:"exact_ranks"` // the parts are not cut: see the package comment
+	Analysed     int    `json:"analysed_ranks"`
+	Steps        int    `json:"steps_per_epoch"`
+	Minibatches  int    `json:"minibatches_per_step"` // of a rank
+
+	Minibatch   Minibatch `json:"minibatch"`
+	Traffic     Traffic   `json:"traffic"`
+	Collectives int       `json:"rounds_per_step"` // collectives that a rank starts
+	Gradients   int64     `json:"gradient_bytes"`  // of a step, all ranks
+	Sampling    *Sampling `json:"rounds,omitempty"`
+	// where ranks share minibatches or hold columns
+	Shuffles   *Shuffles     `json:"shuffles,omitempty"`
+	Memory     trace.Memory  `json:"memory"`
+	MemoryRank int64         `json:"memory_per_rank"`
+	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
+	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
+	Device     *DeviceMemory `json:"device_memory,omitempty"`
+	Rates      Rates         `json:"rates"`
+	Times      Times         `json:"seconds_per_step"`
+	Curve      []Point       `json:"cache_sizes"`
+	Suggestion *Suggestion   `json:"suggestion,omitempty"`
+	Notes      []string      `json:"notes,omitempty"`
+
+	// of sizes alone: only traffic and gradients have times
+	Sizes bool `json:"sizes_alone,omitempty"`
+}
+
+// Minibatch is the mean size of the sampled minibatches.
+type Minibatch struct {
+	Seeds    float64   `json:"seeds"`
+	Vertices []float64 `json:"frontier"` // after each hop, the seeds first
+	Edges    []float64 `json:"edges"`    // of each hop
+}
+
+func (p *planner) node(rank int) (lo, hi int) {
+	n := p.job.RanksPerNode
+	return rank / n * n, min((rank/n+1)*n, p.job.Ranks)
+}
+
+func (p *planner) between(lo, hi int) int64 {
+	first, _ := p.job.Vertices(lo)
+	_, last := p.job.Vertices(hi - 1)
+	return last - first
+}
+
+func (p *planner) rows(rank int) int64 {
+	first, last := p.job.Vertices(rank)
+	return last - first
+}
+
+// New plans a job on the parts. It returns all errors in the job at once (ErrJob), an error for
+// parts that do not fit it (ErrParts), or another failure.
+func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
+	if err := j.Trainable(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrParts, err)
+	}
+	if err := j.fill(s); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	l, err := job.New(s, j.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrParts, s.Dir, err)
+	}
+	defer l.Close()
+	p := &planner{job: j.lay(l), options: &o, shards: s}
+	if o.Actions != nil {
+		if err := o.Actions.refuse(p.job); err != nil {
+			return nil, err
+		}
+		o.Analyse = p.job.Ranks
+	}
+	if !s.HasTopology() {
+		return p.sizedPlan()
+	}
+	t := s.Topology()
+	m, err := access.New(&t.Graph, access.Options{Columns: &t.Columns})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	p.graph = m
+	defer p.free()
+	return p.plan()
+}
+
+// planner is the state of New.
+type planner struct {
+	job     *laid
+	options *Options
+	shards  *shard.Shards
+	graph   *access.Graph
+	ranks   []*rankPlan   // the analysed ranks
+	forward bool          // nothing is trained
+	ofRows  *access.Kinds // see kinds
+
+	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
+
+	together   nodeScore
+	parameters int // number of parameters that an allreduce moves
+	unrounded  int // how many of them, at the beginning, are never rounded
+	device     onGPU
+}
+
+func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
+
+func (p *planner) free() {
+	p.together.free()
+	for _, r := range p.ranks {
+		r.free()
+	}
+}
+
+func (p *planner) plan() (*Prediction, error) {
+	j := p.job
+	if err := p.lookAtRanks(); err != nil {
+		return nil, err
+	}
+	out := &Prediction{
+		Parts: p.shards.Dir, Ranks: j.Ranks, RanksPerNode: j.RanksPerNode, Exact: j.Exact,
+		Analysed: len(p.ranks),
+		Steps:    j.Steps(), Minibatches: j.Minibatches(), Minibatch: p.minibatch(),
+	}
+	var err error
+	if out.Traffic, err = p.traffic(&j.Cache); err != nil {
+		return nil, err
+	}
+	p.addEdgeRows(&out.Traffic)
+	if out.Memory, err = p.memory(&out.Traffic); err != nil {
+		return nil, err
+	}
+	out.Sampling, out.Shuffles = p.sampling(), p.shuffles
+	mode, err := parallel.ModeOf(j.Mode.Name)
+	if err != nil {
+		return nil, err
+	}
+	out.Collectives = j.Minibatches() * mode.Collectives(parallel.Messages{Hops: j.Sample.Hops(),
+		Asking: p.askingHops(), Group: p.groupSize(),
+		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
+		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows(),
+		UnderWay: j.Depth > 0, Nodes: j.FetchesAsNodes()})
+	out.MemoryRank = out.Memory.Sum()
+	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
+	out.MemoryHas = p.options.Memory
+	if p.job.GPU != nil {
+		if out.Device, err = p.deviceMemory(&out.Traffic); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.lookAtDevice(&out.Traffic); err != nil {
+		return nil, err
+	}
+	if out.Rates, err = p.measure(); err != nil {
+		return nil, err
+	}
+	out.Gradients = p.gradientBytes()
+	out.Times = p.times(&out.Traffic, &out.Rates)
+	if err := p.sizes(out); err != nil {
+		return nil, err
+	}
+	if a := p.options.Actions; a != nil {
+		if err := a.write(p, &out.Traffic, &out.Rates); err != nil {
+			return nil, fmt.Errorf("the trace: %w", err)
+		}
+	}
+	p.note(out)
+	return out, nil
+}
+
+func (p *planner) lookAtRanks() error {
+	for _, rank := range p.chosen() {
+		r, err := p.look(rank)
+		if err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		p.ranks = append(p.ranks, r)
+	}
+	if p.shares() {
+		return p.probeShares()
+	}
+	p.join()
+	if p.shuffles = p.learned(); p.job.Mode.Columns {
+		p.shuffles = p.pushed()
+	}
+	return nil
+}
+
+// chosen returns the ranks to analyse, evenly spread.
+func (p *planner) chosen() []int {
+	n := min(cmp.Or(p.options.Analyse, analysed), p.job.Ranks)
+	ranks := make([]int, n)
+	for i := range ranks {
+		ranks[i] = (2*i + 1) * p.job.Ranks / (2 * n)
+	}
+	return ranks
+}
+
+// note adds notes on the limits of the figures.
+func (p *planner) note(out *Prediction) {
+	add := func(format string, args ...any) {
+		out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
+	}
+	if !out.Exact {
+		add("%d ranks on %d parts: every part was cut into %d pieces of equal length; a "+
+			"partition into %d parts keeps more neighbours together, so remote rows are an upper "+
+			"estimate",
+			out.Ranks, p.shards.Parts, out.Ranks/p.shards.Parts, out.Ranks)
+	}
+	if !p.exact() {
+		add("%d of %d ranks were analysed, evenly spread", len(p.ranks), out.Ranks)
+	}
+	if p.job.FavoursNear() {
+		add("with sample.locality the draws depend on the cache, so rows were counted over some " +
+			"minibatches of a rank, and no other cache sizes are compared")
+	}
+	if p.job.FavoursNear() && p.job.Locality.Adapts {
+		add("the factor is assumed to be %g, the largest that sample.locality_adapt allows; "+
+			"epochs with a smaller one fetch more rows", p.job.Locality.Favour)
+	}
+	if w := p.job.Streams.Warning(); w != "" {
+		add("%s", w)
+	}
+	if p.job.auto {
+		add("policy auto tries caches while it trains; this plan has %s, which transfers least",
+			p.job.Cache.Policy)
+	}
+	if p.job.FetchesAsNodes() && p.job.TryNodes {
+		add("exchange.nodes=auto measures when a run begins whether fetching as nodes is faster; " +
+			"this plan has on")
+	}
+	if p.job.FetchesAsNodes() {
+		add("ranks of a node fetch as one: the rows that several want are predicted as if " +
+			"dynamic caches kept the rows read most, and cache sizes are compared as with " +
+			"exchange.nodes=off")
+	}
+	if p.job.OwnersSums() != nil && p.shares() {
+		add("owners add rows; for ranks that draw together the plan predicts rows without sums, " +
+			"an upper estimate")
+	} else if p.job.OwnersSums() != nil {
+		if p.job.TrySums {
+			add("exchange.sums=auto measures when a run begins whether sums save more time than " +
+				"they take; this plan has on")
+		}
+		if p.job.Cache.Shared() {
+			add("owners add rows; for caches that ranks share the plan predicts rows without " +
+				"sums, an upper estimate")
+		}
+		add("cache sizes are compared by rows, as with exchange.sums=off")
+	}
+	if out.Traffic.Counted > 0 && out.Traffic.Sums > 0 {
+		add("what owners add depends on what the cache keeps: policy %s was played over %d "+
+			"minibatches "+
+			"of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	} else if out.Traffic.Counted > 0 {
+		add("policy %s decides by earlier reads and has no formula: it was played over %d "+
+			"minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+	}
+	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
+		out.RanksPerNode < out.Ranks {
+		add("rows within a step are assumed to go to all other ranks equally, on the node or not")
+	}
+	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
+		add("a row of a peer's cache is assumed to cost %g of a far row; a run measures it "+
+			"(cache.peer_cost)", policy.AssumedPeerCost)
+	}
+	if p.job.Cache.FromFiles() {
+		add("remote rows are read from the files, in a time that depends on the disk and is not " +
+			"predicted, so no cache is suggested")
+	}
+	if out.Rates.assumed {
+		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
+	}
+	if out.Rates.assumedGPU {
+		add("there is no GPU here: rates that are not given are assumed, those of an A100; give " +
+			"--flops, --gpu-bandwidth and --bus")
+	}
+	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
+		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, "+
+			"sample.fanouts, model.hidden or pipeline.depth", megabytes(d.Items.Sum()),
+			megabytes(d.Size))
+	}
+}
+
+// samplerOptions returns the options of a rank's samplers, except their number.
+func (p *planner) samplerOptions(near sample.Near) sample.Options {
+	return sample.Options{
+		Spec: p.job.Sample, Eval: p.job.Eval, Near: near,
+		Workers: 1, MaxSeeds: p.job.Streams.MaxPiece(), Map: p.vertexMap(),
+		Weights: p.job.Model.EdgeWeights,
+	}
+}
+
+// vertexMap returns the kind of vertex map in the samplers of the run.
+func (p *planner) vertexMap() sample.MapKind {
+	if p.job.Partitioned {
+		return sample.MapHash
+	}
+	return sample.MapAuto
+}

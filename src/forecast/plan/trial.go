@@ -1,0 +1,329 @@
+package plan
+
+import (
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/data/shard"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/rows/cache"
+	"halognn/src/rows/exchange"
+	"halognn/src/rows/policy"
+	"halognn/src/step/parallel"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// trial prepares minibatches as a rank of the job does, on a device that only counts.
+type trial struct {
+	*parallel.Trial
+	device  *sender // nil unless GPUs train
+	related bool    // layers tell relations apart
+	plain   bool    // the numbers of a shape determine the memory of a minibatch
+	self    bool    // layers read edges of vertices to themselves
+	// numbers for which there is room so far: of trained minibatches, and of others
+	room    map[bool][]int
+	closers mem.Closers
+}
+
+// trialOf says for what a trial prepares minibatches.
+type trialOf struct {
+	rank  int
+	train bool
+	layer int // of inference layer by layer; -1: all layers run
+}
+
+// newTrial opens a trial.
+func (p *planner) newTrial(of trialOf) (t *trial, err error) {
+	j := p.job
+	needs := j.Model.Needs()
+	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges,
+		room: map[bool][]int{}}
+	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	var device compute.Device = p.counter()
+	if j.GPU != nil {
+		t.device = &sender{stored: j.Stored, mapped: j.GPU.Mapped}
+		device = t.device
+	}
+	model, err := nn.NewModel(p.counter(), j.Model, j.Seed)
+	if err != nil {
+		return t, err
+	}
+	t.closers = append(t.closers, func() error { model.Close(); return nil })
+	spec := j.Sample
+	if of.layer >= 0 && j.Reads() {
+		spec = sample.Neighbours(sample.All)
+	}
+	o := parallel.TrialOptions{Rank: of.rank, Layer: of.layer,
+		Unmade: j.Sparse && of.layer <= 0 && j.GPU == nil,
+		Options: parallel.Options{Device: device, Model: model,
+			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec,
+				Rows: j.Offsets()},
+			// a rank holds 1/K of the columns for K minibatches: as much as all columns for one
+			Reading: parallel.Reading{Cols: j.Model.In}}}
+	if of.train {
+		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
+		o.GroupSize, o.Serving = p.groupSize(), p.relays()
+		if !p.shares() && !j.Mode.Columns { // other modes set no bounds in advance
+			o.MaxSeeds = j.MaxSeeds()
+			o.Edges, o.Here = p.shards.Edges, len(j.Neighbours(of.rank))
+		}
+	}
+	if kind := policy.Find(j.Cache.Policy); of.train && !kind.Static() {
+		o.Policy = missing{}
+		if kind.Window != nil {
+			o.Ahead = 1
+		}
+	}
+	return t, p.openRows(t, of, &o)
+}
+
+// openRows opens the exchanges of a trial.
+func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err error) {
+	j, needs := p.job, p.job.Model.Needs()
+	kinds, here, sums := j.ReadRows(), p.inMemory(of), j.OwnersSums()
+	for k, learned := range j.LearnedKinds() {
+		if learned.Cols > 0 && !of.train { // read like any other row
+			kinds[k] = learned
+		}
+	}
+	if of.layer > 0 {
+		in, _ := j.Model.Widths(of.layer)
+		kinds = []exchange.Kind{{Cols: in, Type: compute.Float32}}
+	}
+	open := func(x *exchange.Exchange, err error) (*exchange.Exchange, error) {
+		if err == nil {
+			t.closers = append(t.closers, func() error { x.Free(); return nil })
+		}
+		return x, err
+	}
+	if o.Exchange, err = open(j.ExchangeOf(of.rank, kinds, here, sums)); err != nil {
+		return err
+	}
+	if j.FetchesAsNodes() {
+		o.Exchange.PlanNodes(j.NodeOf())
+	}
+	if of.layer > 0 {
+		o.Cols = kinds[0].Cols
+	}
+	if needs.EdgeRows {
+		if err := shard.CheckEdgeRows(p.shards); err != nil {
+			return fmt.Errorf("%w: %w", ErrParts, err)
+		}
+		if o.EdgeExchange, err = open(j.EdgeExchange(of.rank)); err != nil {
+			return err
+		}
+		o.EdgeCols = j.Model.EdgeIn
+	}
+	if of.train && j.Model.LearnsRows() {
+		o.Learned.Rows = &nn.Learned{Cols: j.Model.Learned}
+		for _, x := range []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move} {
+			if *x, err = open(j.LearnedExchange(of.rank)); err != nil {
+				return err
+			}
+		}
+	}
+	if t.Trial, err = parallel.NewTrial(*o); err != nil {
+		return fmt.Errorf("%w: %w", ErrJob, err)
+	}
+	return nil
+}
+
+// inMemory returns the ranks whose rows the given rank reads from memory.
+func (p *planner) inMemory(of trialOf) []int {
+	j := p.job
+	all := make([]int, j.Ranks)
+	for r := range all {
+		all[r] = r
+	}
+	switch own := all[of.rank : of.rank+1]; {
+	case of.layer > 0:
+		return own
+	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // from the files, or from its columns
+		return all
+	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
+		return own // rows of the other ranks of the node are fetched
+	}
+	return j.Neighbours(of.rank)
+}
+
+// close frees the memory; nil is allowed.
+func (t *trial) close() {
+	if t == nil {
+		return
+	}
+	if t.Trial != nil {
+		_ = t.Trial.Close() // cannot fail: it has sent nothing
+	}
+	_ = t.closers.Close()
+}
+
+// prepare prepares a sampled minibatch and completes its shape. If the trial is plain and has room
+// for the minibatch, it skips the preparation: no array would grow.
+func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
+	s *shape) error {
+	if t.plain && t.hasRoom(s, train) {
+		s.vectors = s.remote
+		for l := range s.hops {
+			h := &s.hops[l]
+			if h.read = h.edges; t.self {
+				h.read += h.destinations
+			}
+		}
+		return nil
+	}
+	if err := t.Prepare(mb, seeds, key, train); err != nil {
+		return err
+	}
+	for l, h := range t.Hops() {
+		s.hops[l].reads(&h, t.related)
+	}
+	if t.device != nil {
+		s.sent = t.device.sent
+	}
+	s.vectors = t.Vectors()
+	s.edgeRows, s.edgeBytes = t.EdgeRows()
+	if train {
+		s.learns.vectors, s.learns.sums, s.learns.ids = t.Learned()
+	}
+	return nil
+}
+
+// hasRoom reports whether the arrays have room for each number of a shape. If not, it raises the
+// room to what they have once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
+func (t *trial) hasRoom(s *shape, train bool) bool {
+	numbers, room := s.numbers(), t.room[train]
+	if room == nil {
+		room = make([]int, len(numbers))
+		t.room[train] = room
+	}
+	has := true
+	for i, n := range numbers {
+		if n > room[i] {
+			room[i], has = n+n/8, false
+		}
+	}
+	return has
+}
+
+// reads sets what a layer reads of a hop; related says that it tells relations apart.
+func (h *hopShape) reads(of *nn.Hop, related bool) {
+	if h.read = of.Edges; related {
+		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
+		h.folded, h.mapped = of.Folded, !of.Folded
+	}
+}
+
+// heldBytes is the memory of a rank's minibatches, and of what fetches their rows: in slots that
+// have trained; and in slots that have also evaluated or, with a look-ahead cache, only evaluated.
+type heldBytes struct {
+	parallel.TrialBytes
+	judged parallel.TrialBytes
+}
+
+// held returns what the trials of a rank hold.
+func (r *rankPlan) held() heldBytes {
+	h := heldBytes{r.trial.Bytes(), r.trial.Bytes()}
+	if r.evaluator != nil {
+		h.judged = r.evaluator.Bytes()
+	} else if r.trained != nil {
+		h.TrialBytes = *r.trained
+	}
+	h.Strategy, h.Choices = max(h.Strategy, h.judged.Strategy), max(h.Choices, h.judged.Choices)
+	return h
+}
+
+// missing is a cache that holds nothing.
+type missing struct{ cache.Policy }
+
+func (missing) Feed([]graph.VertexID, []uint8) {}
+
+func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
+	d.Clear()
+	d.Slot = mem.Grow(d.Slot[:0], len(remote))
+	for i := range d.Slot {
+		d.Slot[i] = -1
+	}
+	d.Misses = len(remote)
+}
+
+// sent counts the bytes of a minibatch that go to a device, except its input rows.
+type sent struct {
+	blocks int // edges, vertices, labels
+	types  int // rows of vertex types, which the host makes
+	room   room
+}
+
+// room is the pinned memory for the largest minibatch of the kind of a given one; 0: not known.
+type room struct{ all, onDevice int } // in any case, and if all rows are on the device
+
+func (r *room) atLeast(o room) {
+	r.all, r.onDevice = max(r.all, o.all), max(r.onDevice, o.onDevice)
+}
+
+func (s *sent) atLeast(o sent) {
+	s.blocks, s.types = max(s.blocks, o.blocks), max(s.types, o.types)
+	s.room.atLeast(o.room)
+}
+
+// sender is a device with its own memory that counts what is sent to it.
+type sender struct {
+	compute.Accelerator
+	stored compute.Elements
+	mapped bool // the device always reads rows that are not resident in host memory
+	sent   sent
+	room   room
+}
+
+func (d *sender) Capabilities() compute.Capabilities { return compute.Capabilities{Accelerator: d} }
+
+func (d *sender) NewStagingBuffer(compute.Host, bool) compute.StagingBuffer {
+	return staging{device: d}
+}
+
+// staging is the staging buffer of a sender.
+type staging struct {
+	compute.StagingBuffer
+	device *sender
+}
+
+// Send implements compute.StagingBuffer.
+func (b staging) Send(in *compute.Inputs) error {
+	n, types := len(in.Labels), 0
+	for _, s := range in.Segments {
+		n += 8*len(s.Indptr) + 4*(len(s.Indices)+len(s.Edges))
+	}
+	for _, w := range in.Weights {
+		n += 4 * len(w)
+	}
+	for _, v := range in.Vertices {
+		n += 4 * len(v)
+	}
+	for i := range in.Types {
+		types += in.Types[i].Len() * in.Types[i].Cols * b.device.stored.Size()
+	}
+	b.device.sent = sent{blocks: n, types: types, room: b.device.room}
+	return nil
+}
+
+// Reserve implements compute.StagingBuffer.
+func (b staging) Reserve(in *compute.Inputs, g compute.Growth, most int) error {
+	at := compute.RowsAnywhere
+	if b.device.mapped {
+		at = compute.RowsInPlace
+	}
+	stored := b.device.stored
+	b.device.room = room{in.PinnedRoom(g, stored, at, most),
+		in.PinnedRoom(g, stored, compute.RowsOnDevice, most)}
+	return nil
+}
+
+func (staging) Close() error       { return nil }
+func (staging) Free() error        { return nil }
+func (staging) PinnedBytes() int64 { return 0 }

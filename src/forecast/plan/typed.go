@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+	"halognn/src/rows/access"
+	"halognn/src/rows/cache"
+	"halognn/src/rows/exchange"
+	"halognn/src/step/parallel"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// perKind is a number of rows of each kind (access.Kinds): of each vertex type, or of all vertices.
+type perKind []float64
+
+func (k perKind) sum() (all float64) {
+	for _, n := range k {
+		all += n
+	}
+	return all
+}
+
+func (k perKind) add(o perKind, factor float64) {
+	for i, n := range o {
+		k[i] += n * factor
+	}
+}
+
+// bytes returns the bytes of the rows.
+func (k perKind) bytes(kinds *access.Kinds) (all float64) {
+	for i, n := range k {
+		all += n * float64(kinds.Bytes[i])
+	}
+	return all
+}
+
+// count adds the remote rows of a minibatch that decision d fetches.
+func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
+	if len(k) == 1 {
+		k[0] += float64(d.Counters().Remote)
+		return
+	}
+	for _, v := range d.Early {
+		k[kinds.Of(v)]++
+	}
+	for i, slot := range d.Slot {
+		if slot < 0 {
+			k[kinds.Of(remote[i])]++
+		}
+	}
+}
+
+// kinds returns the kinds of rows of the job. Sparse rows count with their average length.
+func (p *planner) kinds() *access.Kinds {
+	if p.ofRows == nil {
+		var bytes []int
+		for _, kind := range p.job.ReadRows() {
+			bytes = append(bytes, kind.RowBytes())
+		}
+		p.ofRows = access.NewKinds(p.shards.Ranges(), bytes)
+	}
+	return p.ofRows
+}
+
+// same returns x for each kind of rows.
+func (p *planner) same(x float64) perKind { return slices.Repeat(perKind{x}, len(p.kinds().Bytes)) }
+
+// expected returns how many remote rows a minibatch of a rank is expected to read, without the
+// cached ones.
+func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
+	of, rows := p.kinds(), p.same(0)
+	held := make([][]graph.VertexID, len(rows))
+	if len(held) == 1 {
+		held[0] = cached // not copied, as it may hold most vertices
+	} else {
+		for _, v := range cached {
+			kind := of.Of(v)
+			held[kind] = append(held[kind], v)
+		}
+	}
+	for kind := range rows {
+		local := of.Outside(r.reader.Local, func(k int) bool { return k == kind })
+		n, err := access.Expected(r.read, local, held[kind])
+		if err != nil {
+			return nil, err
+		}
+		rows[kind] = n
+	}
+	return rows, nil
+}
+
+// typed adds to the shape of a minibatch the numbers of its vertices by type.
+func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
+	if !p.shards.Schema.Typed() && !p.job.Model.LearnsRows() {
+		return s
+	}
+	columns := &p.shards.Topology().Columns
+	s.kinds = make([]kindShape, p.shards.Schema.NumTypes())
+	first, end := p.job.Vertices(r.rank)
+	for _, v := range mb.Frontier {
+		kind, _, _ := columns.Of(v)
+		k := &s.kinds[kind]
+		k.all++
+		if !access.Among(r.reader.Local, v) {
+			k.remote++
+		}
+		if int64(v) < first || int64(v) >= end {
+			k.foreign++
+		}
+	}
+	_, foreign := s.learned(p.job.Model.Learns)
+	s.learns = learns{vectors: foreign, ids: exchange.IDBytes * foreign}
+	return s
+}
+
+// reads returns the rows outside the node that a minibatch reads.
+func (r *rankPlan) reads() perKind {
+	all := slices.Clone(r.remote)
+	for kind, factor := range r.factor {
+		all[kind] *= factor
+	}
+	return all
+}
+
+// remoteOf returns how many vertices of a kind are remote.
+func (s *shape) remoteOf(kind int) int {
+	if len(s.kinds) > 1 {
+		return s.kinds[kind].remote
+	}
+	return s.remote
+}
+
+// learned counts the learned rows of the frontier, and those of them that other ranks own.
+func (s *shape) learned(learns []bool) (all, foreign int64) {
+	for t, k := range s.kinds {
+		if learns != nil && learns[t] {
+			all, foreign = all+int64(k.all), foreign+int64(k.foreign)
+		}
+	}
+	return all, foreign
+}
+
+// widest returns the bytes of the widest row that the input layer of full inference reads, which
+// sets the size of chunks.
+func (p *planner) widest() int {
+	m := &p.job.Model
+	widest := p.shards.RowBytes()
+	if p.job.Sparse { // rows count as dense
+		widest = p.shards.Features * p.shards.Type().Size()
+	}
+	if m.LearnsRows() {
+		widest = 4 * m.Learned
+	}
+	for _, cols := range m.TypeFeatures {
+		widest = max(widest, 4*cols)
+	}
+	return widest
+}
+
+// learnedBytes returns the memory of a rank's own learned rows: the rows, two moments, the best
+// rows so far, and a position each; and the gradients of a step with their list, assumed to cover
+// as many rows as the rank's own minibatches read.
+func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
+	m := &p.job.Model
+	if !m.LearnsRows() {
+		return 0
+	}
+	read, _ := r.most.learned(m.Learns)
+	read *= int64(p.job.Minibatches())
+	cols := int64(m.Learned)
+	return p.learnedRows(r)*(16*cols+4) + read*(4*cols+20)
+}
+
+// learnedRows returns the number of a rank's own learned rows.
+func (p *planner) learnedRows(r *rankPlan) (rows int64) {
+	m := &p.job.Model
+	if !m.LearnsRows() {
+		return 0
+	}
+	one := access.NewKinds(p.shards.Ranges(), make([]int, len(m.Learns)))
+	for t, learns := range m.Learns {
+		if learns {
+			one.Bytes[t] = 1
+		}
+	}
+	first, end := p.job.Vertices(r.rank)
+	return one.Within(first, end)
+}
+
+// learned counts the learned rows and their sums that come in a step, and the gradients that go
+// back. It returns nil if no rows are learned.
+func (p *planner) learned() *Shuffles {
+	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
+	if !m.LearnsRows() {
+		return nil
+	}
+	scale := minibatches * float64(p.job.Ranks) / float64(len(p.ranks))
+	s := &Shuffles{learned: true}
+	for _, r := range p.ranks {
+		rows := r.mean(func(s *shape) float64 { return float64(s.learns.vectors) })
+		sums := r.mean(func(s *shape) float64 { return float64(s.learns.sums) })
+		bytes := rows*parallel.BetweenBytes(m.Learned) +
+			r.mean(func(s *shape) float64 { return float64(s.learns.ids) })
+		s.add(&Shuffles{
+			Edges:  r.mean(func(s *shape) float64 { return float64(s.numEdges()) }),
+			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
+			Hidden: rows, Sums: sums, Bytes: bytes,
+		}, 1/scale)
+		// With a pipeline half of the bytes, those of rows, are taken to come while the minibatch
+		// is prepared. Rows and sums that the step under way changes come later; their number is
+		// not computed.
+		fetched := 0.0
+		if p.job.Depth > 0 {
+			fetched = bytes / 2
+		}
+		s.found = max(s.found, minibatches*fetched)
+		s.between = max(s.between, minibatches*(bytes-fetched))
+	}
+	return s
+}
+
+// typedRows measures how fast rows at random places of the types' tables are copied.
+func (c *calibration) typedRows() (float64, error) {
+	p, at := c.planner, 0
+	var all []compute.Rows
+	var to []compute.Matrix
+	var refs []compute.RowRef
+	defer func() {
+		for i := range all {
+			mem.Free(all[i].Tables[0])
+			mem.Free(to[i].Data)
+		}
+		mem.Free(refs)
+	}()
+	refs = mem.Make[compute.RowRef](len(c.mb.Frontier))
+	for t, k := range c.shape.kinds {
+		of := p.shards.Table(t)
+		if of.Features == 0 {
+			continue
+		}
+		n := int(max(1, min(of.Vertices/int64(p.job.Ranks), int64(tableBytes/of.RowBytes()))))
+		table := mem.Make[byte](n * of.RowBytes())
+		// writes to every page: unwritten ones all map to the same zero page
+		for i := 0; i < len(table); i += 512 {
+			table[i] = 1
+		}
+		here := refs[at : at+k.all]
+		for i := range here {
+			here[i] = compute.MakeRowRef(0, int(uint64(i)*2654435761%uint64(n)))
+		}
+		all = append(all, compute.Rows{Cols: of.Features, Type: of.Type(), Tables: [][]byte{table},
+			Of: here})
+		to = append(to, compute.Matrix{Rows: k.all, Cols: of.Features,
+			Data: mem.Make[float32](k.all * of.Features)})
+		at += k.all
+	}
+	seconds, err := timed(func() error {
+		for i := range all {
+			p.options.Host.GatherRows(to[i], all[i])
+		}
+		return nil
+	})
+	return rate(float64(at), seconds), err
+}

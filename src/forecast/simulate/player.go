@@ -1,0 +1,75 @@
+package simulate
+
+import (
+	"fmt"
+
+	"halognn/src/base/trace"
+	"halognn/src/rows/access"
+	"halognn/src/rows/cache"
+	"halognn/src/rows/policy"
+	"halognn/src/step/parallel"
+)
+
+// player runs one policy with one size of cache.
+type player struct {
+	*policy.Player
+	policy, size int // indices in Options
+	filled       int64
+	total        trace.Counters
+	trace        Trace // nil for a policy that keeps its rows, or decides with hindsight
+	perStep      int
+}
+
+// addPlayers adds those requested policies for which plays is true.
+func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int,
+	plays func(p *policy.Policy) bool) {
+	most := 0
+	for i, p := range c.policies {
+		if !plays(p) {
+			continue
+		}
+		for size, rows := range capacity {
+			most = max(most, c.addPlayer(m, r, i, size, rows).Window())
+		}
+	}
+	c.recent = policy.NewHistory(most)
+}
+
+// addPlayer adds one policy with one size of cache.
+func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int) *player {
+	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
+	d.Player = policy.NewPlayer(p, policy.Setup{
+		Graph: m, Workload: r, Settings: c.own[i], Capacity: rows, Window: c.windows[i][size],
+		Sums: c.job.Sums,
+	})
+	if !p.Static() && !p.Hindsight {
+		d.trace = make(Trace, c.job.Epochs*c.job.Steps())
+	}
+	c.playing = append(c.playing, d)
+	return d
+}
+
+// take lets the player decide as many minibatches as its window permits, and counts what is
+// transferred: rows and sums if s is not nil, and bytes if kinds is not nil. last says that no
+// minibatch follows.
+func (p *player) take(h *policy.History, s *parallel.SumCounter, kinds *access.Kinds,
+	last bool) error {
+	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {
+		decided := d.Counters()
+		switch {
+		case s != nil:
+			decided = s.Count(minibatch, d)
+		case kinds != nil:
+			decided.RowBytes = policy.Fetched(kinds, h.Remote(minibatch), d)
+		}
+		p.total.Add(decided)
+		if p.trace != nil {
+			p.trace[minibatch/p.perStep].Add(decided)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("policy %s: %w", p.Name(), err)
+	}
+	p.filled = int64(p.Filled())
+	return nil
+}

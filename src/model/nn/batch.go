@@ -1,0 +1,111 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+	"halognn/src/model/task"
+)
+
+// Batch is one minibatch as a model reads it. All matrices are device memory; the caller owns
+// everything and may reuse it after the step. A rank without seeds passes a Batch of empty hops:
+// every kernel runs on nothing, and the gradients are zero.
+type Batch struct {
+	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and
+	// those of the last are the seeds. A model that needs neither Aggregate nor Sources gets the
+	// seeds in every hop.
+	Hops []Hop
+
+	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in
+	// full-neighbour inference.
+	X, Own, Aggregate compute.Matrix
+	// on a graph with vertex types, in the place of X: the rows of each type, in the order of types
+	Types []compute.Matrix
+
+	Sparse Sparse // in the place of Own and Aggregate
+
+	Labels []byte // of the seeds, as the task has them
+
+	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and
+	// gradients are divided by it, so that their sum over ranks is the mean over the global
+	// minibatch, for any distribution of seeds over ranks.
+	GlobalSeeds int
+
+	Train         bool // apply dropout, keep the inputs of backward
+	InputGradient bool // Backward also computes the gradient of X, for trained features
+}
+
+// Input returns the input of layer l: its rows are the input rows for l = 0, else x, the output of
+// the layer before for the hop's sources. A caller that runs the layers one by one may exchange
+// rows of x with other ranks first.
+func (b *Batch) Input(l int, x compute.Matrix) Input {
+	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train &&
+		(l > 0 || b.InputGradient)}
+	if l == 0 {
+		in.X, in.Own, in.Aggregate, in.Types = b.X, b.Own, b.Aggregate, b.Types
+		in.Sparse = b.Sparse
+		in.Gradient = b.Train && !in.Folded && (b.InputGradient || len(b.Types) > 0)
+	}
+	return in
+}
+
+// Forward runs all layers and returns the logits [seeds, Out]. It fails only if device memory runs
+// out.
+func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
+	if len(b.Hops) != len(m.stages) {
+		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops),
+			len(m.stages)))
+	}
+	var x compute.Matrix
+	for l := range m.stages {
+		in := &m.inputs[l]
+		*in = b.Input(l, x)
+		var err error
+		if x, err = m.ForwardLayer(l, in); err != nil {
+			return x, err
+		}
+	}
+	return m.Output(x), nil
+}
+
+// Loss returns this rank's share of the loss and of the counts. When training it also returns the
+// gradient with respect to the logits and writes the share into the header of Params.Grads. Waits
+// for the device.
+func (m *Model) Loss(b *Batch, logits compute.Matrix) (task.Stats, compute.Matrix) {
+	var dlogits compute.Matrix
+	loss := m.task.Minibatch
+	if b.Train {
+		loss, dlogits = m.loss, m.dlogits(logits)
+	}
+	s := loss(m.dev, dlogits, logits, b.Labels, b.GlobalSeeds)
+	if b.Train {
+		m.setStatistics()
+		m.Params.setStats(s)
+	}
+	return s, dlogits
+}
+
+// dlogits returns the memory of the gradient with respect to the logits.
+func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
+	of := m.grad[(len(m.stages)-1)%2]
+	if m.jump != nil {
+		of = m.jump.dlogits
+	}
+	return of.matrix(logits.Rows, logits.Cols)
+}
+
+// Backward runs the backward of all layers, last one first, from the gradient that Loss returned,
+// and overwrites it. After layer l it calls ready(l), if ready is not nil: the layer's bucket may
+// be sent once the device has finished its queued work. It returns the gradient with respect to X
+// if b.InputGradient.
+func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
+	dx = m.OutputBackward(dlogits)
+	for l := len(m.stages) - 1; l >= 0; l-- {
+		// it fails only in Gather, and no other rank has rows
+		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx)
+		if ready != nil {
+			ready(l)
+		}
+	}
+	return dx
+}

@@ -1,0 +1,184 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// firstMap is the linear map that an input layer begins with, without its bias:
+//
+//	sum_i = agg_i W1ᵀ + own_i W2ᵀ      with an eps: agg_i + (1+eps) own_i in the place of agg_i
+//
+// It is a sum over the columns of the rows, so devices that hold some columns each can compute it
+// together.
+type firstMap struct {
+	weights   [2]trained // W1, W2 [width,in]; empty: these rows are not multiplied
+	eps, deps []float32
+}
+
+// trained is a matrix of weights and its gradient.
+type trained struct{ w, dw compute.Matrix }
+
+// columnwise is a Layer that begins with a firstMap. As the input layer it also takes Input.Shares:
+// Forward goes on from their sum, and Backward sets dx [Destinations, width] to the gradient with
+// respect to that sum, and all gradients but those of the map.
+type columnwise interface {
+	Layer
+	firstMap() firstMap
+}
+
+// Linear reports whether the input layer begins with a linear map of rows and of sums of rows,
+// which Columns can compute in shares.
+func (c Config) Linear() bool {
+	if k := FindKind(c.Kind); c.Schema.Typed() && k.relational == nil { // Check refuses it
+		return false
+	}
+	return c.Needs().Sums()
+}
+
+// Columns computes the share of some columns of the input rows in the first map of a model's input
+// layer (push-pull parallelism: P3, Gandhi and Iyer, OSDI 2021). The shares of all columns add up
+// to the map, and the gradients that they set add up to its gradient. Make it with Model.Columns.
+type Columns struct {
+	layer      columnwise
+	store      store
+	first, end int // columns, of in
+	in, width  int
+	slices     [2]slice
+	y          *buffer // [D,width]
+	mixed      *buffer // [D,cols] rows with eps; in backward their gradient
+}
+
+// slice is the columns of a matrix of weights. Kernels read matrices without gaps, so they are
+// copied, which costs little beside a product.
+type slice struct {
+	w, dw *buffer // [width,cols]; nil: the map has no such matrix
+	wide  *buffer // [width,in] the gradient; zero in all other columns
+}
+
+// Columns makes the share of columns [first,end). It fails if the input layer does not begin with a
+// sum over columns, or if device memory runs out.
+func (m *Model) Columns(first, end int) (*Columns, error) {
+	layer, ok := m.stages[0].Layer.(columnwise)
+	if !ok || !m.Config.Linear() {
+		return nil, fmt.Errorf("the input layer of model kind %s is no sum over the columns of "+
+			"the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
+	}
+	if first < 0 || first >= end || end > m.Config.In {
+		return nil, fmt.Errorf("columns %d to %d of %d", first, end, m.Config.In)
+	}
+	c := &Columns{layer: layer, store: store{dev: m.dev}, first: first, end: end, in: m.Config.In}
+	c.y, c.mixed = c.store.buffer(), c.store.buffer()
+	var errs []error
+	for k, t := range layer.firstMap().weights {
+		if t.w.Rows == 0 {
+			continue
+		}
+		s := &c.slices[k]
+		*s = slice{c.store.buffer(), c.store.buffer(), c.store.buffer()}
+		c.width = t.w.Rows
+		n := c.width * (end - first)
+		errs = append(errs, reserveAll(sized{s.w, n}, sized{s.dw, n},
+			sized{s.wide, c.width * c.in}))
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("weights of columns %d to %d: %w", first, end, err)
+	}
+	return c, nil
+}
+
+// Bytes returns the device memory.
+func (c *Columns) Bytes() int64 { return c.store.bytes() }
+
+// Close frees the device memory.
+func (c *Columns) Close() { c.store.free() }
+
+// Reserve makes room for passes over in; it reads only the number of destinations. Forward calls
+// it.
+func (c *Columns) Reserve(in *Input) error {
+	n := in.Destinations
+	err := c.y.reserve(n * c.width)
+	if c.layer.firstMap().eps != nil {
+		err = errors.Join(err, c.mixed.reserve(n*(c.end-c.first)))
+	}
+	if err != nil {
+		return fmt.Errorf("columns %d to %d of %d rows: %w", c.first, c.end, n, err)
+	}
+	return nil
+}
+
+// Forward returns the share [Destinations, width], valid until the next Forward. in.Own and
+// in.Aggregate have only the columns [first,end). It fails only if device memory runs out.
+func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
+	if err := c.Reserve(in); err != nil {
+		return compute.Matrix{}, err
+	}
+	n, cols, f, dev := in.Destinations, c.end-c.first, c.layer.firstMap(), c.store.dev
+	if f.eps != nil {
+		dev.AddScaled(c.mixed.matrix(n, cols), in.Aggregate, in.Own, f.eps)
+	}
+	y, add := c.y.matrix(n, c.width), false
+	for k := range c.slices {
+		if s := &c.slices[k]; s.w != nil {
+			w := s.w.matrix(c.width, cols)
+			dev.CopyColumns(w, 0, f.weights[k].w, c.first, cols, false)
+			dev.MatMul(y, c.rows(&f, in, k), w, add)
+			add = true
+		}
+	}
+	return y, nil
+}
+
+// rows returns what matrix k of the map is multiplied with.
+func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
+	switch {
+	case k == 1:
+		return in.Own
+	case f.eps != nil:
+		return c.mixed.matrix(in.Destinations, c.end-c.first)
+	}
+	return in.Aggregate
+}
+
+// Backward sets the gradients of the map from the gradient dsum [Destinations, width] with respect
+// to the sum of the shares; columns of other shares become zero. Forward ran before on the same
+// input and the same weights.
+func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
+	f, cols, dev := c.layer.firstMap(), c.end-c.first, c.store.dev
+	for k := range c.slices {
+		if s := &c.slices[k]; s.w != nil {
+			dw, wide := s.dw.matrix(c.width, cols), s.wide.matrix(c.width, c.in)
+			dev.MatMulWeights(dw, dsum, c.rows(&f, in, k))
+			dev.CopyColumns(wide, c.first, dw, 0, cols, false)
+			dev.CopyColumns(f.weights[k].dw, 0, wide, 0, c.in, false)
+		}
+	}
+	if f.eps != nil {
+		dmixed := c.mixed.matrix(in.Destinations, cols)
+		dev.MatMulInput(dmixed, dsum, c.slices[0].w.matrix(c.width, cols), false)
+		dev.Dot(f.deps, dmixed, in.Own)
+		dev.Settle()
+	}
+}
+
+// addShares sets y to the sum of the shares, in their order, and the bias, and applies the
+// epilogue. The first share becomes their sum.
+func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
+	epilogue compute.Epilogue) {
+	sum := in.Shares[0]
+	for _, share := range in.Shares[1:] {
+		dev.CopyColumns(sum, 0, share, 0, sum.Cols, true)
+	}
+	dev.Finish(y, sum, bias, epilogue)
+}
+
+// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the
+// epilogue, and the gradient of the bias.
+func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
+	epilogue compute.Epilogue) {
+	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)
+	dev.FinishBackward(dbias, dsum, sum, epilogue)
+}

@@ -1,0 +1,219 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// ErrDiverged is wrapped by errors about a loss, predictions or weights that are no longer finite,
+// or about a loss that exceeds its bound.
+var ErrDiverged = errors.New("training has diverged")
+
+// Fault is the place at which numbers stopped being finite. A lower Order is earlier in time: ranks
+// compare the orders of their faults in the same step.
+type Fault struct {
+	Order int
+	What  string
+}
+
+// The orders of faults; layer l's output has faultLayer+l.
+const (
+	faultWeights = iota // written by the step before
+	faultInput
+	faultLayer
+)
+
+// WeightsFault finds weights that are not finite after the last Update, and says whether their
+// gradient or the update itself is the cause; ok is false if all are finite. Backward runs from the
+// last layer to the first, so the last layer affected is the first whose gradient was not finite.
+// The gradients must still be those of that update. Waits for the device.
+func (p *Params) WeightsFault() (f Fault, ok bool) {
+	values, grads := p.host(p.Values), p.host(p.Grads)
+	for _, q := range p.List { // starts with the last layer
+		if Finite(q.of(values)) {
+			continue
+		}
+		return p.weightsFault(q, !Finite(q.of(grads))), true
+	}
+	return Fault{}, false
+}
+
+// weightsFault returns the fault of a parameter; byGradient says whether its gradient is the cause.
+func (p *Params) weightsFault(q Param, byGradient bool) Fault {
+	what := "the weights of %s outgrew float32 in the update of the step before"
+	if byGradient {
+		what = "the gradient of %s in the step before"
+	}
+	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
+}
+
+// at returns the parameter that has an element of Values or, for an element in a gap, the one
+// before.
+func (p *Params) at(element int) *Param {
+	i := len(p.List) - 1
+	for i > 0 && p.List[i].Offset > element {
+		i--
+	}
+	return &p.List[i]
+}
+
+// WeightsFinite reports whether all weights are finite. O(weights). Waits for the device.
+func (p *Params) WeightsFinite() bool {
+	host := make([]float32, min(len(p.Values), 1<<16))
+	for rest := p.Weights(); len(rest) > 0; rest = rest[min(len(rest), len(host)):] {
+		piece := host[:min(len(rest), len(host))]
+		p.dev.Download(piece, rest[:len(piece)])
+		if !Finite(piece) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Params) host(array []float32) []float32 {
+	host := make([]float32, len(array))
+	p.dev.Download(host, array)
+	return host
+}
+
+// place names a parameter and its layer.
+func (p *Params) place(q Param) string {
+	l := len(p.buckets) - 1
+	for l > 0 && q.Offset >= p.buckets[l] {
+		l--
+	}
+	return fmt.Sprintf("layer %d (%s)", l, q.Name)
+}
+
+// FirstFault says where numbers first stopped being finite: in the weights, the input rows, the
+// output of a layer, or only in the loss. All layers have run forward on one minibatch, and none
+// backward since the last Update (for WeightsFault). It reads the buffers of Forward and computes
+// nothing again. Waits for the device.
+func (m *Model) FirstFault() Fault {
+	if f, ok := m.Params.WeightsFault(); ok {
+		return f
+	}
+	suspects := m.suspects(nil)
+	return m.faultIn(func(k int) (row, vertex int) {
+		s := suspects[k]
+		row, vertex = m.badRow(s.X), -1
+		if row >= 0 && row < len(s.Vertices) {
+			one := s.Vertices[row : row+1]
+			if m.inputs[0].Forward.Above > 0 { // their ids lie on the device, which has drawn them
+				one = make([]int32, 1)
+				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
+			}
+			vertex = int(one[0])
+		}
+		return row, vertex
+	})
+}
+
+// The arrays that are searched when a loss is not finite, in the order of time: the gradients and
+// weights of the update before, both as rows of paramAlign numbers; the input rows; the outputs of
+// the layers; the logits, if they read all layers; the rows of each type, if the minibatch is
+// folded.
+const (
+	suspectGrads = iota
+	suspectWeights
+	suspectInputs
+	suspectLayers = suspectInputs + len(inputNames)
+)
+
+var inputNames = [...]string{"features", "aggregate of the neighbours' features", "features"}
+
+// suspects appends these arrays for the last forward pass.
+func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
+	p, input := m.Params, &m.inputs[0]
+	for _, flat := range [][]float32{p.Grads[p.first:], p.Weights()} {
+		to = append(to, compute.Suspect{X: matrix(flat, len(flat)/paramAlign, paramAlign)})
+	}
+	for _, rows := range [len(inputNames)]compute.Matrix{input.Own, input.Aggregate, input.X} {
+		to = append(to, compute.Suspect{X: rows, Vertices: input.Vertices})
+	}
+	for l := range m.stages {
+		in, s := &m.inputs[l], &m.stages[l]
+		to = append(to, compute.Suspect{X: s.y.matrix(in.Destinations, s.out),
+			Vertices: in.Vertices})
+	}
+	if m.jump != nil {
+		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
+			Vertices: m.inputs[len(m.stages)-1].Vertices})
+	}
+	if input.Folded { // folding makes no rows of one width, so the types' own are searched
+		for _, rows := range input.Types {
+			to = append(to, compute.Suspect{X: rows})
+		}
+	}
+	return to
+}
+
+// suspectTypes is the index of the first type's rows in a folded minibatch.
+func (m *Model) suspectTypes() int {
+	k := suspectLayers + len(m.stages)
+	if m.jump != nil {
+		k++
+	}
+	return k
+}
+
+// faultIn returns the first fault that is not in the weights. find returns the first row of a
+// suspect that is not finite and the vertex of the row, each -1 for none.
+func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
+	name := func(row, vertex int) string {
+		if vertex >= 0 {
+			return fmt.Sprintf("vertex %d", vertex)
+		}
+		return fmt.Sprintf("row %d of the frontier", row)
+	}
+	for i, rows := range inputNames {
+		if row, vertex := find(suspectInputs + i); row >= 0 {
+			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows, name(row, vertex))}
+		}
+	}
+	if in := &m.inputs[0]; in.Folded {
+		for t := range in.Types {
+			if row, _ := find(m.suspectTypes() + t); row >= 0 {
+				return Fault{faultInput, fmt.Sprintf("the features of type %s, at row %d of the "+
+					"minibatch's means and own rows of it", m.Config.Schema.Types[t], row)}
+			}
+		}
+	}
+	for l := range m.stages {
+		if row, vertex := find(suspectLayers + l); row >= 0 {
+			return Fault{faultLayer + l, fmt.Sprintf("the output of layer %d, at %s", l,
+				name(row, vertex))}
+		}
+	}
+	layers := len(m.stages)
+	if m.jump != nil {
+		if row, vertex := find(suspectLayers + layers); row >= 0 {
+			return Fault{faultLayer + layers,
+				fmt.Sprintf("the logits, which follow from all layers, at %s", name(row, vertex))}
+		}
+	}
+	return Fault{faultLayer + layers + 1,
+		"the loss itself, beyond float32: the logits are finite but far apart"}
+}
+
+// badRow returns the first row that is not finite, or -1.
+func (m *Model) badRow(x compute.Matrix) int {
+	host := make([]float32, max(len(x.Data), len(x.BF16)))
+	var scratch []float32
+	compute.Load(m.dev, host, x, &scratch)
+	mem.Free(scratch)
+	at := slices.IndexFunc(host, notFinite)
+	if at < 0 {
+		return -1
+	}
+	return at / x.Cols
+}
+
+func notFinite(x float32) bool { return x-x != 0 }
+
+// Finite reports whether all elements are numbers. O(elements).
+func Finite(x []float32) bool { return !slices.ContainsFunc(x, notFinite) }

@@ -1,0 +1,291 @@
+package nn
+
+import (
+	"slices"
+
+	"halognn/src/devices/compute"
+	"halognn/src/topology/graph"
+)
+
+// Folding lets the input layer of a relational model skip the rows that the maps of types give:
+// mapping a mean and multiplying it by the weights of a relation is one linear map of the mean.
+//
+//	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)
+//	x    means of rows of type t, [Features[t]]
+//
+// So if all rows of a minibatch are means, by relation, or destinations' own rows, each is
+// multiplied once forward and once backward, and neither mapped rows nor their gradients are made.
+// From the gradient dC of a group's W_r P_t, and dc of its bias, follow the gradients of the
+// factors:
+//
+//	dW_r = dC P_tᵀ + dc b_tᵀ      dP_t = sum over groups of W_rᵀ dC      db_t = sum of W_rᵀ dc
+type Folding struct {
+	Features []int // [T]
+	Sources  []int // [R] the type of each relation's sources
+	In, Out  int   // of the layer
+	Always   bool  // fold even where it costs more
+}
+
+// Fold says when the rows of types are folded.
+type Fold uint8
+
+// Under FoldWherePays one minibatch may be folded and the next one not.
+const (
+	FoldWherePays Fold = iota
+	// for GPUs: without folding they launch as few kernels, however many relations there are
+	FoldNever
+	FoldAlways
+)
+
+// composing is the cost of composing the weights of a group beside the multiplications, some six
+// small kernels, counted in multiplications.
+const composing = 1 << 16
+
+// folding returns the Folding of a model's input layer; nil if there is none.
+func (c Config) folding() *Folding {
+	// the rows of a single layer may be asked for
+	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 {
+		return nil
+	}
+	f := &Folding{Features: c.TypeFeatures, Always: c.Fold == FoldAlways}
+	f.In, f.Out = c.Widths(0)
+	for r := range c.Schema.NumRelations() {
+		source, _ := c.Schema.Ends(r)
+		f.Sources = append(f.Sources, source)
+	}
+	return f
+}
+
+// Pays reports whether folding takes fewer multiplications for a minibatch, forward and backward,
+// with the composing of weights. rows returns how many rows of a type it has, means and own ones;
+// sources returns how many sources. Without folding the rows are mapped, or the sources if they are
+// fewer.
+func (f *Folding) Pays(rows, sources func(t int) int) bool {
+	if f.Always || slices.Contains(f.Features, 0) {
+		return f.Always && !slices.Contains(f.Features, 0)
+	}
+	folded, mapped := 0, 0
+	for _, t := range f.Sources {
+		folded += 3*f.Features[t]*f.In*f.Out + composing
+	}
+	for t, features := range f.Features {
+		folded += 3*features*f.In*f.Out + composing // the group of own rows
+		folded += 2 * rows(t) * features * f.Out
+		mapped += 2*min(rows(t), sources(t))*features*f.In + 3*rows(t)*f.In*f.Out
+	}
+	return folded < mapped
+}
+
+// folded composes the weights and biases of groups. A type has a group for each relation from it,
+// in their order, and then one for own rows.
+type folded struct {
+	dev      compute.Device
+	project  *projection
+	in, out  int
+	groups   [][]group // [T]
+	at       []int     // [T] where the weights of a type's groups begin
+	first    []int     // [T] its first group
+	w, dw    *buffer   // [out, features] of each group
+	b, db    *buffer   // [groups, out]
+	sets     *buffer   // [sets, out] biases, and their gradients
+	turned   *buffer   // [in, out]
+	elements int
+}
+
+// group says what its weights are: those of a relation or, if relation is negative, an own set. If
+// both are negative, the group has no rows.
+type group struct{ relation, set int }
+
+// newFolded returns the folding of a relational layer with a projection.
+func newFolded(s *store, c Config, p *projection, own Relating) *folded {
+	of := c.folding()
+	if of == nil {
+		return nil
+	}
+	f := &folded{dev: s.dev, project: p, in: of.In, out: of.Out,
+		groups: make([][]group, len(of.Features)), w: s.buffer(), dw: s.buffer(), b: s.buffer(),
+		db: s.buffer(), sets: s.buffer(), turned: s.buffer()}
+	for r, t := range of.Sources {
+		f.groups[t] = append(f.groups[t], group{r, -1})
+	}
+	sets, groups := 0, 0
+	for t, features := range of.Features {
+		g := group{-1, 0}
+		if own == OwnByType {
+			if g.set = -1; endsIn(&c.Schema, t) {
+				g.set = sets
+				sets++
+			}
+		}
+		f.groups[t] = append(f.groups[t], g)
+		f.first, f.at = append(f.first, groups), append(f.at, f.elements)
+		groups += len(f.groups[t])
+		f.elements += len(f.groups[t]) * f.out * features
+	}
+	return f
+}
+
+// endsIn reports whether a relation ends in a type.
+func endsIn(s *graph.Schema, t int) bool {
+	for r := range s.NumRelations() {
+		if _, target := s.Ends(r); target == t {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *folded) count() int { return f.first[len(f.first)-1] + len(f.groups[len(f.groups)-1]) }
+
+func (f *folded) reserve(sets int) error {
+	n := f.count() * f.out
+	return reserveAll(sized{f.w, f.elements}, sized{f.dw, f.elements}, sized{f.b, n},
+		sized{f.db, n}, sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
+}
+
+// of returns the groups of a type in a minibatch, and where their weights and biases are.
+func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
+	features := f.project.maps[t].features
+	n := len(f.groups[t])
+	return compute.Groups{Ends: in.TypeEnds[t], Stride: f.out * features},
+		span{f.at[t], f.at[t] + n*f.out*features},
+		span{f.first[t] * f.out, (f.first[t] + n) * f.out}
+}
+
+// span is a part of an array.
+type span struct{ lo, hi int }
+
+func (s span) of(x []float32) []float32 { return x[s.lo:s.hi] }
+
+// each calls do with every group that has rows, the map of its type, and its weights and biases in
+// w and b.
+func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Matrix)) {
+	for t, groups := range f.groups {
+		m := &f.project.maps[t]
+		for i, g := range groups {
+			if g.relation < 0 && g.set < 0 {
+				continue
+			}
+			size := f.out * m.features
+			do(g, m, matrix(w.data[f.at[t]+i*size:][:size], f.out, m.features),
+				matrix(b.data[(f.first[t]+i)*f.out:][:f.out], 1, f.out))
+		}
+	}
+}
+
+// weightsOf returns the weights of a group, or their gradient: [out,in], or [in,out] if turned.
+func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Matrix {
+	relations, own, stride, strideOwn := w.of(gradient)
+	at, of := g.relation*stride, relations
+	if g.relation < 0 {
+		at, of = g.set*strideOwn, own
+	}
+	rows, cols := f.out, f.in
+	if w.turned() {
+		rows, cols = cols, rows
+	}
+	return matrix(of[at:][:rows*cols], rows, cols)
+}
+
+// compose makes the weights and biases of groups from those that w has prepared.
+func (f *folded) compose(w relationWeights) {
+	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
+	w.prepare(sets)
+	f.each(f.w, f.b, func(g group, m *typeMap, c, b compute.Matrix) {
+		of, bias := f.weightsOf(g, w, false), matrix(m.bias, 1, f.in)
+		if w.turned() {
+			d.MatMulWeights(c, of, m.w)
+			d.MatMulInput(b, bias, of, false)
+		} else {
+			d.MatMulInput(c, of, m.w, false)
+			d.MatMul(b, bias, of, false)
+		}
+		if g.relation < 0 {
+			d.CopyColumns(b, 0, sets.RowsAt(g.set, g.set+1), 0, f.out, true)
+		}
+	})
+}
+
+// decompose sets the gradients of the parameters from those of the groups' weights and biases. Own
+// sets that several types share are added in the order of types.
+func (f *folded) decompose(w relationWeights) {
+	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
+	own := 0 // sets begun so far
+	for t, groups := range f.groups {
+		m := &f.project.maps[t]
+		first := true
+		f.eachOf(t, groups, func(g group, dc, db compute.Matrix) {
+			of, dw := f.weightsOf(g, w, false), f.weightsOf(g, w, true)
+			add := g.relation < 0 && g.set < own
+			f.split(w, m, of, dw, dc, db, add, !first)
+			first = false
+			if g.relation < 0 {
+				d.CopyColumns(sets.RowsAt(g.set, g.set+1), 0, db, 0, f.out, add)
+				own = max(own, g.set+1)
+			}
+		})
+	}
+	w.finish(sets)
+}
+
+// eachOf is each for the groups of one type and their gradients.
+func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.Matrix)) {
+	features := f.project.maps[t].features
+	size := f.out * features
+	for i, g := range groups {
+		if g.relation >= 0 || g.set >= 0 {
+			do(g, matrix(f.dw.data[f.at[t]+i*size:][:size], f.out, features),
+				matrix(f.db.data[(f.first[t]+i)*f.out:][:f.out], 1, f.out))
+		}
+	}
+}
+
+// split sets, or adds, the gradients of a group's weights and of its type's map.
+func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add,
+	addMap bool) {
+	d, bias, dbias := f.dev, matrix(m.bias, 1, f.in), matrix(m.dbias, 1, f.in)
+	column := func(row compute.Matrix) compute.Matrix { return matrix(row.Data, row.Cols, 1) }
+	if w.turned() { // [in,out]
+		d.MatMul(dw, m.w, dc, add)
+		d.MatMulInput(dw, column(bias), db, true)
+		d.MatMulInput(m.dw, of, dc, addMap)
+		d.MatMul(dbias, db, of, addMap)
+		return
+	}
+	d.MatMul(dw, dc, m.w, add)
+	d.MatMulInput(dw, column(db), bias, true)
+	turned := f.turned.matrix(f.in, f.out)
+	d.Transpose(turned, of)
+	d.MatMulInput(m.dw, turned, dc, addMap)
+	d.MatMulInput(dbias, db, of, addMap)
+}
+
+// forward sets z [rows, out] from the rows of all types.
+func (f *folded) forward(z compute.Matrix, w relationWeights, in *Input) {
+	f.compose(w)
+	at := 0
+	for t, x := range in.Types {
+		g, weights, biases := f.of(in, t)
+		f.dev.GroupDense(z.RowsAt(at, at+x.Rows), x, weights.of(f.w.data), biases.of(f.b.data), g)
+		at += x.Rows
+	}
+}
+
+// backward sets the gradients of the parameters from dz, the gradient of z.
+func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
+	at := 0
+	for t, x := range in.Types {
+		g, weights, biases := f.of(in, t)
+		f.dev.GroupDenseBackward(weights.of(f.dw.data), biases.of(f.db.data),
+			dz.RowsAt(at, at+x.Rows), x, g)
+		at += x.Rows
+	}
+	f.decompose(w)
+}
+
+// rowGradient sets drows to the gradient of the rows of type t, from dz, the gradient of their rows
+// in z.
+func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
+	g, weights, _ := f.of(in, t)
+	f.dev.GroupMatMulInput(drows, dz, weights.of(f.w.data), g)
+}

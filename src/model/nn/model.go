@@ -1,0 +1,382 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/devices/compute"
+	"halognn/src/model/task"
+)
+
+// normEps is PyTorch's default.
+const normEps = 1e-5
+
+// Model is a stack of layers with their parameters and the memory of one minibatch. Make it with
+// NewModel.
+type Model struct {
+	Config Config
+	Params *Params
+
+	dev    compute.Device
+	store  store
+	stages []stage
+	inputs []Input // input of each layer's last forward pass
+
+	project *projection // nil: the graph has no vertex types
+	sparse  *sparseMap  // nil: the input layer reads no sparse rows
+	jump    *jumping    // nil: the last layer makes the logits
+	scorer  task.Scorer
+	task    *task.Task
+	loss    task.LossFunc       // of training
+	queues  task.QueuedLossFunc // of training whose host does not wait; nil: it has to
+	queued  queuedLoss          // of its last minibatch
+
+	scale task.Scale // of numbers
+
+	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
+	// backward writes that of layer l-1 into the other.
+	grad   [2]*buffer
+	dx     Gradient         // the one that BackwardLayer makes
+	own    *buffer          // terms of dx
+	rounds bool             // gradients of hidden rows are rounded
+	stores compute.Elements // the type in which the device stores rows
+}
+
+// stage is a layer with the normalisation, activation and dropout that follow it.
+type stage struct {
+	Layer
+	in, out int
+	y       *buffer // [D,out] output, after normalisation, activation and dropout
+	norm    *norm   // LayerNorm; nil if there is none
+	batch   *batchNorm
+	hidden  bool // normalised, activated, dropped: it does not make the logits
+
+	residual bool    // the destinations' own rows are added before the activation
+	dsum     *buffer // [D,out] gradient below the norm, while the sum's gradient is still needed
+}
+
+// norm is a LayerNorm and the inputs of its backward.
+type norm struct {
+	gamma, beta, dgamma, dbeta []float32 // [out]
+	x                          *buffer   // [D,out] output of the convolution
+	mean, rstd                 *buffer   // [D]
+}
+
+// NewModel allocates a model of architecture c on dev and draws its parameters from seed: uniform
+// in +-1/sqrt(fan in), as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on
+// every rank. Memory for activations is allocated by the first forward pass or by Reserve. Close
+// frees everything.
+func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c, dev: dev, store: store{dev: dev}, inputs: make([]Input, c.Layers),
+		task: task.Find(c.Task)}
+	m.loss, m.queues = m.task.Minibatch, m.task.Queued
+	m.grad, m.own = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
+	device := compute.CapabilitiesOf(dev)
+	m.rounds, m.stores = device.Precision.Stored() == compute.BF16s, device.Stores
+	declared := make([][]Param, c.Layers)
+	var statistics []Param
+	for l := range c.Layers {
+		s := stage{Layer: c.newLayer(&m.store, l), hidden: c.hidden(l)}
+		s.in, s.out = c.Widths(l)
+		if s.y = m.store.buffer(); c.stores(l) {
+			s.y = m.store.hidden(s.out)
+		}
+		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
+		if s.hidden && c.Norm == NormLayer {
+			s.norm = &norm{x: m.store.buffer(), mean: m.store.buffer(), rstd: m.store.buffer()}
+			declared[l] = append(declared[l],
+				constant(fmt.Sprintf("norms.%d.weight", l), s.out, 1),
+				constant(fmt.Sprintf("norms.%d.bias", l), s.out, 0))
+		}
+		if s.hidden && c.Norm == NormBatch {
+			s.batch = &batchNorm{x: m.store.buffer(), mean: m.store.buffer(),
+				variance: m.store.buffer(), shift: m.store.buffer()}
+			declared[l] = append(declared[l], constant(fmt.Sprintf("norms.%d.module.weight", l),
+				s.out, 1), constant(fmt.Sprintf("norms.%d.module.bias", l), s.out, 0))
+			statistics = append(statistics, batchNormStatistics(l, s.out)...)
+		}
+		declared[l] = append(declared[l], s.Params()...)
+		m.stages = append(m.stages, s)
+	}
+	if m.project = newProjection(&m.store, c); m.project != nil {
+		declared[0] = append(declared[0], m.project.params()...)
+		if r, is := m.stages[0].Layer.(*relational); is {
+			r.folds = newFolded(&m.store, c, m.project, r.weights.own())
+		}
+	}
+	m.sparse = newSparseMap(&m.store, c, m.stages[0].Layer)
+	if c.Jumps() {
+		m.jump = newJumping(&m.store, c)
+		declared[c.Layers-1] = append(m.jump.params(), declared[c.Layers-1]...)
+	}
+	declared[c.Layers-1] = append(scorerParams(c), declared[c.Layers-1]...)
+	var err error
+	if m.Params, err = newParams(dev, statistics, declared, seed); err != nil {
+		return nil, err
+	}
+	m.bind()
+	return m, nil
+}
+
+// SetObjective makes the loss of training use o. Validation and inference compute no loss.
+func (m *Model) SetObjective(o task.Objective) error {
+	scratch := m.store.buffer()
+	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out,
+		m.Config.Rated)); err != nil {
+		return fmt.Errorf("scores of links: %w", err)
+	}
+	o.Scorer = m.scorer
+	o.Scratch = scratch.data
+	loss, err := m.task.LossWith(o, m.Config.Outputs())
+	if err == nil {
+		m.loss, m.queues = loss, m.task.QueuedLossWith(o)
+		m.SetScale(o.Scale)
+	}
+	return err
+}
+
+// SetScale sets how outputs of regression are scaled to numbers.
+func (m *Model) SetScale(s task.Scale) { m.scale = s }
+
+// Scale returns what SetScale or SetObjective set.
+func (m *Model) Scale() task.Scale { return m.scale }
+
+// Undo turns rows of outputs on the host into what the model predicts, in place: numbers are
+// brought to the unit of the targets, scores of classes stay. Embeddings of links are no outputs.
+func (m *Model) Undo(z []float32) {
+	if !m.task.Embeds {
+		m.scale.Undo(z)
+	}
+}
+
+// bind gives every layer its slices of the flat arrays, in which the last layer comes first.
+func (m *Model) bind() {
+	next := 0
+	take := func(n int) (values, grads [][]float32) {
+		for _, q := range m.Params.List[next : next+n] {
+			values, grads = append(values, q.of(m.Params.Values)),
+				append(grads, q.of(m.Params.Grads))
+		}
+		next += n
+		return values, grads
+	}
+	m.scorer.Values, m.scorer.Grads = take(len(scorerParams(m.Config)))
+	if m.jump != nil {
+		m.jump.bind(take(len(m.jump.params())))
+	}
+	for l := len(m.stages) - 1; l >= 0; l-- {
+		s := m.stages[l]
+		if s.norm != nil {
+			values, grads := take(2)
+			s.norm.gamma, s.norm.beta = values[0], values[1]
+			s.norm.dgamma, s.norm.dbeta = grads[0], grads[1]
+		}
+		if n := s.batch; n != nil {
+			values, grads := take(2)
+			n.gamma, n.beta, n.dgamma, n.dbeta = values[0], values[1], grads[0], grads[1]
+		}
+		s.Bind(take(len(s.Params())))
+	}
+	if m.project != nil {
+		m.project.bind(take(len(m.project.params())))
+	}
+	next = 0
+	for l := range m.stages {
+		if n := m.stages[l].batch; n != nil {
+			n.running = m.Params.Statistics[next : next+3]
+			n.values = [2][]float32{n.running[0].of(m.Params.Values),
+				n.running[1].of(m.Params.Values)}
+			next += 3
+		}
+	}
+}
+
+// ActivationBytes returns the bytes allocated for activations so far.
+func (m *Model) ActivationBytes() int64 { return m.store.bytes() }
+
+// Close frees all device memory.
+func (m *Model) Close() {
+	m.store.free()
+	m.Params.free()
+}
+
+// Needs says which rows the input layer reads, so that preparation gathers or aggregates them.
+func (m *Model) Needs() Needs { return m.Config.Needs() }
+
+// Reserve makes room for layer l to run on an input of the size of in; it reads only counts, flags
+// and whether Aggregate is given. ForwardLayer calls it. If it is called beforehand with the
+// largest sizes to come, memory does not move later. It fails only if device memory runs out.
+func (m *Model) Reserve(l int, in *Input) error {
+	s, rows := &m.stages[l], in.Destinations
+	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
+	if l == 0 && m.project != nil && !in.Folded {
+		err = errors.Join(err, m.project.x.reserve(in.Sources*m.project.width))
+	}
+	if s.norm != nil {
+		err = errors.Join(err, s.norm.x.reserve(rows*s.out), s.norm.mean.reserve(rows),
+			s.norm.rstd.reserve(rows))
+	}
+	if s.batch != nil {
+		err = errors.Join(err, s.batch.reserve(rows, s.out))
+	}
+	if s.residual && (s.norm != nil || s.batch != nil) && in.Train && !m.completes(l, in) {
+		err = errors.Join(err, s.dsum.reserve(rows*s.out))
+	}
+	last := l == len(m.stages)-1
+	if last && m.jump != nil {
+		err = errors.Join(err, m.jump.reserve(rows, in.Others, in.Train))
+	}
+	if last && in.Train {
+		err = errors.Join(err, m.grad[l%2].reserve((rows+in.Others)*s.out))
+	}
+	if last && in.Train && m.jump != nil && m.lastGradient(in) == compute.BF16s {
+		err = errors.Join(err, m.own.reserve(rows*s.out))
+	}
+	if in.Gradient {
+		n, width := in.gradient(s.in)
+		err = errors.Join(err, m.grad[(l+1)%2].reserve(m.gradientIn(l, in).Floats(n*width)),
+			m.own.reserve(m.ownRows(l, in)))
+	}
+	if err != nil {
+		return fmt.Errorf("layer %d, %d sources, %d destinations: %w", l, in.Sources, rows, err)
+	}
+	return nil
+}
+
+// ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
+// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's.
+// Without in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
+func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
+	if l == 0 && in.Sparse.given() {
+		if err := m.ReserveSparse(in); err != nil {
+			return compute.Matrix{}, err
+		}
+		m.sparse.forward(in)
+	}
+	if err := m.Reserve(l, in); err != nil {
+		return compute.Matrix{}, err
+	}
+	if l == 0 && len(in.Types) > 0 && !in.Folded {
+		in.X = m.project.forward(in)
+	}
+	m.inputs[l] = *in // for FirstFault
+	s := &m.stages[l]
+	y, epilogue := s.y.matrix(in.Destinations, s.out), m.epilogue(s, in)
+	if n := s.batch; n != nil {
+		x := n.x.matrix(in.Destinations, s.out)
+		s.Layer.Forward(x, in, compute.Epilogue{})
+		if err := n.forward(m.dev, y, x, in, epilogue); err != nil {
+			return y, fmt.Errorf("batch norm of layer %d: %w", l, err)
+		}
+	} else if n := s.norm; n != nil {
+		x := n.x.matrix(in.Destinations, s.out)
+		s.Layer.Forward(x, in, compute.Epilogue{})
+		m.dev.LayerNorm(y, x, n.gamma, n.beta, n.mean.data[:y.Rows], n.rstd.data[:y.Rows], normEps,
+			epilogue)
+	} else {
+		s.Layer.Forward(y, in, epilogue)
+	}
+	return y, nil
+}
+
+// LastHidden returns the rows of the destinations that the last layer has read in its last forward
+// pass, [Destinations, in], valid until the pass before it runs again: the hidden rows of the
+// seeds.
+func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
+
+// epilogue returns the epilogue of a layer's sum, or of its norm: destinations' own rows are added,
+// hidden rows activated and dropped out.
+func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
+	if s.residual {
+		e.Add = in.own()
+	}
+	if s.hidden {
+		e.Rounded = true
+		e.Activation, e.P, e.Key, e.Vertices = compute.ActivateReLU, m.dropped(in), in.Dropout,
+			in.Vertices
+		if m.Config.Activation == ELU {
+			e.Activation = compute.ActivateELU
+		}
+	}
+	return e
+}
+
+// below returns the buffer of the norm's input. The gradient overwrites it once it is made.
+func (s *stage) below() *buffer {
+	if s.batch != nil {
+		return s.batch.x
+	}
+	return s.norm.x
+}
+
+// dropped returns the probability of dropping an activation.
+func (m *Model) dropped(in *Input) float32 {
+	if in.Train {
+		return m.Config.Dropout
+	}
+	return 0
+}
+
+// BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
+// respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
+// once the device has caught up; with in.Shares it still lacks what Columns.Backward sets. It
+// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to the
+// products of folded rows (RowGradient), valid until layer l-1 has run backward. Without
+// in.Gradient it returns an empty matrix: the input layer needs no such gradient unless features
+// are trained, and it would be the largest of all. ForwardLayer ran before, on the same input with
+// in.Train. Errors are those of in.Gather.
+func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
+	s := &m.stages[l]
+	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {
+		if m.jump != nil {
+			m.jump.take(dy, l, true)
+		}
+		if m.rounds {
+			m.dev.Round(dy, dy)
+		}
+	}
+	y, epilogue := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
+	grad := &m.dx
+	*grad = m.gradient(l, in, dy, y, epilogue)
+	sum, later := dy, s.residual && in.Gradient && !grad.rounded
+	if later && sum.BF16 != nil {
+		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
+			"place")
+	}
+	// sum: with respect to the activation's input
+	switch normed := s.norm != nil || s.batch != nil; {
+	case later && normed:
+		dy = s.dsum.matrix(dy.Rows, s.out)
+	case normed && dy.BF16 != nil: // dy stays; the gradient below a norm is float32
+		dy = s.below().matrix(dy.Rows, s.out)
+	}
+	if n := s.norm; n != nil {
+		x := n.x.matrix(dy.Rows, s.out)
+		m.dev.LayerNormBackward(dy, n.dgamma, n.dbeta, sum, x, n.gamma, n.mean.data[:dy.Rows],
+			n.rstd.data[:dy.Rows], y, epilogue)
+		epilogue = compute.Epilogue{}
+	}
+	if n := s.batch; n != nil {
+		dy, err = n.backward(m.dev, dy, sum, n.x.matrix(dy.Rows, s.out), y, in, epilogue)
+		if err != nil {
+			return dx, fmt.Errorf("batch norm of layer %d: %w", l, err)
+		}
+		epilogue = compute.Epilogue{}
+	}
+	s.Layer.Backward(grad, dy, y, in, epilogue)
+	dx = grad.Matrix
+	if later {
+		m.dev.CopyColumns(dx.RowsAt(0, in.Destinations), 0, sum, 0, s.out, true)
+	}
+	if l == 0 && len(in.Types) > 0 && !in.Folded {
+		m.project.backward(dx, in)
+	}
+	if l == 0 && in.Sparse.given() {
+		m.sparse.backward(in, dx)
+	}
+	m.dev.Settle()
+	return dx, nil
+}

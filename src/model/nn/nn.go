@@ -1,0 +1,389 @@
+// Package nn is the model: layers with forward and backward, losses, parameters, optimisers,
+// schedules and metrics. Every number is computed by a compute.Device; the package knows no ranks
+// and draws no minibatches.
+//
+//	hop 0 (input)        hop 1                hop L-1
+//	[S0,In] ── layer 0 ──> [D0,H] ── layer 1 ──> ... ── layer L-1 ──> [seeds,Out] ──> loss
+//	                       D0 = S1               S(L-1) = D(L-2)        │
+//	dX (if wanted) <─ 0 ── dy <──── layer 1 ──<── ... <─ layer L-1 ──── dlogits
+//
+//	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout
+//	                      (without jumping knowledge the last layer is its conv alone)
+//
+// Layers can be run one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a
+// minibatch over ranks can exchange rows between two of them; Forward and Backward run them all.
+// Parameters and gradients are two flat arrays in the order in which backward finishes them, so
+// that each layer is one contiguous bucket of a gradient allreduce:
+//
+//	offset 0        16                        ...                         Len
+//	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
+//	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
+//	       loss, counts and batch statistics of the step are known before backward starts: they
+//	       travel in the first bucket
+//
+// The input layer of a mean aggregator does not read its sources: it reads rows aggregated during
+// preparation (Input.Own, Input.Aggregate), which are several times fewer. Each layer declares its
+// inputs (Needs).
+//
+// In steady state nothing is allocated: activations live in device memory that grows, with slack,
+// to the largest block seen. One goroutine uses a model at a time.
+package nn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"halognn/src/devices/compute"
+	"halognn/src/model/task"
+	"halognn/src/topology/graph"
+)
+
+// The normalisations between two layers.
+const (
+	NormNone = "none"
+	// LayerNorm over the columns of a row, eps 1e-5: PyTorch Geometric's LayerNorm(mode="node")
+	NormLayer = "layer"
+	// BatchNorm over the rows of a minibatch, eps 1e-5, momentum 0.1: PyTorch Geometric's BatchNorm
+	NormBatch = "batch"
+)
+
+// The activations between two layers.
+const (
+	ReLU = "relu"
+	ELU  = "elu"
+)
+
+// The layers whose rows the logits are computed from.
+const (
+	JumpNone = "none" // the last layer, whose rows are the logits
+	JumpCat  = "cat"  // all layers: their rows side by side, through a linear map
+	JumpMax  = "max"  // all layers: the largest number of each column, through a linear map
+)
+
+// How SAGE aggregates the rows of neighbours.
+const (
+	AggregateMean = "mean"
+	AggregateMax  = "max" // by columns
+)
+
+// How GCN weighs an edge.
+const (
+	GCNRight = "right" // over the sum of the destination's edges in the hop: a mean
+	GCNBoth  = "both"  // by the degrees of both ends in the whole graph
+)
+
+// How hidden rows are made of heads; the heads of the last layer are always averaged.
+const (
+	HeadsConcat = "concat" // side by side: Config.Heads divides Config.Hidden
+	HeadsMean   = "mean"   // their mean: each head is as wide as the hidden rows
+)
+
+// Config is the architecture of a model.
+type Config struct {
+	Kind            string  // of the table kinds
+	Layers          int     // convolutions, >= 1
+	In, Hidden, Out int     // width of features, of hidden rows (unused by one layer), of logits
+	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
+	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
+	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
+	EdgeFeatures    bool    // read the features of edges, where there are some: asks for EdgeIn
+	EdgeIn          int     // columns of the features of edges that layers read; 0: they read none
+	EdgeWeights     bool    // weigh edges by the weights that they have in the data
+	// trained on edges with weight 1/q, where q is the probability that they were drawn: sums over
+	// them estimate the sums over all in-edges
+	Estimates bool
+	// adds a vertex's own row to the sum before the activation, where both are hidden rows
+	Residual bool
+	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
+	Task     string // of the table of package task
+	Scorer   string // of tasks of links: the score, which may have parameters
+	Rated    int    // outputs of the score of links with labels; 0: one, by which links are ranked
+
+	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
+	// In is then the width to which the model brings them all
+	Schema       graph.Schema
+	TypeFeatures []int
+	Project      int // that width; 0: Hidden
+	Bases        int // of kind rgcn: basis matrices, which each relation combines; 0: none
+	// when the maps of types and the weights of relations become one product; the device decides,
+	// not the user
+	Fold Fold
+
+	Learned int    // columns of the rows that vertices without features learn; 0: they have none
+	Learns  []bool // [T] the types with such rows, whose width is in TypeFeatures or In; nil: none
+
+	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
+	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
+	Heads       int     // of kinds with attention, >= 1
+	HeadMerge   string  // of these: HeadsConcat or HeadsMean; empty: HeadsConcat
+	Slope       float32 // of these: what LeakyReLU multiplies scores below 0 by, in [0,1]
+}
+
+// Outputs returns the number of outputs for a seed: logits, or outputs for a link's label.
+func (c Config) Outputs() int { return cmp.Or(c.Rated, c.Out) }
+
+// ReadsNeighbours reports whether the model reads more than the rows of its seeds.
+func (c Config) ReadsNeighbours() bool {
+	k := FindKind(c.Kind)
+	return k == nil || k.ReadsNeighbours
+}
+
+// Weighs reports whether the layers can weigh edges: their aggregation is a sum or a mean.
+func (c Config) Weighs() bool {
+	k := FindKind(c.Kind)
+	return k != nil && k.WeighsEdges && !c.TakesMaxima()
+}
+
+// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in
+// one way alone ignore Aggregation.
+func (c Config) TakesMaxima() bool {
+	k := FindKind(c.Kind)
+	return k != nil && k.MayTakeMaxima && c.Aggregation == AggregateMax
+}
+
+// Widths returns the widths of layer l's input and output rows.
+func (c Config) Widths(l int) (in, out int) {
+	in, out = c.Hidden, c.Hidden
+	if l == 0 {
+		in = c.In
+	}
+	if !c.hidden(l) {
+		out = c.Out
+	}
+	return in, out
+}
+
+// BatchNorms returns the number of norms over all rows of a minibatch.
+func (c Config) BatchNorms() int {
+	n := 0
+	for l := 0; l < c.Layers && c.Norm == NormBatch && c.hidden(l); l++ {
+		n++
+	}
+	return n
+}
+
+// Jumps reports whether the model has jumping knowledge.
+func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpMax }
+
+// hidden reports whether layer l gives hidden rows, not logits.
+func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
+
+// stores reports whether the rows of layer l are stored in the type in which the device stores
+// rows: those of hidden layers that end in a product or a norm. Layers with attention or relations
+// complete theirs in place, in float32.
+func (c Config) stores(l int) bool {
+	k := FindKind(c.Kind)
+	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace &&
+		!c.Schema.Typed())
+}
+
+// Stored returns the type in which the rows of layer l are stored on a device that stores rows as
+// of.
+func (c Config) Stored(l int, of compute.Elements) compute.Elements {
+	if !c.stores(l) {
+		return compute.Float32s
+	}
+	_, out := c.Widths(l)
+	return evenly(out, of)
+}
+
+// Projected is Stored for the rows that the maps of vertex types give.
+func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
+
+// evenly returns the type of rows of a width: float32 for odd widths, because rows travel to other
+// ranks as whole float32.
+func evenly(width int, of compute.Elements) compute.Elements {
+	if width%2 != 0 {
+		return compute.Float32s
+	}
+	return of
+}
+
+// OutputRows returns for how many vertices at a time the rows of all layers take no more than
+// bytes.
+func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
+
+// jumpWidth returns the width of the rows that the logits are computed from.
+func (c Config) jumpWidth() int {
+	if c.Jumping == JumpMax {
+		return c.Hidden
+	}
+	return c.Layers * c.Hidden
+}
+
+// layer makes layer l alone, without memory: to ask it what it needs.
+func (c Config) layer(l int) Layer { return c.newLayer(new(store), l) }
+
+// newLayer makes layer l.
+func (c Config) newLayer(s *store, l int) Layer {
+	k := FindKind(c.Kind)
+	if c.Schema.Typed() {
+		return k.relational(s, c, l)
+	}
+	return k.layer(s, c, l)
+}
+
+// relationalKinds lists the kinds that read relations.
+func relationalKinds() (names []string) {
+	for _, k := range kinds {
+		if k.relational != nil {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
+// Needs says which rows the input layer reads, as Model.Needs does. c must be valid. In layer-wise
+// inference any layer runs as the input layer and may also add own rows.
+func (c Config) Needs() Needs {
+	n := c.layer(0).Needs()
+	n.Types = c.Schema.Typed()
+	// for weighted sums the rows themselves are read
+	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
+		n.Averages, n.Folding = true, c.folding()
+	}
+	// learned rows are read in the step, and a gradient goes back to them
+	if c.LearnsRows() && !n.Types {
+		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
+	}
+	n.Own = n.Own || c.Residual && !n.Sources
+	return n
+}
+
+// Adds reports whether the input layer reads the rows of neighbours only to add them, all together
+// or by relation. Before the graph is known (In is 0) it reports whether that holds for some graph.
+func (c Config) Adds() bool {
+	k := FindKind(c.Kind)
+	switch {
+	case c.Schema.Typed() && k.relational == nil: // Check refuses it
+		return false
+	case !c.Schema.Typed() && c.In == 0 && k.relational != nil && !k.HasHeads:
+		return true
+	}
+	n := c.Needs()
+	return n.OnlySums() || n.Averages
+}
+
+// LearnsRows reports whether the model is trained with rows of vertices without features.
+func (c Config) LearnsRows() bool { return c.Learns != nil }
+
+// Fixed returns the architecture for passes that do not train: learned rows are like any others.
+func (c Config) Fixed() Config {
+	c.Learns = nil
+	return c
+}
+
+// Flops counts the operations of the matrix products of a training step in layer l. Of the hop it
+// reads only the counts. c must be valid.
+func (c Config) Flops(l int, h *Hop) int {
+	flops := c.layer(l).Flops(h, l > 0)
+	if l == c.Layers-1 && c.Jumps() {
+		flops += 2 * passes(true) * h.Destinations * c.jumpWidth() * c.Out
+	}
+	return flops
+}
+
+// Check returns all errors in c, joined.
+func (c Config) Check() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	k := FindKind(c.Kind)
+	fault(k == nil, "model kind %q is not one of: %s", c.Kind, strings.Join(kindNames(), ", "))
+	fault(c.Layers < 1, "model has %d layers; it needs at least 1", c.Layers)
+	fault(c.In < 1, "model input width is %d; the dataset needs at least 1 feature", c.In)
+	fault(c.hidden(0) && c.Hidden < 1, "model hidden width is %d; it must be at least 1", c.Hidden)
+	fault(c.Out < 1, "model output width is %d; the dataset needs at least 1 class", c.Out)
+	fault(!(c.Dropout >= 0 && c.Dropout < 1),
+		"model dropout is %g; it must be at least 0 and below 1", c.Dropout)
+	oneOf := func(what, word string, words ...string) {
+		fault(!slices.Contains(words, word), "model %s %q is not one of: %s", what, word,
+			strings.Join(words, ", "))
+	}
+	oneOf("norm", c.Norm, NormNone, NormLayer, NormBatch)
+	oneOf("activation", cmp.Or(c.Activation, ReLU), ReLU, ELU)
+	oneOf("jumping", cmp.Or(c.Jumping, JumpNone), JumpNone, JumpCat, JumpMax)
+	oneOf("aggregation", cmp.Or(c.Aggregation, AggregateMean), AggregateMean, AggregateMax)
+	maxima := map[bool]string{true: " with maxima"}[c.TakesMaxima()]
+	fault(k != nil && c.EdgeWeights && !c.Weighs(),
+		"the edges of the graph have weights, which model kind %s%s cannot use: set "+
+			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or "+
+			"rgcn",
+		c.Kind, maxima)
+	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges",
+		c.Kind)
+	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
+	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the "+
+		"graph have none: import it with some, or choose gin", c.Kind)
+	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and "+
+		"model.edge_features is false: leave that out, or choose gin", c.Kind)
+	fault(k != nil && c.Estimates && !c.Weighs(),
+		"the sampler weighs edges by the probability that it drew them, which model kind %s%s "+
+			"cannot "+
+			"use: choose sample.kind neighbour, or sage with means, gcn, gin or rgcn", c.Kind,
+		maxima)
+	oneOf("gcn_norm", cmp.Or(c.GCNNorm, GCNRight), GCNRight, GCNBoth)
+	if k != nil && k.HasHeads {
+		fault(c.Heads < 1, "model has %d heads; it needs at least 1", c.Heads)
+		oneOf("head_merge", cmp.Or(c.HeadMerge, HeadsConcat), HeadsConcat, HeadsMean)
+		faults = append(faults, c.CheckHeads())
+		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
+	}
+	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
+		c.Bases, c.Project)
+	faults = append(faults, c.CheckTypes())
+	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP,
+		"links.score %s gives one number for a link, but its label needs %d; choose %s, %s or %s",
+		c.Scorer, c.Rated, task.ScoreAuto, task.MLP, task.DistMult)
+	fault(task.Find(c.Task) == nil, "task %q is not one of: %s", c.Task, task.Names())
+	return errors.Join(faults...)
+}
+
+// CheckHeads returns an error if heads that lie side by side do not fit the hidden width.
+func (c Config) CheckHeads() error {
+	k := FindKind(c.Kind)
+	if k == nil || !k.HasHeads || c.Heads < 1 || !c.hidden(0) || c.HeadMerge == HeadsMean ||
+		c.Hidden%c.Heads == 0 {
+		return nil
+	}
+	return fmt.Errorf("model.hidden is %d, which is not a multiple of model.heads, %d, whose "+
+		"rows lie side by side; change one of the two, or set model.head_merge=%s", c.Hidden,
+		c.Heads, HeadsMean)
+}
+
+// CheckTypes returns the errors of Check in what the model makes of vertex types and relations,
+// joined.
+func (c Config) CheckTypes() error {
+	k := FindKind(c.Kind)
+	if k == nil || !c.Schema.Typed() {
+		return nil
+	}
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s "+
+		"does not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
+	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of "+
+		"relations: set model.edge_features=false")
+	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
+		c.Aggregation, AggregateMean)
+	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
+		len(c.TypeFeatures), c.Schema.NumTypes())
+	for _, t := range c.Schema.Types {
+		ends := slices.ContainsFunc(c.Schema.Relations,
+			func(r graph.Relation) bool { return r.Target == t })
+		fault(!ends && k.relational != nil && c.Kind != "rgcn",
+			"no relation ends in vertex type %s, which model kind %s needs: import with "+
+				"--reverse, or choose rgcn", t, c.Kind)
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,101 @@
+package nn
+
+import (
+	"errors"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// perEdge holds the segments with which layers that read features of edges compute a row for each
+// edge, using the kernels of other layers. The arrays lie outside the Go heap and are reused.
+type perEdge struct {
+	*numbered
+	to      []int32 // destination of each edge
+	counted *buffer
+}
+
+// numbered holds the arrays that all layers of a model share.
+type numbered struct {
+	ends    []int64 // 0, 1, 2, ...
+	none    []int64 // zeros
+	edges   []int32 // 0, 1, 2, ...
+	counted *buffer
+}
+
+// perEdge returns the segments of a layer.
+func (s *store) perEdge() *perEdge {
+	if s.numbered == nil {
+		s.numbered = &numbered{counted: s.buffer()}
+	}
+	p := &perEdge{numbered: s.numbered, counted: s.buffer()}
+	s.perEdges = append(s.perEdges, p)
+	return p
+}
+
+// reserve makes the arrays for the edges of a hop. A hop that is only counted, to plan memory, has
+// no segments: then the arrays are counted too, as numbers of 4 bytes. Growing frees old arrays at
+// once: only CPUs read features of edges, and their kernels have ended when they return.
+func (p *perEdge) reserve(h *Hop) error {
+	n := h.edges()
+	if h.Forward.Indptr == nil {
+		return errors.Join(p.numbered.counted.reserve((2+2+1)*n), p.counted.reserve(n))
+	}
+	if at := len(p.ends); at <= n {
+		p.ends, p.none, p.edges = mem.Grow(p.ends, n+1), mem.Grow(p.none, n+1),
+			mem.Grow(p.edges, n+1)
+		for i := at; i <= n; i++ {
+			p.ends[i], p.none[i], p.edges[i] = int64(i), 0, int32(i)
+		}
+	}
+	p.to = mem.Grow(p.to[:0], n)
+	for d := range max(1, len(h.Forward.Indptr)) - 1 {
+		for e := h.Forward.Indptr[d]; e < h.Forward.Indptr[d+1]; e++ {
+			p.to[e] = int32(d)
+		}
+	}
+	return nil
+}
+
+func (p *perEdge) bytes() int64 { return int64(cap(p.to)) * 4 }
+
+func (x *numbered) bytes() int64 {
+	if x == nil {
+		return 0
+	}
+	return int64(cap(x.ends)+cap(x.none))*8 + int64(cap(x.edges))*4
+}
+
+func (x *numbered) free() {
+	if x != nil {
+		mem.Free(x.ends)
+		mem.Free(x.none)
+		mem.Free(x.edges)
+		x.ends, x.none, x.edges = nil, nil, nil
+	}
+}
+
+// sources are segments of one edge each, which read the row of the edge's source; destinations are
+// the same for the row of its destination.
+func (p *perEdge) sources(h *Hop) compute.Segments {
+	return compute.Segments{Indptr: p.ends[:h.edges()+1], Indices: h.Forward.Indices}
+}
+
+func (p *perEdge) destinations(h *Hop) compute.Segments {
+	n := h.edges()
+	return compute.Segments{Indptr: p.ends[:n+1], Indices: p.to, Edges: p.edges[:n]}
+}
+
+// into are the rows of the edges into each destination, outOf those out of each source.
+func (p *perEdge) into(h *Hop) compute.Segments {
+	return compute.Segments{Indptr: h.Forward.Indptr, Indices: p.edges[:h.edges()]}
+}
+
+func (p *perEdge) outOf(h *Hop) compute.Segments {
+	return compute.Segments{Indptr: h.Transposed.Indptr, Indices: h.Transposed.Edges}
+}
+
+// clear sets a row for each edge to zero.
+func (p *perEdge) clear(dev compute.Device, rows compute.Matrix) {
+	dev.SegmentSum(rows, compute.Segments{Indptr: p.none[:rows.Rows+1]}, nil, rows, false)
+}

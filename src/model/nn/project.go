@@ -1,0 +1,101 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// projection brings the rows of all vertex types to one width, by a linear map for each type. They
+// are stored as hidden rows, and so is their gradient.
+//
+//	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
+type projection struct {
+	dev   compute.Device
+	width int
+	maps  []typeMap // [T]
+	x     *buffer
+}
+
+// typeMap is the map of a type.
+type typeMap struct {
+	name        string
+	features    int
+	w, dw       compute.Matrix // [width, features]
+	bias, dbias []float32
+}
+
+// newProjection returns the projection of the graph's vertex types; nil if it has none.
+func newProjection(s *store, c Config) *projection {
+	if !c.Schema.Typed() {
+		return nil
+	}
+	p := &projection{dev: s.dev, width: c.In, x: s.hidden(c.In)}
+	for t, name := range c.Schema.Types {
+		p.maps = append(p.maps, typeMap{name: fmt.Sprintf("project.%s", name),
+			features: c.TypeFeatures[t]})
+	}
+	return p
+}
+
+func (p *projection) params() (all []Param) {
+	for _, m := range p.maps {
+		all = append(all, weight(m.name+".weight", p.width, m.features),
+			bias(m.name+".bias", p.width, m.features))
+	}
+	return all
+}
+
+func (p *projection) bind(values, grads [][]float32) {
+	for t := range p.maps {
+		m := &p.maps[t]
+		m.w, m.dw = matrix(values[0], p.width, m.features), matrix(grads[0], p.width, m.features)
+		m.bias, m.dbias = values[1], grads[1]
+		values, grads = values[2:], grads[2:]
+	}
+}
+
+// each calls f with the map of each type, its input rows, and its output rows in x.
+func (p *projection) each(types []compute.Matrix, x compute.Matrix,
+	f func(m *typeMap, rows, x compute.Matrix)) {
+	at := 0
+	for t, rows := range types {
+		f(&p.maps[t], rows, x.RowsAt(at, at+rows.Rows))
+		at += rows.Rows
+	}
+}
+
+// forward returns the mapped rows of all types, for which x has room.
+func (p *projection) forward(in *Input) compute.Matrix {
+	x := p.x.matrix(in.Sources, p.width)
+	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
+		p.dev.Dense(x, m.dense(rows))
+	})
+	return x
+}
+
+// backward sets the gradients of the maps from dx, the gradient of x.
+func (p *projection) backward(dx compute.Matrix, in *Input) {
+	p.each(in.Types, dx, func(m *typeMap, rows, dx compute.Matrix) {
+		p.dev.DenseBackward(compute.DenseGradients{W: m.dw, Bias: m.dbias}, dx, dx, m.dense(rows))
+	})
+}
+
+func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
+	return compute.Dense{X: rows, W: m.w, Bias: m.bias, Epilogue: compute.Epilogue{Rounded: true}}
+}
+
+// RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type
+// t. dx are their rows of what BackwardLayer of layer 0 has returned: [n, In] or, if they are
+// folded, [n, Out of layer 0]. It returns drows, or dx where rows go through no map.
+func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
+	if m.project == nil {
+		return dx
+	}
+	if in := &m.inputs[0]; in.Folded {
+		m.stages[0].Layer.(*relational).folds.rowGradient(drows, t, dx, in)
+		return drows
+	}
+	m.project.dev.MatMulInput(drows, dx, m.project.maps[t].w, false)
+	return drows
+}

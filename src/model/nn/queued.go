@@ -1,0 +1,64 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// queuedLoss is a loss that stays on the device which computes it.
+type queuedLoss struct {
+	compute.QueuedLoss
+	device compute.Accelerator
+}
+
+// QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss by
+// itself, the host needs nothing else of a minibatch, and the device can find faults in all layers,
+// at most 18. It makes room for the result.
+func (m *Model) QueuesLoss() (bool, error) {
+	device := compute.CapabilitiesOf(m.dev).Accelerator
+	if device == nil || m.queues == nil || m.MakesArrays() ||
+		len(m.Params.Statistics) > 0 || suspectLayers+len(m.stages)+1 > compute.MostSuspects {
+		return false, nil
+	}
+	if m.queued.Places != nil {
+		return true, nil
+	}
+	b := m.store.buffer()
+	if err := b.reserve(compute.PlacesLen); err != nil {
+		return false, fmt.Errorf("places of faults: %w", err)
+	}
+	m.queued.device = device
+	m.queued.Head, m.queued.Extras = m.Params.Grads[:HeaderLen], m.Params.extras[:]
+	m.queued.Places, m.queued.Skipped = b.data[:compute.PlacesLen], m.Params.skipped()
+	return true, nil
+}
+
+// QueueLoss is Loss in training for a host that does not wait. The device writes this rank's share
+// of the loss and of the counts into the header of Params.Grads, and the place of a fault where
+// QueuedFault finds it.
+func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matrix) {
+	dlogits = m.dlogits(logits)
+	m.queued.Suspects = m.suspects(m.queued.Suspects[:0])
+	m.queues(m.queued.device, dlogits, logits, b.Labels, b.GlobalSeeds, &m.queued.QueuedLoss)
+	return dlogits
+}
+
+// QueuedFault is FirstFault for the first minibatch whose queued loss was not finite; ok is false
+// if there was none before the first update that was skipped. Waits for the device.
+func (m *Model) QueuedFault() (f Fault, ok bool) {
+	places := m.Params.host(m.queued.Places)
+	if !compute.AnyPlace(places) {
+		return Fault{}, false
+	}
+	find := func(k int) (row, vertex int) { return compute.Place(places, k) }
+	if row, _ := find(suspectWeights); row >= 0 {
+		of := func(row int) *Param { return m.Params.at(m.Params.first + row*paramAlign) }
+		q, grads := of(row), false
+		if row, _ := find(suspectGrads); row >= 0 {
+			grads = of(row) == q
+		}
+		return m.Params.weightsFault(*q, grads), true
+	}
+	return m.faultIn(find), true
+}

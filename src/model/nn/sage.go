@@ -1,0 +1,157 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as
+// SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the largest element of each column, as
+// aggr="max":
+//
+//	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if none   agg [D,in]
+//	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                               y   [D,out]
+//
+// Where edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour:
+// among those that have the maximum, the one with the first edge.
+//
+// It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
+// up to rounding, but its matrix product runs over the sources, and a sampled block has several
+// times more sources than destinations. It could be faster only where out is several times smaller
+// than in; such layers are last, where blocks are smallest.
+type sage struct {
+	dev     compute.Device
+	name    string
+	in, out int
+	how     compute.Reduction
+	// the mean is weighted by edges; the weights are from the data
+	weighted, ofData     bool
+	neigh, self          compute.Matrix // [out,in]
+	dneigh, dself        compute.Matrix
+	bias, dbias          []float32
+	aggregate, dagg, arg *buffer        // [D,in]; arg: where maxima were found
+	agg                  compute.Matrix // of the last Forward
+}
+
+func newSAGE(s *store, c Config, l int) Layer {
+	in, out := c.Widths(l)
+	how := compute.ReduceMean
+	if c.Aggregation == AggregateMax {
+		how = compute.ReduceMax
+	}
+	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
+		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
+		aggregate: s.rows(), dagg: s.buffer(), arg: s.buffer()}
+}
+
+func (s *sage) Params() []Param {
+	return []Param{
+		weight(s.name+".lin_l.weight", s.out, s.in),
+		bias(s.name+".lin_l.bias", s.out, s.in),
+		weight(s.name+".lin_r.weight", s.out, s.in),
+	}
+}
+
+func (s *sage) Bind(values, grads [][]float32) {
+	s.neigh, s.dneigh = matrix(values[0], s.out, s.in), matrix(grads[0], s.out, s.in)
+	s.bias, s.dbias = values[1], grads[1]
+	s.self, s.dself = matrix(values[2], s.out, s.in), matrix(grads[2], s.out, s.in)
+}
+
+func (s *sage) Needs() Needs {
+	if s.weighted {
+		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean,
+			OfData: s.ofData}
+	}
+	return Needs{Own: true, Aggregate: s.how}
+}
+
+func (s *sage) firstMap() firstMap {
+	return firstMap{weights: [2]trained{{s.neigh, s.dneigh}, {s.self, s.dself}}}
+}
+
+func (s *sage) Reserve(in *Input) error {
+	if len(in.Shares) > 0 {
+		return nil
+	}
+	if in.Aggregate.Cols == 0 {
+		if err := s.aggregate.reserve(in.Destinations * s.in); err != nil {
+			return err
+		}
+	}
+	if !in.Gradient {
+		return nil
+	}
+	n := in.Destinations * s.in
+	if s.how != compute.ReduceMax {
+		return s.dagg.reserve(n)
+	}
+	return reserveAll(sized{s.dagg, n}, sized{s.arg, n})
+}
+
+func (s *sage) Flops(h *Hop, gradient bool) int {
+	return 2 * passes(gradient) * 2 * h.Destinations * s.in * s.out
+}
+
+func (s *sage) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		addShares(s.dev, y, in, s.bias, epilogue)
+		return
+	}
+	s.agg = in.Aggregate
+	if in.Aggregate.Cols == 0 {
+		s.agg = s.aggregate.matrix(in.Destinations, s.in)
+		switch {
+		case s.weighted:
+			s.dev.SegmentSum(s.agg, in.Hop.Forward, in.Weights, in.X, false)
+		case s.how == compute.ReduceMax:
+			s.dev.SegmentMax(s.agg, s.found(in), in.Hop.Forward, in.X)
+		default:
+			s.dev.SegmentMean(s.agg, in.Hop.Forward, in.X)
+		}
+	}
+	s.dev.Dense(y, s.dense(in, epilogue))
+}
+
+func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
+	return compute.Dense{X: s.agg, W: s.neigh, Bias: s.bias, X2: in.own(), W2: s.self,
+		Epilogue: epilogue}
+}
+
+// found returns where maxima are found, for backward; the zero Matrix if there is none.
+func (s *sage) found(in *Input) compute.Matrix {
+	if !in.Gradient {
+		return compute.Matrix{}
+	}
+	return s.arg.matrix(in.Destinations, s.in)
+}
+
+func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+	if len(in.Shares) > 0 {
+		sharesBackward(s.dev, dx.Matrix, dy, y, s.dbias, epilogue)
+		return
+	}
+	s.dev.DenseBackward(compute.DenseGradients{W: s.dneigh, Bias: s.dbias, W2: s.dself}, dy, y,
+		s.dense(in, epilogue))
+	if !in.Gradient {
+		return
+	}
+	// The segment kernel writes every row of dx, those without edges as zeros. The destinations'
+	// own rows are terms by which it completes dx, or are added afterwards.
+	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
+	s.dev.MatMulInput(dagg, dy, s.neigh, false)
+	switch {
+	case s.weighted:
+		s.dev.SegmentSumCompleted(dx.Matrix, in.Transposed, in.TransposedWeights, dagg, end)
+	case s.how == compute.ReduceMax:
+		s.dev.SegmentMaxBackward(dx.Matrix, in.Transposed, s.found(in), dagg, end)
+	default:
+		s.dev.SegmentMeanBackward(dx.Matrix, in.Hop.Forward, in.Transposed, dagg, end)
+	}
+	if !end.Rounded {
+		s.dev.MatMulInput(dx.RowsAt(0, in.Destinations), dy, s.self, true)
+	}
+}
+
+func (s *sage) addsOwn() {}

@@ -1,0 +1,117 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// Sparse are the rows of an input layer that begins with a linear map, where rows are sparse: Own
+// and Aggregate as far as the layer needs them. They are never made dense.
+type Sparse struct{ Own, Aggregate *compute.SparseMatrix }
+
+func (s *Sparse) given() bool { return s.Own != nil || s.Aggregate != nil }
+
+// sparseMap computes the first map of an input layer from sparse rows; the layer takes the result
+// as the only share in Input.Shares. Products read columns of the weights, so these are transposed
+// first.
+type sparseMap struct {
+	layer columnwise
+	dev   compute.Device
+	in    int
+	wide  [2]*buffer // [in,width] weights transposed; in backward their gradients
+	y, z  *buffer    // [D,width]
+	share [1]compute.Matrix
+}
+
+// newSparseMap returns the map of an input layer; nil if the layer does not begin with a linear
+// map.
+func newSparseMap(s *store, c Config, l Layer) *sparseMap {
+	layer, ok := l.(columnwise)
+	if !ok || !c.Linear() {
+		return nil
+	}
+	return &sparseMap{layer: layer, dev: s.dev, in: c.In, wide: [2]*buffer{s.buffer(), s.buffer()},
+		y: s.buffer(), z: s.buffer()}
+}
+
+// of returns what matrix k of the map is multiplied with.
+func (s *Sparse) of(k int) *compute.SparseMatrix {
+	if k == 1 {
+		return s.Own
+	}
+	return s.Aggregate
+}
+
+// ReserveSparse makes room for the map of the sparse rows of an input layer, and turns in into an
+// input with the result of the map as its share. It reads the counts and Train of in. ForwardLayer
+// calls it. Errors are as for Reserve.
+func (m *Model) ReserveSparse(in *Input) error {
+	if m.sparse == nil {
+		return errors.New("sparse rows are read by layers that begin with a linear map")
+	}
+	return m.sparse.reserve(in)
+}
+
+func (m *sparseMap) reserve(in *Input) error {
+	f, n := m.layer.firstMap(), in.Destinations
+	width := max(f.weights[0].w.Rows, f.weights[1].w.Rows)
+	mixed := 0
+	if f.eps != nil {
+		mixed = n * width
+	}
+	err := reserveAll(sized{m.y, n * width}, sized{m.z, mixed}, sized{m.wide[0], m.in * width},
+		sized{m.wide[1], m.in * width})
+	if err != nil {
+		return fmt.Errorf("sparse rows of %d destinations: %w", n, err)
+	}
+	m.share[0] = m.y.matrix(n, width)
+	in.Shares, in.Gradient = m.share[:], in.Train
+	return nil
+}
+
+// forward sets the share to the map of the rows.
+func (m *sparseMap) forward(in *Input) {
+	f, y, add := m.layer.firstMap(), m.share[0], false
+	for k, t := range f.weights {
+		if t.w.Rows == 0 {
+			continue
+		}
+		wide := m.wide[k].matrix(m.in, y.Cols)
+		m.dev.Transpose(wide, t.w)
+		m.multiply(y, in.Sparse.of(k), wide, add)
+		if add = true; f.eps != nil {
+			z := m.z.matrix(y.Rows, y.Cols)
+			m.multiply(z, in.Sparse.Own, wide, false)
+			m.dev.AddScaled(y, y, z, f.eps)
+		}
+	}
+}
+
+// multiply sets y = x w, or adds it:  y [D,width], w [in,width].
+func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix,
+	add bool) {
+	m.dev.SegmentSum(y, x.Entries, x.Values, w, add)
+}
+
+// backward sets the gradients of the map from dy, the gradient of the share.
+func (m *sparseMap) backward(in *Input, dy compute.Matrix) {
+	f := m.layer.firstMap()
+	gradient := func(k int, x *compute.SparseMatrix) compute.Matrix {
+		dw := m.wide[k].matrix(m.in, dy.Cols)
+		m.dev.SegmentSum(dw, x.Transposed, x.TransposedValues, dy, false)
+		return dw
+	}
+	for k, t := range f.weights {
+		if t.w.Rows == 0 {
+			continue
+		}
+		dw := gradient(k, in.Sparse.of(k))
+		if f.eps != nil {
+			m.dev.AddScaled(dw, dw, gradient(1, in.Sparse.Own), f.eps)
+			m.dev.Dot(f.deps, dy, m.z.matrix(dy.Rows, dy.Cols))
+		}
+		m.dev.Transpose(t.dw, dw)
+	}
+}

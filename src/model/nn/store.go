@@ -1,0 +1,114 @@
+package nn
+
+import (
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// store owns the device memory of one model, so that it can be freed at once.
+type store struct {
+	dev      compute.Device
+	buffers  []*buffer
+	numbered *numbered // nil: no layer has features of edges
+	perEdges []*perEdge
+}
+
+// buffer is device memory for an array whose size differs from minibatch to minibatch. Its content
+// does not survive reserve.
+type buffer struct {
+	dev    compute.Device
+	data   []float32
+	stores compute.Elements // of its matrices
+}
+
+func (s *store) buffer() *buffer {
+	b := &buffer{dev: s.dev}
+	s.buffers = append(s.buffers, b)
+	return b
+}
+
+// rows returns a buffer of rows that a layer reads, in the type in which the device stores them.
+func (s *store) rows() *buffer {
+	b := s.buffer()
+	b.stores = compute.CapabilitiesOf(s.dev).Stores
+	return b
+}
+
+// hidden returns a buffer of hidden rows that one kernel makes from other rows: in the type in
+// which the device stores rows, if their width is even.
+func (s *store) hidden(width int) *buffer {
+	b := s.rows()
+	b.stores = evenly(width, b.stores)
+	return b
+}
+
+// reserve makes room for n elements. The first size is allocated exactly (a caller may know the
+// maximum), later ones with a quarter of slack, so that sampled blocks, whose sizes vary by a few
+// per cent, soon stop growing it.
+func (b *buffer) reserve(n int) error {
+	n = b.stores.Floats(n)
+	if n <= len(b.data) {
+		return nil
+	}
+	if b.data != nil {
+		if err := b.dev.Sync(); err != nil { // kernels may still be reading what is freed here
+			return err
+		}
+		b.dev.Free(b.data)
+		b.data = nil
+		n += n / 4
+	}
+	data, err := b.dev.Alloc(n)
+	if err != nil {
+		return err
+	}
+	b.data = data
+	return nil
+}
+
+// sized is a buffer and its number of elements.
+type sized struct {
+	*buffer
+	n int
+}
+
+// reserveAll makes room in several buffers, and stops at the first that fails.
+func reserveAll(buffers ...sized) error {
+	for _, b := range buffers {
+		if err := b.reserve(b.n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *buffer) matrix(rows, cols int) compute.Matrix {
+	return b.stores.In(b.data, rows, cols)
+}
+
+// bytes returns the memory of all buffers.
+func (s *store) bytes() (bytes int64) {
+	bytes = s.numbered.bytes()
+	for _, p := range s.perEdges {
+		bytes += p.bytes()
+	}
+	for _, b := range s.buffers {
+		bytes += int64(len(b.data)) * 4
+	}
+	return bytes
+}
+
+// free frees all buffers.
+func (s *store) free() {
+	s.numbered.free()
+	for _, p := range s.perEdges {
+		mem.Free(p.to)
+		p.to = nil
+	}
+	for _, b := range s.buffers {
+		if b.data != nil {
+			s.dev.Free(b.data)
+			b.data = nil
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package task
+
+import (
+	"halognn/src/base/npy"
+	"halognn/src/devices/compute"
+)
+
+// The tasks whose labels are those of links: a class, or float32 numbers. The outputs of a model
+// are embeddings, and the score of two embeddings gives what the label is compared with. Links are
+// not ranked.
+const (
+	LinkClasses = "link_classes"
+	LinkNumbers = "link_numbers"
+)
+
+var (
+	linkClasses = labelling(LinkClasses, "one class a link", &multiclass)
+	linkNumbers = labelling(LinkNumbers, "numbers of links", &regression)
+)
+
+// labelling returns a task of links whose labels are of the kind that the vertices of task of have.
+func labelling(name, has string, of *Task) Task {
+	t := *of
+	t.Name, t.Has, t.Embeds = name, has, true
+	t.Changed = func(o Objective) LossFunc {
+		l := &labelLoss{rating: ratingBy(o), of: of.Minibatch, scratch: o.Scratch}
+		o.Pairs, o.Scorer = Pairs{}, Scorer{}
+		if !o.plain() {
+			l.of = of.Changed(o)
+		}
+		return l.loss
+	}
+	t.Minibatch = func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
+		n int) Stats {
+		return t.Changed(Objective{})(dev, dlogits, logits, truth, n)
+	}
+	return t
+}
+
+// labelLoss is the loss of links with labels: the loss of a task of vertices, over the scores of
+// links.
+type labelLoss struct {
+	rating
+	of      LossFunc
+	scratch []float32 // ScorerScratch elements; the last ones hold scores
+}
+
+// loss returns the loss of n links, divided by globalSeeds. truth is laid out as in
+// sample.Links.Truth: the pairs, then the labels of the links. There are no negatives.
+func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
+	globalSeeds int) (s Stats) {
+	head := npy.View[int32](truth)
+	if len(head) == 0 {
+		return s
+	}
+	n := int(head[0])
+	pairs, labels := head[2:][:2*n], truth[8+8*n:]
+	l.begin(dev, logits, pairs)
+	l.slope = append(l.slope, l.score...)
+	outputs, width := l.outputs(), len(labels)/max(1, n)
+	for rest := l.slope; len(rest) > 0; {
+		m := min(len(rest)/outputs, labelChunk(outputs))
+		y := l.onDevice(0, m, outputs)
+		dy := l.onDevice(1, m, outputs)
+		dev.Upload(y.Data, rest[:m*outputs])
+		part := l.of(dev, dy, y, labels[:m*width], globalSeeds)
+		dev.Download(rest[:m*outputs], dy.Data)
+		s.Loss += part.Loss
+		for i, x := range part.Sums {
+			s.Sums[i] += x
+		}
+		rest, labels = rest[m*outputs:], labels[m*width:]
+	}
+	l.end(dev, dlogits, pairs)
+	return s
+}
+
+// onDevice returns device memory for the scores of n links (which = 0) or for their gradient (1).
+func (l *labelLoss) onDevice(which, n, outputs int) compute.Matrix {
+	size := labelChunk(outputs) * outputs
+	at := len(l.scratch) - (2-which)*size
+	return compute.Matrix{Rows: n, Cols: outputs, Data: l.scratch[at:][:n*outputs]}
+}

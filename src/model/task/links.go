@@ -1,0 +1,233 @@
+package task
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/base/npy"
+	"halognn/src/devices/compute"
+)
+
+// Links is the task of pairs of vertices: outputs are embeddings, and the likelier a link, the
+// higher the score of its ends. No vertex has a label: labels.npy is -1.
+const Links = "links"
+
+// The sums of a step's links. A link beats a negative with a lower score, and counts half for an
+// equal one.
+const (
+	Reciprocal = iota // 1/rank among the negatives
+	Beaten            // the share of the link's negatives
+	Rated             // links
+)
+
+// The metrics of links. A tie has the mean of the best and the worst rank (OGB).
+const (
+	MRR              = "mrr"
+	HitsName         = "hits_"
+	AUC              = "auc"
+	AveragePrecision = "average_precision"
+)
+
+// HitsAt are the K of the metrics hits_K.
+var HitsAt = [...]int{1, 3, 10, 50, 100}
+
+var links = Task{
+	Name: Links, Has: "links", Loss: "contrastive", Embeds: true, Ranks: true,
+	DType: "<i4", Column: "none", File: "labels",
+	Metrics: linkMetrics(),
+
+	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, truth []byte, n int) Stats {
+		return new(pairLoss).loss(dev, dlogits, logits, truth, n)
+	},
+	Changed: func(o Objective) LossFunc {
+		return (&pairLoss{ratingBy(o)}).loss
+	},
+	Fault: func(label []byte, _ int) string {
+		if y := class(label); y != -1 {
+			return fmt.Sprintf(" is %d; links are the task, and vertices have none: -1", y)
+		}
+		return ""
+	},
+	Facts:         func(int) int { return 0 },
+	Truth:         func([]byte, []float64) bool { return false },
+	Judge:         func(*Tally, []float32, []byte) {},
+	Predict:       func(label []byte, _ []float32) { PutClass(label, -1) },
+	Probabilities: func(y, z []float32) { copy(y, z) },
+	Cells:         func(line []string, _ []byte, _ func(int) string) []string { return line },
+}
+
+func linkMetrics() []*Metric {
+	ofStep := func(t *Tally) (value float64, ok bool) {
+		return t.Sums[Reciprocal] / max(1, t.Sums[Rated]), t.Sums[Rated] > 0
+	}
+	all := []*Metric{{Name: MRR, Doc: "of links: mean of 1/rank among negatives", Value: ofStep}}
+	for _, k := range HitsAt {
+		all = append(all, &Metric{Name: fmt.Sprintf("%s%d", HitsName, k), Share: true, Value: ofStep,
+			Doc: fmt.Sprintf("of links: share with rank %d or better", k)})
+	}
+	return append(all,
+		&Metric{Name: AUC, Doc: "of links and negatives together: area under the ROC curve",
+			Value: ofStep},
+		&Metric{Name: AveragePrecision, Doc: "of links and negatives together: mean precision at " +
+			"the links", Value: ofStep})
+}
+
+// Pairs says how links are rated.
+type Pairs struct {
+	Score, Loss string  // "" is the first of Scores and PairLosses
+	Scale       float64 // factor of scores in the loss; 0 means 1
+}
+
+// The scores and losses of links.
+const (
+	ScoreAuto    = "auto" // Dot, or MLP where links have labels
+	Dot          = "dot"
+	Cosine       = "cosine"
+	DistMult     = "distmult"
+	MLP          = "mlp"
+	Contrastive  = "contrastive"
+	CrossEntropy = "cross-entropy"
+)
+
+// pairLoss is the loss of links that are ranked.
+type pairLoss struct{ rating }
+
+// loss returns the loss of n links, divided by globalSeeds, a number of links. With the score s_0
+// of a link and the scores s_1 to s_k of its negatives it is
+//
+//	contrastive     sum ( log sum_j exp(s_j) - s_0 )
+//	cross-entropy   sum ( softplus(-s_0) + sum_j>0 softplus(s_j) ) / (1+k)
+//
+// truth is laid out as in sample.Links.Truth; a missing negative adds no term. Links are added in
+// order, and the gradients of a row in the order of pairs, whatever the threads. Time O(pairs D).
+func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
+	globalSeeds int) Stats {
+	head := npy.View[int32](truth)
+	if len(head) == 0 {
+		return Stats{}
+	}
+	n, k := int(head[0]), int(head[1])
+	pairs := head[2:][:2*n*(1+k)]
+	l.begin(dev, logits, pairs)
+	scale := float64(share(globalSeeds))
+	var s Stats
+	for i := range n {
+		own := l.score[i*(1+k) : (i+1)*(1+k)]
+		s.Loss += l.terms(own, scale) * scale
+		count(&s.Sums, own)
+	}
+	l.end(dev, dlogits, pairs)
+	return s
+}
+
+func (l *pairLoss) scaled() float64 {
+	if l.pairs.Scale == 0 {
+		return 1
+	}
+	return l.pairs.Scale
+}
+
+// terms returns the loss of a link, given its score and those of its negatives, and appends the
+// derivatives by these scores, times share.
+func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
+	scale := l.scaled()
+	if l.pairs.Loss == CrossEntropy {
+		terms := float64(len(scores))
+		for j, x := range scores {
+			s := scale * float64(x)
+			p := 1 / (1 + math.Exp(-s))
+			if j == 0 {
+				s, p = -s, p-1
+			}
+			loss += (max(s, 0) + math.Log1p(math.Exp(-math.Abs(s)))) / terms
+			l.slope = append(l.slope, float32(p*scale/terms*share))
+		}
+		return loss
+	}
+	most, sum := float64(slices.Max(scores))*scale, 0.0
+	for _, x := range scores {
+		sum += math.Exp(float64(x)*scale - most)
+	}
+	for j, x := range scores {
+		p := math.Exp(float64(x)*scale-most) / sum
+		if j == 0 {
+			p--
+		}
+		l.slope = append(l.slope, float32(p*scale*share))
+	}
+	return math.Log(sum) + most - float64(scores[0])*scale
+}
+
+// count ranks the link among its negatives, if it has any.
+func count(s *Sums, scores []float32) {
+	above, equal, others := 0.0, 0.0, 0.0
+	for _, x := range scores[1:] {
+		switch {
+		case math.IsInf(float64(x), -1):
+			continue
+		case x > scores[0]:
+			above++
+		case x == scores[0]:
+			equal++
+		}
+		others++
+	}
+	if others == 0 {
+		return
+	}
+	s[Reciprocal] += 1 / (1 + above + equal/2)
+	s[Beaten] += 1 - (above+equal/2)/others
+	s[Rated]++
+}
+
+// Ranked adds up the ranks of links among their candidates.
+type Ranked struct {
+	Links, Reciprocal float64
+	Hits              [len(HitsAt)]float64
+}
+
+// RankedNumbers is the length of Ranked.Numbers.
+const RankedNumbers = 2 + len(HitsAt)
+
+// Numbers returns the sums in a row.
+func (r *Ranked) Numbers() []float64 {
+	return append([]float64{r.Links, r.Reciprocal}, r.Hits[:]...)
+}
+
+// Add adds Numbers of other links.
+func (r *Ranked) Add(x []float64) {
+	r.Links, r.Reciprocal = r.Links+x[0], r.Reciprocal+x[1]
+	for i := range r.Hits {
+		r.Hits[i] += x[2+i]
+	}
+}
+
+// See counts a link: above of its candidates have higher scores, equal have the same score.
+func (r *Ranked) See(above, equal int) {
+	rank := 1 + float64(above) + float64(equal)/2
+	r.Links++
+	r.Reciprocal += 1 / rank
+	for i, k := range HitsAt {
+		if rank <= float64(k) {
+			r.Hits[i]++
+		}
+	}
+}
+
+// Metrics returns the values by name; none without links. curve has the scores of links and
+// negatives; if either is missing, auc and average precision are left out.
+func (r *Ranked) Metrics(curve *Curve) map[string]float64 {
+	all := map[string]float64{}
+	if r.Links == 0 {
+		return all
+	}
+	all[MRR] = r.Reciprocal / r.Links
+	for i, k := range HitsAt {
+		all[fmt.Sprintf("%s%d", HitsName, k)] = r.Hits[i] / r.Links
+	}
+	if area, both := curve.Area(); both {
+		all[AUC], all[AveragePrecision] = area, curve.Precision()
+	}
+	return all
+}

@@ -1,0 +1,142 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/base/npy"
+	"halognn/src/devices/compute"
+)
+
+// Objective changes the loss of a task. The zero value is the plain one.
+type Objective struct {
+	// Weights[c] multiplies the terms of class c; nil: all are 1. Unlike PyTorch's mean the loss is
+	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
+	// weights.
+	Weights []float64
+	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing <
+	// 1 (Szegedy et al., CVPR 2016).
+	Smoothing float64
+	// Loss is the loss of regression, one of LossAuto, ...; "" is LossAuto. Targets are scaled.
+	Loss string
+	Scale
+	// Pairs says how links are rated, in the task of links.
+	Pairs Pairs
+	Scorer
+}
+
+// plain reports whether o changes nothing.
+func (o Objective) plain() bool {
+	return o.Weights == nil && o.Smoothing == 0 && o.usual() && o.Mean == nil &&
+		o.Pairs == Pairs{}
+}
+
+func (o Objective) usual() bool { return o.Loss == "" || o.Loss == LossAuto }
+
+// check returns all errors in o for a task with the given number of classes.
+func (o Objective) check(t *Task, classes int) error {
+	var faults []error
+	if t.Class == nil && (o.Weights != nil || o.Smoothing != 0) {
+		faults = append(faults,
+			fmt.Errorf("class weights and label smoothing are for tasks of one class a vertex, "+
+				"not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
+	}
+	if !t.Numbers && !o.usual() {
+		faults = append(faults,
+			fmt.Errorf("train.loss %s is for regression, and the graph has %s; use auto", o.Loss,
+				t.Has))
+	}
+	if t.Class != nil && o.Weights != nil && len(o.Weights) != classes {
+		faults = append(faults,
+			fmt.Errorf("train.class_weights has %d weights for %d classes; give one for each, or "+
+				"balanced", len(o.Weights), classes))
+	}
+	for class, w := range o.Weights {
+		if !(w >= 0) || math.IsInf(w, 0) {
+			faults = append(faults, fmt.Errorf(
+				"train.class_weights: class %d has %g; want numbers from 0", class, w))
+		}
+	}
+	if !(o.Smoothing >= 0 && o.Smoothing < 1) {
+		faults = append(faults, fmt.Errorf("train.label_smoothing is %g; want 0 to below 1",
+			o.Smoothing))
+	}
+	return errors.Join(faults...)
+}
+
+// LossWith returns the loss with an objective, or all errors in it.
+func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
+	if o.plain() && !t.Embeds {
+		return t.Minibatch, nil
+	}
+	if err := o.check(t, classes); err != nil {
+		return nil, err
+	}
+	return t.Changed(o), nil
+}
+
+// objective computes the loss on the host, whatever the device: the logits (seeds x classes) are a
+// small part of a step, and one plain loop is both the reference and the only implementation.
+type objective struct {
+	Objective
+	host []float32 // logits, then their gradient
+}
+
+// loss is crossEntropy with the targets t_c of o, whose sum is T, in place of one class:
+//
+//	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
+//	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
+//
+// dlogits receives the gradient T softmax(z) - t, scaled alike. Rows are added in order, so that
+// the result does not depend on the number of threads. Time O(rows C), memory rows C floats of the
+// host. Waits for the device.
+func (o *objective) loss(
+	dev compute.Device, dlogits, logits compute.Matrix, truth []byte, globalSeeds int,
+) Stats {
+	labels, n, scale := npy.View[int32](truth), len(logits.Data), float64(share(globalSeeds))
+	o.host = slices.Grow(o.host[:0], n)
+	host := compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: o.host[:n]}
+	dev.Download(host.Data, logits.Data)
+	sum, correct := 0.0, 0
+	for r := range host.Rows {
+		z := host.Row(r)
+		row, best := o.row(z, labels[r], scale)
+		sum += row
+		if best == labels[r] {
+			correct++
+		}
+	}
+	dev.Upload(dlogits.Data, host.Data)
+	return Stats{sum * scale, rightOf(correct, logits.Rows)}
+}
+
+// row returns the loss of a row and the index of its largest logit, and turns z into scale times
+// the gradient.
+func (o *objective) row(z []float32, label int32, scale float64) (loss float64, best int32) {
+	best = argmax(z)
+	largest, total, targets, fit := float64(z[best]), 0.0, 0.0, 0.0
+	for c, x := range z {
+		t := o.target(c, int(label), len(z))
+		total += math.Exp(float64(x) - largest)
+		targets += t
+		fit += t * (float64(x) - largest)
+	}
+	for c, x := range z {
+		p := math.Exp(float64(x)-largest) / total
+		z[c] = float32((targets*p - o.target(c, int(label), len(z))) * scale)
+	}
+	return targets*math.Log(total) - fit, best
+}
+
+func (o *objective) target(class, label, classes int) float64 {
+	t := o.Smoothing / float64(classes)
+	if class == label {
+		t += 1 - o.Smoothing
+	}
+	if o.Weights != nil {
+		t *= o.Weights[class]
+	}
+	return t
+}

@@ -1,0 +1,165 @@
+package task
+
+import (
+	"math"
+	"slices"
+
+	"halognn/src/devices/compute"
+)
+
+// rating computes the scores of a minibatch's pairs on the host, whatever the device: rows of
+// embeddings are a small part of a step. A pair has one score, or as many as the scorer's
+// parameters give.
+type rating struct {
+	pairs   Pairs
+	scorer  hostScorer
+	z, dz   compute.Matrix // embeddings and their gradient
+	host    []float32      // embeddings, then their gradient
+	score   []float32      // [pairs, outputs]
+	slope   []float32      // and their gradient
+	lengths []float32      // of the rows
+}
+
+func ratingBy(o Objective) rating {
+	return rating{pairs: o.Pairs, scorer: hostScorer{Scorer: o.Scorer}}
+}
+
+// outputs is the number of a pair's scores.
+func (l *rating) outputs() int {
+	switch v := l.scorer.Values; {
+	case l.pairs.Score == DistMult && l.z.Cols > 0:
+		return len(v[0]) / l.z.Cols
+	case l.pairs.Score == MLP:
+		return len(v[3])
+	}
+	return 1
+}
+
+// begin computes the scores of pairs of rows of logits, and clears their gradients.
+func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32) {
+	size := len(logits.Data)
+	l.host = slices.Grow(l.host[:0], 2*size)[:2*size]
+	l.z = compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[:size]}
+	l.dz = compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: l.host[size:]}
+	dev.Download(l.z.Data, logits.Data)
+	clear(l.dz.Data)
+	l.slope = l.slope[:0]
+	l.scorer.load(dev)
+	l.rate(dev, pairs)
+}
+
+// end computes gradients from slope and brings them to the device, if dlogits has columns. A rank's
+// minibatch may have no links and no rows: then the gradients are 0, not those of the last step.
+func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) {
+	if dlogits.Cols > 0 {
+		l.back(dev, pairs)
+		dev.Upload(dlogits.Data, l.dz.Data)
+		l.scorer.store(dev)
+	}
+}
+
+// rate computes the scores of pairs, and the row lengths that cosines need.
+func (l *rating) rate(dev compute.Device, pairs []int32) {
+	z := l.z
+	l.score, l.lengths = l.score[:0], l.lengths[:0]
+	if l.pairs.Score == MLP {
+		l.score = l.scorer.rate(dev, l.score, z, pairs)
+		return
+	}
+	for r := 0; r < z.Rows && l.pairs.Score == Cosine; r++ {
+		l.lengths = append(l.lengths, length(z.Row(r)))
+	}
+	outputs := l.outputs()
+	for i := 0; i < len(pairs); i += 2 {
+		a, b := int(pairs[i]), int(pairs[i+1])
+		switch {
+		case a < 0:
+			l.score = append(l.score, float32(math.Inf(-1)))
+		case l.pairs.Score == DistMult:
+			zb := z.Row(b)
+			for k := range outputs {
+				sum, w := float32(0), l.scorer.values[0][k*z.Cols:]
+				for c, x := range z.Row(a) {
+					sum += w[c] * x * zb[c]
+				}
+				l.score = append(l.score, sum)
+			}
+		case l.pairs.Score == Cosine:
+			l.score = append(l.score, dot(z.Row(a), z.Row(b))/(l.lengths[a]*l.lengths[b]))
+		default:
+			l.score = append(l.score, dot(z.Row(a), z.Row(b)))
+		}
+	}
+}
+
+// back adds the gradients of pairs.
+func (l *rating) back(dev compute.Device, pairs []int32) {
+	if l.pairs.Score == MLP {
+		l.scorer.back(dev, l.dz, l.z, pairs, l.slope)
+		return
+	}
+	outputs := l.outputs()
+	for j, g := range l.slope {
+		k, pair := j%outputs, pairs[j/outputs*2:]
+		if pair[0] < 0 {
+			continue
+		}
+		a, b := int(pair[0]), int(pair[1])
+		za, zb, da, db := l.z.Row(a), l.z.Row(b), l.dz.Row(a), l.dz.Row(b)
+		switch l.pairs.Score {
+		case DistMult:
+			w := l.scorer.values[0][k*l.z.Cols:][:l.z.Cols]
+			addProduct(da, zb, w, g)
+			addProduct(db, za, w, g)
+			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
+		case Cosine:
+			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
+			// a row of zeros has no direction, so the cosine has no slope
+			if min(la, lb) <= shortest {
+				continue
+			}
+			addTimes(da, zb, g/(la*lb))
+			addTimes(da, za, -g*s/(la*la))
+			addTimes(db, za, g/(la*lb))
+			addTimes(db, zb, -g*s/(lb*lb))
+		default:
+			addTimes(da, zb, g)
+			addTimes(db, za, g)
+		}
+	}
+}
+
+// addTimes adds g x to y.
+func addTimes(y, x []float32, g float32) {
+	x = x[:len(y)]
+	for i := range y {
+		y[i] += g * x[i]
+	}
+}
+
+// shortest is the least length of a row in a cosine, so that rows of zeros have the cosine 0.
+const shortest float32 = 1e-12
+
+func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), shortest) }
+
+// dot adds in eight sums, so that additions need not wait for each other.
+func dot(a, b []float32) float32 {
+	var s [8]float32
+	b = b[:len(a)]
+	for len(a) >= 8 {
+		x, y := a[:8:8], b[:8:8]
+		s[0] += x[0] * y[0]
+		s[1] += x[1] * y[1]
+		s[2] += x[2] * y[2]
+		s[3] += x[3] * y[3]
+		s[4] += x[4] * y[4]
+		s[5] += x[5] * y[5]
+		s[6] += x[6] * y[6]
+		s[7] += x[7] * y[7]
+		a, b = a[8:], b[8:]
+	}
+	for i, x := range a {
+		s[0] += x * b[i]
+	}
+	return (s[0] + s[4]) + (s[1] + s[5]) + ((s[2] + s[6]) + (s[3] + s[7]))
+}

@@ -1,0 +1,251 @@
+package comm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"halognn/src/base/mem"
+)
+
+// The helpers below are collective, block, and allocate. They are for set-up, checks before the
+// first step, and reports once an epoch.
+
+// Allgather returns the values of every rank in rank order. All ranks must pass the same number of
+// values.
+func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
+	all := make([]T, c.Size()*len(values))
+	if len(values) == 0 {
+		return all, nil
+	}
+	rows := make([]int, c.Size())
+	for r := range rows {
+		rows[r] = 1
+	}
+	rowBytes := len(values) * int(unsafe.Sizeof(values[0]))
+	return all, c.StartAllgatherv(mem.Bytes(values), mem.Bytes(all), rows, rowBytes).Wait()
+}
+
+// Allgatherv returns the values of every rank in rank order. Their number may differ from rank to
+// rank.
+func Allgatherv[T mem.Number](c Comm, own []T) ([][]T, error) {
+	lengths, err := Allgather(c, len(own))
+	if err != nil {
+		return nil, err
+	}
+	total := 0
+	for _, n := range lengths {
+		total += n
+	}
+	all, size := make([]T, total), int(unsafe.Sizeof(*new(T)))
+	if err := c.StartAllgatherv(mem.Bytes(own), mem.Bytes(all), lengths, size).Wait(); err != nil {
+		return nil, err
+	}
+	parts := make([][]T, len(lengths))
+	for r, n := range lengths {
+		parts[r], all = all[:n:n], all[n:]
+	}
+	return parts, nil
+}
+
+// AllgatherStrings returns the text of every rank.
+func AllgatherStrings(c Comm, own string) ([]string, error) {
+	parts, err := Allgatherv(c, []byte(own))
+	texts := make([]string, len(parts))
+	for r, p := range parts {
+		texts[r] = string(p)
+	}
+	return texts, err
+}
+
+// AllgatherJSON returns the value of every rank. Values are sent as JSON.
+func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := Allgatherv(c, text)
+	all := make([]T, len(parts))
+	for r, p := range parts {
+		if err := json.Unmarshal(p, &all[r]); err != nil {
+			return nil, fmt.Errorf("rank %d runs another version of halognn: %w", r, err)
+		}
+	}
+	return all, err
+}
+
+// Bcast returns the data of rank 0; what other ranks pass is ignored.
+func Bcast[T ~string | ~[]byte](c Comm, own T) (T, error) {
+	parts, err := Allgatherv(c, []byte(own))
+	if err != nil {
+		return own, err
+	}
+	return T(parts[0]), nil
+}
+
+// AgreeAny reports whether any rank passed true.
+func AgreeAny(c Comm, value bool) (bool, error) {
+	mine := 0
+	if value {
+		mine = 1
+	}
+	most, err := AgreeMax(c, mine)
+	return most > 0, err
+}
+
+// AgreeMax returns the largest value that any rank passed.
+func AgreeMax[T mem.Number](c Comm, value T) (T, error) {
+	all, err := Allgather(c, value)
+	if err != nil {
+		return value, err
+	}
+	for _, v := range all {
+		value = max(value, v)
+	}
+	return value, nil
+}
+
+// AgreeSum returns the sum of the values of all ranks, added in rank order.
+func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
+	all, err := Allgather(c, value)
+	var total T
+	for _, v := range all {
+		total += v
+	}
+	return total, err
+}
+
+// Agreed is an error that every rank returned from the same collective: no rank waits for another,
+// so the job may end in order, and one rank prints the error.
+type Agreed struct {
+	Rank int  // of the caller
+	Own  bool // Err is the caller's own error, with all that it wraps; on other ranks it is a text
+	Err  error
+}
+
+func (e *Agreed) Error() string { return e.Err.Error() }
+func (e *Agreed) Unwrap() error { return e.Err }
+
+// AgreedOn marks an error that every rank is known to return.
+func AgreedOn(c Comm, err error) error { return &Agreed{Rank: c.Rank(), Own: true, Err: err} }
+
+// IsAgreed reports whether every rank has err.
+func IsAgreed(err error) bool {
+	a := (*Agreed)(nil)
+	return errors.As(err, &a)
+}
+
+// Agree returns nil if no rank passes an error. Otherwise it returns on every rank an Agreed about
+// the first rank that does. After a step that may fail on one rank, call Agree before the next
+// collective, so that no rank waits for one that has given up. The failing rank gets its own error,
+// the others its text. The text names the rank unless all ranks pass the same text. If
+// communication fails, the error is not an Agreed.
+func Agree(c Comm, mine error) error {
+	text := ""
+	if mine != nil {
+		text = mine.Error()
+	}
+	all, err := AllgatherStrings(c, text)
+	if err != nil {
+		return errors.Join(mine, err)
+	}
+	first, same := -1, true
+	for r, t := range all {
+		if len(t) > 0 && first < 0 {
+			first = r
+		}
+		same = same && t == all[0]
+	}
+	if first < 0 {
+		return nil
+	}
+	own := all[first] == text
+	if !own {
+		mine = errors.New(all[first])
+	}
+	if !same { // an error that all ranks have names no rank
+		mine = fmt.Errorf("rank %d: %w", first, mine)
+	}
+	return &Agreed{Rank: c.Rank(), Own: own, Err: mine}
+}
+
+// AgreedCode returns, on every rank, the exit code for an Agreed error that all ranks have: the
+// code that the first rank with its own error passes. Only there the error still has the types from
+// which a program derives its codes. Collective.
+func AgreedCode(c Comm, err error, code int) (int, error) {
+	own := 0
+	if a := (*Agreed)(nil); errors.As(err, &a) && a.Own {
+		own = 1
+	}
+	all, err := Allgather(c, own, code)
+	for r := 0; err == nil && r < len(all); r += 2 {
+		if all[r] > 0 {
+			return all[r+1], nil
+		}
+	}
+	return code, err
+}
+
+// OnFirst calls f on rank 0 only; all ranks agree on its error.
+func OnFirst(c Comm, f func() error) error {
+	var err error
+	if c.Rank() == 0 {
+		err = f()
+	}
+	return Agree(c, err)
+}
+
+// AllEqual returns an error that wraps ErrMismatch unless all ranks passed the same value. All
+// ranks return the same error. It names the first rank that differs from rank 0, and the first line
+// that differs. what names the compared value: "config", "shard identity".
+func AllEqual(c Comm, what, value string) error {
+	all, err := AllgatherStrings(c, value)
+	if err != nil {
+		return fmt.Errorf("comparing the %s of all ranks: %w", what, err)
+	}
+	for r := range all {
+		if all[r] != all[0] {
+			mine, first := difference(all[r], all[0])
+			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, mine,
+				first)
+		}
+	}
+	return nil
+}
+
+// difference returns the first line of each text in which they differ, without indentation.
+func difference(a, b string) (string, string) {
+	for a != "" || b != "" {
+		var x, y string
+		x, a, _ = strings.Cut(a, "\n")
+		y, b, _ = strings.Cut(b, "\n")
+		if x != y {
+			return strings.TrimSpace(x), strings.TrimSpace(y)
+		}
+	}
+	return "", ""
+}
+
+// NodeOf returns the communicator of the ranks on this rank's node. If ranksPerNode > 0, each
+// ranksPerNode consecutive ranks pretend to be a node.
+func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
+	if ranksPerNode > 0 {
+		return c.Split(c.Rank()/ranksPerNode, c.Rank())
+	}
+	return c.Node()
+}
+
+// RanksHere returns the ranks of c on this rank's node, as NodeOf defines it.
+func RanksHere(c Comm, ranksPerNode int) ([]int, error) {
+	node, err := NodeOf(c, ranksPerNode)
+	if err != nil {
+		return nil, err
+	}
+	here, err := Allgather(node, c.Rank())
+	if err != nil {
+		return nil, err
+	}
+	return here, node.Free()
+}

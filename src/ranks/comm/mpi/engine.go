@@ -1,0 +1,254 @@
+//go:build cgo && mpi
+
+package mpi
+
+/*
+#include "engine.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"halognn/src/base/mem"
+	"halognn/src/ranks/comm"
+)
+
+// maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
+var maxCount = math.MaxInt32
+
+// freeTimeout is how long finished ranks wait for each other to free a communicator.
+var freeTimeout = 10 * time.Second
+
+// engine owns MPI. Only its own goroutine may call the methods below the dashed line.
+type engine struct {
+	mu    sync.Mutex
+	queue []*operation // passed to the engine but not started, in order
+	all   []*operation // by number
+	spare []*operation
+
+	aborting atomic.Int64          // exit code + 1; 0 if nobody aborts
+	failed   atomic.Pointer[error] // why this rank ends the job; nil if it does not
+	stopping atomic.Bool
+
+	unwaited atomic.Int64 // requests that have been made and not waited for
+
+	rank     int          // in the world
+	taken    []*operation // the queue being served; swapped with queue
+	underway int          // operations started and not completed
+	pacer    pacer
+	news     []C.hgnn_done // of the last poll
+	unfreed  error         // why communicators could not be freed
+}
+
+func newEngine() *engine { return &engine{} }
+
+// take returns an empty operation.
+func (e *engine) take() *operation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last := len(e.spare) - 1; last >= 0 {
+		op := e.spare[last]
+		e.spare = e.spare[:last]
+		return op
+	}
+	op := &operation{engine: e, number: len(e.all), done: make(chan struct{}, 1)}
+	e.all = append(e.all, op)
+	return op
+}
+
+// give recycles an operation whose buffers are no longer in use.
+func (e *engine) give(op *operation) {
+	op.reset()
+	e.mu.Lock()
+	e.spare = append(e.spare, op)
+	e.mu.Unlock()
+}
+
+// hand passes an operation to the engine, and returns its request.
+func (e *engine) hand(op *operation) *operation {
+	if op.kind != free {
+		e.unwaited.Add(1)
+	}
+	e.mu.Lock()
+	e.queue = append(e.queue, op)
+	e.mu.Unlock()
+	C.hgnn_wake()
+	return op
+}
+
+func (e *engine) stop() {
+	e.stopping.Store(true)
+	C.hgnn_wake()
+}
+
+// fail makes serve return err, even if operations are under way. The first error is kept.
+func (e *engine) fail(err error) {
+	e.failed.CompareAndSwap(nil, &err)
+	C.hgnn_wake()
+}
+
+func (e *engine) abort(code int) {
+	e.aborting.CompareAndSwap(0, int64(code)+1)
+	C.hgnn_wake()
+}
+
+// ---- the engine's goroutine, on the main thread
+
+// serve starts the operations that are passed to it and ends those that MPI has completed, until
+// stop or fail.
+func (e *engine) serve() error {
+	for {
+		if err := e.failed.Load(); err != nil {
+			return *err
+		}
+		if e.stopping.Load() {
+			return nil
+		}
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+}
+
+// linger serves for a while after serve has returned an error, so that other goroutines of this
+// rank may get what they wait for and end in order.
+func (e *engine) linger(d time.Duration) {
+	var over atomic.Bool
+	time.AfterFunc(d, func() {
+		over.Store(true)
+		C.hgnn_wake()
+	})
+	for !over.Load() {
+		if e.turn() != nil {
+			return
+		}
+	}
+}
+
+// turn starts the operations that have been passed to it, sleeps until something completes, and
+// delivers it. If an operation panics, for example for lack of memory to receive into, the panic is
+// the operation's error and the engine goes on; otherwise nobody would learn of it.
+func (e *engine) turn() error {
+	if code := e.aborting.Load(); code != 0 {
+		C.hgnn_abort(C.int(code - 1))
+	}
+	e.mu.Lock()
+	e.queue, e.taken = e.taken[:0], e.queue
+	e.mu.Unlock()
+	for i, op := range e.taken {
+		e.taken[i] = nil
+		e.underway++
+		if err := mem.Contain(op.start); err != nil {
+			e.complete(op, err)
+		}
+	}
+	for _, p := range e.pacer.next() {
+		err := mem.Contain(func() error { return e.pacer.start(p) })
+		if err != nil && !p.op.completed {
+			e.complete(p.op, err)
+		}
+	}
+	news := C.hgnn_poll()
+	if news.code != 0 {
+		return fault("MPI_Testsome", news.code)
+	}
+	e.mu.Lock()
+	all := e.all
+	e.mu.Unlock()
+	// Copied, because ending an operation may start others, which the C side records in the same
+	// array.
+	e.news = append(e.news[:0], unsafe.Slice(news.done, news.n)...)
+	for _, d := range e.news {
+		var op *operation
+		if slot, paced := slotOf(d.owner); paced {
+			op = e.pacer.taken(slot)
+		} else {
+			op = all[d.owner]
+		}
+		e.ended(op, d.code)
+	}
+	return nil
+}
+
+// ended counts a part of an operation that has completed.
+func (e *engine) ended(op *operation, code C.int) {
+	op.parts--
+	switch {
+	case op.completed: // it failed before this part completed
+	case code != 0:
+		e.complete(op, fault(op.name(), code))
+	case op.parts == 0:
+		e.complete(op, mem.Contain(op.finish))
+	}
+}
+
+// complete ends an operation, whose request returns err. After an error some of its parts may never
+// complete; as the job is over, the operation is not reused.
+func (e *engine) complete(op *operation, err error) {
+	e.underway--
+	op.completed, op.err = true, err
+	if op.kind == firsts { // part of another operation, whose request is waited for
+		if of := op.of; err == nil {
+			e.give(op)
+			e.ended(of, 0)
+		} else if !of.completed {
+			e.complete(of, err)
+		}
+		return
+	}
+	if op.kind == free { // nobody waits for it
+		e.unfreed = errors.Join(e.unfreed, err)
+		if err == nil {
+			e.give(op)
+		}
+		return
+	}
+	op.done <- struct{}{}
+}
+
+// drain waits until f has returned on every rank, and completes the freeing of communicators. It
+// returns an error if a request was not waited for, or if another rank has not freed a communicator
+// that this one has. Afterwards ranks meet in a barrier, because launchers fail badly if one rank
+// finalises MPI while another aborts.
+func (e *engine) drain(world *communicator) error {
+	if n := e.unwaited.Load(); n > 0 {
+		return fmt.Errorf("%d requests have not been waited for", n)
+	}
+	if err := e.meet(world); err != nil {
+		return err
+	}
+	e.stopping.Store(false)
+	deadline := time.AfterFunc(freeTimeout, e.stop)
+	defer deadline.Stop()
+	for e.underway > 0 {
+		if e.stopping.Load() {
+			return fmt.Errorf("%w: a communicator was freed here, but not on every rank",
+				comm.ErrMismatch)
+		}
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	if e.unfreed != nil {
+		return e.unfreed
+	}
+	return e.meet(world)
+}
+
+// meet is a barrier of the engines.
+func (e *engine) meet(world *communicator) error {
+	all := e.hand(world.operation(barrier))
+	for !all.completed {
+		if err := e.turn(); err != nil {
+			return err
+		}
+	}
+	return all.Wait()
+}

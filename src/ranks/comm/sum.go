@@ -1,0 +1,332 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"halognn/src/base/mem"
+)
+
+// SumMode chooses how a Summer adds.
+type SumMode int
+
+const (
+	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
+	SumReproducible                // in rank order: the same result with every Comm
+	// By StartAllreduceSum: the last bit depends on the implementation and its algorithm.
+	SumFast
+)
+
+// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: with more
+// ranks, the messages of its all-to-all become so small that latency dominates.
+const MaxReproducible = 64
+
+// SumOptions sets how a Summer adds. The zero value is SumAuto with a plain loop.
+type SumOptions struct {
+	Mode SumMode
+	// Add does sum[i] += x[i]; nil means AddInto. Every Summer calls it from its own goroutine.
+	Add func(sum, x []float32)
+	// Halves makes vectors travel as bfloat16, with sums in rank order at any number of ranks; nil:
+	// as float32. It cannot be combined with SumFast, where the library adds the numbers that
+	// travel.
+	Halves Halves
+}
+
+// Halves converts numbers to the nearest bfloat16 and back; a NaN stays one. dst and x have the
+// same length. It is called from several goroutines.
+type Halves interface {
+	ToBF16(dst []uint16, x []float32)
+	FromBF16(dst []float32, x []uint16)
+}
+
+// Reproducible reports whether size ranks add in rank order.
+func (o *SumOptions) Reproducible(size int) bool {
+	return o.Mode == SumReproducible ||
+		o.Mode == SumAuto && (size <= MaxReproducible || o.Halves != nil)
+}
+
+// SumBytes returns the bytes that size ranks send each other to add a vector of n floats in rank
+// order: each slice goes to its owner from all others, and its sum back to all of them. With halves
+// all but the first exact floats travel as bfloat16.
+func SumBytes(n, exact, size int, halves bool) int64 {
+	bytes := 4 * n
+	if halves {
+		bytes = 2 * halvesEnd(n, exact)
+	}
+	return 2 * int64(size-1) * int64(bytes)
+}
+
+// AddInto adds x to sum, element by element: sum[i] += x[i]. They have the same length.
+func AddInto(sum, x []float32) {
+	x = x[:len(sum)]
+	for i := range sum {
+		sum[i] += x[i]
+	}
+}
+
+// Summer adds vectors over all ranks, several at a time, bit-identically on all ranks and over
+// every implementation of Comm (docs/design/07-reproducible-numbers.md). A vector goes through
+//
+//	           caller       adder of this rank                     caller
+//	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
+//	          (scatter)      slice r is added by rank r        (gather)
+//
+// Each of the two collectives has its own communicator, on which the order is that of the Starts,
+// and bucket i+1 travels while bucket i is added. It moves 2n(K-1)/K floats a rank, as a
+// bandwidth-optimal allreduce does.
+//
+// With SumOptions.Halves each rank rounds what it sends; the owner of a slice adds these numbers as
+// float32 and rounds the sum; and all ranks, also the owner, get the rounded sum. A single rank
+// sends nothing, and so rounds nothing.
+type Summer struct {
+	scatter, gather Comm // gather is nil if sums are fast
+	add             func(sum, x []float32)
+	halves          Halves
+	total, one      []float32     // for the adder: a piece of a sum, and a rank's part of it
+	queue           chan *Sum     // vectors whose slices are under way, oldest first
+	stopped         chan struct{} // closed when the adder has returned
+	sent            int64         // bytes that all ranks have sent each other
+
+	mu      sync.Mutex
+	free    []*Sum
+	pending int // started, not waited for
+	closed  bool
+}
+
+// Sum is a vector being added: a Request.
+type Sum struct {
+	owner *Summer
+	buf   []float32
+	exact int // the first exact numbers of buf are not rounded
+	// This rank's slice from every rank, in rank order; the sum replaces the first.
+	slices []float32
+	// With halves instead: buf in the form in which it travels, and the slices.
+	packed, packedSlices []uint16
+	// Number of floats, or halves, of each rank's slice; of this rank's slice from each rank.
+	sendRows, recvRows []int
+	ready              chan struct{} // holds a token when the adder has set moving or err
+	moving             Request       // the last collective
+	err                error
+}
+
+// NewSummer makes a Summer on duplicates of c. Collective; every rank gives the same mode.
+func NewSummer(c Comm, o SumOptions) (*Summer, error) {
+	if o.Halves != nil && o.Mode == SumFast {
+		return nil, errors.New("sums by the library cannot travel as bfloat16")
+	}
+	s := &Summer{add: o.Add}
+	if s.add == nil {
+		s.add = AddInto
+	}
+	if c.Size() > 1 {
+		s.halves = o.Halves
+	}
+	var err error
+	if s.scatter, err = c.Dup(); err != nil {
+		return nil, fmt.Errorf("communicator of the gradient sum: %w", err)
+	}
+	if !o.Reproducible(c.Size()) {
+		return s, nil
+	}
+	if s.gather, err = c.Dup(); err != nil {
+		return nil, fmt.Errorf("communicator of the gradient sum: %w", err)
+	}
+	s.queue, s.stopped = make(chan *Sum, 64), make(chan struct{})
+	go s.addArrived()
+	return s, nil
+}
+
+// Reproducible reports whether sums are added in rank order.
+func (s *Summer) Reproducible() bool { return s.gather != nil }
+
+// Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by the
+// library count as if they were added in rank order, which sends the fewest bytes.
+func (s *Summer) Sent() int64 { return s.sent }
+
+// Start begins to replace buf by its sum over all ranks. Every rank starts vectors of the same
+// lengths in the same order; starts of one Summer must not overlap. buf belongs to the Sum until
+// its Wait returns.
+func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
+
+// StartExact is Start, but the first exact numbers are never rounded; these may be counts that
+// travel with gradients.
+func (s *Summer) StartExact(buf []float32, exact int) *Sum {
+	sum := s.take()
+	sum.buf, sum.exact = buf, exact
+	size, rank := s.scatter.Size(), s.scatter.Rank()
+	s.sent += SumBytes(len(buf), exact, size, s.halves != nil)
+	if !s.Reproducible() {
+		sum.moving = s.scatter.StartAllreduceSum(buf)
+		sum.ready <- struct{}{}
+		return sum
+	}
+	for r := range size {
+		sum.sendRows[r] = s.end(sum, r) - s.end(sum, r-1)
+	}
+	own := sum.sendRows[rank]
+	for r := range size {
+		sum.recvRows[r] = own
+	}
+	if s.halves != nil {
+		sum.packed = mem.Grow(sum.packed, halvesEnd(len(buf), exact))
+		sum.packedSlices = mem.Grow(sum.packedSlices, own*size)
+		s.pack(sum.packed, buf, exact)
+		sum.moving = s.scatter.StartAlltoallv(mem.Bytes(sum.packed), mem.Bytes(sum.packedSlices),
+			sum.sendRows, sum.recvRows, 2)
+	} else {
+		sum.slices = mem.Grow(sum.slices, own*size)
+		sum.moving = s.scatter.StartAlltoallv(mem.Bytes(buf), mem.Bytes(sum.slices), sum.sendRows,
+			sum.recvRows, 4)
+	}
+	s.queue <- sum
+	return sum
+}
+
+// end returns where the slice of rank r ends in a vector, in the form in which it travels.
+func (s *Summer) end(sum *Sum, r int) int {
+	end := sliceEnd(len(sum.buf), r, s.scatter.Size())
+	if s.halves != nil {
+		return halvesEnd(end, sum.exact)
+	}
+	return end
+}
+
+// halvesEnd returns where the first n numbers of a packed vector end. Exact numbers take two halves
+// each.
+func halvesEnd(n, exact int) int { return n + min(n, exact) }
+
+// pack converts a vector to the form in which it travels.
+func (s *Summer) pack(dst []uint16, x []float32, exact int) {
+	exact = min(exact, len(x))
+	copy(mem.Bytes(dst), mem.Bytes(x[:exact]))
+	s.halves.ToBF16(dst[2*exact:], x[exact:])
+}
+
+// unpack converts it back.
+func (s *Summer) unpack(dst []float32, packed []uint16, exact int) {
+	exact = min(exact, len(dst))
+	copy(mem.Bytes(dst[:exact]), mem.Bytes(packed))
+	s.halves.FromBF16(dst[exact:], packed[2*exact:][:len(dst)-exact])
+}
+
+// sliceEnd returns where the slice of rank r ends in a vector of n floats.
+func sliceEnd(n, r, size int) int { return (r + 1) * n / size }
+
+// addArrived adds the slices that have arrived, in the order of the Starts, and starts gathering
+// the sums.
+func (s *Summer) addArrived() {
+	defer close(s.stopped)
+	for sum := range s.queue {
+		switch sum.err = sum.moving.Wait(); {
+		case sum.err != nil:
+		case s.halves != nil:
+			sum.moving = s.gather.StartAllgatherv(mem.Bytes(s.addPacked(sum)),
+				mem.Bytes(sum.packed), sum.sendRows, 2)
+		default:
+			sum.moving = s.gather.StartAllgatherv(mem.Bytes(s.addSlices(sum)), mem.Bytes(sum.buf),
+				sum.sendRows, 4)
+		}
+		sum.ready <- struct{}{}
+	}
+}
+
+// addSlices returns the sum of this rank's slice.
+func (s *Summer) addSlices(sum *Sum) []float32 {
+	own := sum.recvRows[0]
+	total := sum.slices[:own]
+	for r := 1; r < len(sum.recvRows); r++ {
+		s.add(total, sum.slices[r*own:(r+1)*own])
+	}
+	return total
+}
+
+// addedAtOnce is how many packed numbers are added at once: few enough to stay in a core's cache.
+const addedAtOnce = 4096
+
+// addPacked is addSlices of a packed vector.
+func (s *Summer) addPacked(sum *Sum) []uint16 {
+	rank, size := s.scatter.Rank(), s.scatter.Size()
+	first, end := sliceEnd(len(sum.buf), rank-1, size), sliceEnd(len(sum.buf), rank, size)
+	whole, own := max(0, sum.exact-first), sum.recvRows[rank] // exact ones and halves of the slice
+	for lo := 0; lo < end-first; lo += addedAtOnce {
+		n, exact, at := min(addedAtOnce, end-first-lo), max(0, whole-lo), halvesEnd(lo, whole)
+		s.total, s.one = mem.Grow(s.total, n), mem.Grow(s.one, n)
+		s.unpack(s.total, sum.packedSlices[at:], exact)
+		for r := 1; r < size; r++ {
+			s.unpack(s.one, sum.packedSlices[r*own+at:], exact)
+			s.add(s.total, s.one)
+		}
+		s.pack(sum.packedSlices[at:][:halvesEnd(n, exact)], s.total, exact)
+	}
+	return sum.packedSlices[:own]
+}
+
+// Wait blocks until the vector is the sum over all ranks. It may be called once, from any
+// goroutine.
+func (sum *Sum) Wait() error {
+	<-sum.ready
+	err := sum.err
+	if err == nil {
+		err = sum.moving.Wait()
+	}
+	s := sum.owner
+	if err == nil && s.halves != nil {
+		s.unpack(sum.buf, sum.packed, sum.exact)
+	}
+	sum.buf, sum.moving, sum.err = nil, nil, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, sum)
+	s.pending--
+	return err
+}
+
+func (s *Summer) take() *Sum {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		panic("comm: Start on a closed Summer")
+	}
+	s.pending++
+	if last := len(s.free) - 1; last >= 0 {
+		sum := s.free[last]
+		s.free = s.free[:last]
+		return sum
+	}
+	size := s.scatter.Size()
+	return &Sum{owner: s, ready: make(chan struct{}, 1), sendRows: make([]int, size),
+		recvRows: make([]int, size)}
+}
+
+// Close frees the communicators and buffers. It returns an error and frees nothing while sums have
+// not been waited for. A second Close does nothing.
+func (s *Summer) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.pending > 0 {
+		return fmt.Errorf("closing a gradient sum with %d vectors under way: wait for them first",
+			s.pending)
+	}
+	if !s.Reproducible() {
+		return s.scatter.Free()
+	}
+	close(s.queue)
+	<-s.stopped
+	for _, sum := range s.free {
+		mem.Free(sum.slices)
+		mem.Free(sum.packed)
+		mem.Free(sum.packedSlices)
+	}
+	mem.Free(s.total)
+	mem.Free(s.one)
+	s.free = nil
+	if err := s.scatter.Free(); err != nil {
+		return err
+	}
+	return s.gather.Free()
+}

@@ -1,0 +1,103 @@
+package access
+
+import (
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// In a graph with relations a vertex draws from each of its columns separately, so hops pass values
+// by column: w [C]. Without relations each vertex has one column.
+
+// draws are the fanouts of a model, seed hop first, and those of relations with their own fanouts.
+type draws struct {
+	fanouts   []int
+	relations [][]int
+}
+
+// of returns the fanout of a relation in a hop.
+func (d draws) of(hop, relation int) int {
+	if d.relations != nil {
+		return d.relations[relation][hop]
+	}
+	return d.fanouts[hop]
+}
+
+// columns are the columns of a graph.
+type columns struct {
+	graph.Columns
+	owners []graph.VertexID // [C] the vertex of each column; nil if each vertex is one
+}
+
+// columnsOf returns the columns of g: those in c or, if c is nil, one for each vertex.
+func columnsOf(g *graph.CSC, c *graph.Columns) (m columns) {
+	if c != nil {
+		m.Columns = *c
+	}
+	if m.Plain() {
+		m.Indptr = g.Indptr
+	}
+	return m
+}
+
+// width returns the number of columns.
+func (m *columns) width() int { return len(m.Indptr) - 1 }
+
+// each calls f with every column of v and the probability that v, when it draws in a hop, draws a
+// given in-neighbour of the column.
+func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
+	if m.Plain() { // otherwise BenchmarkVIP would be a seventh slower
+		f(v, transition(d.fanouts[hop], int(m.Indptr[v+1]-m.Indptr[v])))
+		return
+	}
+	kind, first, _ := m.Of(graph.VertexID(v))
+	for k, relation := range m.Into(kind) {
+		c := int(first) + k
+		f(c, transition(d.of(hop, relation), int(m.Indptr[c+1]-m.Indptr[c])))
+	}
+}
+
+// spread turns w [N] into of [C]: each column of a vertex passes on what the vertex does. free
+// frees its memory.
+func (m *columns) spread(w []float32) (of []float32, free func()) {
+	if m.owners == nil {
+		return w, func() {}
+	}
+	of = mem.Make[float32](m.width())
+	for c := range of {
+		of[c] = w[m.owners[c]]
+	}
+	return of, func() { mem.Free(of) }
+}
+
+// owner returns the vertex of a column.
+func (m *columns) owner(column graph.VertexID) graph.VertexID {
+	if m.owners == nil {
+		return column
+	}
+	return m.owners[column]
+}
+
+// ownersOf returns the vertex of each column, outside the Go heap; nil without relations.
+func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
+	if c.Plain() {
+		return nil
+	}
+	owners := mem.Make[graph.VertexID](c.Len())
+	for v := range graph.VertexID(vertices) {
+		_, first, n := c.Of(v)
+		for k := range n {
+			owners[int(first)+k] = v
+		}
+	}
+	return owners
+}
+
+// transition returns the probability that a vertex with degree in-neighbours draws a given one of
+// them.
+func transition(fanout, degree int) float64 {
+	if fanout == sample.All || degree <= fanout {
+		return 1
+	}
+	return float64(fanout) / float64(degree)
+}

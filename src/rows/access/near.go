@@ -1,0 +1,65 @@
+package access
+
+import (
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// Near returns the vertices that spec draws with a higher probability in each hop, seed hop first.
+// In the last hop, whose sources are the input frontier, they are the held vertices; in the l-th
+// hop before it, the vertices with the most paths of l edges from held ones, at most most of them.
+// Ties go to the higher out-degree, then to the lower id. Paths are counted in float32.
+//
+// Time is O(hops (M+N)). Memory is 8 N bytes and the result, outside the Go heap: N/8 bytes for
+// each hop, and M/8 for kind Poisson. Source: data placement (Song and Jiang, ICS '22), section 4.
+func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) {
+	n, hops := m.in.NumVertices(), spec.Hops()
+	near := sample.NewNear(spec, n, len(m.in.Indices))
+	fail := func(err error) (sample.Near, error) {
+		near.Free()
+		return sample.Near{}, fmt.Errorf("access: near vertices: %w", err)
+	}
+	paths, next := mem.Make[float32](n), mem.Make[float32](n)
+	defer func() { mem.Free(paths); mem.Free(next) }()
+	copy(near.Vertices[hops-1], held)
+	for v := range paths {
+		if held.Has(graph.VertexID(v)) {
+			paths[v] = 1
+		}
+	}
+	for h := hops - 2; h >= 0; h-- {
+		err := m.chunks(func(_, lo, hi int) {
+			for v := lo; v < hi; v++ {
+				sum := float32(0)
+				for _, u := range m.in.InNeighbours(graph.VertexID(v)) {
+					sum += paths[u]
+				}
+				next[v] = sum
+			}
+		})
+		var top []graph.VertexID
+		if err == nil {
+			top, err = m.Top(next, nil, most)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		Set(near.Vertices[h]).AddAll(top)
+		mem.Free(top)
+		paths, next = next, paths
+	}
+	if near.Edges == nil {
+		return near, nil
+	}
+	err := m.chunks(func(_, lo, hi int) { // words that begin among the chunk's edges
+		first, end := m.in.Indptr[lo], m.in.Indptr[hi]
+		near.MarkEdges(m.in.Indices, int((first+63)/64), int((end+63)/64))
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return near, nil
+}

@@ -1,0 +1,145 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// Expected returns the expected number of remote rows that a step reads and that are not cached:
+// the sum of p (of Inclusion) over the remote vertices, without the cached ones, which must be
+// remote and distinct. O(N).
+func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
+	if err := checkLocal(len(p), local); err != nil {
+		return 0, fmt.Errorf("access: expected rows: %w", err)
+	}
+	sum := 0.0
+	remoteRanges(len(p), local, func(lo, hi int) { sum += total(p[lo:hi]) })
+	for _, v := range cached {
+		if uint(v) >= uint(len(p)) {
+			return 0, fmt.Errorf("access: expected rows: cached vertex %d: %w (there are %d)", v,
+				graph.ErrVertexRange, len(p))
+		}
+		sum -= float64(p[v])
+	}
+	return max(sum, 0), nil
+}
+
+// Top returns the remote vertices with the highest scores, at most capacity of them, in ascending
+// order: the best static cache of that size by that score. Ties go to the higher out-degree, then
+// to the lower id. Vertices with score 0 are never read, and left out, so there may be fewer.
+//
+//	score [N]  >= 0
+//
+// It finds the lowest score to be kept digit by digit (radix selection), without sorting: time
+// O(N), memory 512 KiB and the result, which lies outside the Go heap.
+func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.VertexID, error) {
+	return m.top(score, local, nil, capacity)
+}
+
+// Best is Top for a reader. With kinds it returns the vertices with the highest scores whose rows
+// fit into capacity bytes: the score of a row is its saving for each byte of cache, whatever its
+// length.
+func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
+	return m.top(score, r.Local, r.Kinds, capacity)
+}
+
+func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) ([]graph.VertexID,
+	error) {
+	n := m.in.NumVertices()
+	if len(score) != n {
+		return nil, fmt.Errorf("access: %d scores for %d vertices", len(score), n)
+	}
+	if err := checkLocal(n, local); err != nil {
+		return nil, fmt.Errorf("access: top: %w", err)
+	}
+	if capacity < 0 {
+		return nil, fmt.Errorf("access: top: capacity is %d; it must be at least 0", capacity)
+	}
+	var top []graph.VertexID
+	err := mem.Guard(func() error {
+		candidates := func(yield func(v graph.VertexID, key uint64, size int)) {
+			remoteRanges(n, local, func(lo, hi int) {
+				for v := lo; v < hi; v++ {
+					if v := graph.VertexID(v); score[v] > 0 {
+						yield(v, m.key(score[v], v), kinds.Takes(v))
+					}
+				}
+			})
+		}
+		least, rest := selectKey(candidates, capacity)
+		take := func(yield func(v graph.VertexID)) {
+			ties := rest
+			candidates(func(v graph.VertexID, key uint64, size int) {
+				if key > least {
+					yield(v)
+				} else if key == least && size <= ties {
+					yield(v)
+					ties -= size
+				}
+			})
+		}
+		count := 0
+		take(func(graph.VertexID) { count++ })
+		top = mem.Make[graph.VertexID](count)[:0]
+		take(func(v graph.VertexID) { top = append(top, v) })
+		return nil
+	})
+	if err != nil {
+		mem.Free(top)
+		return nil, fmt.Errorf("access: top: %w", err)
+	}
+	return top, nil
+}
+
+// BestFirst sorts vertices by score, the highest first, with the ties of Top. So the result of Top
+// is always a prefix of Top with a larger capacity.
+func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
+	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
+		return cmp.Or(cmp.Compare(m.key(score[b], b), m.key(score[a], a)), cmp.Compare(a, b))
+	})
+}
+
+// key orders vertices by score, then by out-degree. The bits of floats that are not negative have
+// the order of the floats.
+func (m *Graph) key(score float32, v graph.VertexID) uint64 {
+	return uint64(math.Float32bits(score))<<32 | uint64(min(m.degree(v), math.MaxUint32))
+}
+
+const (
+	keyBits   = 64
+	digitBits = 16
+)
+
+// selectKey selects candidates by descending key while their sizes fit into capacity. It returns
+// the least selected key, and the capacity that larger keys leave for candidates with that key. It
+// makes one pass for each digit, from the highest, over the keys that share the digits found so
+// far.
+func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), capacity int) (
+	least uint64, rest int) {
+	if capacity == 0 {
+		return math.MaxUint64, 0
+	}
+	sizes := make([]int, 1<<digitBits)
+	// The digits found so far; the sizes of all candidates with larger keys.
+	prefix, above := uint64(0), 0
+	for shift := keyBits - digitBits; shift >= 0; shift -= digitBits {
+		clear(sizes)
+		candidates(func(_ graph.VertexID, key uint64, size int) {
+			if rest := key>>shift ^ prefix<<digitBits; rest < 1<<digitBits {
+				sizes[rest] += size
+			}
+		})
+		digit := len(sizes) - 1
+		for digit > 0 && above+sizes[digit] < capacity {
+			above += sizes[digit]
+			digit--
+		}
+		prefix = prefix<<digitBits | uint64(digit)
+	}
+	return prefix, capacity - above
+}

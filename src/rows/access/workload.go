@@ -1,0 +1,290 @@
+package access
+
+import (
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/rows/cache"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// Workload describes the minibatches of one reader, a rank or a part, as input to the analyses.
+type Workload struct {
+	Local   []Range     // vertices whose rows need no fetch
+	Home    []Range     // the part of Local from which a halo is counted; nil: Local
+	Sources []Source    // of the seeds of its minibatches
+	Sample  sample.Spec // how they are drawn
+	// Hops is the distance from the local vertices within which degree, paths and prefetch keep
+	// rows; 0: the number of sampled hops.
+	Hops int
+
+	Topology      *sample.Topology
+	sample.Reader     // the minibatches whose streams sim and oracle count
+	Epochs        int // of the run
+	Workers       int
+
+	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
+	// training does; rankings of vertices assume that all are equally likely.
+	Near sample.Near
+
+	// Kinds are the kinds of the rows, if these differ in size; capacities are then in bytes.
+	Kinds *Kinds
+
+	// Known [N] are the accesses of the run's epochs, if already counted.
+	Known []uint32
+
+	reuse *cache.Reuse // result of Reuse, kept if it takes an analysis of its own
+}
+
+// Source is a set of training vertices from which minibatches draw seeds: those of a stream or, if
+// streams draw from the whole graph, all training vertices.
+type Source struct {
+	Seeds       []graph.VertexID
+	PerBatch    float64 // mean seeds of a minibatch
+	Minibatches int     // number of the reader's minibatches in a step that draw from here
+}
+
+// Sources returns the sources of streams first to first+count-1. Their seeds are views of those of
+// the streams.
+func Sources(s *sample.Streams, first, count int) []Source {
+	var all []Source
+	for k := first; k < first+count; k++ {
+		seeds, perStep := s.Source(k)
+		if n := len(all); n > 0 && len(seeds) > 0 && len(all[n-1].Seeds) > 0 &&
+			&seeds[0] == &all[n-1].Seeds[0] {
+			all[n-1].Minibatches++
+			continue
+		}
+		all = append(all, Source{Seeds: seeds, PerBatch: perStep, Minibatches: 1})
+	}
+	return all
+}
+
+// Seeds returns the training vertices that minibatches of the reader start from.
+func (r *Workload) Seeds() []graph.VertexID {
+	if len(r.Sources) == 1 {
+		return r.Sources[0].Seeds
+	}
+	var all []graph.VertexID
+	for _, s := range r.Sources {
+		all = append(all, s.Seeds...)
+	}
+	return all
+}
+
+// home returns the vertices from which a halo is counted.
+func (r *Workload) home() []Range {
+	if r.Home == nil {
+		return r.Local
+	}
+	return r.Home
+}
+
+// RankHalo returns scores [N]: 1 for the vertices that the reader fetches in its halo of the given
+// number of hops, 0 for others.
+func (m *Graph) RankHalo(r *Workload, hops int) ([]float32, error) {
+	score, err := m.Halo(r.home(), hops)
+	if err != nil {
+		return nil, err
+	}
+	for _, local := range r.Local {
+		clear(score[local.First:local.End])
+	}
+	return score, nil
+}
+
+// seedsAreLocal reports whether all seeds of the reader are local.
+func (r *Workload) seedsAreLocal() bool {
+	for _, s := range r.Sources {
+		for _, v := range s.Seeds {
+			if !within(r.Local, v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// readsCounted is the number of minibatches of each stream that Reads counts.
+const readsCounted = 32
+
+// Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
+// the mean over the minibatches of a step; zeros without seeds. For a kind of sampling without
+// fanouts, or if some vertices are likelier, it counts some minibatches of an epoch that is not
+// part of the run: sums of these probabilities are unbiased, but a rarely read vertex may have 0.
+// Time is that of Inclusion for each source, or of sampling. Memory is that of Inclusion, and 4 N
+// bytes more with several sources.
+func (m *Graph) Reads(r *Workload) ([]float32, error) {
+	if !r.Sample.HasFanouts() || !r.Near.None() {
+		return r.counted(SimulatedFirst, 1, readsCounted)
+	}
+	return m.reads(r, m.inclusion(r))
+}
+
+// reads is the mean of an analysis over the minibatches of a step.
+func (m *Graph) reads(r *Workload,
+	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
+) ([]float32, error) {
+	minibatches := 0
+	for _, s := range r.Sources {
+		minibatches += s.Minibatches
+	}
+	return m.sum(r, "the probability that a minibatch reads a vertex",
+		1/float64(max(minibatches, 1)), analyse)
+}
+
+// byNumbers reports whether analyses take into account that draws depend on random numbers of
+// vertices (LABOR). In a graph with relations they assume that draws are independent, and so
+// predict more vertices.
+func (m *Graph) byNumbers(r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
+
+// inclusion returns the analysis that fits how a reader's minibatches are drawn.
+func (m *Graph) inclusion(r *Workload,
+) func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+	if !m.byNumbers(r) {
+		return func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+			return m.includes(train, batch, draws{fanouts, r.Sample.Relations})
+		}
+	}
+	return func(train []graph.VertexID, batch float64, _ []int) ([]float32, error) {
+		return m.Labor(train, batch, r.Sample)
+	}
+}
+
+// sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
+// analysis of all seeds would treat the step as one minibatch: all vertices that most minibatches
+// read would get a probability near 1, and so no order. what names the result, in the error about a
+// kind of sampling without fanouts.
+func (m *Graph) sum(
+	r *Workload, what string, scale float64,
+	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
+) ([]float32, error) {
+	fanouts, err := r.Sample.FanoutsFor(what)
+	if err != nil {
+		return nil, fmt.Errorf("access: %w", err)
+	}
+	var sum []float32
+	for _, s := range r.Sources {
+		if len(s.Seeds) == 0 {
+			continue
+		}
+		score, err := analyse(s.Seeds, s.PerBatch, fanouts)
+		if err != nil {
+			mem.Free(sum)
+			return nil, err
+		}
+		factor := float32(scale * float64(s.Minibatches))
+		if sum == nil {
+			for v := range score {
+				score[v] *= factor
+			}
+			sum = score
+			continue
+		}
+		for v, x := range score {
+			sum[v] += factor * x
+		}
+		mem.Free(score)
+	}
+	if sum == nil {
+		sum = mem.Make[float32](m.in.NumVertices())
+	}
+	return sum, nil
+}
+
+// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. For draws by
+// numbers of vertices it uses Labor. VIP does not count the reads of the seeds' own rows. That is
+// right while those rows are local; if seeds are drawn from the whole graph, it uses Inclusion,
+// which counts them.
+func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
+	if m.byNumbers(r) || !r.seedsAreLocal() {
+		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
+	}
+	return m.sum(r, "ranking by vip", 1,
+		func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
+			return m.vip(train, batch, draws{fanouts, r.Sample.Relations})
+		})
+}
+
+// RankInclusion ranks every vertex by Inclusion, summed over the minibatches of a step: [N].
+func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
+	return m.sum(r, "ranking by inclusion", 1, m.inclusion(r))
+}
+
+// Nearby ranks by an analysis of the vertices that minibatches can reach, with as many hops from
+// the seeds as are sampled. If r.Hops is above 0, it keeps only the halo of that many hops.
+func (m *Graph) Nearby(r *Workload,
+	analyse func(train []graph.VertexID, hops int) ([]float32, error),
+) ([]float32, error) {
+	score, err := analyse(r.Seeds(), r.Sample.Hops())
+	if err != nil {
+		return nil, err
+	}
+	halo, err := m.Candidates(r)
+	defer halo.Free()
+	if err != nil {
+		mem.Free(score)
+		return nil, err
+	}
+	halo.Mask(score)
+	return score, nil
+}
+
+// Counted samples epochs as training does and counts the accesses of all streams of the reader:
+// [N].
+func (r *Workload) Counted(first, epochs int) ([]float32, error) {
+	if r.Known != nil && first == 1 && epochs == r.Epochs {
+		score := mem.Make[float32](len(r.Known))
+		for v, n := range r.Known {
+			score[v] = float32(n)
+		}
+		return score, nil
+	}
+	all := r.Reader
+	all.Favour = 0
+	return Count(r.Topology, &sample.Sweep{Reader: all, Spec: r.Sample, Epoch: first,
+		Epochs: epochs, Workers: r.Workers})
+}
+
+// counted returns the mean accesses of a minibatch, over at most most minibatches of each stream of
+// the reader.
+func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
+	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
+		Most: most * r.Count, Workers: r.Workers}
+	score, err := Count(r.Topology, &w)
+	if err != nil {
+		return nil, err
+	}
+	n := float32(w.Len())
+	for v := range score {
+		score[v] /= n
+	}
+	return score, nil
+}
+
+// SumScores adds up n scores [N] in order.
+func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err error) {
+	for i := range n {
+		score, err := of(i)
+		if err != nil {
+			mem.Free(sum)
+			return nil, err
+		}
+		if sum == nil {
+			sum = score
+			continue
+		}
+		for v, x := range score {
+			sum[v] += x
+		}
+		mem.Free(score)
+	}
+	return sum, nil
+}
+
+// Capacity returns the size of a cache: alpha times the average of a reader, n/readers, but at most
+// n. n counts vertices, or bytes of their rows.
+func Capacity(alpha float64, n int64, readers int) int {
+	return int(min(alpha*float64(n)/float64(readers), float64(n)))
+}

@@ -1,0 +1,159 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// LookaheadOptions sets the size and window of a look-ahead cache.
+type LookaheadOptions struct {
+	Vertices int // of the graph
+	Capacity int // rows
+	Window   int // steps known in advance; may exceed an epoch
+
+	// Initial lists the rows that the cache holds at the start, fetched before the first step:
+	// entry i in slot i. With the result of Start for the first Window+1 steps the cache equals a
+	// filled Optimum.
+	Initial []graph.VertexID
+
+	// Level evens out misses: if the next step has more misses than this one, half of the
+	// difference is fetched a step early, into slots without a booked row. Then fewer rows without
+	// a known use can stay.
+	Level bool
+
+	Index IndexKind
+}
+
+// check returns all errors of the options.
+func (o *LookaheadOptions) check() []error {
+	errs := []error{checkSize(o.Vertices, o.Capacity)}
+	if o.Window < 0 || o.Window > maxWindow {
+		errs = append(errs,
+			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
+	}
+	if len(o.Initial) > o.Capacity {
+		errs = append(errs,
+			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
+	}
+	return errs
+}
+
+// Lookahead keeps rows that it knows will be used again. Sampling is a pure function of its key, so
+// the accesses of the next Window steps can be sampled before they are due; Feed takes them.
+//
+//	         served │ window of fed steps                       fed next
+//	steps   .. t-1  │  t       t+1      t+2   ...  t+Window   │
+//	uses            │  a b c   d a e    c d
+//	                │  └─────────┘                              an interval: keep a from t to t+1?
+//
+// A row that is used at two steps within the window, and not in between, is kept between them if a
+// slot is free; all other rows are fetched when used and not kept (bypass). When the later use is
+// fed, it is decided for good whether its interval gets a slot; as many rows as possible are kept
+// (see bookings). With a window over all steps the transfers equal those of Optimum.
+//
+// Slots without a booked row keep rows whose next use is not known: rows after their last known use
+// and, in slots that were never filled, misses. If such a row gets a known use in time, it is
+// booked. The oldest of these rows are replaced first.
+//
+//	ids  [R]  ring of the uses in the window, step after step
+//	next [R]  use that the row is kept for, or ^step of this use if none is known, or declined
+//	slot [R]  slot that holds the row when the step comes, or -1
+//	index     vertex -> its last use in the window (position << 1), or the slot where it stays for
+//	          no known use (slot << 1 | 1)
+//
+// Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that because the ring's
+// length is a power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index.
+// LookaheadBytes predicts it. Source: Belady (1966), with bypass, over a window.
+type Lookahead struct {
+	index    *Index
+	bookings *bookings
+	window   int
+	level    bool
+
+	ids        []graph.VertexID
+	next, slot []int32
+	first      []uint32 // [steps, a ring like those of bookings] position of the step's first use
+	// Position after the last use. Positions are modulo 2^30; their lower bits are the places in
+	// the rings.
+	head uint32
+
+	slots
+	held int // slots with a booked row now
+	high int // largest held so far
+}
+
+const (
+	positions  = 1 << 30 // most uses in a window; positions are modulo this
+	declined   = math.MinInt32
+	maxWindow  = 1 << 24
+	entryBytes = 3 * 4 // of a use, in the rings
+)
+
+// open makes the index and the slots of a cache. All errors of the options are reported at once.
+func (o *LookaheadOptions) open() (*Index, slots, error) {
+	err := errors.Join(o.check()...)
+	if err == nil {
+		index := NewIndex(o.Vertices, o.Capacity, o.Index)
+		var s slots
+		if s, err = newSlots(index, o.Vertices, o.Capacity, o.Initial); err == nil {
+			return index, s, nil
+		}
+		index.Free()
+		s.free()
+	}
+	return nil, slots{}, fmt.Errorf("look-ahead cache: %w", err)
+}
+
+// NewLookahead makes a cache. All errors of the options are reported at once.
+func NewLookahead(o LookaheadOptions) (*Lookahead, error) {
+	index, slots, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	b := newBookings(o.Capacity, o.Window+2)
+	return &Lookahead{index: index, slots: slots, bookings: b, window: o.Window, level: o.Level,
+		first: mem.Make[uint32](len(b.free))}, nil
+}
+
+// Window returns the steps known in advance.
+func (l *Lookahead) Window() int { return l.window }
+
+// HighWater returns the largest number of rows that were held for a known use at any time,
+// including early rows. If it is below the capacity, a wider window would keep more.
+func (l *Lookahead) HighWater() int { return l.high }
+
+// Slots returns the capacity.
+func (l *Lookahead) Slots() int { return len(l.vertex) }
+
+// Bytes returns the memory of the plan: window, bookings, index and slots.
+func (l *Lookahead) Bytes() int64 {
+	return l.index.Bytes() + l.bookings.bytes() + int64(len(l.first))*4 +
+		int64(len(l.ids))*entryBytes + l.slots.bytes()
+}
+
+// LookaheadBytes predicts Bytes for a dense index, if no Window+1 successive steps have more than
+// the given number of uses.
+func LookaheadBytes(o LookaheadOptions, uses int) int64 {
+	steps, ring := powerOfTwo(o.Window+2), powerOfTwo(uses)
+	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8
+}
+
+// powerOfTwo returns the smallest power of two that is at least n and at least 2.
+func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 2)-1)) }
+
+// Free gives the memory back.
+func (l *Lookahead) Free() {
+	l.index.Free()
+	l.bookings.release()
+	mem.Free(l.first)
+	mem.Free(l.ids)
+	mem.Free(l.next)
+	mem.Free(l.slot)
+	l.slots.free()
+	*l = Lookahead{index: &Index{}, bookings: &bookings{}}
+}

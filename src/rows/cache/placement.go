@@ -1,0 +1,193 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// Placement says which rows each device of a group holds. The devices of a group read each other's
+// rows faster than any others; examples are GPUs on one fabric, or the ranks of a node.
+type Placement struct {
+	vertices int
+	held     [][]graph.VertexID // [devices][<= slots]
+}
+
+// Place divides rows among devices with the given number of slots each.
+//
+//	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not
+//	        placed: those that are never read, and those that the group holds anyway
+//	a       cost of a peer's row / cost of a row from outside the group: 0 spreads the rows as
+//	        widely as possible, 1 gives all devices the same
+//
+// Every device starts with the likeliest rows. Then the next vertices, by descending p, replace
+// rows that several devices hold, the least likely first:
+//
+//	round 0     slot S-1 of all devices holds the same vertex. In the order of gains, least first,
+//	            each device but the last is offered a vertex for it. The last keeps its own.
+//	round 1     the same with slot S-2, and so on.
+//
+// A device takes the offer if p(new) > a * p(old). The first refusal ends the placement, because
+// all later offers are worse.
+//
+// Time is one sort of the vertices with p > 0, then O(1) for each that is placed. Ties in p go to
+// the lower id, ties in gains to the lower device. Source: data placement (Song and Jiang, ICS
+// 2022), algorithm 1. As printed, the algorithm skips a vertex when it is the turn of the device
+// that keeps its row. The worked example of section 3.2 offers this vertex to the next device, as
+// Place does.
+func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
+	order, err := byLikelihood(p, devices, slots, a)
+	if err != nil {
+		return nil, fmt.Errorf("placement: %w", err)
+	}
+	defer mem.Free(order)
+	vertex := func(i int) graph.VertexID { return graph.VertexID(uint32(order[i])) }
+
+	g := &Placement{vertices: len(p), held: make([][]graph.VertexID, devices)}
+	slots = min(slots, len(order))
+	for d := range g.held {
+		g.held[d] = mem.Make[graph.VertexID](slots)
+		for i := range slots {
+			g.held[d][i] = vertex(i)
+		}
+	}
+	gained := make([]float64, devices)
+	turn := make([]int, devices)
+	for d := range turn {
+		turn[d] = d
+	}
+	next := slots
+	for slot := slots - 1; slot >= 0; slot-- {
+		slices.SortFunc(turn, func(c, d int) int {
+			return cmp.Or(cmp.Compare(gained[c], gained[d]), c-d)
+		})
+		old := float64(p[vertex(slot)])
+		for _, d := range turn[:devices-1] {
+			if next == len(order) || float64(p[vertex(next)]) <= a*old {
+				return g, nil
+			}
+			g.held[d][slot] = vertex(next)
+			gained[d] += float64(p[vertex(next)])
+			next++
+		}
+	}
+	return g, nil
+}
+
+// PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room.
+// This is what a partition of the graph gives a group, for comparison with Place. owner returns the
+// device of a vertex, -1 for none; a vertex with p = 0 is not placed. Time is one sort.
+func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
+	error) {
+	order, err := byLikelihood(p, devices, slots, 0)
+	if err != nil {
+		return nil, fmt.Errorf("placement: %w", err)
+	}
+	defer mem.Free(order)
+	g := &Placement{vertices: len(p), held: make([][]graph.VertexID, devices)}
+	for d := range g.held {
+		g.held[d] = mem.Make[graph.VertexID](min(slots, len(order)))[:0]
+	}
+	for _, word := range order {
+		v := graph.VertexID(uint32(word))
+		if d := owner(v); d >= 0 && len(g.held[d]) < slots {
+			g.held[d] = append(g.held[d], v)
+		}
+	}
+	return g, nil
+}
+
+// maxDevices is the largest number of devices in the arrays of Lookup.
+const maxDevices = math.MaxInt16
+
+func checkPlace(vertices, devices, slots int, a float64) error {
+	errs := []error{checkSize(vertices, slots)}
+	if devices < 1 || devices > maxDevices {
+		errs = append(errs,
+			fmt.Errorf("%d devices; there must be 1 to %d", devices, maxDevices))
+	}
+	if !(a >= 0) {
+		errs = append(errs,
+			fmt.Errorf("the cost of a peer's row is %v of one from outside; it must be 0 or more",
+				a))
+	}
+	return errors.Join(errs...)
+}
+
+// byLikelihood checks the arguments of a placement. It returns the vertices with p > 0, most likely
+// first, ties by lower id, each in the lower half of a word.
+func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) {
+	if err := checkPlace(len(p), devices, slots, a); err != nil {
+		return nil, err
+	}
+	n := 0
+	for v, x := range p {
+		if !(x >= 0) {
+			return nil, fmt.Errorf("the likelihood of vertex %d is %v; it must be 0 or more", v, x)
+		}
+		if x > 0 {
+			n++
+		}
+	}
+	order := mem.Make[uint64](n)[:0]
+	for v, x := range p {
+		if x > 0 {
+			// The bits of floats >= 0 have the order of the floats.
+			order = append(order, uint64(^math.Float32bits(x))<<32|uint64(v))
+		}
+	}
+	slices.Sort(order)
+	return order, nil
+}
+
+// Devices returns the number of devices.
+func (g *Placement) Devices() int { return len(g.held) }
+
+// Held returns the vertex in each slot of a device, as a view. There are fewer than slots if there
+// are not enough vertices.
+func (g *Placement) Held(device int) []graph.VertexID { return g.held[device] }
+
+// Lookup returns where a device reads each vertex [N]: in its own copy, else in that of the first
+// device with one; -1 if no device has it. The caller frees the arrays with mem.Free. Time O(N +
+// devices * slots).
+func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
+	device, slot = mem.Make[int16](g.vertices), mem.Make[int32](g.vertices)
+	for v := range device {
+		device[v], slot[v] = -1, -1
+	}
+	enter := func(d int) {
+		for s, v := range g.held[d] {
+			device[v], slot[v] = int16(d), int32(s)
+		}
+	}
+	for d := len(g.held) - 1; d >= 0; d-- {
+		enter(d)
+	}
+	enter(self)
+	return device, slot
+}
+
+// Rows returns how many rows the devices hold together; a row counts once for each device that
+// holds it.
+func (g *Placement) Rows() (n int) {
+	for _, held := range g.held {
+		n += len(held)
+	}
+	return n
+}
+
+// Bytes returns the memory of the lists.
+func (g *Placement) Bytes() int64 { return int64(g.Rows()) * 4 }
+
+// Free gives the lists back.
+func (g *Placement) Free() {
+	for _, held := range g.held {
+		mem.Free(held)
+	}
+	g.held = nil
+}

@@ -1,0 +1,92 @@
+package cache
+
+import (
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// slots are the slots of a look-ahead cache. Those without a booked row are in a list, the oldest
+// first.
+type slots struct {
+	vertex []graph.VertexID // [C] row in the slot, or unused or dropped
+	// [C+1] ring of the slots without a booked row; the one after C is the oldest.
+	older, newer []int32
+	vacant       int // number of slots that are unused or dropped
+}
+
+// newSlots makes slots whose first ones hold rows without a booked use: row initial[i] in slot i,
+// which index maps to entryOf(i).
+func newSlots(index *Index, vertices, capacity int, initial []graph.VertexID) (slots, error) {
+	l := slots{vertex: mem.Make[graph.VertexID](capacity), older: mem.Make[int32](capacity + 1),
+		newer: mem.Make[int32](capacity + 1)}
+	end := int32(capacity)
+	l.older[end], l.newer[end] = end, end
+	for slot := end - 1; slot >= int32(len(initial)); slot-- {
+		l.vacate(slot, unused)
+	}
+	if err := fill(index, vertices, initial, entryOf); err != nil {
+		return l, err
+	}
+	for slot, v := range initial {
+		l.vertex[slot] = v
+		l.link(int32(slot))
+	}
+	return l, nil
+}
+
+// entryOf is the index entry of a row that stays in a slot without a known use. The entry of a use
+// is even.
+func entryOf(slot int32) int32 { return slot<<1 | 1 }
+
+func (l *slots) bytes() int64 { return int64(len(l.vertex))*4 + int64(len(l.older))*8 }
+
+func (l *slots) free() {
+	mem.Free(l.vertex)
+	mem.Free(l.older)
+	mem.Free(l.newer)
+}
+
+// link adds a slot to the list of slots without a booked row, as the newest.
+func (l *slots) link(slot int32) { l.linkAfter(l.older[len(l.vertex)], slot) }
+
+// Values in place of a vertex, for slots that may be filled at once.
+const (
+	unused  = graph.VertexID(-1) // never filled
+	dropped = graph.VertexID(-2)
+)
+
+// vacate makes a slot the oldest in the list, so that slots with useless rows are used first.
+func (l *slots) vacate(slot int32, because graph.VertexID) {
+	l.vertex[slot] = because
+	l.vacant++
+	l.linkAfter(int32(len(l.vertex)), slot)
+}
+
+func (l *slots) linkAfter(older, slot int32) {
+	newer := l.newer[older]
+	l.older[slot], l.newer[slot] = older, newer
+	l.newer[older], l.older[newer] = slot, slot
+}
+
+func (l *slots) unlink(slot int32) {
+	older, newer := l.older[slot], l.newer[slot]
+	l.newer[older], l.older[newer] = newer, older
+}
+
+// take gives the oldest slot without a booked row to vertex v, for the fetched row number from.
+func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int32 {
+	slot := l.newer[len(l.vertex)]
+	l.unlink(slot)
+	old := l.vertex[slot]
+	if old >= 0 {
+		index.Remove(old)
+	} else {
+		l.vacant--
+	}
+	if old != unused {
+		d.Evictions++
+	}
+	l.vertex[slot] = v
+	d.Insert = append(d.Insert, makeInsert(from, slot))
+	return slot
+}

@@ -1,0 +1,56 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+
+	"halognn/src/topology/graph"
+)
+
+// Static is a fixed set of rows, fetched before the first step. An empty set means no cache.
+type Static struct {
+	blind
+	index *Index
+	slots int
+}
+
+// NewStatic makes a cache with the rows of the given vertices of a graph of n: held[i] in slot i.
+func NewStatic(n int, held []graph.VertexID) (*Static, error) {
+	s := &Static{index: NewIndex(n, len(held), IndexAuto), slots: len(held)}
+	if err := fill(s.index, n, held, func(slot int32) int32 { return slot }); err != nil {
+		s.Free()
+		return nil, fmt.Errorf("static cache: %w", err)
+	}
+	return s, nil
+}
+
+// fill adds held[i] to the index with slot i.
+func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
+	for i, v := range held {
+		if uint32(v) >= uint32(n) {
+			return fmt.Errorf("entry %d of what it holds is vertex %d: %w (the graph has %d "+
+				"vertices)", i, v, graph.ErrVertexRange, n)
+		}
+		if x.Get(v) >= 0 {
+			return fmt.Errorf("it holds vertex %d twice: entries %d and %d", v,
+				slices.Index(held, v), i)
+		}
+		x.Set(v, entry(int32(i)))
+	}
+	return nil
+}
+
+// Step looks the vertices up.
+func (s *Static) Step(remote []graph.VertexID, d *Decision) {
+	d.begin(len(remote), 0, 0)
+	d.Misses = s.index.Lookup(remote, d.Slot)
+}
+
+// Slots returns the number of rows held.
+func (s *Static) Slots() int { return s.slots }
+
+// Bytes returns the memory of the index.
+func (s *Static) Bytes() int64 { return s.index.Bytes() }
+
+// Free gives the memory back.
+func (s *Static) Free() { s.index.Free() }

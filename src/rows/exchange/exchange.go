@@ -1,0 +1,471 @@
+// Package exchange locates and fetches the feature rows of a minibatch's input frontier: rows that
+// the rank can read stay where they lie, the others are fetched from their owners. In the same way
+// it fetches any other matrix whose rows are distributed like the vertices, such as the hidden
+// states of layer-wise inference.
+//
+//	frontier  v0  v1  v2  v3  v4  v5  ...        vertex ids, distinct
+//	            │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
+//	Plan        │
+//	            ├─ own part       Of[i] = (part, row)          Tables[part]   own shard, mapped
+//	            ├─ part of a peer Of[i] = (part, row)          Tables[part]   a peer's, mapped
+//	            ├─ in the cache   Of[i] = (P, slot)            Tables[P]      Cache.Table
+//	            └─ remote         Of[i] = (P+1, position)      Tables[P+1]    receive buffer
+//
+// Rows are of one or several kinds. If there are several, the cache has a table for each kind, and
+// the receive buffer one for each part.
+//
+// With Options.Stored every rank has the tables of all parts, and nothing is remote. Each vertex is
+// looked up in the cache first, and then in the table of its part.
+//
+//	remote ids, by owning part, then in frontier order:      rank r asks           rank s is asked
+//	  counts  how many rows of each owner                    asked   [K]  ───────>  wanted   [K]
+//	  ids     rows relative to the owner's first vertex      askIDs  [R]  ───────>  wantIDs  [S]
+//	  slice   the owner copies them together                                wantRows [S, rowBytes]
+//	  rows    in the order of the ids, so they land in place received [R] <───────  wantRows
+//
+// With Options.Sums the neighbours that a destination has in one part may come as their sum
+// (groups.go): ranks send three counts, of rows, sums and members of sums; ids of members follow
+// ids of rows, and sums follow rows. Edges are rewritten so that they read a sum like a row.
+//
+// With Options.Node the ranks of a node ask each owner for a row once: nodes.go.
+//
+// Otherwise no row is copied twice or permuted: readers follow Plan.Rows
+// (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
+// copies each run of rows of one table with one call.
+//
+// With a dynamic cache, whose content depends on the minibatches before, Plan is split: Locate
+// finds the remote vertices; Request is told which of them are in Buffer and which further rows to
+// fetch; Keep copies rows into the cache after all rows of the minibatch have been read.
+//
+// The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
+// StartRows. Many plans may be in flight. Both collectives use one communicator, and those of
+// nodes.go the node's. All ranks must start the operations of a communicator in the same order; the
+// pipeline's issuer does so by a schedule on which all ranks agree. Nothing else may use these
+// communicators, because gradients and layer shuffles follow other schedules.
+//
+// All arrays lie outside the Go heap, grow with slack and are kept; in steady state a plan
+// allocates nothing. The package knows nothing of sampling, of cache policies, or of where tables
+// come from.
+package exchange
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/devices/compute"
+	"halognn/src/ranks/comm"
+	"halognn/src/topology/graph"
+)
+
+// Slicer is the part of compute.Host that is needed to send rows and their sums.
+type Slicer interface {
+	// SliceRows copies rows ids[i] of table, rowBytes bytes each, to dst, in order.
+	SliceRows(dst, table []byte, rowBytes int, ids []int32)
+	// SegmentRows adds rows as compute.Host does. Only Options.Sums and Late need it.
+	SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments, weights []float32,
+		rows compute.Rows)
+}
+
+// Cache holds copies of rows of other ranks. It must be safe for concurrent use, and a row that it
+// has returned must stay until the plan that asked for it has been used.
+type Cache interface {
+	// Row returns the row of Table that holds vertex v, or -1; for sparse rows, the row's first
+	// entry. It is called only for remote vertices.
+	Row(v graph.VertexID) int
+	// Table returns the cached rows, with the exchange's columns and type.
+	Table() []byte
+}
+
+// SharedCache is a Cache whose table also holds rows that other ranks of this node have cached.
+// These count as peer rows.
+type SharedCache interface {
+	Cache
+	// Own returns the rows [first, end) of Table that this rank caches.
+	Own() (first, end int)
+}
+
+// Options describes where rows lie. All ranks must give the same Offsets and Kinds.
+type Options struct {
+	// Offsets [P+1]: part k is vertices [Offsets[k], Offsets[k+1]). P is a multiple of the number
+	// of ranks K; rank r owns parts [r*P/K, (r+1)*P/K). Parts may be empty.
+	Offsets []int64
+
+	// Tables [P] are the rows of the parts that this rank can read: its own, and those of peers
+	// that share its memory. The others are nil, and their rows are fetched. Tables must stay valid
+	// until the last plan has been used.
+	Tables [][]byte
+
+	// Stored: Tables has all parts, but is slower to read than the cache. Rows that are not cached
+	// are read from it, and counted as stored.
+	Stored bool
+
+	// Kinds are the kinds of rows: part k has rows of kind k % len(Kinds), and every rank has parts
+	// of all kinds. A SharedCache allows only one.
+	Kinds []Kind
+	Scale []float32 // [Cols] for rows of compute.Int8: compute.Rows.Scale
+	Ends  []int64   // [N+1] for sparse rows: compute.Rows.Ends; without SharedCache, Buffer, Sums
+	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer:
+	// CutTable. Only read if there are several kinds.
+	Kept []int
+
+	Host  Slicer
+	Cache Cache // a fixed set of rows, for Plan; nil for none
+
+	// Sums lets owners add rows of which only the sum is read; nil for none. All ranks must set the
+	// same.
+	Sums *Sums
+
+	// Node is this rank's node, whose ranks fetch as one; nil: each rank fetches for itself.
+	Node *Node
+
+	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must set
+	// the same; 0 is no limit.
+	Window int
+
+	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil for
+	// none. Keep writes it.
+	Buffer []byte
+}
+
+// Kind describes the rows of a part.
+type Kind struct {
+	Cols int // 0: the part has no rows, and none are requested
+	Type compute.DType
+}
+
+// RowBytes returns the bytes of a row; for sparse rows, the bytes of an entry.
+func (k Kind) RowBytes() int {
+	if k.Type.IsSparse() {
+		return k.Type.Size()
+	}
+	return k.Cols * k.Type.Size()
+}
+
+// tableAlign is the alignment of a kind's rows in a table with several kinds.
+const tableAlign = 64
+
+// TableBytes returns the length of a table with the given number of rows of each kind.
+func TableBytes(kinds []Kind, rows []int) (bytes int) {
+	if len(kinds) == 1 { // no other kind follows, so no alignment
+		return rows[0] * kinds[0].RowBytes()
+	}
+	for k, n := range rows {
+		bytes += aligned(n * kinds[k].RowBytes())
+	}
+	return bytes
+}
+
+// CutTable cuts a table of TableBytes into the rows of each kind. A single kind has the whole
+// table.
+func CutTable(table []byte, kinds []Kind, rows []int) [][]byte {
+	if len(kinds) == 1 {
+		return [][]byte{table}
+	}
+	of := make([][]byte, len(kinds))
+	for k, kind := range kinds {
+		size := rows[k] * kind.RowBytes()
+		of[k], table = table[:size], table[aligned(size):]
+	}
+	return of
+}
+
+func aligned(bytes int) int { return (bytes + tableAlign - 1) / tableAlign * tableAlign }
+
+// Exchange plans and fetches rows for one rank. Its methods may be called concurrently for
+// different plans, as far as the order of collectives on the communicator allows.
+type Exchange struct {
+	comm     comm.Comm
+	rank     int
+	ranks    int
+	perRank  int // parts of each rank
+	parts    graph.PartIndex
+	first    graph.VertexID // of this rank's vertices
+	rows     int            // of this rank
+	scale    []float32
+	ends     []int64 // of sparse rows; nil for others
+	offsets  []int64 // [P+1]
+	kinds    []Kind
+	partKind []uint16         // [P]
+	unit     int              // a divisor of the bytes of every row: the unit of counts
+	tables   [][]byte         // [P+kinds] parts, then the cache
+	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
+	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and,
+	stored   bool             // unless stored, fetched; stored: Tables has all parts
+	host     Slicer
+	cache    Cache
+	changes  bool   // there is an Options.Buffer
+	kept     [2]int // first and end of the cache table's rows that this rank caches
+	sums     *Sums
+	perKind  int            // numbers in the counts of each kind
+	choices  chan *choosing // idle ones
+	firsts   []int32        // [P] first row of the part among its owner's rows
+	ones     []int          // [K] one count for every rank
+	byRank   []int          // [K] every rank, ascending
+	node     *buying        // nil: each rank fetches for itself
+	planning bool           // NewPlanning: tables have no rows
+
+	received, summed, numTables int // tables of a plan: see layTables
+}
+
+// Parts returns the number of parts.
+func (x *Exchange) Parts() int { return len(x.base) }
+
+// Ranks returns the number of ranks, and OwnerOf the rank that owns a part.
+func (x *Exchange) Ranks() int           { return x.ranks }
+func (x *Exchange) OwnerOf(part int) int { return part / x.perRank }
+
+// Rank returns this rank, and First its first vertex.
+func (x *Exchange) Rank() int             { return x.rank }
+func (x *Exchange) First() graph.VertexID { return x.first }
+
+// New returns the exchange of this rank. Nothing else may use c while plans are in flight (see the
+// package comment); the caller makes it with Dup and frees it. All errors are reported at once.
+func New(c comm.Comm, o Options) (*Exchange, error) {
+	if err := check(c, o); err != nil {
+		return nil, fmt.Errorf("exchange: %w", err)
+	}
+	return open(c, o), nil
+}
+
+// open makes the exchange of options that fit each other.
+func open(c comm.Comm, o Options) *Exchange {
+	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
+	x := &Exchange{
+		comm: c, rank: r, ranks: k, perRank: parts / k, parts: graph.NewPartIndex(o.Offsets),
+		offsets: o.Offsets, ends: o.Ends, scale: o.Scale,
+		kinds: o.Kinds, sums: o.Sums, choices: make(chan *choosing, 64),
+		tables: make([][]byte, parts+len(o.Kinds)), base: make([]compute.RowRef, parts),
+		remote: make([]uint8, parts), partKind: make([]uint16, parts),
+		stored: o.Stored,
+		host:   o.Host, cache: o.Cache, firsts: make([]int32, parts), ones: make([]int, k),
+	}
+	for _, k := range x.kinds {
+		x.unit = gcd(x.unit, k.RowBytes())
+	}
+	x.unit, x.perKind = max(1, x.unit), 1
+	if x.sums != nil {
+		x.perKind = 3 // rows, sums, members of sums
+	}
+	x.first = graph.VertexID(o.Offsets[r*x.perRank])
+	x.rows = int(o.Offsets[(r+1)*x.perRank]) - int(x.first)
+	copy(x.tables, o.Tables)
+	for p := range parts {
+		x.partKind[p] = uint16(p % len(x.kinds))
+		x.firsts[p] = int32(o.Offsets[p] - o.Offsets[p/x.perRank*x.perRank])
+		x.base[p] = compute.MakeRowRef(p, 0) - compute.RowRef(o.Offsets[p])
+		if (o.Stored || o.Tables[p] == nil) && x.rowBytesOf(p) > 0 {
+			x.remote[p] = 1
+		}
+	}
+	held := o.Buffer
+	x.changes = o.Buffer != nil
+	if o.Cache != nil {
+		held = o.Cache.Table()
+		x.kept = [2]int{0, math.MaxInt}
+		if c, ok := o.Cache.(SharedCache); ok {
+			x.kept[0], x.kept[1] = c.Own()
+		}
+	}
+	if held != nil {
+		copy(x.tables[parts:], CutTable(held, o.Kinds, o.Kept))
+	}
+	x.layTables()
+	for i := range x.ones {
+		x.ones[i] = 1
+		x.byRank = append(x.byRank, i)
+	}
+	if o.Node != nil {
+		x.node = newBuying(o.Node, r, o.Sums != nil)
+	}
+	comm.Pace(c, o.Window)
+	return x
+}
+
+// RowsOf returns the rows of a plan as rows of one kind: with its columns, its type and the type of
+// its sums. References to rows of other kinds must not be followed.
+func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
+	rows, of := p.Rows, x.kinds[kind]
+	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.mixed()
+	if x.sums == nil {
+		return rows
+	}
+	if rows.WideType, _ = x.sums.typeOf(of.Type); rows.WideType == of.Type {
+		rows.Wide = 0
+	}
+	return rows
+}
+
+// Kinds returns the kinds: part k has rows of kind k % len(Kinds).
+func (x *Exchange) Kinds() []Kind { return x.kinds }
+
+// MakesSums reports whether owners may send sums of rows.
+func (x *Exchange) MakesSums() bool { return x.sums != nil }
+
+func (x *Exchange) rowBytesOf(part int) int { return x.kinds[x.partKind[part]].RowBytes() }
+
+// layTables numbers the tables of a plan:
+//
+//	parts [P] | cached rows [kinds] | received | passed on | collected | sums
+//
+// With several kinds no rows are passed on, received rows have a table for each part, and sums one
+// for each owner and kind.
+func (x *Exchange) layTables() {
+	x.received = len(x.base) + len(x.kinds)
+	x.summed = x.received + 3
+	x.numTables = x.summed + 1
+	if !x.mixed() {
+		return
+	}
+	x.summed = x.received + len(x.base)
+	if x.numTables = x.summed; x.sums != nil {
+		x.numTables += x.ranks * len(x.kinds)
+	}
+}
+
+// mixed reports whether rows are of several kinds.
+func (x *Exchange) mixed() bool { return len(x.kinds) > 1 }
+
+// tableOf returns the table of cached rows for a part, and landedIn the table of received rows.
+func (x *Exchange) tableOf(part int) int { return len(x.base) + int(x.partKind[part]) }
+func (x *Exchange) landedIn(part int) int {
+	if !x.mixed() {
+		return x.received
+	}
+	return x.received + part
+}
+
+// sumsIn returns the table of the sums of a rank and a kind.
+func (x *Exchange) sumsIn(rank, kind int) int {
+	if x.mixed() {
+		return x.summed + rank*len(x.kinds) + kind
+	}
+	if of, _ := x.sums.typeOf(x.kinds[kind].Type); of == x.kinds[kind].Type {
+		return x.received
+	}
+	return x.summed
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or
+// the sums in the receive buffer, and the rows that Collect takes out of the cache.
+const maxParts = 1<<16 - 5
+
+// check reports every error of the arguments of New.
+func check(c comm.Comm, o Options) error {
+	var errs []error
+	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(o.Kinds) == 0 {
+		return errors.New("there is no kind of rows; give at least 1")
+	}
+	errs = append(errs, checkKept(&o)...)
+	if o.Stored && o.Buffer != nil {
+		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give " +
+			"a Cache")
+	}
+	if o.Cache != nil && o.Buffer != nil {
+		reject("there is a Cache and a Buffer; rows are kept in one of them")
+	}
+	if o.Host == nil {
+		reject("there is no Host to copy rows with")
+	}
+	if err := checkParts(c, o); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if o.Node != nil {
+		errs = append(errs, o.Node.check(c.Rank(), c.Size()))
+	}
+	if o.Kinds[0].Type.IsSparse() {
+		if err := checkSparse(&o); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(append(errs, checkTables(c.Rank(), (len(o.Offsets)-1)/c.Size(), o)...)...)
+}
+
+// checkParts rejects parts that cannot be divided among the ranks.
+func checkParts(c comm.Comm, o Options) error {
+	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
+	if len(o.Kinds) > 1 {
+		most = (maxParts - len(o.Kinds)) / 2
+		if o.Sums != nil {
+			most = (maxParts - len(o.Kinds)) / 3
+		}
+	}
+	switch {
+	case parts < 1 || parts > most:
+		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
+	case parts%k != 0 || parts/k%len(o.Kinds) != 0:
+		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks "+
+			"that divides it", parts, k)
+	case o.Offsets[0] != 0:
+		return fmt.Errorf("offsets start at %d, not 0", o.Offsets[0])
+	case o.Offsets[parts] > graph.MaxVertices:
+		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts],
+			graph.MaxVertices)
+	case len(o.Tables) != parts:
+		return fmt.Errorf("%d tables for %d parts", len(o.Tables), parts)
+	}
+	return nil
+}
+
+// checkKept reports a cache or buffer whose length does not fit the rows of each kind in Kept.
+func checkKept(o *Options) []error {
+	if o.Cache == nil && o.Buffer == nil {
+		return nil
+	}
+	// Sparse rows differ in length.
+	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) {
+		return nil
+	}
+	table := o.Buffer
+	if o.Cache != nil {
+		table = o.Cache.Table()
+	}
+	_, shared := o.Cache.(SharedCache)
+	switch {
+	case shared && len(o.Kinds) == 1:
+		return nil
+	case shared:
+		return []error{errors.New("rows of several kinds do not work with a SharedCache")}
+	case len(o.Kept) != len(o.Kinds) || len(table) != TableBytes(o.Kinds, o.Kept):
+		return []error{fmt.Errorf("a table of %d bytes does not have %v rows of %d kinds",
+			len(table), o.Kept, len(o.Kinds))}
+	}
+	return nil
+}
+
+// checkTables reports offsets that do not ascend, and tables that are missing or do not fit their
+// part.
+func checkTables(rank, perRank int, o Options) (errs []error) {
+	for p, table := range o.Tables {
+		rows := o.Offsets[p+1] - o.Offsets[p]
+		kind := o.Kinds[p%len(o.Kinds)]
+		want := rows * int64(kind.RowBytes())
+		if kind.Type.IsSparse() && rows >= 0 {
+			want = (o.Ends[o.Offsets[p+1]] - o.Ends[o.Offsets[p]]) * int64(kind.RowBytes())
+		}
+		switch own := p/perRank == rank; {
+		case rows < 0:
+			errs = append(errs, fmt.Errorf("offsets fall from %d to %d at part %d", o.Offsets[p],
+				o.Offsets[p+1], p))
+		case table == nil && o.Stored && rows > 0:
+			errs = append(errs, fmt.Errorf("rows are read from files, but part %d has no table of "+
+				"its %d rows", p, rows))
+		case table == nil && own && want > 0:
+			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows",
+				rank, p, rows))
+		case table != nil && int64(len(table)) != want:
+			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s "+
+				"columns are %d",
+				p, len(table), rows, kind.Cols, kind.Type, want))
+		}
+	}
+	return errs
+}

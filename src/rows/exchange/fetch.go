@@ -1,0 +1,163 @@
+package exchange
+
+import (
+	"fmt"
+	"math"
+
+	"halognn/src/base/mem"
+	"halognn/src/ranks/comm"
+)
+
+const countBytes = 8 // of an entry of Plan.asked
+
+// IDBytes is the size of the id by which a row is requested: an entry of Plan.askIDs.
+const IDBytes = 4
+
+// StartAsk sends every rank the rows of it that p requests, and the members of sums: counts, then
+// ids. All ranks start the collectives of their plans in the same order, even for a plan that
+// requests nothing.
+func (x *Exchange) StartAsk(p *Plan) comm.Request {
+	p.Collectives++
+	p.on = x
+	asked, wanted, asks, hears := p.asked, p.wanted, x.ones, x.ones
+	if b := x.node; b != nil {
+		w := &p.bought
+		asks, hears = b.asks, b.hears
+		w.out = x.compact(w.out, p.asked, asks)
+		w.in = mem.Grow(w.in[:0], len(p.wanted))
+		asked, wanted = w.out, w.in
+	}
+	p.CountBytes, p.IDBytes = int64(len(asked))*countBytes, int64(len(p.askIDs))*IDBytes
+	return x.comm.StartAlltoallThen(mem.Bytes(asked), mem.Bytes(wanted), asks, hears,
+		x.counts()*countBytes, comm.Then{Send: mem.Bytes(p.askIDs), SendRows: p.askNumbers,
+			RowBytes: IDBytes, Expect: (*expected)(p)})
+}
+
+// expected is a plan as comm.Expecter, for the ids that other ranks send.
+type expected Plan
+
+// Expect makes room for the ids that others request from this rank, once their counts have arrived.
+// A frontier's vertices are distinct, so no rank can request more rows than there are: a larger
+// count is an error that names both ranks. A row may be in many sums.
+func (p *expected) Expect() ([]byte, []int, error) {
+	x := p.on
+	if x.node != nil {
+		x.expand(p.wanted, p.bought.in, x.node.hears)
+	}
+	numbers, rows := 0, 0
+	p.Served, p.ServedSums, p.ServedReads = 0, 0, 0
+	for r := range x.ranks {
+		n, members, units := int64(0), int64(0), 0
+		for k, kind := range x.kinds {
+			wanted := x.countsOf(p.wanted, r, k)
+			of := wanted[0]
+			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
+				return nil, nil, fmt.Errorf(
+					"exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
+					of, x.rank, x.rows, cure)
+			}
+			n += of
+			units += int(of) * (kind.RowBytes() / x.unit)
+			if x.sums == nil {
+				continue
+			}
+			sums, of := wanted[1], wanted[2]
+			if sums < 0 || sums > of || of > math.MaxInt32/2 || members > math.MaxInt32/2-of {
+				return nil, nil, fmt.Errorf(
+					"exchange: rank %d wants %d sums of %d rows of rank %d; %s", r, sums,
+					of, x.rank, cure)
+			}
+			members += of
+			units += int(sums) * x.sumRows(k) * (kind.RowBytes() / x.unit)
+		}
+		p.ServedReads += members
+		if x.sums != nil && x.sums.Weighted {
+			members *= 2
+		}
+		p.wantNumbers[r], p.wantRows[r] = int(n+members), units
+		p.Served += n
+		p.ServedReads += n
+		numbers += p.wantNumbers[r]
+		rows += p.wantRows[r]
+	}
+	p.wantIDs = mem.Grow(p.wantIDs[:0], numbers)
+	p.sent = mem.Grow(p.sent[:0], rows*x.unit)
+	return mem.Bytes(p.wantIDs), p.wantNumbers, nil
+}
+
+const cure = "the two see different parts or memory is damaged: give all ranks the same parts " +
+	"and check those"
+
+// Asked returns the rows that others request, counted from this rank's first vertex. It is valid
+// once StartAsk's request is complete, until SliceRows checks and overwrites them.
+func (p *Plan) Asked() []int32 { return p.wantIDs }
+
+// SliceRows copies the rows that others request into one buffer, in the order of the requests, and
+// adds up the rows whose sums they request. Call it once the request of StartAsk is complete. An id
+// outside this rank's rows is an error that names both ranks.
+func (x *Exchange) SliceRows(p *Plan) error {
+	if x.ends != nil {
+		return x.sliceEntries(p)
+	}
+	ids, dst := p.wantIDs, p.sent
+	for r, numbers := range p.wantNumbers {
+		rows, bytes := 0, 0
+		for k, kind := range x.kinds {
+			n := int(x.countsOf(p.wanted, r, k)[0])
+			rows, bytes = rows+n, bytes+n*kind.RowBytes()
+		}
+		if err := x.sliceRows(dst, ids[:rows], r); err != nil {
+			return err
+		}
+		size := p.wantRows[r] * x.unit
+		if x.sums != nil {
+			if err := x.addSums(p, r, ids[rows:numbers], dst[bytes:size]); err != nil {
+				return err
+			}
+		}
+		ids, dst = ids[numbers:], dst[size:]
+	}
+	return nil
+}
+
+// sliceRows copies rows that a rank wants, and overwrites their ids.
+func (x *Exchange) sliceRows(to []byte, want []int32, rank int) error {
+	for len(want) > 0 && !x.planning {
+		if uint32(want[0]) >= uint32(x.rows) {
+			return x.outside(fmt.Sprintf("rank %d wants row %d", rank, want[0]))
+		}
+		part := x.parts.Find(uint32(x.first) + uint32(want[0]))
+		run, size := x.toPart(part, want), x.rowBytesOf(part)
+		x.host.SliceRows(to[:run*size], x.tables[part], size, want[:run])
+		want, to = want[run:], to[run*size:]
+	}
+	return nil
+}
+
+func (x *Exchange) outside(request string) error {
+	return fmt.Errorf("exchange: %s of rank %d, which has %d in parts %d to %d; %s", request,
+		x.rank, x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
+}
+
+// toPart converts the leading ids that lie in one part from rows of the rank to rows of the part,
+// and returns their number. Requests come part by part, so runs are long. In another order they
+// would be shorter, but still correct.
+func (x *Exchange) toPart(part int, ids []int32) int {
+	first := x.firsts[part]
+	rows := x.parts.End(part) - uint32(x.first) - uint32(first)
+	for k, id := range ids {
+		if uint32(id-first) >= rows {
+			return k
+		}
+		ids[k] = id - first
+	}
+	return len(ids)
+}
+
+// StartRows sends the requested rows and sums, and receives those of p in their places. Once its
+// request is complete, all of p.Rows may be read.
+func (x *Exchange) StartRows(p *Plan) comm.Request {
+	p.Collectives++
+	p.RowBytes = int64(len(p.sent))
+	return x.comm.StartAlltoallv(p.sent, p.received, p.wantRows, p.askRows, x.unit)
+}

@@ -1,0 +1,137 @@
+package exchange
+
+import (
+	"halognn/src/devices/compute/ref"
+	"halognn/src/ranks/comm"
+)
+
+// NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans
+// and makes room for messages, but reads and sends nothing. It assumes that others ask this rank
+// for as much as it asks them. Offsets, kinds and s are as in Options. local says whose rows the
+// rank reads in memory.
+func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
+	s *Sums) (*Exchange, error) {
+	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),
+		Host: ref.Host{}, Sums: s}
+	for p := range o.Tables {
+		if local(p) {
+			o.Tables[p] = []byte{}
+		}
+	}
+	c := NewEcho(rank, ranks)
+	if err := checkParts(c, o); err != nil {
+		return nil, err
+	}
+	x := open(c, o)
+	x.planning = true
+	return x, nil
+}
+
+// PlanNodes lets a planning exchange fetch as one with its node; of is as in Node. It assumes that
+// no two ranks of the node want the same row, which is the most expensive case, and that others
+// want as many rows from this buyer as it buys for itself.
+func (x *Exchange) PlanNodes(of []int) {
+	n := &Node{Of: of}
+	place, ranks := n.places(x.rank)
+	n.Comm = NewEcho(place[x.rank], ranks)
+	x.node = newBuying(n, x.rank, x.sums != nil)
+}
+
+// echo is the communicator of a rank that predicts alone. It assumes that the other ranks send to
+// it, and ask it for, as much as it sends to them and asks them for.
+type echo struct {
+	comm.Comm   // nil: predictions call no other method
+	rank, ranks int
+}
+
+// NewEcho makes the communicator of a rank in a prediction.
+func NewEcho(rank, ranks int) comm.Comm { return echo{rank: rank, ranks: ranks} }
+
+func (e echo) Rank() int { return e.rank }
+func (e echo) Size() int { return e.ranks }
+
+// StartAlltoallv implements comm.Comm. Nobody reads what others send.
+func (e echo) StartAlltoallv(_, _ []byte, _, _ []int, _ int) comm.Request { return answered{} }
+
+// StartAlltoallThen implements comm.Comm.
+func (e echo) StartAlltoallThen(send, recv []byte, _, _ []int, _ int, then comm.Then) comm.Request {
+	copy(recv, send)
+	switch p := then.Expect.(type) {
+	case *expected:
+		return answered{p.on.echoed((*Plan)(p))}
+	case *wanting:
+		return answered{p.on.echoedWants((*Plan)(p))}
+	}
+	_, _, err := then.Expect.Expect()
+	return answered{err}
+}
+
+// echoedWants lets the other ranks of the node want as many rows of each owner as p buys for
+// itself, and different ones as long as there are enough.
+func (x *Exchange) echoedWants(p *Plan) error {
+	b, w := x.node, &p.bought
+	mine := w.counts[b.first[b.self]:b.first[b.self+1]]
+	told := w.told
+	for _, n := range w.toldBy {
+		told = told[copy(told, mine[:n]):]
+	}
+	if _, _, err := (*wanting)(p).Expect(); err != nil {
+		return err
+	}
+	first := 0 // index in askIDs of the rows that this rank buys for itself
+	for m := range b.self {
+		first += w.wants[m]
+	}
+	ids := w.ids
+	for m, n := range w.toldBy {
+		from := p.askIDs[first:]
+		for k := range n {
+			owner := b.order[b.first[b.self]+k]
+			rows := x.offsets[(owner+1)*x.perRank] - x.offsets[owner*x.perRank]
+			count := int(mine[k])
+			for i, id := range from[:count] {
+				ids[i] = int32((int64(id) + int64(m*count)) % max(1, rows))
+			}
+			from, ids = from[count:], ids[count:]
+		}
+	}
+	return nil
+}
+
+// answered is a request that is complete.
+type answered struct{ err error }
+
+func (a answered) Wait() error { return a.err }
+
+// echoed lets others ask this rank for what p asks them for, at most for all its rows. Ids of other
+// ranks' rows become ids of some row of this rank.
+func (x *Exchange) echoed(p *Plan) error {
+	if x.node != nil { // its messages leave out some ranks
+		copy(p.wanted, p.asked)
+	}
+	for r := range x.ranks {
+		left := int64(x.rows)
+		for kind := range x.kinds {
+			wanted := x.countsOf(p.wanted, r, kind)
+			wanted[0] = min(wanted[0], left)
+			left -= wanted[0]
+			if x.rows == 0 && len(wanted) > 1 { // no rows, and so no sums
+				wanted[1], wanted[2] = 0, 0
+			}
+		}
+	}
+	if x.node != nil {
+		p.bought.in = x.compact(p.bought.in, p.wanted, x.node.hears)
+	}
+	if _, _, err := (*expected)(p).Expect(); err != nil {
+		return err
+	}
+	from, to := p.askIDs, p.wantIDs
+	for r, n := range p.wantNumbers {
+		for k, id := range from[:n] {
+			to[k] = max(id, ^id) % int32(max(1, x.rows))
+		}
+		from, to = from[p.askNumbers[r]:], to[n:]
+	}
+	return nil
+}

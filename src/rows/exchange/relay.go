@@ -1,0 +1,148 @@
+package exchange
+
+import (
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+	"halognn/src/ranks/comm"
+	"halognn/src/topology/graph"
+)
+
+// The ranks of a group divide the rows that any of them reads, so that no row is fetched twice for
+// the group: each rank plans the rows of its share, whichever rank reads them, and passes them on.
+//
+//	ids planned       [ own 0 .. n | read only by others ]
+//	Relay             Of = [ own 0 .. n | passed on by others ]     the latter in Tables[P+2]
+//	Plan ... StartRows
+//	Collect           rows of the share that others read, by rank   ──┐ group
+//	StartRelay        rows that others pass on, in Tables[P+2]  <─────┘
+//
+// With Options.Sums, Share comes before Request: a sum may replace those neighbours of a
+// destination that are in this rank's share, but rows that others read must come as rows. All
+// neighbours of a sum are in one part, and so in the share of one rank.
+//
+// Options.Buffer changes as soon as Keep has run, but two ranks read a row that is passed on, at
+// different times. So Collect copies all rows that a minibatch reads in the buffer, also those that
+// this rank reads, which then lie in Tables[P+3].
+
+// relayed is what a plan passes on to other ranks, and what they pass on to it.
+type relayed struct {
+	found []compute.RowRef // [planned] where the planned rows lie; empty without Relay
+	sums  []compute.RowRef // sums that edges read, behind own rows and rows passed on
+	own   int              // number of planned rows that the rank itself reads
+	parts []uint16         // [own + passed on] set by Share: the part of each row; else empty
+	read  []int32          // set by Share: indices among the planned rows of those that others read
+	sent  []byte           // [W, rowBytes] rows that others read, then own rows of the buffer
+	got   []byte           // [R, rowBytes]
+}
+
+// Share announces to the next Request the arguments of Relay (own and ids) and Collect (at). It
+// returns the part of each own vertex and then of each of ids, valid until the next call.
+func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
+	r := &p.relayed
+	r.own, r.read = own, at
+	r.parts = mem.Grow(r.parts[:0], own+len(ids))
+	copy(r.parts, p.Parts[:own])
+	for k, v := range ids {
+		r.parts[own+k] = 0 // Relay will refuse this vertex
+		if uint32(v) < x.parts.Vertices() {
+			r.parts[own+k] = uint16(x.parts.Find(uint32(v)))
+		}
+	}
+	return r.parts
+}
+
+// Relay makes a plan, after Plan or Request, one for the first own planned vertices, followed by
+// ids, whose rows other ranks of the group pass on. A vertex that the graph does not have is
+// graph.ErrVertexRange.
+func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
+	r := &p.relayed
+	r.own = own
+	r.found = mem.Grow(r.found[:0], len(p.Rows.Of))
+	copy(r.found, p.Rows.Of)
+	r.got = mem.Grow(r.got[:0], len(ids)*x.rowBytesOf(0))
+	table := x.received + 1
+	p.Rows.Tables[table] = r.got
+	p.Rows.Of = mem.Grow(p.Rows.Of[:own], own+len(ids))
+	p.Parts = mem.Grow(p.Parts[:own], own+len(ids))
+	for k, v := range ids {
+		if uint32(v) >= x.parts.Vertices() {
+			return fmt.Errorf("exchange: vertex %d that is passed on is %d: %w (the graph has %d "+
+				"vertices)", k, v, graph.ErrVertexRange, x.parts.Vertices())
+		}
+		p.Rows.Of[own+k] = compute.MakeRowRef(table, k)
+		p.Parts[own+k] = uint16(x.parts.Find(uint32(v)))
+	}
+	p.Rows.Of = append(mem.Grow(p.Rows.Of, len(p.Rows.Of)+len(r.sums))[:len(p.Rows.Of)], r.sums...)
+	return nil
+}
+
+// Collect copies the rows that other ranks read; at are their positions among all planned vertices.
+// Call it once the request of StartRows is complete. With a Buffer it also copies the rows that
+// this rank reads there, so that Keep may overwrite them.
+func (x *Exchange) Collect(p *Plan, at []int32) {
+	r, buffer := &p.relayed, len(x.base)
+	rows := len(at)
+	if x.changes {
+		for _, ref := range r.found[:r.own] {
+			if ref.Table() == buffer {
+				rows++
+			}
+		}
+	}
+	r.sent = mem.Grow(r.sent[:0], rows*x.rowBytesOf(0))
+	collected := x.received + 2 // see layTables
+	p.Rows.Tables[collected] = r.sent
+	for k, i := range at {
+		x.copyRow(p, k, r.found[i])
+		if x.changes && int(i) < r.own && r.found[i].Table() == buffer {
+			p.Rows.Of[i] = compute.MakeRowRef(collected, k)
+		}
+	}
+	if !x.changes {
+		return
+	}
+	next := len(at)
+	for i, ref := range p.Rows.Of[:r.own] {
+		if ref.Table() == buffer {
+			x.copyRow(p, next, ref)
+			p.Rows.Of[i] = compute.MakeRowRef(collected, next)
+			next++
+		}
+	}
+}
+
+func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
+	if x.planning {
+		return
+	}
+	size := x.kinds[0].RowBytes() // all rows have one kind
+	copy(p.relayed.sent[k*size:(k+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
+}
+
+// StartRelay sends wanted[r] of the collected rows to each rank r of the group, and receives
+// count[r] rows from it, in rank order; within a rank in the order of at and of ids. Once its
+// request is complete, all of p.Rows may be read. All ranks of the group start the same plans in
+// the same order.
+func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {
+	rows := 0
+	for _, n := range wanted {
+		rows += n
+	}
+	size := x.rowBytesOf(0)
+	return group.StartAlltoallv(p.relayed.sent[:rows*size], p.relayed.got, wanted, count, size)
+}
+
+func (r *relayed) bytes() int64 {
+	return int64(cap(r.found)+cap(r.sums))*8 + int64(cap(r.parts))*2 + int64(cap(r.sent)+cap(r.got))
+}
+
+// free frees the arrays.
+func (r *relayed) free() {
+	mem.Free(r.found)
+	mem.Free(r.sums)
+	mem.Free(r.parts)
+	mem.Free(r.sent)
+	mem.Free(r.got)
+}

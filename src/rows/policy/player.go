@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"iter"
+	"time"
+
+	"halognn/src/base/mem"
+	"halognn/src/rows/cache"
+	"halognn/src/topology/graph"
+)
+
+// History keeps the remote vertices of a reader's last minibatches, so that a policy can decide
+// about a minibatch when it knows later ones. Players of one reader share it.
+type History struct {
+	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
+	worth  [][]uint8          // the same for their worth; nil if worth is nil
+	n      int                // minibatches so far
+}
+
+// NewHistory keeps window+1 minibatches.
+func NewHistory(window int) *History {
+	return &History{remote: make([][]graph.VertexID, window+1), worth: make([][]uint8, window+1)}
+}
+
+// Add copies the remote vertices of the next minibatch, 4 bytes each, and their worth as in
+// cache.Policy.Feed, 1 byte each.
+func (h *History) Add(remote []graph.VertexID, worth []uint8) {
+	i := h.n % len(h.remote)
+	h.remote[i] = mem.Grow(h.remote[i][:0], len(remote))
+	copy(h.remote[i], remote)
+	if worth != nil {
+		h.worth[i] = mem.Grow(h.worth[i][:0], len(worth))
+		copy(h.worth[i], worth)
+	}
+	h.n++
+}
+
+// Remote returns the remote vertices of a minibatch that is still kept.
+func (h *History) Remote(i int) []graph.VertexID { return h.remote[i%len(h.remote)] }
+
+// Free frees the memory.
+func (h *History) Free() {
+	for i := range h.remote {
+		mem.Free(h.remote[i])
+		mem.Free(h.worth[i])
+	}
+}
+
+// Player drives a policy over the minibatches of a reader as training does: it opens the policy
+// when the first window is known, feeds it later minibatches, and lets it decide in order.
+type Player struct {
+	policy *Policy
+	setup  Setup
+	cache  cache.Policy // nil until it may be opened
+	fed    int          // minibatches fed so far
+	next   int          // the next to decide
+	held   int          // rows held before the first step
+	took   time.Duration
+	d      cache.Decision
+}
+
+// NewPlayer makes the player of a policy; Setup.Ahead is set by the player.
+func NewPlayer(p *Policy, s Setup) *Player { return &Player{policy: p, setup: s} }
+
+// Name returns the name of the policy.
+func (p *Player) Name() string { return p.policy.Name }
+
+// Window returns how many minibatches must be known before one is decided.
+func (p *Player) Window() int { return p.setup.Window }
+
+// Advance decides as many minibatches as the history allows, and calls each with the minibatch's
+// number and the decision, which the next call overwrites. last says that no minibatch follows.
+func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cache.Decision)) error {
+	if p.cache == nil {
+		if h.n <= p.setup.Window && !last {
+			return nil
+		}
+		p.setup.Ahead = iter.Seq[[]graph.VertexID](func(yield func([]graph.VertexID) bool) {
+			for i := 0; i < h.n && yield(h.Remote(i)); i++ {
+			}
+		})
+		opened, held, err := p.policy.Decide(&p.setup)
+		p.held = len(held)
+		mem.Free(held)
+		if err != nil {
+			return err
+		}
+		p.cache = opened
+	}
+	begin := time.Now()
+	for ; p.fed < h.n; p.fed++ {
+		p.cache.Feed(h.Remote(p.fed), h.worth[p.fed%len(h.worth)])
+	}
+	p.took += time.Since(begin)
+	for p.next < h.n && (last || p.next+p.setup.Window < h.n) {
+		begin := time.Now()
+		p.cache.Step(h.Remote(p.next), &p.d)
+		p.took += time.Since(begin)
+		each(p.next, &p.d)
+		p.next++
+	}
+	return nil
+}
+
+// Took returns the time that the policy took to be fed and to decide.
+func (p *Player) Took() time.Duration { return p.took }
+
+// Filled returns how many rows the policy held before the first step; for a policy with hindsight,
+// as far as it is known so far.
+func (p *Player) Filled() int {
+	if f, learns := p.cache.(interface{ Filled() int }); learns {
+		return f.Filled()
+	}
+	return p.held
+}
+
+// Bytes returns the memory of the policy; 0 before it is open.
+func (p *Player) Bytes() int64 {
+	if p.cache == nil {
+		return 0
+	}
+	return p.cache.Bytes()
+}
+
+// Free frees the memory.
+func (p *Player) Free() {
+	if p.cache != nil {
+		p.cache.Free()
+	}
+	p.d.Free()
+}
+
+// Play lets a policy decide over all minibatches, one after the other.
+func Play(p *Policy, s Setup, minibatches iter.Seq[[]graph.VertexID],
+	each func(minibatch int, d *cache.Decision),
+) (bytes int64, err error) {
+	h, player := NewHistory(s.Window), NewPlayer(p, s)
+	defer h.Free()
+	defer player.Free()
+	for remote := range minibatches {
+		h.Add(remote, nil)
+		if err := player.Advance(h, false, each); err != nil {
+			return 0, err
+		}
+	}
+	err = player.Advance(h, true, each)
+	return player.Bytes(), err
+}

@@ -1,0 +1,255 @@
+// Package policy is the table of cache policies, by which a rank chooses the remote rows to keep.
+// Training, planning, simulation, plots and the config read the table and know no policy by name,
+// so a new policy takes one file and one line.
+//
+//	static    Rank scores every vertex; the rows with the highest scores are fetched before the
+//	          first step and stay
+//	dynamic   Open makes a cache.Policy, which decides step by step; Player drives it over the
+//	          remote vertices of successive minibatches, as training does
+//
+// Package access computes scores; package cache makes decisions step by step. This package binds
+// them to names, with their memory and their predictions.
+package policy
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/rows/access"
+	"halognn/src/rows/cache"
+	"halognn/src/topology/graph"
+)
+
+// Policy describes a cache policy. A static policy has Rank, a dynamic one Open, and none has
+// neither.
+type Policy struct {
+	Name string // in cache.policy, --policies, tables and plots
+	Doc  string // which rows it keeps: a clause of docs/config.md
+
+	// Rank scores every vertex, [N] outside the Go heap: the highest scores are kept, and a score
+	// of 0 never.
+	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
+
+	// Open makes the policy for a reader of rows of one size. It also returns the rows that the
+	// policy holds before the first step: entry i in slot i, outside the Go heap.
+	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
+
+	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p [N] is
+	// the probability that a minibatch reads each vertex. Rows have one size.
+	Window func(s *Setup, p []float32) (int, error)
+
+	// Predict returns the number of rows that a minibatch is expected to transfer; nil if there is
+	// no formula. A static policy needs none, as its transfers follow from the rows it keeps.
+	Predict func(reuse *cache.Reuse, capacity, window, minibatches int) float64
+
+	// Bytes returns the memory of index, scores and window, without the rows.
+	Bytes func(s Size) int64
+	// Scratch returns the temporary memory of Rank, or of the first fill, for n vertices. A sampler
+	// and its minibatch take sampler bytes.
+	Scratch func(n, sampler int64, o *Settings) int64
+
+	// Variants returns the settings for which cache.policy auto counts rows over the given number
+	// of minibatches. If nil, the policy is not among auto's candidates.
+	Variants func(minibatches int) []Variant
+
+	// Reads lists those keys of the config's section cache that this policy reads but not every
+	// policy does.
+	Reads []string
+
+	// Counts: the ranking depends on the seed and the epochs of the run.
+	Counts bool
+
+	// Foresees: it samples minibatches of the run itself before they train.
+	Foresees bool
+
+	// Fanouts: the policy is computed from fanouts, and refused for kinds of sampling without
+	// fanouts.
+	Fanouts bool
+
+	// Needs: Open analyses the graph. Static policies always need it, to rank vertices.
+	Needs bool
+
+	// Hindsight: the policy knows all accesses before the first step. It can only be simulated.
+	Hindsight bool
+	// Rounds: fetched rows that were not missed are replacements of an eviction round.
+	Rounds bool
+}
+
+// Static reports whether the policy keeps a fixed set of rows.
+func (p *Policy) Static() bool { return p.Open == nil }
+
+// None reports whether the policy keeps no rows.
+func (p *Policy) None() bool { return p.Open == nil && p.Rank == nil }
+
+// Variant is a policy with settings to try.
+type Variant struct {
+	Name string // for messages
+	Set  func(o *Settings)
+}
+
+// Setup holds the arguments of Open.
+type Setup struct {
+	Graph    *access.Graph // nil if no rank sees the whole graph
+	Passing  bool          // Graph and Workload do not outlive Open
+	Workload *access.Workload
+	Settings *Settings
+	Capacity int // rows; bytes if Workload.Kinds says that rows differ in size
+	Vertices int // of the graph, if Graph is nil
+
+	Sums bool // owners add rows of which only the sum is read: rows differ in worth
+
+	// For policies that know minibatches in advance: Window is the number of these, and Ahead
+	// yields the remote vertices of the first Window+1, in frontier order.
+	Window int
+	Ahead  iter.Seq[[]graph.VertexID]
+}
+
+// vertices returns the number of vertices of the graph.
+func (s *Setup) vertices() int {
+	if s.Graph == nil {
+		return s.Vertices
+	}
+	return s.Graph.NumVertices()
+}
+
+// Size has the numbers from which the memory of a policy follows.
+type Size struct {
+	Vertices int64
+	Rows     int64   // capacity
+	Window   int64   // minibatches known in advance
+	Uses     float64 // remote vertices in a minibatch
+	Steps    int64   // minibatches of the run
+	Degrees  bool    // a copy of the degrees is kept: the graph is not symmetric, or not kept
+	Sums     bool    // as in Setup
+}
+
+// table lists the policies in the order of tables and plots.
+var table []*Policy
+
+func init() { // not in table's declaration, because prefetch looks up its first fill in the table
+	table = []*Policy{
+		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead,
+		optimum,
+	}
+}
+
+// Register adds a policy to the table and returns the function that removes it. It panics if the
+// name is taken or the policy is both static and dynamic.
+func Register(p *Policy) (remove func()) {
+	if Find(p.Name) != nil || p.Rank != nil && p.Open != nil {
+		panic(fmt.Sprintf("policy: %q is in the table already, or both static and dynamic", p.Name))
+	}
+	table = append(table, p)
+	return func() { table = slices.DeleteFunc(table, func(q *Policy) bool { return p == q }) }
+}
+
+// Find returns the policy of a name, or nil.
+func Find(name string) *Policy {
+	for _, p := range table {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Names lists the policies for which keep is true, all if it is nil, in the order of the table.
+func Names(keep func(p *Policy) bool) []string {
+	var names []string
+	for _, p := range table {
+		if keep == nil || keep(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Auto is the word for a policy that the run chooses; it is not in the table.
+const Auto = "auto"
+
+// Trainable selects the policies that a run can use.
+func Trainable(p *Policy) bool { return !p.Hindsight }
+
+// Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil if it keeps
+// nothing.
+func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]graph.VertexID, error) {
+	if p.Rank == nil {
+		return nil, nil
+	}
+	score, err := p.Rank(m, r)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(score)
+	return m.Best(score, r, capacity)
+}
+
+// RankTogether scores every vertex for readers that share their caches: the sum of the readers'
+// scores, and 0 for vertices that are local to them. If the readers are those of a node, in rank
+// order, the sum has the same bits as the one that the ranks compute together in training.
+func (p *Policy) RankTogether(m *access.Graph, readers []*access.Workload) ([]float32, error) {
+	return access.SumScores(len(readers), func(i int) ([]float32, error) {
+		score, err := p.Rank(m, readers[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, local := range readers[i].Local {
+			clear(score[local.First:local.End])
+		}
+		return score, nil
+	})
+}
+
+// Decide opens any policy, static or dynamic, and returns the rows that it holds before the first
+// step.
+func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
+	if p.Open != nil {
+		return p.Start(s)
+	}
+	held, err := p.Hold(s.Graph, s.Workload, s.Capacity)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := cache.NewStatic(s.Graph.NumVertices(), held)
+	return c, held, err
+}
+
+// WindowOf returns the window of a policy for a run with the given number of minibatches: the
+// configured one or the planned one, at most the whole run.
+func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, error) {
+	if p.Window == nil {
+		return 0, nil
+	}
+	w, err := s.Settings.Window, error(nil)
+	if w == 0 {
+		w, err = p.Widest(s, inclusion)
+	}
+	return min(w, minibatches), err
+}
+
+// Expected returns the number of rows that a minibatch of the reader is expected to transfer; NaN
+// if there is no formula. held are the rows of a static policy, inclusion the probability that a
+// minibatch reads each vertex.
+func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,
+	held []graph.VertexID, capacity, window, minibatches int,
+) (float64, error) {
+	if p.Static() {
+		return access.Expected(inclusion, r.Local, held)
+	}
+	if p.Predict == nil {
+		return math.NaN(), nil
+	}
+	all, err := Shares(m, r, inclusion, capacity)
+	rows := 0.0
+	for _, of := range all {
+		reuse, err := m.Reuse(of.Reader, inclusion)
+		if err != nil {
+			return 0, err
+		}
+		rows += p.Predict(reuse, of.Rows, window, minibatches)
+	}
+	return rows, err
+}

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"slices"
+
+	"halognn/src/rows/access"
+	"halognn/src/rows/cache"
+	"halognn/src/topology/graph"
+)
+
+// Settings choose the policy and size of a cache. A field that the policy reads must be set, unless
+// its comment gives the meaning of 0.
+type Settings struct {
+	Policy string // a name in the table
+	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0.
+	Alpha        float64
+	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo
+	HaloHops     int     // hops that degree, paths and prefetch consider; 0: one for each layer
+	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
+	PeerCost     float64 // for PlacementGroup: see Place; MeasuredPeerCost lets the run measure it
+	Source       string  // SourceOwners or SourceFiles; "" is SourceOwners
+
+	Window  int     // lookahead: minibatches known in advance; 0: planned
+	Level   bool    // lookahead: fetch early if the next minibatch has more misses
+	Gamma   float64 // prefetch: decay of a score in a step that does not use the row
+	Delta   int     // prefetch: minibatches between eviction rounds
+	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
+	Evict   bool    // prefetch: false keeps the first rows
+	Initial string  // prefetch: the static policy that fills it
+	Layout  cache.Layout
+}
+
+// How the rows of a static cache are placed.
+const (
+	PlacementOwn   = "own"   // every rank keeps the rows that are best for itself
+	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
+	// Every rank keeps the best rows of its own parts, and reads its peers'.
+	PlacementParts = "parts"
+)
+
+// Which rows may leave a prefetch buffer.
+const (
+	LeaveScore  = "score"  // those whose score has decayed to Gamma^Delta
+	LeaveUnused = "unused" // those that no minibatch has read since the last round
+)
+
+// The source of rows that no cache holds.
+const (
+	SourceOwners = "owners" // the ranks that own them; those of the own node are read in its memory
+	SourceFiles  = "files"  // the files of all parts, which every rank maps
+)
+
+const (
+	// MeasuredPeerCost stands for a cost that the run measures.
+	MeasuredPeerCost = -1
+	// AssumedPeerCost is used in counts and plans of a run that measures the cost.
+	AssumedPeerCost = 0.1
+)
+
+// Shared reports whether the ranks of a node read each other's caches.
+func (s *Settings) Shared() bool {
+	return s.Placement == PlacementGroup || s.Placement == PlacementParts
+}
+
+// FromFiles reports whether rows that no cache holds are read from the files of the parts.
+func (s *Settings) FromFiles() bool { return s.Source == SourceFiles }
+
+// Cost returns PeerCost, or an assumed cost if the run is to measure it.
+func (s *Settings) Cost() float64 {
+	if s.PeerCost < 0 {
+		return AssumedPeerCost
+	}
+	return s.PeerCost
+}
+
+// The keys that Unsettled returns.
+const (
+	KeyPolicy   = "cache.policy"
+	KeyPeerCost = "cache.peer_cost"
+)
+
+// Unsettled returns the key that makes the content of the cache unknown until minibatches are
+// sampled or something is measured, and why; "" if there is none. Draws that favour rows at hand
+// (job.Locality) need a cache whose content is known before, and the same in every run. If they
+// adapt to the number of fetched rows, this number must also be the same in every run.
+func (s *Settings) Unsettled(adapts bool) (key, why string) {
+	switch p := Find(s.Policy); {
+	case p == nil || p.Foresees: // auto tries policies that foresee
+		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it " +
+			"holds"
+	case adapts && !p.Static():
+		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt " +
+			"adapt to them"
+	case s.Placement == PlacementGroup && s.PeerCost < 0:
+		return KeyPeerCost, "it is measured, and what ranks hold depends on it"
+	}
+	return "", ""
+}
+
+// OfFanouts returns the setting whose meaning depends on fanouts, and which must therefore be
+// refused for kinds of sampling without fanouts; "" if there is none.
+func (s *Settings) OfFanouts() string {
+	p, initial := Find(s.Policy), Find(s.Initial)
+	switch {
+	case p == nil:
+	case p.Fanouts:
+		return "cache.policy " + s.Policy
+	case slices.Contains(p.Reads, "initial") && initial != nil && initial.Fanouts:
+		return "cache.initial " + s.Initial
+	}
+	return ""
+}
+
+// WithoutFanouts replaces rankings that depend on fanouts: a static policy's by counts of simulated
+// epochs, that of the first fill by degrees.
+func (s *Settings) WithoutFanouts() {
+	if p := Find(s.Policy); p != nil && p.Fanouts {
+		s.Policy = Sim
+	}
+	if p := Find(s.Initial); p != nil && p.Fanouts {
+		s.Initial = Degree
+	}
+}
+
+// Place divides the rows of a static cache among the ranks of a node. Each rank caches up to slots
+// rows; rank d owns the vertices own[d].
+//
+//	score [N]  probability that a rank of the node reads each vertex, summed over ranks; 0 for
+//	           those that need no cache. Exact for vip, inclusion, sim and oracle up to a factor,
+//	           which changes nothing
+//
+// The caller frees the placement.
+func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {
+	if s.Placement == PlacementParts {
+		return cache.PlaceOwned(score, len(own), slots, func(v graph.VertexID) int {
+			return slices.IndexFunc(own, func(r access.Range) bool { return r.Has(v) })
+		})
+	}
+	return cache.Place(score, len(own), slots, s.Cost())
+}

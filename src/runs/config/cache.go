@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"halognn/src/rows/policy"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
+)
+
+// settle sets keys that were not given to values that fit the given ones.
+func (c *Config) settle(given func(key string) bool) {
+	if !given("cache.policy") {
+		c.Job.Cache.Policy = c.fittingPolicy()
+	}
+	m, err := parallel.ModeOf(c.Job.Mode.Name)
+	if err == nil && m.Depth > 0 && !given("pipeline.depth") {
+		c.Job.Depth = m.Depth
+	}
+}
+
+// fittingPolicy returns the first of the default policies that the other settings allow.
+func (c *Config) fittingPolicy() string {
+	spec := c.Spec()
+	if spec.Model.Learned > 0 { // rows that change, or, with vertex types, of several widths
+		return policy.None
+	}
+	fallbacks := []string{c.Job.Cache.Policy, policy.VIP, policy.Sim}
+	if spec.Locality.Favours() { // draws follow what a cache keeps, best if it keeps the same
+		fallbacks = fallbacks[1:]
+	}
+	for _, name := range fallbacks {
+		spec.Cache.Policy = name
+		if !slices.ContainsFunc(parallel.Refusals(&spec), func(r job.Refusal) bool {
+			return r.What == "cache.policy "+name
+		}) {
+			return name
+		}
+	}
+	return policy.None
+}
+
+// autoReads are the keys that only some policies read and that policy auto passes to the policies
+// it tries; it chooses the other such keys itself.
+var autoReads = []string{"halo_hops", "scores", "window", "level"}
+
+// Readers returns the cache policies that read a key; nil for a key that does not depend on them.
+func Readers(key string) []string {
+	name, ours := strings.CutPrefix(key, "cache.")
+	if !ours {
+		return nil
+	}
+	by := policy.Names(func(p *policy.Policy) bool { return slices.Contains(p.Reads, name) })
+	if by != nil && slices.Contains(autoReads, name) {
+		by = append(by, policy.Auto)
+	}
+	return by
+}
+
+// Unread returns notes on keys of the cache that differ from their defaults but that the policy
+// does not read: the user may have intended another policy.
+func (c *Config) Unread() (notes []string) {
+	defaults := Default().Flat()
+	for _, k := range c.keys() {
+		by := Readers(k.Name)
+		if by == nil || k.flat() == defaults[k.Name] || slices.Contains(by, c.Job.Cache.Policy) {
+			continue
+		}
+		notes = append(notes, fmt.Sprintf(
+			"%s is %s, but cache.policy is %s, which does not read it; %s does",
+			k.Name, k.flat(), c.Job.Cache.Policy, OrList(by)))
+	}
+	return notes
+}

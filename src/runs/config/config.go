@@ -1,0 +1,115 @@
+// Package config has the settings of a run: one table of keys, and the YAML file that sets them.
+//
+//	table.go ──> a Key each: default, range or choices, traits, text
+//	   │
+//	   ├─ Load      FILE.yaml, --set key=value ──> Config, or all errors, with lines
+//	   ├─ YAML      Config ──> FILE.yaml, with or without comments; it loads to the same
+//	   ├─ Markdown  docs/config.md
+//	   ├─ Changes   keys that differ from a run's first config and must not
+//	   └─ Has       the traits by which reports compare runs
+//
+// A key is a field of Config and a row of the table; nothing else lists keys. The fields are those
+// that other packages read: a key is set where it is used. The package checks words and numbers one
+// by one; what cannot be combined package parallel says.
+package config
+
+import (
+	"halognn/src/devices/compute"
+	"halognn/src/model/task"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
+	"halognn/src/step/residence"
+)
+
+// Config is the settings of one run. Each field is a key; table.go names it and gives its meaning.
+type Config struct {
+	Data struct {
+		Parts, Verify string
+		Split         int
+	}
+	// Job is the job as far as keys are bound to it; Spec completes it.
+	Job      job.Spec
+	Drawn    Drawn
+	Sums     string // SumsOff, SumsOn or SumsAuto
+	Nodes    string // likewise
+	Training Training
+	Compute  Compute
+	Saves    Saves
+	Run      struct {
+		Dir          string
+		Load         string // of the topology
+		RanksPerNode int
+		StageDir     string
+		ScratchDir   string
+		Progress     string
+		StallSeconds float64
+	}
+}
+
+// Drawn is how minibatches are drawn, of which the sampling of a job follows.
+type Drawn struct {
+	Fanouts, EvalFanouts []int
+	LayerVertices        int
+}
+
+// Training is how a model is trained and judged.
+type Training struct {
+	EvalEvery int    // epochs; 0: after the last one only
+	EvalFull  bool   // evaluate with all neighbours
+	Metric    string // "" or "auto": the default of the task
+	Loss      Loss
+	Patience  int
+}
+
+// Loss says how the loss differs from that of the task.
+type Loss struct {
+	task.Objective
+	Balanced bool // weight of a class: training seeds / (classes * seeds of the class)
+}
+
+// Compute is what a rank computes with.
+type Compute struct {
+	Device    string
+	Threads   int
+	Workers   int // goroutines that prepare minibatches
+	GPU       residence.GPU
+	Gradients parallel.Transport
+	Shuffles  parallel.Shuffling
+	GEMM      string
+	Precision compute.Precision
+	SIMD      string
+}
+
+// Saves says how often rank 0 saves the state of a run, besides at a stop and at the end of training,
+// and how many checkpoints it keeps.
+type Saves struct {
+	EverySteps   int     // 0: never by steps
+	EveryMinutes float64 // 0: never by time
+	Keep         int
+}
+
+// Default returns the config with every key at its default.
+func Default() *Config {
+	c := new(Config)
+	for _, k := range c.keys() {
+		k.reset()
+	}
+	return c
+}
+
+// keys returns the keys in the order of the table, bound to the fields of c.
+func (c *Config) keys() (all []*Key) {
+	for _, s := range c.table() {
+		all = append(all, s.keys...)
+	}
+	return all
+}
+
+// Flat returns the value of every key as text.
+func (c *Config) Flat() map[string]string {
+	text := map[string]string{}
+	for _, k := range c.keys() {
+		text[k.Name] = k.flat()
+	}
+	return text
+}

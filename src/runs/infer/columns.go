@@ -1,0 +1,175 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/ranks/comm"
+	"halognn/src/step/parallel"
+)
+
+// Inference by columns, for hidden rows in files that are larger than memory. The neighbours of a
+// chunk may be anywhere, so the rows that are read for them have to be in memory. But layers that
+// read sums, means or maxima of neighbours can make them column by column. So a layer's file is
+// stored by blocks of columns, one block is in memory at a time, and all else is read and written
+// in order:
+//
+//	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
+//	then            own rows, aggregates, in order ─ the layer's products ─> the next layer's rows
+//
+// Each column gets the same sum, and each row the same products, as in memory: the bits are the
+// same. The rows of a hidden layer overwrite the aggregates, so the disk holds two layers.
+
+// fileHeadroom is a variable for tests, which make the headroom small.
+var fileHeadroom = mem.FileHeadroom
+
+// lineColumns is the number of float32 columns in a cache line; the width of a block is a multiple
+// of it.
+const lineColumns = 16
+
+// columnsAtOnce returns how many columns of hidden rows are read at a time, the same on all ranks.
+// It is all columns, unless they are in files and would take more than half of the memory available
+// to files. The other half is for the edges, and for what is read and written in order. Attention
+// reads whole rows in any case. Collective.
+func (s Passes) columnsAtOnce() (int, error) {
+	hidden := s.Job.Model.Hidden
+	if s.ScratchDir == "" || !s.Job.Model.ReadsNeighbours() {
+		return hidden, nil
+	}
+	free, err := fileHeadroom()
+	if err := comm.Agree(s.Comm, err); err != nil {
+		return 0, err
+	}
+	node, err := comm.NodeOf(s.Comm, 0) // pretended nodes share the memory of one machine
+	if err != nil {
+		return 0, err
+	}
+	rows, err := comm.AgreeSum(node, int64(s.ownRows()))
+	if err := errors.Join(err, node.Free()); err != nil {
+		return 0, err
+	}
+	lacking, err := comm.AgreeMax(s.Comm, -free/2/max(1, 4*rows))
+	if err != nil {
+		return 0, err
+	}
+	block := blockColumns(hidden, int(-lacking))
+	switch {
+	case block == hidden:
+	case s.Model.Config.Fixed().Needs().Sources:
+		s.Tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
+			"free for files holds less than a layer of them: if this is slow, give it more memory "+
+			"or nodes", s.Job.Model.Kind))
+		return hidden, nil
+	default:
+		s.Tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+
+			"memory that is free for files holds no more", block, hidden))
+	}
+	return block, nil
+}
+
+// blockColumns returns the width of the blocks into which cols columns are cut: as few blocks as
+// fit allows, equally wide but for the last, and of whole cache lines.
+func blockColumns(cols, fit int) int {
+	if fit >= cols {
+		return cols
+	}
+	fit = max(lineColumns, fit/lineColumns*lineColumns)
+	blocks := (cols + fit - 1) / fit
+	each := (cols + blocks - 1) / blocks
+	return min(cols, (each+lineColumns-1)/lineColumns*lineColumns)
+}
+
+// inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
+// It gives its rows to put or, if that is nil, returns them. Collective.
+func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put putRows,
+) (out layerRows, err error) {
+	chunks := s.chunks(4 * rows.cols) // the same chunks as for inference in memory
+	sums, err := s.makeRows(rows.cols, rows.block)
+	if err != nil {
+		return out, err
+	}
+	for first := 0; first < rows.cols && err == nil; first += rows.block {
+		err = s.inferBlock(ctx, rows, &sums, first, chunks)
+	}
+	inPlace := put == nil // a chunk is read before it is written
+	if inPlace {
+		put = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
+	}
+	if err == nil {
+		err = s.transform(ctx, l, rows, &sums, put, chunks)
+	}
+	if err != nil || !inPlace {
+		sums.free()
+	}
+	return sums, err
+}
+
+// inferBlock sets the block of sums that begins with column first to the aggregates of the same
+// block of rows.
+func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
+	chunks chunks) error {
+	rows.ahead(first, 0, rows.rows)
+	in := layerInput{Rows: compute.Rows{Cols: rows.width(first),
+		Tables: s.ownTables(rows.part(first, 0, rows.rows), rows.width(first))}}
+	err := s.inferChunks(ctx, in, chunks, parallel.NewAggregates,
+		func(at int, y compute.Matrix) error { return sums.put(s.Device, at, first, y) })
+	rows.drop(first, 0, rows.rows)
+	sums.drop(first, 0, rows.rows)
+	return err
+}
+
+// transform makes the rows of layer l from its own vertices' rows and aggregates, and passes them
+// to put, chunk by chunk.
+func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
+	chunks chunks) error {
+	var buffer, narrow []float32
+	defer func() { mem.Free(buffer); mem.Free(narrow) }()
+	stored := compute.CapabilitiesOf(s.Device).Stores
+	var onDevice [2][]float32 // own rows, aggregates
+	for k := range onDevice {
+		var err error
+		if onDevice[k], err = s.Device.Alloc(stored.Floats(chunks.most * rows.cols)); err != nil {
+			return err
+		}
+		defer s.Device.Free(onDevice[k])
+	}
+	load := func(k int, from *layerRows, i int) compute.Matrix {
+		next, end := chunks.at(i + 1)
+		lo, hi := chunks.at(i)
+		for first := 0; first < from.cols; first += from.block {
+			from.ahead(first, next, end)
+		}
+		x := from.view(&buffer, lo, hi)
+		y := stored.In(onDevice[k], hi-lo, from.cols)
+		compute.Store(s.Device, y, x, &narrow)
+		for first := 0; first < from.cols; first += from.block {
+			from.drop(first, lo, hi)
+		}
+		return y
+	}
+	needsOwn := s.Model.Config.Fixed().Needs().Own
+	for i := range chunks.len() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.Watch.Alive()
+		lo, hi := chunks.at(i)
+		in := nn.Input{Hop: nn.Hop{Sources: hi - lo, Destinations: hi - lo}}
+		if needsOwn {
+			in.Own = load(0, rows, i)
+		}
+		in.Aggregate = load(1, sums, i)
+		y, err := s.Model.ForwardLayer(l, &in)
+		if err != nil {
+			return err
+		}
+		if err := put(lo, y); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package infer
+
+import (
+	"slices"
+
+	"halognn/src/base/mem"
+	"halognn/src/model/task"
+	"halognn/src/ranks/comm"
+)
+
+// curveOf returns the curve of the scores of all ranks, the same on each rank. It sorts own. In
+// each round the ranks send each other their next block of highest scores, and take in those scores
+// that no rank can exceed in a later round. The rest is sent again. Every round takes in at least
+// one rank's block whole, and nearly all of each block if the ranks' scores are distributed alike.
+// Memory: twice blockBytes, for the blocks of all ranks and the scores taken in, and a rank's share
+// of blockBytes. Collective.
+func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
+	const scoredBytes = 8
+	slices.SortFunc(own, task.Scored.Compare)
+	size, curve := c.Size(), new(task.Curve)
+	if size == 1 {
+		for _, s := range own {
+			curve.Add(s)
+		}
+		return curve, nil
+	}
+	most := max(1, blockBytes/scoredBytes/size)
+	counts := make([]int, size)
+	var mine, blocks []float32 // pairs of a score and a label
+	defer func() { mem.Free(mine); mem.Free(blocks) }()
+	var taken []task.Scored
+	for {
+		n := min(most, len(own))
+		heads, err := comm.Allgather(c, n, len(own)-n)
+		if err != nil {
+			return nil, err
+		}
+		total := 0
+		for r := range counts {
+			counts[r] = heads[2*r]
+			total += counts[r]
+		}
+		if total == 0 {
+			return curve, nil
+		}
+		mine, blocks = mem.Grow(mine, 2*n), mem.Grow(blocks, 2*total)
+		for i, s := range own[:n] {
+			mine[2*i], mine[2*i+1] = s.Score, s.Label
+		}
+		err = c.StartAllgatherv(mem.Bytes(mine), mem.Bytes(blocks), counts, scoredBytes).Wait()
+		if err != nil {
+			return nil, err
+		}
+		// A rank with scores left has none above the last that it sent.
+		at, bounded := 0, false
+		var least task.Scored
+		for r, n := range counts {
+			at += n
+			if heads[2*r+1] == 0 {
+				continue
+			}
+			if last := (task.Scored{Score: blocks[2*at-2]}); !bounded || last.Compare(least) < 0 {
+				least, bounded = last, true
+			}
+		}
+		taken, at = slices.Grow(taken[:0], total), 0
+		for r, n := range counts {
+			k := 0
+			for ; k < n; k++ {
+				s := task.Scored{Score: blocks[2*(at+k)], Label: blocks[2*(at+k)+1]}
+				if bounded && s.Compare(least) > 0 {
+					break
+				}
+				taken = append(taken, s)
+			}
+			at += n
+			if r == c.Rank() {
+				own = own[k:]
+			}
+		}
+		slices.SortFunc(taken, task.Scored.Compare)
+		for _, s := range taken {
+			curve.Add(s)
+		}
+	}
+}

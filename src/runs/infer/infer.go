@@ -1,0 +1,399 @@
+// Package infer runs forward passes of a session and judges the predictions: for vertices that a
+// user asks for, and for the evaluations of a training run.
+//
+//	Predict   a session and a trained model ──> predictions and embeddings, written by rank 0
+//	Over(s)   Sampled   minibatches of given vertices, through the pipe of the session
+//	          Full      layer l of all own vertices, chunk by chunk; remote rows of layer l-1 come
+//	                    by the exchange, as in training; two layers at a time, in memory or files:
+//	                    [own, F] ──> [own, H] ──> ... ──> [own, C]
+//	          Score     counts how well vertices were predicted; Quality adds up the ranks' scores
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/ranks/comm"
+	"halognn/src/rows/exchange"
+	"halognn/src/rows/policy"
+	"halognn/src/runs/session"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
+	"halognn/src/step/residence"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
+// has more neighbours. Tests make it small.
+var chunkBytes = job.ChunkBytes
+
+// Passes are the forward passes of a session: over minibatches of given vertices, or over all of
+// them layer by layer.
+type Passes struct{ *session.Session }
+
+// Over returns the forward passes of an open session.
+func Over(s *session.Session) Passes { return Passes{s} }
+
+// open opens a session for forward passes, without a cache because every row is read once.
+// Every rank infers its own vertices, however the model was trained. Collective.
+func open(env session.Env, o job.Spec, metric string) (Passes, error) {
+	o.Cache.Policy, o.Mode = policy.None, job.Mode{}
+	o.Locality, o.Sums = job.Locality{}, o.Sums && !o.TrySums
+	o.AsNodes = o.AsNodes && !o.TryNodes
+	s := Passes{session.New(env, metric)}
+	s.Forward = true
+	// All ranks return an error of any one here, so that no rank waits for another that has failed.
+	err := s.OpenModel(o)
+	if err == nil {
+		err = s.CheckScratch()
+	}
+	err = comm.Agree(s.Comm, err)
+	if err == nil {
+		err = s.OpenStore()
+	}
+	if err == nil {
+		err = s.OpenDevice()
+	}
+	if err == nil {
+		err = s.OpenRows(s.Job.Cache, residence.Position{Epoch: 1}, nil)
+	}
+	if err != nil {
+		return Passes{}, s.EndedBy(err)
+	}
+	return s, nil
+}
+
+// Of computes the logits of given own vertices, in ascending order, with all neighbours, layer by
+// layer. It passes them to take one by one, so that nobody has to keep them all. take may read z
+// until it returns. Collective.
+func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
+	take func(i int, z []float32)) error {
+	return s.full(ctx, nil,
+		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
+}
+
+// pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to take,
+// and drops those of others.
+func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
+	take func(i int, z []float32)) takeLogits {
+	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
+	return func(at int, logits []float32) {
+		for ; i < n; i++ {
+			row := int(vertex(i)) - first - at
+			if row*classes >= len(logits) {
+				return
+			}
+			take(i, logits[row*classes:(row+1)*classes])
+		}
+	}
+}
+
+// Full returns the logits of all own vertices, [own vertices, classes] in host memory outside the
+// heap; the caller frees them. Collective.
+func (s Passes) Full(ctx context.Context) ([]float32, error) {
+	classes := s.Job.Model.Out
+	all := mem.Make[float32](s.ownRows() * classes)
+	err := s.full(ctx, nil, func(at int, logits []float32) { copy(all[at*classes:], logits) })
+	if err != nil {
+		mem.Free(all)
+		return nil, err
+	}
+	return all, nil
+}
+
+// Embeddings returns the embeddings of own vertices, computed with all neighbours. If one is not
+// finite, it returns an error. The caller frees them. Collective.
+func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
+	rows, err := s.Full(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.finite("the embeddings", nn.Finite(rows)); err != nil {
+		mem.Free(rows)
+		return nil, err
+	}
+	return rows, nil
+}
+
+// finite returns an error on every rank if ok is false on any rank: that rank has a number that is
+// not finite. Collective.
+func (s Passes) finite(what string, ok bool) error {
+	bad, err := comm.AgreeAny(s.Comm, !ok)
+	if err == nil && bad {
+		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))
+	}
+	return err
+}
+
+// takeLogits is called with the logits [n, classes] of n own vertices, from the at-th own vertex
+// on, chunk after chunk. They are overwritten once it returns.
+type takeLogits func(at int, logits []float32)
+
+// full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
+// hidden, if given, gets the rows that the last layer reads; they are freed once it returns.
+//
+// Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
+// in files if Env.ScratchDir is given, the input rows of depth+1 chunks, and the logits of one.
+// Source: layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
+func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogits) error {
+	in := layerInput{Rows: s.Shards.Rows()}
+	in.Tables = s.Store.Tables
+	for _, kind := range job.Rows(&s.Shards.Meta) {
+		in.Cols = max(in.Cols, kind.Cols)
+	}
+	if in.stored = s.Shards.Schema.Typed(); s.Learned.Cols > 0 {
+		in.stored, in.Cols = true, max(in.Cols, s.Learned.Cols)
+	}
+	block, err := s.columnsAtOnce()
+	if err != nil {
+		return err
+	}
+	var logits []float32 // of a chunk
+	defer func() { mem.Free(logits) }()
+	handOn := func(at int, y compute.Matrix) error {
+		logits = mem.Grow(logits, len(y.Data))
+		s.Device.Download(logits, y.Data)
+		s.Model.Undo(logits)
+		take(at, logits)
+		return nil
+	}
+	var kept []layerRows // rows of the layers that are still to be read
+	defer func() {
+		for i := range kept {
+			kept[i].free()
+		}
+	}()
+	for l := range s.Job.Model.Layers {
+		if hidden != nil && l > 0 && l == s.Job.Model.Layers-1 {
+			hidden(&kept[len(kept)-1])
+		}
+		var next layerRows
+		var put putRows
+		if s.givesLogits(l) {
+			put = handOn
+		}
+		err := s.During(fmt.Sprintf("layer %d", l), func() (err error) {
+			if l > 0 {
+				rows := &kept[len(kept)-1]
+				if rows.block < rows.cols {
+					next, err = s.inferColumns(ctx, l, rows, put)
+					return err
+				}
+				in = layerInput{Rows: compute.Rows{Tables: s.ownTables(rows.data, rows.cols),
+					Cols: rows.cols}}
+			}
+			next, err = s.inferLayer(ctx, l, in, block, put)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(kept) > 0 && !s.Job.Model.Jumps() {
+			kept[0].free()
+			kept = kept[1:]
+		}
+		kept = append(kept, next)
+	}
+	if s.Job.Model.Jumps() {
+		return s.inferOutput(kept, handOn)
+	}
+	return nil
+}
+
+// inferOutput makes the logits of the own vertices from their rows of all layers, chunk by chunk.
+func (s Passes) inferOutput(layers []layerRows, put putRows) error {
+	rows := layers[0].rows
+	chunk := s.Job.Model.OutputRows(chunkBytes)
+	part, buffers := make([][]float32, len(layers)), make([][]float32, len(layers))
+	defer func() {
+		for _, b := range buffers {
+			mem.Free(b)
+		}
+	}()
+	for lo := 0; lo < rows; lo += chunk {
+		hi := min(lo+chunk, rows)
+		for l := range layers {
+			part[l] = layers[l].view(&buffers[l], lo, hi)
+		}
+		y, err := s.Model.OutputOf(part, hi-lo)
+		if err == nil {
+			err = put(lo, y)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layerInput is what the chunks of a layer read: rows of the layer before, by Store.FetcherOf's
+// tables.
+type layerInput struct {
+	compute.Rows
+	stored bool // rows of the store, of vertex types or learned; Cols is the widest
+}
+
+// ownTables cuts the rows [own, cols] into tables of the own parts. Rows of other parts are
+// fetched.
+func (s Passes) ownTables(rows []float32, cols int) [][]byte {
+	offsets := s.Shards.Meta.Offsets
+	tables := make([][]byte, s.Shards.Meta.Parts)
+	at := 0
+	for p := s.First; p < s.Last; p++ {
+		n := int(offsets[p+1]-offsets[p]) * cols
+		if n > 0 {
+			tables[p] = unsafe.Slice((*byte)(unsafe.Pointer(&rows[at])), 4*n)
+		}
+		at += n
+	}
+	return tables
+}
+
+// putRows takes the rows y of the own vertices from the at-th on. y is on the device.
+type putRows func(at int, y compute.Matrix) error
+
+// inferLayer runs layer l over all own vertices, chunk by chunk, and passes its rows to put. If put
+// is nil it returns them; in a file they are stored by blocks of the given number of columns.
+func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, put putRows,
+) (out layerRows, err error) {
+	if put == nil {
+		_, cols := s.Job.Model.Widths(l)
+		if out, err = s.makeRows(cols, block); err != nil {
+			return out, err
+		}
+		put = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
+	}
+	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())),
+		func(o parallel.Options) (*parallel.Strategy, error) {
+			o.Resident = l == 0 && !s.Job.Mode.Columns // resident rows are feature rows
+			return parallel.NewLayer(o, l)
+		}, put)
+	if err != nil {
+		out.free()
+	}
+	return out, err
+}
+
+// makeRows makes hidden rows of the own vertices. Collective: if one rank has no room, all ranks
+// learn it before any waits for its rows.
+func (s Passes) makeRows(cols, block int) (layerRows, error) {
+	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block)
+	if err := comm.Agree(s.Comm, err); err != nil {
+		out.free()
+		return out, err
+	}
+	return out, nil
+}
+
+// givesLogits reports whether the rows of layer l are logits, not hidden rows.
+func (s Passes) givesLogits(l int) bool {
+	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
+}
+
+// inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
+// and passes the rows that it makes to put. Collective.
+func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
+	newStrategy func(parallel.Options) (*parallel.Strategy, error), put putRows) (err error) {
+	n, err := comm.AgreeMax(s.Comm, chunks.len())
+	if err != nil {
+		return err
+	}
+	open := func() (*exchange.Fetcher, error) { return s.Store.FetcherOf(in.Rows) }
+	if in.stored {
+		open = func() (*exchange.Fetcher, error) { return s.Store.Fetcher(nil, true) }
+	}
+	fetch, err := open()
+	if err != nil {
+		return err
+	}
+	o := s.StrategyOptions()
+	if s.Job.Reads() {
+		o.Sample = sample.Neighbours(sample.All)
+	}
+	o.MaxSeeds, o.Exchange, o.Cols = max(1, chunks.most), fetch.Exchange, in.Cols
+	edges, err := s.EdgeRows(&o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, edges()) }()
+	strategy, err := newStrategy(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, strategy.Close()) }()
+	pipe, err := s.NewPipe(strategy, 0)
+	if err != nil {
+		return err
+	}
+	defer pipe.Close()
+
+	admit := func(i int, m *parallel.Minibatch) {
+		i = min(i, chunks.len()) // ranks with fewer chunks take part with empty ones
+		lo, hi := chunks.at(i)
+		m.Seeds = mem.Grow(m.Seeds, hi-lo)
+		for k := range m.Seeds {
+			m.Seeds[k] = chunks.bounds[0] + graph.VertexID(lo+k)
+		}
+		m.Key, m.Train = s.evalKey(0, s.First, i), false
+	}
+	at := 0
+	run := func(_ int, m *parallel.Minibatch) error {
+		y, err := strategy.Forward(m)
+		if err != nil {
+			return err
+		}
+		if err := put(at, y); err != nil {
+			return err
+		}
+		at += y.Rows
+		return nil
+	}
+	if err := pipe.Run(ctx, n, admit, run); err != nil {
+		return err
+	}
+	return fetch.Close()
+}
+
+func (s Passes) ownRows() int {
+	offsets := s.Shards.Meta.Offsets
+	return int(offsets[s.Last] - offsets[s.First])
+}
+
+// chunks are the own vertices, cut into chunks.
+type chunks struct {
+	bounds []graph.VertexID // the first vertex of every chunk, then the end of the last one
+	most   int              // vertices of the largest chunk
+}
+
+func (c *chunks) len() int { return len(c.bounds) - 1 }
+
+// at returns the vertices of chunk i, counted from the first own vertex; none if i is len.
+func (c *chunks) at(i int) (lo, hi int) {
+	first := c.bounds[0]
+	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)
+}
+
+// chunks cuts the vertices of each own part so that a chunk's vertices and in-edges refer to at
+// most chunkBytes of rows. The last bits of a matrix product depend on the size of the chunk; as no
+// chunk spans two parts, chunks are the same on any number of ranks.
+func (s Passes) chunks(rowBytes int) (c chunks) {
+	offsets := s.Shards.Meta.Offsets
+	// the first vertex whose in-edges this rank holds
+	budget, first := int64(chunkBytes/rowBytes), int64(s.Topology.First)
+	c.bounds = []graph.VertexID{graph.VertexID(offsets[s.First])}
+	for p := s.First; p < s.Last; p++ {
+		for lo, end := offsets[p], offsets[p+1]; lo < end; {
+			hi := first + s.Topology.Graph.NextChunk(lo-first, end-first, budget)
+			c.most = max(c.most, int(hi-lo))
+			c.bounds = append(c.bounds, graph.VertexID(hi))
+			lo = hi
+		}
+	}
+	return c
+}

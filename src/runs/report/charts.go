@@ -1,0 +1,406 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"halognn/src/base/chart"
+	"halognn/src/model/task"
+)
+
+// chartsOf draws the charts for which the runs have data. Runs that cannot be compared do not share
+// a chart.
+func chartsOf(runs []*Run) (all []*chart.Chart) {
+	for i, r := range runs {
+		r.color = i
+	}
+	learning, metrics := byMetric(runs)
+	several := len(byData(runs)) > 1
+	for i, g := range learning {
+		name := metrics[i]
+		if several {
+			name = dataName(g[0])
+		}
+		for _, c := range []*chart.Chart{validation(g, metrics[i]), lossEpochs(g), lossSteps(g),
+			rates(g)} {
+			all = append(all, part(c, i, len(learning), name))
+		}
+	}
+	compared, names := policyGroups(runs)
+	for i, g := range compared {
+		all = append(all, part(policyTimes(g), i, len(compared), names[i]))
+	}
+	all = append(all, scalingChart(runs), weakScalingChart(runs), phaseBars(runs), modelBars(runs),
+		overlapChart(runs), hitRates(runs), transferred(runs), predicted(runs),
+		tierBars(runs), rankDots(runs), memoryBars(runs))
+	for i, r := range runs {
+		all = append(all, part(roofline(r), i, len(runs), r.Name))
+	}
+	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
+}
+
+// part numbers and names chart i of several charts of one kind.
+func part(c *chart.Chart, i, of int, name string) *chart.Chart {
+	if of > 1 {
+		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
+	}
+	return c
+}
+
+// series returns a number of each record, with its epoch.
+func series(records []record, of func(record) (float64, bool)) (x, y []float64) {
+	for _, e := range records {
+		epoch, _ := e.num("epoch")
+		if v, ok := of(e); ok {
+			x, y = append(x, epoch), append(y, v)
+		}
+	}
+	return x, y
+}
+
+func lossEpochs(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "epoch", Y: "mean loss of the epoch", Whole: true}
+	curvesOf(c, runs, func(r *Run) chart.Curve {
+		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
+		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
+	})
+	return chart.New("loss", "Training loss",
+		"Dropout is on. Runs with equal points are one curve.", c)
+}
+
+// mostPoints is the largest number of points in a curve over steps.
+const mostPoints = 160
+
+// bins returns the number of steps for one point of a curve, so that the longest run has at most
+// mostPoints.
+func bins(runs []*Run) int {
+	n := 0
+	for _, r := range runs {
+		n = max(n, r.Steps.n)
+	}
+	return max(1, (n+mostPoints-1)/mostPoints)
+}
+
+// binned returns a point for every size steps, from the beginning of the run: sum(part)/sum(whole)
+// over the steps. Steps that lack one of the two are left out.
+func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x, y []float64) {
+	place := r.places()
+	part, whole, n := 0.0, 0.0, 0
+	for i := range r.Steps.n {
+		if p, w, ok := of(i); ok {
+			part, whole = part+p, whole+w
+		}
+		if n++; n < size && i+1 < r.Steps.n {
+			continue
+		}
+		if whole > 0 {
+			x, y = append(x, place[i]+1), append(y, part/whole)
+		}
+		part, whole, n = 0, 0, 0
+	}
+	return x, y
+}
+
+// places returns the number of each recorded step, counted from the beginning of the run. Records
+// may be missing.
+func (r *Run) places() []float64 {
+	longest := 0.0
+	for i := range r.Steps.n {
+		step, _ := r.Steps.at("step", i)
+		longest = max(longest, step+1)
+	}
+	out := make([]float64, r.Steps.n)
+	for i := range out {
+		epoch, _ := r.Steps.at("epoch", i)
+		step, _ := r.Steps.at("step", i)
+		out[i] = (epoch-1)*longest + step
+	}
+	return out
+}
+
+func lossSteps(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "steps done", Y: "global loss"}
+	size := bins(runs)
+	curvesOf(c, runs, func(r *Run) chart.Curve {
+		x, y := r.binned(size, func(k int) (float64, float64, bool) {
+			loss, ok := r.Steps.at("loss", k)
+			return loss, 1, ok
+		})
+		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
+	})
+	return chart.New("loss-steps", "Training loss, step by step", meansOf(size), c)
+}
+
+// rates draws the learning rate, unless it is the same at every step of all runs.
+func rates(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "steps done", Y: "learning rate", Zero: true}
+	size, least, most := bins(runs), math.Inf(1), math.Inf(-1)
+	for _, r := range runs {
+		x, y := r.binned(size, func(k int) (float64, float64, bool) {
+			rate, ok := r.Steps.at("lr", k)
+			if ok {
+				least, most = min(least, rate), max(most, rate)
+			}
+			return rate, 1, ok
+		})
+		c.Add(chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color})
+	}
+	if !(least < most) {
+		c.Curves = nil
+	}
+	return chart.New("rate", "Learning rate", meansOf(size), c)
+}
+
+func meansOf(size int) string {
+	if size == 1 {
+		return "A point is one step."
+	}
+	return fmt.Sprintf("A point is the mean of %d steps.", size)
+}
+
+// validation draws the metric over epochs. The label of a curve has the test result if it is of one
+// run.
+func validation(runs []*Run, metric string) *chart.Chart {
+	scale, unit := scaleOf(metric)
+	digits := 1
+	if unit == "" {
+		digits = 3
+	}
+	c := &chart.Curves{X: "epoch", Y: "validation " + metric + unit, Whole: true}
+	curvesOf(c, runs, func(r *Run) chart.Curve {
+		x, y := series(r.Evals, func(e record) (float64, bool) {
+			v, ok := e.num("valid_metric")
+			return scale * v, ok
+		})
+		one := chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
+		if v, ok := r.Summary.num("test_metric"); ok {
+			one.End = ", test " + strconv.FormatFloat(scale*v, 'f', digits, 64)
+		}
+		return one
+	})
+	for _, r := range runs {
+		if x, y := r.training(); len(runs) <= mostTrained && task.IsShare(metric) && len(x) > 0 {
+			c.Add(chart.Curve{
+				Names: []string{r.Name + ", training"}, X: x, Y: y, Color: r.color, Dashed: true,
+			})
+		}
+	}
+	return chart.New("accuracy", "Validation", "Beside the name of a run stands its test metric, "+
+		"with all neighbours and the weights of the best epoch; that of several runs is in the "+
+		"table By validation. Dashed: the metric of the minibatches while they were trained, with "+
+		"dropout on.", c)
+}
+
+// scaleOf returns the factor and the unit in which a metric is drawn.
+func scaleOf(metric string) (scale float64, unit string) {
+	if task.IsShare(metric) {
+		return 100, ", %"
+	}
+	return 1, ""
+}
+
+// mostTrained is the largest number of runs for which a curve of training is drawn beside
+// validation.
+const mostTrained = 3
+
+// training returns the share of right predictions, in %, in the minibatches of each epoch. The log
+// of rank 0 has it for all ranks.
+func (r *Run) training() (x, y []float64) {
+	right, seeds := map[float64]float64{}, map[float64]float64{}
+	for i := range r.Steps.n {
+		epoch, _ := r.Steps.at("epoch", i)
+		share, ok := r.Steps.at("accuracy", i)
+		n, counted := r.Steps.at("seeds", i)
+		if ok && counted && n > 0 {
+			right[epoch] += share * n
+			seeds[epoch] += n
+		}
+	}
+	for _, epoch := range slices.Sorted(maps.Keys(seeds)) {
+		x, y = append(x, epoch), append(y, 100*right[epoch]/seeds[epoch])
+	}
+	return x, y
+}
+
+// policyTimes compares runs that differ only in their caches.
+func policyTimes(runs []*Run) *chart.Chart {
+	seen := map[string]int{}
+	for _, r := range runs {
+		seen[r.policy()]++
+	}
+	b := &chart.Bars{X: "s per epoch, median", Pieces: []chart.Piece{
+		{Name: "training", Color: 0}, {Name: "waiting for minibatches", Color: 1},
+		{Name: "of both, waiting not recorded", Color: 6},
+	}}
+	for _, r := range runs {
+		seconds, _ := r.seconds()
+		name := r.policyName()
+		if seen[r.policy()] > 1 {
+			name += ": " + r.Name
+		}
+		one := chart.Bar{Name: name, Values: []float64{math.NaN(), math.NaN(), seconds},
+			End: chart.Short(seconds) + " s"}
+		if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
+			one.Values = []float64{seconds * (1 - wait), seconds * wait, math.NaN()}
+		}
+		b.Add(one)
+	}
+	return chart.New(
+		"policies", "Epoch time by cache policy", "Runs with the same other settings and number "+
+			"of ranks. Waiting is the share of the epoch in which training waited for the next "+
+			"minibatch.", b,
+	)
+}
+
+// scalingChart draws epoch times over ranks with the ideal line and the efficiency at each point.
+func scalingChart(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "ranks", Y: "s per epoch", LogX: true, LogY: true}
+	addStudies(c, runs, false, func(p point) float64 { return p.seconds },
+		func(first point,
+			ranks float64) float64 {
+			return first.seconds * float64(first.ranks) / ranks
+		})
+	return chart.New("scaling", "Strong scaling", "Both axes are logarithmic. At the points: "+
+		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
+}
+
+// weakScalingChart draws seeds a second over ranks, in the same way.
+func weakScalingChart(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "ranks", Y: "seeds per s", LogX: true, LogY: true}
+	rate := func(p point) float64 { return p.seeds / p.step }
+	addStudies(c, runs, true, rate,
+		func(first point,
+			ranks float64) float64 {
+			return rate(first) * ranks / float64(first.ranks)
+		})
+	return chart.New("weak-scaling", "Weak scaling", "Each rank has as many seeds a step. Both "+
+		"axes are "+
+		"logarithmic. At the points: efficiency, the share of the ideal speed-up over the "+
+		"fewest ranks.", c)
+}
+
+// addStudies adds the studies of a kind, each with its ideal line, which begins at the first point.
+func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
+	ideally func(first point, ranks float64) float64) {
+	for i, s := range studies(runs) {
+		if s.weak() != weak {
+			continue
+		}
+		name := s.name
+		if name == "" {
+			name = "measured"
+		}
+		measured, ideal := chart.Curve{Names: []string{name}, Color: i},
+			chart.Curve{Names: []string{"ideal"}, Free: true, Dashed: true}
+		for k, p := range s.points {
+			ranks := float64(p.ranks)
+			measured.X, measured.Y = append(measured.X, ranks), append(measured.Y, y(p))
+			measured.Points = append(measured.Points, fmt.Sprintf("%.0f %%", 100*s.efficiency(k)))
+			ideal.X, ideal.Y = append(ideal.X, ranks), append(ideal.Y, ideally(s.points[0], ranks))
+			if !slices.Contains(c.At, ranks) {
+				c.At = append(c.At, ranks)
+			}
+		}
+		c.Add(ideal)
+		c.Add(measured)
+	}
+}
+
+// phaseColors distinguish preparation, training and waiting.
+var phaseColors = map[string]int{
+	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3,
+	"forward": 5, "backward": 0, "shuffle": 16, "sync": 7, "update": 6, "wait": 1, "save": 9,
+}
+
+// trainingPhases run one after the other on the training goroutine, and add up to the epoch; the
+// others run concurrently.
+var trainingPhases = []string{"forward", "backward", "shuffle", "sync", "update", "wait",
+	"save"}
+
+// phaseBars shows preparation beside training. Preparation for which training did not wait was
+// hidden behind it. Source: MassiveGNN, Figure 9.
+func phaseBars(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}
+	for _, p := range phaseNames {
+		b.Pieces = append(b.Pieces, chart.Piece{Name: p, Color: phaseColors[p]})
+	}
+	for _, row := range rowsOf(runs) {
+		phases := meanOf(row.epochs, "phase_seconds")
+		seconds, _ := mean(row.epochs, "seconds")
+		train, prepare := make([]float64, len(phaseNames)), make([]float64, len(phaseNames))
+		for i, p := range phaseNames {
+			x, ok := phases[p]
+			if !ok {
+				x = math.NaN()
+			}
+			train[i], prepare[i] = math.NaN(), math.NaN()
+			if slices.Contains(trainingPhases, p) {
+				train[i] = x
+			} else {
+				prepare[i] = x
+			}
+		}
+		b.Add(chart.Bar{Name: row.name + ": training", Values: train, Tick: seconds})
+		b.Add(chart.Bar{Name: "prepared beside it", Values: prepare, Tick: seconds, Joined: true})
+	}
+	return chart.New(
+		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it "+
+			"waited for; and the preparation of minibatches that went on beside it. "+
+			"Preparation that made nobody wait was hidden. It runs on several goroutines and may "+
+			"add up to more than the epoch.", b,
+	)
+}
+
+func overlapChart(runs []*Run) *chart.Chart {
+	c := &chart.Curves{X: "epoch", Y: "training waited, % of the epoch", Whole: true, Zero: true}
+	for _, r := range runs {
+		x, y := series(r.Epochs, func(e record) (float64, bool) {
+			w, ok := e.num("wait_fraction")
+			return 100 * w, ok
+		})
+		wait, _ := mean(r.Epochs, "wait_fraction") // without epochs there is no curve
+		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x,
+			Y: y, Color: r.color})
+	}
+	return chart.New("overlap", "Waiting and overlap efficiency", "Overlap efficiency is the "+
+		"rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its "+
+		"mean stands beside the name.", c)
+}
+
+// memoryBars draws the items of memory beside the resident set.
+func memoryBars(runs []*Run) *chart.Chart {
+	b := &chart.Bars{X: "MB, the rank with the largest resident set",
+		Tick: "largest resident set that the system has seen"}
+	names := map[string]bool{}
+	for _, r := range runs {
+		for k := range r.Summary.object("memory") {
+			names[k] = true
+		}
+	}
+	keys := sorted(names)
+	for i, k := range keys {
+		b.Pieces = append(b.Pieces, chart.Piece{Name: visible(k), Color: i})
+	}
+	for _, r := range runs {
+		items := r.Summary.object("memory")
+		if r.Summary == nil {
+			continue
+		}
+		peak, _ := r.Summary.num("peak_rss_bytes")
+		one := chart.Bar{Name: r.Name, Tick: peak / 1e6}
+		for _, k := range keys {
+			x, ok := items.num(k)
+			if !ok {
+				x = math.NaN()
+			}
+			one.Values = append(one.Values, x/1e6)
+		}
+		one.End = chart.Short(one.Length()) + " MB"
+		b.Add(one)
+	}
+	return chart.New("memory", "Memory of a rank", "The pieces are counted where they are "+
+		"allocated or mapped; see docs/metrics.md.", b)
+}

@@ -1,0 +1,322 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"halognn/src/base/timing"
+	"halognn/src/runs/config"
+)
+
+// differing returns the config keys in which the runs differ, in order, without the keys that but
+// picks and those that do not affect the result.
+func differing(runs []*Run, but func(key string) bool) []string {
+	keys := map[string]bool{}
+	for _, r := range runs {
+		for k := range r.Config {
+			keys[k] = true
+		}
+	}
+	maps.DeleteFunc(keys, func(k string, _ bool) bool {
+		if but(k) || config.Has(k, config.NoResult) {
+			return true
+		}
+		first, has := runs[0].setting(k)
+		return !slices.ContainsFunc(runs[1:], func(r *Run) bool {
+			v, ok := r.setting(k)
+			return v != first || ok != has
+		})
+	})
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// Predicates for the keys in which compared runs may differ.
+func noKey(string) bool         { return false }
+func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
+func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
+func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
+
+// alike reports whether runs are on the same graph and their configs differ only in keys that but
+// picks.
+func alike(a, b *Run, but func(key string) bool) bool {
+	if a.Summary != nil && b.Summary != nil &&
+		fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
+		return false
+	}
+	return len(differing([]*Run{a, b}, but)) == 0
+}
+
+// dataOf names the data set of a run. It is the size of the graph, so that all partitions of one
+// graph are one data set. A run without a summary does not know that size: it has the directory of
+// its parts.
+func dataOf(r *Run) string {
+	if g := graphOf(r); g != "" {
+		return g
+	}
+	parts, _ := r.setting("data.parts")
+	return parts
+}
+
+func sameData(a, b *Run) bool { return dataOf(a) == dataOf(b) }
+
+// byData divides runs by data set. A run without a summary joins the runs on the same parts.
+func byData(runs []*Run) [][]*Run {
+	return groups(runs, func(a, b *Run) bool {
+		partsA, _ := a.setting("data.parts")
+		partsB, _ := b.setting("data.parts")
+		return sameData(a, b) || (a.Summary == nil || b.Summary == nil) && partsA == partsB
+	})
+}
+
+// seedKey picks the settings in which repetitions of one job differ.
+func seedKey(key string) bool { return key == "train.seed" || key == "data.split" }
+
+// repeated divides runs into jobs: the runs of each differ in seeds and splits only.
+func repeated(runs []*Run) [][]*Run {
+	return groups(runs, func(a, b *Run) bool {
+		ranksA, _ := a.ranks()
+		ranksB, _ := b.ranks()
+		return ranksA == ranksB && sameData(a, b) && alike(a, b, seedKey)
+	})
+}
+
+// ranked orders runs by data set, and within it by the validation metric, best first. Runs with
+// different metrics stay as they are.
+func ranked(runs []*Run) (out []*Run) {
+	for _, g := range byData(runs) {
+		valid := func(r *Run) float64 {
+			x, ok := r.Summary.num("valid_metric")
+			if !ok {
+				return -1
+			}
+			return x
+		}
+		one := !slices.ContainsFunc(g, func(r *Run) bool { return r.metric() != g[0].metric() })
+		if one {
+			slices.SortStableFunc(g, func(a, b *Run) int { return cmp.Compare(valid(b), valid(a)) })
+		}
+		out = append(out, g...)
+	}
+	return out
+}
+
+// groups divides runs, in order, into groups: a run joins the first group whose first run is the
+// same.
+func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
+	for _, r := range runs {
+		if at := slices.IndexFunc(all, func(g []*Run) bool { return same(g[0], r) }); at >= 0 {
+			all[at] = append(all[at], r)
+		} else {
+			all = append(all, []*Run{r})
+		}
+	}
+	return all
+}
+
+// groupNames names groups by the settings in which their first runs differ. A single group has no
+// name.
+func groupNames(all [][]*Run, but func(key string) bool) []string {
+	names := make([]string, len(all))
+	if len(all) < 2 {
+		return names
+	}
+	var firsts []*Run
+	for _, g := range all {
+		firsts = append(firsts, g[0])
+	}
+	for i, r := range firsts {
+		var words []string
+		for _, k := range differing(firsts, but) {
+			words = append(words, k+" "+r.shown(k))
+		}
+		if len(words) == 0 {
+			words = append(words, r.Name)
+		}
+		names[i] = strings.Join(words, ", ")
+	}
+	return names
+}
+
+// baseline returns the run with the same settings but without a cache, or nil.
+func baseline(r *Run, runs []*Run) *Run {
+	ranks, _ := r.ranks()
+	for _, b := range runs {
+		n, _ := b.ranks()
+		if b != r && b.policy() == "none" && n == ranks && len(b.Epochs) > 0 &&
+			len(differing([]*Run{r, b}, sameEpoch)) == 0 {
+			return b
+		}
+	}
+	return nil
+}
+
+// study is a scaling study: runs of the same settings on different numbers of ranks, fewest first.
+// Strong scaling divides the work of an epoch among more ranks; weak scaling gives each rank as
+// many seeds a step.
+type study struct {
+	name   string // the settings that distinguish it from other studies; empty if there is only one
+	points []point
+}
+
+// point has the runs of a study on one number of ranks.
+type point struct {
+	runs    []*Run
+	ranks   int
+	seconds float64 // of an epoch: median over the epochs of a run, then median over the runs
+	step    float64 // of a step, in the same way; 0 if unknown
+	seeds   float64 // of the first step, on all ranks; 0 if unknown
+}
+
+// weak reports whether each rank has equally many seeds a step at all points. It goes by the
+// settings: ranks with unequally many seeds change the size of minibatches, so the seeds of a step
+// show it only roughly.
+func (s *study) weak() bool {
+	batch, _ := s.points[0].runs[0].setting("sample.batch")
+	return !slices.ContainsFunc(s.points, func(p point) bool {
+		return !(p.seeds > 0) || !(p.step > 0) || slices.ContainsFunc(p.runs, func(r *Run) bool {
+			scope, _ := r.setting("sample.batch_scope")
+			own, _ := r.setting("sample.batch")
+			return scope != "rank" || own != batch
+		})
+	})
+}
+
+// speedup is the speed-up of an epoch or, in weak scaling, of the seeds trained a second.
+func (s *study) speedup(i int) float64 {
+	if p, first := s.points[i], s.points[0]; s.weak() {
+		return p.seeds / p.step / (first.seeds / first.step)
+	}
+	return s.points[0].seconds / s.points[i].seconds
+}
+
+// efficiency is the speed-up over the ideal one, relative to the smallest number of ranks.
+func (s *study) efficiency(i int) float64 {
+	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
+}
+
+// sameSeeds reports whether the first steps of two runs have equally many seeds.
+func sameSeeds(a, b *Run) bool {
+	seedsA, knownA := a.Steps.at("seeds", 0)
+	seedsB, knownB := b.Steps.at("seeds", 0)
+	return knownA && knownB && seedsA == seedsB
+}
+
+// timed reports whether a run can be a point of a study: finished, on the same number of ranks
+// throughout, with epoch times above 0.
+func timed(r *Run) bool {
+	ranks, known := r.ranks()
+	seconds, _ := r.seconds()
+	moved := slices.ContainsFunc(r.Epochs,
+		func(e record) bool { n := len(e.list("ranks")); return n > 0 && n != ranks })
+	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
+}
+
+// equalWork groups runs that differ only in ranks and in keys that but picks: the same graph and
+// parts, the same pretended nodes, and equally many threads a rank. A group on a single number of
+// ranks joins a group with other batch sizes if their steps have equally many seeds. A group on
+// several numbers of ranks stays as it is, or a weak study would lose a point to a strong study
+// with as many seeds.
+func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
+	same := groups(runs, func(a, b *Run) bool { return alike(a, b, but) })
+	for _, several := range []bool{true, false} { // so that the order of the runs does not matter
+		for _, g := range same {
+			if severalRanks(g) != several {
+				continue
+			}
+			at := -1
+			if !several {
+				at = slices.IndexFunc(all, func(h []*Run) bool {
+					return sameSeeds(h[0], g[0]) &&
+						alike(h[0], g[0],
+							func(key string) bool { return but(key) || batchKey(key) })
+				})
+			}
+			if at >= 0 {
+				all[at] = append(all[at], g...)
+			} else {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+func severalRanks(runs []*Run) bool {
+	first, _ := runs[0].ranks()
+	return slices.ContainsFunc(runs, func(r *Run) bool { n, _ := r.ranks(); return n != first })
+}
+
+// studies finds the scaling studies among the runs.
+func studies(runs []*Run) (out []study) {
+	some := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !timed(r) })
+	all := slices.DeleteFunc(equalWork(some, noKey),
+		func(g []*Run) bool { return !severalRanks(g) })
+	names := groupNames(all, noKey)
+	for i, g := range all {
+		s := study{name: names[i]}
+		by := map[int][]*Run{}
+		for _, r := range g {
+			n, _ := r.ranks()
+			by[n] = append(by[n], r)
+		}
+		for _, ranks := range slices.Sorted(maps.Keys(by)) {
+			p := point{runs: by[ranks], ranks: ranks}
+			var seconds, step []float64
+			for _, r := range p.runs {
+				x, _ := r.seconds()
+				seconds = append(seconds, x)
+				if n, ok := r.Summary.num("steps_per_epoch"); ok && n > 0 {
+					step = append(step, x/n)
+				}
+			}
+			p.seconds = timing.Median(seconds)
+			if len(step) == len(seconds) {
+				p.step = timing.Median(step)
+			}
+			p.seeds, _ = p.runs[0].Steps.at("seeds", 0)
+			s.points = append(s.points, p)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// byMetric divides runs by data set and validation metric, as different metrics mean different
+// tasks and losses. An unfinished run, whose metric is unknown, joins the runs on the same parts.
+func byMetric(runs []*Run) (all [][]*Run, names []string) {
+	of := map[string]string{} // metric by parts
+	for _, r := range runs {
+		if parts, ok := r.setting("data.parts"); ok && r.metric() != "" {
+			of[parts] = r.metric()
+		}
+	}
+	name := func(r *Run) string {
+		parts, _ := r.setting("data.parts")
+		return cmp.Or(r.metric(), of[parts], "metric not recorded, "+parts)
+	}
+	for _, some := range byData(runs) {
+		all = append(all, groups(some, func(a, b *Run) bool { return name(a) == name(b) })...)
+	}
+	for _, g := range all {
+		names = append(names, name(g[0]))
+	}
+	return all, names
+}
+
+// policyGroups finds runs that differ in nothing but the cache policy, and names each group.
+func policyGroups(runs []*Run) (all [][]*Run, names []string) {
+	ranked := slices.DeleteFunc(slices.Clone(runs),
+		func(r *Run) bool { s, _ := r.seconds(); return s <= 0 })
+	all = groups(ranked, func(a, b *Run) bool {
+		ranksA, _ := a.ranks()
+		ranksB, _ := b.ranks()
+		return ranksA == ranksB && sameData(a, b) && alike(a, b, cacheKey)
+	})
+	all = slices.DeleteFunc(all, func(g []*Run) bool {
+		return !slices.ContainsFunc(g, func(r *Run) bool { return r.policy() != g[0].policy() })
+	})
+	return all, groupNames(all, cacheKey)
+}

@@ -1,0 +1,166 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"halognn/src/base/timing"
+	measured "halognn/src/runs/record"
+)
+
+// popMetrics are POP's metrics in the order of their columns.
+var popMetrics = []struct{ column, key string }{
+	{"parallel", "parallel_efficiency"}, {"load balance", "load_balance"},
+	{"communication", "communication_efficiency"}, {"transfer", "transfer_efficiency"},
+	{"serialisation", "serialisation_efficiency"},
+}
+
+// efficiencies is the table of the POP metrics.
+func efficiencies(runs []*Run) table {
+	t := table{
+		id: "efficiency", title: "Parallel efficiency, by POP's definitions",
+		columns: []string{"run", "ranks"},
+		note: "Parallel = load balance × communication; communication = transfer × " +
+			"serialisation, which need the same epoch on an ideal network. Useful is the time in " +
+			"which a rank's CPUs work for it, neither idle nor polling. Computation scaling: " +
+			"processor seconds of an epoch of the same work on the fewest ranks, the median of " +
+			"several, over those of the run.",
+	}
+	for _, m := range popMetrics {
+		t.columns = append(t.columns, m.column)
+	}
+	t.columns = append(t.columns, "processor s/epoch", "computation scaling")
+	smallest := smallestRuns(runs)
+	var told []*Run
+	for _, r := range runs {
+		e := r.Summary.object("efficiency")
+		if e == nil {
+			continue
+		}
+		told = append(told, r)
+		ranks, known := r.ranks()
+		row := []string{r.Name, cell(float64(ranks), known)}
+		for _, m := range popMetrics {
+			x, ok := e.num(m.key)
+			row = append(row, percent(x, ok))
+		}
+		seconds, ok := r.computation()
+		least, compared := smallest[r]
+		t.rows = append(t.rows, append(row, cell(seconds, ok),
+			percent(least/max(seconds, 1e-9), ok && compared)))
+	}
+	t.why = withoutEfficiency(told)
+	return t
+}
+
+// computation returns the processor seconds of computation in an epoch of a run.
+func (r *Run) computation() (seconds float64, ok bool) {
+	seconds, ok = r.Summary.object("efficiency").num("computation_seconds")
+	return seconds, ok && seconds > 0
+}
+
+// sameWork picks the settings that do not change how much an epoch computes: caches, rates, seeds.
+func sameWork(key string) bool {
+	switch key {
+	case "train.lr", "train.schedule", "train.step_epochs", "train.weight_decay", "train.epochs",
+		"train.patience":
+		return true
+	}
+	return sameEpoch(key) && !strings.HasPrefix(key, "compute.") || seedKey(key)
+}
+
+// smallestRuns returns, for each run that can be compared with others, the processor seconds of the
+// run on the fewest ranks, or their median if there are several.
+func smallestRuns(runs []*Run) map[*Run]float64 {
+	of := map[*Run]float64{}
+	for _, g := range equalWork(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
+		_, ok := r.computation()
+		ranks, known := r.ranks()
+		return !ok || !known || ranks < 1
+	}), sameWork) {
+		if len(g) < 2 {
+			continue
+		}
+		fewest := math.MaxInt
+		for _, r := range g {
+			ranks, _ := r.ranks()
+			fewest = min(fewest, ranks)
+		}
+		var seconds []float64
+		for _, r := range g {
+			if ranks, _ := r.ranks(); ranks == fewest {
+				x, _ := r.computation()
+				seconds = append(seconds, x)
+			}
+		}
+		for _, r := range g {
+			of[r] = timing.Median(seconds)
+		}
+	}
+	return of
+}
+
+// withoutEfficiency says which metrics have no value in which runs, and why.
+func withoutEfficiency(runs []*Run) string {
+	var sentences []string
+	told := map[string]bool{}
+	for _, m := range popMetrics {
+		for _, r := range runs {
+			why := whyNone(r, m.key)
+			if why == "" || told[why] {
+				continue
+			}
+			told[why] = true
+			var columns, names []string
+			for _, other := range popMetrics {
+				if whyNone(r, other.key) == why {
+					columns = append(columns, other.column)
+				}
+			}
+			for _, other := range runs {
+				if whyNone(other, m.key) == why {
+					names = append(names, other.Name)
+				}
+			}
+			of := ""
+			if n := len(names) - mostNamed; len(names) < len(runs) {
+				of = " of " + strings.Join(names[:min(len(names), mostNamed)], ", ")
+				if n > 0 {
+					of += fmt.Sprintf(" and %d more", n)
+				}
+			}
+			sentences = append(sentences, fmt.Sprintf("No %s%s: %s.", strings.Join(columns, ", "),
+				of, why))
+		}
+	}
+	return strings.Join(sentences, " ")
+}
+
+// mostNamed is the largest number of runs that a sentence names.
+const mostNamed = 3
+
+// whyNone returns why a run has no value of a metric; "" if it has one, or does not say why.
+func whyNone(r *Run, key string) string {
+	e := r.Summary.object("efficiency")
+	if _, ok := e.num(key); ok {
+		return ""
+	}
+	return e.object("no_value").text(key)
+}
+
+// slowest returns a sentence about the rank for which the others wait, and where to read what to
+// do; "" if the rank is not known.
+func slowest(r *Run) string {
+	text, err := json.Marshal(r.Summary.object("efficiency"))
+	var e measured.Efficiency
+	if err != nil || json.Unmarshal(text, &e) != nil {
+		return ""
+	}
+	if n, known := r.ranks(); !known || n < 2 || e.Slowest == nil {
+		return ""
+	}
+	return e.Sentence() + " " + measured.WhatToDo
+}

@@ -1,0 +1,178 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+
+	"halognn/src/base/mem"
+)
+
+// record is one JSON object.
+type record map[string]any
+
+// most is the largest number accepted in a record, which keeps sums and means finite. No count,
+// time or loss comes near it.
+const most = 1e100
+
+// numberOf returns a value of a record as a number; ok is false if it is not a number.
+func numberOf(v any) (float64, bool) {
+	x, ok := v.(float64)
+	return x, ok && math.Abs(x) < most
+}
+
+func (r record) num(key string) (float64, bool) { return numberOf(r[key]) }
+
+// text returns a string of the record, safe to display; empty if it is absent.
+func (r record) text(key string) string {
+	s, _ := r[key].(string)
+	return visible(s)
+}
+
+// object returns an object within the record; nil if it is absent.
+func (r record) object(key string) record {
+	inner, _ := r[key].(map[string]any)
+	return inner
+}
+
+// list returns a list of objects within the record.
+func (r record) list(key string) (out []record) {
+	all, _ := r[key].([]any)
+	for _, one := range all {
+		inner, _ := one.(map[string]any)
+		out = append(out, inner)
+	}
+	return out
+}
+
+// columns holds the numbers of n records: a column for each key, with NaN where a record lacks the
+// key. A number takes 8 bytes, so runs may have millions of steps.
+type columns struct {
+	n  int
+	of map[string][]float64
+}
+
+func (c *columns) add(r record) {
+	if c.of == nil {
+		c.of = map[string][]float64{}
+	}
+	for k, v := range r {
+		x, ok := numberOf(v)
+		if !ok {
+			continue
+		}
+		column := c.of[k]
+		for len(column) < c.n {
+			column = append(column, math.NaN())
+		}
+		c.of[k] = append(column, x)
+	}
+	c.n++
+}
+
+// at returns a number of record i, and whether the record has it.
+func (c *columns) at(key string, i int) (float64, bool) {
+	column := c.of[key]
+	if i >= len(column) || math.IsNaN(column[i]) {
+		return 0, false
+	}
+	return column[i], true
+}
+
+func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
+
+// must lists the required numbers of each kind of record.
+var must = map[string][]string{"step": {"epoch", "step", "loss"}, "epoch": {"epoch", "seconds"},
+	"eval": {"epoch"}}
+
+// longestLine limits the memory for a line of a damaged file.
+const longestLine = 16 << 20
+
+// readMetrics sorts the records by kind.
+func (r *Run) readMetrics(path string) error {
+	f, err := mem.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		r.damage("%s: the file is missing", path)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewReaderSize(f, 1<<16)
+	for n := 1; ; n++ {
+		line, whole, err := readLine(lines)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s, line %d: %w", path, n, err)
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if err := r.take(line); err != nil {
+			if !whole {
+				err = errors.New("cut short: the run ended while it was written")
+			}
+			r.damage("%s, line %d: %v", path, n, err)
+		}
+	}
+}
+
+func (r *Run) damage(format string, args ...any) {
+	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
+}
+
+// readLine returns a line, and whether it is complete. If a line is longer than longestLine, it
+// returns the beginning.
+func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
+	for {
+		piece, err := r.ReadSlice('\n')
+		if len(line) < longestLine {
+			line = append(line, piece...)
+		}
+		switch {
+		case err == nil:
+			return line, true, nil
+		case err == io.EOF && len(line) > 0:
+			return line, false, nil
+		case err != bufio.ErrBufferFull:
+			return nil, false, err
+		}
+	}
+}
+
+// take parses and keeps one record.
+func (r *Run) take(line []byte) error {
+	var one record
+	if err := json.Unmarshal(line, &one); err != nil {
+		return err
+	}
+	kind := one.text("kind")
+	keys, known := must[kind]
+	if !known {
+		return fmt.Errorf("a record of unknown kind %q", kind)
+	}
+	for _, k := range keys {
+		if _, ok := one.num(k); !ok {
+			return fmt.Errorf("a record of kind %s without a number %q", kind, k)
+		}
+	}
+	switch kind {
+	case "step":
+		r.Steps.add(one)
+	case "epoch":
+		r.Epochs = append(r.Epochs, one)
+	case "eval":
+		r.Evals = append(r.Evals, one)
+	}
+	return nil
+}

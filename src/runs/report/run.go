@@ -1,0 +1,270 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"halognn/src/base/chart"
+	"halognn/src/base/mem"
+	"halognn/src/base/timing"
+	"halognn/src/data/rundir"
+)
+
+// Run is the content of a run directory. docs/metrics.md defines the records.
+type Run struct {
+	Name    string         // shortest unique end of its path, safe to display
+	Dir     string         // its path as given
+	Config  map[string]any // "train.lr" -> 0.01
+	Summary record         // nil for a run that has not finished
+	Kernels record         // of a metered run; otherwise nil
+	Epochs  []record
+	Evals   []record
+	Steps   columns // of rank 0, except loss, accuracy and seeds, which are global
+
+	Damaged []string // records left out because they are damaged: file, line and error
+
+	source string // the config as text, safe to display
+	color  int    // of the run's curves, by its index among the runs
+}
+
+// Load reads run directories. A path that is not a run directory is an error; all of them are
+// reported at once. A damaged record is left out and noted in Run.Damaged, because runs that
+// crashed are reported too.
+func Load(dirs []string) ([]*Run, error) {
+	var runs []*Run
+	var faults []error
+	for _, dir := range dirs {
+		r, err := load(dir)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		runs = append(runs, r)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	name(runs)
+	return runs, nil
+}
+
+func load(dir string) (*Run, error) {
+	text, err := mem.ReadFile(filepath.Join(dir, rundir.ConfigFile))
+	if err != nil {
+		return nil, fmt.Errorf("%s holds no run: %w; give the run.dir of a `halognn train`", dir,
+			err)
+	}
+	r := &Run{Dir: dir, Config: map[string]any{}}
+	for line := range strings.Lines(string(text)) {
+		r.source += visible(strings.TrimSuffix(line, "\n")) + "\n"
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, rundir.ConfigFile), err)
+	}
+	flatten("", config, r.Config)
+	for _, file := range []struct {
+		name string
+		to   *record
+	}{{rundir.SummaryFile, &r.Summary}, {rundir.KernelsFile, &r.Kernels}} {
+		path := filepath.Join(dir, file.name)
+		switch text, err := mem.ReadFile(path); {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return nil, err
+		default:
+			if err := json.Unmarshal(text, file.to); err != nil {
+				*file.to = nil
+				r.damage("%s: %v", path, err)
+			}
+		}
+	}
+	return r, r.readMetrics(filepath.Join(dir, rundir.MetricsFile))
+}
+
+// flatten turns nested maps into dotted keys, safe to display.
+func flatten(prefix string, from map[string]any, to map[string]any) {
+	for k, v := range from {
+		if inner, ok := v.(map[string]any); ok {
+			flatten(prefix+visible(k)+".", inner, to)
+			continue
+		}
+		to[prefix+visible(k)] = v
+	}
+}
+
+// name names runs by the last elements of their paths, as many as make the names unique. Equal
+// paths are kept whole.
+func name(runs []*Run) {
+	for n, longest := 1, 1; n <= longest; n++ {
+		seen := map[string]bool{}
+		for _, r := range runs {
+			dir := filepath.Clean(r.Dir)
+			if whole, err := filepath.Abs(dir); err == nil && strings.Trim(dir, "./") == "" {
+				dir = whole // "." and ".." are not names
+			}
+			parts := strings.Split(filepath.ToSlash(dir), "/")
+			longest = max(longest, len(parts))
+			r.Name = visible(strings.Join(parts[max(0, len(parts)-n):], "/"))
+			seen[r.Name] = true
+		}
+		if len(seen) == len(runs) {
+			return
+		}
+	}
+}
+
+// setting returns a key of the config as text safe to display, and whether it exists.
+func (r *Run) setting(key string) (string, bool) {
+	v, ok := r.Config[key]
+	if !ok {
+		return "", false
+	}
+	return visible(fmt.Sprint(v)), true
+}
+
+// shown returns a key of the config for a table.
+func (r *Run) shown(key string) string {
+	if v, ok := r.setting(key); ok {
+		return v
+	}
+	return chart.Absent
+}
+
+// policy returns the cache policy. It is none for runs of versions without caches, and for runs on
+// one node, which have no remote rows.
+func (r *Run) policy() string {
+	if nodes, ok := r.Summary.num("nodes"); ok && nodes == 1 {
+		return "none"
+	}
+	if p, ok := r.setting("cache.policy"); ok {
+		return p
+	}
+	return "none"
+}
+
+// tried reports whether the run had cache.policy auto. Its means then include the epochs in which
+// other caches were tried.
+func (r *Run) tried() bool { return r.policy() == "auto" }
+
+// policyName returns the cache policy and, for auto, the policy that it chose.
+func (r *Run) policyName() string {
+	if chosen := r.Summary.object("cache").text("policy"); r.tried() && chosen != "" {
+		return "auto (" + chosen + ")"
+	}
+	return r.policy()
+}
+
+// metric returns the validation metric from the summary; empty without one.
+func (r *Run) metric() string { return r.Summary.text("metric_name") }
+
+// noValue returns why a metric of the summary is null; empty if it has a value, or no reason is
+// given.
+func (r *Run) noValue(key string) string { return r.Summary.object("no_value").text(key) }
+
+// ranks returns the number of ranks; for an unfinished run it is taken from the epochs.
+func (r *Run) ranks() (int, bool) {
+	if n, ok := r.Summary.num("ranks"); ok {
+		return int(n), true
+	}
+	for _, e := range r.Epochs {
+		if list := e.list("ranks"); len(list) > 0 {
+			return len(list), true
+		}
+	}
+	return 0, false
+}
+
+// state says that the run has finished, or how far it got.
+func (r *Run) state() string {
+	if r.Summary != nil {
+		return "finished"
+	}
+	if r.Steps.n == 0 {
+		return "no step recorded"
+	}
+	epoch, _ := r.Steps.at("epoch", r.Steps.n-1)
+	step, _ := r.Steps.at("step", r.Steps.n-1)
+	return fmt.Sprintf("not finished: epoch %g, step %g", epoch, step)
+}
+
+// seconds returns the median time of an epoch.
+func (r *Run) seconds() (float64, bool) {
+	var all []float64
+	for _, e := range r.Epochs {
+		if x, ok := e.num("seconds"); ok {
+			all = append(all, x)
+		}
+	}
+	return timing.Median(all), len(all) > 0
+}
+
+// mean returns the mean of a number over the records that have it, and whether any has.
+func mean(records []record, key string) (float64, bool) {
+	sum, n := 0.0, 0
+	for _, e := range records {
+		if x, ok := e.num(key); ok {
+			sum += x
+			n++
+		}
+	}
+	return sum / float64(max(1, n)), n > 0
+}
+
+// meanOf is mean over the numbers of an object within the records, such as phase_seconds.
+func meanOf(records []record, object string) map[string]float64 {
+	inner := make([]record, len(records))
+	out := map[string]float64{}
+	for i, e := range records {
+		inner[i] = e.object(object)
+		for k := range inner[i] {
+			out[k] = 0
+		}
+	}
+	for k := range out {
+		if x, ok := mean(inner, k); ok {
+			out[k] = x
+		} else {
+			delete(out, k)
+		}
+	}
+	return out
+}
+
+// accesses returns the mean number of remote accesses in an epoch: the rows that a run without a
+// cache fetches.
+func accesses(epochs []record) (float64, bool) {
+	hits, cached := mean(epochs, "cache_hits")
+	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
+	summed, _ := mean(epochs, "summed_rows")   // only where owners add rows
+	shared, _ := mean(epochs, "shared_rows")   // only where ranks of a node fetch as one
+	fetched, known := mean(epochs, "fetched_rows")
+	return hits + peer + summed + shared + fetched, cached && known
+}
+
+func transfers(epochs []record) (float64, bool) {
+	rows, known := mean(epochs, "remote_rows")
+	sums, _ := mean(epochs, "sum_vectors") // only where owners add rows
+	return rows + sums, known
+}
+
+// hitRate is 1 - (transferred rows and sums) / remote accesses. Without a summary it is computed
+// from the epochs.
+func (r *Run) hitRate() (float64, bool) {
+	if x, ok := r.Summary.num("hit_rate"); ok {
+		return x, true
+	}
+	all, known := accesses(r.Epochs)
+	moved, counted := transfers(r.Epochs)
+	if !known || !counted || all == 0 {
+		return 0, false
+	}
+	shared, _ := mean(r.Epochs, "shared_rows") // rows that another rank of the node transferred
+	return 1 - (moved+shared)/all, true
+}

@@ -1,0 +1,73 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"halognn/src/data/rundir"
+)
+
+// Server shows the report of runs as they are now. The page asks every two seconds and replaces
+// what has changed.
+type Server struct {
+	dirs []string
+
+	mu    sync.Mutex
+	state string // of the files from which page was made
+	page  []byte
+}
+
+// NewServer makes the first page, so it returns an error for directories that are no runs.
+func NewServer(dirs []string) (*Server, error) {
+	s := &Server{dirs: dirs}
+	_, err := s.now()
+	return s, err
+}
+
+// ServeHTTP answers / with the page, and other paths with 404.
+func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if q.URL.Path != "/" {
+		http.NotFound(w, q)
+		return
+	}
+	page, err := s.now()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page) // a reader that has gone away is no error
+}
+
+// now makes the page again if a file of a run has changed.
+func (s *Server) now() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := ""
+	for _, dir := range s.dirs {
+		for _, name := range []string{rundir.ConfigFile, rundir.MetricsFile, rundir.SummaryFile} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				state += fmt.Sprint(info.Size(), info.ModTime().UnixNano(), " ")
+			} else {
+				state += "- "
+			}
+		}
+	}
+	if state == s.state {
+		return s.page, nil
+	}
+	runs, err := Load(s.dirs)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := writePage(&b, runs, true); err != nil {
+		return nil, err
+	}
+	s.state, s.page = state, b.Bytes()
+	return s.page, nil
+}

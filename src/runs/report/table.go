@@ -1,0 +1,413 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"halognn/src/base/chart"
+	"halognn/src/base/trace"
+)
+
+// table is a heading, columns and rows of text.
+type table struct {
+	id, title, note string
+	why             string // why cells have no value
+	columns         []string
+	rows            [][]string
+	words           bool // cells are words, not numbers
+	turned          bool // each run is a column
+}
+
+func tablesOf(runs []*Run) []table {
+	runs = ranked(runs)
+	tables := append([]table{repetitions(runs), outcomes(runs), settings(runs)},
+		confusions(runs)...)
+	if len(runs) > 1 {
+		tables = append(tables, differences(runs))
+	}
+	tables = append(tables, scaling(runs), weakScaling(runs), efficiencies(runs), phases(runs),
+		overheads(runs), timeModel(runs),
+		setUp(runs), traffic(runs), caches(runs), baselines(runs), locality(runs), balance(runs))
+	for _, r := range runs {
+		t := kernels(r)
+		if len(runs) > 1 {
+			t.id, t.title = t.id+"-"+r.Name, t.title+" of "+r.Name
+		}
+		tables = append(tables, t)
+	}
+	for i := range tables {
+		tables[i].dropZeros()
+	}
+	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
+}
+
+// dropZeros removes columns of numbers that are zero or absent in every row, unless all are.
+func (t *table) dropZeros() {
+	if t.words || t.allZero() {
+		return
+	}
+	if t.turned {
+		t.turn()
+		defer t.turn()
+	}
+	for at := len(t.columns) - 1; at > 0; at-- {
+		if slices.ContainsFunc(t.rows, func(row []string) bool {
+			return at < len(row) && row[at] != chart.Absent && strings.Trim(row[at],
+				"0.\u202f%") != ""
+		}) {
+			continue
+		}
+		cut := func(row []string) []string { return slices.Delete(slices.Clone(row), at, at+1) }
+		t.columns = cut(t.columns)
+		for i, row := range t.rows {
+			if at < len(row) {
+				t.rows[i] = cut(row)
+			}
+		}
+	}
+}
+
+// outcomes is the table of every run's results.
+func outcomes(runs []*Run) table {
+	t := table{
+		id: "runs", title: "Runs",
+		columns: []string{"run", "ranks", "test", "valid", "epochs", "s/epoch", "least to most",
+			"waiting", "MB/rank", "loss digest"},
+		note: "test, valid: the metric at the best epoch; s/epoch: median, and the least to the " +
+			"most; waiting: share of the epoch in which training waited for a minibatch; " +
+			"MB/rank: largest resident set. Runs with equal loss digests had the same loss, bit " +
+			"by bit, at every step. " + chart.Absent + ": not recorded, which is not zero.",
+	}
+	score := scores(runs)
+	for _, r := range runs {
+		s := r.Summary
+		seconds, timed := r.seconds()
+		wait, waits := mean(r.Epochs, "wait_fraction")
+		memory, measured := s.num("peak_rss_bytes")
+		ranks, known := r.ranks()
+		t.rows = append(t.rows, []string{
+			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"),
+			strconv.Itoa(len(r.Epochs)), cell(seconds, timed), r.spread(),
+			share(wait, waits), count(memory/1e6, measured),
+			cmp.Or(s.text("loss_digest"), chart.Absent),
+		})
+	}
+	return t
+}
+
+// scores returns a function that formats a metric of a run, or why the run has none. It adds the
+// name of the metric if the runs have different ones.
+func scores(runs []*Run) func(r *Run, key string) string {
+	names := map[string]bool{}
+	for _, r := range runs {
+		if r.metric() != "" {
+			names[r.metric()] = true
+		}
+	}
+	return func(r *Run, key string) string {
+		x, ok := r.Summary.num(key)
+		text := metricText(r.metric(), x, ok)
+		if why := r.noValue(key); !ok && why != "" {
+			text += " (" + why + ")"
+		}
+		if ok && len(names) > 1 {
+			text += " " + r.metric()
+		}
+		return text
+	}
+}
+
+// differences is the table of the config keys in which the runs differ, and of their results. It
+// has a column for each key, or for each run if that is narrower.
+func differences(runs []*Run) table {
+	keys := differing(runs, noKey)
+	t := table{
+		id: "differences", title: "What differs in the configs",
+		columns: append(append([]string{"run"}, keys...), "ranks", "s/epoch",
+			"transferred/epoch", "hit rate", "valid", "test"),
+		note: "All other settings are the same. " + chart.Absent +
+			": the run's version had no such key.",
+	}
+	score := scores(runs)
+	for _, r := range runs {
+		row := []string{r.Name}
+		for _, k := range keys {
+			row = append(row, r.shown(k))
+		}
+		ranks, known := r.ranks()
+		seconds, timed := r.seconds()
+		remote, counted := transfers(r.Epochs)
+		hit, rated := r.hitRate()
+		t.rows = append(t.rows,
+			append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted),
+				percent(hit, rated), score(r, "valid_metric"), score(r, "test_metric")))
+	}
+	if len(t.columns) > 10 && len(runs) < 10 {
+		t.turn()
+	}
+	return t
+}
+
+// turn transposes the table.
+func (t *table) turn() {
+	all := append([][]string{t.columns}, t.rows...)
+	turned := make([][]string, len(t.columns))
+	for _, row := range all {
+		for k, v := range row {
+			turned[k] = append(turned[k], v)
+		}
+	}
+	t.columns, t.rows, t.turned = turned[0], turned[1:], !t.turned
+}
+
+// turnedIfFew transposes the table, so that each run is a column, unless there are many runs.
+func (t table) turnedIfFew() table {
+	if n := len(t.rows); n > 0 && n <= mostTurned {
+		t.turn()
+	}
+	return t
+}
+
+func traffic(runs []*Run) table {
+	t := table{
+		id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"},
+		note: "Transferred: the three kinds before it together. Rounds/step: collectives that " +
+			"every rank started " +
+			"for its minibatches of a step, counted.",
+	}
+	for _, tier := range tiers {
+		t.columns = append(t.columns, tier.name)
+	}
+	t.columns = append(t.columns, "transferred", "MB", "rounds/step")
+	for _, r := range runs {
+		row := []string{r.Name}
+		for i := range tiers {
+			row = append(row, chart.Number(math.Round(tier(r.Epochs, i))))
+		}
+		remote, counted := transfers(r.Epochs)
+		bytes, sized := mean(r.Epochs, "remote_bytes")
+		rounds, known := r.Summary.num("rounds_per_step")
+		t.rows = append(t.rows,
+			append(row, count(remote, counted), cell(bytes/1e6, sized), cell(rounds, known)))
+	}
+	return t
+}
+
+// caches is the table of the runs' caches and their effect.
+func caches(runs []*Run) table {
+	t := table{
+		id: "caches", title: "Caches",
+		columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate",
+			"evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
+		note: "Rows, MB: of the rank with the largest cache; MB include the policy's memory. Hit " +
+			"rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows " +
+			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: " +
+			"before the first step, from access probabilities.",
+	}
+	for _, r := range runs {
+		if r.policy() == "none" {
+			continue
+		}
+		held := r.Summary.object("cache")
+		rows, sized := held.num("capacity_rows")
+		bytes, _ := held.num("bytes")
+		plan, _ := held.num("plan_bytes")
+		hit, rated := r.hitRate()
+		buffer, buffered := r.Summary.num("buffer_hit_rate")
+		evictions, evicts := mean(r.Epochs, "evictions")
+		score, scored := mean(r.Epochs, "score_seconds")
+		step, stepped := r.Summary.num("remote_rows_per_step")
+		expected, predicted := r.Summary.num("expected_remote_rows_per_step")
+		t.rows = append(t.rows, []string{
+			r.Name, r.policyName(), count(rows, sized), cell((bytes+plan)/1e6, sized),
+			percent(hit, rated), percent(buffer, buffered),
+			count(evictions, evicts), cell(score, scored), count(step, stepped),
+			count(expected, predicted && !r.tried()),
+		})
+	}
+	return t
+}
+
+// scaling is the table of the strong-scaling studies, or of those that are both strong and weak.
+func scaling(runs []*Run) table {
+	t := table{
+		id: "scaling", title: "Strong scaling",
+		columns: []string{"runs", "ranks", "s/epoch", "speed-up", "efficiency", "seeds/step"},
+		note:    "Against the fewest ranks.",
+	}
+	steady := true
+	for _, s := range studies(runs) {
+		if s.weak() {
+			continue
+		}
+		for i, p := range s.points {
+			steady = steady && p.seeds == s.points[0].seeds
+			t.rows = append(t.rows, []string{
+				p.names(), strconv.Itoa(p.ranks), chart.Number(p.seconds),
+				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i), true),
+				cell(p.seeds, p.seeds > 0),
+			})
+		}
+	}
+	if !steady {
+		t.note += " Steps have different numbers of seeds, so more ranks do fewer, larger steps: " +
+			"sample.batch_scope: global keeps the minibatch the same."
+	}
+	return t
+}
+
+// names lists the runs of the point.
+func (p *point) names() string {
+	var names []string
+	for _, r := range p.runs {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// weakScaling is the table of the weak-scaling studies.
+func weakScaling(runs []*Run) table {
+	t := table{
+		id: "weak-scaling", title: "Weak scaling",
+		columns: []string{"runs", "ranks", "s/step", "seeds/s", "speed-up", "efficiency",
+			"seeds/step"},
+		note: "Each rank has as many seeds a step. Against the fewest ranks.",
+	}
+	for _, s := range studies(runs) {
+		if !s.weak() {
+			continue
+		}
+		for i, p := range s.points {
+			t.rows = append(t.rows, []string{
+				p.names(), strconv.Itoa(p.ranks), chart.Number(p.step), chart.Number(
+					p.seeds / p.step),
+				fmt.Sprintf("%.2f", s.speedup(i)), percent(s.efficiency(i),
+					true), chart.Number(p.seeds),
+			})
+		}
+	}
+	return t
+}
+
+// balance is the table of the balance between ranks; rankDots draws every rank.
+func balance(runs []*Run) table {
+	t := table{
+		id: "balance", title: "Balance of the ranks, mean per epoch",
+		columns: []string{"run", "ranks", "rows: least", "mean", "most", "by rank",
+			"waiting: least", "mean", "most", "of rank"},
+		note: "Rows: transferred. Ranks wait for each other at every step.",
+	}
+	for _, r := range runs {
+		row := []string{r.Name}
+		for _, key := range []string{"remote_rows", "wait_fraction"} {
+			all := r.rankMeans(key)
+			if len(all) < 2 {
+				row = nil
+				break
+			}
+			sum, most := 0.0, slices.Max(all)
+			for _, x := range all {
+				sum += x
+			}
+			show := count
+			if key == "wait_fraction" {
+				show = percent
+			} else {
+				row = append(row, strconv.Itoa(len(all)))
+			}
+			row = append(row, show(slices.Min(all), true), show(sum/float64(len(all)), true),
+				show(most, true), strconv.Itoa(slices.Index(all, most)))
+		}
+		if row != nil {
+			t.rows = append(t.rows, row)
+		}
+	}
+	return t
+}
+
+var phaseNames = func() (names []string) {
+	for p := range trace.NumPhases {
+		names = append(names, p.String())
+	}
+	return names
+}()
+
+func phases(runs []*Run) table {
+	t := table{
+		id: "seconds", title: "Seconds per epoch by phase, mean over ranks",
+		columns: append([]string{"run", "epoch"}, phaseNames...),
+		note: "Epoch: mean. Phases run beside each other, so they add up to more; the time that " +
+			"is not hidden is wait.",
+	}
+	for _, r := range runs {
+		if len(r.Epochs) == 0 {
+			continue
+		}
+		seconds, timed := mean(r.Epochs, "seconds")
+		row := []string{r.Name, cell(seconds, timed)}
+		all := meanOf(r.Epochs, "phase_seconds")
+		for _, p := range phaseNames {
+			x, ok := all[p]
+			row = append(row, cell(x, ok))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t.turnedIfFew()
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Print writes the list of damaged records and the most important tables to a terminal.
+func Print(w io.Writer, runs []*Run) error {
+	ids := []string{"seeds", "runs", "differences", "scaling", "efficiency", "overheads", "model",
+		"caches"}
+	return printTables(w, runs, slices.DeleteFunc(tablesOf(runs), func(t table) bool {
+		return !slices.Contains(ids, t.id)
+	}))
+}
+
+// PrintSweep writes the tables of a sweep: jobs if there are several seeds, otherwise runs, and
+// their parallel efficiency.
+func PrintSweep(w io.Writer, runs []*Run) error {
+	runs = ranked(runs)
+	t := repetitions(runs)
+	if len(t.rows) == 0 {
+		t = outcomes(runs)
+	}
+	tables := []table{t}
+	if e := efficiencies(runs); len(e.rows) > 0 {
+		tables = append(tables, e)
+	}
+	for i := range tables {
+		tables[i].dropZeros()
+	}
+	return printTables(w, runs, tables)
+}
+
+func printTables(w io.Writer, runs []*Run, tables []table) error {
+	for _, fault := range warnings(runs) {
+		if _, err := fmt.Fprintln(w, fault); err != nil {
+			return err
+		}
+	}
+	for _, t := range tables {
+		if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {
+			return err
+		}
+		if err := trace.Table(w, append([][]string{t.columns}, t.rows...)); err != nil {
+			return err
+		}
+		if t.why != "" {
+			if _, err := fmt.Fprintf(w, "  %s\n", t.why); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

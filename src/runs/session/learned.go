@@ -1,0 +1,48 @@
+package session
+
+import (
+	"errors"
+
+	"halognn/src/model/nn"
+	"halognn/src/step/parallel"
+)
+
+// learnedRows makes the learned rows of the own vertices.
+func (s *Session) learnedRows() *nn.Learned {
+	var ranges []nn.LearnedRange
+	starts, types, own := s.Shards.Ranges(), s.Shards.Schema.NumTypes(), s.Shards.Offsets[s.First]
+	for p := s.First; p < s.Last; p++ {
+		for t, learns := range s.Job.Model.Learns {
+			if !learns {
+				continue
+			}
+			r := nn.LearnedRange{Part: p, Kind: t, First: int(starts[p*types+t] - own),
+				End: int(starts[p*types+t+1] - own), Type: s.Shards.Schema.TypeName(t)}
+			ranges = append(ranges, r)
+		}
+	}
+	if ranges == nil {
+		return new(nn.Learned)
+	}
+	return nn.NewLearned(s.Job.Model.Learned, ranges,
+		s.Topology.Original[own:s.Shards.Offsets[s.Last]], s.Job.Seed, s.Job.Learned,
+		!s.Forward)
+}
+
+// openLearned gives a training strategy the exchanges of learned rows, if the model learns some.
+// close closes them. Collective, as is close.
+func (s *Session) openLearned(o *parallel.Options) (close func() error, err error) {
+	if s.Learned.Cols == 0 || s.Forward {
+		return func() error { return nil }, nil
+	}
+	ask, err := s.Store.OpenLearned()
+	if err != nil {
+		return nil, err
+	}
+	move, err := s.Store.OpenLearned()
+	if err != nil {
+		return nil, err
+	}
+	o.Learned = parallel.LearnedRows{Rows: s.Learned, Ask: ask.Exchange, Move: move.Exchange}
+	return func() error { return errors.Join(ask.Close(), move.Close()) }, nil
+}

@@ -1,0 +1,291 @@
+package train
+
+import (
+	"context"
+	"math"
+	"reflect"
+	"testing"
+
+	"halognn/src/base/trace"
+	"halognn/src/data/shard"
+	"halognn/src/data/shard/shardtest"
+	"halognn/src/forecast/plan"
+	"halognn/src/ranks/comm"
+	"halognn/src/rows/policy"
+	"halognn/src/runs/record"
+	"halognn/src/runs/session/sessiontest"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
+	"halognn/src/topology/sample"
+	"halognn/tests/race"
+)
+
+// Ranks of a node that fetch as one come to the numbers of ranks that fetch for themselves, with
+// any model, sampler, cache, depth and topology, on nodes that are alike or not. What crosses is
+// less: rows that several want are fetched once.
+func TestNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
+	race.Alone(t)
+	four, three := generatedIn(t, 4), generatedIn(t, 3)
+	labor := sample.Neighbours(4, 3, 2)
+	labor.Kind = sample.Labor
+	group := policy.Settings{Policy: policy.VIP, Alpha: 0.1, Placement: policy.PlacementGroup,
+		PeerCost: 0.3}
+	for _, c := range []struct {
+		name   string
+		ranks  int
+		change func(*Options)
+	}{
+		{"sage", 4, func(*Options) {}},
+		{"sage, nothing ahead", 4, func(o *Options) { o.Depth = 0 }},
+		{"sage, one node smaller", 3, func(*Options) {}},
+		{"gat by labor", 4, func(o *Options) {
+			o.Model.Kind, o.Model.Heads, o.Model.Hidden, o.Sample = "gat", 2, 6, labor
+		}},
+		{"gat, one node smaller, nothing ahead", 3, func(o *Options) {
+			o.Model.Kind, o.Model.Heads, o.Model.Hidden, o.Depth = "gat", 2, 6, 0
+		}},
+		{"sage by labor, all edges in evaluation", 3,
+			func(o *Options) { o.Sample, o.EvalFull = labor, true }},
+		{"several streams a rank", 2, func(o *Options) { o.StreamPerPart = true }},
+		{"partitioned", 4, func(o *Options) { o.Partitioned = true }},
+		{"sums", 4, func(o *Options) { o.Sums = true }},
+		{"weighted sums", 4, func(o *Options) { o.Model.Kind, o.Sums = "gcn", true }},
+		{"sums, look-ahead", 4, func(o *Options) {
+			o.Sums = true
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
+		}},
+		{"static caches", 4, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1}
+		}},
+		{"a divided cache", 4, func(o *Options) { o.Cache = group }},
+		{"draws that adapt", 4, func(o *Options) {
+			*o = nearby(sample.Poisson)
+			o.Epochs = 4
+			o.Locality.Adapts = true
+			o.Locality.Adaption = job.Adaption{Lower: 0.25, Upper: 0.38, Link: 2e5, Edges: 6e4}
+		}},
+		{"look-ahead", 4, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
+		}},
+		{"look-ahead that levels, one node smaller", 3, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.1, Level: true}
+		}},
+		{"sieve, nothing ahead", 4, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Sieve, Alpha: 0.1}
+			o.Depth = 0
+		}},
+		{"rounds", 4, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Prefetch, Alpha: 0.1, Gamma: 0.9, Delta: 2,
+				Evict: true, Initial: policy.Degree}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			shards := four
+			if c.ranks == 3 {
+				shards = three
+			}
+			o := sageOptions()
+			c.change(&o)
+			nodes := 2
+			if c.ranks == 2 { // of one rank each: nothing is shared
+				nodes = 1
+			}
+			off := asNodes(t, shards, c.ranks, nodes, o, false)
+			on := asNodes(t, shards, c.ranks, nodes, o, true)
+			holdToEachOther(t, off, on, nodes > 1)
+		})
+	}
+}
+
+// asNodes trains with and without ranks that fetch as one.
+func asNodes(t *testing.T, s *shard.Shards, ranks, node int, o Options, on bool) *record.Summary {
+	t.Helper()
+	o.AsNodes = on
+	var sum *record.Summary
+	dir := t.TempDir()
+	err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		of := s
+		if o.Partitioned { // of which a rank maps its own part
+			own, err := shard.Open(s.Dir, shard.Options{Rank: c.Rank(), Ranks: ranks})
+			if err != nil {
+				return err
+			}
+			defer own.Close()
+			of = own
+		}
+		env := sessiontest.Env(c, of)
+		env.RanksPerNode = node
+		got, err := Run(context.Background(), Env{Env: env, Dir: dir}, o)
+		if c.Rank() == 0 {
+			sum = got
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// holdToEachOther compares a run of ranks that fetch for themselves with one of ranks that fetch as
+// one.
+func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
+	t.Helper()
+	if on.LossDigest != off.LossDigest || on.WeightsDigest != off.WeightsDigest ||
+		on.BlocksDigest != off.BlocksDigest || *on.TestAccuracy != *off.TestAccuracy {
+		t.Errorf("other numbers: %+v, %+v", on.Quality, off.Quality)
+	}
+	if !reflect.DeepEqual(on.Locality, off.Locality) {
+		t.Errorf("draws adapt to %+v, and to %+v if each rank fetches for itself", on.Locality,
+			off.Locality)
+	}
+	if shares && on.ExpectedRowsPerStep != 0 {
+		t.Errorf("%g rows a step are predicted, of ranks that fetch for themselves",
+			on.ExpectedRowsPerStep)
+	}
+	if off.Shared != 0 || off.NodeBytes != 0 {
+		t.Errorf("ranks share %d rows, though each fetches for itself", off.Shared)
+	}
+	if on.Cached != off.Cached || on.PeerCached != off.PeerCached || on.Local != off.Local ||
+		on.Summed != off.Summed || on.Sums != off.Sums ||
+		// Means, rounded down.
+		off.Fetched-on.Fetched-on.Shared < 0 || off.Fetched-on.Fetched-on.Shared > 1 {
+		t.Errorf("%+v, but each rank for itself %+v", on.Rows, off.Rows)
+	}
+	if shares != (on.Shared > 0) || on.Remote > off.Remote ||
+		shares && on.RemoteBytes >= off.RemoteBytes {
+		t.Errorf("%d rows are fetched and %d shared, %d bytes; alone %d and %d", on.Fetched,
+			on.Shared, on.RemoteBytes, off.Fetched, off.RemoteBytes)
+	}
+}
+
+// So it is with graphs of several types, whose rows differ in length, and with learned rows.
+func TestTypedNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
+	race.Alone(t)
+	s := shardtest.Cut(t, typedData(t), shardtest.Options{Parts: 4})
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+	}{
+		{"rgcn", func(*Options) {}},
+		{"gat", func(o *Options) { o.Model.Kind = "gat" }},
+		{"sums and look-ahead", func(o *Options) {
+			o.Sums, o.Cache = true, policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
+		}},
+		{"static caches", func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1}
+		}},
+	} {
+		o := typedOptions("rgcn")
+		o.StreamPerPart, o.Epochs = false, 2
+		c.change(&o)
+		off, on := asNodes(t, s, 4, 2, o, false), asNodes(t, s, 4, 2, o, true)
+		holdToEachOther(t, off, on, true)
+		if t.Failed() {
+			t.Fatal(c.name)
+		}
+	}
+}
+
+// Ranks that share minibatches refuse to fetch as one.
+func TestModesThatDoNotFetchAsNodes(t *testing.T) {
+	for _, m := range parallel.Modes() {
+		s := sageOptions().Spec
+		s.AsNodes, s.Mode = true, m.Mode
+		err := parallel.Check(&s)
+		if (err == nil) != (m.Name == parallel.ModeData) {
+			t.Errorf("mode %s: %v", m.Name, err)
+		}
+	}
+	s := sageOptions().Spec
+	s.AsNodes, s.Cache = true, policy.Settings{Policy: policy.VIP, Source: policy.SourceFiles}
+	if err := parallel.Check(&s); err == nil {
+		t.Error("rows from files are not refused")
+	}
+	s.Cache = policy.Settings{Policy: policy.None}
+	for _, c := range []struct {
+		ranks, node int
+		want        bool
+	}{{4, 2, true}, {3, 2, true}, {4, 4, false}, {4, 1, false}} {
+		s.Ranks, s.RanksPerNode = c.ranks, c.node
+		shards := generatedIn(t, c.ranks)
+		j, err := job.New(shards, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := j.FetchesAsNodes(); got != c.want {
+			t.Errorf("%d ranks, %d on a node: %v", c.ranks, c.node, got)
+		}
+		j.Close()
+	}
+}
+
+// Plans know what nodes fetch as one, within a tenth of what runs count, the collectives, and no
+// less memory than runs take.
+func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
+	race.Alone(t)
+	shards := generatedIn(t, 4)
+	for _, c := range []struct {
+		name  string
+		cache policy.Settings
+	}{
+		{"no cache", policy.Settings{Policy: policy.None}},
+		{"static caches", policy.Settings{Policy: policy.VIP, Alpha: 0.2}},
+		{"a divided cache", policy.Settings{Policy: policy.VIP, Alpha: 0.2,
+			Placement: policy.PlacementGroup, PeerCost: 0.3}},
+		{"a share of each rank's halo", policy.Settings{Policy: policy.VIP, HaloFraction: 0.3}},
+		{"look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
+	} {
+		o := sageOptions()
+		o.Cache, o.Epochs, o.EvalEvery = c.cache, 4, 0
+		got := asNodes(t, shards, 4, 2, o, true)
+		o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
+		rates := plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}
+		p, err := plan.New(shards, plan.Job{Spec: o.Spec, Evaluations: -1,
+			Machine: plan.Machine{Workers: 2}},
+			plan.Options{Rates: rates})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := float64(got.StepsPerEpoch)
+		for what, x := range map[string][2]float64{
+			"fetched": {p.Traffic.Rows, float64(got.Remote) / steps},
+			"shared":  {p.Traffic.Shared, float64(got.Shared) / steps},
+		} {
+			near := 0.1 * float64(got.Remote+got.Shared) / steps
+			if math.Abs(x[0]-x[1]) > near || x[1] == 0 {
+				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", c.name, x[0], what,
+					x[1])
+			}
+		}
+		if float64(p.Collectives) != got.CollectivesPerStep {
+			t.Errorf("%s: %d collectives are planned, %g counted", c.name, p.Collectives,
+				got.CollectivesPerStep)
+		}
+		planned, taken := p.Memory.Of(trace.MemMinibatches), got.Memory[trace.MemMinibatches]
+		if planned < taken || planned > 2*taken {
+			t.Errorf("%s: %d bytes of minibatches are planned, %d taken", c.name, planned, taken)
+		}
+		t.Logf("%s: %.1f fetched, %.1f shared planned, %d and %d in %g steps counted; %d bytes, %d",
+			c.name, p.Traffic.Rows, p.Traffic.Shared, got.Remote, got.Shared, steps, planned, taken)
+	}
+}
+
+// A run that chooses how nodes fetch says which way and why, and has the numbers of others.
+func TestNodesAreChosen(t *testing.T) {
+	race.Alone(t)
+	shards := generatedIn(t, 4)
+	o := sageOptions()
+	off := asNodes(t, shards, 4, 2, o, false)
+	o.TryNodes = true
+	got := asNodes(t, shards, 4, 2, o, true)
+	c := got.NodesChoice
+	if c == nil || off.NodesChoice != nil || got.LossDigest != off.LossDigest ||
+		(got.Shared > 0) != (c.Nodes == "on") || c.OnRows >= c.OffRows || c.Why == "" {
+		t.Errorf("%+v, %+v: %+v", c, off.NodesChoice, got.Rows)
+	}
+	o.WithoutNodes = "they have none"
+	if c := asNodes(t, shards, 4, 2, o, true).NodesChoice; c == nil || c.Why != o.WithoutNodes {
+		t.Errorf("%+v", c)
+	}
+}

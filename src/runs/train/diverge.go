@@ -1,0 +1,112 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"halognn/src/model/nn"
+	"halognn/src/ranks/comm"
+)
+
+// mostGrowth is the largest permitted ratio of a loss to the first loss. Training recovers from
+// spikes of a hundred times, but seldom from a thousand. A loss beyond the bound may stay finite
+// for ever: Adam bounds each step, so weights of 1e9 need not overflow.
+const mostGrowth = 1e6
+
+// lossBound is mostGrowth times the first loss of a run, but at least mostGrowth: a first loss
+// below 1 only means that the task is easy.
+type lossBound struct{ first *float64 }
+
+// begin records the first loss of the run; later calls do nothing.
+func (b *lossBound) begin(loss float64) {
+	if b.first == nil {
+		b.first = &loss
+	}
+}
+
+// most returns the largest loss that check accepts. begin must have been called.
+func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
+
+// check returns an error if a loss, or a lower bound of it, exceeds the bound. what names the loss.
+func (b *lossBound) check(what string, loss float64) error {
+	if b.first == nil || loss <= b.most() {
+		return nil
+	}
+	return fmt.Errorf("%s is %.3g, more than %g times the %.3g of the first step: %w",
+		what, loss, mostGrowth, *b.first, nn.ErrDiverged)
+}
+
+const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
+
+// diverge returns the error of a run whose loss is not finite or too large. It names the earliest
+// place on any rank where numbers were not finite, and the last good checkpoint. Collective.
+func (r *run) diverge() error {
+	if r.outgrown {
+		return comm.AgreedOn(r.s.Comm,
+			fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
+	}
+	mine := ""
+	if r.fault != nil {
+		mine = fmt.Sprintf("%d %s", r.fault.Order, r.fault.What)
+	}
+	all, err := comm.AllgatherStrings(r.s.Comm, mine)
+	if err != nil {
+		return err
+	}
+	rank, first, what := -1, 0, ""
+	for k, text := range all {
+		number, rest, _ := strings.Cut(text, " ")
+		if order, err := strconv.Atoi(number); err == nil && (rank < 0 || order < first) {
+			rank, first, what = k, order, rest
+		}
+	}
+	where := "every rank's share of it is finite, so their sum is beyond float32"
+	if rank >= 0 {
+		where = fmt.Sprintf("the first that was not finite is %s (rank %d)", what, rank)
+	}
+	return comm.AgreedOn(r.s.Comm,
+		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
+}
+
+// lastGood names the last good checkpoint of a run that has diverged; only rank 0 knows it.
+func (r *run) lastGood() string {
+	if r.saver == nil {
+		return ""
+	}
+	if err := r.saver.Wait(); err != nil {
+		return fmt.Sprintf("; the last checkpoint could not be written: %v", err)
+	}
+	return r.saver.Good(r.optimizer.Steps())
+}
+
+// checkWeights looks for weights that are not finite after the last update of an epoch. After the
+// last epoch no later loss would show them, and without validation vertices no prediction.
+// Collective.
+func (r *run) checkWeights() error {
+	bad, err := comm.AgreeAny(r.s.Comm, !r.s.Model.Params.WeightsFinite())
+	if err != nil || !bad {
+		return err
+	}
+	what := "on another rank"
+	if f, own := r.s.Model.Params.WeightsFault(); own {
+		what = f.What
+	}
+	return comm.AgreedOn(r.s.Comm, fmt.Errorf(
+		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
+		nn.ErrDiverged, what, r.lastGood(), divergedCure))
+}
+
+// predictionsDiverged adds to an error about predictions where numbers stopped being finite, if
+// known.
+func (r *run) predictionsDiverged(err error) error {
+	if !errors.Is(err, nn.ErrDiverged) {
+		return err
+	}
+	what := ""
+	if f, ok := r.s.Model.Params.WeightsFault(); ok {
+		what = ": the first that was not finite is " + f.What
+	}
+	return comm.AgreedOn(r.s.Comm, fmt.Errorf("%w%s%s", err, what, r.lastGood()))
+}

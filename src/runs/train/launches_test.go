@@ -1,0 +1,99 @@
+//go:build cgo
+
+package train
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
+	"halognn/src/data/shard/shardtest"
+	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/cuda"
+	"halognn/src/model/nn"
+	"halognn/src/step/residence"
+	"halognn/src/topology/sample"
+)
+
+// launchesPerStep is the most kernels and products that a training step may launch, by model: three
+// layers with a norm and dropout, more rows than a chunk in every layer, all feature rows on the
+// device. Copies and zeros come on top. The gradients of a layer's two weights are two products: in
+// one batch cuBLAS does not cut their rows into parts, and takes longer than another launch.
+var launchesPerStep = []struct {
+	name string
+	most int
+	set  func(*nn.Config)
+	bare bool // of sparse rows, and fewer than a chunk
+}{
+	{"sage", 26, func(c *nn.Config) {}, false},
+	{"sage, layer norm", 32, func(c *nn.Config) { c.Norm = nn.NormLayer }, false},
+	{"sage, batch norm", 36, func(c *nn.Config) { c.Norm = nn.NormBatch }, false},
+	{"gcn", 20, func(c *nn.Config) { c.Kind = "gcn" }, false},
+	{"gin", 40, func(c *nn.Config) { c.Kind = "gin" }, false},
+	{"gat", 34, func(c *nn.Config) {
+		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
+	}, false},
+	// weights are turned, and so are their gradients
+	{"sage, sparse rows", 32, func(c *nn.Config) {}, true},
+	{"gcn, sparse rows", 24, func(c *nn.Config) { c.Kind = "gcn" }, true},
+}
+
+// TestLaunches counts what training puts on the streams of an emulated device. A launch takes a GPU
+// some microseconds, whatever its size.
+func TestLaunches(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 1200, Degree: 6, Features: 4,
+		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
+	sparse := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
+		shardtest.Options{Parts: 1})
+	for i, c := range launchesPerStep {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 0 && testing.Short() {
+				t.Skip("-short")
+			}
+			o := sageOptions()
+			o.Model.Hidden, o.EvalEvery, o.Batch, o.Sample = 4, 0, 720, sample.Neighbours(2, 2, 2)
+			c.set(&o.Model)
+			// Memory that grows in the first steps moves, and tables of pointers are written again.
+			s := shards
+			if c.bare {
+				s = sparse
+			}
+			before, steps := launchesOf(t, library, s, o, 2)
+			after, _ := launchesOf(t, library, s, o, 3)
+			if before == nil {
+				t.Skip("the library counts no launches: it is not emulated")
+			}
+			launches := 0
+			for _, name := range slices.Sorted(maps.Keys(after)) {
+				n := float64(after[name]-before[name]) / float64(steps)
+				t.Logf("%6.1f %s", n, name)
+				if strings.Contains(name, "/") {
+					launches += after[name] - before[name]
+				}
+			}
+			t.Logf("%6.1f launches a step", float64(launches)/float64(steps))
+			if launches > c.most*steps {
+				t.Errorf("a step launches %.1f kernels and products; at most %d were needed",
+					float64(launches)/float64(steps), c.most)
+			}
+		})
+	}
+}
+
+// launchesOf trains some epochs on one rank and returns what was launched, and the steps of an
+// epoch.
+func launchesOf(t *testing.T, library string, shards *shard.Shards, o Options, epochs int) (
+	map[string]int, int) {
+	t.Helper()
+	o.Epochs = epochs
+	cuda.Launches()
+	sum := trainedOn(t, shards, 1, o, residence.GPURows{}, residence.ReadsCopy,
+		func(int) (compute.Device, error) {
+			return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library})
+		})
+	return cuda.Launches(), sum.StepsPerEpoch
+}

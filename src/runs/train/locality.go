@@ -1,0 +1,71 @@
+package train
+
+import (
+	"fmt"
+
+	"halognn/src/base/random"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/checkpoint"
+	"halognn/src/runs/record"
+	"halognn/src/step/job"
+)
+
+// nearness is the state of sample.locality in a run: how much likelier ranks draw vertices whose
+// rows they have at hand.
+type nearness struct {
+	held   string     // digest of the vertices at hand; "" if draws do not depend on them
+	factor job.Factor // of the epoch under way, or the next one
+	record.Adapted
+}
+
+// openNearness sets the initial state. A resumed run must have the same rows at hand, and so the
+// same cache, parts of each rank, and nodes. Collective.
+func (r *run) openNearness() error {
+	if !r.s.Job.FavoursNear() {
+		return nil
+	}
+	r.factor = r.s.Job.Locality.Start()
+	own := random.Mix(r.s.Cache.Near.Digest() + random.Golden*uint64(r.s.Comm.Rank()+1))
+	all, err := comm.AgreeSum(r.s.Comm, own)
+	r.held = fmt.Sprintf("%016x", all)
+	return err
+}
+
+// adapt sets the factor of the next epoch from the counts of the epoch that ends, which are the
+// same on all ranks, and records the factor of that epoch. Rows that another rank of the node has
+// fetched count too, because draws do not depend on how rows travel.
+func (r *run) adapt(e *record.Epoch) {
+	if r.held == "" || !r.s.Job.Locality.Adapts {
+		return
+	}
+	far := (e.Remote + e.Shared + e.Stored) * int64(r.s.Shards.RowBytes())
+	e.Factor, e.LoadingShare = r.factor.Value, r.s.Job.Locality.Share(far, e.Edges)
+	r.Factors, r.Shares = append(r.Factors, e.Factor), append(r.Shares, e.LoadingShare)
+	r.factor = r.s.Job.Locality.Next(r.factor, e.LoadingShare)
+}
+
+// summariseNearness returns the summary of a factor that adapts; nil for others.
+func (r *run) summariseNearness() *record.Adapted {
+	if r.held == "" || !r.s.Job.Locality.Adapts {
+		return nil
+	}
+	return &r.Adapted
+}
+
+// nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
+func (r *run) nearState() *checkpoint.Nearness {
+	if r.held == "" {
+		return nil
+	}
+	f := r.factor
+	return &checkpoint.Nearness{Held: r.held, Factor: f.Value, Before: f.Before, Fixed: f.Fixed,
+		Adapted: r.Adapted}
+}
+
+// restoreNearness is the inverse of nearState.
+func (r *run) restoreNearness(s *checkpoint.Nearness) {
+	if s != nil {
+		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}
+		r.Adapted = s.Adapted
+	}
+}

@@ -1,0 +1,137 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"halognn/src/base/trace"
+	"halognn/src/runs/watch"
+	"halognn/src/step/parallel"
+)
+
+// queuedStep is a step that the device has been given, with what is recorded once its result is
+// read.
+type queuedStep struct {
+	stepUnderWay
+	result  *parallel.Queued
+	updates int // number of updates before it
+}
+
+// queuedSteps are the steps of a run whose results have not been read.
+type queuedSteps struct {
+	// unsettled is the last step, if its result has not been read and no older step is being
+	// settled. Whoever swaps it out reads the result: the training goroutine or, if the run fails,
+	// the goroutine with the error. The latter puts failed here, so that no later step, and no
+	// save, follows the step that it has taken.
+	unsettled atomic.Pointer[queuedStep]
+	turns     [2]queuedStep // the memory of the unsettled step and of the next one
+	turn      int
+}
+
+// failed replaces an unsettled step in a run that fails.
+var failed = new(queuedStep)
+
+// errFailed ends the training goroutine of a run that has already failed with another error.
+var errFailed = errors.New("the run has failed")
+
+// queues reports whether the step that begins is queued: its result is read after the next step is
+// queued. The first step of a run is not queued, as the device compares later losses with a bound
+// from its loss.
+func (r *run) queues() bool { return r.bound.first != nil && r.s.Strategy.Queues() }
+
+// queue gives the device a minibatch and, after the last minibatch of the step, the update. Then it
+// settles the step before. The device makes no update from a loss that accept would reject, so the
+// weights stay those before the bad step, although one more step has been queued.
+func (r *run) queue(m *parallel.Minibatch, last bool) error {
+	step := r.step.number
+	result, err := r.s.Strategy.Queue(m, last, stepPhases{r})
+	if err == nil {
+		err = r.count(m)
+	}
+	if err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
+	if !last {
+		return nil
+	}
+	began := begins(trace.Update)
+	r.step.lr, _ = r.s.Job.Rates((r.epoch-1)*r.steps() + step)
+	r.turn = 1 - r.turn
+	this := &r.turns[r.turn]
+	*this = queuedStep{r.step, result, r.optimizer.Steps()}
+	r.optimizer.UpdateWithin(r.step.lr, r.bound.most())
+	r.mark(trace.Update, r.step.item, began)
+	before := r.unsettled.Swap(nil)
+	votes, err := r.settle(before)
+	if err != nil {
+		return err
+	}
+	if before != nil && step == 1 {
+		r.firstStepEnds()
+	}
+	// When a rank reads a vote, all ranks have queued one more step, so they act after that step.
+	if votes == (ballot{}) && !r.drains(step) {
+		if !r.unsettled.CompareAndSwap(nil, this) {
+			return errFailed
+		}
+		r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
+		return nil
+	}
+	more, err := r.settle(this)
+	if err != nil {
+		return err
+	}
+	r.s.Watch.At(r.epoch, step, watch.Place(trace.Wait))
+	return r.obey(step, votes.or(more))
+}
+
+// drains reports whether the result of a queued step is needed before the next one is queued; it is
+// the same on all ranks. The result is needed at the end of an epoch, at a step after which the
+// state is saved, and where only one rank knows of a vote.
+func (r *run) drains(step int) bool {
+	every := r.saves.EverySteps
+	return step == r.steps()-1 || every > 0 && r.optimizer.Steps()%every == 0 ||
+		r.s.Comm.Size() == 1 && r.step.voted
+}
+
+// settle waits for the result of a queued step and records it; nil means no step. It returns the
+// votes in the result. The wait counts as part of that step's backward pass.
+func (r *run) settle(of *queuedStep) (ballot, error) {
+	switch of {
+	case nil:
+		return ballot{}, nil
+	case failed:
+		return ballot{}, errFailed
+	}
+	began := begins(trace.Backward)
+	r.s.Watch.At(r.epoch, of.number, watch.Place(trace.Backward))
+	trained, err := of.result.Settle()
+	if err != nil {
+		return ballot{}, fmt.Errorf("step %d: %w", of.number, err)
+	}
+	r.mark(trace.Backward, of.item, began)
+	r.keepFault(trained)
+	if err := r.accept(&of.stepUnderWay, trained.Stats); err != nil {
+		r.optimizer.SetSteps(of.updates) // neither its update nor the next one was made
+		return ballot{}, err
+	}
+	r.record(&of.stepUnderWay, trained.Stats)
+	r.auto.StepEnds()
+	return r.votes(), nil
+}
+
+// takeFinished ends training in a run that fails, at the next result to be read. If the device had
+// finished a step before the failure, it returns a function that writes the step's line, as a run
+// that waits for each step would have written it. It waits for nothing and takes no lock.
+func (r *run) takeFinished() (write func()) {
+	of := r.unsettled.Swap(failed)
+	if of == nil || of == failed || r.s.Log == nil {
+		return nil
+	}
+	stats, ok := of.result.Finished()
+	if !ok || r.bound.check("the loss", stats.Loss) != nil {
+		return nil
+	}
+	return func() { r.s.Log.Write(r.line(&of.stepUnderWay, stats)) }
+}

@@ -1,0 +1,82 @@
+package watch
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+)
+
+// Reading watches what a rank reads on its own, before a Watchdog watches the run: a file system
+// may never answer. During must not call a collective: a rank that waits for others does not show
+// whether its own file system answers.
+type Reading struct {
+	Limit   time.Duration // time without progress after which Stalled is called; 0: never
+	Stalled func(error)   // ends the job
+	waits   atomic.Int32
+}
+
+// Waiting records that the reader begins, or ends, to wait for another process on purpose.
+func (r *Reading) Waiting(begins bool) {
+	if begins {
+		r.waits.Add(1)
+	} else {
+		r.waits.Add(-1)
+	}
+}
+
+// During calls read and watches the process while it runs; what names the thing that is read.
+// Progress is what a Watchdog counts as progress, or bytes read.
+func (r *Reading) During(what string, read func() error) error {
+	if _, known := mem.ReadBytes(); r.Limit <= 0 || !known {
+		return read()
+	}
+	quit := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		every := min(max(r.Limit/16, 50*time.Millisecond), 5*time.Second)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		last, since := r.work(), time.Now()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+			now := r.work()
+			if now.since(last.work, every) || now.chars-last.chars >= fewChars ||
+				r.waits.Load() > 0 {
+				since = time.Now()
+			}
+			last = now
+			if age := time.Since(since); age >= r.Limit {
+				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w; look at "+
+					"its file system (a server that is gone, a disk that fails); "+
+					"run.stall_seconds says how long to wait", what, age.Seconds(), ErrStalled))
+				return
+			}
+		}
+	})
+	defer watching.Wait()
+	defer close(quit)
+	return read()
+}
+
+// readWork is work, and the bytes read.
+type readWork struct {
+	work
+	chars int64
+}
+
+// fewChars is more than the watch itself reads between two beats.
+const fewChars = 1 << 14
+
+func (r *Reading) work() (w readWork) {
+	w.cpu, w.pages = trace.ProcessorTime(false), majorFaults()
+	w.chars, _ = mem.ReadBytes()
+	return w
+}

@@ -1,0 +1,36 @@
+package job
+
+import (
+	"fmt"
+
+	"halognn/src/topology/sample"
+)
+
+// Mode is what a job has to know about the way in which ranks share a step (the table is in package
+// parallel). In the zero Mode every rank trains minibatches of its own.
+type Mode struct {
+	Name string // the word for parallel.mode
+	// Sharing says which ranks train each minibatch together; their seeds form one stream.
+	Sharing sample.Sharing
+	// Columns: every rank holds some columns of all feature rows, instead of all columns of its own
+	// vertices' rows; only with sample.Alone.
+	Columns bool
+}
+
+// Refusal is a combination of settings that a job must not have.
+type Refusal struct {
+	Key, Value string // the setting
+	What       string // the setting that it cannot be combined with
+	Why        string
+	Cure       string // settings to choose instead of What
+	Other      string // or this value of Key; "": there is no other
+}
+
+func (r Refusal) Error() string {
+	if r.Other == "" {
+		return fmt.Sprintf("%s has %s, with which %s cannot be had, because %s; choose %s", r.Key,
+			r.Value, r.What, r.Why, r.Cure)
+	}
+	return fmt.Sprintf("%s is %s, with which %s cannot be had, because %s; choose %s, or %s=%s",
+		r.Key, r.Value, r.What, r.Why, r.Cure, r.Key, r.Other)
+}

@@ -1,0 +1,151 @@
+// Package job describes a job: which minibatches each rank trains in which step, from which seeds
+// and by which draws, whose rows it reads in memory, and how many rows its cache holds. Training,
+// planning, simulation, the export of blocks and the config all use the same Spec, so plans and
+// simulations describe, by construction, the job that is trained.
+//
+//	Spec ────────┐
+//	parts ──> New ──> Job   ranks       vertices, node, local ranges
+//	                        streams     seeds of every step, minibatches of a rank
+//	                        Reader      the minibatches of a rank, and their random draws
+//	                        Workload    what package access needs to rank rows
+//	                        Capacity    rows of a rank's cache
+//
+// It is pure data: the package opens no files, makes no communicators and moves no rows.
+package job
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/model/nn"
+	"halognn/src/model/task"
+	"halognn/src/ranks/comm"
+	"halognn/src/rows/policy"
+	"halognn/src/topology/sample"
+)
+
+// Spec describes a job. It is the same on all ranks of a run.
+type Spec struct {
+	Model     nn.Config // In, Out and Task are set from the parts
+	Links     LinkSpec  // for the task of links
+	Optimizer nn.OptimizerOptions
+	Schedule  nn.Schedule // Every is set by New, from StepEpochs
+
+	StepEpochs int // for schedule step: epochs between two drops
+	Learned    nn.LearnedOptions
+
+	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
+	Locality Locality    // the zero Locality: none
+	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
+	// Fanouts for minibatches drawn by Sample on a graph with relations: NAME=FANOUTS, separated by
+	// spaces; "" for Sample.Fanouts everywhere.
+	RelationFanouts string
+	Batch           int  // seeds of a stream in a step, for each rank that shares the stream
+	GlobalBatch     bool // Batch counts the seeds of all streams
+	GlobalSeeds     bool // streams draw from the whole graph
+	StreamPerPart   bool // a stream for every part instead of every rank; only with Alone
+
+	Mode Mode // how ranks share a step
+
+	Seed   uint64
+	Epochs int
+	Depth  int // minibatches in preparation while another trains
+
+	Sparse bool // feature rows are sparse; set from the parts
+
+	DrawOn string // where training minibatches are drawn; changes no number
+
+	Partitioned bool // each rank holds only the in-edges and labels of its own vertices
+
+	Cache policy.Settings
+
+	Sums    bool // owners add rows of which only the sum is read
+	TrySums bool // a run may set Sums to false before the first step, if sums do not pay
+
+	AsNodes  bool // ranks of a node fetch as one: see Job.FetchesAsNodes
+	TryNodes bool // a run may set AsNodes to false before the first step, if that would be slower
+
+	// How gradients are added over the ranks, and whether they travel as bfloat16.
+	Sum          comm.SumMode
+	HalfGradient bool
+
+	Window int // bytes of rows under way from a rank at a time; 0 is no limit
+
+	Ranks int // 0: one for each part
+	// Ranks that share a node's memory and, with InNodes, minibatches; 0: each rank is a node,
+	// unless Job.SetNodes says otherwise.
+	RanksPerNode int
+}
+
+// The links over which messages pass when test links are evaluated.
+const (
+	TrainGraph      = "train"
+	TrainValidGraph = "train+valid"
+)
+
+// LinkSpec says how links are trained and evaluated.
+type LinkSpec struct {
+	sample.LinkOptions
+	task.Pairs
+	Graph      string // for messages when test links are evaluated: TrainGraph or TrainValidGraph
+	Width      int    // of embeddings; 0: as wide as hidden rows
+	Judged     int    // negatives that a link is ranked against; 0: all vertices
+	JudgedFile string // names them; "": they are drawn
+}
+
+// fit fits the settings to a task: without a task that ranks links there are no negatives.
+func (l *LinkSpec) fit(of *task.Task) {
+	if !of.Ranks {
+		l.Negatives, l.Corrupt, l.Filter = sample.Negatives{}, sample.CorruptTarget, false
+	}
+	switch {
+	case l.Score != task.ScoreAuto:
+	case of.Ranks:
+		l.Score = task.Dot
+	default:
+		l.Score = task.MLP
+	}
+}
+
+// ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
+// has more neighbours.
+const ChunkBytes = 32 << 20
+
+// limit is a number of a Spec with its bounds.
+type limit struct {
+	name               string
+	value, least, most int
+}
+
+// Check reports every error in the numbers that define minibatches, and in how many of them a cache
+// sees in advance.
+func (s *Spec) Check() error {
+	var errs []error
+	reject := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf(format, args...))
+	}
+	for _, n := range []limit{
+		{"batch", s.Batch, 1, sample.MaxBatch}, {"epochs", s.Epochs, 1, math.MaxInt32},
+		{"ranks", s.Ranks, 0, math.MaxInt32}, {"ranks per node", s.RanksPerNode, 0, math.MaxInt32},
+		{"pipeline depth", s.Depth, 0, math.MaxInt32},
+		{"cache window", s.Cache.Window, 0, math.MaxInt},
+		{"cache delta", s.Cache.Delta, 0, math.MaxInt},
+	} {
+		if n.value < n.least || n.value > n.most {
+			reject("%s is %d; it must be %d to %d", n.name, n.value, n.least, n.most)
+		}
+	}
+	return errors.Join(append(errs, s.Locality.check(s.Model.ReadsNeighbours())...)...)
+}
+
+// ByNode reports whether minibatches depend on which ranks form a node.
+func (s *Spec) ByNode() bool { return s.Mode.Sharing == sample.InNodes || s.Sample.ByNode() }
+
+// Reads reports whether the model reads neighbours.
+func (s *Spec) Reads() bool { return s.Sample.Hops() > 0 && s.Model.ReadsNeighbours() }
+
+// CarriedOf returns what owners return with each neighbour that they draw for another rank.
+func CarriedOf(s *Spec) sample.Carried {
+	return sample.Carried{Weights: s.Model.EdgeWeights, Places: s.Model.EdgeIn > 0}
+}

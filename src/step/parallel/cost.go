@@ -1,0 +1,109 @@
+package parallel
+
+import (
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+)
+
+// The communication cost of a minibatch, for predictions: each number describes sends of this
+// package. Tests compare the predictions with the counts of runs.
+
+// The collectives of a minibatch.
+const (
+	fetchCollectives    = 2 // fetched: ids, rows
+	nodeCollectives     = 2 // fetched, as a node: wants; rows passed on
+	edgeCollectives     = 2 // withEdgeRows: places of edges, their rows
+	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
+	lateCollectives     = 1 // learning: learned rows that steps under way change
+	askCollectives      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
+	crossingCollectives = 3 // splitDrawer and shuffler, of a hop but the last: ids; rows, gradients
+	layerCollectives    = 1 // splitDrawer, of a hop that is drawn as a whole: masses
+	normCollectives     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
+	ratedCollectives    = 2 // shuffler, of links: embeddings, their gradients
+	relayCollectives    = 2 // relay, of the last hop: ids, rows
+	columnCollectives   = 3 // columnRows and columnSums: hops; partial sums, their gradients
+)
+
+// CountBytes is a number of vertices in a message.
+const CountBytes = 8
+
+// HopSizeBytes is the length of the message with the size of an input hop, to ranks that hold
+// columns.
+const HopSizeBytes = 8 * hopSize
+
+// BetweenBytes returns the bytes that travel for a hidden row or partial sum of the given width:
+// the row, and its gradient back.
+func BetweenBytes(width int) float64 { return StoredBytes(width, compute.Float32s) }
+
+// StoredBytes is BetweenBytes for rows that are stored in elements of the given type.
+func StoredBytes(width int, of compute.Elements) float64 { return float64((of.Size() + 4) * width) }
+
+// NormBytes returns the bytes that a rank sends to each other rank for a batch norm of the given
+// width over all ranks' rows: two moments and the number of rows, and two sums of backward.
+func NormBytes(width int) float64 { return 4 * float64(2*width+1+2*width) }
+
+// Messages describe the minibatches of a rank, as input to a mode's cost.
+type Messages struct {
+	Hops   int // of a minibatch; 0 for a model that reads no neighbours
+	Asking int // hops whose in-neighbours their owners draw
+	Group  int // ranks that train a minibatch together
+	Norms  int // batch norms over the rows of all ranks
+	Layers int // hops that are drawn as a whole
+	// Only with ModeData: the model reads edge features; it learns rows; steps under way may change
+	// some of these (UnderWay).
+	EdgeRows, Learned, UnderWay bool
+	Nodes                       bool // ranks of a node fetch as one
+	// Links are scored; ranks that share minibatches exchange embeddings.
+	Rated bool
+}
+
+// Collectives returns how many collectives a rank starts for a minibatch.
+func (m *Mode) Collectives(of Messages) int { return m.collectives(of) }
+
+func dataCollectives(of Messages) int {
+	n := fetchCollectives + askCollectives*of.Asking
+	if of.Nodes {
+		n += nodeCollectives
+	}
+	if of.EdgeRows {
+		n += edgeCollectives
+	}
+	if of.Learned {
+		n += learnedCollectives
+		if of.UnderWay {
+			n += lateCollectives
+		}
+	}
+	return n
+}
+
+func splitCollectives(of Messages) int {
+	if of.Group == 1 {
+		return dataCollectives(of)
+	}
+	n := fetchCollectives + crossingCollectives*max(0, of.Hops-1) + normCollectives*of.Norms +
+		layerCollectives*of.Layers
+	if of.Rated {
+		n += ratedCollectives
+	}
+	return n
+}
+
+func hybridCollectives(of Messages) int {
+	if of.Group == 1 || of.Hops == 0 {
+		return splitCollectives(of)
+	}
+	return splitCollectives(of) + relayCollectives + askCollectives*of.Asking
+}
+
+func pushPullCollectives(of Messages) int { return columnCollectives + askCollectives*of.Asking }
+
+// HopWords returns the length, in words of 4 bytes, of an input hop in a message to ranks that hold
+// columns: frontier, degrees, sources and, where the model weighs edges, weights.
+func HopWords(needs nn.Needs, sources, destinations, edges int64) int64 {
+	words := sources + destinations + edges
+	if needs.Weights != nn.NoWeights {
+		words += edges
+	}
+	return words
+}

@@ -1,0 +1,214 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/ranks/comm"
+)
+
+// Gradients sums the gradients of a step: over this rank's minibatches of the step, then over the
+// ranks, layer by layer while backward of the layers below runs.
+//
+//	backward   layer 2 ──┬─ layer 1 ──┬─ layer 0 ──┬─ Wait
+//	                     └ bucket 2 ──┼────────────┤
+//	                                  └ bucket 1 ──┤
+//	                                               └ bucket 0 ──
+//
+// The loss and the counts of the step are in the first bucket (nn.Params). Gradients in device
+// memory are added there, or through a copy on the host: see Transport. Sums in rank order have the
+// same bits with every transport. With GradientOptions.Halves gradients travel as bfloat16, but not
+// the loss and the counts.
+type Gradients struct {
+	reducer   reducer
+	queue     *linkQueue // queue of the sums between devices; nil if they go another way
+	transport Transport
+	note      string
+	holding   bool
+	err       error // of Hold, returned by Wait
+	steps     int64 // that Wait has ended
+}
+
+// reducer sums gradients where they lie, in host or device memory.
+type reducer interface {
+	hold(first bool) error     // adds a minibatch's gradients to the held ones, or holds the first
+	start(l int, holding bool) // begins the sum of a bucket and its held gradients
+	wait() error               // returns after all sums; the first error, also one of start
+	reproducible() bool        // whether sums are added in rank order
+	sent() int64               // bytes that all ranks have sent each other for the sums
+	close() error
+}
+
+// SumMode says how sums over ranks are added.
+type SumMode = comm.SumMode
+
+// The ways to add.
+const (
+	SumAuto         = comm.SumAuto
+	SumReproducible = comm.SumReproducible
+	SumFast         = comm.SumFast
+)
+
+// GradientOptions say how gradients are added.
+type GradientOptions struct {
+	comm.SumOptions
+	Device    compute.Device // gradients lie in its memory: the host's, or that of an Accelerator
+	Transport Transport      // of gradients in device memory; "" is TransportAuto
+}
+
+// NewGradients makes the sum over the ranks of c for parameters p. Collective. An
+// error that wraps ErrTransport is a comm.Agreed.
+func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gradients, error) {
+	if o.Add == nil {
+		o.Add = comm.AddInto
+	}
+	device := compute.CapabilitiesOf(o.Device).Accelerator
+	if device == nil {
+		s, err := comm.NewSummer(c, o.SumOptions)
+		if err != nil {
+			return nil, err
+		}
+		return &Gradients{reducer: &onHost{params: p, summer: s, add: o.Add,
+			flight: make([]*comm.Sum, 0, layers)}, transport: "host"}, nil
+	}
+	if c.Size() == 1 {
+		return &Gradients{reducer: &kept{device: device, params: p}, transport: transportDevice},
+			nil
+	}
+	return newOnDevice(c, p, layers, device, o)
+}
+
+// Reproducible reports whether sums are added in rank order.
+func (g *Gradients) Reproducible() bool { return g.reducer.reproducible() }
+
+// Transport says where gradients are added: host, device (of one rank alone), nccl, mpi or staged.
+// Note returns a line about the choice, empty if there was none.
+func (g *Gradients) Transport() Transport { return g.transport }
+
+// Note returns a line about the choice of the transport: see Transport.
+func (g *Gradients) Note() string { return g.note }
+
+// Hold keeps the gradients of a minibatch that is not the last of its step on this rank.
+func (g *Gradients) Hold() {
+	g.err = errors.Join(g.err, g.reducer.hold(!g.holding))
+	g.holding = true
+}
+
+// Start begins the sum of layer l's bucket, after backward of the layer. Every rank starts the
+// layers in the same order.
+func (g *Gradients) Start(l int) { g.reducer.start(l, g.holding) }
+
+// Wait returns when every bucket that was started is the sum over all minibatches of the step. An
+// error ends the job. Wait returns it at once, even if other sums are still under way, because a
+// peer may be waiting for this rank.
+func (g *Gradients) Wait() error {
+	err := g.err
+	if err == nil {
+		err = g.reducer.wait()
+	}
+	return g.stepEnds(err)
+}
+
+// stepEnds returns the error of a step's sums.
+func (g *Gradients) stepEnds(err error) error {
+	g.err, g.holding = nil, false
+	if err != nil {
+		return fmt.Errorf("summing gradients: %w", err)
+	}
+	g.steps++
+	return nil
+}
+
+// StepBytes returns the bytes that all ranks send each other in a step for the sums; 0 before the
+// first step.
+func (g *Gradients) StepBytes() int64 { return g.reducer.sent() / max(1, g.steps) }
+
+// Queues reports whether kernels, rather than the host, can wait for the sums: those of a single
+// rank on its device, and those by NCCL. The host has to start messages of MPI and sums in host
+// memory.
+func (g *Gradients) Queues() bool {
+	return g.transport == transportDevice || g.transport == TransportNCCL
+}
+
+// QueueWait is Wait without blocking the host: kernels called from now on see the sums. WaitFor
+// returns later errors.
+func (g *Gradients) QueueWait() error {
+	err := g.err
+	if err == nil {
+		err = g.reducer.(queuedReducer).queueWait()
+	}
+	return g.stepEnds(err)
+}
+
+// WaitFor waits until the device has passed an event that was recorded after QueueWait, and returns
+// an error if it cannot. Passed reports, without waiting and from any goroutine, whether the device
+// has.
+func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
+func (g *Gradients) Passed(e compute.Event) bool   { return g.reducer.(queuedReducer).passed(e) }
+
+// queuedReducer is a reducer whose sums kernels can wait for.
+type queuedReducer interface {
+	queueWait() error
+	waitFor(e compute.Event) error
+	passed(e compute.Event) bool
+}
+
+// Close frees buffers and communicators. Collective.
+func (g *Gradients) Close() error { return g.reducer.close() }
+
+// onHost adds gradients in host memory.
+type onHost struct {
+	params *nn.Params
+	summer *comm.Summer
+	add    func(sum, x []float32)
+	// Sum over this rank's earlier minibatches of the step; nil if none was ever held.
+	held   []float32
+	flight []*comm.Sum // one per layer, in the order they were started
+}
+
+func (h *onHost) hold(first bool) error {
+	if h.held == nil {
+		h.held = mem.Make[float32](h.params.Len())
+	}
+	if first {
+		copy(h.held, h.params.Grads)
+	} else {
+		h.add(h.held, h.params.Grads)
+	}
+	return nil
+}
+
+func (h *onHost) start(l int, holding bool) {
+	lo, hi := h.params.Bucket(l)
+	bucket := h.params.Grads[lo:hi]
+	if holding {
+		h.add(bucket, h.held[lo:hi])
+	}
+	h.flight = append(h.flight, h.summer.StartExact(bucket, h.params.Exact(l)))
+}
+
+func (h *onHost) wait() error { return waitFor(&h.flight) }
+
+// waitFor waits for the sums in order, up to the first that fails, and clears the list.
+func waitFor(flight *[]*comm.Sum) error {
+	sums := *flight
+	*flight = sums[:0]
+	for _, sum := range sums {
+		if err := sum.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *onHost) reproducible() bool { return h.summer.Reproducible() }
+func (h *onHost) sent() int64        { return h.summer.Sent() }
+
+func (h *onHost) close() error {
+	mem.Free(h.held)
+	h.held = nil
+	return h.summer.Close()
+}

@@ -1,0 +1,421 @@
+package parallel
+
+import (
+	"errors"
+
+	"halognn/src/base/fault"
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/rows/exchange"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/sample"
+)
+
+// LearnedRows are the learned rows of a strategy that trains. It has two exchanges for them, equal
+// but for their communicators: Ask for the preparation of minibatches, Move for the step.
+type LearnedRows struct {
+	Rows      *nn.Learned
+	Ask, Move *exchange.Exchange
+}
+
+// withLearned is Rows for models that learn rows: Most learned rows are fetched early, while the
+// minibatch is prepared. Rows that a step under way still changes are late: they are sent in the
+// minibatch's own step, after that change. At pipeline depth 0 no step is under way, so no row is
+// late. Gradients go back the same way.
+//
+//	preparing   frontier ──> ids ───────────────> owner
+//	            rows     <─────────────────────── early
+//	step        rows     <─────────────────────── late           forward
+//	            gradients ──────────────────────> Learned.Add    backward
+//	update                                        Learned.Update
+type withLearned struct {
+	Rows
+	ask    *exchange.Exchange
+	learns []bool
+	ranks  int
+	under  underWay
+	places ownPlaces
+}
+
+// learnedOf are the learned rows that a minibatch reads.
+type learnedOf struct {
+	ids     []graph.VertexID // vertices with learned rows, type by type
+	first   []int            // [T] where a type begins in ids
+	types   []ofLearned
+	read    int     // number of rows that the input layer reads of all learned types
+	own     []int32 // those of ids that this rank owns
+	plan    exchange.Plan
+	late    exchange.Late
+	waits   bool         // some rank may have late rows
+	means   learnedMeans // of types whose rows are averaged
+	rows    []float32    // [read, cols] input of the layer, then its gradient
+	readers learnedReaders
+	given   learnedGiven
+}
+
+// ofLearned is a vertex type whose rows are learned.
+type ofLearned struct {
+	kind            int
+	first, vertices int // where its vertices begin in ids, and how many there are
+	lo, read        int // first of its rows in the input of all types, and their number
+	at              int // first of its rows in the input of learned types
+}
+
+func (e *learnedOf) bytes() int64 {
+	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)) + e.plan.Bytes() + e.late.Bytes() +
+		e.means.bytes() + e.readers.bytes() + e.given.bytes()
+}
+
+func (e *learnedOf) free() {
+	mem.Free(e.ids)
+	mem.Free(e.rows)
+	mem.Free(e.own)
+	e.plan.Free()
+	e.late.Free()
+	e.means.free()
+	e.readers.free()
+	e.given.free()
+}
+
+// addLearned adds the fetching of learned rows to a strategy that trains a model with some.
+func addLearned(s *Strategy) error {
+	o := s.o.Learned
+	if o.Rows == nil {
+		return nil
+	}
+	if compute.CapabilitiesOf(s.o.Device).Accelerator != nil {
+		return errors.New("rows are learned only on CPUs: set compute.device=cpu")
+	}
+	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
+	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
+	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own),
+		ownPlaces{own: own}}
+	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, rank, s.o.Comm.Size()}
+	s.between = Between{forward: r.forward, weigh: r.weigh}
+	return nil
+}
+
+// stages implements Rows. The stages of learned rows come last, after the gate of a cache that
+// looks ahead, so at most depth minibatches lie between them and their step. All indices are listed
+// here, for several minibatches at the same time, except which rows are late.
+func (w *withLearned) stages() []Stage {
+	return append(w.Rows.stages(),
+		local(trace.Plan, "learned", w.plan),
+		collective(trace.Exchange, "learned ids",
+			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil },
+			nil),
+		local(trace.Plan, "learned given", w.begin),
+		ordered(trace.Plan, "learned late", nil, w.part),
+		local(trace.Slice, "learned slice", w.slice),
+		collective(trace.Exchange, "learned rows",
+			func(m *Minibatch) (request, error) { return m.learned.late.StartEarly(w.ask), nil },
+			nil),
+		local(trace.Gather, "learned spread",
+			func(m *Minibatch) error { m.learned.late.Spread(w.ask); return nil }))
+}
+
+// plan finds the owners of the learned rows.
+func (w *withLearned) plan(m *Minibatch) error {
+	e := &m.learned
+	if err := e.ask(w.ask, &m.edges, m.edges.Sources(&m.Sampled), w.learns); err != nil {
+		return err
+	}
+	if m.Train {
+		e.readers.turn(e, w.ask)
+	}
+	return nil
+}
+
+// ask plans the requests for the learned rows of a minibatch with these edges and vertices.
+// learns[t] says whether type t learns rows.
+func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []graph.VertexID,
+	learns []bool) error {
+	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
+	if len(e.first) != len(learns) {
+		e.first = make([]int, len(learns))
+	}
+	e.types = e.types[:0]
+	for t, is := range learns {
+		if lo, hi := edges.sources(t, len(learns), len(vertices)); is {
+			e.first[t] = len(e.ids)
+			e.types = append(e.types, ofLearned{kind: t, first: len(e.ids), vertices: hi - lo,
+				lo: edges.First(t), read: hi - lo})
+			e.ids = append(e.ids, vertices[lo:hi]...)
+		}
+	}
+	e.means.list(edges, learns, e.first)
+	e.read = 0
+	for i := range e.types {
+		of := &e.types[i]
+		if a := &e.means.types[of.kind]; a.averaged {
+			of.read = a.rows()
+		}
+		of.at = e.read
+		e.read += of.read
+	}
+	if err := x.Find(&e.plan, e.ids); err != nil {
+		return err
+	}
+	x.Request(&e.plan, e.ids, exchange.Wants{Edges: &e.means.Edges})
+	return nil
+}
+
+// begin lists what other ranks ask for, and the gradients that they will return.
+func (w *withLearned) begin(m *Minibatch) error {
+	e := &m.learned
+	if err := e.late.Begin(&e.plan); err != nil {
+		return err
+	}
+	if m.Train {
+		e.given.list(&e.late, w.ranks, &w.places)
+	}
+	return nil
+}
+
+// part decides which rows are late, minibatch by minibatch in order. It notes every row, as a sum
+// is late if one of its rows is.
+func (w *withLearned) part(m *Minibatch) error {
+	e := &m.learned
+	if e.waits = false; !m.Train {
+		return nil
+	}
+	since := w.under.begin(m.Key)
+	e.waits = since < w.under.step
+	for rank := range w.ranks {
+		for place, own := range e.late.Asked(rank) {
+			if w.under.read(own) >= since {
+				e.late.Put(rank, place)
+			}
+		}
+		for place, own := range e.late.Members(rank) {
+			if w.under.read(own) >= since {
+				e.late.Put(rank, place)
+			}
+		}
+	}
+	for _, own := range e.own {
+		w.under.read(own)
+	}
+	return nil
+}
+
+// slice makes the early rows and sums that others ask for.
+func (w *withLearned) slice(m *Minibatch) error {
+	l := &m.learned.late
+	l.Cut()
+	l.Make(w.ask, false, 0, l.Vectors(false))
+	return nil
+}
+
+// underWay knows which steps may be under way when a minibatch passes the gate: those of the depth
+// minibatches before it. The owner of a row learns from the ids that ranks send it which steps
+// read, and so change, the row. So which rows are late does not depend on timing, and no step
+// changes an early row of a minibatch between its fetch and its training.
+type underWay struct {
+	key    sample.Key
+	step   int32   // number of the current step, from 1
+	items  int     // minibatches so far
+	begun  []int32 // [depth+1] the step of minibatch i, at i % (depth+1)
+	last   []int32 // [own vertices] the last step that reads the row; 0: none
+	before []int32 // the last but one
+}
+
+func newUnderWay(depth, own int) underWay {
+	return underWay{begun: make([]int32, depth+1), last: mem.Make[int32](own),
+		before: mem.Make[int32](own)}
+}
+
+// begin begins the next minibatch. It returns the first step that may be under way.
+func (u *underWay) begin(k sample.Key) (since int32) {
+	if u.items == 0 || k.Epoch != u.key.Epoch || k.Step != u.key.Step {
+		u.key = k
+		u.step++
+	}
+	n := len(u.begun)
+	u.begun[u.items%n] = u.step
+	since = u.begun[max(0, u.items-n+1)%n]
+	u.items++
+	return since
+}
+
+// read notes that the minibatch reads the row of an own vertex. It returns the last earlier step
+// that reads the row.
+func (u *underWay) read(own int32) int32 {
+	if u.last[own] < u.step {
+		u.before[own], u.last[own] = u.last[own], u.step
+	}
+	return u.before[own]
+}
+
+func (u *underWay) bytes() int64 { return 4 * int64(cap(u.last)+cap(u.before)) }
+
+func (u *underWay) free() {
+	mem.Free(u.last)
+	mem.Free(u.before)
+}
+
+// sources returns the range of the sources of type t in the input layer, for a graph with the given
+// number of types. all is the number of vertices of the layer.
+func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
+	if types == 1 && !e.sorted {
+		return 0, all
+	}
+	return e.order.begin(t), e.Types()[t]
+}
+
+func (w *withLearned) bytes() (int64, int64) {
+	exchange, idle := w.Rows.bytes()
+	return exchange + w.ask.Bytes() + w.under.bytes() + w.places.bytes(), idle
+}
+
+func (w *withLearned) close() error {
+	w.under.free()
+	w.places.free()
+	return w.Rows.close()
+}
+
+// learning is Between for models that learn rows: the late rows arrive before the first layer, and
+// the gradients of all learned rows go to their owners after its backward. It works in tiles on the
+// threads of the device, on indices that were listed while the minibatch was prepared.
+type learning struct {
+	LearnedRows
+	model  *nn.Model
+	device compute.Device
+	host   compute.Host
+
+	rank, ranks int
+}
+
+func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
+	if l > 0 {
+		return nil
+	}
+	if err := m.point(fault.Shuffle, r.rank); err != nil {
+		return err
+	}
+	e := &m.learned
+	if e.waits {
+		phases.End(trace.Forward)
+		phases.Begin(trace.Shuffle)
+		r.tiles(e.late.Vectors(true), func(lo, hi int) { e.late.Make(r.Move, true, lo, hi) })
+		if err := e.late.StartLate(r.Move).Wait(); err != nil {
+			return err
+		}
+		r.tiles(e.late.Landed(), func(lo, hi int) { e.late.Land(r.Move, lo, hi) })
+		phases.End(trace.Shuffle)
+		phases.Begin(trace.Forward)
+	}
+	x := matrixOf(&e.rows, compute.Float32s, e.read, r.Rows.Cols)
+	for _, of := range e.types {
+		to := x.RowsAt(of.at, of.at+of.read)
+		r.read(to, m, of)
+		if len(in.Types) > 0 {
+			in.Types[of.kind] = to
+		} else {
+			in.X = to
+		}
+	}
+	in.Gradient = in.Train && !in.Folded
+	r.count(m)
+	return nil
+}
+
+// tileRows is the number of rows of a tile: few enough that two threads both have tiles, at about
+// 10 us of work each.
+const tileRows = 64
+
+// tiles calls do for ranges that cover n rows, on the threads of the device.
+func (r *learning) tiles(n int, do func(lo, hi int)) {
+	compute.InTiles(r.device, (n+tileRows-1)/tileRows, func(i int) {
+		do(i*tileRows, min((i+1)*tileRows, n))
+	})
+}
+
+// read sets x to what the input layer reads of a type: its rows, or their means.
+func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
+	e, rows := &m.learned, r.Move.RowsOf(&m.learned.plan, of.kind)
+	a := &e.means.types[of.kind]
+	if !a.averaged {
+		r.tiles(of.read, func(lo, hi int) {
+			part := rows
+			part.Of = rows.Of[of.first+lo : of.first+hi]
+			r.host.GatherRows(x.RowsAt(lo, hi), part)
+		})
+		return
+	}
+	rows.Mixed = true // other rows may have other sizes; the mean reads none
+	at := 0
+	for _, s := range [...]span{a.means, a.own} {
+		to := x.RowsAt(at, at+s.len())
+		at += s.len()
+		r.tiles(s.len(), func(lo, hi int) {
+			r.host.SegmentRows(to.RowsAt(lo, hi), compute.ReduceMean,
+				e.means.segments(span{s.first + lo, s.first + hi}), nil, rows)
+		})
+	}
+}
+
+// count adds the received rows and sums to the counters, the bytes of ids, late bits, rows and
+// sums, and in training those of the gradients.
+func (r *learning) count(m *Minibatch) {
+	e, p, ways := &m.learned, &m.learned.plan, int64(1)
+	if m.Train {
+		ways = 2
+	}
+	size := int64(4 * r.Rows.Cols)
+	sent, got := e.late.Bits()
+	served, read := p.Vectors()
+	m.moved.Rows += ways * read
+	m.moved.Sums += ways * p.Sums
+	m.moved.Bytes += p.IDBytes + int64(sent) + (served+(ways-1)*read)*size
+	m.moved.Got += p.ServedIDBytes() + int64(got) + (read+(ways-1)*served)*size
+	m.moved.Collectives += 1 + ways
+	if e.waits {
+		sent, got = e.late.Rows()
+		m.moved.Late += int64(got)
+		m.moved.LateBytes += int64(sent) * size
+		m.moved.Collectives++
+	}
+}
+
+// weigh sends the gradients of the rows that the first layer has read to the rows' owners.
+func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases) error {
+	if l > 0 {
+		return nil
+	}
+	e, p := &m.learned, &m.learned.plan
+	x := r.gradient(e, grad)
+	e.readers.add(r.device, p.Received(), false, x)
+	back := r.Move.StartBack(p)
+	e.readers.add(r.device, r.Rows.Add(r.rank, e.own), true, x)
+	phases.End(trace.Backward)
+	phases.Begin(trace.Shuffle)
+	if err := back.Wait(); err != nil {
+		return err
+	}
+	phases.End(trace.Shuffle)
+	phases.Begin(trace.Backward)
+	for rank := range r.ranks {
+		if rank != r.rank {
+			own, of := e.given.of(rank)
+			r.device.SegmentSum(r.Rows.Add(rank, own), of, nil, p.Returned(), false)
+		}
+	}
+	return nil
+}
+
+// gradient returns the gradient of what the input layer has read of learned types, in the memory of
+// that input.
+func (r *learning) gradient(e *learnedOf, grad compute.Matrix) (x compute.Matrix) {
+	all := matrixOf(&e.rows, compute.Float32s, e.read, r.Rows.Cols)
+	for _, of := range e.types {
+		x = r.model.RowGradient(all.RowsAt(of.at, of.at+of.read), of.kind,
+			grad.RowsAt(of.lo, of.lo+of.read))
+	}
+	if len(e.types) == 1 {
+		return x
+	}
+	return all
+}

@@ -1,0 +1,83 @@
+package parallel
+
+import (
+	"halognn/src/model/nn"
+	"halognn/src/rows/exchange"
+	"halognn/src/topology/sample"
+)
+
+// LearnedCounter counts, for predictions, the learned rows and sums that withLearned would receive
+// for sampled minibatches.
+type LearnedCounter struct {
+	x        *exchange.Exchange
+	model    nn.Config
+	topology *sample.Topology
+	edges    LayerEdges
+	places   exchange.Plan // of the input layer's sources
+	of       learnedOf
+}
+
+// NewLearnedCounter counts for the rank whose exchange of learned rows is x. The counter frees x.
+func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange) *LearnedCounter {
+	return &LearnedCounter{x: x, model: model, topology: t}
+}
+
+// LearnedCounts count what a rank receives for minibatches.
+type LearnedCounts struct {
+	Rows, Sums int64
+	Bytes      int64 // of rows and sums, their ids and late bits, and the gradients that go back
+	RowBytes   int64 // if owners made no sums
+	Members    int64 // rows that owners add
+}
+
+// Add adds o.
+func (c *LearnedCounts) Add(o LearnedCounts) {
+	c.Rows, c.Sums = c.Rows+o.Rows, c.Sums+o.Sums
+	c.Bytes, c.RowBytes = c.Bytes+o.Bytes, c.RowBytes+o.RowBytes
+	c.Members += o.Members
+}
+
+// Count counts what a rank receives for a training minibatch.
+func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error) {
+	needs := c.model.Needs()
+	needs.Weights = nn.NoWeights // no count depends on the weights
+	c.edges.Build(m, needs, false, c.topology)
+	vertices := c.edges.Sources(m)
+	if needs.Averages {
+		if err := c.x.Find(&c.places, vertices); err != nil {
+			return n, err
+		}
+		c.edges.Group(m, needs, c.places.Parts, c.x.Parts())
+	}
+	if err := c.of.ask(c.x, &c.edges, vertices, c.model.Learns); err != nil {
+		return n, err
+	}
+	p := &c.of.plan
+	n.Rows, n.Sums = p.Remote, p.Sums
+	both := int64(2 * 4 * c.model.Learned)
+	n.Bytes = p.AskBytes() + (n.Rows+n.Sums)*both
+	for rank := range c.x.Ranks() {
+		n.Members += int64(c.x.AskedMembers(p, rank))
+	}
+	n.RowBytes = (n.Rows + p.Summed) * (both + exchange.IDBytes)
+	return n, nil
+}
+
+// Bytes returns the memory; 0 for a nil counter.
+func (c *LearnedCounter) Bytes() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.edges.Bytes() + c.places.Bytes() + c.of.bytes() + c.x.Bytes()
+}
+
+// Free frees the memory; nil is allowed.
+func (c *LearnedCounter) Free() {
+	if c == nil {
+		return
+	}
+	c.edges.Free()
+	c.places.Free()
+	c.of.free()
+	c.x.Free()
+}

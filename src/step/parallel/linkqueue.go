@@ -1,0 +1,65 @@
+package parallel
+
+import (
+	"halognn/src/base/mem"
+	"halognn/src/devices/compute"
+)
+
+// linkQueue moves slices between the devices of all ranks, one errand after the other: sums of
+// gradients and rows between layers alike. Every rank gives it the same errands in the same order;
+// otherwise two devices could wait for each other for ever. It is a goroutine, because queueing may
+// block and training must not.
+//
+//	training  layer 2 ─┬─ shuffle ─┬─ layer 1 ─┬─ shuffle ─┬─ ...
+//	queue              └ bucket 2 ─┴ rows 2 ───┴ bucket 1 ─┴ rows 1 ...   one queue of the device
+type linkQueue struct {
+	device      compute.PeerDevice
+	over        sliceTransport
+	rank, ranks int // of the job
+	errands     chan errand
+	ended       chan struct{}
+}
+
+// errand queues work on the comm stream; told gets its error, and does not block.
+type errand struct {
+	enqueue func() error
+	told    chan<- error
+}
+
+// sliceTransport moves slices between the devices of all ranks: compute.Links, or messages.
+type sliceTransport interface {
+	Exchange(send, recv [][]float32) error
+	Wait(a compute.Event) error
+	Passed(a compute.Event) bool
+	Close() error // called by every rank
+	Cut()         // called by one rank alone
+}
+
+// newLinkQueue makes a linkQueue over a sliceTransport, which the caller still owns. Callers block
+// when more than waiting errands are in the queue.
+func newLinkQueue(device compute.PeerDevice, over sliceTransport,
+	rank, ranks, waiting int) *linkQueue {
+	q := &linkQueue{device: device, over: over, rank: rank, ranks: ranks,
+		errands: make(chan errand, waiting), ended: make(chan struct{})}
+	go q.run()
+	return q
+}
+
+// run does the errands in order. After an error it does no more, and reports this error for all
+// that follow.
+func (q *linkQueue) run() {
+	var fault error
+	for e := range q.errands {
+		if fault == nil {
+			fault = mem.Contain(e.enqueue)
+		}
+		e.told <- fault
+	}
+	close(q.ended)
+}
+
+// end returns when the errands given so far have been done. None may follow.
+func (q *linkQueue) end() {
+	close(q.errands)
+	<-q.ended
+}

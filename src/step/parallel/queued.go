@@ -1,0 +1,149 @@
+package parallel
+
+import (
+	"errors"
+	"math"
+
+	"halognn/src/base/fault"
+	"halognn/src/base/trace"
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/model/task"
+	"halognn/src/ranks/comm"
+)
+
+// stepQueue lets the host read the result of a step only after it has queued the next step, so that
+// the device never waits for the host (docs/design/33-one-wait.md). Two results are used in turn.
+//
+//	host     queue i │ queue i+1 │ settle i │ queue i+2 │ settle i+1
+//	device           step i ──────── step i+1 ─────────── step i+2
+type stepQueue struct {
+	device  compute.Accelerator
+	headers []float32 // pinned, of both
+	results [2]Queued
+	next    int
+}
+
+// Queued is a step whose work the device has been given, but may not have done yet.
+type Queued struct {
+	strategy *Strategy
+	header   []float32 // pinned: of the gradients' sums, when arrived has passed
+	arrived  compute.Event
+}
+
+// openStepQueue returns nil if the host has work to do within every step: if it computes the loss,
+// carries rows between layers, adds gradients, or trains rows of vertices. Collective.
+func openStepQueue(s *Strategy) (*stepQueue, error) {
+	device := compute.CapabilitiesOf(s.o.Device).Accelerator
+	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
+		s.between.forward != nil || s.between.weigh != nil || s.between.backward != nil {
+		return nil, nil // the same on all ranks
+	}
+	queues, err := s.o.Model.QueuesLoss()
+	var q *stepQueue
+	if queues {
+		q = &stepQueue{device: device}
+		err = q.make(s)
+	}
+	// A rank without the memory would keep the others waiting.
+	if err = comm.Agree(s.o.Comm, err); err != nil {
+		return nil, errors.Join(err, q.close())
+	}
+	return q, nil
+}
+
+// make makes the results. If it fails, the caller closes those that were made.
+func (q *stepQueue) make(s *Strategy) (err error) {
+	if q.headers, err = q.device.AllocHost(2 * nn.HeaderLen); err != nil {
+		return err
+	}
+	for i := range q.results {
+		arrived, err := q.device.NewEvent()
+		if err != nil {
+			return err
+		}
+		q.results[i] = Queued{s, q.headers[i*nn.HeaderLen : (i+1)*nn.HeaderLen], arrived}
+	}
+	return nil
+}
+
+func (q *stepQueue) close() error {
+	if q == nil {
+		return nil
+	}
+	errs := []error{q.device.Sync()} // a result may be on its way
+	for i := range q.results {
+		if e := q.results[i].arrived; e != nil {
+			errs = append(errs, e.Free())
+		}
+	}
+	q.device.FreeHost(q.headers)
+	return errors.Join(errs...)
+}
+
+// Queues reports whether Queue can replace Step: the same on all ranks. It cannot with a Probe,
+// which needs the host to wait for what it measures.
+func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
+
+// Queue is Step without waiting for the device. The phases measure how long the host takes to give
+// the device its work. If last, it returns the step; settle it before you queue the step after the
+// next.
+func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
+	if err := s.landing.receive(m); err != nil {
+		return nil, err
+	}
+	s.spoil(m)
+	phases.Begin(trace.Forward)
+	logits, err := s.forward(m, phases)
+	if err != nil {
+		return nil, err
+	}
+	grad := s.o.Model.QueueLoss(&m.Batch, logits)
+	phases.End(trace.Forward)
+	phases.Begin(trace.Backward)
+	if err := s.backward(m, grad, last, phases); err != nil {
+		return nil, err
+	}
+	phases.End(trace.Backward)
+	if !last {
+		return nil, nil
+	}
+	phases.Begin(trace.Sync)
+	err = fault.At(fault.Allreduce, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)
+	if err == nil {
+		err = s.o.Gradients.QueueWait()
+	}
+	if err != nil {
+		return nil, err
+	}
+	q := &s.queue.results[s.queue.next]
+	s.queue.next = 1 - s.queue.next
+	s.queue.device.QueueDownload(q.header, s.o.Model.Params.Grads[:nn.HeaderLen], q.arrived)
+	phases.End(trace.Sync)
+	return q, nil
+}
+
+// Settle waits until the device has run the step up to the sums of its gradients, and returns the
+// step's result.
+func (q *Queued) Settle() (t Trained, err error) {
+	o := &q.strategy.o
+	if err := o.Gradients.WaitFor(q.arrived); err != nil {
+		return t, err
+	}
+	t.Stats = o.Model.Params.StatsOf(q.header)
+	if math.IsNaN(t.Stats.Loss) || math.IsInf(t.Stats.Loss, 0) {
+		if f, ok := o.Model.QueuedFault(); ok {
+			t.Fault = &f
+		}
+	}
+	return t, nil
+}
+
+// Finished is Settle for a run that has failed: it waits for nothing, not even a lock, and any
+// goroutine may call it. ok is false if the device has not run the step, or its loss is not finite.
+func (q *Queued) Finished() (stats task.Stats, ok bool) {
+	if !q.strategy.o.Gradients.Passed(q.arrived) {
+		return stats, false
+	}
+	return nn.StatsIn(q.header), nn.Finite(q.header[:1])
+}

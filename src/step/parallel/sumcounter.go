@@ -1,0 +1,88 @@
+package parallel
+
+import (
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+	"halognn/src/model/nn"
+	"halognn/src/rows/cache"
+	"halognn/src/rows/exchange"
+	"halognn/src/topology/sample"
+)
+
+// SumCounter counts, for predictions, what travels if owners add rows. It keeps the groups of each
+// minibatch until a cache has decided, and then chooses between rows and sums as the exchange of a
+// run does. Several caches may decide about the same minibatches.
+type SumCounter struct {
+	needs    nn.Needs
+	topology *sample.Topology
+	edges    LayerEdges
+	list     exchange.Groups
+	recent   []exchange.Groups // a ring
+	n        int               // minibatches so far
+	chooser  *exchange.Chooser
+	kept     []int32
+	worth    []uint8
+}
+
+// NewSumCounter keeps the groups of window+1 minibatches, for a model with these needs. It frees c.
+func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser,
+	window int) *SumCounter {
+	return &SumCounter{needs: needs, topology: t, chooser: c,
+		recent: make([]exchange.Groups, window+1)}
+}
+
+// Add keeps the groups of the next minibatch, which x has located in p. It returns the worth of
+// each remote row for a cache, valid until the next call. It reorders the minibatch's edges.
+func (s *SumCounter) Add(m *sample.Minibatch, x *exchange.Exchange, p *exchange.Plan) []uint8 {
+	s.edges.List(m, s.needs, s.topology, x, p, &s.list)
+	s.recent[s.n%len(s.recent)].Copy(&s.list)
+	s.n++
+	s.worth = s.list.Worth(s.worth)
+	return s.worth
+}
+
+// Count returns the counters of a minibatch whose groups are still kept, after a cache's decision
+// d.
+func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
+	s.kept = d.Kept(s.kept)
+	c, n := d.Counters(), s.chooser.Counts(&s.recent[minibatch%len(s.recent)],
+		exchange.Wants{Slot: d.Slot, Early: d.Early, Kept: s.kept})
+	c.Remote, c.Sums, c.Summed, c.RowBytes, c.IDBytes = n.Remote, n.Sums, n.Summed, n.RowBytes,
+		n.IDBytes
+	return c
+}
+
+// AddRows adds to rows, by kind, the rows that travel for the minibatch that Count was last called
+// for.
+func (s *SumCounter) AddRows(minibatch int, d *cache.Decision, rows []float64) {
+	s.chooser.AddRows(&s.recent[minibatch%len(s.recent)], exchange.Wants{Early: d.Early}, rows)
+}
+
+// Bytes returns the memory of the groups and of choosing, and the part that an exchange needs to
+// choose for one minibatch; 0 for a nil counter.
+func (s *SumCounter) Bytes() (all, one int64) {
+	if s == nil {
+		return 0, 0
+	}
+	one = s.list.Bytes() + s.chooser.Bytes()
+	all = one
+	for i := range s.recent {
+		all += s.recent[i].Bytes()
+	}
+	return all, one
+}
+
+// Free frees the memory; nil is allowed.
+func (s *SumCounter) Free() {
+	if s == nil {
+		return
+	}
+	s.edges.Free()
+	s.list.Free()
+	for i := range s.recent {
+		s.recent[i].Free()
+	}
+	s.chooser.Free()
+	mem.Free(s.kept)
+	mem.Free(s.worth)
+}

@@ -1,0 +1,99 @@
+package residence
+
+import (
+	"cmp"
+	"errors"
+
+	"halognn/src/devices/compute"
+	"halognn/src/ranks/comm"
+)
+
+// Where the rows of a static cache lie for a device with its own memory:
+//
+//	own          in device memory: kernels read them in place              Accelerator.HoldRows
+//	of a peer    in the peer's device memory: fetched for each minibatch   Accelerator.ReachRows
+//	the others   sent from the host, as other rows are
+//
+// The table in host memory is kept, for rows of devices that cannot be reached and for minibatches
+// that the host aggregates.
+type cards struct {
+	rows int    // number of own rows, in device memory
+	why  string // why rows, or those of some peers, are sent from the host; "" if none are
+}
+
+// holdCache copies this rank's rows of a static cache, own, to the device; they are rows [first,
+// ...) of its table. If the ranks of the node share the cache, it also lets the device read the
+// rows of the node's other devices; otherwise node is nil. It does nothing for devices that read
+// host memory. Collective.
+func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error {
+	device := s.Device.Capabilities().Accelerator
+	if device == nil {
+		return nil
+	}
+	if s.Job.Kinds() != nil {
+		c.cards = &cards{why: manySizes}
+		return nil
+	}
+	c.closers = append(c.closers, device.DropRows)
+	why, err := s.holdRows(node, device, s.shards().Parts, first, own)
+	c.cards = &cards{why: why}
+	if why != tooLarge {
+		c.cards.rows = len(own) / s.shards().RowBytes()
+	}
+	return err
+}
+
+const (
+	tooLarge  = "they take more than half of the device memory that is free"
+	manySizes = "rows of several sizes are sent from the host"
+)
+
+// holdRows copies rows of a table to the device and, if node is not nil, gives it access to those
+// of the node's other ranks. why says which rows the host sends instead. If a device fails on one
+// node, the job ends on all. Collective.
+func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
+	why string, err error) {
+	var name []byte
+	if len(own) > device.FreeBytes()/2 { // the rest is for activations and minibatches
+		why = tooLarge
+	} else {
+		name, err = device.HoldRows(table, first, own, s.shards().RowBytes())
+	}
+	if err = comm.Agree(s.Comm, err); err != nil || node == nil {
+		return why, err
+	}
+	names, err := comm.Allgatherv(node, name)
+	if err != nil {
+		return why, err
+	}
+	for rank, name := range names {
+		if rank == node.Rank() || len(name) == 0 {
+			continue
+		}
+		if e := device.ReachRows(name); e != nil && why == "" {
+			why = e.Error()
+		}
+	}
+	return why, node.StartBarrier().Wait() // before any rank frees its rows
+}
+
+// summariseCards records where the rows of a cache lie for devices with their own memory: the
+// fewest rows on any rank's device, and the first rank's reason to send some from the host.
+// Collective.
+func (s *Store) summariseCards(c *Cache, sum *Summary) error {
+	if s.Device.Capabilities().Accelerator == nil {
+		return nil
+	}
+	var own cards
+	if c.cards != nil {
+		own = *c.cards
+	}
+	rows, err := comm.AgreeMax(s.Comm, -own.rows)
+	whys, failed := comm.AllgatherStrings(s.Comm, own.why)
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	sum.DeviceRows = -rows
+	sum.HostReason = cmp.Or(whys...)
+	return nil
+}

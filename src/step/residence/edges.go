@@ -1,0 +1,42 @@
+package residence
+
+import (
+	"halognn/src/data/shard"
+	"halognn/src/ranks/comm"
+	"halognn/src/rows/exchange"
+)
+
+// OpenEdgeRows makes the exchange of the feature rows of edges. An edge's id is its position in the
+// whole topology, and the owner of its target has its row. Collective.
+func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
+	if err := comm.Agree(s.Comm, s.mapEdgeRows()); err != nil {
+		return nil, err
+	}
+	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
+		Kinds:   []exchange.Kind{{Cols: s.shards().EdgeFeatures}},
+		Offsets: shard.EdgeOffsets(s.shards())}
+	return exchange.Open(s.Comm, o)
+}
+
+// mapEdgeRows opens the edge features of the parts in Tables.
+func (s *Store) mapEdgeRows() error {
+	if s.edgeTables != nil {
+		return nil
+	}
+	if err := shard.CheckEdgeRows(s.shards()); err != nil {
+		return err
+	}
+	s.edgeTables = make([][]byte, s.shards().Parts)
+	for p, table := range s.Tables {
+		if table == nil {
+			continue
+		}
+		f, err := shard.OpenEdgeRows(s.shards(), p)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, f.Close)
+		s.edgeTables[p] = f.Data
+	}
+	return nil
+}

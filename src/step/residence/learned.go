@@ -1,0 +1,36 @@
+package residence
+
+import (
+	"slices"
+
+	"halognn/src/rows/exchange"
+)
+
+// OpenLearned makes an exchange for learned rows only. Collective.
+func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
+	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window,
+		Kinds: s.Job.LearnedKinds(), Sums: s.Job.LearnedSums()}
+	s.addLearned(&o)
+	return exchange.Open(s.Comm, o)
+}
+
+// addLearned adds the learned rows of own vertices to the tables of an exchange.
+func (s *Store) addLearned(o *exchange.Options) {
+	types := len(o.Kinds)
+	o.Tables = slices.Clone(o.Tables)
+	if o.Tables == nil {
+		o.Tables = make([][]byte, len(o.Offsets)-1)
+	}
+	for t, kind := range s.Job.LearnedKinds() {
+		if kind.Cols == 0 {
+			continue
+		}
+		o.Kinds[t] = kind
+		for p := range s.shards().Parts {
+			o.Tables[p*types+t] = nil // also for peers, whose learned rows are in their own memory
+		}
+	}
+	for k, r := range s.Learned.Ranges {
+		o.Tables[r.Part*types+r.Kind] = s.Learned.Table(k)
+	}
+}

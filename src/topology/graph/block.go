@@ -1,0 +1,144 @@
+package graph
+
+import (
+	"fmt"
+
+	"halognn/src/base/mem"
+)
+
+// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations
+// in CSC over destinations. The destinations are the first NumDst sources, so a vertex's own row is
+// always among the rows its layer reads; new vertices follow in first-seen order, which makes the
+// numbering canonical.
+//
+//	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
+//	Indices [E]         positions among the sources, in [0, NumSrc)
+//	Weights [E]         of the edges, where the sampler was asked for them
+//	Places  [E]         their positions in the whole topology, likewise
+//
+// In a graph with relations a row of Indptr holds the in-edges of one destination by one relation.
+// Rows are in the order of relations, then of destinations; a destination without edges of a
+// relation has no row.
+//
+//	Targets [rows]  destination of each row; empty where rows are the destinations
+//	Ends    [R]     one past the last row of each relation
+type Block struct {
+	NumSrc, NumDst int
+	Indptr         []int64
+	Indices        []int32
+	Weights        []float32
+	Places         []int32
+	Targets        []int32
+	Ends           []int32
+}
+
+// NumRows returns the number of rows of Indptr: destinations, or pairs of a destination and a
+// relation with edges.
+func (b *Block) NumRows() int { return len(b.Indptr) - 1 }
+
+// Target returns the destination of a row.
+func (b *Block) Target(row int) int32 {
+	if len(b.Ends) == 0 {
+		return int32(row)
+	}
+	return b.Targets[row]
+}
+
+// NumEdges returns the number of sampled edges.
+func (b *Block) NumEdges() int { return len(b.Indices) }
+
+// Validate reports the first broken rule of the layout.
+func (b *Block) Validate() error {
+	switch {
+	case b.NumDst > b.NumSrc:
+		return fmt.Errorf("block has %d destinations but only %d sources", b.NumDst, b.NumSrc)
+	case len(b.Ends) == 0 && len(b.Indptr) != b.NumDst+1:
+		return fmt.Errorf("block indptr has %d entries, want %d", len(b.Indptr), b.NumDst+1)
+	case b.Indptr[0] != 0 || b.Indptr[b.NumRows()] != int64(len(b.Indices)):
+		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
+			b.Indptr[b.NumRows()], len(b.Indices))
+	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() ||
+		int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
+		return fmt.Errorf("block of %d rows has %d targets, and its relations end at row %d",
+			b.NumRows(), len(b.Targets), b.Ends[len(b.Ends)-1])
+	}
+	for d := range b.NumRows() {
+		if b.Indptr[d+1] < b.Indptr[d] {
+			return fmt.Errorf("block indptr falls at destination %d", d)
+		}
+	}
+	for row, d := range b.Targets {
+		if d < 0 || int(d) >= b.NumDst {
+			return fmt.Errorf("block row %d has destination %d of %d", row, d, b.NumDst)
+		}
+	}
+	for e, s := range b.Indices {
+		if s < 0 || int(s) >= b.NumSrc {
+			return fmt.Errorf("block edge %d has source %d of %d", e, s, b.NumSrc)
+		}
+	}
+	return nil
+}
+
+// SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
+// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such
+// edges, as datasets have none. O(E), and no allocation once into has been as large.
+func (b *Block) SelfEdges(into *Block) {
+	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
+	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)
+	into.Indices = mem.Grow(into.Indices, b.NumEdges()+b.NumDst)
+	into.Indptr[0] = 0
+	for d := range b.NumDst {
+		at := into.Indptr[d]
+		into.Indices[at] = int32(d)
+		n := copy(into.Indices[at+1:], b.Indices[b.Indptr[d]:b.Indptr[d+1]])
+		into.Indptr[d+1] = at + 1 + int64(n)
+	}
+}
+
+// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations
+// to sources.
+//
+//	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
+//	Indices [E]         destinations, or rows of the block, in increasing edge order of the block
+//	Edges   [E]         edge positions in Block.Indices, increasing within a source
+type BlockTranspose struct {
+	Indptr  []int64
+	Indices []int32
+	Edges   []int32
+}
+
+// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has
+// been as large.
+func (b *Block) Transpose(t *BlockTranspose) {
+	t.Indptr = mem.Grow(t.Indptr, b.NumSrc+1)
+	t.Indices = mem.Grow(t.Indices, b.NumEdges())
+	t.Edges = mem.Grow(t.Edges, b.NumEdges())
+	clear(t.Indptr)
+	for _, s := range b.Indices {
+		t.Indptr[s+1]++
+	}
+	for s := range b.NumSrc {
+		t.Indptr[s+1] += t.Indptr[s]
+	}
+	// Indptr[s] serves as the write position of s and ends as the begin of s+1: one shift restores
+	// it.
+	for d := range b.NumRows() {
+		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
+			s := b.Indices[e]
+			at := t.Indptr[s]
+			t.Indptr[s]++
+			t.Indices[at], t.Edges[at] = int32(d), int32(e)
+		}
+	}
+	copy(t.Indptr[1:], t.Indptr[:b.NumSrc])
+	t.Indptr[0] = 0
+}
+
+// Free frees the arrays.
+func (t *BlockTranspose) Free() {
+	mem.Free(t.Indptr)
+	mem.Free(t.Indices)
+	mem.Free(t.Edges)
+	*t = BlockTranspose{}
+}

@@ -1,0 +1,110 @@
+package graph
+
+import (
+	"math/bits"
+
+	"halognn/src/base/mem"
+)
+
+// Grouper sorts the in-edges of destinations by the parts that hold their sources, which is the
+// order in which an input layer adds rows. The zero value is ready for use; the arrays are reused.
+type Grouper struct {
+	// [P] edges from each part, then the place of the next one; zero between segments
+	at      []int32
+	present []uint64 // [P/64] a bit for each part that has edges; likewise
+	indices []int32  // a copy of the segment
+	weights []float32
+}
+
+// ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by the part part[s] of its sources s,
+// and weights with it, unless nil; parts is the number of parts. Edges from the same part stay in
+// order. The first index of every part but the segment's first is inverted, to ^s: it begins a
+// group (package compute, Segments). O(E + D*P/64), and O(1) for a single part.
+func (g *Grouper) ByPart(indptr []int64, indices []int32, weights []float32, part []uint16,
+	parts int) {
+	if parts < 2 {
+		return
+	}
+	g.at = mem.Grow(g.at[:0], parts)
+	g.present = mem.Grow(g.present[:0], (parts+63)/64)
+	clear(g.at)
+	clear(g.present)
+	for d := range len(indptr) - 1 {
+		lo, hi := indptr[d], indptr[d+1]
+		var w []float32
+		if weights != nil {
+			w = weights[lo:hi]
+		}
+		g.segment(indices[lo:hi], w, part)
+	}
+}
+
+func (g *Grouper) segment(indices []int32, weights []float32, part []uint16) {
+	if len(indices) < 2 {
+		return
+	}
+	last, mixed := part[indices[0]], false
+	for _, s := range indices[1:] {
+		p := part[s]
+		mixed = mixed || p < last
+		last = p
+	}
+	if !mixed { // usual where the destination's part holds most of its neighbours
+		for k := len(indices) - 1; k > 0; k-- {
+			if part[indices[k]] != part[indices[k-1]] {
+				indices[k] = ^indices[k]
+			}
+		}
+		return
+	}
+	for _, s := range indices {
+		p := part[s]
+		g.at[p]++
+		g.present[p/64] |= 1 << (p % 64)
+	}
+	next := int32(0)
+	for i, word := range g.present {
+		for ; word != 0; word &= word - 1 {
+			p := 64*i + bits.TrailingZeros64(word)
+			next, g.at[p] = next+g.at[p], next
+		}
+	}
+	g.indices = mem.Grow(g.indices[:0], len(indices))
+	copy(g.indices, indices)
+	if weights != nil {
+		g.weights = mem.Grow(g.weights[:0], len(weights))
+		copy(g.weights, weights)
+	}
+	for k, s := range g.indices {
+		at := &g.at[part[s]]
+		indices[*at] = s
+		if weights != nil {
+			weights[*at] = g.weights[k]
+		}
+		*at++
+	}
+	for i, word := range g.present {
+		for ; word != 0; word &= word - 1 { // at is where the group ends, and the next one begins
+			p := 64*i + bits.TrailingZeros64(word)
+			if end := g.at[p]; int(end) < len(indices) {
+				indices[end] = ^indices[end]
+			}
+			g.at[p] = 0
+		}
+		g.present[i] = 0
+	}
+}
+
+// Bytes returns the memory of the arrays.
+func (g *Grouper) Bytes() int64 {
+	return int64(cap(g.present))*8 + int64(cap(g.at)+cap(g.indices)+cap(g.weights))*4
+}
+
+// Free frees the arrays.
+func (g *Grouper) Free() {
+	mem.Free(g.at)
+	mem.Free(g.present)
+	mem.Free(g.indices)
+	mem.Free(g.weights)
+	*g = Grouper{}
+}

@@ -1,0 +1,142 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"halognn/src/base/mem"
+)
+
+// ErrKeptDuplicates is the error of BuildWeighted with CleanOptions.KeepDuplicates.
+var ErrKeptDuplicates = errors.New("repeated edges cannot be kept where edges have weights")
+
+// Merge says which weight an edge gets that is given several times.
+type Merge string
+
+// The values of a Merge; "" is MergeSum.
+const (
+	MergeSum   Merge = "sum"
+	MergeMean  Merge = "mean"
+	MergeMax   Merge = "max"
+	MergeMin   Merge = "min"
+	MergeFirst Merge = "first"
+)
+
+// Merges lists them.
+var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
+
+// of returns the weight of an edge after it was given for the n-th time, with weight w; sofar is
+// its weight before.
+func (m Merge) of(sofar, w float32, n int32) float32 {
+	if n == 1 {
+		return w
+	}
+	switch m {
+	case MergeMean:
+		return sofar + (w-sofar)/float32(n)
+	case MergeMax:
+		return max(sofar, w)
+	case MergeMin:
+		return min(sofar, w)
+	case MergeFirst:
+		return sofar
+	}
+	return sofar + w
+}
+
+// BuildWeighted is Build for edges with weights, which are in the order of Add. It returns the
+// weight of each edge of the graph, in the order of Indices. An edge that is given several times
+// gets what o.Merge makes of its weights, in that order; an edge that exists only because of
+// CleanOptions.Undirected gets the weight of its reverse. O(E log degree) more than Build; the
+// builder keeps its edges.
+func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
+	CleanReport, error) {
+	if o.KeepDuplicates {
+		return nil, nil, CleanReport{}, ErrKeptDuplicates
+	}
+	if int64(len(weights)) != b.NumEdges() {
+		return nil, nil, CleanReport{}, fmt.Errorf("%d weights for %d edges", len(weights),
+			b.NumEdges())
+	}
+	g, report, err := b.BuildKept(n, o)
+	if err != nil {
+		return nil, nil, CleanReport{}, err
+	}
+	all, times := mem.Make[float32](len(g.Indices)), mem.Make[int32](len(g.Indices))
+	first := mem.Make[float32](len(g.Indices)) // NaN once the weights of the edge differ
+	defer func() { mem.Free(times); mem.Free(first) }()
+	b.Carry(g, func(i int, at int64) {
+		times[at]++
+		all[at] = o.Merge.of(all[at], weights[i], times[at])
+		switch w := weights[i]; {
+		case times[at] == 1:
+			first[at] = w
+		case first[at] == first[at] && first[at] != w:
+			first[at] = float32(math.NaN())
+			report.Unequal++
+		}
+	}, func(at, reverse int64) { all[at] = all[reverse] })
+	if o.Undirected {
+		report.Uneven = uneven(g, all)
+	}
+	return g, all, report, nil
+}
+
+// uneven counts the pairs of an edge and its reverse with different weights.
+func uneven(g *CSC, weights []float32) (pairs int64) {
+	for v := range VertexID(g.NumVertices()) {
+		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
+			if u := g.Indices[at]; u < v && weights[at] != weights[g.Find(v, u)] {
+				pairs++
+			}
+		}
+	}
+	return pairs
+}
+
+// BuildKept is Build, but the builder keeps its edges, for Carry.
+func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
+	n, err := b.count(n)
+	if err != nil {
+		return nil, CleanReport{}, err
+	}
+	g, report := clean(0, n, b.Each, func() {}, o)
+	return g, report, nil
+}
+
+// Carry finds the positions in g.Indices of the edges added, so that features and labels can follow
+// them; g is the graph of BuildKept without repeated edges. It calls given with the number of each
+// edge, in the order of Add, and its position, leaving out dropped loops. Then it calls alone for
+// each edge that exists only as a reverse, with its position and that of its reverse.
+func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
+	seen := mem.Make[uint8](len(g.Indices))
+	defer mem.Free(seen)
+	i := 0
+	b.Each(func(edges []Edge) {
+		for _, e := range edges {
+			if at := g.Find(e.Src(), e.Dst()); at >= 0 {
+				given(i, at)
+				seen[at] = 1
+			}
+			i++
+		}
+	})
+	for v := range VertexID(g.NumVertices()) {
+		for at := g.Indptr[v]; at < g.Indptr[v+1]; at++ {
+			if seen[at] == 0 {
+				alone(at, g.Find(v, g.Indices[at]))
+			}
+		}
+	}
+}
+
+// Find returns the position of the edge src -> dst in Indices, whose rows ascend, or -1.
+func (g *CSC) Find(src, dst VertexID) int64 {
+	at, found := slices.BinarySearch(g.InNeighbours(dst), src)
+	if !found {
+		return -1
+	}
+	return g.Indptr[dst] + int64(at)
+}

@@ -1,0 +1,148 @@
+package metis
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+	"halognn/src/topology/partition"
+)
+
+// ErrTooLarge is wrapped by the error about a graph that libmetis cannot index.
+var ErrTooLarge = errors.New("graph too large for this libmetis")
+
+// index is idx_t, METIS's integer.
+type index interface{ ~int32 | ~int64 }
+
+func maxIndex[I index]() int64 {
+	if unsafe.Sizeof(I(0)) == 4 {
+		return math.MaxInt32
+	}
+	return math.MaxInt64
+}
+
+// Fits reports whether METIS of Debian, with indices of 32 bits, can index the given number of
+// stored edges.
+func Fits(edges int64) bool { return edges < math.MaxInt32 }
+
+// checkSize is called with limit = maxIndex; tests lower it.
+func checkSize(what string, count, limit int64) error {
+	if count < limit {
+		return nil
+	}
+	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method "+
+		"ldg, or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
+}
+
+// adjacency is an undirected graph in METIS's layout: every edge at both ends, no loops, no
+// duplicates. The weight of an edge is the sum over both directions and all duplicates, which is
+// what cutting it costs.
+//
+//	xadj   [N+1]  neighbours of v are adjncy[xadj[v]:xadj[v+1]]
+//	adjncy [A]    A <= 2M
+//	adjwgt [A]    >= 1
+//
+// The arrays lie outside the Go heap until free.
+type adjacency[I index] struct {
+	xadj, adjncy, adjwgt []I
+}
+
+func (a *adjacency[I]) free() {
+	mem.Free(a.xadj)
+	mem.Free(a.adjncy)
+	mem.Free(a.adjwgt)
+}
+
+// undirected builds the adjacency of g, or fails if it has limit entries or more. Beside the result
+// it needs 4 bytes an edge (8 with edge weights) and 4 or 8 bytes a vertex and CPU while it runs.
+// Time O(N + M).
+func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I], error) {
+	n := g.NumVertices()
+	if err := checkSize("vertices", int64(n), limit); err != nil {
+		return adjacency[I]{}, err
+	}
+	in := partition.Edges{Indptr: g.Indptr, Indices: g.Indices, Weights: edge}
+	out := in.Transpose()
+	defer out.Free()
+
+	// First count the distinct neighbours of every vertex, then fill them in.
+	ptr := mem.Make[int64](n + 1)
+	defer mem.Free(ptr)
+	overVertices[I](n, func(v int, last []I) {
+		for _, list := range [][]graph.VertexID{in.Of(v), out.Of(v)} {
+			for _, u := range list {
+				if int(u) != v && last[u] != I(v)+1 { // u was last seen at another vertex
+					last[u] = I(v) + 1
+					ptr[v+1]++
+				}
+			}
+		}
+	})
+	for v := range n {
+		ptr[v+1] += ptr[v]
+	}
+	if err := checkSize("adjacency entries (each edge counts at both ends)", ptr[n],
+		limit); err != nil {
+		return adjacency[I]{}, err
+	}
+	a := adjacency[I]{mem.Make[I](n + 1), mem.Make[I](int(ptr[n])), mem.Make[I](int(ptr[n]))}
+	for v, p := range ptr {
+		a.xadj[v] = I(p)
+	}
+	scale := divisor(2*in.TotalWeight(), ptr[n], limit)
+	overVertices[I](n, func(v int, slot []I) {
+		begin := a.xadj[v]
+		next := begin
+		for _, d := range []partition.Edges{in, out} {
+			for e := d.Indptr[v]; e < d.Indptr[v+1]; e++ {
+				u := d.Indices[e]
+				if int(u) == v {
+					continue
+				}
+				// slot[u] is the last entry of u, plus one. Vertices come in increasing order, so
+				// it belongs to v exactly if it lies beyond begin.
+				if slot[u] <= begin {
+					a.adjncy[next] = I(u)
+					next++
+					slot[u] = next
+				}
+				a.adjwgt[slot[u]-1] += I(d.Weight(e) / scale)
+			}
+		}
+		for i := begin; i < next; i++ {
+			a.adjwgt[i] = max(a.adjwgt[i], 1)
+		}
+	})
+	return a, nil
+}
+
+// divisor returns a divisor for count weights that add up to total, so that the quotients, each
+// rounded down but at least 1, add up to less than limit. It is 1 unless METIS's sums would
+// overflow. count must be below limit.
+func divisor(total, count, limit int64) int64 {
+	if total < limit {
+		return 1
+	}
+	return total/(limit-count) + 1
+}
+
+// overVertices calls do for every vertex on all CPUs. Each worker sees increasing vertices and has
+// an array [n] of its own, zero at the start.
+func overVertices[I index](n int, do func(v int, own []I)) {
+	const chunk = 4096
+	var next atomic.Int64
+	mem.Parallel(min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk), func(int) {
+		own := mem.Make[I](n)
+		defer mem.Free(own)
+		for begin := int(next.Add(chunk)) - chunk; begin < n; begin = int(next.Add(chunk)) - chunk {
+			for v := begin; v < min(begin+chunk, n); v++ {
+				do(v, own)
+			}
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package partition
+
+import (
+	"math/rand/v2"
+
+	"halognn/src/topology/graph"
+)
+
+// Random deals shuffled vertices to the parts in turn, one deal for each set of constraints in
+// which vertices weigh, so that counts (of vertices, of training seeds) differ by a few at most;
+// Repair then fixes heavy tails (of in-edges). Its cut, about 1 - 1/P of the edges, is the baseline
+// for the other methods.
+//
+// Time O(N + M), memory O(N).
+func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
+	if err := Check(g, w, o); err != nil {
+		return nil, err
+	}
+	n := g.NumVertices()
+	order := make([]int32, n)
+	for v := range order {
+		order[v] = int32(v)
+	}
+	rng := rand.New(rand.NewPCG(o.Seed, 0x72616e646f6d))
+	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+
+	list := Constraints(n, w, o)
+	// next part by signature: the constraints a vertex weighs in
+	part, next := make([]int32, n), map[uint64]int{}
+	for _, v := range order {
+		var signature uint64
+		for c := range list {
+			if list[c].Weights[v] > 0 {
+				signature |= 1 << (c % 64)
+			}
+		}
+		k := next[signature]
+		part[v] = int32(k)
+		next[signature] = (k + 1) % o.Parts
+	}
+	Repair(g, w, o, part)
+	return part, nil
+}
+
+// Contiguous cuts the vertex ids into P ranges of equal size (within one), in order, for ids that
+// already follow the structure, such as a crawl order. It balances vertices only, whatever the
+// weights.
+//
+// Time and memory O(N).
+func Contiguous(g *graph.CSC, w Weights, o Options) ([]int32, error) {
+	if err := Check(g, w, o); err != nil {
+		return nil, err
+	}
+	n := int64(g.NumVertices())
+	part := make([]int32, n)
+	for v := range n {
+		part[v] = int32(v * int64(o.Parts) / n)
+	}
+	return part, nil
+}

@@ -1,0 +1,557 @@
+package sample
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/random"
+	"halognn/src/topology/graph"
+)
+
+// Negatives says how many negatives a link has and how they are drawn. A negative is a vertex that
+// replaces an end of the link.
+type Negatives struct {
+	Kind  string
+	Count int // of a link; ignored for NegativesBatch
+}
+
+// The kinds of negatives.
+const (
+	NegativesUniform = "uniform" // vertices of the whole graph, for each link
+	NegativesJoint   = "joint"   // the same ones for Count consecutive links
+	NegativesLocal   = "local"   // vertices of the stream's own parts
+	NegativesBatch   = "batch"   // the targets of the other links of the minibatch
+)
+
+// ParseNegatives reads a word such as uniform:16.
+func ParseNegatives(text string) (Negatives, error) {
+	kind, count, _ := strings.Cut(text, ":")
+	n, err := strconv.Atoi(count)
+	switch {
+	case kind == NegativesBatch && count == "":
+		return Negatives{Kind: kind}, nil
+	case err == nil && n >= 1 && n <= graph.MaxVertices &&
+		slices.Contains([]string{NegativesUniform, NegativesJoint, NegativesLocal}, kind):
+		return Negatives{kind, n}, nil
+	}
+	return Negatives{}, fmt.Errorf("%q is no choice of negatives", text)
+}
+
+// String returns the text that ParseNegatives reads.
+func (n Negatives) String() string {
+	if n.Kind == NegativesBatch {
+		return n.Kind
+	}
+	return fmt.Sprintf("%s:%d", n.Kind, n.Count)
+}
+
+// The ends of a link that negatives replace.
+const (
+	CorruptTarget = "target"
+	CorruptSource = "source"
+	CorruptBoth   = "both" // source and target in turn
+	CorruptPair   = "pair" // both at once: any two vertices
+)
+
+// LinkOptions say what a minibatch of links contains besides the links.
+type LinkOptions struct {
+	Negatives Negatives
+	Corrupt   string
+	Filter    bool // draw a negative again if it is an edge of the graph
+	Exclude   bool // do not sample the minibatch's links, or their reverses, as edges
+	// Label words of all links, the same number for each; nil: links have no labels.
+	Labels []int32
+	// Vertex types of the ends.
+	Source, Target int
+}
+
+// tries bounds how often a negative is drawn again. After that it is missing, as may happen where
+// nearly all pairs are links.
+const tries = 64
+
+// Links are training links. Streams cuts their numbers into minibatches. The seeds of a minibatch
+// are the distinct ends of its links and negatives in first-seen order:
+//
+//	links      a->b  c->d        negatives of each   e f | g h
+//	seeds      a b c d e f g h   each once
+//	truth      2 links, 2 negatives; pairs of rows: ab ae af, cd cg ch
+//
+// A negative depends only on (run seed, epoch, step, stream, link or chunk of links, its number).
+// Links are safe for concurrent use.
+type Links struct {
+	options  LinkOptions
+	seed     uint64
+	links    []graph.Link
+	streams  *Streams
+	topology *Topology
+	// [K] for each stream, of a source and of a target; [1] if they are the whole graph.
+	choices [][2]choices
+
+	mu    sync.Mutex
+	kept  [16]rated // the last minibatches, which callers ask for several times
+	turn  int
+	place map[graph.VertexID]int32
+	division
+}
+
+// rated is a minibatch of links with its negatives.
+type rated struct {
+	epoch, step, stream int
+	known               bool
+	seeds               []graph.VertexID
+	truth               []int32
+	labels              int         // words at the end of truth
+	without             []exclusion // sorted
+}
+
+// exclusion is an edge that is not drawn: from a vertex, into a seed (its row).
+type exclusion struct {
+	row    int32
+	source graph.VertexID
+}
+
+// Rate makes the seeds of a job's streams stand for links: seed i is links[i]. first [K+1] are the
+// first vertices of the streams' parts. The caller still owns the links. It is an error if more
+// negatives are wanted than there are vertices.
+func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
+	o LinkOptions) (*Links,
+	error) {
+	l := &Links{options: o, seed: s.options.Seed, links: links, streams: s, topology: t,
+		place: map[graph.VertexID]int32{}}
+	if o.Negatives.Kind != NegativesLocal {
+		first = []graph.VertexID{0, graph.VertexID(len(t.Original))}
+	}
+	for k := range len(first) - 1 {
+		var of [2]choices
+		for end, kind := range [2]int{o.Source, o.Target} {
+			if of[end].list(&t.Columns, kind, first[k], first[k+1]); end == 0 &&
+				o.Corrupt == CorruptTarget || end == 1 && o.Corrupt == CorruptSource {
+				continue
+			}
+			if n := of[end].count; o.Negatives.Count > n-2 && s.GlobalSeeds(0) > 0 {
+				return nil, fmt.Errorf("links.negatives is %s, but there are only %d vertices "+
+					"to draw %d negatives from; ask for fewer", o.Negatives, n, o.Negatives.Count)
+			}
+		}
+		l.choices = append(l.choices, of)
+	}
+	s.links = l
+	return l, nil
+}
+
+// choices are the vertices from which negatives are drawn, as a list of ranges.
+type choices struct {
+	count       int
+	first, ends []int // of each range: its first vertex, and the number of choices up to its end
+}
+
+// list sets the choices to the vertices lo to hi-1 of a type.
+func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
+	of.OfType(kind, lo, hi, func(first, end graph.VertexID) {
+		c.count += int(end - first)
+		c.first, c.ends = append(c.first, int(first)), append(c.ends, c.count)
+	})
+}
+
+// at returns choice n.
+func (c *choices) at(n int) graph.VertexID {
+	i, _ := slices.BinarySearch(c.ends, n+1)
+	if i > 0 {
+		n -= c.ends[i-1]
+	}
+	return graph.VertexID(c.first[i] + n)
+}
+
+// mostSeeds bounds the seeds of a minibatch with this many links.
+func (l *Links) mostSeeds(links int) int {
+	n, k, ends := 2*links, l.options.Negatives.Count, 1
+	if l.options.Corrupt == CorruptPair {
+		ends = 2
+	}
+	switch l.options.Negatives.Kind {
+	case NegativesUniform, NegativesLocal:
+		n += ends * links * k
+	case NegativesJoint:
+		n += ends * ceil(links, k) * k
+	}
+	return min(n, len(l.topology.Original))
+}
+
+// of calls f with the minibatch of a stream at a step.
+func (l *Links) of(epoch, step, stream int, f func(r *rated)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.kept {
+		if r := &l.kept[i]; r.known && r.epoch == epoch && r.step == step && r.stream == stream {
+			f(r)
+			return
+		}
+	}
+	r := &l.kept[l.turn]
+	l.turn = (l.turn + 1) % len(l.kept)
+	r.epoch, r.step, r.stream, r.known = epoch, step, stream, true
+	l.make(r)
+	f(r)
+}
+
+func (l *Links) make(r *rated) {
+	numbers := l.streams.numbers(r.epoch, r.step, r.stream, nil)
+	o := &l.options
+	r.seeds, r.truth, r.without = r.seeds[:0], r.truth[:0], r.without[:0]
+	clear(l.place)
+	row := func(v graph.VertexID) int32 {
+		i, seen := l.place[v]
+		if !seen {
+			i = int32(len(r.seeds))
+			l.place[v], r.seeds = i, append(r.seeds, v)
+		}
+		return i
+	}
+	for _, n := range numbers {
+		a, b := row(l.links[n].Source), row(l.links[n].Target)
+		if o.Exclude {
+			r.without = append(r.without, exclusion{b, l.links[n].Source},
+				exclusion{a, l.links[n].Target})
+		}
+	}
+	slices.SortFunc(r.without, func(a, b exclusion) int {
+		return cmp.Or(cmp.Compare(a.row, b.row), cmp.Compare(a.source, b.source))
+	})
+	r.without = slices.Compact(r.without)
+	k := o.Negatives.Count
+	if o.Negatives.Kind == NegativesBatch {
+		k = max(0, len(numbers)-1)
+	}
+	r.truth = append(r.truth, int32(len(numbers)), int32(k))
+	word := fold(negating, l.seed, r.epoch, r.step, r.stream)
+	for i, n := range numbers {
+		link := l.links[n]
+		r.truth = append(r.truth, l.place[link.Source], l.place[link.Target])
+		for j := range k {
+			other := l.other(link, numbers, word, i, j, k, r.stream)
+			if min(other.Source, other.Target) < 0 { // there is no such negative
+				r.truth = append(r.truth, -1, -1)
+				continue
+			}
+			r.truth = append(r.truth, row(other.Source), row(other.Target))
+		}
+	}
+	each := len(o.Labels) / max(1, len(l.links))
+	for _, n := range numbers {
+		r.truth = append(r.truth, o.Labels[int(n)*each:][:each]...)
+	}
+	r.labels = each * len(numbers)
+}
+
+// other returns negative j, of k, of link i of a minibatch. An end is -1 if there is no such
+// negative.
+func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k,
+	stream int) graph.Link {
+	switch c := l.options.Corrupt; {
+	case c == CorruptPair:
+		if link.Source = l.negative(link, true, numbers, word, i, k+j, stream); link.Source >= 0 {
+			link.Target = l.negative(link, false, numbers, word, i, j, stream)
+		}
+	case c == CorruptSource || c == CorruptBoth && j%2 == 1:
+		link.Source = l.negative(link, true, numbers, word, i, j, stream)
+	default:
+		link.Target = l.negative(link, false, numbers, word, i, j, stream)
+	}
+	return link
+}
+
+// negative returns the vertex of negative j that replaces one end of link i of a minibatch, or -1.
+func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID, word uint64,
+	i, j, stream int) graph.VertexID {
+	o := &l.options
+	if o.Negatives.Kind == NegativesBatch {
+		other := l.links[numbers[(i+1+j)%len(numbers)]]
+		v := other.Target
+		if source {
+			v = other.Source
+		}
+		if l.wrong(link, v, source) {
+			return -1
+		}
+		return v
+	}
+	from := &l.choices[stream%len(l.choices)][1]
+	if source {
+		from = &l.choices[stream%len(l.choices)][0]
+	}
+	by := random.Mix(uint64(uint32(link.Source))<<32 | uint64(uint32(link.Target)))
+	if o.Negatives.Kind == NegativesJoint {
+		by = random.Mix(uint64(i / o.Negatives.Count))
+	}
+	s := stream64(random.Mix(word^by) + uint64(j)*random.Golden)
+	for range tries {
+		v := from.at(int(s.below(uint64(from.count))))
+		if !l.wrong(link, v, source) {
+			return v
+		}
+		if o.Negatives.Kind == NegativesJoint { // other links of the chunk have it too
+			return -1
+		}
+	}
+	return -1
+}
+
+// stream64 begins a sequence.
+func stream64(word uint64) *stream { s := stream(random.Mix(word)); return &s }
+
+// wrong reports whether v must not replace an end of the link: it is an end of the link or, with
+// the filter, the new pair is an edge.
+func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
+	if v == link.Source || v == link.Target {
+		return true
+	}
+	if !l.options.Filter {
+		return false
+	}
+	if source {
+		link.Source = v
+	} else {
+		link.Target = v
+	}
+	if t := l.topology; t.Columns.Plain() {
+		return slices.Contains(t.row(link.Target), link.Source)
+	}
+	return l.topology.Columns.HasLink(&l.topology.Graph, link)
+}
+
+// Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits. It
+// has int32 numbers: links, negatives of each link, and the rows of each pair, -1 for one that is
+// missing; then the label words of the links.
+func (l *Links) Truth(dst []byte, key Key) []byte {
+	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+		dst = mem.Grow(dst, 4*len(r.truth))
+		copy(dst, mem.Bytes(r.truth))
+	})
+	return dst
+}
+
+// source returns the distinct ends of a stream's links, and the number of seeds of a minibatch,
+// estimated from the first step. Negatives may be other vertices.
+func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
+	s := l.streams
+	numbers := s.shuffled(0)
+	if s.options.Seeds != SeedsGlobal {
+		numbers = s.shuffled(stream)
+	}
+	seen := make(map[graph.VertexID]bool, len(numbers))
+	for _, n := range numbers {
+		for _, v := range [2]graph.VertexID{l.links[n].Source, l.links[n].Target} {
+			if !seen[v] {
+				seen[v] = true
+				ends = append(ends, v)
+			}
+		}
+	}
+	return ends, min(float64(len(ends)), float64(l.mostSeeds(s.PieceLen(0, stream))))
+}
+
+// MostLeftOut returns a bound on the edges that a minibatch leaves out.
+func (l *Links) MostLeftOut() int64 { return 2 * int64(l.streams.maxNumbers()) }
+
+// Excludes reports whether minibatches leave out the edges that are their links.
+func (l *Links) Excludes() bool { return l != nil && l.options.Exclude }
+
+// leftOut lists the edges that vertices of a frontier leave out. Only seeds leave edges out, and
+// they come first in every frontier.
+type leftOut struct {
+	start []int32          // [n+1] vertex i leaves out the edges from from[start[i]:start[i+1]]
+	from  []graph.VertexID // sources, ascending for each vertex
+}
+
+// of returns the sources of the edges that vertex i of the frontier leaves out.
+func (o *leftOut) of(i int) []graph.VertexID {
+	if i+1 >= len(o.start) {
+		return nil
+	}
+	return o.from[o.start[i]:o.start[i+1]]
+}
+
+// clear makes the list empty.
+func (o *leftOut) clear() { o.start, o.from = append(o.start[:0], 0), o.from[:0] }
+
+// add adds the sources that vertex i leaves out. i is greater than all vertices added before.
+func (o *leftOut) add(i int, from []graph.VertexID) {
+	for len(o.start) <= i { // vertices in between leave nothing out
+		o.start = append(o.start, int32(len(o.from)))
+	}
+	o.from = append(o.from, from...)
+	o.start = append(o.start, int32(len(o.from)))
+}
+
+// find lists the edges that the seeds of a key's minibatch leave out; if mine is not nil, only for
+// the seeds that it reports. The seeds must come first in the frontier, in their order. Another
+// frontier is an error, because training would then see the links that it predicts.
+func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
+) (err error) {
+	o.start, o.from = o.start[:0], o.from[:0]
+	if !l.Excludes() {
+		return nil
+	}
+	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+		without, at := r.without, 0
+		for i := 0; len(without) > 0; i++ {
+			own := mine == nil || mine(r.seeds[i])
+			if own && (at >= len(frontier) || frontier[at] != r.seeds[i]) {
+				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not "+
+					"seed %d; this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
+				return
+			}
+			if own {
+				o.start = append(o.start, int32(len(o.from)))
+				at++
+			}
+			for ; len(without) > 0 && int(without[0].row) == i; without = without[1:] {
+				if own {
+					o.from = append(o.from, without[0].source)
+				}
+			}
+		}
+	})
+	o.start = append(o.start, int32(len(o.from)))
+	return err
+}
+
+// skips are the edges that a hop's first destinations do not draw.
+type skips struct {
+	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
+	place []int64 // places in the row, ascending
+	list  leftOut // of the frontier, looked up by find
+	// With relations, where columns are destinations: first column of the relation being drawn.
+	first int
+}
+
+// of returns the places in the row of destination i that are not drawn.
+func (k *skips) of(i int) []int64 {
+	i += k.first
+	if i+1 >= len(k.start) {
+		return nil
+	}
+	return k.place[k.start[i]:k.start[i+1]]
+}
+
+// end returns the number of destinations that may skip edges; they come first.
+func (k *skips) end() int { return max(0, len(k.start)-1-k.first) }
+
+// run returns the end of the longest run from destination i, below hi, in which either all
+// destinations skip edges or none does.
+func (k *skips) run(i, hi int) (end int, skip bool) {
+	skip = len(k.of(i)) > 0
+	for end = i + 1; end < min(hi, k.end()) && len(k.of(end)) > 0 == skip; end++ {
+	}
+	if end >= k.end() && !skip {
+		end = hi
+	}
+	return end, skip
+}
+
+// find looks up which edges a minibatch leaves out, in one pass over the rows of the links' ends.
+func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
+	mine func(graph.VertexID) bool) error {
+	k.clear()
+	if err := k.list.find(l, key, frontier, mine); err != nil {
+		return err
+	}
+	if !t.Columns.Plain() {
+		return nil // columnList finds them hop by hop
+	}
+	for i := range max(0, len(k.list.start)-1) {
+		var row []graph.VertexID
+		without := k.list.of(i)
+		if len(without) > 0 {
+			row = t.row(frontier[i])
+		}
+		k.row(row, without)
+	}
+	return nil
+}
+
+// clear makes all destinations draw from whole rows.
+func (k *skips) clear() { k.start, k.place, k.first = append(k.start[:0], 0), k.place[:0], 0 }
+
+// column finds the places that a column of destination d skips, and reports whether any edges
+// remain.
+func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool {
+	row := t.row(column)
+	if len(k.list.start) == 0 {
+		return len(row) > 0
+	}
+	var without []graph.VertexID
+	if t.Columns.Links(relation) {
+		without = k.list.of(d)
+	}
+	k.row(row, without)
+	n := len(k.start) - 1
+	if len(row) > int(k.start[n]-k.start[n-1]) {
+		return true
+	}
+	k.start, k.place = k.start[:n], k.place[:k.start[n-1]]
+	return false
+}
+
+// put adds destination i, greater than all added before. row are its in-neighbours, and without the
+// vertices that it skips.
+func (k *skips) put(i int, row, without []graph.VertexID) {
+	for len(k.start) <= i { // destinations in between skip nothing
+		k.start = append(k.start, int32(len(k.place)))
+	}
+	k.row(row, without)
+}
+
+// row adds the next destination. row are its in-neighbours, and without, ascending, the vertices
+// whose edges it skips.
+func (k *skips) row(row, without []graph.VertexID) {
+	if len(without) > 0 {
+		for p, u := range row {
+			if names(without, u) {
+				k.place = append(k.place, int64(p))
+			}
+		}
+	}
+	k.start = append(k.start, int32(len(k.place)))
+}
+
+// names reports whether u is one of ascending vertices.
+func names(list []graph.VertexID, u graph.VertexID) bool {
+	if len(list) <= 8 {
+		return slices.Contains(list, u)
+	}
+	_, found := slices.BinarySearch(list, u)
+	return found
+}
+
+// pass turns positions among the edges that are not skipped into positions among all edges of the
+// row. The row starts at begin.
+func pass(pos []int64, begin int64, without []int64) {
+	for i, p := range pos {
+		for _, at := range without {
+			if p < begin+at {
+				break
+			}
+			p++
+		}
+		pos[i] = p
+	}
+}
+
+// rest removes the candidates that destination i skips. The low half of a candidate is its place in
+// the row.
+func (k *skips) rest(i int, found []uint64) []uint64 {
+	without := k.of(i)
+	if len(without) == 0 {
+		return found
+	}
+	return slices.DeleteFunc(found, func(c uint64) bool {
+		_, skipped := slices.BinarySearch(without, int64(uint32(c)))
+		return skipped
+	})
+}

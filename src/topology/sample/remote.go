@@ -1,0 +1,531 @@
+package sample
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// Remote makes the minibatches of Fused where each rank holds only the rows of its own vertices
+// (FastSample's partitioned topology). A hop asks the owners of the frontier's vertices to draw for
+// them. They draw with the key of the asking rank, so the blocks are those of Fused, bit for bit:
+//
+//	asker                                              owners
+//	Begin    seeds are the first frontier
+//	Ask      frontier, by owner  ── ids and word ──>   Answer    draws, without edges left out
+//	Extend   block, next frontier <── neighbours ──
+//	End      transposes
+//
+// For kind LADIES owners return all neighbours, and the asker draws among those of the whole
+// frontier. A reply also has what weighs edges (Reply): their weights in the data; for kinds that
+// estimate, the total of each vertex, from which the probabilities follow; if edges are left out,
+// the degree without them.
+//
+// On a graph with relations owners draw for each column of a vertex. They also return the number of
+// neighbours of columns without edges, as the asker does not know which these are. The columns for
+// one asker are in the order of relations, then in the order asked. This is the order of the rows
+// of its block, which merges the answers.
+//
+// Remote sends nothing: its caller moves IDs, Sizes and Neighbours. Between two calls the state of
+// a minibatch is in its Minibatch and Asking, so each call may use another Remote. One goroutine at
+// a time may use a Remote. Its memory, besides the topology, grows with the largest frontier so
+// far.
+type Remote struct {
+	fused *Fused
+	layer Ladies // for kind LADIES, over fused
+}
+
+// NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored, as several
+// minibatches are prepared at the same time. Near vertices work only with kind LADIES: for other
+// kinds the owners draw, and they do not know what is near to the asker.
+func NewRemote(t *Topology, o Options) (*Remote, error) {
+	o.Workers = 1
+	var weights, near error
+	if o.Weights && t.Weights == nil {
+		weights = errNoWeights
+	}
+	if !o.Near.None() && o.HasFanouts() {
+		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know "+
+			"what is near to the rank that asks; choose sample.kind %s, or topology.kind "+
+			"replicated", o.kind(), LADIES)
+	}
+	if o.Map == MapAuto {
+		// A dense map has 4 bytes for every vertex of the whole graph, of which this rank has a
+		// part.
+		o.Map = MapHash
+	}
+	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights, near,
+		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	f, err := newAnywhere(t, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Remote{f, Ladies{fused: f}}, nil
+}
+
+// Free returns the memory.
+func (r *Remote) Free() { r.layer.Free() }
+
+// Bytes returns the memory held now.
+func (r *Remote) Bytes() int64 { return r.layer.Bytes() }
+
+// Begin makes the seeds the first frontier of a minibatch with the given number of hops. It returns
+// the errors of Sampler.Sample about seeds.
+func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
+	return r.fused.beginBy(mb, seeds, hops)
+}
+
+// Reply is the size in bytes of what an owner returns for a column (a vertex is one column unless
+// the graph has relations). Size: the number of drawn neighbours. Total: the number of all
+// neighbours, or the sum of their weights. Edge: each drawn neighbour, with what it carries.
+type Reply struct {
+	Size, Total, Edge int
+	Carried
+}
+
+// Carried says what a neighbour carries, in this order.
+type Carried struct {
+	Weights bool // the weight of the edge
+	Places  bool // the position of the edge in the whole topology
+}
+
+// Column returns the bytes of a column without its neighbours.
+func (r Reply) Column() int { return r.Size + r.Total }
+
+// Reply returns the Reply of hop h, from 1.
+func (s Spec) Reply(h int, with Carried) Reply {
+	r := Reply{Size: 4, Edge: VertexBytes, Carried: with}
+	if s.Estimates() || s.Links.Excludes() {
+		r.Total = 4
+	} else if f := s.most(h); f != All && f <= math.MaxUint8 {
+		r.Size = 1
+	}
+	for _, more := range []bool{with.Weights, with.Places} {
+		if more {
+			r.Edge += 4
+		}
+	}
+	return r
+}
+
+// most returns the largest fanout of hop h, from 1, over all relations. For kind LADIES this is
+// All, as a layer chooses among all neighbours.
+func (s Spec) most(h int) int {
+	if !s.HasFanouts() {
+		return All
+	}
+	if len(s.Relations) == 0 {
+		return s.Fanouts[h-1]
+	}
+	most := 0
+	for _, fanouts := range s.Relations {
+		if fanouts[h-1] == All {
+			return All
+		}
+		most = max(most, fanouts[h-1])
+	}
+	return most
+}
+
+// Asking is the state of one hop of a minibatch between calls. Its arrays lie outside the Go heap
+// and are reused by the next hop; the zero value is ready for use.
+type Asking struct {
+	Word   uint64 // keys the draws
+	Fanout int    // the largest of any relation
+	Reply  Reply
+	each   []int // fanouts by relation; nil: Fanout
+	kind   Kind
+	when   moment   // of the minibatch
+	favour float64  // Key.Favour, which applies to near
+	near   []uint64 // the vertices that the asker draws likelier; nil: none
+	layer  int      // number of vertices that the asker draws for the layer; 0: owners draw
+
+	// Sent to the owners, and received from them. They leave out the asker's own vertices.
+	Count []int // [K] columns asked from each rank
+	Words []int // [K] words of IDs for each rank
+	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
+	// edges to it are left out, ascending.
+	IDs []graph.VertexID
+	// Rows of Reply.Column() bytes, a column each, in the order of Remote.
+	Sizes      []byte
+	Neighbours []graph.VertexID // [E] in that order, each before its carried words
+
+	asked int // number of vertices asked for
+	rank  int
+	owner []int32          // [n] of each frontier vertex
+	own   []graph.VertexID // own vertices of the asker, in frontier order, laid out as IDs
+	list  leftOut          // of the frontier
+	mine  Answer           // draws of own
+	next  []cursor         // [K]
+	words [1]int           // len(own) and Word, as Answer takes them
+	word  [1]uint64
+}
+
+// cursor is the position up to which the answer of one rank has been read.
+type cursor struct{ column, edge int }
+
+// Ask groups a frontier by owner, for draws of hop h, from 1. train says whether the minibatch is
+// trained; rank is the asker's own; parts are the vertices of each rank. If edges are left out, the
+// frontier must begin with the minibatch's seeds; otherwise Ask returns an error. O(n+K).
+func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
+	frontier []graph.VertexID, key Key, h int, train bool) error {
+	spec := r.fused.options.spec(train)
+	a.Word, a.Fanout, a.when = spec.word(key, h), spec.most(h), spec.moment(key)
+	a.each = a.each[:0]
+	for _, fanouts := range spec.Relations {
+		a.each = append(a.each, fanouts[h-1])
+	}
+	a.kind, a.Reply, a.layer = spec.kind(),
+		spec.Reply(h, Carried{r.fused.options.Weights, r.fused.options.Places}), 0
+	if a.kind == LADIES {
+		a.layer, a.favour = spec.Vertices[h-1], key.Favour
+		a.near = likelier(r.fused.options.Near.Vertices, h-1, key)
+	}
+	if err := a.list.find(spec.Links, key, frontier, r.fused.mine); err != nil {
+		return err
+	}
+	a.divide(parts, ranks, rank, frontier, &r.fused.topology.Columns)
+	return nil
+}
+
+// fanout returns the fanout of a relation.
+func (a *Asking) fanout(relation int) int {
+	if len(a.each) > 0 {
+		return a.each[relation]
+	}
+	return a.Fanout
+}
+
+// divide groups a frontier by owner.
+func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []graph.VertexID,
+	columns *graph.Columns) {
+	a.rank, a.asked = rank, len(frontier)
+	if len(a.Count) != ranks {
+		a.Count, a.Words, a.next = make([]int, ranks), make([]int, ranks), make([]cursor, ranks)
+	}
+	clear(a.Count)
+	clear(a.Words)
+	a.owner = mem.Grow(a.owner, len(frontier))
+	for i, v := range frontier {
+		o := parts.Find(uint32(v))
+		_, _, n := columns.Of(v)
+		a.owner[i] = int32(o)
+		a.Count[o] += n
+		a.Words[o] += 1 + len(a.list.of(i))
+		if o == rank {
+			a.asked--
+		}
+	}
+	a.own = mem.Grow(a.own, a.Words[rank])
+	a.Count[rank], a.Words[rank] = 0, 0
+	total := 0
+	for o, n := range a.Words {
+		a.next[o].column = total
+		total += n
+	}
+	a.IDs = mem.Grow(a.IDs, total)
+	own := 0
+	for i, v := range frontier {
+		to, at := a.own, &own
+		if o := int(a.owner[i]); o != rank {
+			to, at = a.IDs, &a.next[o].column
+		}
+		to[*at] = v
+		for k, u := range a.list.of(i) {
+			to[*at+1+k] = ^u
+		}
+		*at += 1 + len(a.list.of(i))
+	}
+}
+
+// rewind puts the cursor of each rank at its first column.
+func (a *Asking) rewind() {
+	total := 0
+	for o, n := range a.Count {
+		a.next[o] = cursor{column: total}
+		total += n
+	}
+}
+
+// Vertices returns how many vertices other ranks are asked for.
+func (a *Asking) Vertices() int { return a.asked }
+
+// size reads the number of neighbours of row i of an answer.
+func (r Reply) size(rows []byte, i int) int {
+	if at := i * r.Column(); r.Size == 1 {
+		return int(rows[at])
+	} else {
+		return int(binary.LittleEndian.Uint32(rows[at:]))
+	}
+}
+
+// total reads the total of row i.
+func (r Reply) total(rows []byte, i int) float64 {
+	word := binary.LittleEndian.Uint32(rows[i*r.Column()+r.Size:])
+	if r.Weights {
+		return float64(math.Float32frombits(word))
+	}
+	return float64(word)
+}
+
+// words returns the number of words of a neighbour.
+func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
+
+// Reserve makes room for the answers about IDs: for Sizes at first; when these have arrived, for
+// Neighbours, with their sum by rank in edges [K].
+func (a *Asking) Reserve(edges []int) {
+	total := 0
+	if edges == nil {
+		for _, n := range a.Count {
+			total += n
+		}
+		a.Sizes = mem.Grow(a.Sizes, total*a.Reply.Column())
+		return
+	}
+	for _, n := range edges {
+		total += n
+	}
+	a.Neighbours = mem.Grow(a.Neighbours, total*a.Reply.words())
+}
+
+// Edges sets edges [K] to the number of neighbours that each rank returns, by Sizes. An impossible
+// size is an error that names the rank.
+func (a *Asking) Edges(edges []int) error {
+	i, most := 0, a.Fanout
+	if most == All || a.kind == Poisson {
+		most = math.MaxInt32
+	}
+	for o, n := range a.Count {
+		sum := 0
+		for range n {
+			k := a.Reply.size(a.Sizes, i)
+			if k > most {
+				return fmt.Errorf("sample: rank %d returned %d neighbours of a vertex, with a "+
+					"fanout of %d; %s", o, k, a.Fanout, sameParts)
+			}
+			sum += k
+			i++
+		}
+		edges[o] = sum
+	}
+	return nil
+}
+
+const sameParts = "the ranks see different parts or memory is damaged: give all ranks the same " +
+	"parts and check those"
+
+// Free returns the arrays.
+func (a *Asking) Free() {
+	mem.Free(a.IDs)
+	mem.Free(a.Sizes)
+	mem.Free(a.Neighbours)
+	mem.Free(a.owner)
+	mem.Free(a.own)
+	a.mine.Free()
+	*a = Asking{}
+}
+
+// Bytes returns their memory.
+func (a *Asking) Bytes() int64 {
+	ids := cap(a.IDs) + cap(a.Neighbours) + cap(a.owner) + cap(a.own)
+	return int64(ids)*4 + int64(cap(a.Sizes)) + a.mine.Bytes()
+}
+
+// Draw makes the draws of the asker's own vertices, for which it asks no other rank.
+func (r *Remote) Draw(a *Asking) error {
+	a.words[0], a.word[0] = len(a.own), a.Word
+	return r.Answer(&a.mine, a.own, a.words[:], a.word[:], a)
+}
+
+// Extend makes the block of hop h, from 1, once a's answers have arrived and Draw has been called,
+// and appends new vertices to the frontier. The cost is that of numbering the edges and the
+// frontier, as another Remote may have numbered it before.
+func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
+	s, block := r.fused, &mb.Blocks[len(mb.Blocks)-h]
+	extend := func() error { return s.extend(block, a) }
+	if s.mb = mb; a.kind == LADIES {
+		s.mb = &r.layer.wide
+		extend = func() error { return r.layer.extend(mb, block, a) }
+	}
+	mb.Estimates = Spec{Kind: a.kind}.Estimates()
+	return s.contain(func() error {
+		if err := extend(); err != nil {
+			return fmt.Errorf("sample: hop %d: %w", h, err)
+		}
+		mb.Seeds = mb.Frontier[:len(mb.Seeds)]
+		return nil
+	})
+}
+
+func (s *Fused) extend(block *graph.Block, a *Asking) error {
+	mb, n, rows := s.mb, len(s.mb.Frontier), 0
+	for _, r := range s.list.of(&s.topology, mb.Frontier, mb.Original, block, nil) {
+		rows += len(r.vertices)
+	}
+	block.Indptr = mem.Grow(block.Indptr, rows+1)
+	if err := s.join(block, a); err != nil {
+		return err
+	}
+	drawn := asVertices(block.Indices)
+	for _, v := range drawn {
+		if uint(v) >= uint(len(s.topology.Original)) {
+			return &graph.LayoutError{Array: graph.Indices, Reason: fmt.Errorf(
+				"an edge comes from vertex %d: %w (the graph has %d vertices)",
+				v, graph.ErrVertexRange, len(s.topology.Original))}
+		}
+	}
+	mb.Frontier = mem.Grow(mb.Frontier, min(n+len(drawn), len(s.topology.Original))+1)
+	s.number(mb.Frontier[:n])
+	total := renumber(s.vertices, drawn, block.Indices, mb.Frontier, n)
+	mb.Original = mem.Grow(mb.Original, total)
+	s.gatherOriginal(n, total)
+	block.NumDst, block.NumSrc = n, total
+	mb.Frontier = mb.Frontier[:total]
+	return nil
+}
+
+// join puts the neighbours of the frontier's vertices, from all ranks, into the order of the
+// block's rows, and weighs their edges.
+func (s *Fused) join(block *graph.Block, a *Asking) error {
+	reply, mine, rows, before := a.Reply, a.mine.indptr, block.NumRows(), 0
+	if len(block.Ends) > 0 { // append to the totals of earlier hops' rows
+		before = len(s.mb.Totals)
+	}
+	if a.rewind(); reply.Total > 0 {
+		s.mb.Totals = mem.Grow(s.mb.Totals, before+rows)
+	}
+	totals := s.mb.Totals[before:]
+	edge := 0
+	for o, n := range a.Count {
+		next := &a.next[o]
+		next.edge = edge
+		for i := next.column; i < next.column+n; i++ {
+			edge += reply.size(a.Sizes, i)
+		}
+	}
+	block.Indptr[0] = 0
+	own, edges := 0, 0
+	for i := range rows {
+		from, at := a.mine.Sizes, &own
+		if o := a.owner[block.Target(i)]; int(o) != a.rank {
+			from, at = a.Sizes, &a.next[o].column
+		}
+		edges += reply.size(from, *at)
+		if reply.Total > 0 {
+			totals[i] = reply.total(from, *at)
+		}
+		*at++
+		block.Indptr[i+1] = int64(edges)
+	}
+	if err := s.checkEdges(edges, rows); err != nil {
+		return err
+	}
+	block.Indices, block.Weights = mem.Grow(block.Indices, edges), block.Weights[:0]
+	block.Places = block.Places[:0]
+	if reply.Weights {
+		block.Weights = mem.Grow(block.Weights, edges)
+	}
+	if reply.Places {
+		block.Places = mem.Grow(block.Places, edges)
+	}
+	own = 0
+	for i := range rows {
+		if o := a.owner[block.Target(i)]; int(o) == a.rank {
+			reply.take(block, i, a.mine.Neighbours, int(mine[own]))
+			own++
+		} else {
+			next := &a.next[o]
+			reply.take(block, i, a.Neighbours, next.edge)
+			next.edge += int(block.Indptr[i+1] - block.Indptr[i])
+		}
+	}
+	if a.kind == Poisson && !reply.Weights {
+		s.weighDrawn(block, a, totals)
+	}
+	if len(block.Ends) > 0 {
+		left := dropEmpty(block, totals)
+		if a.kind != Poisson { // only its totals are read
+			left = 0
+		}
+		s.mb.Totals = s.mb.Totals[:before+left]
+	}
+	return nil
+}
+
+// dropEmpty drops the columns without edges, which only their owners knew, from a block and from
+// its totals, if there are any. It returns the number of remaining totals.
+func dropEmpty(block *graph.Block, totals []float64) int {
+	rows, row := 0, 0
+	for r, end := range block.Ends {
+		for ; row < int(end); row++ {
+			if len(totals) > 0 { // a column with edges may draw none
+				if totals[row] == 0 {
+					continue
+				}
+				totals[rows] = totals[row]
+			} else if block.Indptr[row+1] == block.Indptr[row] {
+				continue
+			}
+			block.Indptr[rows+1], block.Targets[rows] = block.Indptr[row+1], block.Targets[row]
+			rows++
+		}
+		block.Ends[r] = int32(rows)
+	}
+	block.Indptr, block.Targets = block.Indptr[:rows+1], block.Targets[:rows]
+	return min(rows, len(totals))
+}
+
+// take copies the neighbours of destination i, which begin at edge k of an answer.
+func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
+	lo, hi := block.Indptr[i], block.Indptr[i+1]
+	to := asVertices(block.Indices)[lo:hi]
+	words := r.words()
+	if words == 1 {
+		copy(to, from[k:])
+		return
+	}
+	for e := range to {
+		edge := from[words*(k+e):][:words]
+		to[e] = edge[0]
+		if r.Weights {
+			block.Weights[int(lo)+e] = math.Float32frombits(uint32(edge[1]))
+		}
+		if r.Places {
+			block.Places[int(lo)+e] = int32(edge[words-1])
+		}
+	}
+}
+
+// weighDrawn weighs the edges that Poisson has drawn, with the degrees of their rows.
+func (s *Fused) weighDrawn(block *graph.Block, a *Asking, totals []float64) {
+	h, n := &s.hop, block.NumRows()
+	block.Weights = mem.Grow(block.Weights, len(block.Indices))
+	h.start(&s.topology, nil, nil, block.Indptr)
+	h.poisson, h.weights, h.degree = true, block.Weights, mem.Grow(h.degree, n)
+	for i, total := range totals {
+		h.degree[i] = int64(total)
+	}
+	at := 0
+	for r := range max(1, len(block.Ends)) {
+		end := n
+		if len(block.Ends) > 0 {
+			end = int(block.Ends[r])
+		}
+		h.by(a.fanout(r), a.when.word(a.Word, r), a.when)
+		h.weigh(at, end, nil)
+		at = end
+	}
+}
+
+// End completes a minibatch whose blocks are complete.
+func (r *Remote) End(mb *Minibatch) {
+	for l := 1; l < len(mb.Blocks) && !r.fused.options.ForwardOnly; l++ {
+		mb.Blocks[l].Transpose(&mb.Transposes[l])
+	}
+}

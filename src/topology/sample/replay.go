@@ -1,0 +1,123 @@
+package sample
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"time"
+
+	"halognn/src/base/mem"
+	"halognn/src/topology/graph"
+)
+
+// Reader describes which minibatches one reader of rows, a rank or a stream, trains in a run: at
+// every step one from each of the Count streams from First on. They are its items, numbered from 0
+// in training order; numbers beyond an epoch continue in later epochs.
+type Reader struct {
+	Streams      *Streams // the seed order
+	First, Count int      // streams
+	Seed         uint64   // of the run
+	Favour       float64  // Key.Favour
+}
+
+// Items returns the minibatches of an epoch.
+func (r *Reader) Items() int { return r.Streams.Steps() * r.Count }
+
+// Key returns the key of an item's random draws in an epoch.
+func (r *Reader) Key(epoch, item int) Key {
+	step, steps := item/r.Count, r.Streams.Steps()
+	return Key{Seed: r.Seed, Epoch: epoch + step/steps, Step: step % steps,
+		Stream: r.First + item%r.Count, Favour: r.Favour}
+}
+
+// Minibatches yields n items, beginning with item from of an epoch. Each is sampled when it is
+// requested, and overwrites the one before. An error ends the sequence and is stored in fault.
+// Options.MaxSeeds is set.
+func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *error,
+) iter.Seq2[Key, *Minibatch] {
+	return func(yield func(Key, *Minibatch) bool) {
+		p, err := r.Replay(t, o)
+		if err != nil {
+			*fault = err
+			return
+		}
+		defer p.Free()
+		for i := from; i < from+n; i++ {
+			key, err := p.At(epoch, i)
+			if err != nil {
+				*fault = fmt.Errorf("epoch %d, step %d: %w", key.Epoch, key.Step, err)
+				return
+			}
+			if !yield(key, &p.Minibatch) {
+				return
+			}
+		}
+	}
+}
+
+// Replay samples minibatches of a reader without training them, with the keys and so the draws of
+// training.
+type Replay struct {
+	Of        *Reader       // the reader whose minibatches it samples; may be changed between calls
+	Sampler   Sampler       // nil: the model reads no neighbours, and minibatches are their seeds
+	Minibatch Minibatch     // the last one
+	Took      time.Duration // time to draw it
+	// Returns the seeds of a minibatch, in the memory of dst where they fit; nil: those of
+	// training.
+	Seeds func(k Key, dst []graph.VertexID) []graph.VertexID
+
+	seeds []graph.VertexID
+}
+
+// Replay opens a replay with the sampler of o. If o.MaxSeeds is 0, it is that of training. Without
+// hops, minibatches are just their seeds, as for models that read no neighbours.
+func (r *Reader) Replay(t *Topology, o Options) (*Replay, error) {
+	if o.Hops() == 0 {
+		return &Replay{Of: r}, nil
+	}
+	return r.drawn(t, o)
+}
+
+// drawn opens a replay of minibatches with hops.
+func (r *Reader) drawn(t *Topology, o Options) (*Replay, error) {
+	p := &Replay{Of: r}
+	o.MaxSeeds = cmp.Or(o.MaxSeeds, r.Streams.MaxPiece())
+	var err error
+	p.Sampler, err = New(t, o)
+	return p, err
+}
+
+// At samples an item of an epoch. It returns the item's key, also with an error.
+func (p *Replay) At(epoch, item int) (Key, error) {
+	key := p.Of.Key(epoch, item)
+	if p.Seeds == nil {
+		p.seeds = p.Of.Streams.Piece(key.Epoch, key.Step, key.Stream, p.seeds)
+	} else {
+		p.seeds = p.Seeds(key, p.seeds)
+	}
+	begin := time.Now()
+	defer func() { p.Took = time.Since(begin) }()
+	if p.Sampler == nil {
+		p.Minibatch.Frontier = mem.Grow(p.Minibatch.Frontier, len(p.seeds))
+		copy(p.Minibatch.Frontier, p.seeds)
+		return key, nil
+	}
+	return key, p.Sampler.Sample(&p.Minibatch, p.seeds, key)
+}
+
+// Bytes returns the memory of the sampler and the minibatch.
+func (p *Replay) Bytes() int64 {
+	n := p.Minibatch.Bytes()
+	if p.Sampler != nil {
+		n += p.Sampler.Bytes()
+	}
+	return n
+}
+
+// Free frees the memory.
+func (p *Replay) Free() {
+	p.Minibatch.Free()
+	if p.Sampler != nil {
+		p.Sampler.Free()
+	}
+}

@@ -1,0 +1,245 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"halognn/src/topology/graph"
+)
+
+// Sampler draws minibatches by one Spec. One goroutine at a time may use it; any number of samplers
+// may share a Topology. Once its arrays, and those of the minibatches that it fills, have grown to
+// the largest minibatch, it allocates nothing.
+type Sampler interface {
+	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks.
+	// The minibatch depends only on the graph, the Spec, the seeds in their order and the key.
+	// Errors: a seed outside the graph (graph.ErrVertexRange) or given twice (both
+	// SeedError), more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all
+	// rows, one whose arrays break the rules of a CSC (graph.LayoutError), a topology file that
+	// shrank under its mapping. After an error mb holds nothing of use, but the sampler and mb may
+	// be used again.
+	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
+	// SampleEval is Sample with Options.Eval, for minibatches that are not trained.
+	SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
+	// Bytes returns the current memory of the sampler, without the minibatches that it fills.
+	Bytes() int64
+	// Free frees the memory; the sampler must not be used afterwards.
+	Free()
+}
+
+// Kind names a way of choosing neighbours.
+type Kind string
+
+// Neighbour draws, for every vertex of a frontier, a fixed number of its in-neighbours, all equally
+// likely (GraphSAGE). The empty Kind means Neighbour.
+const Neighbour Kind = "neighbour"
+
+// Poisson draws each in-neighbour of a vertex independently, with probability q = min(1,
+// fanout/degree): as many as Neighbour on average. An edge weighs 1/q, so sums over what was drawn
+// are unbiased estimates of sums over all in-neighbours.
+const Poisson Kind = "poisson"
+
+// Spec holds the options that determine the minibatch of given seeds. The zero Spec draws nothing;
+// use it for a model that reads no neighbours.
+type Spec struct {
+	Kind Kind
+	// For Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All.
+	Fanouts []int
+	// For kinds with fanouts on a graph with relations: the fanouts of each relation; nil: Fanouts
+	// for all.
+	Relations [][]int
+	Vertices  []int   // for LADIES: vertices per hop, seed hop first; each >= 1
+	Weighted  bool    // for LADIES: draws depend on edge weights, as with Options.Weights
+	Numbers   Numbers // for Labor and Poisson
+	// Links whose minibatches leave out the links' own edges; nil: none are left out.
+	Links *Links
+}
+
+// String names the kind and its numbers.
+func (s Spec) String() string {
+	switch {
+	case !s.HasFanouts():
+		return fmt.Sprintf("%s %v", s.kind(), s.Vertices)
+	case s.kind() != Neighbour:
+		return fmt.Sprintf("%s, fanouts %v", s.kind(), s.Fanouts)
+	}
+	return fmt.Sprintf("fanouts %v", s.Fanouts)
+}
+
+// Neighbours returns the Spec of kind Neighbour with these fanouts.
+func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fanouts} }
+
+// method is one kind of sampling. A kind is a file with its sampler and an entry of methods.
+type method struct {
+	kind      Kind
+	brief     string           // for the page about the configuration
+	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
+	estimates bool             // Minibatch.Estimates: edges weigh 1/q
+	hops      func(Spec) int   // blocks of a minibatch
+	check     func(Spec) error // all errors in a Spec with at least one hop
+	make      func(*Topology, Options) (Sampler, error)
+}
+
+var methods = []method{
+	{kind: Neighbour, brief: "as many neighbours of each vertex as the fanout, equally likely",
+		fanouts: true, hops: countFanouts, check: checkFanouts, make: newFused},
+	{kind: Labor, brief: "likewise, those with the smallest random numbers of vertices: " +
+		"destinations share neighbours, and a minibatch has fewer vertices",
+		fanouts: true, hops: countFanouts, check: checkNumbers, make: newFused},
+	{kind: Poisson, brief: "each neighbour with probability fanout/degree, weighed by its " +
+		"inverse: aggregates are unbiased",
+		fanouts: true, estimates: true, hops: countFanouts, check: checkNumbers,
+		make: newFused},
+	{kind: LADIES, brief: "layer by layer `sample.layer_vertices` of all neighbours, common ones " +
+		"likelier, with all edges to the layer, weighed by the inverse probability",
+		estimates: true, hops: func(s Spec) int { return len(s.Vertices) },
+		check: checkVertices, make: newLadies},
+}
+
+// Kinds yields every kind of sampling with a short description.
+func Kinds() iter.Seq2[Kind, string] {
+	return func(yield func(Kind, string) bool) {
+		for _, m := range methods {
+			if !yield(m.kind, m.brief) {
+				return
+			}
+		}
+	}
+}
+
+// method returns that of the kind; the zero method if it is unknown.
+func (s Spec) method() method {
+	for _, m := range methods {
+		if m.kind == s.kind() {
+			return m
+		}
+	}
+	return method{}
+}
+
+func countFanouts(s Spec) int { return len(s.Fanouts) }
+
+// kind returns the kind; the default is Neighbour.
+func (s Spec) kind() Kind {
+	if s.Kind == "" {
+		return Neighbour
+	}
+	return s.Kind
+}
+
+// Hops returns the number of blocks of a minibatch, one for each layer of the model; 0 if nothing
+// is drawn.
+func (s Spec) Hops() int {
+	if m := s.method(); m.hops != nil {
+		return m.hops(s)
+	}
+	return 0
+}
+
+// Words returns the word of each hop, seed hop first, which keys the draws of kinds without
+// numbers.
+func (s Spec) Words(k Key) []uint64 {
+	words := make([]uint64, s.Hops())
+	for h := range words {
+		words[h] = s.word(k, h+1)
+	}
+	return words
+}
+
+// IDs returns the memory of vertices as int32 numbers; VerticesOf is its inverse.
+func IDs(vertices []graph.VertexID) []int32       { return asRows(vertices) }
+func VerticesOf(numbers []int32) []graph.VertexID { return asVertices(numbers) }
+
+// Layers returns how many hops are drawn as a whole, from all in-neighbours of their destinations.
+func (s Spec) Layers() int {
+	if s.kind() == LADIES {
+		return len(s.Vertices)
+	}
+	return 0
+}
+
+// Estimates reports whether edges of a minibatch weigh 1/q, where q is the probability that the
+// edge was drawn: Minibatch.Estimates.
+func (s Spec) Estimates() bool { return s.method().estimates }
+
+// HasFanouts reports whether fanouts bound the neighbours of a vertex. FanoutsFor returns them.
+func (s Spec) HasFanouts() bool { return s.method().fanouts }
+
+// Check returns all errors, joined. A Spec without hops is an error.
+func (s Spec) Check() error {
+	m := s.method()
+	if m.check == nil {
+		var names []Kind
+		for _, m := range methods {
+			names = append(names, m.kind)
+		}
+		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind, names)
+	}
+	return m.check(s)
+}
+
+// ErrFanouts is wrapped by errors about a kind without fanouts where fanouts are needed.
+var ErrFanouts = errors.New("it samples without fanouts")
+
+// FanoutsFor returns the fanouts, seed hop first, for a computation that needs them. If the kind
+// has no fanouts, need names the computation in the error.
+func (s Spec) FanoutsFor(need string) ([]int, error) {
+	if !s.HasFanouts() {
+		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or "+
+			"sample.kind %s",
+			need, s.kind(), ErrFanouts, Neighbour)
+	}
+	return s.Fanouts, nil
+}
+
+func checkFanouts(s Spec) error {
+	if len(s.Fanouts) == 0 {
+		return errors.New("no fanouts; give one for every layer, seed hop first")
+	}
+	var faults []error
+	for _, fanouts := range append([][]int{s.Fanouts}, s.Relations...) {
+		for i, f := range fanouts {
+			if f < 1 && f != All || f > graph.MaxVertices {
+				faults = append(faults,
+					fmt.Errorf("fanouts[%d] is %d; it must be at least 1, or %d for all neighbours",
+						i, f, All))
+			}
+		}
+		if len(fanouts) != len(s.Fanouts) {
+			faults = append(faults, fmt.Errorf("a relation has the fanouts %v, but there are %d "+
+				"hops", fanouts,
+				len(s.Fanouts)))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// fanoutBy returns the fanout of hop h, from 0, for a relation.
+func (s *Spec) fanoutBy(h, relation int) int {
+	if len(s.Relations) > 0 {
+		return s.Relations[relation][h]
+	}
+	return s.Fanouts[h]
+}
+
+var errNoWeights = errors.New("the edges of the topology have no weights")
+
+// New makes the sampler of o.Spec over t, whose arrays must outlive it. It returns all errors in
+// both, joined.
+func New(t *Topology, o Options) (Sampler, error) {
+	var weights error
+	o.Weights = o.Weights || o.Spec.Weighted
+	if o.Weights && t.Weights == nil {
+		weights = errNoWeights
+	}
+	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights,
+		o.Near.check(o.Spec, t), o.checkRelations(t)); err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	for _, s := range []*Spec{&o.Spec, &o.Eval} {
+		s.Fanouts, s.Vertices = slices.Clone(s.Fanouts), slices.Clone(s.Vertices)
+	}
+	return o.method().make(t, o)
+}

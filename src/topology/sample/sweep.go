@@ -1,0 +1,64 @@
+package sample
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"halognn/src/base/mem"
+)
+
+// Sweep describes minibatches of a run, or of a similar one, that are sampled without being
+// trained, in any order: those of a reader, in Epochs epochs from Epoch on.
+type Sweep struct {
+	Reader
+	Spec          Spec // how minibatches are drawn
+	Near          Near // Options.Near
+	Epoch, Epochs int
+	Most          int // number of minibatches, the first ones; 0: all
+	Workers       int // goroutines, each with a Replay; 0 means 1
+}
+
+// Len returns the number of minibatches.
+func (w *Sweep) Len() int {
+	n := w.Epochs * w.Items()
+	if w.Most > 0 {
+		n = min(n, w.Most)
+	}
+	return n
+}
+
+// Run samples every minibatch once, key for key as training does, shared among the goroutines, in
+// any order. Each goroutine calls open, then take for each of its minibatches, and close at the
+// end. Transposes are left out. Run returns the errors of Sampler and take, the first of each
+// goroutine.
+func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, close func()),
+) error {
+	var next atomic.Int64
+	return mem.Together(max(1, min(w.Workers, w.Len())), func(int) error {
+		take, close := open()
+		defer close()
+		return w.work(t, &next, take)
+	})
+}
+
+// work calls take for one minibatch after the other until none is left.
+func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch) error) error {
+	p, err := w.drawn(t, Options{Spec: w.Spec, Near: w.Near, ForwardOnly: true})
+	if err != nil {
+		return err
+	}
+	defer p.Free()
+	for {
+		i := int(next.Add(1)) - 1
+		if i >= w.Len() {
+			return nil
+		}
+		key, err := p.At(w.Epoch, i)
+		if err == nil {
+			err = take(key, &p.Minibatch)
+		}
+		if err != nil {
+			return fmt.Errorf("epoch %d, step %d: %w", key.Epoch, key.Step, err)
+		}
+	}
+}
