@@ -1,0 +1,24 @@
+// Package base is the wing of what all others stand on: memory, files, random words, time. It knows
+// no graphs, ranks or devices. It holds no code itself.
+//
+//	arrays ──> Make ──> memory outside the Go heap <── Map <── .npy files on disk
+//	                       │                                      │
+//	                       └── pages shared by the ranks of a node ┘
+//	key ──> Mix ──> the same random word on every machine
+//	work ──> Clock, Recorder ──> totals of a rank, spans for Perfetto
+//
+// Its packages, each of which imports only those above it:
+//
+//	fault      points at which tests make things go wrong
+//	flock      turns at a place, between processes of a node
+//	interrupt  signals: the first asks, the second ends the process
+//	mem        arrays outside the Go heap, mapped files
+//	random     random words that are pure functions of a key
+//	npy        NumPy files
+//	timing     CPU time of a thread, medians
+//	trace      time per phase, the time model of a step, spans
+//	chart      curves and bars on pages
+//
+// Begin with mem/mem.go: nearly every array of the program comes from Make. Then random/random.go,
+// on which reproducible sampling rests.
+package base

@@ -1,0 +1,20 @@
+// Package devices is the wing of what computes: the kernels of GNN layers on CPUs and GPUs, and
+// what a node tells of its processors and cards. Only compute/cuda calls CUDA. It holds no code
+// itself.
+//
+//	layer ──> compute.Device ─┬─ compute/ref    plain Go: the definition of every kernel
+//	                          ├─ compute/cpu    BLAS, oneDNN, C kernels on pinned threads
+//	                          └─ compute/cuda   a GPU, with memory of its own
+//	              │
+//	              └─ Probe: bytes and operations of a call ──> compute/meter
+//
+// Its packages, which do not import each other:
+//
+//	energy   joules of processors, memory and GPUs
+//	nvtx     what a process does when, for the profilers of NVIDIA
+//	compute  the interface of a device, and the devices below it
+//
+// Begin with compute/compute.go, then read one kernel through: its contract in compute/segment.go,
+// its definition in compute/ref/segment.go, its loops in kernels/cpu/segment.c. compute/computetest
+// holds every device to the reference.
+package devices

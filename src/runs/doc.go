@@ -1,0 +1,24 @@
+// Package runs is the wing of a run as its user sees it: settings in; training or inference, with
+// checkpoints; records and reports out. It holds no code itself.
+//
+//	config.yaml ──> session ──> train ─┬─ epoch: steps ──> evaluate ──> next epoch
+//	                   │               ├─ checkpoint <──> RUN/checkpoints
+//	                   │               └─ record ──> metrics.jsonl, summary.json ──> report
+//	                   └──────> infer ──> predictions
+//
+// Its packages, each of which imports only those above it:
+//
+//	config      the table of settings
+//	record      what a run writes of itself
+//	watch       ends a run in which no rank is at work
+//	report      run directories to tables, plots and one page
+//	checkpoint  the state between two steps: kept, and brought back
+//	session     what training and inference share: job, model, rows, pipe
+//	blocks      the minibatches of a run as files
+//	infer       passes over vertices, scores, predictions
+//	train       the loop: epochs, steps, evaluation
+//
+// Begin with session/session.go, which opens all that a rank needs, train/options.go, which draws a
+// training, and train/train.go with train/step.go, the loop itself. A setting is a row of
+// config/table.go; a number in a record is a commented field of package record.
+package runs
