@@ -14,6 +14,6 @@
 //	shard      the PARTS directory
 //
 // Begin with dataset/dataset.go and shard/shard.go, which draw the two directories file by file;
-// shard/open.go maps the parts of a rank. Of the importers read dataset/import.go, the table of
-// formats, and dataset/import_edgelist.go as one of them.
+// shard/open.go maps the parts of a rank, by npy/map.go. Of the importers read dataset/import.go,
+// the table of formats, and dataset/import_edgelist.go as one of them.
 package data

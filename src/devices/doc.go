@@ -16,5 +16,6 @@
 //
 // Begin with compute/compute.go, then read one kernel through: its contract in compute/segment.go,
 // its definition in compute/ref/segment.go, its loops in kernels/cpu/segment.c. compute/computetest
-// holds every device to the reference.
+// holds every device to the reference. A new kernel begins as a row of
+// kernels/include/halognn_kernels.def; kernels for GPUs are in kernels/cuda.
 package devices

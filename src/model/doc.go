@@ -14,5 +14,7 @@
 //
 // Begin with nn/nn.go, which has the configuration of a model, and nn/model.go, which runs its
 // layers. nn/sage.go is the simplest layer, nn/kinds.go the table of all. nn/params.go lays
-// parameters and gradients out in flat arrays. Of tasks read task/task.go and task/multiclass.go.
+// parameters and gradients out in flat arrays, nn/schedule.go has the learning rate. Of tasks read
+// task/task.go and task/multiclass.go; a metric is a row of task/metric.go or of its task's file,
+// and is named in the task's Metrics.
 package model

@@ -14,5 +14,7 @@
 //
 // Begin with the interfaces of comm/comm.go, then comm/group.go, where ranks are goroutines of one
 // process and a collective is a meeting. pipeline/pipeline.go draws the stages and
-// pipeline/schedule.go has the order of starts. comm/mpi/communicator.go does the same on MPI.
+// pipeline/schedule.go has the order of starts. comm/sum.go adds the ranks' gradients in order
+// (between GPUs kernels/cuda/reduce.cu does). comm/mpi/communicator.go is the same on MPI, whose
+// calls are in comm/mpi/engine.c, those of an exchange of ids and rows in comm/mpi/then.go.
 package ranks

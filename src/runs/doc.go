@@ -20,5 +20,6 @@
 //
 // Begin with session/session.go, which opens all that a rank needs, train/options.go, which draws a
 // training, and train/train.go with train/step.go, the loop itself. A setting is a row of
-// config/table.go; a number in a record is a commented field of package record.
+// config/table.go; a number in a record is a commented field of package record, a plot an entry of
+// report/charts.go. Layer-wise inference is in infer/infer.go.
 package runs

@@ -15,5 +15,7 @@
 //
 // Begin with graph/graph.go and graph/block.go, the two formats. Then sample/sample.go has what a
 // minibatch is, sample/reference.go the samplers as plain loops, and sample/fused.go with
-// sample/hop.go the one that runs. Random numbers and their keys are in sample/draw.go.
+// sample/hop.go the one that runs. Random numbers and their keys are in sample/draw.go. A kind of
+// sampling is a row of sample/spec.go, a partitioner one of partition/partition.go;
+// sample/streams.go says which seeds a rank trains in a step.
 package topology

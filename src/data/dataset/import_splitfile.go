@@ -76,8 +76,8 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 				path = cmp.Or(path, either(p.path, name+ext))
 			}
 			if path == "" {
-				return true, fmt.Errorf("%s: neither %s%s nor a .gz of it is there: %w", p.path,
-					strings.Join(names, ext+" or "), ext, os.ErrNotExist)
+				return true, fmt.Errorf("%s: none of %s%s is there, plain or as .gz: %w", p.path,
+					strings.Join(names, ext+", "), ext, os.ErrNotExist)
 			}
 			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
 				return true, err

@@ -151,7 +151,7 @@ func TestImportTypedRefusals(t *testing.T) {
 		{"edges.author.by.paper.csv", "source,target\nann,p9\n", "has no row for it"},
 		{"edges.author.by.paper.csv", "source,target\np1,p1\n", "has no row for it"},
 		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,-2\n", "line 2: an edge has weight -2"},
-		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, and a model is trained on those of one"},
+		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, but a model is trained on the labels of one type"},
 		{"nodes.paper.csv", "id,a\np1,1\np2,nan\np3,2\n", "nodes.paper.csv: line 3: bad value: column a holds \"nan\""},
 		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
 	} {

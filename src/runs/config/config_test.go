@@ -386,7 +386,7 @@ func TestPrintedDefaultsAreABeginning(t *testing.T) {
 		!strings.Contains(err.Error(), "model.layers is 0") {
 		t.Errorf("bad settings without a file: %v", err)
 	}
-	for _, page := range regexp.MustCompile(`docs/[^ #),]*[a-z]`).FindAllString(
+	for _, page := range regexp.MustCompile(`docs/[^\s#),]*[a-z]`).FindAllString(
 		Default().CommentedYAML(), -1) {
 		if _, err := os.Stat(filepath.Join("../../..", page)); err != nil {
 			t.Errorf("a comment refers to %s: %v", page, err)
