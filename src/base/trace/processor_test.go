@@ -30,8 +30,8 @@ func TestProcessor(t *testing.T) {
 	p.Begin()
 	for begun, used := time.Now(),
 		ProcessorTime(false); ProcessorTime(false) < used+20*time.Millisecond; {
-		if both := p.Busy() * 2 * time.Since(begun).Seconds(); both > (ProcessorTime(false) -
-			before).Seconds() {
+		both := p.Busy() * 2 * time.Since(begun).Seconds()
+		if both > (ProcessorTime(false) - before).Seconds() {
 			t.Fatalf("a rank of two has worked %g s, more than the process", both)
 		}
 	}

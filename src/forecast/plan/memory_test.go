@@ -150,8 +150,8 @@ func TestCacheBytes(t *testing.T) {
 		}
 		p := planned(t, s, j, given)
 		rows := int64(access.Capacity(j.Cache.Alpha, s.Vertices, 2)) * int64(s.RowBytes())
-		if got := p.Memory.Of(trace.MemCacheRows); math.Abs(float64(got-rows)) > 0.02*float64(
-			rows) {
+		got := p.Memory.Of(trace.MemCacheRows)
+		if math.Abs(float64(got-rows)) > 0.02*float64(rows) {
 			t.Errorf("%s: rows take %d bytes of %d asked for", name, got, rows)
 		}
 		if got := p.Memory.Of(trace.MemCacheIndex); got < 1000 {

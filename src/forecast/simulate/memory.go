@@ -92,9 +92,8 @@ func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64
 func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 	return s.policies[which].Bytes(policy.Size{
 		Vertices: s.shards.Vertices, Rows: int64(rows), Window: int64(s.windows[which][size]),
-		Uses: float64(u.minibatch), Steps: int64(
-			s.job.Epochs * s.job.Items()), Degrees: s.transposed,
-		Sums: s.job.Sums,
+		Uses: float64(u.minibatch), Steps: int64(s.job.Epochs * s.job.Items()),
+		Degrees: s.transposed, Sums: s.job.Sums,
 	})
 }
 

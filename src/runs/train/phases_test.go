@@ -40,8 +40,8 @@ func TestPhasesOfARun(t *testing.T) {
 					t.Errorf("phase %s took %g s", p, took)
 				}
 			}
-			if got := s.PhaseSeconds["score"] *
-				float64(s.Ranks); math.Abs(got-s.ScoreSeconds) > 1e-9 {
+			got := s.PhaseSeconds["score"] * float64(s.Ranks)
+			if math.Abs(got-s.ScoreSeconds) > 1e-9 {
 				t.Errorf("the ranks scored for %g s, but score_seconds is %g", got, s.ScoreSeconds)
 			}
 			if len(s.PhaseSeconds) != int(trace.NumPhases) {

@@ -242,8 +242,8 @@ func TestRelationsLeaveLinksOut(t *testing.T) {
 		for v := range graph.VertexID(120) {
 			kind, first, _ := c.Of(v)
 			for k, r := range c.Into(kind) {
-				for i, u := range top.Graph.Indices[c.Indptr[int(first)+k]:c.Indptr[int(
-					first)+k+1]] {
+				column := int(first) + k
+				for i, u := range top.Graph.Indices[c.Indptr[column]:c.Indptr[column+1]] {
 					all = append(all, edge{r, graph.Link{Source: u, Target: v}})
 					if r == linked[0] && i < 3 && u != v {
 						links = append(links, graph.Link{Source: u, Target: v})
