@@ -266,7 +266,7 @@ class TestRuns(Case):
         self.assertFalse(known & set(zip(source, target)))
         pairs = np.stack([source, target], 1)
         np.testing.assert_allclose(halognn.infer(run, links=pairs), score, rtol=1e-6)
-        with self.assertRaisesRegex(halognn.HalognnError, "a vertex has 299 others"):
+        with self.assertRaisesRegex(halognn.HalognnError, "a vertex has only 299 possible partners"):
             halognn.infer(run, top=300)
 
     def test_labels_of_links(self):
@@ -306,7 +306,7 @@ class TestRuns(Case):
         self.assertFalse(set(map(tuple, pairs.T)) & set(map(tuple, of.T)))
         np.testing.assert_allclose(halognn.infer(run, links=of.T), score, rtol=1e-6)
         self.assertEqual(halognn.infer(run, logits=True).shape[0], 100)
-        with self.assertRaisesRegex(halognn.HalognnError, "a vertex has 60 others"):
+        with self.assertRaisesRegex(halognn.HalognnError, "a vertex has only 60 possible partners"):
             halognn.infer(run, top=61)
 
     def test_infer_another_graph(self):
