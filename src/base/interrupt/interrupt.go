@@ -84,6 +84,6 @@ func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	return woken
 }
 
-// standstill is the longest time that a running process goes without a tick. On a busier machine
-// the channel is closed only at SIGTERM.
+// standstill is the longest time that a running process goes without a tick. If the machine is so
+// busy that ticks take longer, the channel is closed only at SIGTERM.
 const standstill = 500 * time.Millisecond

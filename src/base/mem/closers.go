@@ -8,7 +8,7 @@ import (
 // Closers end what was opened, in the order of opening.
 type Closers []func() error
 
-// Close ends all of it, last opened first.
+// Close ends all that was opened, the last opened first.
 func (c *Closers) Close() error {
 	var errs []error
 	for _, f := range slices.Backward(*c) {

@@ -66,7 +66,7 @@ func mapShared(f *os.File, bytes int) (*Shared, error) {
 	return s, nil
 }
 
-// Path returns the name that the others open.
+// Path returns the name under which other processes open the memory.
 func (s *Shared) Path() string { return s.file.Name() }
 
 // Unlink removes the name; mappings stay valid.

@@ -11,7 +11,7 @@ type pace struct {
 	every  time.Duration // between two lines
 	epochs int
 
-	epoch, step, steps int // the step of the current epoch, of its steps
+	epoch, step, steps int // the current epoch, its current step, and how many steps it has
 	first, done        int // steps of the whole run: when this process began, and now
 	begun              time.Time
 

@@ -217,8 +217,8 @@ func (r ImportReport) reciprocal() string {
 		"to destination: --undirected adds the others"
 }
 
-// formats are the formats that Import reads. Tables and arrays of a type are like those of graphs
-// without types.
+// formats are the formats that Import reads. The tables and arrays of one type are laid out as in a
+// graph without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
 	// whether an input is a graph with types; its files; what reads it, or nil if nothing does

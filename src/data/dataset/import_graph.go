@@ -400,7 +400,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of names the relation in a report; "" without types.
+// of returns " of " and the name of the relation, for a report; "" without types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -428,7 +428,7 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 // tellMerged notes that several weights of an edge became one.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	of := e.of()
-	if e.reverses { // the report of the relation that these reverse has it
+	if e.reverses { // the other relation, which these edges reverse, reports it
 		return
 	}
 	if c.Unequal > 0 {
@@ -464,7 +464,7 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of names the type in a report; "" without types.
+// of returns " of " and the name of the type, for a report; "" without types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""

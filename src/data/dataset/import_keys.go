@@ -393,7 +393,8 @@ func (in *importer) noteWeights(a arraySource, key string) error {
 	return err
 }
 
-// rival names the other array of a that could have had the same meaning as one that was read.
+// rival names another array that could have the meaning of the array that was read, and the option
+// that chooses; "" if there is none.
 func (in *importer) rival(a arraySource, name string) string {
 	meaning := in.read[name]
 	for _, other := range aliases[meaning] {

@@ -64,8 +64,8 @@ func readTables(e *edgeSource) error {
 }
 
 // readNodeFiles reads the vertices that the edges of a table join, and arrays of vertices. The
-// vertices are those of a node table; if there is none, as many as an array of features has rows,
-// or those that collect finds.
+// vertices come from the node table. If there is none, there is one for each row of an array of
+// features or, without such an array, those that collect finds.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
 	x, y := arrayFile(t.Features), s.fileOfLabels()

@@ -487,7 +487,7 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	var found []int
 	var names []string
 	beside, _ := s.column(t, "", "", "x")
-	place := beside >= 0 // beside: then a column y may be a coordinate
+	place := beside >= 0 // with a column x, a column y may be a coordinate
 	for _, name := range labelNames {
 		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split &&
 			!slices.Contains(found, k) && !(place && name == "y" &&

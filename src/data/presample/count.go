@@ -89,10 +89,10 @@ func (c *Counts) add(g *graph.CSC, mb *sample.Minibatch) error {
 	return nil
 }
 
-// Drawn returns the edges of g that were drawn, with their counts as weights: a graph for a
-// partitioner in which cutting an edge costs as much as minibatches draw it. METIS requires weights
-// above 0, so edges that were never drawn are left out; it adds the weights of both directions. The
-// arrays lie outside the Go heap: 8 N bytes and 8 for each edge.
+// Drawn returns the edges of g that were drawn, with their counts as weights. For a partitioner,
+// the cost of cutting an edge of this graph is the number of times that minibatches draw the edge.
+// METIS requires weights above 0, so edges that were never drawn are left out; it adds the weights
+// of both directions. The arrays lie outside the Go heap: 8 N bytes and 8 for each edge.
 func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 	n := g.NumVertices()
 	edges := 0

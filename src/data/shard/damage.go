@@ -42,7 +42,7 @@ func (s *Shards) Damage(err error) error {
 	if errs == nil {
 		return nil
 	}
-	if panicked != nil { // without the stack
+	if panicked != nil { // report its value, without the stack
 		return fmt.Errorf("%w; the work on them ended with: %v; "+more, errs, panicked.Value,
 			s.Dir)
 	}

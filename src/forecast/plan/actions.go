@@ -171,7 +171,7 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 			s := script{acts: all, of: of, at: at, steps: steps}
 			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
 		}
-		for node := range all.nodes() { // in the order of process
+		for node := range all.nodes() { // as the method process numbers the processes
 			lo, hi := all.of(node)
 			for rank := lo; rank < hi; rank++ {
 				for of := range actor(ofRank) {

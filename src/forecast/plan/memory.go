@@ -370,8 +370,8 @@ func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 	return nil
 }
 
-// reserveFolds is reserve for both kinds of minibatches: those whose rows the input layer maps, and
-// those whose rows it folds.
+// reserveFolds is reserve for both kinds of minibatches: in one the input layer maps rows, in the
+// other it folds them.
 func (p *planner) reserveFolds(m *nn.Model, l int, in nn.Input, h *hopShape) error {
 	if l > 0 || !h.folded || h.mapped {
 		if err := p.reserve(m, l, &in); err != nil {
@@ -553,9 +553,10 @@ func (p *planner) judgedRows(rank int) int64 {
 // embeddings, as links between any two of them are rated. Logits are passed on chunk by chunk.
 func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
-// layerRows returns the bytes of the rows that are in memory while layer l makes its own: with
-// jumping knowledge, whose output reads the rows of every layer, those of all layers before; else
-// those of one. Hidden rows may be in files, and take no memory then.
+// layerRows returns the bytes of the rows that are in memory while layer l makes its own. With
+// jumping knowledge these are the rows of all layers before, because the output reads the rows of
+// every layer; otherwise they are the rows of one layer. Hidden rows may be in files, and take no
+// memory then.
 func (p *planner) layerRows(rows int64, l int) int64 {
 	m := &p.job.Model
 	in, out := m.Widths(l)

@@ -46,7 +46,7 @@ type shape struct {
 	sent      sent           // what goes to a GPU
 	edgeRows  int64          // rows of edges that the rank fetches
 	edgeBytes int64          // bytes sent to get them; as many are sent to serve others
-	loads     []sample.Load  // by layer, of a rank's share of a minibatch; nil: it has all
+	loads     []sample.Load  // by layer, of a rank's share of a minibatch; nil: it is not shared
 	rated     crossed        // embeddings of links, of a rank's share of the minibatch
 	asks      []sample.Asked // what its hops ask other ranks, where the topology is partitioned
 	vectors   int            // rows and sums that are transferred without a cache

@@ -17,7 +17,7 @@ type Sampling struct {
 	busiest float64 // bytes that the busiest rank sends; on average it receives as many
 }
 
-// all is the Draws of sample.Askers for a rank that draws for every vertex of its minibatches.
+// all is for the field Draws of sample.Askers: the rank draws for every vertex of its minibatches.
 func all(graph.VertexID) bool { return true }
 
 // asks returns what a rank asks other ranks for its share of a minibatch, drawn by spec.
@@ -78,7 +78,7 @@ func (p *planner) askingBytes(s *shape) int64 {
 			return vertices*(8+4+width) + edge*edges
 		}
 		mine := max(0, int64(h.edges)-drawn)
-		// all edges come back: assumed as many for an own vertex as for an asked one
+		// all edges come back; an own vertex is assumed to have as many as an asked one
 		if !j.Sample.HasFanouts() && asked > 0 {
 			mine = drawn * own / asked
 		}

@@ -362,10 +362,10 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	return h
 }
 
-// sizedMessages returns the bytes of the ids and rows that a minibatch asks for, and of those that
-// it sends, as others ask as much. Where nodes fetch as one, a rank also gets the rows that the
-// ranks of its node want through it, and passes them on: as many as it reads itself. With Most it
-// gets all that each of them reads, all different.
+// sizedMessages returns the bytes of ids and rows that a rank sends and receives for a minibatch,
+// if others ask it for as much as it asks for. Where nodes fetch as one, a rank also gets the rows
+// that the ranks of its node want through it, and passes them on. It gets as many of these as it
+// reads itself. With Most it gets all that each of these ranks reads, and no two read the same row.
 func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	n, row := int64(rows), int64(rowBytes+exchange.IDBytes)
 	if !p.job.FetchesAsNodes() {

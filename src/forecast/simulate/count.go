@@ -61,7 +61,7 @@ type minibatch struct {
 // draws says in which epochs to sample minibatches, and which vertices to favour.
 type draws struct {
 	first, last int
-	near        sample.Near // vertices that are drawn with favour times the probability
+	near        sample.Near // favoured vertices: each is favour times as likely as another
 	favour      float64
 }
 

@@ -279,8 +279,8 @@ func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int
 	return rows, bytes
 }
 
-// foreign counts the learned rows that a minibatch of a rank reads and other ranks own, and those
-// of them on other nodes.
+// foreign counts the learned rows that a minibatch of a rank reads and other ranks own, and how
+// many of them are on other nodes.
 func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 	if !c.Model.LearnsRows() {
 		return 0, 0

@@ -95,8 +95,9 @@ type nearRank struct {
 	reads      nearReads // of the last epoch
 }
 
-// nearReads counts, over an epoch: reads of vertices that are not local; those of them found in
-// caches of peers; fetched rows; their bytes, if rows differ in size; and sampled edges.
+// nearReads counts, over an epoch: reads of vertices that are not local; how many of these reads
+// find the row in the cache of a peer; fetched rows; their bytes, if rows differ in size; and
+// sampled edges.
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {

@@ -94,9 +94,9 @@ type Hop struct {
 	// refers to these:
 	Ends    []int32 // [R] one past the last segment of each relation; own ones follow
 	OwnEnds []int32 // [S] likewise of each group of own ones, counted from the first of them
-	// Targets: the segments of each destination, then S+g for its group g of own segments (or its
-	// type), where S is the number of all segments. RowsOf: the destinations of each segment or
-	// group
+	// Targets: for each destination, its segments and then S+g. Here S is the number of all
+	// segments, and g is the group of own segments of the destination (or of its type). RowsOf: for
+	// each segment or group, its destinations
 	Targets, RowsOf compute.Segments
 	// Folded: the input layer reads the rows of all types averaged. Its z has these rows, without
 	// biases, and Targets refer to them. TypeEnds [T] are, for each type, one past the last row of

@@ -26,14 +26,14 @@ type Learned struct {
 
 	options          LearnedOptions
 	rows, m, v, best []float32 // [all rows, Cols]; m, v and best only in training
-	base             []int     // [Ranges] the first row of each in these
+	base             []int     // [Ranges] index of the first row of each range in these arrays
 	original         []int32   // [own vertices] the ids that key the first rows
 	key              uint64    // of the first rows
 
 	came  []cameOf // [K] what each rank has sent in this step
 	place []int32  // [all rows] the row's place in of, counted from 1; 0: no gradient yet
 	of    []int32  // rows with gradients
-	head  []int32  // [of] the first gradient of each, among those of all ranks
+	head  []int32  // [of] first gradient of each row, counted over the gradients of all ranks
 	last  []int32  // [of] and its last
 	next  []int32  // [gradients] the next one of the same row; 0: it is the last
 }

@@ -118,8 +118,8 @@ type Config struct {
 	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
 	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
 	Heads       int     // of kinds with attention, >= 1
-	HeadMerge   string  // of these: HeadsConcat or HeadsMean; empty: HeadsConcat
-	Slope       float32 // of these: what LeakyReLU multiplies scores below 0 by, in [0,1]
+	HeadMerge   string  // of kinds with attention: HeadsConcat or HeadsMean; empty: HeadsConcat
+	Slope       float32 // of kinds with attention: LeakyReLU multiplies scores < 0 by it, in [0,1]
 }
 
 // Outputs returns the number of outputs for a seed: logits, or outputs for a link's label.

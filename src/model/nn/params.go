@@ -98,7 +98,7 @@ type Params struct {
 
 	first   int       // of the first element that is trained
 	front   []float32 // of Grads before it, on the host: header and Statistics
-	running []float32 // likewise of Values
+	running []float32 // of Values before first, on the host
 	dev     compute.Device
 	buckets []int           // layer l ends at buckets[l]
 	extras  [Extras]float32 // of this rank, for the steps to come

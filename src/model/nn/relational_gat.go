@@ -168,7 +168,7 @@ func (g *relationHeads) finishBackward(dy, y compute.Matrix, in *Input,
 type relationGAT struct {
 	relationHeads
 	att, datt     compute.Matrix // [2 relations, stride]
-	spread, dwide *buffer        // [2 relations, heads*cols] those matrices; their gradients
+	spread, dwide *buffer        // [2 relations, heads*cols] vectors as matrices; their gradients
 	scores, ds    *buffer        // [pairs + rows, heads]
 	dscored       *buffer        // [pairs + rows, cols]
 }

@@ -36,7 +36,7 @@ func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 		y: s.buffer(), z: s.buffer()}
 }
 
-// of returns what matrix k of the map is multiplied with.
+// of returns the sparse matrix that is multiplied by matrix k of the map.
 func (s *Sparse) of(k int) *compute.SparseMatrix {
 	if k == 1 {
 		return s.Own

@@ -34,8 +34,8 @@ func (s *store) rows() *buffer {
 	return b
 }
 
-// hidden returns a buffer of hidden rows that one kernel makes from other rows: in the type in
-// which the device stores rows, if their width is even.
+// hidden returns a buffer of hidden rows that one kernel makes from other rows. If their width is
+// even, they have the type in which the device stores rows, otherwise float32.
 func (s *store) hidden(width int) *buffer {
 	b := s.rows()
 	b.stores = evenly(width, b.stores)

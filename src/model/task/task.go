@@ -171,7 +171,7 @@ func (t *Task) Check(l Labels, outputs int) error {
 	return nil
 }
 
-// of names what has a label.
+// of returns a word for what has a label: link or vertex.
 func (t *Task) of() string {
 	if t.Embeds && !t.Ranks {
 		return "link"

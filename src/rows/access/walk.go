@@ -46,7 +46,8 @@ func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 // vertex twice. The result [N] is rounded to float32 at every hop, and saturates at the largest
 // float32.
 //
-// Time is that of as many hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result.
+// Time is that of VIP with the same number of hops. Memory is 8 N + N/8 bytes, of which the result
+// takes 4 N.
 // Source: policy "#paths" of SALIENT++, section 3.2.
 func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 	paths, err := m.walk(train, hops, 1, 1, func(int) float64 { return 1 })

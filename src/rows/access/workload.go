@@ -247,8 +247,8 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 		Epochs: epochs, Workers: r.Workers})
 }
 
-// counted returns the mean accesses of a minibatch, over at most most minibatches of each stream of
-// the reader.
+// counted returns the mean accesses of a minibatch. The argument most limits how many minibatches
+// of each stream of the reader it counts.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
 		Most: most * r.Count, Workers: r.Workers}

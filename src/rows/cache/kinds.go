@@ -133,8 +133,8 @@ func (c *ByKind) Slots() (all int) {
 	return all
 }
 
-// HighWater returns the sum of the kinds' largest numbers of rows held for a known use: see
-// Lookahead.
+// HighWater returns the most rows that each kind has held for a known use, added up over the kinds;
+// see Lookahead.
 func (c *ByKind) HighWater() (rows int) {
 	for i := range c.each {
 		if p, ok := c.each[i].policy.(interface{ HighWater() int }); ok {

@@ -80,8 +80,9 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 }
 
 // PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room.
-// This is what a partition of the graph gives a group, for comparison with Place. owner returns the
-// device of a vertex, -1 for none; a vertex with p = 0 is not placed. Time is one sort.
+// So a group caches if a partition of the graph decides which device caches a vertex; Place is
+// compared with this. owner returns the device of a vertex, -1 for none; a vertex with p = 0 is not
+// placed. Time is one sort.
 func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
 	error) {
 	order, err := byLikelihood(p, devices, slots, 0)

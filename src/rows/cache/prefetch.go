@@ -74,10 +74,11 @@ func (o PrefetchOptions) check() error {
 //	S_A of any other           0 at the start; plus 1 for every miss
 //
 // A round is part of the step in which it is due, after that step's hits and misses have been
-// scored. Slots with S_E <= Gamma^Delta may leave, lowest S_E first; vertices with the highest S_A
-// > 0 enter, ties by higher degree, then lower id (the reverse among slots); as many as the shorter
-// list has. A vertex that leaves keeps its S_E as its S_A, one that enters keeps its S_A as its
-// S_E. Entering rows that the step does not miss are fetched with its misses.
+// scored. Slots with S_E <= Gamma^Delta may leave, lowest S_E first. Vertices with S_A > 0 may
+// enter, highest S_A first, ties by higher degree, then lower id (the reverse among slots). The
+// shorter of the two lists decides how many do so. A vertex that leaves gets its S_E as its S_A,
+// and one that enters gets its S_A as its S_E. Entering rows that the step does not miss are
+// fetched with its misses.
 //
 // With Gamma = 1 nothing decays, so nothing leaves: rounds only fill empty slots. (By the
 // comparison alone, every row that entered with S_E <= 1 could leave, however often it was used.)

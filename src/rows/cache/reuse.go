@@ -180,7 +180,7 @@ func (r *Reuse) missed(known, reach, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(reach)
 		_, before := g.over(known)
-		first := g.p * max(sum-before, 0) // first reads of a row before reach is over
+		first := g.p * max(sum-before, 0) // first reads in minibatches known to reach
 		reads += n * (first + float64(run-reach)*g.p*unread) / float64(max(run, 1))
 	})
 	return reads

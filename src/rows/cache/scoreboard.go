@@ -127,7 +127,7 @@ func (s *scoreboard) candidates() []int32 {
 }
 
 // count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of
-// ids[i], or -1; Each hit adds 1 to its slot's entry in uses [C]. It returns the number of misses.
+// ids[i], or -1. Each hit adds 1 to its slot's entry in uses [C]. It returns the number of misses.
 func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses int) {
 	var at [lookupBlock]int32
 	for len(ids) > 0 {

@@ -159,8 +159,8 @@ func (c *cover) settle(how int) {
 		if c.open[g] == 0 {
 			continue
 		}
-		// Take the rows if they cost no more than the sum, as they cover more edges. Take the sum
-		// if the rows of the sources without another group cost as much.
+		// Take the rows if they cost no more than the sum, because they cover more edges. Take the
+		// sum if it costs no more than the rows of those sources that are in no other group.
 		row, sum := int64(c.row[g]), int64(c.bytes[g])
 		rows, alone := row*int64(c.open[g]), row*int64(c.alone[g])
 		switch {

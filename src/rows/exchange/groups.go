@@ -65,8 +65,8 @@ type Edges struct {
 	Indices []int32
 	Weights []float32 // nil if edges have no weights
 	Counts  []int32
-	// Whole are frontier positions of rows that are read as they are, if these are not the rows of
-	// the destinations in order (Sums.Own).
+	// Whole are frontier positions of rows that are read as they are. They are needed unless these
+	// are the rows of the destinations, in order (Sums.Own).
 	Whole []int32
 	Alone int // number of last segments that are one such row each, and no groups
 }
@@ -84,8 +84,9 @@ type Groups struct {
 	place  []int32  // [frontier] index of each vertex in the list of remote ones, or -1
 }
 
-// List lists the groups of the remote vertices of p: all remote ones after Locate, those that are
-// not cached after Find. It may run for many plans at once. O(frontier + edges).
+// List lists the groups of the remote vertices of p. After Locate these are all remote vertices,
+// after Find the remote vertices that are not cached. It may run for many plans at once. O(frontier
+// + edges).
 func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	g.place = mem.Grow(g.place[:0], len(p.Parts))
 	for i := range g.place {
@@ -208,10 +209,10 @@ type Chooser struct {
 	cover  cover
 	groups []int32 // listed groups, by their number in cover
 	misses []int32 // indices into the list of remote vertices
-	needed []uint8 // [R] 1 if the row is not at hand and only read for sums, so cover must decide
+	needed []uint8 // [R] 1: only sums need the row, and it is not at hand, so cover decides
 	chosen []int32 // groups whose sums travel
 	rows   []int32 // indices of the vertices whose rows travel
-	vacant []int32 // indices of those that are only in sums
+	vacant []int32 // indices of the vertices that are only in sums
 	kinds  []int64 // [2*kinds] for chooseKinds: the bytes of rows, and of sums
 }
 

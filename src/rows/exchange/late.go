@@ -6,19 +6,19 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// Learned rows all have the same size, and change with training. Rows that a step under way changes
-// are sent late, after that step, and all others early, so that each row travels once. For each row
-// its reader sends something back to the owner, such as a gradient. The same holds for sums
-// (latesums.go): they are as long as a row, and late if one of their rows is.
+// Learned rows all have the same size, and change with training. If a step that is still under way
+// changes a row, this row is sent late, after that step. All others are sent early. So each row
+// travels once. For each row its reader sends something back to the owner, such as a gradient. The
+// same holds for sums (latesums.go): they are as long as a row, and late if one of their rows is.
 //
 //	           owner                                                reader
 //	early      a bit for each row, and rows with bit 0 ────────> in received, then in their places
 //	late       rows with bit 1 ────────────────────────────────> in received, in their places
 //	StartBack  as many bytes for each row <─────────────────────── from received
 
-// StartBack is the reverse of StartRows on x. Where a row of p has landed, the reader writes as
-// many bytes to return, and StartBack sends them to the row's owner. Once the request is complete,
-// Returned has what came back for this rank's rows.
+// StartBack is the reverse of StartRows on x. Where a row of p has landed, the reader writes the
+// bytes that it returns for the row, as many as a row has. StartBack sends them to the owner of the
+// row. Once the request is complete, Returned has what came back for this rank's rows.
 func (x *Exchange) StartBack(p *Plan) comm.Request {
 	p.Collectives++
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
@@ -35,8 +35,9 @@ func (p *Plan) Vectors() (sent, got int64) {
 // ServedIDBytes returns the bytes of the ids that others have sent to this rank.
 func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
-// Slot returns where p receives the row of the i-th vertex, or the sum that stands there, as an
-// index into what p receives; -1 if the rank has the row. It may be called after Request.
+// Slot returns where p receives the row of the i-th vertex, or the sum that replaces this row, as
+// an index into all that p receives. It returns -1 if the rank has the row. It may be called after
+// Request.
 func (x *Exchange) Slot(p *Plan, i int) int {
 	ref := p.Rows.Of[i]
 	table := ref.Table() - x.received

@@ -309,7 +309,8 @@ type union struct {
 	rows          int // listed so far
 }
 
-// make lists the rows of each owner, rank after rank of the node, and then this rank's sums.
+// make lists what to ask of each owner: rows, for one rank of the node after another, and then the
+// sums that this rank wants.
 func (u *union) make() error {
 	x, p, b, w := u.x, u.p, u.x.node, &u.p.bought
 	own := &w.own

@@ -6,9 +6,9 @@ import (
 )
 
 // NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans
-// and makes room for messages, but reads and sends nothing. It assumes that others ask this rank
-// for as much as it asks them. Offsets, kinds and s are as in Options. local says whose rows the
-// rank reads in memory.
+// and makes room for messages, but reads and sends nothing. It assumes that other ranks ask this
+// rank for as much as it asks them for. Offsets, kinds and s are as in Options. local says whose
+// rows the rank reads in memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),
@@ -37,8 +37,8 @@ func (x *Exchange) PlanNodes(of []int) {
 	x.node = newBuying(n, x.rank, x.sums != nil)
 }
 
-// echo is the communicator of a rank that predicts alone. It assumes that the other ranks send to
-// it, and ask it for, as much as it sends to them and asks them for.
+// echo is the communicator of a rank that predicts alone. It assumes that this rank receives as
+// much as it sends, and is asked for as much as it asks for.
 type echo struct {
 	comm.Comm   // nil: predictions call no other method
 	rank, ranks int

@@ -32,7 +32,7 @@ type relayed struct {
 	sums  []compute.RowRef // sums that edges read, behind own rows and rows passed on
 	own   int              // number of planned rows that the rank itself reads
 	parts []uint16         // [own + passed on] set by Share: the part of each row; else empty
-	read  []int32          // set by Share: indices among the planned rows of those that others read
+	read  []int32          // set by Share: which of the planned rows others read, as indices
 	sent  []byte           // [W, rowBytes] rows that others read, then own rows of the buffer
 	got   []byte           // [R, rowBytes]
 }

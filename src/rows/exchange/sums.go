@@ -23,7 +23,7 @@ type Wants struct {
 	// come as rows, not in sums.
 	Kept []int32
 	// Edges are the edges of the input layer, which Request rewrites where sums replace rows; nil
-	// if all rows are read themselves.
+	// if no rows may be replaced.
 	Edges *Edges
 }
 

@@ -29,8 +29,8 @@ type Policy struct {
 	Name string // in cache.policy, --policies, tables and plots
 	Doc  string // which rows it keeps: a clause of docs/config.md
 
-	// Rank scores every vertex, [N] outside the Go heap: the highest scores are kept, and a score
-	// of 0 never.
+	// Rank scores every vertex, [N] outside the Go heap. The vertices with the highest scores are
+	// kept, but never one with score 0.
 	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
 
 	// Open makes the policy for a reader of rows of one size. It also returns the rows that the

@@ -80,9 +80,9 @@ const (
 )
 
 // Unsettled returns the key that makes the content of the cache unknown until minibatches are
-// sampled or something is measured, and why; "" if there is none. Draws that favour rows at hand
-// (job.Locality) need a cache whose content is known before, and the same in every run. If they
-// adapt to the number of fetched rows, this number must also be the same in every run.
+// sampled or something is measured, and says why; "" if there is no such key. If draws favour rows
+// at hand (job.Locality), the content of the cache must be known before, and the same in every run.
+// If they adapt to the number of fetched rows, this number must also be the same in every run.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that foresee
@@ -126,8 +126,8 @@ func (s *Settings) WithoutFanouts() {
 // rows; rank d owns the vertices own[d].
 //
 //	score [N]  probability that a rank of the node reads each vertex, summed over ranks; 0 for
-//	           those that need no cache. Exact for vip, inclusion, sim and oracle up to a factor,
-//	           which changes nothing
+//	           vertices that need no cache. With vip, inclusion, sim and oracle it is exact up to
+//	           a factor that all scores have in common, which does not change the placement
 //
 // The caller frees the placement.
 func (s *Settings) Place(score []float32, own []access.Range, slots int) (*cache.Placement, error) {

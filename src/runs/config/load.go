@@ -126,12 +126,13 @@ func (b *binder) file(text []byte) {
 // gone are keys of earlier versions, which stand in the files of their runs and changed no number.
 var gone = []string{"sample.kernel"}
 
-// before has, of keys that versions before them lack, what these versions did, if it is not the default.
-// Only jobs with learned rows read them.
+// before has keys that earlier versions lack, if their default is not what those versions did. The
+// value is what they did. Only jobs with learned rows read these keys.
 var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
 
-// meansAsBefore gives these keys that meaning in a whole config of an earlier version, which lacks them:
-// that of a run, or what `halognn config` prints. People give few keys, a whole config all there were.
+// meansAsBefore gives these keys their earlier meaning if the config is a whole config of a version
+// that lacks them: the config of a run, or what `halognn config` prints. People give few keys; a
+// whole config gives all keys of its version.
 func (b *binder) meansAsBefore() {
 	if len(b.given) < len(b.keys)/2 {
 		return

@@ -629,7 +629,7 @@ func (c *Config) table() []section {
 	return all
 }
 
-// Words with the same meaning in other packages; package cmd passes them on.
+// The words of exchange.sums and exchange.nodes.
 const (
 	SumsOff  = "off"
 	SumsOn   = "on"

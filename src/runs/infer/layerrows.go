@@ -175,8 +175,8 @@ func checkScratchDir(dir string, bytes int64) error {
 }
 
 // hiddenBytes returns how many bytes of hidden rows inference keeps at a time for the given number
-// of vertices: those of two layers, of which one may be aggregates (inferColumns), or of all layers
-// with jumping knowledge.
+// of vertices. It keeps the rows of two layers, of which one may be aggregates (inferColumns); with
+// jumping knowledge it keeps the rows of all layers.
 func hiddenBytes(m *nn.Config, vertices int64) int64 {
 	hidden := m.Layers - 1
 	layers := min(2, hidden)

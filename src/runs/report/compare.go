@@ -11,8 +11,8 @@ import (
 	"halognn/src/runs/config"
 )
 
-// differing returns the config keys in which the runs differ, in order, without the keys that but
-// picks and those that do not affect the result.
+// differing returns, in order, the config keys in which the runs differ. It leaves out the keys
+// that the function but picks, and those that do not affect the result.
 func differing(runs []*Run, but func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {

@@ -169,9 +169,9 @@ func (r *run) save(epoch, step int, end bool) error {
 	return nil
 }
 
-// saveLearned writes the learned rows, if there are any, into the checkpoint at rank 0's path; ""
-// if there is no checkpoint. Every rank writes its own file, and training waits for all files.
-// Collective.
+// saveLearned writes the learned rows, if there are any, into the checkpoint at the path that rank
+// 0 passes. If rank 0 passes "", there is no checkpoint. Every rank writes its own file, and
+// training waits for all files. Collective.
 func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err error) {
 	if r.s.Learned.Cols == 0 {
 		return nil, false, nil

@@ -384,10 +384,10 @@ func (j *Job) Kinds() *access.Kinds {
 	return access.NewKinds(m.Ranges(), bytes)
 }
 
-// finds returns the vertices whose rows a rank need not fetch: those of the ranks of its node; its
-// own vertices in split mode; all vertices if it holds columns of all rows; none if rows come from
-// the files. In hybrid mode they are the vertices of the node, and those of other nodes whose rows
-// another rank of the node finds (sample.Owners).
+// finds returns the vertices whose rows a rank need not fetch: the vertices of the ranks of its
+// node; its own vertices in split mode; all vertices if it holds columns of all rows; none if rows
+// come from the files. In hybrid mode they are the vertices of its node, and vertices of other
+// nodes whose rows another rank of its node finds (sample.Owners).
 func (j *Job) finds(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
@@ -415,8 +415,8 @@ func (j *Job) finds(rank int) []access.Range {
 }
 
 // home returns the vertices from which a rank's halo is counted: those whose rows it need not
-// fetch, without the other vertices of types without features, which Local also has. In hybrid mode
-// they are those of its node, whose ranks divide the halo as they divide all vertices
+// fetch. Unlike Local, it leaves out the other vertices of types without features. In hybrid mode
+// it returns the vertices of the node, whose ranks divide the halo as they divide all vertices
 // (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
 	if j.Mode.Sharing != sample.InNodes {

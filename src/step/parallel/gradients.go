@@ -126,9 +126,9 @@ func (g *Gradients) stepEnds(err error) error {
 // first step.
 func (g *Gradients) StepBytes() int64 { return g.reducer.sent() / max(1, g.steps) }
 
-// Queues reports whether kernels, rather than the host, can wait for the sums: those of a single
-// rank on its device, and those by NCCL. The host has to start messages of MPI and sums in host
-// memory.
+// Queues reports whether kernels, rather than the host, can wait for the sums. They can for the
+// sums of a single rank on its device, and for sums by NCCL. The host has to start messages of MPI
+// and sums in host memory.
 func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }

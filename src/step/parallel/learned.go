@@ -21,9 +21,9 @@ type LearnedRows struct {
 }
 
 // withLearned is Rows for models that learn rows: Most learned rows are fetched early, while the
-// minibatch is prepared. Rows that a step under way still changes are late: they are sent in the
-// minibatch's own step, after that change. At pipeline depth 0 no step is under way, so no row is
-// late. Gradients go back the same way.
+// minibatch is prepared. A row is late if a step that is still under way changes it. Late rows are
+// sent in the minibatch's own step, after that change. At pipeline depth 0 no step is under way, so
+// no row is late. Gradients go back the same way.
 //
 //	preparing   frontier ──> ids ───────────────> owner
 //	            rows     <─────────────────────── early
@@ -45,7 +45,7 @@ type learnedOf struct {
 	first   []int            // [T] where a type begins in ids
 	types   []ofLearned
 	read    int     // number of rows that the input layer reads of all learned types
-	own     []int32 // those of ids that this rank owns
+	own     []int32 // vertices of ids that this rank owns
 	plan    exchange.Plan
 	late    exchange.Late
 	waits   bool         // some rank may have late rows
@@ -59,8 +59,8 @@ type learnedOf struct {
 type ofLearned struct {
 	kind            int
 	first, vertices int // where its vertices begin in ids, and how many there are
-	lo, read        int // first of its rows in the input of all types, and their number
-	at              int // first of its rows in the input of learned types
+	lo, read        int // its rows in the input of all types: index of the first, and number
+	at              int // its rows in the input of learned types: index of the first
 }
 
 func (e *learnedOf) bytes() int64 {
@@ -209,9 +209,9 @@ func (w *withLearned) slice(m *Minibatch) error {
 	return nil
 }
 
-// underWay knows which steps may be under way when a minibatch passes the gate: those of the depth
-// minibatches before it. The owner of a row learns from the ids that ranks send it which steps
-// read, and so change, the row. So which rows are late does not depend on timing, and no step
+// underWay knows which steps may be under way when a minibatch passes the gate: the steps of the
+// depth minibatches before it. From the ids that ranks send, the owner of a row learns which steps
+// read the row, and so change it. So which rows are late does not depend on timing, and no step
 // changes an early row of a minibatch between its fetch and its training.
 type underWay struct {
 	key    sample.Key

@@ -7,9 +7,10 @@ import (
 )
 
 // learnedReaders lists, for each learned row and each sum of such rows, the input rows that it is
-// part of. The gradient of a row is the sum, in this order, of the gradients of its means, each
-// times the row's share in it, and of the row itself if the layer reads it. The lists are made
-// while the minibatch is prepared, so that a step only adds.
+// part of. The gradient of a learned row is added up in this order: for each mean that the row is
+// part of, the gradient of the mean times the share of the row in it; then the gradient of the row
+// itself, if the layer reads it. The lists are made while the minibatch is prepared, so that a step
+// only adds.
 //
 //	x         what the input layer reads: rows of types, or their means and own rows
 //	segments  of received rows and sums (exchange.Plan.Received) │ of own rows (learnedOf.own)
@@ -51,8 +52,8 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	})
 }
 
-// each calls f for every row that is part of a mean and every row that is read as it is, with the
-// row's segment, the row of x, and its share in that.
+// each calls f for every row that is part of a mean, and for every row that the layer reads itself.
+// It passes the segment of the row, the row of x, and the share of the row in that row of x.
 func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32)) {
 	for _, of := range e.types {
 		a, x := &e.means.types[of.kind], int32(of.at)

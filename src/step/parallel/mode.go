@@ -212,9 +212,9 @@ func composeData(s *Strategy) error {
 	return s.drawOwn()
 }
 
-// NewLayer makes a strategy whose Forward runs only layer l of the model, on the rows of the layer
-// before, which are already computed for all vertices; each rank has those of its own. It does not
-// train. Collective.
+// NewLayer makes a strategy whose Forward runs only layer l of the model. It reads the rows of the
+// layer before, which are already computed for all vertices: each rank has the rows of its own
+// vertices. It does not train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
 	s := newStrategy(o, o.layerNeeds(l), l, 1)
 	if err := composeData(s); err != nil {

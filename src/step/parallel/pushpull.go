@@ -99,14 +99,14 @@ func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 // pushed is what a rank keeps of all ranks' input hops.
 type pushed struct {
 	p        *columnRows
-	size     []int64 // [3K] sources, destinations and edges of the own hop, once for every rank
-	sizes    []int64 // [3K] those of all ranks' hops
+	size     []int64 // [3K] numbers of sources, destinations and edges of the own hop, K times
+	sizes    []int64 // [3K] the same numbers for the hop of each rank
 	own, all []int32 // the own hop and those of all ranks, as hopWords
 	words    []int   // [K] length of each rank's hop
 	rows     []int   // [K] destinations of each rank's hop: rows that it wants
-	mine     []int   // [K] own destinations, once for every rank
+	mine     []int   // [K] number of own destinations, repeated for every rank
 	ones     []int   // [K] the number of sizes that each rank gets: 1
-	sends    []int   // [K] length of the own hop, once for every rank
+	sends    []int   // [K] length of the own hop, repeated for every rank
 	first    int     // of the own destinations among those of all
 
 	// The hops of all ranks as one, whose destinations are in rank order.

@@ -294,7 +294,7 @@ type averaged struct {
 	of      []bool  // [T] whether the type is averaged
 	indptr  []int64 // of the rows of averaged types, type by type
 	indices []int32 // places in Sources
-	whole   []int32 // those of the destinations
+	whole   []int32 // places of the destinations
 	types   []ofType
 	from    []int32 // [R] the type of each relation's sources, -1 for one without edges
 	folds   bool

@@ -98,8 +98,8 @@ type readers interface {
 	request(f *fetched, m *Minibatch, w exchange.Wants) error
 	// serve is called before the rows that others ask for are copied.
 	serve(*Minibatch) error
-	// stages follow once all these rows have arrived, up to the batch. The first of them is the
-	// keeper's last.
+	// stages returns the stages from the arrival of all these rows to the batch. The first of them
+	// comes from keeper.last.
 	stages(*fetched) []Stage
 	// counters adds how the rows are counted.
 	counters(*Minibatch, *trace.Counters)

@@ -367,7 +367,7 @@ func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
 	return s.Serve(&m.Sampled, m.shared.crossing(0))
 }
 
-// startFound sends each rank those of its vertices that hop h has found here.
+// startFound sends each rank the vertices that it owns and that hop h has found here.
 func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err

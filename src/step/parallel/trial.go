@@ -196,7 +196,7 @@ type TrialBytes struct {
 func (t *Trial) Bytes() TrialBytes {
 	shared, lent := t.strategy.rows.bytes()
 	own := t.m.Bytes()
-	if t.shares { // the caller has the blocks
+	if t.shares { // otherwise the blocks are in the caller's minibatch, not in t.m
 		own -= t.sampled
 	}
 	choices := t.strategy.o.Exchange.Bytes()

@@ -11,7 +11,7 @@ import (
 type Grouper struct {
 	// [P] edges from each part, then the place of the next one; zero between segments
 	at      []int32
-	present []uint64 // [P/64] a bit for each part that has edges; likewise
+	present []uint64 // [P/64] a bit for each part that has edges; zero between segments
 	indices []int32  // a copy of the segment
 	weights []float32
 }

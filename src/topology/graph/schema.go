@@ -217,7 +217,8 @@ func (c *Columns) NumRelations() int { return max(1, len(c.target)) }
 // Target returns the type in which a relation ends. The graph has relations.
 func (c *Columns) Target(relation int) int { return c.target[relation] }
 
-// Place returns the number of a relation's column among those of a vertex of its target type.
+// Place returns which of the columns of a vertex belongs to a relation, counted from 0. The vertex
+// is of the relation's target type.
 func (c *Columns) Place(relation int) int { return c.place[relation] }
 
 // NumTypes returns the number of types of vertices.

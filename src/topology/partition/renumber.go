@@ -83,9 +83,9 @@ func smallestFactor(n int) int {
 	return n
 }
 
-// bisect permutes set so that its first left parts have a small cut to the others: they are grown
-// greedily from the first part, then improved by the best swaps as long as one helps (Kernighan and
-// Lin, 1970).
+// bisect permutes set so that the cut between its first parts and the others is small; left is the
+// number of first parts. It grows the first parts greedily from the first part of set, then makes
+// the best swaps as long as one helps (Kernighan and Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
 	// weight to the left side minus weight to the right side, by part
 	pull := make([]int64, m.parts)

@@ -23,7 +23,7 @@ type Cutter struct {
 	rows   byRank
 	ids    []graph.VertexID // own vertices that other ranks want
 	places []int32          // their positions in the frontier
-	more   []graph.VertexID // those of ids that this rank does not read itself
+	more   []graph.VertexID // vertices of ids that this rank does not read itself
 }
 
 // Free frees the arrays.
@@ -43,8 +43,8 @@ func push[T mem.Number](s []T, x T) []T {
 	return s
 }
 
-// Cut sets share to the share of m that a member of a group makes, and c[h-1] to what crosses
-// between ranks for hop h, as Split leaves them; with serving, as after Serve. All sizes are those
+// Cut sets share to the share of m that a member of a group makes. It sets c[h-1] to what crosses
+// between ranks for hop h, as it is after Split or, with serving, after Serve. All sizes are those
 // of a run, but the order differs: vertices beyond the destinations of a block come in the order of
 // the whole minibatch. O(edges).
 func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch,

@@ -29,7 +29,7 @@ type Fused struct {
 
 	mine func(graph.VertexID) bool // reports which seeds minibatches of this sampler have; nil: all
 
-	near   []uint64 // edges that the current hop draws favour times likelier; nil: none
+	near   []uint64 // edges that the current hop favours; nil: none
 	favour float64
 	rows   []int32 // columns of the current block, in the memory of hop.drawn
 	// [edges of the hop] each edge's value in the vertex map; only for parallel renumbering

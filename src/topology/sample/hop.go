@@ -28,7 +28,7 @@ const chunkEdges = 2048
 //	number   table, rows, frontier       finds all of it in the cache (vertexMap)
 type hop struct {
 	topology *Topology
-	rows     []int64 // row pointers, from those of vertex first on
+	rows     []int64 // row pointers, from the row of vertex first on
 	first    graph.VertexID
 	vertices []graph.VertexID // [n] the destinations, or their columns
 	original []int32          // [n] their original ids
@@ -37,7 +37,7 @@ type hop struct {
 	key      uint64           // Spec.word
 	numbers  numbers          // of the vertices, if draws use them
 	table    []uint32         // the numbers of all vertices; nil: no table
-	host     *cpu.Host        // its kernel draws by numbers; nil: plain Go does
+	host     *cpu.Host        // makes the draws that use numbers; nil: plain Go makes them
 	chunk    int              // most destinations of a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
@@ -47,7 +47,7 @@ type hop struct {
 	indptr []int64          // [n+1] result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] result: the neighbours drawn
 
-	near       []uint64 // edges that are drawn favour times likelier (Near.Edges); nil: none
+	near       []uint64 // favoured edges: favour times as likely as others (Near.Edges); nil: none
 	favour     float64
 	nearDegree []int64 // [n] near neighbours of each
 	nearDrawn  []int64 // [n] near neighbours that each draws

@@ -183,8 +183,8 @@ func (h *hop) numberOf(v graph.VertexID) uint32 {
 // numbered reports whether destination i draws by numbers.
 func (h *hop) numbered(i int) bool { return h.numbers.lasts > 0 && h.degree[i] > h.fanout }
 
-// bounds are the numbers below which a destination draws a neighbour: one bound for near ones, one
-// for others.
+// bounds are the numbers below which a destination draws a neighbour: near if it is a near one,
+// others if not.
 type bounds struct{ near, others uint64 }
 
 func (h *hop) bounds(i int) bounds {
@@ -335,7 +335,7 @@ func (h *hop) byKernel() bool {
 
 // drawLeast draws the neighbours of destinations [lo,hi) with the kernel, with the same result as
 // chooseLeast. The kernel stops at the first destination that it cannot serve; drawLeast returns
-// the number of those before it.
+// the number of destinations before this one.
 func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	first, last := h.indptr[lo], h.indptr[hi]
 	var pos []int64

@@ -205,8 +205,8 @@ func (s *layer) weigh(sums []float32) {
 	}
 }
 
-// prefer turns masses into probabilities to draw about n of the sources, near ones favour times
-// likelier.
+// prefer turns masses into probabilities that draw about n of the sources. It makes a near source
+// favour times as likely as another.
 func (s *layer) prefer(n int, near []uint64, favour float64) {
 	probabilities(s.mass, n)
 	if near != nil {

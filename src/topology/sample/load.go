@@ -13,7 +13,7 @@ type Load struct {
 	Cross               int   // edges from sources of other ranks
 	Own                 int   // sources that the rank owns; in the last hop those that it reads
 	Others              int   // sources of other ranks
-	Far                 int   // those of Others that ranks of other nodes own
+	Far                 int   // sources of other ranks on other nodes
 	Bytes, FarBytes     int64 // of the feature rows of Others and Far that the input layer reads
 	Wanted              int   // own vertices that other ranks read, counted once for each such rank
 }

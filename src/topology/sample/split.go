@@ -55,7 +55,7 @@ type Owners struct {
 	Size int
 
 	rows   []int64         // [K+1]
-	parts  graph.PartIndex // of ranks
+	parts  graph.PartIndex // finds the rank that owns a vertex
 	member []int32         // [K]
 }
 
@@ -128,7 +128,8 @@ type Crossing struct {
 	At      []int32          // [W] their positions in the own frontier; after Serve, in Reads
 
 	// Reads are, after Serve, the own vertices whose feature rows some rank of the group reads:
-	// those of the own frontier, in its order, then those that only other ranks have found.
+	// first the vertices of the own frontier, in its order, then vertices that only other ranks
+	// have found.
 	Reads []graph.VertexID
 
 	own int // sources before IDs

@@ -29,8 +29,8 @@ import (
 
 // Options says how a device runs. The zero value uses every CPU the process may run on, unpinned.
 type Options struct {
-	// threads that compute, the calling one among them; 0: one for each of CPUs, or else each CPU
-	// allowed
+	// number of threads that compute, including the caller. 0: one for each of CPUs or, if CPUs is
+	// empty, for each CPU that the process may run on
 	Threads int
 	// pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
 	CPUs []int

@@ -1,9 +1,9 @@
 package cpu
 
-// Numbers gives every vertex a number in one hop, uniform in [0,2^32) (sample.Labor). With a Table
-// it is Table[v]. Otherwise it is Mix(word ^ Original[v]) >> 32. The word is Now, or Next once Turn
-// plus the vertex's phase reaches Lasts; the phase is the high bits of Mix(Phases ^ Original[v])
-// times Lasts.
+// Numbers gives every vertex v a number in one hop, uniform in [0,2^32) (sample.Labor). With a
+// Table the number is Table[v]. Otherwise it is Mix(word ^ Original[v]) >> 32. Every vertex has a
+// phase below Lasts: the high bits of Mix(Phases ^ Original[v]) times Lasts. The word is Now if
+// Turn plus the phase is below Lasts, otherwise it is Next.
 type Numbers struct {
 	Table                          []uint32 // [vertices]; nil: none
 	Original                       []int32  // [vertices]

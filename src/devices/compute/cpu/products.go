@@ -48,7 +48,8 @@ const columnPanel = C.HALOGNN_COLUMN_PANEL
 // upTo returns the smallest multiple of m from n on.
 func upTo(m, n int) int { return (n + m - 1) / m * m }
 
-// pairsIn returns the elements of a factor in panels.
+// pairsIn returns how many words a factor takes in panels. A word holds the elements of one column
+// in two rows.
 func pairsIn(rows, cols, panel int) int { return (rows + 1) / 2 * upTo(panel, cols) }
 
 func words(x []uint32) *C.uint32_t { return (*C.uint32_t)(unsafe.SliceData(x)) }

@@ -210,7 +210,7 @@ func fullWidth(cols int) int {
 	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
 }
 
-// keep stores weights with as many columns of the factor as are computed; padding columns are 0.
+// keep stores weights. The factor gets columns of 0 until it has as many as are computed.
 func (r *roundingTo[T]) keep(which int, w weights) {
 	rows, width, t := w.rows, w.cols, w.t
 	turned := t == blas.Trans && r.turn != nil && fullWidth(rows) == rows

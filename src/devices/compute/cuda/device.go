@@ -32,8 +32,8 @@ type Device struct {
 	loose     buffer               // host arrays of one call that were not sent
 	product   buffer               // the second product of a Dense
 	sums      buffer               // partial sums that Settle completes
-	leftBytes int                  // of sums that are in use
-	leftCalls int                  // that use them
+	leftBytes int                  // bytes of sums that are in use
+	leftCalls int                  // number of calls that use them
 	scratch   scratchOf            // partial sums, and a loss
 	rounded   scratchOf            // factors of a product, unless they are float32
 	precision compute.Precision    // of those

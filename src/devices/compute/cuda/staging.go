@@ -42,8 +42,8 @@ type stagingBuffer struct {
 	mapped  []uint64         // addresses of the rows that the device fetches
 
 	copied, read unsafe.Pointer // events: end of the copy; end of the kernels that read it
-	filled       bool           // copied has been recorded
-	taken        bool           // read has been recorded
+	filled       bool           // the event copied has been recorded
+	taken        bool           // the event read has been recorded
 
 	own, all                       bool // what is wanted
 	reduce                         compute.Reduction

@@ -157,9 +157,9 @@ func (m *more) follow(op *operation) error {
 	return m.in.receive(op, recv, m.then.RowBytes, m.tag)
 }
 
-// planFirst plans one side of an all-to-all that uses only messages. The first message to each rank
-// has at most most rows, the others at most limit. The rank's own rows are in no message. With
-// same, all ranks get the same rows.
+// planFirst plans one side of an all-to-all that uses only messages. The argument most limits the
+// rows of the first message to each rank, and limit the rows of the others. The rank's own rows are
+// in no message. With same, all ranks get the same rows.
 func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
