@@ -9,8 +9,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// rangeUnit is where ranges of a shared file may begin: no page of it has two writers, whose
-// machines might each keep a copy of the page.
+// Ranges of a shared file begin at multiples of rangeUnit bytes: no page of it has two writers,
+// whose machines might each keep a copy of the page.
 const rangeUnit = 1 << 20
 
 // Shared writes one range of a .npy file whose other ranges other processes write. When all have
@@ -21,7 +21,7 @@ type Shared struct {
 	buf      *bufio.Writer
 	info     Info
 	head     int64 // bytes of the header, which the first range holds
-	from, to int64 // bytes of the file
+	from, to int64 // the range, in bytes of the file
 	sum      *xxhash.Digest
 }
 

@@ -36,8 +36,8 @@ func Bounded(t testing.TB, heap uint64, call func()) {
 	}
 }
 
-// Must returns a function for a result that lies outside the heap, which is freed when the test
-// ends.
+// Must returns a function that returns the array x, which lies outside the heap, and frees it when
+// the test ends. An error ends the test.
 func Must[T mem.Number](t testing.TB) func(x []T, err error) []T {
 	return func(x []T, err error) []T {
 		t.Helper()
