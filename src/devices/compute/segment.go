@@ -56,10 +56,10 @@ type SegmentKernels interface {
 	// the largest number (of equal ones, that of the segment's first edge); -1 for an empty
 	// segment. arg is the zero Matrix if no backward follows.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
-	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed
-	// segment s with arg[t,j] == s of dout[t,j], completed. A destination counts once even if two
-	// edges join it to s. dh, of either type, may have more rows than are referred to; these become
-	// zero.
+	// SegmentMaxBackward is the gradient of SegmentMax: dh[s,j] = sum over the destinations t in
+	// transposed segment s with arg[t,j] == s of dout[t,j], completed. A destination counts once
+	// even if two edges join it to s. dh, of either type, may have more rows than edges refer to;
+	// the others become zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 

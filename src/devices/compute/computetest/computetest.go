@@ -55,7 +55,8 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 }
 
 // SameNumbers runs all cases on each device, named by its key, and demands equal bits, except in
-// cases whose names begin with one of those in but. Arrays are aligned only as a float32 must be.
+// cases whose names begin with one of the prefixes in the argument but. Arrays are aligned only as
+// a float32 must be.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
 	for _, c := range cases() {
 		if !slices.ContainsFunc(but,
@@ -193,9 +194,9 @@ const guard = 32
 type bench struct {
 	t      testing.TB
 	dev    compute.Device
-	arrays [][]float32 // whole, with sentinels
+	arrays [][]float32 // whole arrays, with their sentinels
 	random *rand.Rand
-	guard  int // sentinels on either side
+	guard  int // number of sentinels on either side of an array
 }
 
 func newBench(t testing.TB, dev compute.Device, guard int) *bench {

@@ -17,7 +17,7 @@ import (
 // bf16Kernels are the kernels of products of bfloat16 factors.
 type bf16Kernels = *C.halognn_products
 
-// openBF16Kernels returns those of this machine, or nil.
+// openBF16Kernels returns the kernels for this machine, or nil if it has none.
 func openBF16Kernels() bf16Kernels { return C.halognn_products_open(0) }
 
 // pairs multiplies factors of bfloat16 that lie as pairs of rows (kernels/cpu/products.c). Weights
@@ -26,7 +26,7 @@ type pairs struct {
 	of      bf16Kernels
 	level   level
 	w       [2][]uint32
-	size    [2]int   // of a matrix of w
+	size    [2]int   // rows and columns of a matrix of w
 	turning []uint16 // weights whose transposes are packed
 	scratch []pairScratch
 }
@@ -35,7 +35,7 @@ type pairs struct {
 type pairScratch struct {
 	slot
 	left, right []uint32
-	rows        []uint16 // those that are not stored in bfloat16
+	rows        []uint16 // rounded copies of rows that are not stored in bfloat16
 	_           [64]byte // keeps threads on separate cache lines
 }
 

@@ -21,9 +21,9 @@ type residence struct {
 	count, first []int
 	slots        [][]int32 // [tables] indices of resident rows, -1 for others; nil: the first rows
 
-	mapped []uint64 // [tables] device address; 0 for none
-	pinned [][]byte // [tables] the memory pinned: the table, or
-	copied [][]byte // its copy
+	mapped []uint64 // [tables] device address of each table; 0 if it is not mapped
+	pinned [][]byte // [tables] the pinned memory: the table itself or its copy
+	copied [][]byte // [tables] the copy of the table; nil if there is none
 	align  int      // common alignment of the addresses of mapped rows
 	always bool     // the host makes no means of mapped rows
 }
