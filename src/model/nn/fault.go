@@ -22,7 +22,7 @@ type Fault struct {
 
 // The orders of faults; layer l's output has faultLayer+l.
 const (
-	faultWeights = iota // written by the step before
+	faultWeights = iota // weights, as the step before wrote them
 	faultInput
 	faultLayer
 )
@@ -103,7 +103,8 @@ func (m *Model) FirstFault() Fault {
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
 			one := s.Vertices[row : row+1]
-			if m.inputs[0].Forward.Above > 0 { // their ids lie on the device, which has drawn them
+			// the vertex ids lie on the device, which has drawn them
+			if m.inputs[0].Forward.Above > 0 {
 				one = make([]int32, 1)
 				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
 			}

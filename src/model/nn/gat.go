@@ -15,7 +15,8 @@ type attention struct {
 	mean                  bool // heads are averaged
 	slope                 float32
 	alpha, dalpha         *buffer
-	wide                  *buffer // [D,heads*width] before the mean, then its gradient
+	// [D,heads*width] sums of the heads before their mean, then their gradient
+	wide *buffer
 }
 
 func newAttention(s *store, c Config, l int) attention {

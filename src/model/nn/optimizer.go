@@ -62,7 +62,7 @@ type Optimizer struct {
 // Slot is an array of an optimiser's state, one number a parameter: device memory in the layout of
 // Params.Values.
 type Slot struct {
-	Name string // "momentum", or "m" and "v"
+	Name string // "momentum", "m" or "v"
 	Data []float32
 }
 

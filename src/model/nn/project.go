@@ -13,7 +13,7 @@ import (
 type projection struct {
 	dev   compute.Device
 	width int
-	maps  []typeMap // [T]
+	maps  []typeMap // [T] the map of each type
 	x     *buffer
 }
 

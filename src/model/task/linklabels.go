@@ -18,7 +18,8 @@ var (
 	linkNumbers = labelling(LinkNumbers, "numbers of links", &regression)
 )
 
-// labelling returns a task of links whose labels are of the kind that the vertices of task of have.
+// labelling returns a task of links whose labels are of the same kind as the vertices' labels in
+// the task of.
 func labelling(name, has string, of *Task) Task {
 	t := *of
 	t.Name, t.Has, t.Embeds = name, has, true

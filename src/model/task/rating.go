@@ -16,8 +16,8 @@ type rating struct {
 	z, dz   compute.Matrix // embeddings and their gradient
 	host    []float32      // embeddings, then their gradient
 	score   []float32      // [pairs, outputs]
-	slope   []float32      // and their gradient
-	lengths []float32      // of the rows
+	slope   []float32      // [pairs, outputs] gradient of the scores
+	lengths []float32      // lengths of the embeddings
 }
 
 func ratingBy(o Objective) rating {
