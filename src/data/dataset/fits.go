@@ -12,8 +12,8 @@ import (
 // ErrTooLarge is wrapped by errors about a graph too large for the disk or the memory.
 var ErrTooLarge = errors.New("there is no room for it")
 
-// sizes returns the numbers of vertices, of edges including the repeated ones that are dropped
-// later, and, where vertices have types, of graph.Columns.
+// sizes returns the number of vertices, the number of edges, including the repeated ones that are
+// dropped later, and, where vertices have types, the number of graph.Columns.
 func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 	papers := float64(o.Vertices)
 	if o.Kind != MAG {
@@ -31,7 +31,7 @@ func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 func (o *GenerateOptions) fits(dir string) error {
 	n, edges, columns := o.sizes()
 	m := o.meta()
-	// rows and splits are of papers alone
+	// only papers have feature rows and splits
 	disk := float64(o.Vertices)*float64(m.Table(0).RowBytes()+4) + n*(8+4) + 4*edges + 8*columns
 	free, where, err := freeDisk(dir)
 	if err != nil {

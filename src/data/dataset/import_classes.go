@@ -144,7 +144,7 @@ func few(words []string) string {
 // labels are an array. Readers of tables replace the number by the line, the column and the id
 // (atLine).
 type labelError struct {
-	vertex, column int // column: of several labels, else ofOne
+	vertex, column int // column of one of several labels, or ofOne
 	error
 }
 

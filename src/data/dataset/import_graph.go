@@ -23,8 +23,8 @@ type graphSource struct {
 	named     bool // types and relations have names
 	types     []*source
 	relations []*edgeSource
-	*findings          // of the edges
-	release   []func() // frees what features are streamed from
+	*findings          // findings about the edges
+	release   []func() // functions that free the sources of streamed features
 }
 
 func (g *graphSource) free() {
@@ -94,7 +94,7 @@ func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSourc
 	return e
 }
 
-// schema names types and relations; it is zero without.
+// schema names types and relations; it is zero for a graph without types.
 func (g *graphSource) schema() (s graph.Schema) {
 	if !g.named {
 		return s
@@ -184,7 +184,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
-	if o.DryRun { // it notes what it finds in the rows
+	if o.DryRun { // a dry run reads the rows too, to note what is odd in them
 		for _, s := range g.types {
 			if err := s.checkFeatures(); err != nil {
 				return r, err
@@ -342,7 +342,7 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 				"out of --keys", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
-		if e.reverses { // of edges that are counted already
+		if e.reverses { // the reversed edges are counted already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
 		}
 		r.Cleaning.Add(cleaning)
@@ -352,7 +352,7 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 }
 
 // build makes the rows of a relation. If edges have weights, features or labels, the edges are kept
-// in the order in which they were added, to find these.
+// in the order in which they were added, so that these can be found.
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
 	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops ||
 		e.from != e.to, KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}

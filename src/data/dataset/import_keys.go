@@ -108,7 +108,7 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
-// dated returns what an error about a number adds if the text is a date.
+// dated returns text to add to an error about a number if the number is a date.
 func dated(text string) string {
 	if !isDate(text) {
 		return ""
@@ -258,14 +258,14 @@ func (in *importer) refuseKeys(a arraySource) error {
 	return nil
 }
 
-// find returns the name in a of the array with the given meaning, "" if there is none. A name from
-// the options takes precedence over the usual ones.
+// find returns the name that the array with the given meaning has in a, "" if there is none. A name
+// from the options takes precedence over the usual ones.
 func (in *importer) find(a arraySource, meaning string) string {
 	if key, ok := in.options.Keys[meaning]; ok {
 		switch {
 		case a.Has(key):
 			return in.used(key, meaning)
-		case in.own == nil: // else another type has it
+		case in.own == nil: // otherwise another type may have the array
 			return ""
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// Reading is what a column of a table, or an array, was taken as. Neighbouring columns of one kind
-// are one Reading.
+// Reading says how a column of a table, or an array, was read: as a feature, a label and so on.
+// Neighbouring columns of one kind are one Reading.
 type Reading struct {
 	Of      string `json:"of"` // the table, or the archive or directory of arrays
 	Name    string `json:"name"`

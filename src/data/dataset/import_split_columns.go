@@ -121,7 +121,7 @@ func mark(text string) (is, ok bool) {
 // maskReader reads columns of marks.
 type maskReader struct {
 	t       *table.Named
-	columns [3]int // -1 for none
+	columns [3]int // column of each list; -1 if there is none
 	plain   [3]bool
 	lists   graph.Split
 	none    [3]bool // the column holds something other than marks
@@ -204,7 +204,7 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 // overlap returns the first vertex that two masks mark, and the columns of the masks; ok is false
 // if there is none.
 func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
-	by := make([]int8, vertices) // the mask that marks each vertex, from 1
+	by := make([]int8, vertices) // number of the mask that marks each vertex, from 1; 0: none does
 	for i, list := range m.lists.Lists() {
 		for _, v := range *list {
 			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {

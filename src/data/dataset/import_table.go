@@ -16,18 +16,20 @@ import (
 // by their usual names. In a graph with types, NAME= before a value says that it, and the values
 // after it, are for that type or relation.
 type TableOptions struct {
-	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
+	// the node table; "": nodes.csv if In is a directory, otherwise no table
+	Nodes          string
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
 	// one column of classes, or several of 0 and 1; or a file (fileOfLabels)
-	Labels    []string
-	Features  []string // columns; all others if empty; or a .npy file [vertices, columns]
-	Split     string   // column of train, valid, test
-	FirstRows bool     // take the first of several rows of a vertex; else they are an error
-	NoHeader  bool     // the first row is data: columns are called 0, 1, ...
-	Header    bool     // the first row is the names of the columns
+	Labels []string
+	// feature columns; empty: all other columns; or a .npy file [vertices, columns]
+	Features  []string
+	Split     string // column with the words train, valid, test
+	FirstRows bool   // take the first of several rows of a vertex, instead of an error
+	NoHeader  bool   // the first row is data: columns are called 0, 1, ...
+	Header    bool   // the first row is the names of the columns
 }
 
 // The usual names of columns.

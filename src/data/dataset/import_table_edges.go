@@ -56,13 +56,14 @@ func IDColumn(names []string) int {
 // edgeTable is a table of edges, and the columns of it that are read.
 type edgeTable struct {
 	*table.Named
-	from, to, weight int // weight: -1 for none
-	direction        int // a column of Directed and Undirected, which Gephi writes; -1 for none
+	from, to, weight int // indices of columns; weight is -1 if there is none
+	// column with the words Directed and Undirected, which Gephi writes; -1 if there is none
+	direction int
 	// columns named by edgeColumns; -1 for a column that only other relations have
 	features       []int
 	why            string
-	directed, both int  // numbers of edges called Directed, and Undirected
-	undirected     bool // the current edge is
+	directed, both int  // how many edges are called Directed, and how many Undirected
+	undirected     bool // the current edge is undirected
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -366,7 +367,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	return nil
 }
 
-// findFeatures finds the columns of --edge-features, or those of labels of links.
+// findFeatures finds the columns of --edge-features, or the columns with labels of links.
 func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {

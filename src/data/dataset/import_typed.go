@@ -202,7 +202,8 @@ func hasTypedArrays(o *ImportOptions) bool {
 		func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
-// ofType is the arrays of one vertex type, called NAME,TYPE, under their names without the type.
+// ofType gives the arrays of one vertex type, NAME,TYPE in the source, without the type in their
+// names.
 type ofType struct {
 	arrays
 	suffix string
@@ -259,7 +260,8 @@ func (g *graphSource) readArrays() error {
 	for _, key := range set.Names() {
 		rest, ok := strings.CutPrefix(key, g.options.typedEdges())
 		if !ok {
-			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) { // else it belongs to a type
+			// otherwise the array belongs to a type
+			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) {
 				g.notes = append(g.notes, unread(key))
 				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key,
 					As: asIgnored})

@@ -15,7 +15,7 @@ const (
 // zeros counts the numbers in dense features that are not 0.
 type zeros struct {
 	f               *features
-	typed           bool // vertices have types: there are no sparse rows
+	typed           bool // vertices have types: then sparse rows are not possible
 	values, entries int64
 }
 

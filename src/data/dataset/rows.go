@@ -13,19 +13,19 @@ import (
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
-	name   string // of the file
+	name   string // name of the file
 	table  Table
 	cols   int
 	next   int // vertex of the next row
 	half   []npy.Float16
-	bytes  *quantizer // of Int8
+	bytes  *quantizer // for Int8 rows
 	closed bool
 
-	entries *entries // of sparse rows
+	entries *entries // for sparse rows
 	scaling *scaling // applied first; may be nil
-	// if set, it gets the rows, and they are not written
+	// if set, it is called with the rows, which are not written
 	look func(first, cols int, rows []float32)
-	// if set, it gets dense rows before they are written
+	// if set, it is called with dense rows before they are written
 	watch func(rows []float32) error
 }
 
@@ -35,7 +35,7 @@ type RowWriter struct {
 // entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
-	if dtype == Sparse && cols == 0 { // there is nothing to leave out
+	if dtype == Sparse && cols == 0 { // no columns: no zeros to leave out
 		dtype = Float32
 	}
 	if dtype == Sparse {

@@ -30,10 +30,10 @@ import (
 // Options say which minibatches are sampled.
 type Options struct {
 	Sample  sample.Spec
-	Batch   int    // seeds of a minibatch, of all ranks together
-	Seed    uint64 // for seed orders and draws, as train.seed
+	Batch   int    // number of seeds of a minibatch, over all ranks
+	Seed    uint64 // random seed of seed orders and draws, as train.seed
 	Epochs  int
-	Workers int // goroutines, each with a sampler; 0: one for each CPU
+	Workers int // number of goroutines, each with a sampler; 0: one for each CPU
 }
 
 // DefaultEpochs is the number that GSplit found sufficient: 30 epochs instead of 10 change the
