@@ -64,8 +64,8 @@ func RunningThreads() int64 {
 	return n
 }
 
-// number returns the number that follows begin in the first line of the file that starts with
-// begin.
+// number returns the number that follows the text begin in the first line of a file that starts
+// with this text.
 func number(path, begin string) (n int64, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {

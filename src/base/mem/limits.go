@@ -40,8 +40,8 @@ func Unreserve[T Number](s []T) {
 
 // Limits are a process's limits in bytes; math.MaxInt64 means no limit.
 type Limits struct {
-	Addresses int64 // of the address space (ulimit -v), mapped files and idle stacks included
-	Data      int64 // of private memory that may be written (ulimit -d)
+	Addresses int64 // limit of the address space (ulimit -v), mapped files and idle stacks included
+	Data      int64 // limit of private memory that may be written (ulimit -d)
 }
 
 // limits returns the limits as they were at the first call: the Go runtime knows none of them.

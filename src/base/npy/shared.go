@@ -14,7 +14,7 @@ import (
 const rangeUnit = 1 << 20
 
 // Shared writes one range of a .npy file whose other ranges other processes write. When all have
-// called Close, each calls Sum with what the one before it returned, and then one calls Finish.
+// called Close, each calls Sum with the result of the process before it, and then one calls Finish.
 type Shared struct {
 	path     string
 	file     *os.File
@@ -41,7 +41,7 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 		switch {
 		case i == n:
 			up = s.info.Bytes
-		case i > 0: // the first range has the header, however many there are
+		case i > 0: // the first range exists in any case: it has the header
 			up = max(up, rangeUnit)
 		}
 		return min(up, s.info.Bytes)

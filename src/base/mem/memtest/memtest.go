@@ -1,5 +1,5 @@
-// Package memtest bounds what a call in a test may take, for readers of files that may hold
-// anything, and frees what a test was given.
+// Package memtest limits the time and memory of a call in a test, for readers of files with any
+// content, and frees the arrays of a test.
 package memtest
 
 import (
