@@ -95,7 +95,7 @@ type Event interface {
 // Inputs are the inputs of a minibatch to a device: input rows, or results computed from them, and
 // host arrays that kernels read.
 type Inputs struct {
-	Rows  Rows     // of the frontier
+	Rows  Rows     // rows of the frontier
 	Input Segments // segments of the input layer, read only for Reduce
 	// weights of the edges of Input, for a weighted sum; nil if there are none
 	EdgeWeights  []float32
@@ -109,7 +109,7 @@ type Inputs struct {
 	Types []TypeRows
 
 	Segments []Segments
-	Weights  [][]float32 // of edges
+	Weights  [][]float32 // weights of edges
 	Vertices [][]int32   // ids of vertices, and ends of groups
 	Labels   []byte
 	// HopEnds [layers+1] are where the arrays of each hop end in Segments, Weights and Vertices.
@@ -214,7 +214,8 @@ type StagingBuffer interface {
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.
 	Open() (own, reduced, sources Matrix, err error)
-	// Types returns the rows of Inputs.Types once Open has returned, and for as long.
+	// Types returns the rows of Inputs.Types. They are valid as long as the matrices that Open
+	// returned.
 	Types() []Matrix
 	// PinnedBytes returns the host memory of the buffer.
 	PinnedBytes() int64

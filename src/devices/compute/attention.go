@@ -111,7 +111,7 @@ type Vectors struct {
 	Sources []int32 // [G] one past the last source of each group; the gradient reads it
 }
 
-// Of returns the vector of a group, of cols elements, in data: the vectors or their gradients.
+// Of returns a group's vector of cols elements in data, which holds the vectors or their gradients.
 func (v *Vectors) Of(data []float32, group, cols int) []float32 {
 	return data[group*v.Stride:][:cols]
 }

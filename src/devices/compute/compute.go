@@ -89,10 +89,10 @@ type Capabilities struct {
 	Precision Precision // precision of the factors of its matrix products
 	// type of the rows that layers read: Precision.Stored, or float32 rounded to it
 	Stores      Elements
-	Accelerator Accelerator // the device has its own memory
-	// the device sends slices to the devices of other ranks
+	Accelerator Accelerator // nil unless the device has its own memory
+	// nil unless the device sends slices to the devices of other ranks
 	Peer PeerDevice
-	// its kernels are asynchronous, and it can time them
+	// nil unless kernels are asynchronous and the device can time them
 	NewStopwatch func() Stopwatch
 	Peaks        func() []Peak // measured peaks of its arithmetic units
 	// total time its threads have spun, waiting for kernels

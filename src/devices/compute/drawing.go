@@ -39,8 +39,8 @@ type DrawOptions struct {
 	// the last hop's edges come part by part, as graph.Grouper orders them; it has no transpose
 	Grouped bool
 
-	// bits of the local numbers and edges of a hop in the map; 0: as many as needed. Tests set it
-	// to make the other bits run out
+	// number of bits for the local numbers and edges of a hop in the map; 0: the number that is
+	// needed. Tests set it to make the other bits run out
 	ValueBits int
 }
 
@@ -110,7 +110,7 @@ type Drawn struct {
 	Vertices []int  // [hops+1] number of vertices of the frontier: the seeds, and after each hop
 	Edges    []int  // [hops] number of edges that each hop has drawn
 	Digest   uint64 // sample.Minibatch.EdgesDigest
-	// Faulty: seeds or topology break a rule, and nothing else is of use.
+	// Faulty is set if seeds or topology break a rule; the other fields are then invalid.
 	Faulty bool
 	// Missing are the vertices of the frontier whose rows are not resident, in its order.
 	Missing  []int32

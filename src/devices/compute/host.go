@@ -95,8 +95,8 @@ func (r *Rows) TypeOf(i int) DType {
 	return r.Type
 }
 
-// SumType returns the type in which a sum of rows travels, and how many rows one sum may have at
-// most: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
+// SumType returns the type in which a sum of rows travels, and the largest number of rows in one
+// sum: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
 // Float32.
 func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 	switch {

@@ -140,7 +140,8 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
 			transposed.Len(), dout))
 	}
-	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols // of arg and of dout
+	// bytes gathered from arg and from dout
+	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() +
 		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }

@@ -112,7 +112,7 @@ func (c testCase) test(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// family is the tests of a family of kernels: it has a file here, as in compute.
+// family holds the tests of a family of kernels: it has a file here, as in compute.
 type family struct {
 	cases  func() []testCase      // compare results
 	misuse func(b *bench) []wrong // calls that must panic

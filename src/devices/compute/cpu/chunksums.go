@@ -37,7 +37,7 @@ type chunkSums struct {
 	products [2]weightSum
 	count    int // number of products
 
-	stride int // elements of the partial sums of a chunk
+	stride int // number of elements of the partial sums of a chunk
 	across int // tiles of a chunk, by columns of the products
 }
 

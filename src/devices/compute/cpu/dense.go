@@ -68,8 +68,8 @@ func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	d.end(r, a.rounded)
 }
 
-// result is rows that a kernel makes: in float32 where they lie or, if they are stored in bfloat16,
-// in scratch until they are complete.
+// result holds rows that a kernel makes: in place if they are float32 or, if they are stored in
+// bfloat16, in scratch until they are complete.
 type result struct {
 	y, wide compute.Matrix
 	scratch *wideRows // nil: the rows are made in place

@@ -55,7 +55,7 @@ func pairsIn(rows, cols, panel int) int { return (rows + 1) / 2 * upTo(panel, co
 func words(x []uint32) *C.uint32_t { return (*C.uint32_t)(unsafe.SliceData(x)) }
 
 func (r *pairs) keep(which int, w weights) {
-	rows, cols := w.rows, w.cols // of the factor
+	rows, cols := w.rows, w.cols // rows and columns of the factor
 	if w.t == blas.Trans {
 		rows, cols = cols, rows
 	}
@@ -74,14 +74,14 @@ func (r *pairs) keep(which int, w weights) {
 	}
 }
 
-// pairRows writes the pairs of columns of x to to, where rows lie stride apart.
+// pairRows writes the pairs of columns of x into the array to, where rows lie stride apart.
 func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	rows, cols := size(x)
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns sets to to the pairs of wᵀ: two neighbours in a row of w, rounded, are a pair
-// already, so pairs are transposed, a panel at a time.
+// pairColumns writes the pairs of wᵀ into the array to: two neighbours in a row of w, rounded, are
+// a pair already, so pairs are transposed, a panel at a time.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)

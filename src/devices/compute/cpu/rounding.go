@@ -162,7 +162,7 @@ type roundingTo[T uint16 | float32] struct {
 	// stored returns columns of a matrix of bfloat16, and the distance between its rows
 	stored func(dst *[]T, x compute.Matrix, first, width int) (columns []T, stride int)
 	// turn sets dst to the rounded transpose of w [rows,cols], which a library multiplies faster
-	// than transposing w on the way; nil: this rounding does not transpose
+	// than it multiplies and transposes w; nil: this rounding does not transpose
 	turn func(dst []T, w []float32, rows, cols int)
 	gemm func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
@@ -210,7 +210,8 @@ func fullWidth(cols int) int {
 	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
 }
 
-// keep stores weights. The factor gets columns of 0 until it has as many as are computed.
+// keep stores weights. The factor is filled up with columns of 0 to the number of columns that are
+// computed.
 func (r *roundingTo[T]) keep(which int, w weights) {
 	rows, width, t := w.rows, w.cols, w.t
 	turned := t == blas.Trans && r.turn != nil && fullWidth(rows) == rows

@@ -118,8 +118,8 @@ type scratchOf struct {
 	lent bool
 }
 
-// lend calls launch with memory of that many bytes. It panics if launch borrows it again, as each
-// would overwrite what the other has there.
+// lend calls launch with the given number of bytes of scratch memory. It panics if launch borrows
+// the same memory again, because both would overwrite each other's data.
 func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe.Pointer) C.int) {
 	if s.lent {
 		panic("compute/cuda: " + kernel + ": one launch borrows its scratch twice; this is a bug " +

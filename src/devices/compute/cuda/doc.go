@@ -70,7 +70,7 @@ func LocalRank() (rank int, variable string) {
 
 // Choice is the device that a process has chosen with Choose.
 type Choice struct {
-	Device, Devices int    // number of the device, among Devices that this process sees
+	Device, Devices int    // Device is the number of one of the Devices that this process sees
 	ID              string // id of the device, independent of its number in a process
 	Free            int    // bytes that were free besides earlier contexts
 }

@@ -102,7 +102,7 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return errors.Join(err, r.d.Sync()) // queued work may still read where
+		return errors.Join(err, r.d.Sync()) // queued work may still read the array where
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
@@ -273,7 +273,7 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 // headerBytes is the size of the header in pinned memory.
 const headerBytes = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
 
-// header returns the header in pinned memory, and seeds room for the seeds.
+// header returns the header in pinned memory. The method seeds returns room for the seeds.
 func (s *drawing) header() *C.halognn_cuda_drawn { return (*C.halognn_cuda_drawn)(s.pinned) }
 func (s *drawing) seeds() []int32 {
 	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes)), s.r.o.Seeds)

@@ -30,7 +30,7 @@ type heldRows struct {
 	align       int // common alignment of peers' rows
 }
 
-// reached is rows [first, end) of the table in a peer's memory.
+// reached describes rows [first, end) of the table, which lie in a peer's memory.
 type reached struct {
 	first, end int
 	address    uint64

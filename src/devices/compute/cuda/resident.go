@@ -19,7 +19,8 @@ type residence struct {
 	rowBytes     int
 	p            unsafe.Pointer
 	count, first []int
-	slots        [][]int32 // [tables] indices of resident rows, -1 for others; nil: the first rows
+	// [tables] index of each row among the resident ones, or -1; nil: the first rows are resident
+	slots [][]int32
 
 	mapped []uint64 // [tables] device address of each table; 0 if it is not mapped
 	pinned [][]byte // [tables] the pinned memory: the table itself or its copy

@@ -93,7 +93,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	return nil
 }
 
-// complement completes a drawn minibatch's references to rows by those of the rows that were sent.
+// complement adds the references of the rows that were sent to the references of a drawn minibatch.
 func (b *stagingBuffer) complement() {
 	if b.drawn == nil || b.missing == 0 {
 		return
