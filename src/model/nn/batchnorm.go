@@ -153,7 +153,7 @@ func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (sca
 	return n.shift.data[:out], n.shift.data[out : 2*out], nil
 }
 
-// setStatistics writes what the minibatch adds to the running values to the host copy of the front
+// setStatistics writes the minibatch's sums for the running values into the host copy of the front
 // of Grads. Waits for the device.
 func (m *Model) setStatistics() {
 	for l := range m.stages {

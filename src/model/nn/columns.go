@@ -51,8 +51,8 @@ type Columns struct {
 	mixed      *buffer // [D,cols] rows agg + (1+eps) own; in backward their gradient
 }
 
-// slice is the columns of a matrix of weights. Kernels read matrices without gaps, so they are
-// copied, which costs little beside a product.
+// slice holds some columns of a matrix of weights. Kernels read matrices without gaps, so the
+// columns are copied, which costs little beside a product.
 type slice struct {
 	w, dw *buffer // [width,cols]; nil: the map has no such matrix
 	wide  *buffer // [width,in] the gradient of the whole matrix; zero in all other columns
@@ -132,7 +132,7 @@ func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
-// rows returns what matrix k of the map is multiplied with.
+// rows returns the rows that matrix k of the map multiplies.
 func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	switch {
 	case k == 1:

@@ -93,8 +93,8 @@ type folded struct {
 	elements int
 }
 
-// group says what its weights are: those of a relation or, if relation is negative, an own set. If
-// both are negative, the group has no rows.
+// group names its weights: those of a relation or, if relation is negative, an own set. If both are
+// negative, the group has no rows.
 type group struct{ relation, set int }
 
 // newFolded returns the folding of a relational layer with a projection.

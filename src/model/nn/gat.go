@@ -7,7 +7,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// attention is what the layers with attention share: heads, which lie side by side or are averaged.
+// attention holds what the layers with attention share: heads, which lie side by side or are
+// averaged.
 type attention struct {
 	dev                   compute.Device
 	name                  string

@@ -47,7 +47,7 @@ func (j *jumping) bind(values, grads [][]float32) {
 }
 
 // reserve makes room for the given number of rows. Outputs and their gradients also get room for
-// the others rows of other ranks.
+// rows of other ranks, others in number.
 func (j *jumping) reserve(rows, others int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
 		sized{j.logits, (rows + others) * j.out})
@@ -66,7 +66,7 @@ func (j *jumping) reserve(rows, others int, train bool) error {
 	return j.dlogits.reserve((rows + others) * j.out)
 }
 
-// read returns what the linear map reads.
+// read returns the rows that the linear map reads.
 func (j *jumping) read() compute.Matrix {
 	if j.max {
 		return j.most.matrix(j.rows, j.hidden)

@@ -20,8 +20,8 @@ type Needs struct {
 	Types bool
 	// rows of a type may come averaged by relation, because layers only apply a linear map to them
 	Averages bool
-	// unless nil, the rows of all types come averaged where that takes fewer multiplications
-	// (Hop.Folded)
+	// if set, the rows of all types come averaged in minibatches where that takes fewer
+	// multiplications (Hop.Folded)
 	Folding *Folding
 
 	// Of the hops of all layers:
@@ -44,7 +44,8 @@ func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n
 // means.
 func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceMax }
 
-// Relating says whether the segments of a hop are of destinations and relations.
+// Relating says whether a hop has a segment for each destination, or for each destination and
+// relation.
 type Relating uint8
 
 // With relations every destination has one more segment, its own, with an edge from itself. Own
@@ -143,7 +144,8 @@ type Input struct {
 	// they replace all rows of the input layer. Forward changes the first. Backward then gives the
 	// gradient of their sum
 	Shares []compute.Matrix
-	// for norms over all rows of the minibatch; nil unless other ranks have some of them
+	// gathers numbers from all ranks, for norms over all rows of the minibatch; nil unless other
+	// ranks have some of these rows
 	Gather   Gather
 	Train    bool // drop activations and make room for backward
 	Gradient bool // backward also returns the gradient of X

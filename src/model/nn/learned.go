@@ -128,9 +128,9 @@ func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back
-// the numbers with which they began. Between the two no minibatch of training may be under way.
-// O(all rows).
+// Hide sets the rows that training has not read to 0 for evaluation, and Show brings back the
+// numbers with which they began. Between the two no minibatch of training may be under way. O(all
+// rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
 // Show undoes Hide.
@@ -219,8 +219,8 @@ func (l *Learned) list() {
 // sparseAdam are the numbers of an update that all rows share.
 type sparseAdam struct{ rate, first, second, eps, decayed float32 }
 
-// update adds up the gradients of the k-th row that has some, into the first of them, and makes its
-// step.
+// update adds the gradients of the k-th row with gradients, into the first of them, and updates the
+// row.
 func (l *Learned) update(u *sparseAdam, k int) {
 	d := l.Cols
 	r, before := 0, 0 // the rank of a gradient, and the number of gradients of the ranks before it
@@ -333,8 +333,8 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 // RowsOf returns the rows of a part under the name LearnedRows or LearnedBest, without copying.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
-// HideOf is Hide for the rows of a part of a checkpoint. It reads their moments with read, one
-// after the other, and holds as much memory as the rows.
+// HideOf is Hide for the rows of a part of a checkpoint. It reads their moments with the function
+// read, one after the other, and holds as much memory as the rows.
 func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	if l.options.Unread != UnreadZero {
 		return nil

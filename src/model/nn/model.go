@@ -347,7 +347,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
 			"place")
 	}
-	// sum: with respect to the activation's input
+	// sum is the gradient with respect to the activation's input
 	switch normed := s.norm != nil || s.batch != nil; {
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)

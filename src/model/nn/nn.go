@@ -66,7 +66,7 @@ const (
 // How SAGE aggregates the rows of neighbours.
 const (
 	AggregateMean = "mean"
-	AggregateMax  = "max" // by columns
+	AggregateMax  = "max" // the maximum of each column
 )
 
 // How GCN weighs an edge.
@@ -94,8 +94,8 @@ type Config struct {
 	EdgeFeatures    bool    // read the features of edges if there are any, which sets EdgeIn
 	EdgeIn          int     // columns of the edge features that layers read; 0: none
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
-	// trained on edges with weight 1/q, where q is the probability that they were drawn: sums over
-	// them estimate the sums over all in-edges
+	// training weighs edges by 1/q, where q is the probability that an edge was drawn: sums over
+	// drawn edges then estimate the sums over all in-edges
 	Estimates bool
 	// adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Residual bool

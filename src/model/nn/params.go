@@ -242,7 +242,7 @@ func (p *Params) Stats() task.Stats {
 	return p.StatsOf(p.front)
 }
 
-// StatsOf is Stats of a header that has come to the host.
+// StatsOf is Stats of a header that was copied to the host.
 func (p *Params) StatsOf(header []float32) task.Stats {
 	copy(p.front, header[:HeaderLen])
 	return StatsIn(header)

@@ -47,10 +47,11 @@ type relationWeights interface {
 	// turned reports whether weights are [in,out], not [out,in]
 	turned() bool
 	reserve() error
-	// prepare sets the weights of relations and sets as kernels read them, and bias [sets,out].
+	// prepare stores the weights of relations and of sets in the form that kernels read, and sets
+	// bias [sets,out].
 	prepare(bias compute.Matrix)
-	// of returns the weights of relations and of sets, or if gradient their gradients, and the
-	// distance in elements from one matrix to the next.
+	// of returns the weights of relations and of sets, or, if gradient is set, their gradients, and
+	// the distance in elements from one matrix to the next.
 	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
 	// finish completes the gradients of the parameters.
 	finish(dbias compute.Matrix)

@@ -6,8 +6,7 @@ import (
 )
 
 // The tasks whose labels are those of links: a class, or float32 numbers. The outputs of a model
-// are embeddings, and the score of two embeddings gives what the label is compared with. Links are
-// not ranked.
+// are embeddings, and the score of two embeddings is compared with the label. Links are not ranked.
 const (
 	LinkClasses = "link_classes"
 	LinkNumbers = "link_numbers"

@@ -8,8 +8,8 @@ import (
 )
 
 // rating computes the scores of a minibatch's pairs on the host, whatever the device: rows of
-// embeddings are a small part of a step. A pair has one score, or as many as the scorer's
-// parameters give.
+// embeddings are a small part of a step. A pair has one score, or one for each output of the
+// scorer.
 type rating struct {
 	pairs   Pairs
 	scorer  hostScorer

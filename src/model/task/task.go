@@ -1,6 +1,6 @@
 // Package task is the table of what models are trained for: what is known of a vertex, the loss,
-// the metrics that judge a model, and what a prediction is. Other packages ask a row and never
-// which task it is. A new task is a row of the table and a file with what it does.
+// the metrics that judge a model, and what a prediction is. Other packages use the fields of a row,
+// and never test which task it is. A new task is a row of the table and a file with what it does.
 package task
 
 import (
@@ -203,7 +203,7 @@ func CheckClasses(name string, classes int, vertices int64) error {
 }
 
 // Choose returns the metric called asked. For auto it returns the task's metric for exactly that
-// number of outputs, or else its first.
+// number of outputs or, if there is none, the task's first metric.
 func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	usual := t.Metrics[0]
 	for _, m := range t.Metrics {
