@@ -38,7 +38,7 @@ func (o *GenerateOptions) fits(dir string) error {
 		return err
 	}
 	narrow, fewer := "float16 or int8", ", fewer vertices (--scale) or a smaller degree"
-	if o.Kind == MAG { // it has no int8 rows, and its degree is fixed
+	if o.Kind == MAG { // MAG has no int8 rows, and its degree is fixed
 		narrow, fewer = "float16", " or fewer vertices (--scale)"
 	}
 	if disk > float64(free) {
@@ -70,11 +70,11 @@ const (
 	oneRange   = 0.9
 )
 
-// memory returns the bytes that a range of the graph takes while it is made: its edges as drawn, 8
-// bytes each, counted at both ends, then sorted, 4 bytes for each end; and the arrays over
-// vertices. Where vertices have types, there are three copies of all edges, 4 bytes each: as drawn,
-// in slices that took twice as much while they grew; by relation; and in the order of the columns.
-// See TypedTopology for the rest.
+// memory returns the bytes that a range of the graph takes while it is made: its edges as drawn (8
+// bytes each, counted at both ends), its sorted edges (4 bytes for each end), and the arrays over
+// vertices. Where vertices have types, there are three copies of all edges, 4 bytes each: as drawn
+// (in slices that took twice their size while they grew), by relation, and in the order of the
+// columns. See TypedTopology for the rest.
 func (o *GenerateOptions) memory() float64 {
 	n, edges, columns := o.sizes()
 	if o.Kind == MAG {

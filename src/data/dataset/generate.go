@@ -27,11 +27,11 @@ const (
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	// SBM, RMAT or MAG [SBM]; for MAG, Vertices is the number of papers, and Degree is not used
+	// SBM, RMAT or MAG [SBM]; for MAG, Vertices is the number of papers, and Degree must be 0
 	Kind     string
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
-	Vertices int     // [10000]
+	Vertices int     // number of vertices [10000]
 	// mean degree: stored directed edges (two for each drawn edge) per vertex [20]
 	Degree    float64
 	Features  int     // number of feature columns [64]

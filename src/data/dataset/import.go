@@ -87,7 +87,7 @@ type ImportOptions struct {
 	Weights graph.Merge
 	// DryRun reads everything and writes nothing; Out is not read.
 	DryRun bool
-	Table  TableOptions // of the format csv
+	Table  TableOptions // options of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
@@ -102,7 +102,7 @@ type ImportReport struct {
 	Cleaning      graph.CleanReport
 	Weighted      bool // edges have weights
 	merge         graph.Merge
-	EdgeFeatures  int   // columns
+	EdgeFeatures  int   // number of feature columns of edges
 	Reciprocal    int64 // edges whose reverse exists too; counted only if no reverses are added
 	Features      int
 	FeatureType   string
@@ -221,7 +221,8 @@ func (r ImportReport) reciprocal() string {
 // graph without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
-	// whether an input is a graph with types; its files; what reads it, or nil if nothing does
+	// for graphs with types: whether an input is one, what files it has, and what reads it; nil if
+	// nothing does
 	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error

@@ -247,10 +247,10 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverses of relations: of all relations if Reverse is set, else of relations
-// that join two types and whose edges have no direction. If a relation joins a type to itself and
-// its edges have no direction, the reverses join the relation itself. The new relations are filled
-// when the original relation is built, which then no longer needs its own edges.
+// reverse adds the reverses of relations: of all relations if Reverse is set, otherwise of the
+// relations that join two types and whose edges have no direction. If a relation joins a type to
+// itself and its edges have no direction, the reverses join the relation itself. The new relations
+// are filled when the original relation is built, which then no longer needs its own edges.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -400,7 +400,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of returns " of " and the name of the relation, for a report; "" without types.
+// of returns the text " of " with the name of the relation, for a report; "" without types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -464,7 +464,7 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of returns " of " and the name of the type, for a report; "" without types.
+// of returns the text " of " with the name of the type, for a report; "" without types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""
@@ -472,7 +472,7 @@ func (s *source) of() string {
 	return " of " + s.kind
 }
 
-// scale finds how features are standardized, if they are to be: over the training vertices.
+// scale computes the scaling of the features over the training vertices, if the options ask for it.
 func (s *source) scale(split graph.Split) error {
 	switch {
 	case s.options.StandardizeAs != "":

@@ -12,7 +12,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// integersOf returns ids as integers if all are, in their usual form; else nil.
+// integersOf returns ids as integers if all are integers in their usual form, otherwise nil.
 func integersOf(ids []string) []int64 {
 	numbers := make([]int64, len(ids))
 	for i, id := range ids {

@@ -96,8 +96,8 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	return links, of, nil
 }
 
-// leak is the share of a relation's pairs from which on it gives the links away. It leaves room for
-// a reverse with an edge more or less.
+// A relation gives the links away if at least the share leak of its pairs are links. That leaves
+// room for a reverse with an edge more or less.
 const leak = 0.8
 
 // wideRows returns rows of vertices from first on as rows of all vertices; it shares the edges.

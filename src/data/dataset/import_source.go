@@ -19,7 +19,7 @@ const unknown = -1
 type importer struct {
 	options ImportOptions
 	read    map[string]string // meaning of each array that was read
-	// in a graph with types: the flags that are given for this type or relation by its name
+	// the flags that are given for this type or relation by its name, in a graph with types
 	own        map[string]bool
 	known      []string // the names of types or relations that flags may use
 	unlabelled bool     // --label names only labels of another type
@@ -35,8 +35,8 @@ type findings struct {
 	columns map[string]bool
 }
 
-// source is the vertices of one type, as read from foreign files: everything but the features is in
-// memory, large arrays outside the heap.
+// source holds the vertices of one type, as read from foreign files: everything but the features is
+// in memory, large arrays outside the heap.
 type source struct {
 	*importer
 	kind       string // name of the type; "" in a graph without types
@@ -72,7 +72,7 @@ type source struct {
 	release  []func()
 }
 
-// edgeSource is the edges of one relation, which join vertices of two types or of one.
+// edgeSource holds the edges of one relation, which join vertices of two types or of one.
 type edgeSource struct {
 	*importer
 	graph.Relation // without names in a graph without types
@@ -86,7 +86,8 @@ type edgeSource struct {
 	// numbers of the edges that stand for both directions, between two types
 	both    []int64
 	largest int64 // the largest vertex number in an edge
-	// relation that gets the reverses of these edges, or only of those in both, unless it is nil
+	// relation that gets the reverses of these edges (only of the edges in both, if that is set);
+	// nil if no relation does
 	reverse    *edgeSource
 	reverses   bool      // the edges are those of another relation, reversed
 	placed     []float32 // labels of links, in the order of the rows
@@ -115,7 +116,8 @@ type features struct {
 
 // fault names the file in an error of write or of the RowWriter about its rows.
 func (f *features) fault(err error) error {
-	if err == nil || strings.HasPrefix(err.Error(), f.file) { // an error of a table, with the line
+	// the error of a table names file and line already
+	if err == nil || strings.HasPrefix(err.Error(), f.file) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", f.file, err)
@@ -261,7 +263,7 @@ func (e *edgeSource) addWeight(w float64) error {
 	return nil
 }
 
-// putLabel gives vertex v the class y, or -1 for none.
+// putLabel gives vertex v the class y; -1 means that it has none.
 func (s *source) putLabel(v, y int) {
 	if s.labels == nil {
 		s.labels = mem.Make[int32](s.vertices)

@@ -286,7 +286,7 @@ type otherSplit struct {
 	column int
 	called bool     // the name is like that of a split
 	trains bool     // the name has the word train
-	codes  []string // distinct numbers, if called
+	codes  []string // distinct numbers, collected if called is set
 	parts  [3]bool  // lists that its words name
 	lists  graph.Split
 }
@@ -358,7 +358,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		name := o.t.Header[of.column]
 		switch {
 		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]:
-			// it is a mask, or not a split
+			// the column is a mask, or is not a split
 		case s.options.Split != "":
 			c.leave(of.column, splitGiven)
 		case s.options.Table.Split != "":

@@ -402,7 +402,7 @@ func (s *source) splitMasks(t *table.Named) *maskReader {
 		return nil
 	}
 	m := findMasks(s, t, []int{IDColumn(t.Header)})
-	if n := m.count(); n == 0 || n == len(t.Header) { // it has no ids
+	if n := m.count(); n == 0 || n == len(t.Header) { // the table has no ids
 		return nil
 	}
 	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error

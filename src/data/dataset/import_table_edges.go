@@ -182,7 +182,7 @@ func swapped(name string, of [2]string) (other string, is bool) {
 	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
-// lead is 1 if the first column has no name, like the row numbers that tools write, else 0.
+// lead is 1 if the first column has no name, like the row numbers that tools write, otherwise 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1
@@ -771,9 +771,9 @@ func readEdgeTable(e *edgeSource, path string) error {
 	return nil
 }
 
-// turn makes the edges undirected that the column of directions calls so: the whole relation, if
-// all are; otherwise it adds a reverse for each. If the reverses of all relations are added anyway,
-// there is nothing to do.
+// turn makes those edges undirected that the column of directions calls undirected: if all are, the
+// whole relation becomes undirected; otherwise the reverse of each is added. If the reverses of all
+// relations are added anyway, there is nothing to do.
 func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return

@@ -431,7 +431,8 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	}
 	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
-	named := func(name string) bool { // as something other than an id
+	// whether a flag names the column as something other than an id
+	named := func(name string) bool {
 		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features,
 			[]string{o.Table.Split}), name)
 	}

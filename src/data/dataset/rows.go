@@ -30,9 +30,9 @@ type RowWriter struct {
 }
 
 // WriteFeatures writes features.npy with cols columns, and for Int8 their scales. dtype is one of
-// FeatureTypes; f, which may be nil, is applied first. write passes all rows. It is called twice
-// for Int8, first to find the largest number of each column, and for Sparse, first to count
-// entries.
+// FeatureTypes; f, which may be nil, is applied first. The function write writes all rows. It is
+// called twice for Int8, first to find the largest number of each column, and for Sparse, first to
+// count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
 	if dtype == Sparse && cols == 0 { // no columns: no zeros to leave out

@@ -54,7 +54,7 @@ const (
 	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
 	nearby          = 0.8 // share of the edges between classes that stay near on the ring
 	sizeSpread      = 0.5 // standard deviation of the logarithm of community sizes
-	// Share of drawn edges that are repeats or loops; as many more are drawn.
+	// Share of drawn edges that are repeats or loops; more edges are drawn to make up for them.
 	repeats = 0.055
 )
 

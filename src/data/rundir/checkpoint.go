@@ -365,8 +365,9 @@ func checkSum(file, want string) error {
 }
 
 // NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first that is
-// undamaged. Its Path is empty if an unfinished run has no checkpoint. sound checks the content of
-// a state whose hash is right, and returns what is wrong; a nil sound checks nothing.
+// undamaged. Its Path is empty if an unfinished run has no checkpoint. The function sound checks
+// the content of a state whose hash is right, and returns an error; if it is nil, nothing is
+// checked.
 func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {

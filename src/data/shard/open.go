@@ -318,12 +318,12 @@ func Whole(s *Shards) (*Shards, error) { return Open(s.Dir, Options{Split: s.opt
 // before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of
-// all vertices or of those of Options.Rank; common are original ids, splits and whatever else all
-// ranks of a partitioned topology have whole.
+// MappedBytes returns the bytes that Open mapped: rows counts row pointers, neighbours and labels,
+// of all vertices or of those of Options.Rank; common counts original ids, splits and all other
+// files that every rank of a partitioned topology has whole.
 func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
-// Part is the mapped feature rows of one type of one part.
+// Part holds the mapped feature rows of one vertex type in one part.
 type Part struct {
 	First    graph.VertexID // vertex of row 0
 	Rows     int

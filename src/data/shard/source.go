@@ -218,9 +218,9 @@ func (i *SourceIDs) marked() bool {
 }
 
 // ReadIDs reads ids of vertices: one a line, or a column of a table, or a .npy of integers or
-// words. Of a table it reads the column with a name that id columns have, else the first column. A
-// first row "id" is always the name of the column. Lines that begin with # or % are comments,
-// unless ids of the source do.
+// words. In a table it reads the column with a usual name of ids or, if there is none, the first
+// column. A first row "id" is always the name of the column. Lines that begin with # or % are
+// comments, unless ids of the source do.
 func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)

@@ -284,7 +284,7 @@ func copyFile(src, dst string, want npy.Info) error {
 	return os.Rename(out.Name(), dst)
 }
 
-// What to do about a damaged file.
+// Advice about a damaged file.
 const (
 	ofOriginal = "restore the file or partition again"
 	ofCopy     = "this copy in run.stage_dir is removed: start again, and it is made anew"
@@ -322,7 +322,8 @@ func (s *Shards) Discard() error {
 	}
 	for _, path := range copies {
 		errs = append(errs, unlink(path))
-		_ = os.Remove(filepath.Dir(path)) // fails while it holds other copies, as the next one
+		// fails while it holds other copies; so does the next call
+		_ = os.Remove(filepath.Dir(path))
 	}
 	if s.options.Stage != "" {
 		_ = os.Remove(s.within(s.options.Stage))

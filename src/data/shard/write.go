@@ -71,7 +71,7 @@ type writer struct {
 	ds       *dataset.Dataset
 	l        Layout
 	team     Team
-	original []int32 // [N] id in the dataset of each new id
+	original []int32 // [N] id in the dataset for each new id
 	mu       sync.Mutex
 	meta     Meta                   // its Files are guarded by mu
 	shared   map[string]*npy.Shared // guarded by mu
@@ -398,8 +398,8 @@ func (w *writer) pointers(name string, of []int64) error {
 	return out.close()
 }
 
-// edges writes this process's range of an array with an entry for each edge. values appends the
-// entries of edges first to last-1, which are in-edges of vertex v of the dataset.
+// edges writes this process's range of an array with an entry for each edge. The function values
+// appends the entries of edges first to last-1, which are in-edges of vertex v of the dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
 	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(),

@@ -392,7 +392,8 @@ func Missing(f string) bool {
 // blank reports whether a field may stand for a missing value in a column of numbers.
 func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
-// OverNumbers reports whether a word of a row stands above numbers only: it names them.
+// OverNumbers reports whether a word of a row stands above numbers only: then it names their
+// column.
 func OverNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
 		name := !blank(row[k]) && !isNumber(row[k])

@@ -44,9 +44,9 @@ type Separator byte
 const (
 	Auto      Separator = 0    // chosen by the first rows
 	Comma     Separator = ','  // exactly one comma; an empty field is not a number
-	Semicolon Separator = ';'  // exactly one
-	Tab       Separator = '\t' // exactly one
-	Pipe      Separator = '|'  // exactly one
+	Semicolon Separator = ';'  // exactly one semicolon
+	Tab       Separator = '\t' // exactly one tab
+	Pipe      Separator = '|'  // exactly one bar
 	Blank     Separator = ' '  // any run of blanks, tabs, commas and semicolons
 	Space     Separator = '_'  // any run of blanks and tabs
 	None      Separator = '\n' // a row is one field
@@ -479,8 +479,8 @@ func (r *Reader) misfit(n int) error {
 		r.width, n, cure)
 }
 
-// decimalCommas reports whether a row that has many fields too many has as many pairs of whole
-// numbers, which a decimal comma would have split.
+// decimalCommas reports whether decimal commas may explain the surplus fields of a row, many in
+// number: the row has that many pairs of whole numbers, which a decimal comma would have split.
 func decimalCommas(fields []string, many int) bool {
 	for i := 0; i+1 < len(fields); i++ {
 		_, left := ParseInt([]byte(fields[i]))
