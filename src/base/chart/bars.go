@@ -26,10 +26,10 @@ type Piece struct {
 // Bar is one bar.
 type Bar struct {
 	Name   string
-	Values []float64 // of each piece; NaN if it was not recorded
-	Tick   float64   // 0 or NaN for none
-	End    string    // text after the end
-	Dots   []float64 // instead of pieces
+	Values []float64 // [pieces] lengths; NaN if not recorded
+	Tick   float64   // position of the tick; 0 or NaN: the bar has none
+	End    string    // text after the end of the bar
+	Dots   []float64 // a value for each rank, drawn instead of pieces
 	Joined bool      // belongs to the bar above
 }
 

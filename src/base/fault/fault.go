@@ -13,8 +13,8 @@ package fault
 // Enabled reports whether the program can inject faults.
 const Enabled = false
 
-// At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It
-// returns the injected error.
+// At marks a named point that a rank reaches in a step of an epoch; epoch or step is -1 where there
+// is none. It returns the injected error.
 func At(point string, rank, epoch, step int) error { return nil }
 
 // Starved reports whether allocations should fail.

@@ -85,8 +85,8 @@ func (p *injection) fits(point string, rank, epoch, step int) bool {
 	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
 }
 
-// At marks a named point that a rank reaches in a step of an epoch; -1 for no step or epoch. It
-// returns the injected error.
+// At marks a named point that a rank reaches in a step of an epoch; epoch or step is -1 where there
+// is none. It returns the injected error.
 func At(point string, rank, epoch, step int) error {
 	for _, p := range armed() {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {

@@ -4,7 +4,7 @@ package fault
 const (
 	Start  = "start"  // when all ranks are connected, before anything is read
 	Shard  = "shard"  // reading parts to compare their hashes
-	Alloc  = "alloc"  // the largest arrays of a run
+	Alloc  = "alloc"  // allocating the largest arrays of a run
 	Sample = "sample" // on the pool, drawing blocks
 	// By the issuer, before the ids of a frontier travel (with a partitioned topology or shared
 	// minibatches), or before input hops do.

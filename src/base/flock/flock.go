@@ -1,9 +1,9 @@
 // Package flock lets processes of a node, and goroutines, take turns at a place: one holds its
 // lock, and the others wait or leave the place alone. A lock ends with the process that holds it.
 // On many shared filesystems a lock is seen only within its node (BeeGFS, Lustre -o localflock, NFS
-// local_lock), so a free lock does not mean that no other node is at work: Process tells which
-// process of which node is. The lock of a run directory, in package rundir, reaches other nodes,
-// and nobody waits for it.
+// local_lock), so a process of another node may be at work although the lock is free: Process
+// identifies it. The lock of a run directory, in package rundir, reaches other nodes, and nobody
+// waits for it.
 package flock
 
 import (
@@ -20,7 +20,7 @@ var errHeld = errors.New("another process is at work there")
 
 // Lock waits for the lock on the file at path, which it makes if there is none, and returns the
 // function that releases it. The holder may remove the file, and another process may make a new one
-// while this one waits: only a lock on the file that has the name now counts.
+// while this one waits: a lock counts only if its file still has the name.
 func Lock(path string, mode os.FileMode) (unlock func(), err error) {
 	return take(path, os.O_CREATE|os.O_RDWR, mode, unix.LOCK_EX)
 }
@@ -62,7 +62,7 @@ func take(path string, flags int, mode os.FileMode, how int) (unlock func(), err
 	}
 }
 
-// explained adds what to do where a filesystem knows no locks.
+// explained adds advice to the error of a filesystem without locks.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):

@@ -45,7 +45,8 @@ func startOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	const state, start = 0, 19 // of the fields after the name, which may hold blanks and brackets
+	// indices of fields after the name, which may hold blanks and brackets
+	const state, start = 0, 19
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
 		return ""

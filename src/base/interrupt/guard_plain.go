@@ -11,5 +11,5 @@ func guard(syscall.Signal) {}
 
 func note(syscall.Signal) {}
 
-// sender is unknown.
+// sender returns 0: the sender is unknown.
 func sender() int { return 0 }

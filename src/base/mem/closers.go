@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Closers end what was opened, in the order of opening.
+// Closers are the functions that close resources, in the order of opening.
 type Closers []func() error
 
-// Close ends all that was opened, the last opened first.
+// Close calls all functions, the last one first.
 func (c *Closers) Close() error {
 	var errs []error
 	for _, f := range slices.Backward(*c) {

@@ -17,7 +17,7 @@ import (
 type File struct {
 	path   string
 	data   []byte
-	window [2]int // bytes that can be read: MapWindow
+	window [2]int // range of bytes that can be read, see MapWindow
 }
 
 // mapped lists the live mappings, so that a fault can name its file.
@@ -147,7 +147,7 @@ func faultError(addr uintptr) error {
 }
 
 // CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one
-// stat a file. A deleted file keeps its content while it is mapped, so it is no error.
+// stat call for each file. A deleted file keeps its content while it is mapped, so it is no error.
 func CheckSizes() error {
 	mapped.Lock()
 	defer mapped.Unlock()

@@ -18,7 +18,7 @@ func FileHeadroom() (int64, error) {
 		return 0, err
 	}
 	groups, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil { // a kernel without them
+	if err != nil { // a kernel without control groups
 		return left, nil
 	}
 	return min(left, groupHeadroom("/sys/fs/cgroup", string(groups))), nil
@@ -30,7 +30,7 @@ func FileHeadroom() (int64, error) {
 func groupHeadroom(root, groups string) int64 {
 	left := int64(math.MaxInt64)
 	for line := range strings.Lines(groups) {
-		// number:controllers:path; of v2 there are no controllers
+		// number:controllers:path; the line of cgroups v2 has no controllers
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 || fields[1] != "" && fields[1] != "memory" {
 			continue
@@ -58,14 +58,14 @@ func groupHeadroom(root, groups string) int64 {
 	return left
 }
 
-// RunningThreads returns how many threads this process has; 0: unknown.
+// RunningThreads returns how many threads this process has; 0 if unknown.
 func RunningThreads() int64 {
 	n, _ := number("/proc/self/status", "Threads:")
 	return n
 }
 
-// number returns the number that follows begin in the first line of the file that starts with
-// begin.
+// number returns the number that follows the text begin in the first line of a file that starts
+// with this text.
 func number(path, begin string) (n int64, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -40,11 +40,11 @@ func Unreserve[T Number](s []T) {
 
 // Limits are a process's limits in bytes; math.MaxInt64 means no limit.
 type Limits struct {
-	Addresses int64 // of the address space (ulimit -v), mapped files and idle stacks included
-	Data      int64 // of private memory that may be written (ulimit -d)
+	Addresses int64 // limit of the address space (ulimit -v), mapped files and idle stacks included
+	Data      int64 // limit of private memory that may be written (ulimit -d)
 }
 
-// limits returns the limits as they were when the process first asked: Go knows of none of them.
+// limits returns the limits as they were at the first call: the Go runtime knows none of them.
 var limits = sync.OnceValue(func() Limits {
 	of := func(resource int) int64 {
 		var l unix.Rlimit
@@ -82,9 +82,9 @@ func ProcessHeadroom() (Limits, error) {
 	return l, nil
 }
 
-// LeftByArrays is what large arrays leave of the limits for the Go heap and the stacks of threads,
-// because Go and the C library end the process if they get no memory. It is several of the steps of
-// 64 MB by which both grow.
+// LeftByArrays is the memory that large arrays leave, of each limit, for the Go heap and the stacks
+// of threads, because Go and the C library end the process if they get no memory. It is several of
+// the steps of 64 MB by which both grow.
 const (
 	LeftByArrays = 192 << 20
 	smallArray   = 1 << 20

@@ -20,7 +20,7 @@ import (
 	"halognn/src/base/fault"
 )
 
-// Number is what may lie outside the heap: types without Go pointers.
+// Number lists the element types that may lie outside the heap: types without Go pointers.
 type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64
@@ -41,7 +41,7 @@ func Allocated() int64 { return live.Load() }
 // PeakAllocated returns the largest value Allocated has had, or has had since ResetPeak.
 func PeakAllocated() int64 { return peak.Load() }
 
-// ResetPeak forgets what has been freed, so that the peak is of what follows. Nothing else may
+// ResetPeak forgets what has been freed, so that the peak counts from now on. Nothing else may
 // allocate meanwhile: such an array would be lost to the peak.
 func ResetPeak() { peak.Store(live.Load()) }
 

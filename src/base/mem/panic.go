@@ -54,7 +54,7 @@ func Contain(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case *Panic: // of Parallel
+		case *Panic: // raised again by Parallel
 			err = r
 		default:
 			err = &Panic{r, debug.Stack()}

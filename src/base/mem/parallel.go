@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all have. It
-// re-raises a panic of f on the calling goroutine, where a Guard around the call sees it.
+// Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all calls have
+// returned. It re-raises a panic of f on the calling goroutine, where a Guard around the call sees
+// it.
 func Parallel(n int, f func(worker int)) {
 	var group sync.WaitGroup
 	var met atomic.Pointer[any]
 	for worker := range n {
 		group.Go(func() {
-			debug.SetPanicOnFault(true) // of this goroutine, which ends here
+			debug.SetPanicOnFault(true) // only for this goroutine, which ends here
 			defer func() {
 				if r := Recovered(recover()); r != nil {
 					met.Store(&r)
@@ -41,8 +42,8 @@ func Recovered(r any) any {
 	return &Panic{r, debug.Stack()}
 }
 
-// Pieces calls f for [0,n) in pieces, on all CPUs, in any order. What f makes of an index must not
-// depend on the piece or the worker.
+// Pieces cuts [0,n) into pieces and calls f for each, on all CPUs, in any order. The result of f
+// for an index must not depend on the piece or the worker.
 func Pieces(n, piece int, f func(worker, lo, hi int)) {
 	var next atomic.Int64
 	take := func() int { return int(next.Add(int64(piece))) - piece }

@@ -31,7 +31,7 @@ func ResidentOf(pid int) (private, files int64, err error) {
 	return private, files, err
 }
 
-// kilobytes returns a line of a file that counts kilobytes, as bytes.
+// kilobytes reads a line of a file that has a number of kilobytes, and returns it in bytes.
 func kilobytes(path, field string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {

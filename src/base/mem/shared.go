@@ -81,13 +81,13 @@ func (s *Shared) ReadAtRandom() {
 }
 
 // WriteAt writes p at byte at. For a file larger than memory this is cheaper than writing to Bytes,
-// which costs a fault a page.
+// which costs a page fault for every page.
 func (s *Shared) WriteAt(p []byte, at int) error {
 	_, err := s.file.WriteAt(p, int64(at))
 	return err
 }
 
-// aheadBytes is what Linux reads ahead at most for one hint, unless a device is set to more.
+// aheadBytes is the most that Linux reads ahead for one hint, unless a device is set to more.
 const aheadBytes = 128 << 10
 
 // Ahead begins to read bytes [lo,hi) of a file on a disk, in order.

@@ -90,7 +90,7 @@ import "sync"
 var starting sync.Mutex
 
 // StartableThreads returns how many of n more threads the limits of the process, of the user and of
-// the control groups allow: it starts them. Time some microseconds each.
+// the control groups allow: it starts them, which takes some microseconds for each.
 func StartableThreads(n int) int {
 	starting.Lock()
 	defer starting.Unlock()

@@ -20,7 +20,7 @@ var ErrWindow = errors.New("the byte lies outside the part of the file that this
 //	file     |-----------------|=========|--------------|
 //	Bytes    | no access       | pages   | no access    |
 //
-// With copied, the bytes are read once into memory of this process, for file systems on which
+// If copied is set, the bytes are read once into memory of this process, for file systems on which
 // faulting page by page is slow.
 func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
 	f, size, err := openSized(path)
@@ -69,5 +69,5 @@ func (m *File) fill(f *os.File, lo, hi int64, copied bool) error {
 	return unix.Mprotect(pages, unix.PROT_READ)
 }
 
-// Window returns the bytes [lo, hi) that may be read: all that Map has mapped.
+// Window returns the bytes [lo, hi) that may be read; after Map this is the whole file.
 func (m *File) Window() (lo, hi int) { return m.window[0], m.window[1] }

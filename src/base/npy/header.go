@@ -80,7 +80,8 @@ func parseHeader(text string) (Header, error) {
 			continue
 		}
 		d, err := strconv.ParseUint(s, 10, 62)
-		hi, lo := bits.Mul64(max(total, 1), max(d, 1)) // an extent of 0 must not hide an absurd one
+		// an extent of 0 must not hide another one that is far too large
+		hi, lo := bits.Mul64(max(total, 1), max(d, 1))
 		if err != nil || hi != 0 || lo >= 1<<62 {
 			return Header{}, fmt.Errorf("%w: the shape (%s) is not a possible one", ErrFormat,
 				shape[1])

@@ -31,8 +31,8 @@ func Open(path string) (*File, error) {
 }
 
 // OpenWindow maps the rows [first, last) of a .npy file where they would lie if the whole were
-// mapped: Data is as long as in Open, and only these rows may be read (mem.MapWindow). copied reads
-// them into memory of the process.
+// mapped: Data is as long as in Open, and only these rows may be read (mem.MapWindow). If copied is
+// set, they are read into memory of the process.
 func OpenWindow(path string, first, last int, copied bool) (*File, error) {
 	f, err := openWindow(path, int64(first), int64(last), copied)
 	if err != nil {
@@ -108,8 +108,8 @@ func As[T Element](f *File, shape ...int) ([]T, error) {
 	return View[T](rows), err
 }
 
-// Rows returns the elements of f, each of the given number of bytes, as they lie: row after row,
-// and aligned.
+// Rows returns the elements of f, each of the given number of bytes, in stored order: row after
+// row, and aligned.
 func (f *File) Rows(element int) ([]byte, error) {
 	if f.Fortran && len(f.Shape) > 1 {
 		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with "+

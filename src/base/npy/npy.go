@@ -23,7 +23,7 @@ import (
 	"unsafe"
 )
 
-// Element is what an array may hold. Float16 is stored as "<f2".
+// Element lists the element types of arrays. Float16 is stored as "<f2".
 type Element interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
@@ -86,7 +86,7 @@ func dtypeSize(dtype string) (int, error) {
 // Header is the header of a .npy file.
 type Header struct {
 	DType   string // NumPy's name: "<f4", "|u1", "|S3", ...
-	Fortran bool   // columns first
+	Fortran bool   // column-major order
 	Shape   []int  // empty for a scalar
 }
 

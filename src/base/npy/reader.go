@@ -14,18 +14,19 @@ import (
 // Reader streams the elements of one array: a .npy file or a member of an archive.
 type Reader struct {
 	Header
-	name string // what errors call the array
+	name string // name of the array in errors
 	r    io.Reader
 	size int
-	left int // elements not read yet
-	// elements that the file surely has bytes for, even packed: may be allocated before reading
+	left int // number of elements not read yet
+	// number of elements for which the file surely has bytes, even compressed: memory for them may
+	// be allocated before reading
 	sure int
 	raw  []byte
 	stop func() error
 }
 
-// newReader reads the header of a .npy stream, which must fill total bytes exactly. Errors call it
-// name.
+// newReader reads the header of a .npy stream, which must fill total bytes exactly. name is its
+// name in errors.
 func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	h, begin, err := ReadHeader(r)
 	if err != nil {
@@ -225,7 +226,7 @@ func decodeText(word []byte, wide bool) string {
 		if r == 0 {
 			break
 		}
-		b.WriteRune(rune(r)) // what is no character becomes U+FFFD
+		b.WriteRune(rune(r)) // an invalid character becomes U+FFFD
 	}
 	return b.String()
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// rangeUnit is where ranges of a shared file may begin: no page of it has two writers, whose
-// machines might each keep a copy of the page.
+// Ranges of a shared file begin at multiples of rangeUnit bytes: no page of it has two writers,
+// whose machines might each keep a copy of the page.
 const rangeUnit = 1 << 20
 
 // Shared writes one range of a .npy file whose other ranges other processes write. When all have
-// called Close, each calls Sum with what the one before it returned, and then one calls Finish.
+// called Close, each calls Sum with the result of the process before it, and then one calls Finish.
 type Shared struct {
 	path     string
 	file     *os.File
 	buf      *bufio.Writer
 	info     Info
 	head     int64 // bytes of the header, which the first range holds
-	from, to int64 // bytes of the file
+	from, to int64 // the range, in bytes of the file
 	sum      *xxhash.Digest
 }
 
@@ -41,7 +41,7 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 		switch {
 		case i == n:
 			up = s.info.Bytes
-		case i > 0: // the first range has the header, however many there are
+		case i > 0: // the first range exists in any case: it has the header
 			up = max(up, rangeUnit)
 		}
 		return min(up, s.info.Bytes)

@@ -14,15 +14,15 @@ import (
 // Zip is an .npz archive: .npy members, stored or deflated.
 type Zip struct {
 	path    string
-	size    uint64 // of the file
+	size    uint64 // bytes of the file
 	archive *zip.Reader
 	close   func() error
 	members map[string]*zip.File
 	names   []string
 }
 
-// maxInflate is the most bytes that deflate can make of one: a member that claims more is damaged,
-// and gets no memory.
+// maxInflate is the most bytes to which deflate can inflate one byte: a member that claims more is
+// damaged, and gets no memory.
 const maxInflate = 1032
 
 // OpenZip opens an .npz archive.

@@ -30,12 +30,12 @@ type Recorder struct {
 	stages []stageTracks
 	err    error
 
-	kind         string // of the current pass: train, evaluate
-	epoch, split int    // split: minibatches in a step
+	kind         string // kind of the current pass: train or evaluate
+	epoch, split int    // split is the number of minibatches in a step
 	items        int    // minibatches of an epoch; 0 if later epochs are not prepared ahead
 }
 
-// stageTracks are the tracks of one stage. ends has the end of the last span of each.
+// stageTracks are the tracks of one stage. ends[i] is the end of the last span on track i.
 type stageTracks struct {
 	name string
 	ends []int64
@@ -53,7 +53,7 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	}
 	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base,
 		kind: "start", split: 1}
-	// Flush returns the error
+	// Flush reports the error
 	_, _ = fmt.Fprintf(r.buf,
 		"[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
 		rank, rank)

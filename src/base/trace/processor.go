@@ -9,12 +9,13 @@ import (
 
 // Processor measures how busy a rank keeps its CPUs.
 type Processor struct {
-	CPUs float64 // of this rank
-	// of this process: each counts an equal share of the process's time as its own
+	CPUs float64 // number of CPUs of this rank
+	// number of ranks of this process: each counts an equal share of the process's time as its own
 	Ranks int
-	// the main thread waits for messages by testing for them: its time is no work
+	// whether the main thread polls for messages: its time does not count as work
 	Polls bool
-	Spun  func() time.Duration // by this rank's threads so far, looking for work; nil for none
+	// time that this rank's threads have spun so far, looking for work; may be nil
+	Spun func() time.Duration
 
 	began time.Time
 	used  time.Duration

@@ -51,7 +51,7 @@ func (i SetUpItem) String() string { return setUpNames[i] }
 type SetUp struct {
 	begun, last time.Time
 	took        [NumSetUpItems]time.Duration
-	total       time.Duration // 0 while it lasts
+	total       time.Duration // total time; 0 while the set-up lasts
 }
 
 // NewSetUp returns the timer of a set-up that began at the given time.

@@ -7,14 +7,14 @@
 //	          edge_weights.npy   float32 [M], of each in-edge; only where edges have weights
 //	          edge_features.npy   float32 [M, C], of each in-edge; only where edges have features
 //	          features.npy   float32, float16 or int8 [N, F], or the entries of sparse rows, in the
-//	                         order of their columns: int32 [entries, 2], of which the second are the
+//	                         order of their columns: int32 [entries, 2], a column and the
 //	                         bits of a float32, or [entries, 1] where all values are 1
 //	          feature_indptr.npy  int64 [N+1]  where the entries of each sparse row begin
-//	          feature_scale.npy   float32 [F], by which int8 columns are multiplied; only with these
+//	          feature_scale.npy   float32 [F], factors of int8 columns; only if there are such
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
-//	          split-0001/train.npy ...       of further splits, of which a run chooses
+//	          split-0001/train.npy ...       further splits; a run chooses one
 //	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and
 //	                         target; those of validation and test are no edges of the graph
 //
@@ -23,7 +23,7 @@
 //
 //	          columns.npy        int64 [C+1]  where the in-edges of a vertex and relation begin
 //	                             (graph.Columns)
-//	          features.TYPE.npy  [N_t, F_t]   of each type, as wide as it likes; [N_t, 0] for none
+//	          features.TYPE.npy  [N_t, F_t]   a file for each type; [N_t, 0] if it has none
 //
 //	Create ─> Topology, Features, Labels, Splits ─> Close      a temporary directory, renamed when
 //	                                                           whole
@@ -58,13 +58,13 @@ const Format = 1
 const (
 	Float32 = "float32"
 	Float16 = "float16"
-	Int8    = "int8" // times a scale for each column
+	Int8    = "int8" // multiplied by a scale for each column
 	Sparse  = "sparse"
 	// SparseOnes is stored in place of Sparse if all values are 1.
 	SparseOnes = "sparse-ones"
 )
 
-// FeatureTypes are what Meta.FeatureType may be.
+// FeatureTypes lists the values that Meta.FeatureType may have.
 const FeatureTypes = Float32 + ", " + Float16 + ", " + Int8 + " or " + Sparse
 
 const metaFile = "meta.json"
@@ -234,7 +234,7 @@ func CheckFeatureType(name string) error {
 	return nil
 }
 
-// checkChoice returns an error for a type that a user cannot ask for.
+// checkChoice returns an error for a feature type that a user cannot choose.
 func checkChoice(name string) error {
 	if name == SparseOnes {
 		return fmt.Errorf("feature type %s cannot be chosen: %s is stored so if all values are "+

@@ -12,8 +12,8 @@ import (
 // ErrTooLarge is wrapped by errors about a graph too large for the disk or the memory.
 var ErrTooLarge = errors.New("there is no room for it")
 
-// sizes returns the numbers of vertices, of edges including the repeated ones that are dropped
-// later, and, where vertices have types, of graph.Columns.
+// sizes returns the number of vertices, the number of edges, including the repeated ones that are
+// dropped later, and, where vertices have types, the number of graph.Columns.
 func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 	papers := float64(o.Vertices)
 	if o.Kind != MAG {
@@ -31,14 +31,14 @@ func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 func (o *GenerateOptions) fits(dir string) error {
 	n, edges, columns := o.sizes()
 	m := o.meta()
-	// rows and splits are of papers alone
+	// only papers have feature rows and splits
 	disk := float64(o.Vertices)*float64(m.Table(0).RowBytes()+4) + n*(8+4) + 4*edges + 8*columns
 	free, where, err := freeDisk(dir)
 	if err != nil {
 		return err
 	}
 	narrow, fewer := "float16 or int8", ", fewer vertices (--scale) or a smaller degree"
-	if o.Kind == MAG { // it has no int8 rows, and its degree is fixed
+	if o.Kind == MAG { // MAG has no int8 rows, and its degree is fixed
 		narrow, fewer = "float16", " or fewer vertices (--scale)"
 	}
 	if disk > float64(free) {
@@ -70,11 +70,11 @@ const (
 	oneRange   = 0.9
 )
 
-// memory returns the bytes that a range of the graph takes while it is made: its edges as drawn, 8
-// bytes each, counted at both ends, then sorted, 4 bytes for each end; and the arrays over
-// vertices. Where vertices have types, there are three copies of all edges, 4 bytes each: as drawn,
-// in slices that took twice as much while they grew; by relation; and in the order of the columns.
-// See TypedTopology for the rest.
+// memory returns the bytes that a range of the graph takes while it is made: its edges as drawn (8
+// bytes each, counted at both ends), its sorted edges (4 bytes for each end), and the arrays over
+// vertices. Where vertices have types, there are three copies of all edges, 4 bytes each: as drawn
+// (in slices that took twice their size while they grew), by relation, and in the order of the
+// columns. See TypedTopology for the rest.
 func (o *GenerateOptions) memory() float64 {
 	n, edges, columns := o.sizes()
 	if o.Kind == MAG {

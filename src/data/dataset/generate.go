@@ -27,29 +27,30 @@ const (
 // GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	// SBM, RMAT or MAG [SBM]; of MAG Vertices are the papers, and there is no Degree
+	// SBM, RMAT or MAG [SBM]; for MAG, Vertices is the number of papers, and Degree must be 0
 	Kind     string
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
-	Vertices int     // [10000]
-	// mean degree: stored directed edges, two for each drawn one, over vertices [20]
+	Vertices int     // number of vertices [10000]
+	// mean degree: stored directed edges (two for each drawn edge) per vertex [20]
 	Degree    float64
-	Features  int     // columns [64]
-	Classes   int     // [16]
+	Features  int     // number of feature columns [64]
+	Classes   int     // number of classes [16]
 	Homophily float64 // share of edges inside a class; negative stands for none [0.8]
 	// class sizes fall as 1/rank^Skew; negative stands for equal sizes [0.5, but 0 for two classes]
 	Skew        float64
 	Labelled    float64 // share of the vertices that have a label [1]
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
-	FeatureType string  // [Float32]
+	FeatureType string  // one of FeatureTypes [Float32]
 	SplitLinks  string  // shares of the edges that are links, in percent; "": vertices have labels
-	LinkLabels  string  // PlantClasses or PlantNumbers of links; "": they have no labels
-	EdgeWeights bool    // weights of edges, uniform in [0,1), equal both ways
+	LinkLabels  string  // PlantClasses or PlantNumbers; "": links have no labels
+	EdgeWeights bool    // edges get weights, uniform in [0,1), equal in both directions
 	Seed        uint64
 
 	Stage func(line string) // called with the name of each stage; may be nil
 
-	ranges int // of vertices, whose edges are made one after the other; 0: fits chooses
+	// number of vertex ranges, whose edges are made one range after the other; 0: fits chooses
+	ranges int
 }
 
 // The labels of links. A link between classes a and b has the class (a + b) mod C, or the number a
@@ -292,8 +293,8 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return o.writeLabels(w, classes)
 }
 
-// writeLabels writes the split, and the classes, which are of the first type if vertices have
-// types.
+// writeLabels writes the split and the classes. If vertices have types, those of the first type
+// have classes.
 func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	o.hideLabels(classes)
 	labels := classes
@@ -352,7 +353,7 @@ func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span
 // span is a range of vertices, [first, end), whose edges are made together.
 type span struct {
 	first, end int
-	all        bool // they are all vertices
+	all        bool // the range holds all vertices
 }
 
 func (s span) has(v graph.VertexID) bool { return s.all || int(v) >= s.first && int(v) < s.end }
@@ -368,8 +369,8 @@ func (o GenerateOptions) spans() []span {
 	return spans
 }
 
-// edgeWeights draws the weight of each pair of vertices from a stream of its own; rows are those of
-// the vertices from first on.
+// edgeWeights draws the weight of each pair of vertices from a stream of its own; rows has the rows
+// of the vertices from first on.
 func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	weights := mem.Make[float32](len(rows.Indices))
 	for row := range rows.NumVertices() {

@@ -32,7 +32,7 @@ type ImportOptions struct {
 	Format string // one of Formats
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; must be absent or empty
-	Name   string // of the dataset; "" means the base name of In
+	Name   string // name of the dataset; "" means the base name of In
 	// Undirected adds the reverse of every edge. If a relation joins two types, the reverses are a
 	// relation of their own. AsFormat does so for the formats that store each edge once (ogb, and
 	// npz in the attributed-graph layout), and for edges that a column of the table calls
@@ -44,7 +44,7 @@ type ImportOptions struct {
 	KeepDuplicates bool
 	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the
 	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
-	// the data, else 60/20/20 of the labelled vertices.
+	// the data or, if there is none, 60/20/20 of the labelled vertices.
 	Split string
 	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy,
 	// valid.npy and test.npy. Labels of vertices are then left out. "" means that vertices are the
@@ -65,8 +65,8 @@ type ImportOptions struct {
 	// and a run chooses. If neither is set, the source must have one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys maps an array to its name in the source, in all types: {"x": "embedding"}. Ignore lists
-	// arrays and columns to skip that would be rejected, such as edge_type.
+	// Keys maps an array to its name in the source, for all vertex types: {"x": "embedding"}.
+	// Ignore lists arrays and columns to skip that would be rejected, such as edge_type.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
@@ -76,18 +76,18 @@ type ImportOptions struct {
 	// a model trained on it can predict this graph.
 	StandardizeAs string
 	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels
-	// gives labels of links, else "": the labels determine the task.
+	// gives labels of links, or "" if the labels determine the task.
 	Task string
-	// NoLabel are the words and numbers among labels that stand for none; nil: the usual ones.
+	// NoLabel are the words and numbers that stand for no label; nil means the usual ones.
 	NoLabel []string
 	// KeepLeaks keeps edges from which validation and test links can be read.
 	KeepLeaks bool
-	// Weights says which weight an edge gets that comes several times: one of graph.Merges; "" is
-	// their sum.
+	// Weights says how the weights of an edge that comes several times are merged: one of
+	// graph.Merges; "" adds them up.
 	Weights graph.Merge
 	// DryRun reads everything and writes nothing; Out is not read.
 	DryRun bool
-	Table  TableOptions // of the format csv
+	Table  TableOptions // options of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
 	// Sparse features become dense, so a small source may need much space.
 	MaxFeatureBytes int64
@@ -102,12 +102,12 @@ type ImportReport struct {
 	Cleaning      graph.CleanReport
 	Weighted      bool // edges have weights
 	merge         graph.Merge
-	EdgeFeatures  int   // columns
-	Reciprocal    int64 // edges whose reverse is there too; counted if the graph stays as stored
+	EdgeFeatures  int   // number of feature columns of edges
+	Reciprocal    int64 // edges whose reverse exists too; counted only if no reverses are added
 	Features      int
 	FeatureType   string
 	SparseEntries int64 // stored entries if the source is sparse, -1 if dense
-	featureBytes  int64 // of sparse rows, with where they begin
+	featureBytes  int64 // bytes of sparse rows, row pointers included
 	Task          string
 	Classes       int
 	Labelled      int64
@@ -117,10 +117,10 @@ type ImportReport struct {
 	Valid         int
 	Test          int
 	Unlabelled    int    // split vertices left out because they have no label
-	Links         string // how many; "" unless they are the task
+	Links         string // the number of links, as text; "" unless links are the task
 	Reading       []Reading
 	Notes         []string
-	DryRun        bool // nothing is written
+	DryRun        bool // nothing was written
 }
 
 // String writes the report as a few lines.
@@ -221,7 +221,8 @@ func (r ImportReport) reciprocal() string {
 // graph without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
-	// whether an input is a graph with types; its files; what reads it, or nil if nothing does
+	// for graphs with types: whether an input is one, what files it has, and what reads it; nil if
+	// nothing does
 	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error
@@ -435,7 +436,7 @@ func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if g.options.SplitLinks == "" { // else the classes are those of links
+	if g.options.SplitLinks == "" { // otherwise the classes are those of links
 		p.Classes = labels.classNames
 	}
 	return p

@@ -106,7 +106,7 @@ func (d dotted) Names() []string {
 // arraySource is a set of arrays with the path that errors name.
 type arraySource struct {
 	arrays
-	path string // of an archive, a directory, or the one .npy file that is read
+	path string // path of an archive, a directory, or the one .npy file that is read
 }
 
 func (a arraySource) name(key string) string {
@@ -127,8 +127,8 @@ func (a arraySource) first(keys ...string) string {
 }
 
 // begin returns the first numbers of an array of one or two dimensions as texts, by columns. It
-// reads them as they are stored, because float32 cannot hold 20200131. It returns none of another
-// array.
+// reads them as they are stored, because float32 cannot hold 20200131. For other arrays it returns
+// nil.
 func (a arraySource) begin(key string) [][]string {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -231,7 +231,7 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 			"them as a table and import that by --format csv, which numbers words", a.name(key),
 			ErrValue)
 	}
-	wide := r.Shape[0] == 2 // as PyG and OGB have it; [2, 2] is read so too
+	wide := r.Shape[0] == 2 // [2, E], as in PyG and OGB; [2, 2] is read so too
 	if !wide && r.Shape[1] != 2 {
 		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key),
 			npy.ShapeString(r.Shape))

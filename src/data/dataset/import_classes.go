@@ -144,7 +144,7 @@ func few(words []string) string {
 // labels are an array. Readers of tables replace the number by the line, the column and the id
 // (atLine).
 type labelError struct {
-	vertex, column int // column: of several labels, else ofOne
+	vertex, column int // column of one of several labels, or ofOne
 	error
 }
 
@@ -177,7 +177,7 @@ func (s *source) atLine(err error, path string, line func(v int) int,
 		column(max(0, of.column)), idOf(s, graph.VertexID(of.vertex)), of.error)
 }
 
-// badClass is the error about a number that is no class and does not stand for none.
+// badClass is the error about a number that is neither a class nor stands for no label.
 func badClass(v int, y string) error {
 	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or "+
 		"nan for none", y, ErrValue)

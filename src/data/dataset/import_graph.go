@@ -23,8 +23,8 @@ type graphSource struct {
 	named     bool // types and relations have names
 	types     []*source
 	relations []*edgeSource
-	*findings          // of the edges
-	release   []func() // frees what features are streamed from
+	*findings          // findings about the edges
+	release   []func() // functions that free the sources of streamed features
 }
 
 func (g *graphSource) free() {
@@ -94,7 +94,7 @@ func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSourc
 	return e
 }
 
-// schema names types and relations; it is zero without.
+// schema names types and relations; it is zero for a graph without types.
 func (g *graphSource) schema() (s graph.Schema) {
 	if !g.named {
 		return s
@@ -184,7 +184,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
-	if o.DryRun { // it notes what it finds in the rows
+	if o.DryRun { // a dry run reads the rows too, to note what is odd in them
 		for _, s := range g.types {
 			if err := s.checkFeatures(); err != nil {
 				return r, err
@@ -247,10 +247,10 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverses of relations: of all relations if Reverse is set, else of relations
-// that join two types and whose edges have no direction. If a relation joins a type to itself and
-// its edges have no direction, the reverses join the relation itself. The new relations are filled
-// when the original relation is built, which then no longer needs its own edges.
+// reverse adds the reverses of relations: of all relations if Reverse is set, otherwise of the
+// relations that join two types and whose edges have no direction. If a relation joins a type to
+// itself and its edges have no direction, the reverses join the relation itself. The new relations
+// are filled when the original relation is built, which then no longer needs its own edges.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -342,7 +342,7 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 				"out of --keys", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
-		if e.reverses { // of edges that are counted already
+		if e.reverses { // the reversed edges are counted already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
 		}
 		r.Cleaning.Add(cleaning)
@@ -352,7 +352,7 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 }
 
 // build makes the rows of a relation. If edges have weights, features or labels, the edges are kept
-// in the order in which they were added, to find these.
+// in the order in which they were added, so that these can be found.
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
 	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops ||
 		e.from != e.to, KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
@@ -400,7 +400,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of returns " of " and the name of the relation, for a report; "" without types.
+// of returns the text " of " with the name of the relation, for a report; "" without types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -464,7 +464,7 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of returns " of " and the name of the type, for a report; "" without types.
+// of returns the text " of " with the name of the type, for a report; "" without types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""
@@ -472,7 +472,7 @@ func (s *source) of() string {
 	return " of " + s.kind
 }
 
-// scale finds how features are standardized, if they are to be: over the training vertices.
+// scale computes the scaling of the features over the training vertices, if the options ask for it.
 func (s *source) scale(split graph.Split) error {
 	switch {
 	case s.options.StandardizeAs != "":

@@ -12,7 +12,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// integersOf returns ids as integers if all are, in their usual form; else nil.
+// integersOf returns ids as integers if all are integers in their usual form, otherwise nil.
 func integersOf(ids []string) []int64 {
 	numbers := make([]int64, len(ids))
 	for i, id := range ids {
@@ -85,8 +85,8 @@ func (o *oddIDs) see(id string, line int) {
 	}
 }
 
-// tell returns an error for ids that would be other vertices than was meant, and notes ids that
-// turn the others into words. ids has all ids.
+// tell returns an error for ids that would name other vertices than the user meant, and notes ids
+// that make all other ids words. ids has all ids.
 func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {

@@ -43,7 +43,7 @@ var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times",
 	"ts", "unixtime", "unix_time", "datetime", "date", "year", "timeset"}
 
-// noTime says what it means that a time is not read.
+// noTime is the note on a time that is not read.
 const noTime = "a time, which is not used: a vertex reads edges from its future, too"
 
 // isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
@@ -79,7 +79,7 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// usedTime says what it means that a time is read as something else.
+// usedTime is the note on a time that is read as something else.
 const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex " +
 	"reads edges from its future"
 
@@ -108,7 +108,7 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
-// dated returns what an error about a number adds if the text is a date.
+// dated returns text to add to an error about a number if the number is a date.
 func dated(text string) string {
 	if !isDate(text) {
 		return ""
@@ -117,8 +117,8 @@ func dated(text string) string {
 		"out"
 }
 
-// tellTime notes what is read as something else though it is, or seems to be, a time, and returns
-// the reason.
+// tellTime notes that a time, or what seems to be one, is read as something else, and returns the
+// reason.
 func (in *importer) tellTime(what, as, is string) string {
 	if is == "" {
 		return ""
@@ -258,14 +258,14 @@ func (in *importer) refuseKeys(a arraySource) error {
 	return nil
 }
 
-// find returns the name in a of the array with the given meaning, "" if there is none. A name from
-// the options takes precedence over the usual ones.
+// find returns the name that the array with the given meaning has in a, "" if there is none. A name
+// from the options takes precedence over the usual ones.
 func (in *importer) find(a arraySource, meaning string) string {
 	if key, ok := in.options.Keys[meaning]; ok {
 		switch {
 		case a.Has(key):
 			return in.used(key, meaning)
-		case in.own == nil: // else another type has it
+		case in.own == nil: // otherwise another type may have the array
 			return ""
 		}
 	}
@@ -405,8 +405,8 @@ func (in *importer) rival(a arraySource, name string) string {
 	return ""
 }
 
-// matrixPart returns what an array is taken as if its name belongs to a sparse matrix, "" for
-// others.
+// matrixPart returns the use of an array whose name belongs to a sparse matrix, "" for other
+// arrays.
 func matrixPart(name string) string {
 	rest, of := strings.CutPrefix(name, "attr_")
 	switch strings.TrimPrefix(rest, "adj_") {

@@ -16,7 +16,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// linkTask returns the task if it predicts labels of links, else "".
+// linkTask returns the task if it predicts labels of links, otherwise "".
 func (o *ImportOptions) linkTask() string {
 	if of := task.Labelling(o.Task); of != nil {
 		return of.Name

@@ -41,7 +41,7 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	defer freeWide(wide, all[r].g)
 	symmetric := own.from == own.to && wide.Reciprocal() == wide.NumEdges()
 	of = []int{r}
-	pairs := map[int][]graph.Link{} // of the other relations between the same types
+	pairs := map[int][]graph.Link{} // pairs of each other relation between the same types
 	for k, other := range g.relations {
 		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from &&
 			other.to == own.to) {
@@ -96,13 +96,13 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	return links, of, nil
 }
 
-// leak is the share of a relation's pairs from which on it gives the links away. It leaves room for
-// a reverse with an edge more or less.
+// A relation gives the links away if at least the share leak of its pairs are links. That leaves
+// room for a reverse with an edge more or less.
 const leak = 0.8
 
 // wideRows returns rows of vertices from first on as rows of all vertices; it shares the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
-	if len(starts) == 2 { // there is one type: they are such rows
+	if len(starts) == 2 { // with one type, g has the rows of all vertices
 		return *g
 	}
 	wide := graph.CSC{Indptr: mem.Make[int64](int(starts[len(starts)-1]) + 1), Indices: g.Indices}

@@ -36,7 +36,7 @@ func makeTargets(s *source, outputs int, file string) error {
 	return nil
 }
 
-// setTarget sets number c of vertex v; NaN is none.
+// setTarget sets number c of vertex v; NaN means that it has none.
 func setTarget(s *source, v, c int, y float64) error {
 	if x := float32(y); math.IsInf(float64(x), 0) {
 		if s.classes == 1 {

@@ -76,5 +76,5 @@ func checkOrigin(s *source) error {
 	return nil
 }
 
-// maxClasses is more classes than any dataset has with a label for each.
+// maxClasses exceeds the number of classes in any dataset where each class has a label.
 const maxClasses = 1 << 24

@@ -10,8 +10,8 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// Reading is what a column of a table, or an array, was taken as. Neighbouring columns of one kind
-// are one Reading.
+// Reading says how a column of a table, or an array, was read: as a feature, a label and so on.
+// Neighbouring columns of one kind are one Reading.
 type Reading struct {
 	Of      string `json:"of"` // the table, or the archive or directory of arrays
 	Name    string `json:"name"`
@@ -21,7 +21,7 @@ type Reading struct {
 	Why     string `json:"why,omitempty"` // where there was a choice
 }
 
-// What a column or array may be taken as.
+// The uses that a column or array may have.
 const (
 	asID          = "id"
 	asSource      = "source"
@@ -68,7 +68,7 @@ func (f *findings) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// columnUse is what a column of a table is taken as.
+// columnUse says how a column of a table is used, and why.
 type columnUse struct{ as, why string }
 
 // readsColumns notes what the columns of a table were taken as, in their order.
@@ -116,7 +116,7 @@ func (in *importer) tellComments(t *table.Named) {
 	}
 }
 
-// columnName returns what reports call a column.
+// columnName returns the name of a column in reports.
 func columnName(name string, column int) string {
 	if name == "" {
 		return fmt.Sprintf("%d, without a name,", column)
@@ -134,7 +134,8 @@ func (in *importer) usual(name string) bool {
 	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists,
 		func(names []string) bool {
 			return slices.ContainsFunc(names, func(n string) bool {
-				_, number := table.ParseInt([]byte(n)) // of a column without a name
+				// n may be the number of a column without a name
+				_, number := table.ParseInt([]byte(n))
 				return n != "" && !number && strings.EqualFold(n, name)
 			})
 		})
@@ -177,8 +178,8 @@ func askProse(t *table.Named, flags string, usual bool) error {
 		"if it names them%s, or say --no-header", ErrValue, t.Remark, flags)
 }
 
-// column returns the index of the requested column of t, or else of the first usual name that
-// exists and is not left out, or -1.
+// column returns the index of the requested column of t, or, if none is requested, of the first
+// usual name that exists and is not left out; -1 if there is none.
 func (in *importer) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.Header, asked)

@@ -18,8 +18,8 @@ const unknown = -1
 // the edges of one relation, and what is noted about the files.
 type importer struct {
 	options ImportOptions
-	read    map[string]string // arrays that were read, and their meaning
-	// in a graph with types: the flags that are given for this type or relation by its name
+	read    map[string]string // meaning of each array that was read
+	// the flags that are given for this type or relation by its name, in a graph with types
 	own        map[string]bool
 	known      []string // the names of types or relations that flags may use
 	unlabelled bool     // --label names only labels of another type
@@ -31,15 +31,16 @@ type importer struct {
 type findings struct {
 	notes   []string
 	reading []Reading
-	columns map[string]bool // columns of edge tables that flags name, and whether a table has them
+	// columns of edge tables that flags name: whether some table has the column
+	columns map[string]bool
 }
 
-// source is the vertices of one type, as read from foreign files: everything but the features is in
-// memory, large arrays outside the heap.
+// source holds the vertices of one type, as read from foreign files: everything but the features is
+// in memory, large arrays outside the heap.
 type source struct {
 	*importer
 	kind       string // name of the type; "" in a graph without types
-	name       string // of the dataset
+	name       string // name of the dataset
 	vertices   int
 	labels     []int32
 	marks      []uint8   // several labels a vertex: [vertices, classes]
@@ -47,48 +48,52 @@ type source struct {
 	classes    int
 	classNames []string
 	features   *features
-	scaling    *scaling     // of the features; nil: as they are
+	scaling    *scaling     // scaling of the features; nil: they are stored as they are
 	given      *splitSource // split in the data; nil if none
 	origin     origin
-	originals  []int64                   // ids in the source, unless they are 0 to vertices-1
-	names      []string                  // ids in the source, if not all are integers
+	originals  []int64                   // ids in the source; nil if they are 0 to vertices-1
+	names      []string                  // ids in the source, if some are not integers
 	places     map[string]graph.VertexID // vertex of each id of a table, or nil
-	parts      []graphPart               // of several joined graphs
+	parts      []graphPart               // vertex ranges of several joined graphs
 	// words that stand for no label, and how often they were seen
 	none map[string]int
-	// columns of several labels that each vertex lacks; nil: none
+	// [vertices] number of label columns that have no value for a vertex; nil: there is no such
+	// column
 	unmarked []int32
 	idColumn string // the column of ids in the node table
-	otherIDs string // other columns that could be it
-	noID     string // what to do if there is none
+	otherIDs string // other columns that could hold the ids
+	noID     string // advice if no column holds ids
 	// columns that could all be the label, the chosen one first
 	rivals  []string
-	header  []string // of the node table
+	header  []string // names of the columns of the node table
 	unnamed bool     // columns are called by their numbers
 	// rows of the node table that are left out because of FirstRows
 	repeated []int
 	release  []func()
 }
 
-// edgeSource is the edges of one relation, which join vertices of two types or of one.
+// edgeSource holds the edges of one relation, which join vertices of two types or of one.
 type edgeSource struct {
 	*importer
 	graph.Relation // without names in a graph without types
 	from, to       *source
 	edges          graph.Builder
-	weights        []float32 // of the edges in the order of addEdge; nil: they have none
-	// feature rows in the order of addEdge, or labels; without columns: there are none
+	weights        []float32 // weights of the edges in the order of addEdge; nil if they have none
+	// feature rows or labels of the edges, in the order of addEdge; without columns if there are
+	// none
 	rows       edgeRows
 	undirected bool // the files say that each edge stands for both directions
 	// numbers of the edges that stand for both directions, between two types
 	both    []int64
-	largest int64 // the largest vertex of an edge
-	// relation that gets the reverses of these edges, or only of those in both, unless it is nil
-	reverse     *edgeSource
-	reverses    bool      // the edges are those of another relation, reversed
-	placed      []float32 // labels of links, in the order of the rows
-	linkLabels  [3][]byte // of the lists of links
-	linkOutputs int       // classes or numbers of a link; 0 without labels
+	largest int64 // the largest vertex number in an edge
+	// relation that gets the reverses of these edges (only of the edges in both, if that is set);
+	// nil if no relation does
+	reverse    *edgeSource
+	reverses   bool      // the edges are those of another relation, reversed
+	placed     []float32 // labels of links, in the order of the rows
+	linkLabels [3][]byte // labels of the training, validation and test links
+	// number of classes, or of numbers to predict, of a link; 0 without labels
+	linkOutputs int
 }
 
 // graphPart is one of several joined graphs: vertices first to first+count-1.
@@ -100,18 +105,19 @@ type graphPart struct {
 
 // features are the rows still to be written.
 type features struct {
-	file    string // named in errors
+	file    string // file name in errors
 	cols    int
 	stored  string // one of FeatureTypes
-	entries int64  // -1 if dense
+	entries int64  // number of stored entries; -1 if dense
 	write   func(*RowWriter) error
-	names   []string // of the columns; may be nil
+	names   []string // names of the columns; may be nil
 	columns []int    // columns of a node table in the order in which write writes them; may be nil
 }
 
 // fault names the file in an error of write or of the RowWriter about its rows.
 func (f *features) fault(err error) error {
-	if err == nil || strings.HasPrefix(err.Error(), f.file) { // an error of a table, with the line
+	// the error of a table names file and line already
+	if err == nil || strings.HasPrefix(err.Error(), f.file) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", f.file, err)
@@ -257,7 +263,7 @@ func (e *edgeSource) addWeight(w float64) error {
 	return nil
 }
 
-// putLabel gives vertex v the class y, or -1 for none.
+// putLabel gives vertex v the class y; -1 means that it has none.
 func (s *source) putLabel(v, y int) {
 	if s.labels == nil {
 		s.labels = mem.Make[int32](s.vertices)
@@ -302,7 +308,7 @@ func (s *source) makeMarks(classes int, file string) error {
 	return nil
 }
 
-// setMark sets column c of vertex v to y: 0, 1, or what stands for none.
+// setMark sets column c of vertex v to y: 0, 1, or a number that stands for no label.
 func (s *source) setMark(v, c int, y float64) error {
 	if s.noClass(y) {
 		if s.unmarked == nil {
@@ -337,7 +343,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 			graph.MaxVertices)
 	}
 	m := Meta{FeatureType: stored, Features: cols}
-	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may be beyond int64
+	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may exceed an int64
 	if stored == Sparse {                                         // its entries are not counted yet
 		bytes = 0
 	}

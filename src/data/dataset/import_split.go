@@ -16,11 +16,11 @@ import (
 // splitSource is a split and its origin.
 type splitSource struct {
 	graph.Split
-	more []graph.Split // beside it, with AllSplits
-	from string        // for the report
+	more []graph.Split // the further splits, with AllSplits
+	from string        // origin of the split, for the report
 	path string        // file or directory of the split, "" if none
 	read bool          // the lists are filled in already
-	// vertices left out because they have no label: the largest number in a split
+	// number of vertices left out because they have no label, in the split where it is largest
 	unlabelled int
 }
 

@@ -121,7 +121,7 @@ func mark(text string) (is, ok bool) {
 // maskReader reads columns of marks.
 type maskReader struct {
 	t       *table.Named
-	columns [3]int // -1 for none
+	columns [3]int // column of each list; -1 if there is none
 	plain   [3]bool
 	lists   graph.Split
 	none    [3]bool // the column holds something other than marks
@@ -204,7 +204,7 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 // overlap returns the first vertex that two masks mark, and the columns of the masks; ok is false
 // if there is none.
 func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
-	by := make([]int8, vertices) // the mask that marks each vertex, from 1
+	by := make([]int8, vertices) // number of the mask that marks each vertex, from 1; 0: none does
 	for i, list := range m.lists.Lists() {
 		for _, v := range *list {
 			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {
@@ -286,7 +286,7 @@ type otherSplit struct {
 	column int
 	called bool     // the name is like that of a split
 	trains bool     // the name has the word train
-	codes  []string // distinct numbers, if called
+	codes  []string // distinct numbers, collected if called is set
 	parts  [3]bool  // lists that its words name
 	lists  graph.Split
 }
@@ -358,7 +358,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		name := o.t.Header[of.column]
 		switch {
 		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]:
-			// it is a mask, or not a split
+			// the column is a mask, or is not a split
 		case s.options.Split != "":
 			c.leave(of.column, splitGiven)
 		case s.options.Table.Split != "":

@@ -182,12 +182,12 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 	return found, nil
 }
 
-// splitReader reads split k: from arrays with several splits, as rows or columns, the k-th; from
-// arrays with a single split that one, whatever k is.
+// splitReader reads split k. Arrays with several splits have them as rows or columns; an array with
+// a single split has the same for every k.
 type splitReader struct {
 	s         *source
 	a         arraySource
-	k, splits int // splits: the most in an array
+	k, splits int // splits is the largest number of splits in an array
 }
 
 func (r *splitReader) read(p *graph.Split) (found bool, err error) {
@@ -340,7 +340,7 @@ func (s *source) splitTable(p *splitSource) error {
 	switch {
 	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
 		id, part = 1-masks.first(), -1
-	case len(t.Header) > 2 && t.HasNames: // a table with other columns, too
+	case len(t.Header) > 2 && t.HasNames: // the table has other columns, too
 		id = IDColumn(t.Header)
 		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
 			masks = nil
@@ -402,7 +402,7 @@ func (s *source) splitMasks(t *table.Named) *maskReader {
 		return nil
 	}
 	m := findMasks(s, t, []int{IDColumn(t.Header)})
-	if n := m.count(); n == 0 || n == len(t.Header) { // it has no ids
+	if n := m.count(); n == 0 || n == len(t.Header) { // the table has no ids
 		return nil
 	}
 	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error

@@ -102,7 +102,7 @@ func (s *source) standardizeAs(dir string) error {
 		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the "+
 			"same columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
 	}
-	if _, has := other.Meta.Files[file]; !has { // a type without features has none
+	if _, has := other.Meta.Files[file]; !has { // a type without features has no scaling
 		return nil
 	}
 	both, err := npy.Map[float64](filepath.Join(dir, file), 2, cols)

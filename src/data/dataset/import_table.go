@@ -16,18 +16,20 @@ import (
 // by their usual names. In a graph with types, NAME= before a value says that it, and the values
 // after it, are for that type or relation.
 type TableOptions struct {
-	Nodes          string   // the node table; "": nodes.csv if In is a directory, else none
+	// the node table; "": nodes.csv if In is a directory, otherwise no table
+	Nodes          string
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
 	ID             string   // column of the node table; its first one if none has a usual name
 	// one column of classes, or several of 0 and 1; or a file (fileOfLabels)
-	Labels    []string
-	Features  []string // columns; all others if empty; or a .npy file [vertices, columns]
-	Split     string   // column of train, valid, test
-	FirstRows bool     // take the first of several rows of a vertex; else they are an error
-	NoHeader  bool     // the first row is data: columns are called 0, 1, ...
-	Header    bool     // the first row is the names of the columns
+	Labels []string
+	// feature columns; empty: all other columns; or a .npy file [vertices, columns]
+	Features  []string
+	Split     string // column with the words train, valid, test
+	FirstRows bool   // take the first of several rows of a vertex, instead of an error
+	NoHeader  bool   // the first row is data: columns are called 0, 1, ...
+	Header    bool   // the first row is the names of the columns
 }
 
 // The usual names of columns.
@@ -103,7 +105,7 @@ func ofFlag(flag, path string, err error) error {
 	return fmt.Errorf("%s %w", flag, err)
 }
 
-// arrayFile returns the path if words is a single path of a .npy file, else "".
+// arrayFile returns the path if words is a single path of a .npy file, otherwise "".
 func arrayFile(words []string) string {
 	if len(words) == 1 && strings.HasSuffix(words[0], ".npy") {
 		return words[0]
@@ -111,8 +113,8 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// fileOfLabels returns the path if --label is a single path of a file of labels, an array or text,
-// else "". In a graph with types another file name counts if the flag names the type.
+// fileOfLabels returns the path if --label is a single path of a file of labels (an array or text),
+// otherwise "". In a graph with types another file name counts if the flag names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {
@@ -184,7 +186,7 @@ func readLabelFile(s *source, path string) error {
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string
-	label := -1 // the column, of several, with a name of labels
+	label := -1 // index of the column with a usual name of labels
 	if t.HasNames {
 		label, _ = s.column(t, "", "", labelNames...)
 	}
@@ -239,9 +241,9 @@ func readLabelFile(s *source, path string) error {
 const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? " +
 	"--header reads it as the names, and --no-header as data"
 
-// rowsOfLabels reads a label in each row, in the order of the vertices. Unless it is given whether
-// the first row is a name, the first row is one if there is one row more than vertices, and it is
-// like no other row.
+// rowsOfLabels reads a label in each row, in the order of the vertices. If the options do not say
+// whether the first row is a name (given), it is one if there is one row more than vertices and no
+// other row is like it.
 func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int,
 	err error) {
 	tooMany := func() error {

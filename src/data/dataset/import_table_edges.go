@@ -56,13 +56,14 @@ func IDColumn(names []string) int {
 // edgeTable is a table of edges, and the columns of it that are read.
 type edgeTable struct {
 	*table.Named
-	from, to, weight int // weight: -1 for none
-	direction        int // a column of Directed and Undirected, which Gephi writes; -1 for none
+	from, to, weight int // indices of columns; weight is -1 if there is none
+	// column with the words Directed and Undirected, which Gephi writes; -1 if there is none
+	direction int
 	// columns named by edgeColumns; -1 for a column that only other relations have
 	features       []int
 	why            string
-	directed, both int  // numbers of edges called Directed, and Undirected
-	undirected     bool // the current edge is
+	directed, both int  // how many edges are called Directed, and how many Undirected
+	undirected     bool // the current edge is undirected
 }
 
 // findEnds finds the ends of an edge and its weight.
@@ -181,7 +182,7 @@ func swapped(name string, of [2]string) (other string, is bool) {
 	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
-// lead is 1 if the first column has no name, like the row numbers that tools write, else 0.
+// lead is 1 if the first column has no name, like the row numbers that tools write, otherwise 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1
@@ -366,7 +367,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	return nil
 }
 
-// findFeatures finds the columns of --edge-features, or those of labels of links.
+// findFeatures finds the columns of --edge-features, or the columns with labels of links.
 func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
@@ -770,9 +771,9 @@ func readEdgeTable(e *edgeSource, path string) error {
 	return nil
 }
 
-// turn makes the edges undirected that the column of directions calls so: the whole relation, if
-// all are; otherwise it adds a reverse for each. If the reverses of all relations are added anyway,
-// there is nothing to do.
+// turn makes those edges undirected that the column of directions calls undirected: if all are, the
+// whole relation becomes undirected; otherwise the reverse of each is added. If the reverses of all
+// relations are added anyway, there is nothing to do.
 func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return

@@ -23,7 +23,8 @@ type nodeColumns struct {
 	named            []int // features that --features names
 	// columns with usual names of labels, if --label names a file or labels of another type
 	asked bool
-	// columns of usual names, where --label names a file or labels of another type
+	// columns with usual names of labels that are not read, because --label names a file or labels
+	// of another type
 	left []int
 	use  map[int]columnUse
 }
@@ -401,7 +402,7 @@ func likeID(name string) bool {
 		len(name) > 2 && strings.HasSuffix(name, "ID") && unicode.IsLower(rune(name[len(name)-3]))
 }
 
-// findID finds the column of the ids: of a usual name, else the first one.
+// findID finds the column of the ids: the one with a usual name, or the first one if there is none.
 func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id, err = s.column(t, s.options.Table.ID, "--id", idNames...); err != nil {
 		return err
@@ -430,7 +431,8 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	}
 	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
-	named := func(name string) bool { // as something other than an id
+	// whether a flag names the column as something other than an id
+	named := func(name string) bool {
 		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features,
 			[]string{o.Table.Split}), name)
 	}

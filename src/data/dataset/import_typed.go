@@ -37,8 +37,8 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
-// misnamed says that a word of a flag, which is no column or file, has a NAME= that is no type or
-// relation; "" if it has none.
+// misnamed returns a message if a word of a flag, which is no column or file, begins with a NAME=
+// that is no type or relation; otherwise "".
 func (in *importer) misnamed(word string) string {
 	name, _, has := strings.Cut(word, "=")
 	if !has || in.own == nil {
@@ -48,8 +48,8 @@ func (in *importer) misnamed(word string) string {
 		strings.Join(in.known, ", "))
 }
 
-// expect registers the words of a flag of edges that have no relation's name: some table must have
-// these columns.
+// expect registers the words of a flag of edges that name no relation: some edge table must have
+// columns with these names.
 func (g *graphSource) expect(flag string, words, known []string) {
 	in := importer{own: map[string]bool{}}
 	for _, w := range in.choose(flag, words, known) {
@@ -73,7 +73,7 @@ func (in *importer) chooseOne(flag, word string, known []string, names ...string
 	return strings.Join(in.choose(flag, strings.Split(word, ","), known, names...), ",")
 }
 
-// relation adds the relation with a name from a file.
+// relation adds a relation whose name comes from a file.
 func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, error) {
 	var names []string
 	var from, to *source
@@ -187,7 +187,7 @@ func (g *graphSource) readTables() error {
 	return nil
 }
 
-// typedEdges is how the names of arrays of edges begin.
+// typedEdges returns the text with which the names of arrays of edges begin.
 func (o *ImportOptions) typedEdges() string {
 	return cmp.Or(o.Keys["edge_index"], "edge_index") + ","
 }
@@ -202,7 +202,8 @@ func hasTypedArrays(o *ImportOptions) bool {
 		func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
-// ofType is the arrays of one vertex type, called NAME,TYPE, under their names without the type.
+// ofType gives the arrays of one vertex type, NAME,TYPE in the source, without the type in their
+// names.
 type ofType struct {
 	arrays
 	suffix string
@@ -259,7 +260,8 @@ func (g *graphSource) readArrays() error {
 	for _, key := range set.Names() {
 		rest, ok := strings.CutPrefix(key, g.options.typedEdges())
 		if !ok {
-			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) { // else it belongs to a type
+			// otherwise the array belongs to a type
+			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) {
 				g.notes = append(g.notes, unread(key))
 				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key,
 					As: asIgnored})

@@ -3,8 +3,9 @@ package dataset
 import "fmt"
 
 // Features that are mostly zeros are not stored dense unasked. If they would take more than
-// largeFeatures bytes dense, and muchLarger times as much as sparse rows, --feature-type must say
-// what to store. From worthTelling bytes on the report says that sparse rows are smaller.
+// largeFeatures bytes dense, and more than muchLarger times the bytes of sparse rows,
+// --feature-type must say what to store. From worthTelling bytes on the report says that sparse
+// rows are smaller.
 var largeFeatures int64 = 4 << 30
 
 const (
@@ -15,7 +16,7 @@ const (
 // zeros counts the numbers in dense features that are not 0.
 type zeros struct {
 	f               *features
-	typed           bool // vertices have types: there are no sparse rows
+	typed           bool // vertices have types: then sparse rows are not possible
 	values, entries int64
 }
 

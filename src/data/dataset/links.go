@@ -69,7 +69,7 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		case at < train+valid+test:
 			return 2
 		}
-		return 3 // in no list: the shares leave some pairs out, which stay edges
+		return 3 // in no list: pairs beyond the shares stay edges
 	}
 	lists := s.Lists()
 	each(func(l graph.Link, first bool) {
@@ -108,8 +108,8 @@ func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
 	}
 }
 
-// linkEnds are the sources and the targets of links. Each is of a type, whose vertices begin at
-// first.
+// linkEnds are the sources and the targets of links. Each end has one vertex type, whose vertices
+// begin at first.
 type linkEnds [2]struct {
 	of    *source
 	first int64

@@ -14,10 +14,10 @@ import (
 // relation give away half of the class. As in other generated graphs, the features of a paper are
 // often those of a decoy.
 const (
-	magAuthors      = 1134649.0 / 736389 // for a paper
+	magAuthors      = 1134649.0 / 736389 // authors per paper
 	magInstitutions = 8740.0 / 736389
 	magFields       = 59965.0 / 736389
-	magWrites       = 7145660.0 / 736389 // authors of a paper
+	magWrites       = 7145660.0 / 736389 // (paper, author) edges per paper
 	magTopics       = 7505078.0 / 736389
 	magCites        = 5416271.0 / 736389
 )

@@ -14,21 +14,22 @@ import (
 // Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close,
 // not to be written.
 type Dataset struct {
-	Dir      string
-	Meta     Meta
-	Graph    *graph.CSC
-	Columns  graph.Columns
-	Weights  []float32   // [M] of Graph.Indices; nil: edges have none
-	Scale    []float32   // [Features] of Int8 rows; nil else
-	RowEnds  []int64     // [N+1] of sparse rows: row v has the entries RowEnds[v] to RowEnds[v+1]-1
-	EdgeRows []float32   // [M, Meta.EdgeFeatures] of Graph.Indices
+	Dir     string
+	Meta    Meta
+	Graph   *graph.CSC
+	Columns graph.Columns
+	Weights []float32 // [M] edge weights in the order of Graph.Indices; nil if edges have none
+	Scale   []float32 // [Features] scales of the columns of Int8 rows; otherwise nil
+	// [N+1] if rows are sparse: row v has the entries RowEnds[v] to RowEnds[v+1]-1
+	RowEnds  []int64
+	EdgeRows []float32   // [M, Meta.EdgeFeatures] in the order of Graph.Indices
 	Labels   task.Labels // in the form that Meta.Task says
 	Split    graph.Split
-	More     []graph.Split   // [MoreSplits] others that a run may choose
-	Links    graph.LinkSplit // of tasks of links
+	More     []graph.Split   // [MoreSplits] other splits that a run may choose
+	Links    graph.LinkSplit // if the task predicts links
 	// labels of the links, where they have some
 	LinkLabels [3]task.Labels
-	tables     []*npy.File // [T]
+	tables     []*npy.File // [T] feature rows of each type
 	identity   string
 	closers    mem.Closers
 }

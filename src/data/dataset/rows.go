@@ -13,29 +13,29 @@ import (
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
-	name   string // of the file
+	name   string // name of the file
 	table  Table
 	cols   int
 	next   int // vertex of the next row
 	half   []npy.Float16
-	bytes  *quantizer // of Int8
+	bytes  *quantizer // for Int8 rows
 	closed bool
 
-	entries *entries // of sparse rows
+	entries *entries // for sparse rows
 	scaling *scaling // applied first; may be nil
-	// if set, it gets the rows, and they are not written
+	// if set, it is called with the rows, which are not written
 	look func(first, cols int, rows []float32)
-	// if set, it gets dense rows before they are written
+	// if set, it is called with dense rows before they are written
 	watch func(rows []float32) error
 }
 
 // WriteFeatures writes features.npy with cols columns, and for Int8 their scales. dtype is one of
-// FeatureTypes; f, which may be nil, is applied first. write passes all rows. It is called twice
-// for Int8, first to find the largest number of each column, and for Sparse, first to count
-// entries.
+// FeatureTypes; f, which may be nil, is applied first. The function write writes all rows. It is
+// called twice for Int8, first to find the largest number of each column, and for Sparse, first to
+// count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
-	if dtype == Sparse && cols == 0 { // there is nothing to leave out
+	if dtype == Sparse && cols == 0 { // no columns: no zeros to leave out
 		dtype = Float32
 	}
 	if dtype == Sparse {

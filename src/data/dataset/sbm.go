@@ -32,27 +32,29 @@ import (
 type blockModel struct {
 	o           GenerateOptions
 	begin       []int            // [K+1] first place of each community
-	class       []int32          // [K]
+	class       []int32          // [K] class of each community
 	peers       [][]int32        // by class: its communities in ring order
-	rank        []int32          // [K] position of a community among its peers
+	rank        []int32          // [K] position of each community among the peers of its class
 	upTo        []float32        // [N] running sum of weights within the community, by place
 	communities []float64        // [K] running sum of the weights of communities
-	id          []graph.VertexID // [N] vertex number of a place
+	id          []graph.VertexID // [N] vertex number at each place
 	degree      powerLaw
 	weightLimit float64
 	strays      float64 // share of vertices whose class is drawn by size, not by community
-	inClass     float64 // share of edges to a community of the class, above Homophily, for strays
+	// probability of an edge to a community of the own class: above Homophily, to make up for
+	// strays
+	inClass float64
 }
 
 const (
-	degreeExponent  = 2.5 // of the density of degrees
+	degreeExponent  = 2.5 // exponent of the density of degrees
 	degreeSpan      = 400 // the largest expected degree, in units of the mean: as in ogbn-products
 	communityDegree = 8   // mean community size, in units of the mean degree
 	runLength       = 6   // mean number of neighbouring communities of one class
 	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
 	nearby          = 0.8 // share of the edges between classes that stay near on the ring
 	sizeSpread      = 0.5 // standard deviation of the logarithm of community sizes
-	// Share of drawn edges that are repeats or loops; as many more are drawn.
+	// Share of drawn edges that are repeats or loops; more edges are drawn to make up for them.
 	repeats = 0.055
 )
 

@@ -12,10 +12,10 @@ import (
 // entries converts rows to their nonzeros. A first pass over all rows counts them, a second one
 // writes.
 type entries struct {
-	ends    []int64 // where the entries of each row begin
+	ends    []int64 // [rows+1] where the entries of each row begin
 	ones    bool    // all values are 1
 	row     []float32
-	columns []int32 // columns of the row that have an entry
+	columns []int32 // columns of the current row that have an entry
 	buffer  []int32
 }
 

@@ -79,7 +79,7 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 }
 
 // Split shuffles the vertices, keyed by seed, and cuts the list. Train and validation get their
-// shares, rounded down. Test gets the rest if the shares add up to everything, else its share,
+// shares, rounded down. Test gets the rest if the shares add up to everything, otherwise its share,
 // rounded down. The order of the result is random; vertices is not changed.
 func (f Fractions) Split(vertices []graph.VertexID, seed uint64) graph.Split {
 	list := append([]graph.VertexID(nil), vertices...)

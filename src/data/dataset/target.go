@@ -56,8 +56,8 @@ func Begin(dir string) (tmp string, err error) {
 	return tmp, nil
 }
 
-// aliveFile, in a temporary directory, names the process that writes there, which locks it. It gets
-// this name only once it has both.
+// aliveFile, in a temporary directory, names the process that writes there. That process holds its
+// lock. The file gets this name only when it is written and locked.
 const aliveFile = ".alive"
 
 // MakeBeside makes a temporary directory beside path, with the mode that the umask says, and
@@ -397,6 +397,6 @@ func discardAll() {
 		}
 		_ = os.RemoveAll(gone)
 		release(tmp)
-		_ = os.RemoveAll(gone) // as in Discard
+		_ = os.RemoveAll(gone) // see Discard
 	}
 }

@@ -15,7 +15,7 @@ type TopologyWriter struct {
 	indptr  []int64
 	next    int // vertex of the next row
 	indices *npy.Writer
-	weights *npy.Writer // nil if edges have none
+	weights *npy.Writer // nil if edges have no weights
 	report  graph.CleanReport
 }
 

@@ -69,9 +69,9 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 // sources are numbered among the vertices of all types.
 type relationRows struct {
 	g       *graph.CSC
-	weights []float32 // of each edge; nil: 1
+	weights []float32 // weight of each edge; nil: all weights are 1
 	cols    int
-	rows    []float32 // features of the edges, [edges, cols]; nil: 0
+	rows    []float32 // [edges, cols] features of the edges; nil: all are 0
 }
 
 func (r *relationRows) free() {
@@ -84,8 +84,7 @@ func (r *relationRows) free() {
 }
 
 // putRelations writes the rows of all relations of the schema as one graph, and frees them: the
-// in-edges of a vertex one relation after the other. starts is where the vertices of each type
-// begin.
+// in-edges of a vertex one relation after the other. starts[t] is the first vertex of type t.
 func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	one := &all[0]
 	if w.Meta.Schema.Typed() {

@@ -30,10 +30,10 @@ import (
 // Options say which minibatches are sampled.
 type Options struct {
 	Sample  sample.Spec
-	Batch   int    // seeds of a minibatch, of all ranks together
-	Seed    uint64 // for seed orders and draws, as train.seed
+	Batch   int    // number of seeds of a minibatch, over all ranks
+	Seed    uint64 // random seed of seed orders and draws, as train.seed
 	Epochs  int
-	Workers int // goroutines, each with a sampler; 0: one for each CPU
+	Workers int // number of goroutines, each with a sampler; 0: one for each CPU
 }
 
 // DefaultEpochs is the number that GSplit found sufficient: 30 epochs instead of 10 change the
@@ -70,7 +70,7 @@ func (o *Options) Check() error {
 	return errors.Join(errs...)
 }
 
-// sampling is what the goroutines share: the graph, and the seeds of every step.
+// sampling holds what the goroutines share: the graph, and the seeds of every step.
 type sampling struct {
 	Options
 	topology sample.Topology
@@ -144,8 +144,8 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	return nil
 }
 
-// minibatchBytes bounds the bytes of a minibatch of kind Neighbour. Poisson draws as many
-// neighbours on average.
+// minibatchBytes bounds the bytes of a minibatch of kind Neighbour. Kind Poisson draws the same
+// number of neighbours on average.
 func (o *Options) minibatchBytes(g *graph.CSC, seeds int) int64 {
 	frontier, bytes := float64(min(o.Batch, seeds)), 0.0
 	for _, fanout := range o.Sample.Fanouts {

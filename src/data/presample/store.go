@@ -122,7 +122,7 @@ func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 // remedy says what to do about counts that cannot be used.
 const remedy = "remove the counts, or name another directory, to count again"
 
-// differs says how counts made for p differ from what want needs; "" if they do not.
+// differs says how the purpose p differs from the purpose want; "" if it does not.
 func (p *Purpose) differs(want *Purpose) string {
 	if p.Identity != want.Identity {
 		return fmt.Sprintf("they are of the graph %s (%s), not of %s (%s)", p.Dataset, p.Identity,

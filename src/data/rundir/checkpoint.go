@@ -47,8 +47,8 @@ const (
 
 	stepPrefix    = "step-"
 	endSuffix     = "-end"
-	scrapPrefix   = "."        // being written or deleted
-	damagedPrefix = "damaged-" // set aside on restart
+	scrapPrefix   = "."        // prefix of checkpoints that are being written or deleted
+	damagedPrefix = "damaged-" // prefix of damaged checkpoints, set aside on restart
 )
 
 // Checkpoint is a checkpoint in memory, with what the search for it found. Its fields are exported
@@ -56,8 +56,8 @@ const (
 type Checkpoint struct {
 	Path     string            // empty: the run has no checkpoint
 	State    []byte            // compact JSON
-	Files    map[string][]byte // by name, without state.json and learned rows
-	Damaged  []string          // newer checkpoints that are damaged, and why
+	Files    map[string][]byte // contents by file name, without state.json and learned rows
+	Damaged  []string          // newer checkpoints that are damaged, with the reason
 	Finished bool              // the run has a summary
 }
 
@@ -92,7 +92,7 @@ func CheckpointPath(run string, updates int, end bool) string {
 }
 
 // CompareAge orders paths or names of checkpoints from old to new: by updates, and the end of
-// training last. Text order fails from update 100,000,000 on. What is not a checkpoint comes first.
+// training last. Text order fails from update 100,000,000 on. Names of other files come first.
 func CompareAge(a, b string) int {
 	a, b = filepath.Base(a), filepath.Base(b)
 	return cmp.Or(cmp.Compare(updatesOf(a), updatesOf(b)), strings.Compare(a, b))
@@ -141,7 +141,7 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 }
 
 // CompleteCheckpoint is WriteCheckpoint for a checkpoint that has begun and already has the files
-// of there.
+// listed in the argument there.
 func CompleteCheckpoint(path string, files []File, there FileSums,
 	state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
@@ -365,8 +365,9 @@ func checkSum(file, want string) error {
 }
 
 // NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first that is
-// undamaged. Its Path is empty if an unfinished run has no checkpoint. sound checks the content of
-// a state whose hash is right, and returns what is wrong; a nil sound checks nothing.
+// undamaged. Its Path is empty if an unfinished run has no checkpoint. The function sound checks
+// the content of a state whose hash is right, and returns an error; if it is nil, nothing is
+// checked.
 func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {

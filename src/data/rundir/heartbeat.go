@@ -27,7 +27,7 @@ type Heartbeat struct {
 // Beat is the line of one rank. The zero Beat is that of a rank that has not begun.
 type Beat struct {
 	Count       uint64
-	Age         time.Duration // since the rank was last at work; kept in whole milliseconds
+	Age         time.Duration // time since the rank was last at work; kept in whole milliseconds
 	Epoch, Step int64
 	Place       int64 // position in the step; the writer defines the numbers
 }

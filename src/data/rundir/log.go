@@ -35,8 +35,9 @@ const flushEvery = 2 * time.Second
 
 // Position is a place between two steps of training.
 type Position struct {
-	Epoch int // from 1
-	// the next step, from 0; the number of steps of an epoch if only its evaluation is left
+	Epoch int // epoch, from 1
+	// the next step, from 0; equal to the number of steps of an epoch if only its evaluation is
+	// left
 	Step int
 }
 

@@ -31,7 +31,7 @@ const (
 	HistoryFile    = "metrics.history.jsonl"
 	SummaryFile    = "summary.json" // written last: a run that has one has finished
 	ModelFile      = "model.safetensors"
-	learnedFiles   = "learned-" // of learned rows: LearnedFile
+	learnedFiles   = "learned-" // prefix of files of learned rows, see LearnedFile
 	KernelsFile    = "kernels.json"
 	TraceDir       = "trace"
 	ProfileDir     = "profile"

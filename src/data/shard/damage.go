@@ -9,8 +9,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Damage returns an error about the files if they may have caused err, an error that ended work on
-// open shards: because their hashes were not compared, or because they have changed since. It
+// Damage returns an error about the files if they may have caused err, which ended work on open
+// shards. They may have if their hashes were not compared, or if they have changed since. It
 // returns nil if the files are sound, or cannot cause this kind of error.
 //
 //	err                        what is read

@@ -25,13 +25,14 @@ type Options struct {
 	// node have opened.
 	CopyTopology bool
 	// Stage is a node-local directory to which the first process of the node copies files before
-	// they are mapped. The copies stay for later runs, but for Discard. Empty means no staging.
+	// they are mapped. The copies stay for later runs, unless Discard removes them. Empty means no
+	// staging.
 	Stage string
 	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those
 	// that are damaged.
 	Verify bool
-	// Waiting is told when this process begins, and ends, to wait for another one to copy; may be
-	// nil.
+	// Waiting is called when this process begins and when it ends waiting for another one to copy;
+	// may be nil.
 	Waiting func(begins bool)
 	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
 	SharedMemory string
@@ -40,9 +41,10 @@ type Options struct {
 	// touching others is an error. CopyTopology and Stage then read them into memory of the
 	// process. If Ranks is 0, all rows are opened.
 	Rank, Ranks int
-	Split       int  // which of the splits that the dataset keeps, from 0
-	AllLabels   bool // open the labels of all vertices all the same, for seeds of other ranks
-	// open all of indptr.npy and of the sums of weights all the same, for a model that reads
+	Split       int // index of the split to open, among those that the dataset keeps
+	// open the labels of all vertices even with Ranks > 0, for seeds of other ranks
+	AllLabels bool
+	// open all of indptr.npy and of the sums of weights even with Ranks > 0, for a model that reads
 	// degrees of any vertex
 	AllRows bool
 }
@@ -83,13 +85,14 @@ type Shards struct {
 	mapped, mappedRows int64
 	closers            mem.Closers
 
-	// the mark of copies in shared memory; nil: there are none, or they could not be marked
+	// the mark of copies in shared memory; nil if there are no copies, or if they could not be
+	// marked
 	use      *inUse
 	unlinked bool // UnlinkShared was called
 
-	copying sync.Mutex // of copies
-	copies  []string   // that this process made or began to make
-	staged  []string   // files of which it has mapped copies
+	copying sync.Mutex // guards copies
+	copies  []string   // paths of the copies that this process made or began to make
+	staged  []string   // names of the files whose copies this process has mapped
 }
 
 // splitView is one split with the range of each part: ids[offsets[k]:offsets[k+1]].
@@ -174,7 +177,7 @@ func (s *Shards) mapFiles() error {
 		errs = append(errs, mapColumns(s))
 	}
 	for _, err := range errs {
-		if errors.Is(err, errCopying) { // where one copy finds no room the others do not either
+		if errors.Is(err, errCopying) { // where one copy finds no room, the others find none either
 			return err
 		}
 	}
@@ -315,12 +318,12 @@ func Whole(s *Shards) (*Shards, error) { return Open(s.Dir, Options{Split: s.opt
 // before the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: rows are row pointers, neighbours and labels, of
-// all vertices or of those of Options.Rank; common are original ids, splits and whatever else all
-// ranks of a partitioned topology have whole.
+// MappedBytes returns the bytes that Open mapped: rows counts row pointers, neighbours and labels,
+// of all vertices or of those of Options.Rank; common counts original ids, splits and all other
+// files that every rank of a partitioned topology has whole.
 func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
-// Part is the mapped feature rows of one type of one part.
+// Part holds the mapped feature rows of one vertex type in one part.
 type Part struct {
 	First    graph.VertexID // vertex of row 0
 	Rows     int

@@ -8,7 +8,7 @@
 //	        original_id.npy  int32 [N]    id in the dataset of each vertex
 //	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
 //	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
-//	        split-0001/train.npy ...      of further splits of the dataset
+//	        split-0001/train.npy ...      further splits of the dataset
 //	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by
 //	                         the part of the target and, inside a part, by original ids of target
 //	                         and source
@@ -27,7 +27,7 @@
 // features.npy
 //
 //	columns.npy                     int64 [C+1]  where in-edges of a vertex and relation begin
-//	part-0000/features.TYPE.npy     of each type, as wide as it likes
+//	part-0000/features.TYPE.npy     a file for each type
 //
 // Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So
 // its in-edges are a range of rows of the same two files that hold the whole topology, and an owner
@@ -170,7 +170,7 @@ func (m *Meta) Type() compute.DType { return m.Table(0).Type() }
 // RowBytes returns the bytes of one feature row: of sparse rows on average, rounded up.
 func (m *Meta) RowBytes() int { return m.Table(0).RowBytes() }
 
-// Table returns what the vertices of a type have, 0 <= t < NumTypes.
+// Table describes the feature rows of the vertices of type t, 0 <= t < NumTypes.
 func (m *Meta) Table(t int) dataset.Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
@@ -378,7 +378,7 @@ func checkOffsets(offsets []int64, n int64) error {
 	return nil
 }
 
-// ReadMeta returns what a PARTS directory says of itself, without its data.
+// ReadMeta reads meta.json of a PARTS directory, without opening the data.
 func ReadMeta(dir string) (*Meta, error) {
 	m, _, err := readMeta(dir)
 	return m, err

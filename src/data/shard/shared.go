@@ -15,7 +15,7 @@ import (
 // inUse is a mark: a file beside copies in shared memory that lists their names. A process locks
 // its mark from before it makes or maps copies until UnlinkShared. Shared memory that nobody frees
 // is lost to all jobs of the node: nobody locks the mark of a killed job, so the next job that
-// copies to shared memory removes the copies that it lists.
+// copies to shared memory removes the copies listed there.
 type inUse struct {
 	writing sync.Mutex
 	path    string
@@ -98,7 +98,7 @@ func removeUnused(dir string) {
 	for _, mark := range marks {
 		unlock, err := flock.Try(mark, false)
 		if err != nil {
-			used = true // by a job of the same parts: the copies are its own now
+			used = true // used by a job of the same parts, which now owns the copies
 			continue
 		}
 		if text, err := mem.ReadFile(mark); err == nil {
@@ -114,7 +114,7 @@ func removeUnused(dir string) {
 		path := filepath.Join(dir, filepath.Base(name))
 		unlock, err := flock.Try(path+".lock", true)
 		if err != nil {
-			continue // somebody copies
+			continue // another process copies
 		}
 		_ = removeCopy(path)
 		unlock()

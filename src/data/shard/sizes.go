@@ -28,7 +28,7 @@ func Sizes(m *Meta, dir string) *Shards {
 		if strings.HasPrefix(name, "part-") || strings.HasPrefix(name, "split-") {
 			continue
 		}
-		bytes := int64(info.DType[2] - '0') // as "<i4"
+		bytes := int64(info.DType[2] - '0') // the type is one like "<i4"
 		for _, n := range info.Shape {
 			bytes *= int64(n)
 		}

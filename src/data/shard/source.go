@@ -57,9 +57,9 @@ func (w *writer) copyFile(from, name string) error {
 // SourceIDs holds the ids that vertices have in the source, indexed by their id in the dataset.
 type SourceIDs struct {
 	vertices int
-	numbers  []int64 // nil if ids are words, or those of the dataset
-	names    []byte  // a line each; nil if ids are numbers
-	ends     []int   // [vertices] where the lines end; made by Text
+	numbers  []int64 // nil if ids are words, or equal to those of the dataset
+	names    []byte  // one line for each id; nil if ids are numbers
+	ends     []int   // [vertices] end of each line in names; made by Text
 	file     io.Closer
 }
 
@@ -218,9 +218,9 @@ func (i *SourceIDs) marked() bool {
 }
 
 // ReadIDs reads ids of vertices: one a line, or a column of a table, or a .npy of integers or
-// words. Of a table it reads the column with a name that id columns have, else the first column. A
-// first row "id" is always the name of the column. Lines that begin with # or % are comments,
-// unless ids of the source do.
+// words. In a table it reads the column with a usual name of ids or, if there is none, the first
+// column. A first row "id" is always the name of the column. Lines that begin with # or % are
+// comments, unless ids of the source do.
 func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
@@ -268,7 +268,7 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 		return nil, err
 	case len(ids) == 0:
 		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
-	case len(ids) == 1 && sep != table.None && !heading: // which may be ids on one line
+	case len(ids) == 1 && sep != table.None && !heading: // the row may be a list of ids on one line
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
 		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: "+
@@ -306,11 +306,12 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	}
 }
 
-// ReadLinks reads links by ids: rows of a source, a target and at least more further ids. They are
-// rows of a text table, where a first row "source,target..." is a heading unless both are vertices,
-// or of a .npy of integers [n, 2+more]. If more is 0, whatever follows the target in a row, such as
-// a score, is ignored. Comments are those of ReadIDs. full completes an id of an end of a link, 0
-// or 1, to the id in source.
+// ReadLinks reads links by ids: rows of a source, a target and at least as many further ids as the
+// argument more says. They are rows of a text table, where a first row "source,target..." is a
+// heading unless both are vertices, or of a .npy of integers [n, 2+more]. If more is 0, whatever
+// follows the target in a row, such as a score, is ignored. Comments are those of ReadIDs. The
+// function full completes the id of an end of a link (0: source, 1: target) to the id in the source
+// data.
 func ReadLinks(path string, more int, source *SourceIDs,
 	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"

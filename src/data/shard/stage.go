@@ -76,7 +76,7 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	}
 	unlock, err := s.claim(root, path)
 	for range claimTries {
-		// MkdirAll says the latter if it goes in between
+		// MkdirAll returns ErrExist if the directory is removed in the meantime
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			break
 		}
@@ -269,7 +269,7 @@ func copyFile(src, dst string, want npy.Info) error {
 	if err != nil {
 		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}
-	defer os.Remove(out.Name()) // of no effect once renamed
+	defer os.Remove(out.Name()) // has no effect after the rename
 	sum := xxhash.New()
 	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
 	if err == nil { // a node that crashes leaves no copy with holes under the name
@@ -284,7 +284,7 @@ func copyFile(src, dst string, want npy.Info) error {
 	return os.Rename(out.Name(), dst)
 }
 
-// What to do about a damaged file.
+// Advice about a damaged file.
 const (
 	ofOriginal = "restore the file or partition again"
 	ofCopy     = "this copy in run.stage_dir is removed: start again, and it is made anew"
@@ -322,7 +322,8 @@ func (s *Shards) Discard() error {
 	}
 	for _, path := range copies {
 		errs = append(errs, unlink(path))
-		_ = os.Remove(filepath.Dir(path)) // fails while it holds other copies, as the next one
+		// fails while it holds other copies; so does the next call
+		_ = os.Remove(filepath.Dir(path))
 	}
 	if s.options.Stage != "" {
 		_ = os.Remove(s.within(s.options.Stage))

@@ -50,7 +50,7 @@ func structuralCols(kind string) int {
 	return 0
 }
 
-// RowSizes returns the bytes of a row of each vertex type, in parts with such features.
+// RowSizes returns the bytes of a row of each vertex type, in parts with features of this kind.
 func RowSizes(m *dataset.Meta, features string) []int64 {
 	sizes := make([]int64, m.Schema.NumTypes())
 	for t := range sizes {

@@ -7,7 +7,7 @@ import "halognn/src/data/dataset"
 type Team interface {
 	Rank() int
 	Size() int
-	// Gather returns what each process gives, by rank.
+	// Gather returns the bytes mine of every process, by rank.
 	Gather(mine []byte) ([][]byte, error)
 	// Agree returns an error to all processes if one has an error.
 	Agree(mine error) error

@@ -29,7 +29,7 @@ import (
 // Layout holds the new id of every vertex, as partition.Order returns it, and its origin.
 type Layout struct {
 	NewID   []graph.VertexID // [N] new id of each vertex of the dataset: a permutation
-	Offsets []int64          // [P+1]
+	Offsets []int64          // [P+1] first new id of each part
 	Report  partition.Report
 	Origin  Origin // Dataset, Identity and Scaling are filled in by Write
 }
@@ -71,10 +71,10 @@ type writer struct {
 	ds       *dataset.Dataset
 	l        Layout
 	team     Team
-	original []int32 // [N] id in the dataset of each new id
+	original []int32 // [N] id in the dataset for each new id
 	mu       sync.Mutex
-	meta     Meta                   // files under mu
-	shared   map[string]*npy.Shared // under mu
+	meta     Meta                   // its Files are guarded by mu
+	shared   map[string]*npy.Shared // guarded by mu
 }
 
 // write writes this process's share.
@@ -130,7 +130,7 @@ func (w *writer) tasks() (own []func() error) {
 	if m.Weighted {
 		own = append(own, w.weights)
 	}
-	if w.team.Rank() == 0 { // it writes meta.json, which has their counts
+	if w.team.Rank() == 0 { // rank 0 writes meta.json, which has the counts of the splits
 		own = append(own, w.splits, w.links)
 	}
 	type file struct {
@@ -382,7 +382,8 @@ func (s *stream[T]) close() error {
 	return nil
 }
 
-// pointers writes the row pointers of the parts; of holds those of the dataset.
+// pointers writes the row pointers of the parts; the argument of holds the row pointers of the
+// dataset.
 func (w *writer) pointers(name string, of []int64) error {
 	out, err := newStream[int64](w, name, len(of))
 	if err != nil {
@@ -397,8 +398,8 @@ func (w *writer) pointers(name string, of []int64) error {
 	return out.close()
 }
 
-// edges writes this process's range of an array with an entry for each edge. values appends the
-// entries of edges first to last-1, which are in-edges of vertex v of the dataset.
+// edges writes this process's range of an array with an entry for each edge. The function values
+// appends the entries of edges first to last-1, which are in-edges of vertex v of the dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
 	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(),
@@ -580,7 +581,7 @@ func (w *writer) features(i int) error {
 		return err
 	}
 	first, last, of := w.meta.Ranges()[i], w.meta.Ranges()[i+1], tableInfo(&w.meta, i)
-	if of.Shape[0] < 0 { // of sparse rows
+	if of.Shape[0] < 0 { // the rows are sparse
 		of.Shape[0] = 0
 		for _, v := range w.original[first:last] {
 			of.Shape[0] += int(w.ds.RowEnds[v+1] - w.ds.RowEnds[v])

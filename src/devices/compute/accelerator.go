@@ -23,7 +23,7 @@ type Accelerator interface {
 	// listed there. A row has rowBytes bytes. hot may be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
 	// MapRows lets the device read the other rows of those tables in place, in host memory, so that
-	// a StagingBuffer sends only their addresses. Unless always, a StagingBuffer still sends
+	// a StagingBuffer sends only their addresses. Unless always is set, a StagingBuffer still sends
 	// results that the host computes from the rows where these have fewer bytes. It pins pages of
 	// at most limit bytes. A table whose pages cannot be pinned is copied to memory that can be. It
 	// returns the bytes of the mapped tables, and the reason if some are not mapped. UnmapRows
@@ -95,20 +95,22 @@ type Event interface {
 // Inputs are the inputs of a minibatch to a device: input rows, or results computed from them, and
 // host arrays that kernels read.
 type Inputs struct {
-	Rows         Rows      // of the frontier
-	Input        Segments  // of the input layer; read for Reduce
-	EdgeWeights  []float32 // of its edges, for a weighted sum; nil for none
-	Destinations int       // of the input layer: the first rows
+	Rows  Rows     // rows of the frontier
+	Input Segments // segments of the input layer, read only for Reduce
+	// weights of the edges of Input, for a weighted sum; nil if there are none
+	EdgeWeights  []float32
+	Destinations int // number of destinations of the input layer: the first rows
 
-	// What is wanted: the destinations' rows, a reduction of their segments, all rows.
+	// The wanted matrices: the destinations' rows (Own), a reduction of their segments (Reduce),
+	// all rows (Sources).
 	Own, Sources bool
 	Reduce       Reduction
 	// Types are the rows of vertex types that are read besides. The host makes them.
 	Types []TypeRows
 
 	Segments []Segments
-	Weights  [][]float32 // of edges
-	Vertices [][]int32   // and where groups end
+	Weights  [][]float32 // weights of edges
+	Vertices [][]int32   // ids of vertices, and ends of groups
 	Labels   []byte
 	// HopEnds [layers+1] are where the arrays of each hop end in Segments, Weights and Vertices.
 	// The first is where the arrays end that all minibatches share.
@@ -205,14 +207,15 @@ type StagingBuffer interface {
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
 	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not.
-	// Pinned memory gets room for inputs larger by g, up to most bytes, if there is as much. Send
-	// makes the same room if it finds too little.
+	// Pinned memory gets room for inputs larger by g, up to the number of bytes most, if the host
+	// has that much memory. Send makes the same room if it finds too little.
 	Reserve(in *Inputs, g Growth, most int) error
 	// Open lets the kernels called from now on read what was sent, and returns the matrices that
 	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
 	// opens.
 	Open() (own, reduced, sources Matrix, err error)
-	// Types returns the rows of Inputs.Types once Open has returned, and for as long.
+	// Types returns the rows of Inputs.Types. They are valid as long as the matrices that Open
+	// returned.
 	Types() []Matrix
 	// PinnedBytes returns the host memory of the buffer.
 	PinnedBytes() int64

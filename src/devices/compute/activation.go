@@ -8,8 +8,8 @@ type ActivationKernels interface {
 	// p > 0, drops every element with probability p and scales the kept ones by 1/(1-p).
 	// vertices[i] is the original id of row i's vertex.
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ReLUBackward sets dy = dy/(1-p) where y > 0, else 0, in place; y is the output of ReLU, and
-	// may be of either type, as in ELUBackward.
+	// ReLUBackward sets dy = dy/(1-p) where y > 0, otherwise 0, in place; y is the output of ReLU,
+	// and may be of either type, as in ELUBackward.
 	ReLUBackward(dy, y Matrix, p float32)
 	// ELU sets y = y > 0 ? y : exp(y)-1 in place, and then drops as ReLU does.
 	ELU(y Matrix, p float32, key DropoutKey, vertices []int32)

@@ -16,12 +16,13 @@ import "fmt"
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
 type AttentionKernels interface {
-	// HeadDots sets src[r,h] to the sum over the columns j of head h of z[r,j]*asrc[j], and dst
-	// likewise with adst, of the first rows:  src [S,H], dst [D,H], z [S,H*C], asrc, adst [H*C].
+	// HeadDots sets src[r,h] to the sum over the columns j of head h of z[r,j]*asrc[j], and
+	// dst[r,h] to the same sum with adst, for the first rows:  src [S,H], dst [D,H], z [S,H*C],
+	// asrc, adst [H*C].
 	HeadDots(src, dst, z Matrix, asrc, adst []float32)
-	// HeadDotsBackward is its gradient: dz[r,j] += dsrc[r,h]*asrc[j] and then, in the first rows,
-	// ddst[r,h]*adst[j]. dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j], and dadst the
-	// same sum over the first rows with ddst, in chunks.
+	// HeadDotsBackward is the gradient of HeadDots: dz[r,j] += dsrc[r,h]*asrc[j] and then, in the
+	// first rows, ddst[r,h]*adst[j]. dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j],
+	// and dadst the same sum over the first rows with ddst, in chunks.
 	HeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix, asrc, adst []float32)
 	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h]
 	// + dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H].
@@ -46,14 +47,15 @@ type AttentionKernels interface {
 	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
 	// s.Indices[e], h the head of column j:  y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
-	// EdgeSumBackward is its gradient: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. If dz has more
-	// rows than transposed has segments, the rest become zero; z has as many rows as dz.
+	// EdgeSumBackward is the gradient of EdgeSum: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. If
+	// dz has more rows than transposed has segments, the rest become zero; z has as many rows as
+	// dz.
 	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
 	// Attend is EdgeSoftmax and then EdgeSum with the weights that it leaves in alpha
 	// (AttendInParts).
 	Attend(y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32)
-	// AttendBackward is its gradient: dz [S,H*C], dsrc [S,H] and ddst [D,H] from dy [D,H*C]. It
-	// overwrites dalpha [E,H]; the others are the arguments and the results of Attend.
+	// AttendBackward is the gradient of Attend: dz [S,H*C], dsrc [S,H] and ddst [D,H] from dy
+	// [D,H*C]. It overwrites dalpha [E,H]; the others are the arguments and the results of Attend.
 	AttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst, z,
 		dy Matrix, slope float32)
 	// HeadMean sets y [R,C] to the mean over the heads of x [R,H*C].
@@ -63,8 +65,8 @@ type AttentionKernels interface {
 	// HeadMax sets y [R,C] to the largest over the heads of x [R,H*C]; a NaN is larger than every
 	// number.
 	HeadMax(y, x Matrix)
-	// HeadMaxBackward sets dx [R,H*C] to dy [R,C] in the first head that has the largest of x, else
-	// to 0. dx may be x.
+	// HeadMaxBackward sets dx [R,H*C] to dy [R,C] in the first head that has the largest of x, and
+	// to 0 in the others. dx may be x.
 	HeadMaxBackward(dx, dy, x Matrix)
 }
 
@@ -105,11 +107,11 @@ func checkBothEnds(kernel string, src, dst, z Matrix) {
 type Vectors struct {
 	Data    []float32
 	Stride  int     // the vector of group g begins at element g*Stride
-	Ends    []int32 // [G] one past the last segment of each group; nil: all rows are in one
+	Ends    []int32 // [G] one past the last segment of each group; nil: all rows are in one group
 	Sources []int32 // [G] one past the last source of each group; the gradient reads it
 }
 
-// Of returns the vector of a group, of cols elements, in data: the vectors or their gradients.
+// Of returns a group's vector of cols elements in data, which holds the vectors or their gradients.
 func (v *Vectors) Of(data []float32, group, cols int) []float32 {
 	return data[group*v.Stride:][:cols]
 }

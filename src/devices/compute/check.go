@@ -24,7 +24,7 @@ func (m Matrix) stored() bool {
 }
 
 // checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. The
-// one that the kernel sets, set, must be of float32.
+// argument set is the matrix that the kernel sets; it must be of float32.
 func checkProduct(kernel string, set, y, x, w Matrix) {
 	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {

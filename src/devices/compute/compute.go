@@ -27,7 +27,7 @@ import "time"
 const ChunkRows = 512
 
 // ChunkWave is the number of partial sums of a weight gradient that a device on the CPU holds
-// before it adds them; of two gradients made together, half as many of each.
+// before it adds them. Of two gradients made together it holds half this number each.
 const ChunkWave = 32
 
 // Kernels are the kernels that layers, losses and optimizers call. They complete in the order in
@@ -86,13 +86,13 @@ type Counter interface {
 // Capabilities are the abilities of a Device beyond computing on host memory; an absent one is nil.
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
-	Precision Precision // of the factors of its matrix products
+	Precision Precision // precision of the factors of its matrix products
 	// type of the rows that layers read: Precision.Stored, or float32 rounded to it
 	Stores      Elements
-	Accelerator Accelerator // the device has its own memory
-	// the device sends slices to the devices of other ranks
+	Accelerator Accelerator // nil unless the device has its own memory
+	// nil unless the device sends slices to the devices of other ranks
 	Peer PeerDevice
-	// its kernels are asynchronous, and it can time them
+	// nil unless kernels are asynchronous and the device can time them
 	NewStopwatch func() Stopwatch
 	Peaks        func() []Peak // measured peaks of its arithmetic units
 	// total time its threads have spun, waiting for kernels
@@ -123,8 +123,8 @@ type Peak struct {
 	All       float64   `json:"all_flops_per_second"` // on all threads of the device
 }
 
-// BestPeak returns the highest peak on all threads, in flop/s, with factors of a precision or of
-// float32, as which rounded factors can be multiplied too; 0 if there is none.
+// BestPeak returns the highest peak on all threads, in flop/s, with factors of the given precision,
+// or of float32, because rounded factors can be multiplied as float32 too; 0 if there is none.
 func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	for _, p := range peaks {
 		if p.Precision == precision || p.Precision == PrecisionFloat32 {

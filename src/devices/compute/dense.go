@@ -31,9 +31,10 @@ type DenseKernels interface {
 
 // Dense are the arguments of a linear map.
 type Dense struct {
-	X, W     Matrix    // [R,F], of either type, [O,F]
-	Bias     []float32 // [O]; nil: none
-	X2, W2   Matrix    // [R,G], likewise, [O,G]; without columns: none
+	X, W Matrix    // [R,F], of either type, [O,F]
+	Bias []float32 // [O]; nil if there is none
+	// [R,G], of either type, [O,G]; without columns if there is no second product
+	X2, W2   Matrix
 	Epilogue Epilogue
 }
 
@@ -47,22 +48,23 @@ type DenseGradients struct {
 // Epilogue is what a kernel does to its result row by row while it is in the cache: y = f(y + add),
 // with dropout. The zero value leaves y as it is.
 type Epilogue struct {
-	Add        Matrix // [R,O], of either type; without columns: none
+	Add        Matrix // [R,O], of either type; without columns if nothing is added
 	Activation Activation
-	P          float32 // and Key, Vertices: as for ReLU and ELU
+	P          float32 // P, Key and Vertices are as for ReLU and ELU
 	Key        DropoutKey
 	Vertices   []int32
-	Rounded    bool // then y is rounded to the type in which the device's Precision stores rows
+	Rounded    bool // y is then rounded to the type in which the device's Precision stores rows
 }
 
 // Completion turns the sums of a kernel into complete rows: y = round(y + own), in one pass. The
 // zero value leaves y as it is.
 type Completion struct {
-	// [O,C], of either type, O <= R: added to the first rows; without columns: none
+	// [O,C], of either type, O <= R: rows to add to the first rows of y; without columns if there
+	// are none
 	Own Matrix
 	// [1] for SegmentSumCompleted only: own is multiplied by 1+Scale[0]; nil: by 1
 	Scale   []float32
-	Rounded bool // then all rows are rounded, as an Epilogue rounds
+	Rounded bool // all rows are then rounded, as by an Epilogue
 }
 
 // Apply completes y, of float32, with one kernel for each step.

@@ -16,14 +16,14 @@ type DrawnWeights uint8
 const (
 	DrawnUnweighted DrawnWeights = iota
 	DrawnPlain                   // 1
-	DrawnMean                    // 1 over the edges of the segment
+	DrawnMean                    // 1 over the number of edges of the segment
 	DrawnSymmetric               // GCN's: parallel.LayerEdges
 )
 
 // DrawOptions say what a Drawer draws: minibatches of kind neighbour on a graph without relations,
 // as package sample draws them. The host arrays are read once.
 type DrawOptions struct {
-	Indptr   []int64 // of the whole graph: graph.CSC
+	Indptr   []int64 // row pointers of the whole graph (graph.CSC)
 	Indices  []int32
 	Original []int32 // [N]
 	// [P+1] part p has the vertices Parts[p] to Parts[p+1]-1
@@ -31,7 +31,7 @@ type DrawOptions struct {
 	// feature rows are those of the tables passed to Accelerator.Resident, one for each part
 	Resident bool
 
-	Seeds int         // at most as many
+	Seeds int         // largest number of seeds of a minibatch
 	Hops  []DrawnHops // the hop of the seeds first
 	// every destination's segment begins with an edge from itself; edges have weights
 	SelfEdges bool
@@ -39,8 +39,8 @@ type DrawOptions struct {
 	// the last hop's edges come part by part, as graph.Grouper orders them; it has no transpose
 	Grouped bool
 
-	// bits of the local numbers and edges of a hop in the map; 0: as many as needed. Tests set it
-	// to make the other bits run out
+	// number of bits for the local numbers and edges of a hop in the map; 0: the number that is
+	// needed. Tests set it to make the other bits run out
 	ValueBits int
 }
 
@@ -48,7 +48,7 @@ type DrawOptions struct {
 type DrawnHops struct {
 	Fanout                       int
 	Destinations, Edges, Sources int
-	Transposed                   bool // wanted
+	Transposed                   bool // the transpose is wanted
 }
 
 // TopologyBytes returns the device memory of a graph's topology, of a map of its vertices and of
@@ -100,21 +100,21 @@ type Drawing interface {
 	Start(seeds []int32, words []uint64) error
 	// Wait returns what was drawn; it is valid until the next Start.
 	Wait() (*Drawn, error)
-	// PinnedBytes returns its pinned host memory.
+	// PinnedBytes returns the pinned host memory of the drawing.
 	PinnedBytes() int64
 	Free() error
 }
 
 // Drawn is a minibatch whose arrays, except Missing, lie in device memory.
 type Drawn struct {
-	Vertices []int  // [hops+1] of the frontier: the seeds, and after each hop
-	Edges    []int  // [hops] drawn by each
+	Vertices []int  // [hops+1] number of vertices of the frontier: the seeds, and after each hop
+	Edges    []int  // [hops] number of edges that each hop has drawn
 	Digest   uint64 // sample.Minibatch.EdgesDigest
-	// Faulty: seeds or topology break a rule, and nothing else is of use.
+	// Faulty is set if seeds or topology break a rule; the other fields are then invalid.
 	Faulty bool
 	// Missing are the vertices of the frontier whose rows are not resident, in its order.
 	Missing  []int32
-	Original []int32      // of the frontier
+	Original []int32      // original ids of the frontier
 	Blocks   []DrawnBlock // input layer first
 }
 

@@ -16,7 +16,7 @@ import (
 type Matrix struct {
 	Rows, Cols int
 	Data       []float32
-	BF16       []uint16 // in the place of Data: the upper halves of float32 numbers
+	BF16       []uint16 // replaces Data: the upper halves of float32 numbers
 }
 
 // Elements is the type of a matrix's elements (docs/design/32-stored-in-bf16.md).

@@ -36,8 +36,8 @@ type GroupKernels interface {
 	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group:  b_g [O], which follow each
 	// other.
 	GroupDense(y, x Matrix, w, b []float32, g Groups)
-	// GroupDenseBackward is its gradient: dw_g as in GroupMatMulWeights, and db_g [O], the sum of
-	// the rows of dy in the group. dy is of float32.
+	// GroupDenseBackward is the gradient of GroupDense: dw_g as in GroupMatMulWeights, and db_g
+	// [O], the sum of the rows of dy in the group. dy is of float32.
 	GroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups)
 }
 
@@ -72,8 +72,8 @@ func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
 	return c
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that set is
-// of float32.
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that the
+// argument set is of float32.
 func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true

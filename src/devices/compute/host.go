@@ -13,7 +13,7 @@ type DType uint8
 const (
 	Float32 DType = iota
 	Float16
-	Int8  // times a scale for each column: Rows.Scale
+	Int8  // multiplied by a scale for each column, see Rows.Scale
 	Int16 // only for sums of Int8 rows
 
 	// The elements of a sparse row are its entries, of which rows have different numbers:
@@ -74,8 +74,8 @@ type Rows struct {
 	Ends    []int64
 	Lengths []int32
 
-	// Scale [Cols] multiplies the columns of results made from Int8 rows, whose sums are exact.
-	// nil: 1.
+	// Scale [Cols] multiplies the columns of results made from Int8 rows, whose sums are exact. nil
+	// means 1.
 	Scale []float32
 
 	// Tables from Wide on, unless Wide is 0, hold sums of rows, whose type WideType is wider than
@@ -95,8 +95,8 @@ func (r *Rows) TypeOf(i int) DType {
 	return r.Type
 }
 
-// SumType returns the type in which a sum of rows travels, and how many rows one sum may have at
-// most: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
+// SumType returns the type in which a sum of rows travels, and the largest number of rows in one
+// sum: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
 // Float32.
 func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 	switch {
@@ -127,8 +127,8 @@ func (r Reduction) String() string {
 	return [...]string{"nothing", "mean", "sum", "maximum"}[r]
 }
 
-// Host is what preparing a minibatch needs. Its methods are single-threaded and safe for concurrent
-// use.
+// Host has the kernels that prepare minibatches. Its methods are single-threaded and safe for
+// concurrent use.
 type Host interface {
 	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type
 	// of dst, for the first dst.Rows rows.
@@ -159,7 +159,7 @@ func CheckGatherRows(dst Matrix, rows Rows) {
 	checkStoredColumns("GatherRows", dst, rows.Cols)
 }
 
-// CheckSegmentRows checks the arguments of SegmentRows likewise.
+// CheckSegmentRows checks the arguments of SegmentRows, as CheckGatherRows does.
 func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows) {
 	checkStoredReduction("SegmentRows", dst, s)
 	checkStoredColumns("SegmentRows", dst, rows.Cols)

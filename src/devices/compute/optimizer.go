@@ -34,7 +34,7 @@ type SGDOptions struct {
 // the loss of every step was finite and at most Limit. The zero Bound allows all. Only accelerators
 // queue steps; other devices obey a Bound because computetest compares all devices.
 type Bound struct {
-	Loss    []float32 // [1] of the step; nil: no bound
+	Loss    []float32 // [1] loss of the step; nil: no bound
 	Skipped []float32 // [1] not 0 after a skipped update; later ones are skipped too
 	Limit   float64
 }

@@ -46,7 +46,7 @@ type PeerDevice interface {
 
 // LinkOptions say which ranks are linked.
 type LinkOptions struct {
-	ID          []byte // by NewLinkID of one rank
+	ID          []byte // made by NewLinkID of one rank
 	Rank, Ranks int
 	Timeout     time.Duration // how long Link waits for the other ranks
 

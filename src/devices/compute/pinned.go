@@ -8,7 +8,7 @@ const Alignment = 256
 
 // Growth bounds the inputs of other minibatches, as multiples of those of one: the rows of the
 // input layer's destinations and of its sources, the labels, and the arrays of each hop. The zero
-// value gives no bound. Alone: no rows come from other ranks.
+// value gives no bound. Alone is set if no rows come from other ranks.
 type Growth struct {
 	Destinations, Sources, Labels float64
 	Hops                          []float64
@@ -22,13 +22,14 @@ type HopEnd struct{ Segments, Weights, Vertices int }
 type RowsAt int
 
 const (
-	RowsAnywhere RowsAt = iota // whichever takes less is sent: rows, or what the host makes of them
-	RowsInPlace                // the same, but the host makes nothing of rows that are mapped
-	RowsOnDevice               // the device has all of them
+	// rows are sent, or the results that the host makes of them, whichever take fewer bytes
+	RowsAnywhere RowsAt = iota
+	RowsInPlace         // the same, but the host makes nothing of rows that are mapped
+	RowsOnDevice        // the device has all of them
 )
 
 // PinnedRoom returns the bytes of pinned memory that hold all inputs like these and larger by g,
-// but no more than most; 0 if g gives no bound.
+// but no more than the argument most; 0 if g gives no bound.
 func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int {
 	if g.Labels == 0 {
 		return 0
@@ -54,8 +55,8 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 		from = end
 	}
 
-	// Of the rows, made is the size of what the host makes, apart that of what a device makes the
-	// same from.
+	// made is the size of the results that the host makes of rows; apart is the size of the rows
+	// from which a device makes the same results.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))

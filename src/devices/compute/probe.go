@@ -7,8 +7,8 @@ import "time"
 // were cached.
 type Call struct {
 	Kernel string
-	Bytes  int  // read and written
-	Flops  int  // of matrix products
+	Bytes  int  // number of bytes read and written
+	Flops  int  // number of operations of matrix products
 	Update bool // the call ends a training step, as an optimizer's update does
 }
 
@@ -16,13 +16,14 @@ type Call struct {
 //
 //	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 //
-// in every kernel; a nil Probe ignores it. Of a kernel that calls others only itself is reported.
+// in every kernel; a nil Probe ignores it. If a kernel calls other kernels, only the first is
+// reported.
 type Probe struct {
 	OnStart func(Call) // before the device queues or runs the kernel
 	OnDone  func()     // after the kernel is queued or has run
 	OnSync  func()     // when all kernels queued so far are done
 
-	open int // calls that have started and are not done
+	open int // number of calls that have started and are not done
 }
 
 // Start reports a call, whose shapes were checked.

@@ -56,10 +56,10 @@ type SegmentKernels interface {
 	// the largest number (of equal ones, that of the segment's first edge); -1 for an empty
 	// segment. arg is the zero Matrix if no backward follows.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
-	// SegmentMaxBackward is its gradient: dh[s,j] = sum over the destinations t in transposed
-	// segment s with arg[t,j] == s of dout[t,j], completed. A destination counts once even if two
-	// edges join it to s. dh, of either type, may have more rows than are referred to; these become
-	// zero.
+	// SegmentMaxBackward is the gradient of SegmentMax: dh[s,j] = sum over the destinations t in
+	// transposed segment s with arg[t,j] == s of dout[t,j], completed. A destination counts once
+	// even if two edges join it to s. dh, of either type, may have more rows than edges refer to;
+	// the others become zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 
@@ -140,7 +140,8 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
 			transposed.Len(), dout))
 	}
-	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols // of arg and of dout
+	// bytes gathered from arg and from dout
+	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() +
 		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }

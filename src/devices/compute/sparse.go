@@ -18,9 +18,9 @@ import (
 // so each row of y, and each of dwᵀ, is added in the order of its entries.
 type SparseMatrix struct {
 	Rows, Cols       int
-	Entries          Segments // of each row, the columns
+	Entries          Segments // the columns of each row's entries
 	Values           []float32
-	Transposed       Segments // of each column, the rows; none where there is no backward
+	Transposed       Segments // the rows of each column's entries; empty if there is no backward
 	TransposedValues []float32
 }
 
@@ -31,7 +31,7 @@ type SparseMaker struct {
 	sum          []float32 // [F]
 	in           []int32   // [F] one more than the last segment that has an entry of the column
 	dense        []float32
-	of           []RowRef // of dense
+	of           []RowRef // references of the rows that Dense makes
 }
 
 // entries returns the entries of row i, and how many numbers an entry has: its column and, in
@@ -46,7 +46,7 @@ func (r *Rows) entries(i int) (all []int32, each int) {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&bytes[0])), n), each
 }
 
-// value returns the value of the entry at the beginning of all.
+// value returns the value of the first entry in the slice all.
 func value(all []int32, each int) float32 {
 	if each == 1 {
 		return 1

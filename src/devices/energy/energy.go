@@ -44,8 +44,8 @@ type Options struct {
 type counter struct {
 	name string
 	read func() (uint64, error)
-	span uint64  // in the counter's unit; 0: it never wraps
-	unit float64 // joules
+	span uint64  // largest value, in the counter's unit; 0: it never wraps
+	unit float64 // joules of one unit of the counter
 	last uint64
 }
 
@@ -56,14 +56,14 @@ type Meter struct {
 	counters [NumKinds][]counter
 	joules   [NumKinds]float64
 	why      [NumKinds]string // why there is no value; "" if there is one
-	read     time.Time        // of the last read
+	read     time.Time        // time of the last read
 	close    func()
 	stop     chan struct{}
 	done     chan struct{}
 }
 
-// mostWatts is more than one counter can count: of a processor in its socket, or the memory beside
-// it.
+// mostWatts is more than the power that one counter measures: that of one processor or of its
+// memory.
 const mostWatts = 1000
 
 // A counter that wraps is read `reads` times in the time in which mostWatts would fill its span.

@@ -11,20 +11,20 @@ import (
 // everything and may reuse it after the step. A rank without seeds passes a Batch of empty hops:
 // every kernel runs on nothing, and the gradients are zero.
 type Batch struct {
-	// Hops[l] is what layer l works on; the destinations of a hop are the sources of the next, and
-	// those of the last are the seeds. A model that needs neither Aggregate nor Sources gets the
-	// seeds in every hop.
+	// Hops[l] is the topology that layer l works on; the destinations of a hop are the sources of
+	// the next, and those of the last are the seeds. A model that needs neither Aggregate nor
+	// Sources gets the seeds in every hop.
 	Hops []Hop
 
-	// Input rows: what Model.Needs asks for. X may take the place of the other two, as in
-	// full-neighbour inference.
+	// The input rows that Model.Needs asks for. X may replace the other two, as in full-neighbour
+	// inference.
 	X, Own, Aggregate compute.Matrix
-	// on a graph with vertex types, in the place of X: the rows of each type, in the order of types
+	// the input rows of each vertex type, in the order of types; replaces X on a graph with types
 	Types []compute.Matrix
 
-	Sparse Sparse // in the place of Own and Aggregate
+	Sparse Sparse // replaces Own and Aggregate
 
-	Labels []byte // of the seeds, as the task has them
+	Labels []byte // labels of the seeds, in the form of the task
 
 	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and
 	// gradients are divided by it, so that their sum over ranks is the mean over the global
@@ -35,9 +35,9 @@ type Batch struct {
 	InputGradient bool // Backward also computes the gradient of X, for trained features
 }
 
-// Input returns the input of layer l: its rows are the input rows for l = 0, else x, the output of
-// the layer before for the hop's sources. A caller that runs the layers one by one may exchange
-// rows of x with other ranks first.
+// Input returns the input of layer l: the input rows for l = 0, otherwise x, the output of the
+// layer before for the hop's sources. A caller that runs the layers one by one may exchange rows of
+// x with other ranks first.
 func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train &&
 		(l > 0 || b.InputGradient)}
@@ -101,7 +101,7 @@ func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
-		// it fails only in Gather, and no other rank has rows
+		// it fails only in Gather, which is not called: no other rank has rows
 		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx)
 		if ready != nil {
 			ready(l)

@@ -20,9 +20,10 @@ import (
 type batchNorm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
-	mean, variance             *buffer   // [out] of the minibatch
-	total                      float64   // rows of the minibatch
-	// [2,out] what backward adds to dx if ranks share the minibatch
+	mean, variance             *buffer   // [out] mean and variance of the minibatch
+	total                      float64   // number of rows of the minibatch, over all ranks
+	// [2,out] scale and shift of the correction that backward adds to dx if ranks share the
+	// minibatch
 	shift *buffer
 	// [5,out]: moments, sums of backward and gamma, on the host
 	host    []float32
@@ -65,8 +66,8 @@ func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 	return nil
 }
 
-// join turns the moments of the own rows into those of all ranks' (Chan, Golub and LeVeque, 1983),
-// the same bits on each.
+// join turns the moments of this rank's rows into the moments of the rows of all ranks (Chan, Golub
+// and LeVeque, 1983). All ranks get the same bits.
 func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	gather Gather) error {
 	out := len(mean)
@@ -152,7 +153,7 @@ func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (sca
 	return n.shift.data[:out], n.shift.data[out : 2*out], nil
 }
 
-// setStatistics writes what the minibatch adds to the running values to the host copy of the front
+// setStatistics writes the minibatch's sums for the running values into the host copy of the front
 // of Grads. Waits for the device.
 func (m *Model) setStatistics() {
 	for l := range m.stages {

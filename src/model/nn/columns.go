@@ -14,7 +14,7 @@ import (
 // It is a sum over the columns of the rows, so devices that hold some columns each can compute it
 // together.
 type firstMap struct {
-	weights   [2]trained // W1, W2 [width,in]; empty: these rows are not multiplied
+	weights   [2]trained // W1, W2 [width,in]; an empty matrix: the map does not read these rows
 	eps, deps []float32
 }
 
@@ -44,18 +44,18 @@ func (c Config) Linear() bool {
 type Columns struct {
 	layer      columnwise
 	store      store
-	first, end int // columns, of in
+	first, end int // the columns [first,end), of the in columns of the rows
 	in, width  int
 	slices     [2]slice
 	y          *buffer // [D,width]
-	mixed      *buffer // [D,cols] rows with eps; in backward their gradient
+	mixed      *buffer // [D,cols] rows agg + (1+eps) own; in backward their gradient
 }
 
-// slice is the columns of a matrix of weights. Kernels read matrices without gaps, so they are
-// copied, which costs little beside a product.
+// slice holds some columns of a matrix of weights. Kernels read matrices without gaps, so the
+// columns are copied, which costs little beside a product.
 type slice struct {
 	w, dw *buffer // [width,cols]; nil: the map has no such matrix
-	wide  *buffer // [width,in] the gradient; zero in all other columns
+	wide  *buffer // [width,in] the gradient of the whole matrix; zero in all other columns
 }
 
 // Columns makes the share of columns [first,end). It fails if the input layer does not begin with a
@@ -132,7 +132,7 @@ func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
-// rows returns what matrix k of the map is multiplied with.
+// rows returns the rows that matrix k of the map multiplies.
 func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	switch {
 	case k == 1:

@@ -22,7 +22,7 @@ type Fault struct {
 
 // The orders of faults; layer l's output has faultLayer+l.
 const (
-	faultWeights = iota // written by the step before
+	faultWeights = iota // weights, as the step before wrote them
 	faultInput
 	faultLayer
 )
@@ -51,8 +51,8 @@ func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
 }
 
-// at returns the parameter that has an element of Values or, for an element in a gap, the one
-// before.
+// at returns the parameter that has an element of Values or, for an element in a gap, the parameter
+// before it.
 func (p *Params) at(element int) *Param {
 	i := len(p.List) - 1
 	for i > 0 && p.List[i].Offset > element {
@@ -103,7 +103,8 @@ func (m *Model) FirstFault() Fault {
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
 			one := s.Vertices[row : row+1]
-			if m.inputs[0].Forward.Above > 0 { // their ids lie on the device, which has drawn them
+			// the vertex ids lie on the device, which has drawn them
+			if m.inputs[0].Forward.Above > 0 {
 				one = make([]int32, 1)
 				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
 			}
@@ -126,7 +127,7 @@ const (
 
 var inputNames = [...]string{"features", "aggregate of the neighbours' features", "features"}
 
-// suspects appends these arrays for the last forward pass.
+// suspects appends the arrays to search after the last forward pass.
 func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	p, input := m.Params, &m.inputs[0]
 	for _, flat := range [][]float32{p.Grads[p.first:], p.Weights()} {
@@ -161,8 +162,8 @@ func (m *Model) suspectTypes() int {
 	return k
 }
 
-// faultIn returns the first fault that is not in the weights. find returns the first row of a
-// suspect that is not finite and the vertex of the row, each -1 for none.
+// faultIn returns the first fault that is not in the weights. The function find returns the first
+// row of a suspect that is not finite and the vertex of the row, or -1 where there is none.
 func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	name := func(row, vertex int) string {
 		if vertex >= 0 {

@@ -20,19 +20,20 @@ import (
 //
 //	dW_r = dC P_tᵀ + dc b_tᵀ      dP_t = sum over groups of W_rᵀ dC      db_t = sum of W_rᵀ dc
 type Folding struct {
-	Features []int // [T]
+	Features []int // [T] number of feature columns of each type
 	Sources  []int // [R] the type of each relation's sources
-	In, Out  int   // of the layer
-	Always   bool  // fold even where it costs more
+	In, Out  int   // width of the layer's input and output rows
+	Always   bool  // fold even if that costs more
 }
 
-// Fold says when the rows of types are folded.
+// Fold says for which minibatches the input layer is folded.
 type Fold uint8
 
 // Under FoldWherePays one minibatch may be folded and the next one not.
 const (
 	FoldWherePays Fold = iota
-	// for GPUs: without folding they launch as few kernels, however many relations there are
+	// for GPUs, which launch a fixed number of kernels without folding, however many relations
+	// there are
 	FoldNever
 	FoldAlways
 )
@@ -57,9 +58,9 @@ func (c Config) folding() *Folding {
 }
 
 // Pays reports whether folding takes fewer multiplications for a minibatch, forward and backward,
-// with the composing of weights. rows returns how many rows of a type it has, means and own ones;
-// sources returns how many sources. Without folding the rows are mapped, or the sources if they are
-// fewer.
+// with the composing of weights. The functions rows and sources return, for a type, the number of
+// rows of the minibatch (means and own rows) and the number of its sources. Without folding the
+// rows are mapped, or the sources if they are fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
 	if f.Always || slices.Contains(f.Features, 0) {
 		return f.Always && !slices.Contains(f.Features, 0)
@@ -82,18 +83,18 @@ type folded struct {
 	dev      compute.Device
 	project  *projection
 	in, out  int
-	groups   [][]group // [T]
+	groups   [][]group // [T] groups of each type
 	at       []int     // [T] where the weights of a type's groups begin
-	first    []int     // [T] its first group
-	w, dw    *buffer   // [out, features] of each group
+	first    []int     // [T] index of its first group
+	w, dw    *buffer   // the matrix [out, features] of each group
 	b, db    *buffer   // [groups, out]
 	sets     *buffer   // [sets, out] biases, and their gradients
-	turned   *buffer   // [in, out]
+	turned   *buffer   // [in, out] a transposed matrix of weights
 	elements int
 }
 
-// group says what its weights are: those of a relation or, if relation is negative, an own set. If
-// both are negative, the group has no rows.
+// group names its weights: those of a relation or, if relation is negative, an own set. If both are
+// negative, the group has no rows.
 type group struct{ relation, set int }
 
 // newFolded returns the folding of a relational layer with a projection.

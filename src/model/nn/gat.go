@@ -7,7 +7,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// attention is what the layers with attention share: heads, which lie side by side or are averaged.
+// attention holds what the layers with attention share: heads, which lie side by side or are
+// averaged.
 type attention struct {
 	dev                   compute.Device
 	name                  string
@@ -15,7 +16,8 @@ type attention struct {
 	mean                  bool // heads are averaged
 	slope                 float32
 	alpha, dalpha         *buffer
-	wide                  *buffer // [D,heads*width] before the mean, then its gradient
+	// [D,heads*width] sums of the heads before their mean, then their gradient
+	wide *buffer
 }
 
 func newAttention(s *store, c Config, l int) attention {

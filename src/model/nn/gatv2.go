@@ -19,14 +19,14 @@ import (
 // each edge are then made, twice in training.
 type gatv2 struct {
 	attention
-	*perEdge                   // nil: edges have no features
+	*perEdge                   // nil if edges have no features
 	edgeIn                     int
 	we, dwe                    compute.Matrix // [heads*width,edgeIn]
-	pairs, dpairs              *buffer        // z_j + f_ij Weᵀ of the edges
+	pairs, dpairs              *buffer        // [E,heads*width] z_j + f_ij Weᵀ
 	wl, wr, dwl, dwr           compute.Matrix // [heads*width,in]
 	bl, br, att, bias          []float32
 	dbl, dbr, datt, dbias      []float32
-	left, right, dleft, dright *buffer // z, r
+	left, right, dleft, dright *buffer // z and r, and their gradients
 }
 
 func newGATv2(s *store, c Config, l int) Layer {

@@ -23,7 +23,7 @@ type gcn struct {
 	w, dw            compute.Matrix // [out,in]
 	bias, dbias      []float32
 	aggregate, dmean *buffer        // [D,in]
-	agg              compute.Matrix // of the last Forward
+	agg              compute.Matrix // agg of the last Forward
 }
 
 func newGCN(s *store, c Config, l int) Layer {

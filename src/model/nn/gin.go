@@ -19,7 +19,7 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	// the sum is weighted by edges; the weights are from the data
+	// whether edges weigh the sum, and whether the weights come from the data
 	weighted, ofData bool
 }
 
@@ -108,7 +108,7 @@ func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
 	return compute.Completion{Own: own, Scale: g.eps, Rounded: true}
 }
 
-// back returns the completion of a gradient; dagg, scaled, is a term of own rows.
+// back returns the completion of the gradient dx; one term of own rows is (1+eps) dagg.
 func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 	end := dx.completion(g.dev, dy, compute.Matrix{})
 	if end.Own.Rows == 0 {

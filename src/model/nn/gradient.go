@@ -14,13 +14,13 @@ import "halognn/src/devices/compute"
 // Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by
 // one.
 type Gradient struct {
-	compute.Matrix // [Sources, in]; without columns: no gradient is wanted
+	compute.Matrix // [Sources, in]; it has no columns if no gradient is wanted
 
 	rounded bool
-	own     compute.Matrix // of float32
-	terms   bool           // own has some
-	jump    *jumping       // nil: none
-	layer   int            // that made the rows
+	own     compute.Matrix // the terms of own rows, float32
+	terms   bool           // own has at least one term
+	jump    *jumping       // jumping knowledge that adds a term; nil if there is none
+	layer   int            // index of the layer that made the rows
 }
 
 // completion returns what completes the gradient. It adds dy w to own, unless w has no columns.

@@ -19,14 +19,15 @@ import (
 // maxima, the first of them gets the gradient.
 type jumping struct {
 	dev                     compute.Device
-	layers, hidden, out, in int  // in: columns that W reads
-	rows                    int  // B of the last Output
-	max                     bool // else side by side
+	layers, hidden, out, in int  // in is the number of columns that W reads
+	rows                    int  // B, the number of rows of the last Output
+	max                     bool // take maxima; otherwise rows lie side by side
 	w, dw                   compute.Matrix
 	bias, dbias             []float32
-	all                     *buffer // and its gradient, once that of W has been made of it
-	most, dmost             *buffer
-	logits, dlogits         *buffer
+	// all, overwritten by its gradient once the gradient of W is made
+	all             *buffer
+	most, dmost     *buffer
+	logits, dlogits *buffer
 }
 
 func newJumping(s *store, c Config) *jumping {
@@ -46,7 +47,7 @@ func (j *jumping) bind(values, grads [][]float32) {
 }
 
 // reserve makes room for the given number of rows. Outputs and their gradients also get room for
-// the others rows of other ranks.
+// rows of other ranks, others in number.
 func (j *jumping) reserve(rows, others int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
 		sized{j.logits, (rows + others) * j.out})
@@ -65,7 +66,7 @@ func (j *jumping) reserve(rows, others int, train bool) error {
 	return j.dlogits.reserve((rows + others) * j.out)
 }
 
-// read returns what the linear map reads.
+// read returns the rows that the linear map reads.
 func (j *jumping) read() compute.Matrix {
 	if j.max {
 		return j.most.matrix(j.rows, j.hidden)
@@ -122,7 +123,7 @@ func (m *Model) Output(y compute.Matrix) compute.Matrix {
 }
 
 // OutputOf is Output of a model with jumping knowledge for rows of the host: those of layer l are
-// layers[l], [rows, Hidden]. It fails only for want of device memory.
+// layers[l], [rows, Hidden]. It fails only if device memory runs out.
 func (m *Model) OutputOf(layers [][]float32, rows int) (compute.Matrix, error) {
 	if err := m.ReserveOutput(rows); err != nil {
 		return compute.Matrix{}, err

@@ -8,19 +8,19 @@ import (
 // Kind is a kind of model. A new one is a row of the table and a file with its Layer.
 type Kind struct {
 	Name, Brief     string
-	ReadsNeighbours bool // it reads more than the rows of its seeds
+	ReadsNeighbours bool // the model reads more than the rows of its seeds
 	HasHeads        bool // Config.Heads, HeadMerge and Slope apply
-	inPlace         bool // its layers complete their rows where they lie, in float32
+	inPlace         bool // the layers complete their rows in place, in float32
 	WeighsEdges     bool // Config.EdgeWeights and Estimates apply
 	MayTakeMaxima   bool // Config.Aggregation applies
 	// Config.EdgeIn applies: layers read features of edges, where there are some
 	ReadsEdges bool
 	NeedsEdges bool // edges must have features
-	// its layers read edges relation by relation, on a graph with one relation too
+	// the layers read edges relation by relation, on a graph with one relation too
 	ByRelation bool
 
 	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
-	// likewise on a graph with vertex types; nil: there is none
+	// layer l on a graph with vertex types; nil if the kind has none
 	relational func(s *store, c Config, l int) Layer
 }
 

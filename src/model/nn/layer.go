@@ -15,20 +15,23 @@ type Needs struct {
 	Aggregate compute.Reduction
 	// the rows of all sources (Input.X), because aggregation depends on parameters
 	Sources bool
-	Types   bool // these come type by type (Input.Types), and sources are in the order of the types
+	// the rows of sources come type by type (Input.Types), and sources are in the order of the
+	// types
+	Types bool
 	// rows of a type may come averaged by relation, because layers only apply a linear map to them
 	Averages bool
-	// unless nil, the rows of all types come averaged where that takes fewer multiplications
-	// (Hop.Folded)
+	// if set, the rows of all types come averaged in minibatches where that takes fewer
+	// multiplications (Hop.Folded)
 	Folding *Folding
 
 	// Of the hops of all layers:
-	SelfEdges  bool      // each destination's segment begins with an edge from itself
-	Transposed bool      // Hop.Transposed of the input layer too, and Edges of all
+	SelfEdges bool // each destination's segment begins with an edge from itself
+	// Hop.Transposed for the input layer too, with Segments.Edges for all layers
+	Transposed bool
 	Relations  Relating  // Hop.Ends, OwnEnds, Targets and RowsOf
 	Weights    Weighting // Hop.Weights and TransposedWeights
 	EdgeRows   bool      // Hop.EdgeRows
-	OfData     bool      // the weights are made from those of the data
+	OfData     bool      // the weights in Hop.Weights are made from the weights in the data
 }
 
 // Copies reports whether the edges of hops are copies of the sampled ones, with more edges.
@@ -41,14 +44,15 @@ func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n
 // means.
 func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceMax }
 
-// Relating says whether the segments of a hop are of destinations and relations.
+// Relating says whether a hop has a segment for each destination, or for each destination and
+// relation.
 type Relating uint8
 
 // With relations every destination has one more segment, its own, with an edge from itself. Own
 // segments follow those of the relations.
 const (
 	NoRelations Relating = iota
-	OwnTogether          // own segments are one group
+	OwnTogether          // all own segments are one group
 	OwnByType            // a group for each type in which relations end
 	// no own segments: sources are pairs of a source and a relation (Hop.Pairs)
 	Paired
@@ -79,12 +83,15 @@ type Hop struct {
 	// in-neighbours by destination; not read where Input.Aggregate is given
 	Forward compute.Segments
 	// destinations by source; read by backward if Input.Gradient or Needs.Transposed
-	Transposed        compute.Segments
-	Weights           []float32      // [E] of Forward, in host memory; nil unless wanted
-	TransposedWeights []float32      // [E] of Transposed
+	Transposed compute.Segments
+	// [E] weights of the edges of Forward, in host memory; nil unless wanted
+	Weights           []float32
+	TransposedWeights []float32      // [E] weights of the edges of Transposed
 	EdgeRows          compute.Matrix // [E, EdgeIn] features of the edges of Forward
-	Edges             int            // of Forward, for Reserve if Forward is not given
-	// segments of Forward and of Pairs, likewise; 0: at most as many as there may be
+	// number of edges of Forward, for Reserve if Forward is not given
+	Edges int
+	// numbers of segments of Forward and of Pairs, for Reserve if those are not given; 0: their
+	// upper bound
 	Rows, PairRows int
 	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
 	Vertices []int32
@@ -92,8 +99,9 @@ type Hop struct {
 
 	// With Needs.Relations Forward has segments of destinations and relations, and Transposed
 	// refers to these:
-	Ends    []int32 // [R] one past the last segment of each relation; own ones follow
-	OwnEnds []int32 // [S] likewise of each group of own ones, counted from the first of them
+	Ends []int32 // [R] one past the last segment of each relation; own segments follow
+	// [S] one past the last segment of each group of own segments, counted from the first own one
+	OwnEnds []int32
 	// Targets: for each destination, its segments and then S+g. Here S is the number of all
 	// segments, and g is the group of own segments of the destination (or of its type). RowsOf: for
 	// each segment or group, its destinations
@@ -126,16 +134,18 @@ func (h *Hop) edgeRows(cols int) compute.Matrix {
 // far as it needs them, or Shares.
 type Input struct {
 	Hop
-	X         compute.Matrix   // [Sources, in]
-	Types     []compute.Matrix // of the input layer: rows of each type, of which the model makes X
-	Own       compute.Matrix   // [Destinations, in]
-	Aggregate compute.Matrix   // [Destinations, in], which the layer does not change
-	Sparse    Sparse           // of the input layer, in the place of Own and Aggregate
-	// of the input layer, in the place of all rows: the shares that Columns have computed,
-	// [Destinations, width] each, to be added in this order. Forward changes the first. Backward
-	// then gives the gradient of their sum
+	X compute.Matrix // [Sources, in]
+	// rows of each type, from which the model makes the X of the input layer
+	Types     []compute.Matrix
+	Own       compute.Matrix // [Destinations, in]
+	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
+	Sparse    Sparse         // sparse rows, which replace Own and Aggregate of the input layer
+	// the shares that Columns have computed, [Destinations, width] each, to be added in this order;
+	// they replace all rows of the input layer. Forward changes the first. Backward then gives the
+	// gradient of their sum
 	Shares []compute.Matrix
-	// set where other ranks have rows of the minibatch too: for norms over all its rows
+	// gathers numbers from all ranks, for norms over all rows of the minibatch; nil unless other
+	// ranks have some of these rows
 	Gather   Gather
 	Train    bool // drop activations and make room for backward
 	Gradient bool // backward also returns the gradient of X

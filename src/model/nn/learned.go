@@ -16,7 +16,7 @@ import (
 // Learned holds rows that are trained with the model, for vertices without features. A rank has the
 // rows of its own vertices and their moments, and no others.
 //
-//	Tables  [n_0, Cols]  [n_1, Cols]  ...   of consecutive own vertices each: of a part and a type
+//	Tables  [n_0, Cols]  [n_1, Cols]  ...   one table for each part and type of own vertices
 //
 // In each step it gets the gradients of the rows that minibatches have read, stream by stream, and
 // updates only these rows, as torch.optim.SparseAdam does. The zero Learned has no rows.
@@ -28,21 +28,22 @@ type Learned struct {
 	rows, m, v, best []float32 // [all rows, Cols]; m, v and best only in training
 	base             []int     // [Ranges] index of the first row of each range in these arrays
 	original         []int32   // [own vertices] the ids that key the first rows
-	key              uint64    // of the first rows
+	key              uint64    // random key of the first rows
 
-	came  []cameOf // [K] what each rank has sent in this step
-	place []int32  // [all rows] the row's place in of, counted from 1; 0: no gradient yet
-	of    []int32  // rows with gradients
-	head  []int32  // [of] first gradient of each row, counted over the gradients of all ranks
-	last  []int32  // [of] and its last
-	next  []int32  // [gradients] the next one of the same row; 0: it is the last
+	came []cameOf // [K] gradients that each rank has sent in this step
+	// [all rows] position of the row in the field of, from 1; 0: it has no gradient yet
+	place []int32
+	of    []int32 // indices of the rows with gradients
+	head  []int32 // [of] first gradient of each row, counted over the gradients of all ranks
+	last  []int32 // [of] last gradient of each row
+	next  []int32 // [gradients] the next gradient of the same row; 0: there is none
 }
 
 // LearnedOptions say how rows begin and how they are trained.
 type LearnedOptions struct {
-	LR     float64 // the learning rate, where the schedule's is its base
+	LR     float64 // learning rate where the schedule's is Base; both are scaled alike
 	Scale  float64 // rows begin uniform in [-Scale, Scale)
-	Decay  float64 // of rows with a gradient: decoupled, as AdamW's
+	Decay  float64 // weight decay of rows with a gradient; decoupled, as in AdamW
 	Unread Unread
 }
 
@@ -57,8 +58,8 @@ const (
 
 // LearnedRange is a table of consecutive own vertices, counted from the first of the rank.
 type LearnedRange struct {
-	Type       string // of the vertices; "" where they have one
-	Part, Kind int    // Kind: the number of the type
+	Type       string // type of the vertices; "" in a graph without types
+	Part, Kind int    // Kind is the number of the type
 	First, End int
 }
 
@@ -127,9 +128,9 @@ func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// Hide sets rows that training has not read to what evaluation reads of them, and Show brings back
-// the numbers with which they began. Between the two no minibatch of training may be under way.
-// O(all rows).
+// Hide sets the rows that training has not read to 0 for evaluation, and Show brings back the
+// numbers with which they began. Between the two no minibatch of training may be under way. O(all
+// rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
 // Show undoes Hide.
@@ -185,7 +186,7 @@ func (l *Learned) Update(device compute.Device, o OptimizerOptions, lr float64, 
 // updateRows are the rows of a tile of Update.
 const updateRows = 32
 
-// list lists the rows with gradients, and those of each in the order of streams.
+// list lists the rows with gradients, and the gradients of each row in the order of streams.
 func (l *Learned) list() {
 	n := 0
 	for r := range l.came {
@@ -218,11 +219,11 @@ func (l *Learned) list() {
 // sparseAdam are the numbers of an update that all rows share.
 type sparseAdam struct{ rate, first, second, eps, decayed float32 }
 
-// update adds up the gradients of the k-th row that has some, into the first of them, and makes its
-// step.
+// update adds the gradients of the k-th row with gradients, into the first of them, and updates the
+// row.
 func (l *Learned) update(u *sparseAdam, k int) {
 	d := l.Cols
-	r, before := 0, 0 // the rank of a gradient, and how many the ranks before have
+	r, before := 0, 0 // the rank of a gradient, and the number of gradients of the ranks before it
 	gradient := func(n int32) []float32 {
 		for int(n)-before >= len(l.came[r].own) {
 			before += len(l.came[r].own)
@@ -262,7 +263,7 @@ func (l *Learned) find(k int, own int32) int {
 	panic(fmt.Sprintf("nn: own vertex %d has no learned row", own))
 }
 
-// KeepBest keeps the rows as the best, and UseBest brings those back.
+// KeepBest copies the rows as the best ones, and UseBest restores the copy.
 func (l *Learned) KeepBest() { copy(l.best, l.rows) }
 func (l *Learned) UseBest()  { copy(l.rows, l.best) }
 
@@ -332,8 +333,8 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 // RowsOf returns the rows of a part under the name LearnedRows or LearnedBest, without copying.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
-// HideOf is Hide for the rows of a part of a checkpoint. It reads their moments with read, one
-// after the other, and holds as much memory as the rows.
+// HideOf is Hide for the rows of a part of a checkpoint. It reads their moments with the function
+// read, one after the other, and holds as much memory as the rows.
 func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	if l.options.Unread != UnreadZero {
 		return nil

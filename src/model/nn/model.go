@@ -27,17 +27,18 @@ type Model struct {
 	jump    *jumping    // nil: the last layer makes the logits
 	scorer  task.Scorer
 	task    *task.Task
-	loss    task.LossFunc       // of training
-	queues  task.QueuedLossFunc // of training whose host does not wait; nil: it has to
-	queued  queuedLoss          // of its last minibatch
+	loss    task.LossFunc // loss of training
+	// loss of training for a host that does not wait; nil if it must wait
+	queues task.QueuedLossFunc
+	queued queuedLoss // queued loss of the last minibatch
 
-	scale task.Scale // of numbers
+	scale task.Scale // scale of outputs that are numbers
 
 	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
 	// backward writes that of layer l-1 into the other.
 	grad   [2]*buffer
-	dx     Gradient         // the one that BackwardLayer makes
-	own    *buffer          // terms of dx
+	dx     Gradient         // the gradient that BackwardLayer makes
+	own    *buffer          // memory of the terms of dx
 	rounds bool             // gradients of hidden rows are rounded
 	stores compute.Elements // the type in which the device stores rows
 }
@@ -49,7 +50,7 @@ type stage struct {
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
 	norm    *norm   // LayerNorm; nil if there is none
 	batch   *batchNorm
-	hidden  bool // normalised, activated, dropped: it does not make the logits
+	hidden  bool // its output is normalised, activated and dropped out: it is not the logits
 
 	residual bool    // the destinations' own rows are added before the activation
 	dsum     *buffer // [D,out] gradient below the norm, while the sum's gradient is still needed
@@ -346,7 +347,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
 			"place")
 	}
-	// sum: with respect to the activation's input
+	// sum is the gradient with respect to the activation's input
 	switch normed := s.norm != nil || s.batch != nil; {
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)

@@ -66,13 +66,14 @@ const (
 // How SAGE aggregates the rows of neighbours.
 const (
 	AggregateMean = "mean"
-	AggregateMax  = "max" // by columns
+	AggregateMax  = "max" // the maximum of each column
 )
 
 // How GCN weighs an edge.
 const (
-	GCNRight = "right" // over the sum of the destination's edges in the hop: a mean
-	GCNBoth  = "both"  // by the degrees of both ends in the whole graph
+	// divide by the sum of the destination's edges in the hop, which gives a mean
+	GCNRight = "right"
+	GCNBoth  = "both" // divide by the degrees of both ends in the whole graph
 )
 
 // How hidden rows are made of heads; the heads of the last layer are always averaged.
@@ -83,43 +84,48 @@ const (
 
 // Config is the architecture of a model.
 type Config struct {
-	Kind            string  // of the table kinds
-	Layers          int     // convolutions, >= 1
-	In, Hidden, Out int     // width of features, of hidden rows (unused by one layer), of logits
+	Kind   string // name in the table kinds
+	Layers int    // convolutions, >= 1
+	// widths of features, of hidden rows (not used with one layer) and of logits
+	In, Hidden, Out int
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
-	EdgeFeatures    bool    // read the features of edges, where there are some: asks for EdgeIn
-	EdgeIn          int     // columns of the features of edges that layers read; 0: they read none
+	EdgeFeatures    bool    // read the features of edges if there are any, which sets EdgeIn
+	EdgeIn          int     // columns of the edge features that layers read; 0: none
 	EdgeWeights     bool    // weigh edges by the weights that they have in the data
-	// trained on edges with weight 1/q, where q is the probability that they were drawn: sums over
-	// them estimate the sums over all in-edges
+	// training weighs edges by 1/q, where q is the probability that an edge was drawn: sums over
+	// drawn edges then estimate the sums over all in-edges
 	Estimates bool
 	// adds a vertex's own row to the sum before the activation, where both are hidden rows
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
-	Task     string // of the table of package task
-	Scorer   string // of tasks of links: the score, which may have parameters
-	Rated    int    // outputs of the score of links with labels; 0: one, by which links are ranked
+	Task     string // name in the table of package task
+	Scorer   string // score of links, which may have parameters; only for tasks of links
+	// number of outputs of the score of links with labels; 0: one score, by which links are ranked
+	Rated int
 
-	// of a graph with vertex types: their names, its relations, and the widths of each type's rows.
-	// In is then the width to which the model brings them all
+	// on a graph with vertex types: the types, the relations, and the width of each type's rows. In
+	// is then the width to which the model maps all rows
 	Schema       graph.Schema
 	TypeFeatures []int
-	Project      int // that width; 0: Hidden
-	Bases        int // of kind rgcn: basis matrices, which each relation combines; 0: none
+	Project      int // the width to which rows are mapped; 0: Hidden
+	// number of basis matrices, which each relation combines; 0: none; only for kind rgcn
+	Bases int
 	// when the maps of types and the weights of relations become one product; the device decides,
 	// not the user
 	Fold Fold
 
-	Learned int    // columns of the rows that vertices without features learn; 0: they have none
-	Learns  []bool // [T] the types with such rows, whose width is in TypeFeatures or In; nil: none
+	Learned int // columns of the rows that vertices without features learn; 0: they have none
+	// [T] which types have learned rows, whose width is in TypeFeatures or In; nil: none
+	Learns []bool
 
-	Aggregation string  // of kind sage: AggregateMean or AggregateMax; empty: AggregateMean
-	GCNNorm     string  // of kind gcn: GCNRight or GCNBoth; empty: GCNRight
-	Heads       int     // of kinds with attention, >= 1
-	HeadMerge   string  // of kinds with attention: HeadsConcat or HeadsMean; empty: HeadsConcat
-	Slope       float32 // of kinds with attention: LeakyReLU multiplies scores < 0 by it, in [0,1]
+	Aggregation string // for kind sage: AggregateMean or AggregateMax; empty: AggregateMean
+	GCNNorm     string // for kind gcn: GCNRight or GCNBoth; empty: GCNRight
+	Heads       int    // number of heads, >= 1; only for kinds with attention
+	HeadMerge   string // for kinds with attention: HeadsConcat or HeadsMean; empty: HeadsConcat
+	// for kinds with attention: factor in [0,1] by which LeakyReLU multiplies scores < 0
+	Slope float32
 }
 
 // Outputs returns the number of outputs for a seed: logits, or outputs for a link's label.
@@ -180,8 +186,8 @@ func (c Config) stores(l int) bool {
 		!c.Schema.Typed())
 }
 
-// Stored returns the type in which the rows of layer l are stored on a device that stores rows as
-// of.
+// Stored returns the type in which the rows of layer l are stored on a device that stores rows in
+// the type of.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	if !c.stores(l) {
 		return compute.Float32s

@@ -18,9 +18,9 @@ const (
 // DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
 	Kind         string
-	Momentum     float64 // SGD
-	Beta1, Beta2 float64 // Adam, AdamW
-	Eps          float64 // Adam, AdamW
+	Momentum     float64 // momentum of SGD
+	Beta1, Beta2 float64 // decay rates of the moments of Adam and AdamW
+	Eps          float64 // eps of Adam and AdamW
 	WeightDecay  float64
 }
 
@@ -62,7 +62,7 @@ type Optimizer struct {
 // Slot is an array of an optimiser's state, one number a parameter: device memory in the layout of
 // Params.Values.
 type Slot struct {
-	Name string // "momentum", or "m" and "v"
+	Name string // "momentum", "m" or "v"
 	Data []float32
 }
 
@@ -105,7 +105,7 @@ func (o *Optimizer) Update(lr float64) {
 
 // UpdateWithin is Update for a model that QueuesLoss, where the host has not read the header of the
 // gradients. The device makes the update only if the loss in the header is finite and at most
-// limit; after an update that it did not make it makes no more. Steps counts it either way.
+// limit; after the first skipped update it makes none. Steps counts it either way.
 func (o *Optimizer) UpdateWithin(lr, limit float64) {
 	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
 }

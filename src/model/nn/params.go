@@ -34,7 +34,7 @@ const (
 type Param struct {
 	Name   string
 	Shape  []int
-	Offset int // of its first element in Params.Values and Params.Grads
+	Offset int // index of its first element in Params.Values and Params.Grads
 
 	bound, fill float32 // initial values: uniform in [fill-bound, fill+bound)
 }
@@ -96,12 +96,12 @@ type Params struct {
 	// running values of batch norms, which lie before List and are not trained
 	Statistics []Param
 
-	first   int       // of the first element that is trained
-	front   []float32 // of Grads before it, on the host: header and Statistics
-	running []float32 // of Values before first, on the host
+	first   int       // index of the first element that is trained
+	front   []float32 // host copy of Grads[:first]: header and Statistics
+	running []float32 // host copy of Values[:first]
 	dev     compute.Device
 	buckets []int           // layer l ends at buckets[l]
-	extras  [Extras]float32 // of this rank, for the steps to come
+	extras  [Extras]float32 // this rank's values for the steps to come
 }
 
 // newParams lays out the statistics and the parameters of layers, given for layer 0 first, and
@@ -242,7 +242,7 @@ func (p *Params) Stats() task.Stats {
 	return p.StatsOf(p.front)
 }
 
-// StatsOf is Stats of a header that has come to the host.
+// StatsOf is Stats of a header that was copied to the host.
 func (p *Params) StatsOf(header []float32) task.Stats {
 	copy(p.front, header[:HeaderLen])
 	return StatsIn(header)

@@ -75,8 +75,8 @@ func (x *numbered) free() {
 	}
 }
 
-// sources are segments of one edge each, which read the row of the edge's source; destinations are
-// the same for the row of its destination.
+// sources returns segments of one edge each, which read the row of the edge's source; destinations
+// returns segments that read the row of its destination.
 func (p *perEdge) sources(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:h.edges()+1], Indices: h.Forward.Indices}
 }
@@ -86,7 +86,8 @@ func (p *perEdge) destinations(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:n+1], Indices: p.to, Edges: p.edges[:n]}
 }
 
-// into are the rows of the edges into each destination, outOf those out of each source.
+// into returns segments of the rows of the edges into each destination, outOf segments of the rows
+// of the edges out of each source.
 func (p *perEdge) into(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: h.Forward.Indptr, Indices: p.edges[:h.edges()]}
 }

@@ -13,7 +13,7 @@ import (
 type projection struct {
 	dev   compute.Device
 	width int
-	maps  []typeMap // [T]
+	maps  []typeMap // [T] the map of each type
 	x     *buffer
 }
 
@@ -86,8 +86,8 @@ func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
 }
 
 // RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type
-// t. dx are their rows of what BackwardLayer of layer 0 has returned: [n, In] or, if they are
-// folded, [n, Out of layer 0]. It returns drows, or dx where rows go through no map.
+// t. dx are the rows of this type in the result of BackwardLayer for layer 0: [n, In] or, if they
+// are folded, [n, Out of layer 0]. It returns drows, or dx where rows go through no map.
 func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
 	if m.project == nil {
 		return dx

@@ -28,8 +28,8 @@ type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
-	weighs  bool // means are sums weighted by edges
-	ofData  bool // the weights are made from those of the data
+	weighs  bool // sums weighted by edges take the place of means
+	ofData  bool // the weights of edges are made from the weights in the data
 
 	folds *folded // nil: rows are never folded
 
@@ -47,10 +47,11 @@ type relationWeights interface {
 	// turned reports whether weights are [in,out], not [out,in]
 	turned() bool
 	reserve() error
-	// prepare sets the weights of relations and sets as kernels read them, and bias [sets,out].
+	// prepare stores the weights of relations and of sets in the form that kernels read, and sets
+	// bias [sets,out].
 	prepare(bias compute.Matrix)
-	// of returns the weights of relations and of sets, or if gradient their gradients, and the
-	// distance in elements from one matrix to the next.
+	// of returns the weights of relations and of sets, or, if gradient is set, their gradients, and
+	// the distance in elements from one matrix to the next.
 	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
 	// finish completes the gradients of the parameters.
 	finish(dbias compute.Matrix)
@@ -199,12 +200,12 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 type rgcn struct {
 	dev                      compute.Device
 	name                     string
-	in, out, matrices, bases int            // relations
-	w, dw                    compute.Matrix // [of or bases, in*out]
-	comp, dcomp              compute.Matrix // [of, bases]
+	in, out, matrices, bases int            // matrices is the number of relations
+	w, dw                    compute.Matrix // [matrices or bases, in*out]
+	comp, dcomp              compute.Matrix // [matrices, bases]
 	root, droot              []float32      // [in,out]
 	bias, dbias              []float32
-	combined, dcombined      *buffer // [of, in*out]
+	combined, dcombined      *buffer // [matrices, in*out]
 }
 
 func newRGCN(s *store, c Config, l int) Layer {
@@ -286,8 +287,9 @@ func (w *rgcn) finish(dbias compute.Matrix) {
 //
 // Parameters of one kind lie a fixed number of elements apart, so that one kernel reads them all.
 type eachRelation struct {
-	names      []string
-	into, from compute.Segments // [sets] relations of each; [relations] the set of each
+	names []string
+	// [sets] the relations of each set; [relations] the set of each relation
+	into, from compute.Segments
 }
 
 func newEachRelation(c Config, l int) (e eachRelation) {
@@ -326,8 +328,8 @@ func (e *eachRelation) each(suffix string, declare func(name string) Param) (all
 	return all
 }
 
-// reach returns the parameters of kinds kinds, from kind on, as the rows of a matrix. Each has size
-// elements, and they follow each other, each aligned, so one array holds all.
+// reach returns the parameters with the kind numbers [kind, kind+kinds) as the rows of a matrix.
+// Each has size elements. They are aligned and follow each other, so one array holds them all.
 func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
 	n, stride := len(e.names), aligned(size)
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
@@ -341,7 +343,7 @@ type relationSAGE struct {
 	in, out              int
 	neigh, dneigh        []float32
 	self, dself          compute.Matrix // [relations, stride]
-	bias, dbias          compute.Matrix // likewise
+	bias, dbias          compute.Matrix // [relations, stride]
 	summed, dsummed      *buffer        // [sets, stride]
 	biases, wide         *buffer        // [sets, stride]
 	stride, strideOfBias int

@@ -19,7 +19,8 @@ import (
 type relationHeads struct {
 	attention
 	eachRelation
-	// [2 relations, stride]: of sources, of destinations; [relations, ...]
+	// w, dw [2 relations, stride]: weights of sources, then of destinations; bias, dbias
+	// [relations, stride]
 	w, dw, bias, dbias compute.Matrix
 	x, z, dx, dz       *buffer
 	o                  *buffer
@@ -95,8 +96,7 @@ func (g *relationHeads) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (pairs + rows) * g.in * g.cols()
 }
 
-// groups are the pairs and rows of each relation; a relation's weights have the given number of
-// elements.
+// groups returns the groups of pairs and rows of each relation, whose weights have size elements.
 func (g *relationHeads) groups(h *Hop, size int) compute.Groups {
 	return compute.Groups{Ends: h.PairEnds, Stride: aligned(size)}
 }
@@ -255,8 +255,9 @@ type relationGATv2 struct {
 	shift, dshift compute.Matrix // [2 relations, stride] biases of sources, of destinations
 	shifts        *buffer        // [2 relations, cols]
 
-	group, all   []int32 // [pairs + rows] the group of weights of each; 0, 1, 2, ...
-	ends, bounds []int64 // 0, 1, 2, ...; [2 relations + 1] where the groups end
+	// [pairs + rows] group holds the group of weights of each row; all holds 0, 1, 2, ...
+	group, all   []int32
+	ends, bounds []int64 // ends holds 0, 1, 2, ...; bounds [2 relations + 1] the ends of the groups
 }
 
 func (*relationGATv2) makesArrays() {}

@@ -25,13 +25,13 @@ type sage struct {
 	name    string
 	in, out int
 	how     compute.Reduction
-	// the mean is weighted by edges; the weights are from the data
+	// whether edges weigh the mean, and whether the weights come from the data
 	weighted, ofData     bool
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
-	aggregate, dagg, arg *buffer        // [D,in]; arg: where maxima were found
-	agg                  compute.Matrix // of the last Forward
+	aggregate, dagg, arg *buffer        // [D,in]; arg holds the source of each maximum
+	agg                  compute.Matrix // agg of the last Forward
 }
 
 func newSAGE(s *store, c Config, l int) Layer {
@@ -119,7 +119,8 @@ func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
 		Epilogue: epilogue}
 }
 
-// found returns where maxima are found, for backward; the zero Matrix if there is none.
+// found returns the matrix for the sources of maxima, which backward reads; the zero Matrix if no
+// backward follows.
 func (s *sage) found(in *Input) compute.Matrix {
 	if !in.Gradient {
 		return compute.Matrix{}

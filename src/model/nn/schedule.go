@@ -24,9 +24,9 @@ type Schedule struct {
 	Kind   string  // ScheduleConstant, ScheduleCosine or ScheduleStep
 	Base   float64 // the highest rate
 	Warmup int     // steps of linear rise: step s < Warmup runs at Base (s+1)/Warmup
-	Floor  float64 // cosine: fraction of Base approached at the end of the run
-	Every  int     // step: steps after the warm-up between two decays
-	Gamma  float64 // step: factor of a decay
+	Floor  float64 // for cosine: the fraction of Base at the end of the run
+	Every  int     // for step: number of steps between two decays, after the warm-up
+	Gamma  float64 // for step: factor of a decay
 }
 
 // Check returns all errors in s, joined.

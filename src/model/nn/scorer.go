@@ -18,7 +18,7 @@ func scorerParams(c Config) []Param {
 	return nil
 }
 
-// Rater returns what rates links with the model's parameters. Waits for the device.
+// Rater returns a task.Rater that rates links with the model's parameters. Waits for the device.
 func (m *Model) Rater(p task.Pairs) *task.Rater {
 	r := &task.Rater{Pairs: p, Scale: m.scale}
 	for _, values := range m.scorer.Values {

@@ -18,7 +18,7 @@ type store struct {
 type buffer struct {
 	dev    compute.Device
 	data   []float32
-	stores compute.Elements // of its matrices
+	stores compute.Elements // element type of its matrices
 }
 
 func (s *store) buffer() *buffer {

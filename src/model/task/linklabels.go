@@ -6,8 +6,7 @@ import (
 )
 
 // The tasks whose labels are those of links: a class, or float32 numbers. The outputs of a model
-// are embeddings, and the score of two embeddings gives what the label is compared with. Links are
-// not ranked.
+// are embeddings, and the score of two embeddings is compared with the label. Links are not ranked.
 const (
 	LinkClasses = "link_classes"
 	LinkNumbers = "link_numbers"
@@ -18,7 +17,8 @@ var (
 	linkNumbers = labelling(LinkNumbers, "numbers of links", &regression)
 )
 
-// labelling returns a task of links whose labels are of the kind that the vertices of task of have.
+// labelling returns a task of links whose labels are of the same kind as the vertices' labels in
+// the task of.
 func labelling(name, has string, of *Task) Task {
 	t := *of
 	t.Name, t.Has, t.Embeds = name, has, true

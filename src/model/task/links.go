@@ -16,9 +16,9 @@ const Links = "links"
 // The sums of a step's links. A link beats a negative with a lower score, and counts half for an
 // equal one.
 const (
-	Reciprocal = iota // 1/rank among the negatives
-	Beaten            // the share of the link's negatives
-	Rated             // links
+	Reciprocal = iota // 1 / the link's rank among its negatives
+	Beaten            // share of the link's negatives that it beats
+	Rated             // number of links
 )
 
 // The metrics of links. A tie has the mean of the best and the worst rank (OGB).
@@ -75,7 +75,7 @@ func linkMetrics() []*Metric {
 
 // Pairs says how links are rated.
 type Pairs struct {
-	Score, Loss string  // "" is the first of Scores and PairLosses
+	Score, Loss string  // one of Scores and one of PairLosses; "" is the first of each
 	Scale       float64 // factor of scores in the loss; 0 means 1
 }
 

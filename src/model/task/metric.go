@@ -23,11 +23,12 @@ const (
 // Tally holds the sums over vertices that metrics are computed from, in float64, which counts
 // exactly.
 type Tally struct {
-	Vertices  float64
-	Labelled  float64   // vertices with a label
-	Facts     []float64 // as many as Task.Facts says
-	Undefined float64   // vertices with an output that is not finite; no other sum has them
-	Shortfall float64   // a lower bound of the loss, summed
+	Vertices float64
+	Labelled float64   // number of vertices with a label
+	Facts    []float64 // sums over labels; Task.Facts gives their number
+	// number of vertices with an output that is not finite; no other sum includes them
+	Undefined float64
+	Shortfall float64 // sum of a lower bound of the loss
 	Sums      Sums
 }
 
@@ -73,7 +74,7 @@ type Metric struct {
 	Less      bool // smaller values are better
 	Classes   int  // the only number of classes it is defined for; 0: any
 
-	// Value computes the metric; that of a step has Tally.Sums alone. ok is false where it is
+	// Value computes the metric. For a step only Tally.Sums is set. ok is false where the metric is
 	// undefined.
 	Value func(t *Tally) (value float64, ok bool)
 	// Without says why labels give no value, whatever is predicted; "" if they give one.

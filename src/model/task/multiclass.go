@@ -9,7 +9,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Multiclass is the task of one class a vertex, -1 for none: int32.
+// Multiclass is the task of one class for each vertex: int32, -1 if it has none.
 const Multiclass = "multiclass"
 
 var multiclass = Task{

@@ -8,16 +8,16 @@ import (
 )
 
 // rating computes the scores of a minibatch's pairs on the host, whatever the device: rows of
-// embeddings are a small part of a step. A pair has one score, or as many as the scorer's
-// parameters give.
+// embeddings are a small part of a step. A pair has one score, or one for each output of the
+// scorer.
 type rating struct {
 	pairs   Pairs
 	scorer  hostScorer
 	z, dz   compute.Matrix // embeddings and their gradient
 	host    []float32      // embeddings, then their gradient
 	score   []float32      // [pairs, outputs]
-	slope   []float32      // and their gradient
-	lengths []float32      // of the rows
+	slope   []float32      // [pairs, outputs] gradient of the scores
+	lengths []float32      // lengths of the embeddings
 }
 
 func ratingBy(o Objective) rating {

@@ -11,7 +11,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Regression is the task of numbers: float32, one for each output, all NaN for none.
+// Regression is the task of numbers: float32, one for each output, all NaN if a vertex has none.
 const Regression = "regression"
 
 // The losses of numbers, of the error e in standard deviations of the training targets.

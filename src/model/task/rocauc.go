@@ -5,10 +5,11 @@ import "cmp"
 // Curve judges a ranking of positives and negatives by their scores, which Add takes from the
 // highest to the lowest, in constant memory. NaN is below everything, and ties with itself.
 type Curve struct {
-	tied, above [2]int64 // negatives and positives of the current score, and above it
-	halves      int64    // twice the pairs of a positive and a negative that the positive has won
-	precision   float64  // sum over thresholds of (positives gained) * precision
-	score       float32  // the current one
+	// numbers of negatives [0] and positives [1] with the current score, and with a higher score
+	tied, above [2]int64
+	halves      int64   // twice the pairs of a positive and a negative that the positive has won
+	precision   float64 // sum over thresholds of (positives gained) * precision
+	score       float32 // the current score
 }
 
 // Scored is a score of a positive, whose Label is 1, or of a negative, whose Label is 0.

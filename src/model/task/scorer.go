@@ -32,14 +32,14 @@ func ScorerScratch(score string, width, outputs int) int {
 //	mlp        w . relu(W (a * b) + b) + c           (OGB's LinkPredictor)
 type Scorer struct {
 	Values, Grads [][]float32
-	Scratch       []float32 // of ScorerScratch elements
+	Scratch       []float32 // device memory of ScorerScratch elements
 }
 
 // Rater rates pairs on the host. It is read only, and so safe for concurrent use.
 type Rater struct {
 	Pairs
-	Values [][]float32 // of a Scorer, on the host
-	Scale              // of outputs that are numbers
+	Values [][]float32 // the Values of a Scorer, on the host
+	Scale              // scale of outputs that are numbers
 }
 
 // Products reports whether the score is the inner product of a prepared row (Prepare) and another
@@ -113,8 +113,9 @@ func (r *Rater) Square(a []float32) float64 { return float64(dot(a, a)) }
 type hostScorer struct {
 	Scorer
 	values, grads [][]float32
-	rows          [2][]float32 // of a chunk of an MLP: products of ends, hidden rows
-	sums          []float32    // [D,D] of weights
+	// for a chunk of pairs of an MLP: products of the ends' embeddings, hidden rows
+	rows [2][]float32
+	sums []float32 // [D,D] gradient of the weights W, summed
 }
 
 // load brings the values to the host.

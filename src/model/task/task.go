@@ -1,6 +1,6 @@
 // Package task is the table of what models are trained for: what is known of a vertex, the loss,
-// the metrics that judge a model, and what a prediction is. Other packages ask a row and never
-// which task it is. A new task is a row of the table and a file with what it does.
+// the metrics that judge a model, and what a prediction is. Other packages use the fields of a row,
+// and never test which task it is. A new task is a row of the table and a file with what it does.
 package task
 
 import (
@@ -17,18 +17,19 @@ const None = "none"
 
 // Task is a row of the table. A label is what is known of one vertex, a row of labels.npy.
 type Task struct {
-	Name string // in meta.json and in the metadata of models
-	Has  string // what a vertex has, or a link
-	Loss string // what the loss is called
+	Name string // name in meta.json and in the metadata of models
+	Has  string // what a vertex or link has, for messages
+	Loss string // name of the loss
 
-	DType   string // of labels.npy, and of predictions
-	Wide    bool   // a label has a column for each output of the model, else one number
-	Numbers bool   // outputs are numbers, scaled back by Scale.Undo; else they are of classes
+	DType   string // element type of labels.npy and of predictions
+	Wide    bool   // a label has a column for each output of the model, otherwise one number
+	Numbers bool   // outputs are numbers, scaled back by Scale.Undo; otherwise scores of classes
 	Column  string // name of the one column, unless Wide
-	File    string // of the seeds' labels in a directory of minibatches
+	File    string // name of the file of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
 	Embeds  bool // outputs are embeddings, of the width of hidden rows, and seeds are links
-	Ranks   bool // links are ranked among negatives; else, if it Embeds, each has a label
+	// links are ranked among negatives; otherwise, if Embeds is set, each link has a label
+	Ranks bool
 
 	// Minibatch computes the loss.
 	Minibatch LossFunc
@@ -54,7 +55,7 @@ type Task struct {
 	// probabilities.
 	Predict       func(label []byte, z []float32)
 	Probabilities func(y, z []float32)
-	// Cells appends a label as text; name is that of a class.
+	// Cells appends a label as text; the function name returns the name of a class.
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
@@ -149,7 +150,7 @@ func (t *Task) element() int { return int(t.DType[2] - '0') }
 // Labels holds the labels of vertices or seeds, one after the other. The zero Labels has none.
 type Labels struct {
 	Data  []byte
-	Width int // bytes of each
+	Width int // bytes of one label
 }
 
 // Row returns the label of vertex v.
@@ -193,7 +194,7 @@ func Labelled(name string, l Labels, v int) bool {
 const mostClasses = 1 << 16
 
 // CheckClasses rejects implausible numbers of classes. With a column for each class labels.npy
-// bounds their number, which determines the size of a model; else no array does.
+// bounds their number, which determines the size of a model; otherwise no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
 		return fmt.Errorf("%d classes of %d vertices are too many", classes, vertices)
@@ -202,7 +203,7 @@ func CheckClasses(name string, classes int, vertices int64) error {
 }
 
 // Choose returns the metric called asked. For auto it returns the task's metric for exactly that
-// number of outputs, or else its first.
+// number of outputs or, if there is none, the task's first metric.
 func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	usual := t.Metrics[0]
 	for _, m := range t.Metrics {

@@ -1,5 +1,5 @@
-// Package memtest bounds what a call in a test may take, for readers of files that may hold
-// anything, and frees what a test was given.
+// Package memtest limits the time and memory of a call in a test, for readers of files with any
+// content, and frees the arrays of a test.
 package memtest
 
 import (
@@ -36,8 +36,8 @@ func Bounded(t testing.TB, heap uint64, call func()) {
 	}
 }
 
-// Must returns a function for a result that lies outside the heap, which is freed when the test
-// ends.
+// Must returns a function that returns the array x, which lies outside the heap, and frees it when
+// the test ends. An error ends the test.
 func Must[T mem.Number](t testing.TB) func(x []T, err error) []T {
 	return func(x []T, err error) []T {
 		t.Helper()

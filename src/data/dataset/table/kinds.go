@@ -28,7 +28,7 @@ var Kinds = map[string]string{
 	".pickle": pickled,
 }
 
-// magics are the first bytes of such files, under whatever name.
+// magics are the first bytes of files of other programs, whatever their names.
 var magics = []struct{ begin, what string }{
 	{"BZh", packed + " (bzip2)"}, {"\xfd7zXZ\x00", packed + " (xz)"},
 	{"\x28\xb5\x2f\xfd", packed + " (zstd)"},
@@ -110,7 +110,7 @@ func wide(head []byte) bool {
 	return zero[0] >= least && zero[1] == 0 || zero[1] >= least && zero[0] == 0
 }
 
-// order says which byte of UTF-16 without a mark comes first, as iconv calls it.
+// order returns iconv's name for the byte order of UTF-16 without a byte order mark.
 func order(head []byte) string {
 	switch {
 	case head[0] == 0:

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// look decides by the beginning of a file, of at most sampleBytes and sampleRows.
+// look examines the beginning of a file: at most sampleBytes and sampleRows.
 const (
 	sampleBytes = 1 << 16
 	sampleRows  = 50

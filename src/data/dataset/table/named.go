@@ -13,7 +13,7 @@ import (
 type Names struct {
 	No    bool                   // the first row is data
 	Yes   bool                   // the first row is the names
-	Known func(name string) bool // whether a column may be called so; nil: nothing is known
+	Known func(name string) bool // whether a column may have this name; nil: no name is known
 	// Data says whether a row, followed by after, is surely data; nil: no row is
 	Data func(row []string, after [][]string) bool
 	// Either says whether a row that could be both has the names, if it can know; nil: it never can
@@ -25,18 +25,18 @@ type Names struct {
 // Named is a table of words whose columns have names.
 type Named struct {
 	*Reader
-	Header   []string   // of the columns; "" for one without a name
+	Header   []string   // names of the columns; "" for a column without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
 	Remark   string     // the comment that has the names, instead of a row
 	Why      string     // why the first row is names or data, for a report; "" if that is plain
 	Repeated int        // rows that repeated the names and were skipped
-	At       int        // the line of the first of them
-	first    []string   // the first row, if it does not name the columns
-	after    [][]string // the first rows of data, with first
+	At       int        // the line of the first repeated row
+	first    []string   // the first row, if it is data
+	after    [][]string // the first rows of data, first included
 }
 
 // OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row.
-// There are none if all fields are numbers, or if the row looks like the rows after it.
+// There are none if all fields are numbers, or if the row looks like the rows below it.
 func OpenNamed(path string, names Names) (*Named, error) {
 	r, err := OpenWords(path, Auto, false)
 	if err != nil {
@@ -392,7 +392,8 @@ func Missing(f string) bool {
 // blank reports whether a field may stand for a missing value in a column of numbers.
 func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
-// OverNumbers reports whether a word of a row stands above numbers only: it names them.
+// OverNumbers reports whether a word of a row stands above numbers only: then it names their
+// column.
 func OverNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
 		name := !blank(row[k]) && !isNumber(row[k])

@@ -44,9 +44,9 @@ type Separator byte
 const (
 	Auto      Separator = 0    // chosen by the first rows
 	Comma     Separator = ','  // exactly one comma; an empty field is not a number
-	Semicolon Separator = ';'  // exactly one
-	Tab       Separator = '\t' // exactly one
-	Pipe      Separator = '|'  // exactly one
+	Semicolon Separator = ';'  // exactly one semicolon
+	Tab       Separator = '\t' // exactly one tab
+	Pipe      Separator = '|'  // exactly one bar
 	Blank     Separator = ' '  // any run of blanks, tabs, commas and semicolons
 	Space     Separator = '_'  // any run of blanks and tabs
 	None      Separator = '\n' // a row is one field
@@ -58,33 +58,33 @@ type Reader struct {
 	sep       Separator
 	words     bool // a line that begins with # or % may be a row
 	ragged    bool // rows may have more fields than the first one
-	width     int  // fields of the first row, of words
-	under     int  // fields of each of the following rows, if the first row has one
+	width     int  // number of fields of the first row, in a file of words
+	under     int  // number of fields of each following row, if the first row has one field
 	apart     string
-	sample    int    // bytes of the beginning by which look decides
-	heading   int    // lines before the first row that are comments
+	sample    int    // number of bytes at the beginning that look examines
+	heading   int    // number of comment lines before the first row
 	rows      bool   // a row was returned
 	marks     bool   // a row of words that begins with # or % was returned
 	numbers   bool   // the first field of a row is a number
 	remarks   bool   // first lines were comments of another width than rows
-	Noted     int    // rows of words that begin as comments do: a mark and a blank
+	Noted     int    // number of rows of words that begin like comments: with a mark and a blank
 	NotedAt   int    // the line of the first of them
-	NotedBy   string // how it begins
-	Skipped   int    // comments that have as many fields as the rows
+	NotedBy   string // the beginning of that row
+	Skipped   int    // number of comments that have as many fields as a row
 	SkippedAt int    // the line of the first of them
 	file      *os.File
 	in        io.Reader
 	buf       []byte
-	next, end int // the unread bytes of buf
+	next, end int // buf[next:end] is unread
 	eof       bool
-	cr, quote bool // the file has been seen to hold one
-	plain     byte // the separator, if it is one character and no quote was seen; else 0
+	cr, quote bool // a CR, or a quote, was seen in the file
+	plain     byte // the separator, if it is one character and no quote was seen; otherwise 0
 	row       []byte
 	joined    []byte // a row of several lines
 	cell      []byte // a field without its quotes
 	fields    []string
-	line      int // of the last line read
-	begun     int // of the first line of the row
+	line      int // number of the last line read
+	begun     int // number of the first line of the row
 	badQuote  bool
 }
 
@@ -98,9 +98,10 @@ func Open(path string, sep Separator) (*Reader, error) {
 // as the first row that does not begin so, and more than one; otherwise it is a comment, unless an
 // earlier row began so. First lines that begin with # and a blank are comments if no later row
 // begins so. If first fields are numbers, or if such first lines had another number of fields, all
-// lines with a mark and a blank are comments; those with as many fields as a row are counted. If a
-// row is one field, nothing is a comment. With ragged, rows have at least two fields, each row its
-// own number; a line with one field is a comment if it begins so and no row came before it.
+// lines with a mark and a blank are comments, and comments with as many fields as a row are
+// counted. If a row is one field, nothing is a comment. If ragged is set, rows may differ in their
+// number of fields, at least two; a line with one field is a comment if it begins so and no row
+// came before it.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
 }
@@ -478,8 +479,8 @@ func (r *Reader) misfit(n int) error {
 		r.width, n, cure)
 }
 
-// decimalCommas reports whether a row that has many fields too many has as many pairs of whole
-// numbers, which a decimal comma would have split.
+// decimalCommas reports whether decimal commas may explain the surplus fields of a row, many in
+// number: the row has that many pairs of whole numbers, which a decimal comma would have split.
 func decimalCommas(fields []string, many int) bool {
 	for i := 0; i+1 < len(fields); i++ {
 		_, left := ParseInt([]byte(fields[i]))

@@ -11,7 +11,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// BareOptions say what else a graph has.
+// BareOptions say what the graph of Bare has besides edges and labels.
 type BareOptions struct{ Links, EdgeFeatures, Sparse bool }
 
 // Bare writes a graph of one type without features, or with sparse ones of different lengths, whose
@@ -62,7 +62,7 @@ func Bare(t testing.TB, o BareOptions) string {
 		r := rand.New(rand.NewPCG(5, 6))
 		for range n {
 			clear(row)
-			for range r.IntN(cols+1) / 3 { // some have none
+			for range r.IntN(cols+1) / 3 { // some rows have no entries
 				row[r.IntN(cols)] = r.Float32()
 			}
 			if err := rows.Write(row); err != nil {

@@ -13,8 +13,8 @@ import (
 
 // Options choose how the graph is partitioned.
 type Options struct {
-	Parts    int    // made from the graph; empty: none
-	Features string // that are made of the graph; empty: none
+	Parts    int    // number of parts
+	Features string // kind of features to make from the graph; empty: none
 
 	// Order scores the vertices, and the highest come first in their part. part [N] is the part of
 	// every vertex. nil scores by in-degree, as `halognn partition` does.

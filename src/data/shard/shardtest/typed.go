@@ -15,8 +15,8 @@ import (
 )
 
 // TypedLinks imports a graph of authors, papers and venues, splits its links from authors to
-// papers, and cuts it into four parts. Links are random, or join vertices of a class that the
-// features tell.
+// papers, and cuts it into four parts. Links are random, or join vertices of one class, which can
+// be learned from the features.
 func TypedLinks(t testing.TB, authors, papers, degree int, random bool) *shard.Shards {
 	t.Helper()
 	const classes, features = 4, 12

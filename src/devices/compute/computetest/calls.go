@@ -31,10 +31,10 @@ type Sizes struct{ Destinations, Sources, Degree, In, Out, Classes int }
 type Layer struct {
 	Sizes
 	Forward, Transposed compute.Segments
-	Weights             []float32 // of the edges
-	Vertices, Labels    []int32   // of the destinations
+	Weights             []float32 // weights of the edges
+	Vertices, Labels    []int32   // vertices and labels of the destinations
 	Targets             []uint8   // [Destinations*Classes]
-	Ends                []int32   // of two groups of the destinations
+	Ends                []int32   // ends of two groups of destinations
 
 	dev compute.Device
 	t   testing.TB

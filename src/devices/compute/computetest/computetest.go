@@ -55,7 +55,8 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 }
 
 // SameNumbers runs all cases on each device, named by its key, and demands equal bits, except in
-// cases whose names begin with one of those in but. Arrays are aligned only as a float32 must be.
+// cases whose names begin with one of the prefixes in the argument but. Arrays are aligned only as
+// a float32 must be.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
 	for _, c := range cases() {
 		if !slices.ContainsFunc(but,
@@ -111,7 +112,7 @@ func (c testCase) test(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// family is the tests of a family of kernels: it has a file here, as in compute.
+// family holds the tests of a family of kernels: it has a file here, as in compute.
 type family struct {
 	cases  func() []testCase      // compare results
 	misuse func(b *bench) []wrong // calls that must panic
@@ -193,9 +194,9 @@ const guard = 32
 type bench struct {
 	t      testing.TB
 	dev    compute.Device
-	arrays [][]float32 // whole, with sentinels
+	arrays [][]float32 // whole arrays, with their sentinels
 	random *rand.Rand
-	guard  int // sentinels on either side
+	guard  int // number of sentinels on either side of an array
 }
 
 func newBench(t testing.TB, dev compute.Device, guard int) *bench {

@@ -12,7 +12,7 @@ var groupTests = family{
 		for _, s := range []struct {
 			name string
 			f, o int
-			rows []int // of each group
+			rows []int // number of rows of each group
 		}{
 			{"no groups", 3, 4, nil}, {"no rows", 5, 3, []int{0, 0}},
 			{"one of everything", 1, 1, []int{1}},

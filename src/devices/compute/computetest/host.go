@@ -153,7 +153,7 @@ func testRounded(t *testing.T, name string, want []float32, cols int,
 	}
 }
 
-// reduction is what segment d makes of a column of the rows.
+// reduction returns the reduction of a column of the rows over segment d.
 func reduction(how compute.Reduction, s compute.Segments, d int, weights []float32,
 	row func(i int32) float64) (all sum) {
 	most := math.Inf(-1)

@@ -209,7 +209,7 @@ func dots(b *bench, rows, cols int) []result {
 	apart := b.matrix(rows, cols, b.normal(rows*cols))
 	b.dev.AddScaled(apart, my, mx, b.array(scale))
 	b.dev.AddScaled(my, my, mx, b.array(scale))
-	const at, from = 1, 2 // of columns that are copied, to a wider matrix
+	const at, from = 1, 2 // first of the copied columns in a wider matrix, and in x
 	put0, put := b.normal(rows*(cols+2)), []compute.Matrix{}
 	for _, add := range []bool{false, true} {
 		m := b.matrix(rows, cols+2, put0)

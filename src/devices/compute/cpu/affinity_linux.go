@@ -41,7 +41,7 @@ func LauncherCPUs() []int {
 	return cpus
 }
 
-// allowed returns the CPUs that a thread may run on; 0 is the calling one.
+// allowed returns the CPUs that a thread may run on; 0 means the calling thread.
 func allowed(id int) ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(id, &set); err != nil {

@@ -48,7 +48,7 @@ func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []floa
 		floats(z.Data), floats(a))
 }
 
-// headDotsBackward are the gradients of both, likewise.
+// headDotsBackward makes the gradients of both dot products of a tile.
 type headDotsBackward struct {
 	dz, dsrc, ddst, z compute.Matrix
 	asrc, adst        []float32
@@ -78,7 +78,8 @@ func (a *headDotsBackward) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDotBackward adds the gradients of as many rows to dz as ds has; da becomes their sum.
+// headDotBackward adds the gradients of the rows of ds to the first rows of dz, and sets da to the
+// gradient of a.
 func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds, z compute.Matrix,
 	a []float32) {
 	n, width := heads(ds, z)

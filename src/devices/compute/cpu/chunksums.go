@@ -30,13 +30,14 @@ const (
 type chunkSums struct {
 	rows, first int // rows of the gradient; the first row of the wave
 
-	behind   activationBackward // without activation: dy is given
+	// backward of the activation; without an activation dy does not change
+	behind   activationBackward
 	dy       compute.Matrix
-	bias     []float32 // nil: columns are not summed
+	bias     []float32 // gradient of the bias, the sums of columns; nil: they are not made
 	products [2]weightSum
-	count    int // of products
+	count    int // number of products
 
-	stride int // elements of the partial sums of a chunk
+	stride int // number of elements of the partial sums of a chunk
 	across int // tiles of a chunk, by columns of the products
 }
 
@@ -44,7 +45,7 @@ type chunkSums struct {
 type weightSum struct {
 	dw, left, right compute.Matrix
 	turned          bool // right is dy: the sum is the transpose of dw
-	at              int  // among the sums of a chunk
+	at              int  // offset among the sums of a chunk
 	width           int  // columns of a tile
 }
 

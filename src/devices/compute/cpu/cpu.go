@@ -35,11 +35,11 @@ type Device struct {
 
 	turned  [2][]float32 // transposed weights of a kernel
 	partial []float32    // partial sums of chunks
-	sums    []float32    // and their sums
+	sums    []float32    // sums of the partial sums
 	losses  []chunkLoss
-	wide    []wideRows // one for each thread
+	wide    []wideRows // scratch rows, one set for each thread
 
-	groupTiles []groupTile // of a product in groups
+	groupTiles []groupTile // tiles of a product in groups
 
 	bad atomic.Bool // a tile found an index out of range
 }

@@ -15,7 +15,7 @@ import (
 // dense computes a Dense tile by tile, so that the epilogue finds the tile's rows in the cache.
 type dense struct {
 	y             compute.Matrix
-	first, second product // second without columns: none
+	first, second product // second has no columns if there is only one product
 	bias          []float32
 	epilogue      epilogue
 }
@@ -54,7 +54,7 @@ func epilogueOf(y compute.Matrix, e compute.Epilogue) epilogue {
 	return epilogue{e.Add, activationOf(y, e), e.Rounded}
 }
 
-// end applies it to rows [lo,hi) of y, which are in r, and stores them.
+// end applies the epilogue to rows [lo,hi) of y, which are in r, and stores them.
 func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	if a.add.Cols > 0 {
 		(&copyColumns{r.wide, a.add.RowsAt(lo, hi), 0, 0, r.wide.Cols, true}).tile(d, 0, hi-lo)
@@ -68,11 +68,11 @@ func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	d.end(r, a.rounded)
 }
 
-// result is rows that a kernel makes: in float32 where they lie or, if they are stored in bfloat16,
-// in scratch until they are complete.
+// result holds rows that a kernel makes: in place if they are float32 or, if they are stored in
+// bfloat16, in scratch until they are complete.
 type result struct {
 	y, wide compute.Matrix
-	scratch *wideRows // nil: none
+	scratch *wideRows // nil: the rows are made in place
 }
 
 // wideRows is the scratch of one of the tiles in progress.
@@ -92,7 +92,7 @@ func (d *Device) begin(y compute.Matrix) result {
 	return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
 }
 
-// end stores complete rows, rounded if they are to be.
+// end stores complete rows, and rounds them if rounded is set.
 func (d *Device) end(r result, rounded bool) {
 	if r.scratch != nil {
 		d.narrow(r.y, r.wide)
@@ -107,7 +107,7 @@ func (d *Device) narrow(y, x compute.Matrix) {
 	C.halognn_to_bf16(d.level, halves(y.BF16), n, 1, n, floats(x.Data), n)
 }
 
-// roundWide rounds complete rows of float32, if they are to be.
+// roundWide rounds complete rows of float32 if rounded is set.
 func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 	if y.BF16 != nil || !rounded || d.precision.Stored() != compute.BF16s {
 		return

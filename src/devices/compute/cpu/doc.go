@@ -36,7 +36,7 @@ type Options struct {
 	CPUs []int
 	// library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
 	GEMM      string
-	Precision compute.Precision // of the factors of products; empty: float32
+	Precision compute.Precision // precision of the factors of products; empty: float32
 	// level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
 	SIMD string
 }

@@ -16,10 +16,10 @@ import (
 type groupProduct struct {
 	out, in compute.Matrix
 	w       []float32
-	t       blas.Transpose // of the weights
+	t       blas.Transpose // transposition of the weights
 	stride  int            // elements in a row of the weights
 	g       compute.Groups
-	bias    []float32 // of each group, which is added; nil: none
+	bias    []float32 // [groups] biases to add; nil: there are none
 }
 
 // groupTile is a range of rows of one group. Its sum of products begins at element at of the

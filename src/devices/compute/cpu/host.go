@@ -27,7 +27,7 @@ var _ compute.Host = (*Host)(nil)
 // would, so that mem.Guard names the file.
 type Host struct {
 	level   level
-	vectors bool // the level has them
+	vectors bool // the SIMD level has vector instructions
 }
 
 // NewHost returns the kernels that prepare minibatches, at a SIMD level as in Options.

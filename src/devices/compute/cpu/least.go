@@ -25,11 +25,12 @@ func (h *Host) DrawsLeast(fanout int64) bool {
 }
 
 // DrawLeast draws for each destination, with the neighbours indices[begin[i]:][:degree[i]], the
-// fanout neighbours with the smallest numbers, the first of equal ones; all, if there are no more.
-// It writes them to drawn, in the order of the row, and their positions in indices to positions,
-// unless that is nil, one destination after the other. It returns how many destinations it has
-// drawn for: it stops before a destination whose row or neighbours are out of range, and before a
-// rare one. The rows are prefetched; looking at a neighbour costs a gathered number.
+// fanout neighbours with the smallest numbers, the first of equal ones; all neighbours, if there
+// are no more than fanout. It writes them to drawn, in the order of the row, and their positions in
+// indices to positions, unless that is nil, one destination after the other. It returns how many
+// destinations it has drawn for: it stops before a destination whose row or neighbours are out of
+// range, and before a rare one. The rows are prefetched; looking at a neighbour costs a gathered
+// number.
 func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
 	indices []int32, n *Numbers) int {
 	var done C.int64_t

@@ -46,10 +46,10 @@ const turnRows = 4096
 // product is y = x wᵀ or dx = dy w, in tiles of rows.
 type product struct {
 	out, in compute.Matrix
-	w       []float32      // of factors that are not rounded
-	t       blas.Transpose // of the weights
+	w       []float32      // weights, where factors are not rounded
+	t       blas.Transpose // transposition of the weights
 	stride  int            // elements in a row of the weights
-	which   int            // of the weights that the device keeps, turned or rounded
+	which   int            // index of the weights that the device keeps, transposed or rounded
 	add     bool
 }
 

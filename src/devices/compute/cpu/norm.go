@@ -69,7 +69,7 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 func (a *layerNormBackward) tile(d *Device, lo, hi int) {
 	dx, x := a.dx.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
 	dy := a.behind.widened(d, lo, hi)
-	sums := d.partials(lo, 2*x.Cols) // of gamma's gradient, then of beta's
+	sums := d.partials(lo, 2*x.Cols) // partial sums of the gradient of gamma, then of beta
 	rows, cols := size(x)
 	C.halognn_layer_norm_backward(d.level, floats(dx.Data), floats(sums[:x.Cols]),
 		floats(sums[x.Cols:]), rows, cols, floats(dy.wide.Data), floats(x.Data), floats(a.gamma),
@@ -140,7 +140,7 @@ type batchNormSums struct {
 
 func (a *batchNormSums) tile(d *Device, lo, hi int) {
 	dy, x := a.behind.widened(d, lo, hi), a.x.RowsAt(lo, hi)
-	sums := d.partials(lo, 2*x.Cols) // of gamma's gradient, then of beta's
+	sums := d.partials(lo, 2*x.Cols) // partial sums of the gradient of gamma, then of beta
 	rows, cols := size(x)
 	C.halognn_batch_norm_sums(d.level, floats(sums[:x.Cols]), floats(sums[x.Cols:]), rows, cols,
 		floats(dy.wide.Data), floats(x.Data), floats(a.mean), floats(a.variance), C.float(a.eps))

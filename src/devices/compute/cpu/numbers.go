@@ -5,7 +5,7 @@ package cpu
 // phase below Lasts: the high bits of Mix(Phases ^ Original[v]) times Lasts. The word is Now if
 // Turn plus the phase is below Lasts, otherwise it is Next.
 type Numbers struct {
-	Table                          []uint32 // [vertices]; nil: none
+	Table                          []uint32 // [vertices] numbers; nil: there is no table
 	Original                       []int32  // [vertices]
 	Now, Next, Phases, Turn, Lasts uint64
 }

@@ -85,7 +85,7 @@ func (oneDNN) Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b [
 // oneDNNHasBF16 says whether the loaded library has instructions for Bgemm here.
 func oneDNNHasBF16() bool { return C.halognn_onednn_has_bf16() != 0 }
 
-// oneDNNHasAMX says whether they are AMX.
+// oneDNNHasAMX says whether these instructions are AMX.
 func oneDNNHasAMX() bool { return C.halognn_onednn_has_amx() != 0 }
 
 // succeeded panics unless status is success. The arguments are valid, so a failure means that the

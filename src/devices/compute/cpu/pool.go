@@ -24,12 +24,12 @@ type pool struct {
 	closing atomic.Bool
 	ended   sync.WaitGroup
 	spin    time.Duration
-	spun    atomic.Int64 // nanoseconds, of all threads so far
+	spun    atomic.Int64 // nanoseconds that all threads have spun so far
 
 	work  func(tile int) // the tiles of the current run; written before the workers are signalled
 	tiles int64
 	next  atomic.Int64
-	busy  atomic.Int32        // workers that have not finished the current run
+	busy  atomic.Int32        // number of workers that have not finished the current run
 	met   atomic.Pointer[any] // the first panic of a tile of the current run
 	done  waiter
 }
@@ -136,7 +136,7 @@ func (p *pool) close() {
 type waiter struct {
 	state atomic.Int32
 	wake  chan struct{}
-	_     [48]byte // one cache line each
+	_     [48]byte // pads a waiter to one cache line
 }
 
 const (

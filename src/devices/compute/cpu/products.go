@@ -17,7 +17,7 @@ import (
 // bf16Kernels are the kernels of products of bfloat16 factors.
 type bf16Kernels = *C.halognn_products
 
-// openBF16Kernels returns those of this machine, or nil.
+// openBF16Kernels returns the kernels for this machine, or nil if it has none.
 func openBF16Kernels() bf16Kernels { return C.halognn_products_open(0) }
 
 // pairs multiplies factors of bfloat16 that lie as pairs of rows (kernels/cpu/products.c). Weights
@@ -26,7 +26,7 @@ type pairs struct {
 	of      bf16Kernels
 	level   level
 	w       [2][]uint32
-	size    [2]int   // of a matrix of w
+	size    [2]int   // rows and columns of a matrix of w
 	turning []uint16 // weights whose transposes are packed
 	scratch []pairScratch
 }
@@ -35,7 +35,7 @@ type pairs struct {
 type pairScratch struct {
 	slot
 	left, right []uint32
-	rows        []uint16 // those that are not stored in bfloat16
+	rows        []uint16 // rounded copies of rows that are not stored in bfloat16
 	_           [64]byte // keeps threads on separate cache lines
 }
 
@@ -55,7 +55,7 @@ func pairsIn(rows, cols, panel int) int { return (rows + 1) / 2 * upTo(panel, co
 func words(x []uint32) *C.uint32_t { return (*C.uint32_t)(unsafe.SliceData(x)) }
 
 func (r *pairs) keep(which int, w weights) {
-	rows, cols := w.rows, w.cols // of the factor
+	rows, cols := w.rows, w.cols // rows and columns of the factor
 	if w.t == blas.Trans {
 		rows, cols = cols, rows
 	}
@@ -74,14 +74,14 @@ func (r *pairs) keep(which int, w weights) {
 	}
 }
 
-// pairRows writes the pairs of columns of x to to, where rows lie stride apart.
+// pairRows writes the pairs of columns of x into the array to, where rows lie stride apart.
 func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	rows, cols := size(x)
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns sets to to the pairs of wᵀ: two neighbours in a row of w, rounded, are a pair
-// already, so pairs are transposed, a panel at a time.
+// pairColumns writes the pairs of wᵀ into the array to: two neighbours in a row of w, rounded, are
+// a pair already, so pairs are transposed, a panel at a time.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)

@@ -24,7 +24,7 @@ func Quota() float64 {
 func quota(root, groups string) float64 {
 	least := math.Inf(1)
 	for line := range strings.Lines(groups) {
-		// number:controllers:path; of v2 there are no controllers
+		// number:controllers:path; the line of cgroups v2 has no controllers
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {
 			continue

@@ -27,7 +27,7 @@ type bf16Engine interface {
 type weights struct {
 	data       []float32
 	grouped    bool
-	of         compute.Groups // if grouped
+	of         compute.Groups // groups of the matrices, if grouped
 	rows, cols int
 	t          blas.Transpose
 }
@@ -64,20 +64,20 @@ type rounding interface {
 	// keep rounds the which-th weights of a kernel.
 	keep(which int, w weights)
 	// product multiplies in by the which-th weights of a group; out, a tile, is set to the result
-	// or, if add, increased by it.
+	// or, if add is set, increased by it.
 	product(out, in compute.Matrix, which, group int, add bool)
 	// tileRows returns the rows of a tile of a product with the given number of rows.
 	tileRows(rows int) int
-	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or adds that if add; it uses
-	// width columns of right from first on. The factors have at most compute.ChunkRows rows.
+	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or adds it if add is set; it
+	// uses width columns of right from first on. The factors have at most compute.ChunkRows rows.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
-	bytes() int64 // held
+	bytes() int64 // memory that the rounding holds
 	free()
 }
 
-// bf16Products returns what multiplies factors of bfloat16 where the library is e, and its name. C
-// kernels are taken if they may be (mayUseOwn), oneDNN has no AMX, and they are faster than float32
-// here; else e, if it has instructions for bfloat16; else neither.
+// bf16Products chooses what multiplies bfloat16 factors if the library is e, and returns its name:
+// our C kernels if mayUseOwn is set, oneDNN has no AMX, and they are faster than float32 here;
+// otherwise e if it has instructions for bfloat16; otherwise nothing.
 func bf16Products(e engine, mayUseOwn bool) (own bf16Kernels, fast bf16Engine, name string) {
 	fast, _ = e.(bf16Engine)
 	if own = openBF16Kernels(); own != nil && mayUseOwn && (fast == nil || !oneDNNHasAMX()) {
@@ -162,13 +162,13 @@ type roundingTo[T uint16 | float32] struct {
 	// stored returns columns of a matrix of bfloat16, and the distance between its rows
 	stored func(dst *[]T, x compute.Matrix, first, width int) (columns []T, stride int)
 	// turn sets dst to the rounded transpose of w [rows,cols], which a library multiplies faster
-	// than transposing w on the way; nil: this rounding does not transpose
+	// than it multiplies and transposes w; nil: this rounding does not transpose
 	turn func(dst []T, w []float32, rows, cols int)
 	gemm func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
 	w       [2][]T
 	kept    [2]keptWeights
-	scratch []scratchOf[T] // one for each thread
+	scratch []scratchOf[T] // scratch memory, one for each thread
 }
 
 // keptWeights are the matrices [rows,cols] that a rounding keeps.
@@ -210,7 +210,8 @@ func fullWidth(cols int) int {
 	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
 }
 
-// keep stores weights. The factor gets columns of 0 until it has as many as are computed.
+// keep stores weights. The factor is filled up with columns of 0 to the number of columns that are
+// computed.
 func (r *roundingTo[T]) keep(which int, w weights) {
 	rows, width, t := w.rows, w.cols, w.t
 	turned := t == blas.Trans && r.turn != nil && fullWidth(rows) == rows

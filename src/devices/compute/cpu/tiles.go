@@ -22,11 +22,12 @@ type argumentsIn[T any] interface {
 // make the cost of a call into C negligible, small enough to give all threads tiles.
 const tileElements = 1 << 15
 
-// streamRows returns the rows of a tile of such a kernel.
+// streamRows returns the number of rows of a tile of a kernel that reads memory once in order.
 func streamRows(cols int) int { return max(1, tileElements/max(1, cols)) }
 
-// run computes rows rows of a call in tiles of rowsPerTile. The arguments are copied to a place
-// that the device keeps for each kernel, so that a call allocates nothing; a closure would.
+// run computes the given number of rows of a call in tiles of rowsPerTile. The arguments are copied
+// to a place that the device keeps for each kernel, so that a call allocates nothing; a closure
+// would.
 func run[T any, P argumentsIn[T]](d *Device, rows, rowsPerTile int, args T) {
 	call := place[T, P](d)
 	*call = args

@@ -50,7 +50,8 @@ func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float3
 		d.cEpilogue(e)))
 }
 
-// epilogueBackward is the gradient: of dy in place and, unless it is nil, of the bias.
+// epilogueBackward turns dy into the gradient of the epilogue's input, in place, and sets db to the
+// gradient of the bias unless db is nil.
 func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
 	e compute.Epilogue) {
 	if e.Activation == compute.ActivateReLU {

@@ -16,8 +16,8 @@ const alignment = compute.Alignment
 type arena struct {
 	mu   sync.Mutex
 	size int
-	free []span       // by offset; no two touch
-	held map[int]held // by offset
+	free []span       // free ranges, by offset; no two touch
+	held map[int]held // allocated blocks, by offset
 
 	take func(bytes int) (at int, err error) // if set, take and give make and free blocks
 	give func(at int)

@@ -25,7 +25,7 @@ var (
 type sent struct {
 	host          unsafe.Pointer
 	bytes         int
-	offset        int   // in the staging buffer
+	offset        int   // offset in the staging buffer
 	lowest, above int32 // all elements of an array of indices lie in [lowest, above)
 }
 
@@ -45,9 +45,9 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns the device address of a host array. If the open staging buffer has the array, it
-// is there; if that buffer is complete, it must be. Otherwise, or without a buffer, as in tests,
-// onDevice copies the array and returns when the copy is complete.
+// onDevice returns the device address of a host array. If the open staging buffer has the array,
+// that is its address; a complete staging buffer must have it. Otherwise, or without a buffer, as
+// in tests, onDevice copies the array and returns when the copy is complete.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -118,8 +118,8 @@ type scratchOf struct {
 	lent bool
 }
 
-// lend calls launch with memory of that many bytes. It panics if launch borrows it again, as each
-// would overwrite what the other has there.
+// lend calls launch with the given number of bytes of scratch memory. It panics if launch borrows
+// the same memory again, because both would overwrite each other's data.
 func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe.Pointer) C.int) {
 	if s.lent {
 		panic("compute/cuda: " + kernel + ": one launch borrows its scratch twice; this is a bug " +

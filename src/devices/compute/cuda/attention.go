@@ -210,8 +210,8 @@ func (d *Device) HeadMaxBackward(dx, dy, x compute.Matrix) {
 		C.int64_t(dx.Cols/max(1, dy.Cols)), width, float(dy.Data), float(x.Data)))
 }
 
-// edges returns where the positions of transposed edges lie on the device. It panics if one
-// is out of range.
+// edges returns the device address of the positions of transposed edges. It panics if one is out of
+// range.
 func (d *Device) edges(kernel string, s compute.Segments) *C.int32_t {
 	if s.Above > 0 {
 		return (*C.int32_t)(onDevice(d, s.Edges))

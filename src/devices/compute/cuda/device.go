@@ -27,30 +27,30 @@ type Device struct {
 	name  string
 	id    string
 	arena *arena
-	base  unsafe.Pointer // of the arena
+	base  unsafe.Pointer // address of the arena
 
 	loose     buffer               // host arrays of one call that were not sent
 	product   buffer               // the second product of a Dense
 	sums      buffer               // partial sums that Settle completes
-	leftBytes int                  // bytes of sums that are in use
+	leftBytes int                  // number of bytes of sums that are in use
 	leftCalls int                  // number of calls that use them
 	scratch   scratchOf            // partial sums, and a loss
 	rounded   scratchOf            // factors of a product, unless they are float32
-	precision compute.Precision    // of those
+	precision compute.Precision    // precision of the factors
 	result    *C.halognn_cuda_loss // a loss, on the host
-	// what kernels are told; not in the Go heap, and not made anew each time
+	// the description of rows that kernels get; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
 	queuedLoss        *C.halognn_cuda_queued_loss
-	own, reduced, all buffer // what the open staging buffer was gathered, or widened, into
-	types             buffer // likewise
-	// whose host arrays kernels find on the device; nil for none
+	own, reduced, all buffer // rows of the open staging buffer, gathered or widened
+	types             buffer // rows of types, widened
+	// the staging buffer whose host arrays kernels find on the device; nil if none is open
 	open     *stagingBuffer
 	resident residence
-	held     heldRows       // of a cache
-	number   int            // of the device
+	held     heldRows       // rows of a cache
+	number   int            // number of the device
 	done     unsafe.Pointer // event: all kernels called before the last StartDownload
-	used     int            // bytes of loose that the call has used
-	linked   []*links       // that are open
+	used     int            // number of bytes of loose that the current call has used
+	linked   []*links       // links that are open
 }
 
 // Open opens a device and allocates its arena.

@@ -34,9 +34,9 @@ type Options struct {
 	Device  int  // -1: the device of LocalRank
 	Memory  int  // bytes of the arena; 0: Free, less a reserve, divided by Sharing
 	Free    int  // free bytes before any process took its arena; 0: those free now
-	Sharing int  // processes that share the device; 0 is 1
+	Sharing int  // number of processes that share the device; 0 means 1
 	Apart   bool // allocates every array separately, so that tools see overruns
-	// of the factors of products: float32 (or empty), or bf16 or tf32 on tensor cores
+	// precision of the factors of products: float32 (or empty), or bf16 or tf32 on tensor cores
 	Precision compute.Precision
 	Library   string // path of the library; "": where Find looks
 }
@@ -70,15 +70,15 @@ func LocalRank() (rank int, variable string) {
 
 // Choice is the device that a process has chosen with Choose.
 type Choice struct {
-	Device, Devices int    // number among the devices visible to this process
-	ID              string // of the device, independent of its number in a process
+	Device, Devices int    // Device is the number of one of the Devices that this process sees
+	ID              string // id of the device, independent of its number in a process
 	Free            int    // bytes that were free besides earlier contexts
 }
 
 // Shared returns how many processes of a node have chosen this device, and the least free bytes
 // that any of them saw. ids and free are those of all processes of the node. If more processes
 // share the device than necessary, as when none knows its local rank, it returns an error; variable
-// is what the local rank was read from.
+// names the environment variable from which the local rank was read.
 func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int,
 	err error) {
 	least = c.Free

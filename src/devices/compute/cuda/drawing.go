@@ -29,13 +29,13 @@ type drawer struct {
 	d        *Device
 	o        compute.DrawOptions
 	of       C.halognn_cuda_topology
-	blocks   []int          // of the arena
-	scratch  unsafe.Pointer // of halognn_cuda_draw
+	blocks   []int          // offsets of its blocks in the arena
+	scratch  unsafe.Pointer // scratch memory of halognn_cuda_draw
 	complete bool           // all rows are resident
 
-	mu        sync.Mutex // of Start
-	valueBits int        // of the map
-	tag       uint32     // of the last drawing; 0: the next one fills the map
+	mu        sync.Mutex // guards Start
+	valueBits int        // number of bits of a value in the map
+	tag       uint32     // tag of the last drawing; 0: the next one fills the map
 }
 
 // NewDrawer implements compute.Accelerator.
@@ -102,7 +102,7 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return errors.Join(err, r.d.Sync()) // queued work may still read where
+		return errors.Join(err, r.d.Sync()) // queued work may still read the array where
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
@@ -222,10 +222,11 @@ func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 // drawing implements compute.Drawing.
 type drawing struct {
 	r      *drawer
-	blocks []int // of the arena
+	blocks []int // offsets of its blocks in the arena
 	p      unsafe.Pointer
 	bytes  int
-	what   *C.halognn_cuda_drawing // apart: what C is given has no Go pointers beside it
+	// allocated apart, because C may get no memory with Go pointers in it
+	what *C.halognn_cuda_drawing
 	// the header, the seeds, and room for all vertices of the frontier unless all rows are
 	// resident: to pin memory while steps run would stop the device
 	pinned      unsafe.Pointer
@@ -234,7 +235,7 @@ type drawing struct {
 
 	// events: the header has come; kernels have read what was drawn; a copy to it has been made
 	done, read, sent unsafe.Pointer
-	// whether they have been recorded; begun: and nobody has waited for done
+	// whether the events were recorded; begun also says that nobody has waited for done
 	begun, taken, used bool
 }
 
@@ -269,10 +270,10 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 	return s, nil
 }
 
-// headerBytes are those of the header in pinned memory.
+// headerBytes is the size of the header in pinned memory.
 const headerBytes = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
 
-// header returns the header in pinned memory, and seeds room for the seeds.
+// header returns the header in pinned memory. The method seeds returns room for the seeds.
 func (s *drawing) header() *C.halognn_cuda_drawn { return (*C.halognn_cuda_drawn)(s.pinned) }
 func (s *drawing) seeds() []int32 {
 	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes)), s.r.o.Seeds)

@@ -25,19 +25,19 @@ type heldRows struct {
 	rowBytes    int
 	p           unsafe.Pointer // own rows [first, end)
 	first, end  int
-	block, size int // of the arena, kept from one cache to the next: peers may still read it
+	block, size int // block of the arena, kept from one cache to the next: peers may still read it
 	peers       []reached
 	align       int // common alignment of peers' rows
 }
 
-// reached is rows [first, end) of the table in a peer's memory.
+// reached describes rows [first, end) of the table, which lie in a peer's memory.
 type reached struct {
 	first, end int
 	address    uint64
-	opened     unsafe.Pointer // another process's; nil for memory of this one
+	opened     unsafe.Pointer // mapping of another process's memory; nil for memory of this process
 }
 
-// has returns the index of a row among the own ones.
+// has returns the index of a row among the rows that this device holds.
 func (h *heldRows) has(ref compute.RowRef) (row int, ok bool) {
 	row = ref.Row()
 	return row - h.first, h.p != nil && ref.Table() == h.table && row >= h.first && row < h.end
@@ -64,10 +64,10 @@ var process = sync.OnceValue(func() string { return rand.Text() })
 type rowsName struct {
 	Process  string
 	Device   int
-	Address  uint64 // in the process
-	Memory   []byte // name of the allocation, for other processes; nil if it cannot be shared, for
-	Why      string // this reason
-	Offset   int    // of the rows in the allocation
+	Address  uint64 // address in the process
+	Memory   []byte // name of the allocation for other processes; nil if it cannot be shared
+	Why      string // why the allocation cannot be shared
+	Offset   int    // offset of the rows in the allocation
 	Table    int
 	First    int
 	End      int

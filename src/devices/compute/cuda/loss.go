@@ -61,7 +61,7 @@ func (d *Device) QueueSigmoidBCE(dlogits, logits compute.Matrix, targets []uint8
 	d.sigmoid(dlogits, logits, targets, scale, to)
 }
 
-// sigmoid is the same for SigmoidBCE.
+// sigmoid calls the kernel of SigmoidBCE and, unless the loss is queued, waits for it.
 func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale float32,
 	to *compute.QueuedLoss) *C.halognn_cuda_loss {
 	defer d.probe.Start(compute.CheckSigmoidBCE(dlogits, logits, targets)).Done()
@@ -75,8 +75,8 @@ func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale 
 		})
 }
 
-// loss lends room for a loss and for partial losses of rows. If answer, it waits for the loss and
-// returns it.
+// loss lends room for a loss and for partial losses of rows. If answer is set, it waits for the
+// loss and returns it.
 func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
 	launch func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int) *C.halognn_cuda_loss {
 	bytes := alignment + int(C.gpu_loss_scratch(rows))

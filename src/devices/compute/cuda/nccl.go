@@ -123,7 +123,7 @@ type links struct {
 
 	mu    sync.Mutex
 	n     *C.halognn_nccl // nil after abort or close
-	fault error           // why it was aborted
+	fault error           // why the communicator was aborted
 	cut   atomic.Bool     // set before an abort begins, because the abort may let events pass
 
 	to, from   []unsafe.Pointer // [ranks] arguments of Exchange

@@ -14,16 +14,16 @@ type Device struct{ compute.PeerDevice }
 // Open fails: loading the library needs cgo.
 func Open(Options) (*Device, error) { return nil, errPlain() }
 
-// Devices fails likewise.
+// Devices fails, as Open does.
 func Devices() (int, error) { return 0, errPlain() }
 
-// BLAS fails likewise.
+// BLAS fails, as Open does.
 func BLAS() (string, error) { return "", errPlain() }
 
-// Choose fails likewise.
+// Choose fails, as Open does.
 func Choose(int) (*Choice, error) { return nil, errPlain() }
 
-// CopyNow fails likewise.
+// CopyNow fails, as Open does.
 func CopyNow(dst, src []byte) error { return errPlain() }
 
 func errPlain() error {

@@ -19,11 +19,12 @@ type residence struct {
 	rowBytes     int
 	p            unsafe.Pointer
 	count, first []int
-	slots        [][]int32 // [tables] indices of resident rows, -1 for others; nil: the first rows
+	// [tables] index of each row among the resident ones, or -1; nil: the first rows are resident
+	slots [][]int32
 
-	mapped []uint64 // [tables] device address; 0 for none
-	pinned [][]byte // [tables] the memory pinned: the table, or
-	copied [][]byte // its copy
+	mapped []uint64 // [tables] device address of each table; 0 if it is not mapped
+	pinned [][]byte // [tables] the pinned memory: the table itself or its copy
+	copied [][]byte // [tables] the copy of the table; nil if there is none
 	align  int      // common alignment of the addresses of mapped rows
 	always bool     // the host makes no means of mapped rows
 }

@@ -26,18 +26,18 @@ import (
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
-	resident *residence // of the tables of its rows; nil for none
+	resident *residence // residence of the tables of its rows; nil if no rows are resident
 	apart    bool       // always sends rows, never matrices computed from them
 	copies   bool       // copies mapped rows too
 	pinned   buffer
 	room     int // bytes that pinned is to have for all expected inputs; 0: not known
 	device   buffer
-	end      int // of the bytes that are copied
+	end      int // end of the bytes that are copied
 	arrays   []sent
-	held     *heldRows // rows of a cache on devices; nil for none
+	held     *heldRows // rows of a cache on devices; nil if there are none
 	// the drawing whose missing rows it sends; nil for a minibatch drawn on the host
 	drawn   *drawing
-	missing int              // rows of the drawing that are not resident
+	missing int              // number of rows of the drawing that are not resident
 	cold    []compute.RowRef // the rows sent in the copy
 	mapped  []uint64         // addresses of the rows that the device fetches
 
@@ -45,19 +45,19 @@ type stagingBuffer struct {
 	filled       bool           // the event copied has been recorded
 	taken        bool           // the event read has been recorded
 
-	own, all                       bool // what is wanted
+	own, all                       bool // which matrices are wanted
 	reduce                         compute.Reduction
 	weighted, counted, scaled      bool
 	destinations, frontier, cols   int
-	onHost                         bool // what is wanted was made on the host
-	madeInStep                     bool // of the inputs
+	onHost                         bool // the wanted matrices were made on the host
+	madeInStep                     bool // MadeInStep of the inputs
 	call                           compute.Call
 	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
 	countsAt, weightsAt, scaleAt   int
 	rowsAt, rowBytes               int
 	typesAt                        []int
-	types                          []compute.Matrix // in device memory
+	types                          []compute.Matrix // rows of types, in device memory
 }
 
 // NewStagingBuffer implements compute.Accelerator.
@@ -93,7 +93,7 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	return nil
 }
 
-// complement completes a drawn minibatch's references to rows by those of the rows that were sent.
+// complement adds the references of the rows that were sent to the references of a drawn minibatch.
 func (b *stagingBuffer) complement() {
 	if b.drawn == nil || b.missing == 0 {
 		return
@@ -285,11 +285,11 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 	return b.reserve(b.room > b.pinned.bytes)
 }
 
-// reserve makes room for the layout in pinned memory and on the device. If more, or if pinned
-// memory is too small, it pins a quarter more than the layout needs, or as much as all expected
-// inputs need if that is more: minibatches of one kind differ by less than a quarter, and while
-// memory is pinned, for milliseconds, no kernel starts. Kernels that are still running may read the
-// device memory that it gets, so the copy waits for all of them.
+// reserve makes room for the layout in pinned memory and on the device. If more is set, or if
+// pinned memory is too small, it pins a quarter more than the layout needs, or as much as all
+// expected inputs need if that is more: minibatches of one kind differ by less than a quarter, and
+// while memory is pinned, for milliseconds, no kernel starts. Kernels that are still running may
+// read the device memory that it gets, so the copy waits for all of them.
 func (b *stagingBuffer) reserve(more bool) error {
 	if more || b.end > b.pinned.bytes {
 		if err := b.unpin(); err != nil {
@@ -470,7 +470,7 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	return own, reduced, all, err
 }
 
-// widenTypes turns the rows of types into what kernels read.
+// widenTypes turns the rows of types into float32, which kernels read.
 func (b *stagingBuffer) widenTypes() error {
 	d, at, bytes := b.d, 0, 0
 	for _, m := range b.types {
@@ -498,7 +498,7 @@ func widenedBytes(m compute.Matrix) int {
 }
 
 // widened returns the float32 copy of a matrix of bfloat16, at an offset of a buffer, which grows
-// as needed if the offset is 0. A matrix of float32 it returns as it is.
+// as needed if the offset is 0. It returns a matrix of float32 as it is.
 func (d *Device) widened(to *buffer, offset int, m compute.Matrix) (compute.Matrix, error) {
 	if m.BF16 == nil {
 		return m, nil

@@ -46,7 +46,7 @@ type Meter struct {
 	updates int64
 
 	kernels []Kernel       // in the order in which they were first called
-	index   map[string]int // of kernels, by name
+	index   map[string]int // index of each kernel in kernels, by name
 	running []int          // index of each kernel: the i-th ran from mark 2i to 2i+1
 	started time.Time      // start of the last kernel, if there is no stopwatch
 	err     error

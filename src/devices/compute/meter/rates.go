@@ -78,7 +78,7 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	}
 }
 
-// wake keeps a device busy until its clock has risen: one that was idle begins with a low one.
+// wake keeps a device busy until its clock rate has risen, which is low on an idle device.
 func wake(d compute.Device, call func()) error {
 	const enough = 200 * time.Millisecond
 	for begin := time.Now(); time.Since(begin) < enough; {

@@ -66,7 +66,7 @@ func leaky(v, slope float32) float32 {
 	return v * slope
 }
 
-// leakyGradient returns what leaky multiplies by.
+// leakyGradient returns the factor by which leaky multiplies v.
 func leakyGradient(v, slope float32) float32 {
 	if v > 0 {
 		return 1

@@ -28,9 +28,9 @@ type Device struct {
 	probe   *compute.Probe
 
 	precision compute.Precision
-	rounded   [2][]float32 // the factors of a product
-	widened   [2][]float32 // matrices of bfloat16 that a kernel reads
-	complete  []float32    // the matrix of bfloat16 that it makes
+	rounded   [2][]float32 // rounded copies of the factors of a product
+	widened   [2][]float32 // float32 copies of the bfloat16 matrices that a kernel reads
+	complete  []float32    // float32 copy of the bfloat16 matrix that a kernel makes
 }
 
 // New returns a device.
