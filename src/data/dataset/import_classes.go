@@ -109,7 +109,8 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		switch {
 		case integers && (low != nil || high != nil):
 			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions "+
-				"have these, because the source's need more than 32 bits", few(names), n-1)
+				"have the new numbers, because those of the source need more than 32 bits",
+				few(names), n-1)
 		case integers && n == 1:
 			s.note("class %s of the source is numbered 0 here; predictions have the source's "+
 				"number", names[0])

@@ -95,8 +95,8 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string,
 		m.ClassNames != nil && len(m.ClassNames) != m.outputs() ||
 		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.outputs() ||
 			len(m.Scale.Std) != m.outputs())) {
-		err = fmt.Errorf("task %q, %d features, %d classes, %d class names", m.Task, m.In, m.Out,
-			len(m.ClassNames))
+		err = fmt.Errorf("task %q with %d features, %d classes and %d class names is impossible",
+			m.Task, m.In, m.Out, len(m.ClassNames))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: its metadata do not describe a model: %w; train again",
