@@ -34,9 +34,9 @@ type ModeOptions struct {
 type ModeCounts struct {
 	Mode  string
 	Ranks int
-	Steps int // of an epoch
+	Steps int // steps of an epoch
 
-	Edges    int64 // drawn and aggregated
+	Edges    int64 // edges drawn and aggregated
 	Computed int64 // rows that layers make
 	Loaded   int64 // feature rows read; a minibatch reads each once
 	Cross    int64 // edges whose source belongs to another rank that shares the minibatch
@@ -148,7 +148,7 @@ type modeCounter struct {
 	owners   *sample.Owners  // owners of vertices within the group that shares a minibatch
 	nodes    graph.PartIndex // the vertices of each node
 	features int64           // bytes of a feature row
-	kinds    *access.Kinds   // of feature rows that differ in size
+	kinds    *access.Kinds   // the kinds of feature rows, where they differ in size
 
 	mu    sync.Mutex
 	sum   ModeCounts
