@@ -172,7 +172,7 @@ func (o oldCounters) read(v reflect.Value) error {
 		f := v.FieldByName(cmp.Or(renamed[name], name))
 		var err error
 		switch {
-		case !f.IsValid(): // no longer counted
+		case !f.IsValid(): // the counter no longer exists
 		case f.Kind() == reflect.Struct:
 			var nested oldCounters
 			if err = json.Unmarshal(text, &nested); err == nil {

@@ -27,7 +27,7 @@ import (
 type Request struct {
 	// true: with all neighbours, layer by layer; false: by sampled minibatches, as for validation
 	Full bool
-	Form Form // "": FormClasses
+	Form Form // form of the predictions; "": FormClasses
 	// metric for labelled vertices; "" or auto: the default of the task
 	Metric string
 
@@ -87,7 +87,7 @@ const (
 type Result struct {
 	Vertices int     // number of predicted vertices
 	Hidden   int     // columns of the embeddings
-	Seconds  float64 // of the forward passes
+	Seconds  float64 // time of the forward passes
 	Metric   string  // metric for the labelled vertices
 	Judged   []Judged
 	// vertices with a logit that is not finite; if there are any, no metric is computed
