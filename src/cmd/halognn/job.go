@@ -74,7 +74,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
 		o.AllLabels, o.AllRows = cfg.Job.GlobalSeeds,
-			// by the degrees of any vertex
+			// the model weighs edges by the degrees of any vertex
 			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric
 	}
 	var shards *shard.Shards

@@ -365,7 +365,8 @@ func (r *sweepRun) ended() bool {
 	return err == nil
 }
 
-// train trains those runs that are not done; of is the number of all runs of the sweep.
+// train trains those runs that are not done; the argument of is the number of all runs of the
+// sweep.
 func (o *sweepFlags) train(runs []sweepRun, of int) error {
 	stopOnSignals() // a signal between two runs, too, ends this process in order
 	var failed []string
