@@ -15,7 +15,7 @@
 
 #define TWELVE(ONE) \
     ONE(0) ONE(1) ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11)
-/* UPPER is as many in the registers that AVX-512 alone has. */
+/* UPPER is TWELVE for the registers that only AVX-512 has. */
 #define UPPER(ONE) \
     ONE(16) ONE(17) ONE(18) ONE(19) ONE(20) ONE(21) ONE(22) ONE(23) ONE(24) ONE(25) ONE(26) ONE(27)
 /* Rounds of STEPS, each on its own accumulator; the last arguments name further registers. The

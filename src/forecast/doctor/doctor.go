@@ -25,7 +25,7 @@ type Options struct {
 	Device  compute.Device // the device on which the rank computes
 	Threads int            // number of threads with which the rank computes
 	Allowed []int          // CPUs that the launcher gave the rank
-	Has     []int          // CPUs of the launcher itself; empty if they are not known
+	Has     []int          // CPUs that the launcher has on the node; empty if not known
 	// CPUs that the rank uses, where ranks share some; empty where there are fewer CPUs than ranks
 	CPUs    []int
 	Same    [][2]string // names and values that must be equal on all ranks: versions, hashes

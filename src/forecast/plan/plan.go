@@ -263,8 +263,7 @@ type planner struct {
 	forward bool          // nothing is trained
 	ofRows  *access.Kinds // the kinds of rows, made by the method kinds
 
-	// what ranks send each other in a step; nil unless they share minibatches or hold columns, or
-	// if the edges are not known
+	// counts of a step; nil if ranks send each other nothing that Shuffles counts
 	shuffles *Shuffles
 
 	together   nodeScore
