@@ -387,8 +387,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or "+
-				"none (-1, too, is none)", n[v], s.classes, ErrValue)
+			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all labels, 0 or 1 "+
+				"each, or none (-1 is none, too)", n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:
