@@ -267,7 +267,7 @@ ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cy
             store_first(of + i, exp_of(load_first(of + i, end - i)), end - i);
     }
     for (int64_t d = 0; d < n; d++) {
-        vec all = {0}; /* in a register, unlike sum[d] */
+        vec all = {0}; /* stays in a register, unlike sum[d] */
         for (int64_t i = indptr[d] * heads; i < indptr[d + 1] * heads; i += heads)
             all += load_first(of + i, count);
         sum[d] = all;

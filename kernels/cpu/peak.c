@@ -90,7 +90,7 @@ static const struct {
     halognn_peak name;
     int (*has)(void);
     void (*run)(int64_t rounds);
-    int64_t flops; /* of a round */
+    int64_t flops; /* operations of a round */
 } peaks[] = {
     {{"AVX2", "float32"}, has_fma256, fma256, 12 * 2 * 8},
     {{"AVX-512", "float32"}, has_fma512, fma512, 12 * 2 * 16},

@@ -512,7 +512,7 @@ int transpose(halognn_cuda *c, const one &o, int64_t edges) {
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, offset, by_piece, o)) return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, fill, blocks(edges), o)) return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, order, blocks(edges), o)) return e;
-    const int64_t warps = edges / LONG; // as many segments may be long
+    const int64_t warps = edges / LONG; // the most segments that can be long
     if (warps == 0) return 0;
     return LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, order_long,
                               rows_by_warp(warps < ORDERERS ? warps : ORDERERS), o);

@@ -293,7 +293,7 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
 // and all are rounded.
 struct ending {
     const float *own, *scale;
-    int64_t rows; // 0: none
+    int64_t rows; // number of added rows; 0: none
     int dropped;  // low bits; 0: they are not rounded
 };
 

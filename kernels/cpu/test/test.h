@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     const char *name; /* the kernel's name and, after a blank or comma, the variant */
     outputs (*run)(const halognn_cpu *, const input *);
-    double tolerance; /* 0: every bit agrees; else of the largest element */
+    double tolerance; /* 0: every bit agrees; else a share of the largest element */
 } test;
 
 /* A table for each family; the last test has no name. */

@@ -110,7 +110,7 @@ func sweepCommand(p *process) *cobra.Command {
 
 // sweepRun is one run of a sweep.
 type sweepRun struct {
-	number    int      // from 1
+	number    int      // number of the run in the sweep, from 1
 	name, dir string   // its name in messages, and its directory
 	sets      []string // the settings that distinguish it
 	config    *config.Config

@@ -115,7 +115,7 @@ func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
 		return 0, 0
 	}
 	topology = compute.TopologyBytes(vertices, p.shards.Edges)
-	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // as the run decides
+	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // the run decides so too
 		return 0, 0
 	}
 	bounds := parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,

@@ -39,7 +39,7 @@ type rankPlan struct {
 type shape struct {
 	seeds  int
 	hops   []hopShape // layer 0 first
-	joined hopShape   // where ranks hold columns: the input hops of all ranks as one
+	joined hopShape   // where ranks hold columns, the input hops of all ranks as one hop
 	// vertices of the input frontier outside the node that the rank fetches
 	remote   int
 	kinds    []kindShape // the input frontier by vertex type; nil without types

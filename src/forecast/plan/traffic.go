@@ -370,7 +370,7 @@ func (k *nodeScore) free() {
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
 	of := p.kinds()
-	reuses := make([]*cache.Reuse, len(of.Bytes)) // by kind of rows
+	reuses := make([]*cache.Reuse, len(of.Bytes)) // one for each kind of rows
 	minibatches := p.job.Items() * p.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}

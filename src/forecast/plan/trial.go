@@ -145,7 +145,8 @@ func (p *planner) inMemory(of trialOf) []int {
 	switch own := all[of.rank : of.rank+1]; {
 	case of.layer > 0:
 		return own
-	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // from the files, or from its columns
+	// rows come from the files, or from the rank's columns
+	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns:
 		return all
 	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
 		return own // rows of the other ranks of the node are fetched

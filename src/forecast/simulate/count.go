@@ -25,13 +25,13 @@ type counter struct {
 	asked    Asked // what the minibatches would ask other ranks
 	edgeRows int64 // rows of edges that the minibatches fetch, if the model reads some
 	edges    []graph.VertexID
-	learns   *parallel.LearnedCounter // nil: the model learns no rows
+	learns   *parallel.LearnedCounter // counts learned rows; nil: the model learns none
 	learned  parallel.LearnedCounts
 	playing  []*player // caches that decide step by step
 
 	kinds  *access.Kinds        // the kinds of rows; nil if all have one size
 	recent *policy.History      // the last minibatches
-	sums   *parallel.SumCounter // nil: no sums travel
+	sums   *parallel.SumCounter // counts sums; nil: no sums travel
 	used   used
 }
 

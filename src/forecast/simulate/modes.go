@@ -46,7 +46,7 @@ type ModeCounts struct {
 	// received from other ranks: learned rows; split and hybrid: hidden rows, and embeddings of
 	// ends of links; push-pull: partial sums of the first layer. As many gradients go back
 	Hidden  int64
-	Bytes   int64 // of these rows and gradients
+	Bytes   int64 // bytes of these rows and gradients
 	Network int64 // the part of Bytes between nodes
 	// largest number of edges of a rank / mean over the ranks; mean of this over the steps. With
 	// push-pull all ranks have the edges of the input hops, each for its columns
@@ -56,7 +56,7 @@ type ModeCounts struct {
 // Modes is the result of CompareModes.
 type Modes struct {
 	Options ModeOptions
-	Counts  []ModeCounts // by number of ranks, then mode: data, split, hybrid, push-pull
+	Counts  []ModeCounts // sorted by number of ranks, then mode: data, split, hybrid, push-pull
 }
 
 // CompareModes counts, for each number of ranks, what ranks compute, load and receive in each mode:

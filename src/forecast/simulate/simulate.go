@@ -61,8 +61,8 @@ type Options struct {
 	Own map[string]policy.Settings
 
 	// Sizes of a rank's cache, ascending; set only one of the two lists.
-	Alphas        []float64 // as fractions of an average rank's vertices
-	HaloFractions []float64 // as fractions of the rank's 1-hop halo
+	Alphas        []float64 // sizes as fractions of an average rank's vertices
+	HaloFractions []float64 // sizes as fractions of the rank's 1-hop halo
 
 	Workers int // goroutines; 0: one for each CPU
 }
@@ -284,7 +284,7 @@ func (s *Simulation) Close() { s.job.Close() }
 
 // Result holds the counts, summed over the ranks.
 type Result struct {
-	Options     Options // with defaults filled in
+	Options     Options // the options with defaults filled in
 	Vertices    int64
 	Steps       int     // steps of an epoch
 	Minibatches int     // minibatches of a rank in a step

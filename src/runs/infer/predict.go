@@ -35,8 +35,8 @@ type Request struct {
 	// written.
 	Path       string
 	Embeddings string   // NumPy file for what the last layer reads, float32 [vertices, H]; "": none
-	Links      string   // for the task of links: file of pairs of ids to score; "": none
-	Top        int      // for the task of links: best partners of each vertex to write; 0: none
+	Links      string   // file of pairs of ids to score, for the task of links; "": none
+	Top        int      // best partners of each vertex to write, for the task of links; 0: none
 	Vertices   []string // source ids of the vertices to predict, in the order of the rows; nil: all
 }
 

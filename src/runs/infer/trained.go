@@ -26,9 +26,9 @@ type Model struct {
 	Path       string // the file of the model
 	Weights    []nn.Tensor
 	In, Out    int // number of features; number of classes, or of columns of embeddings
-	Rated      int // for links with labels: classes or numbers of a link
+	Rated      int // number of classes or numbers of a link, for links with labels
 	Task       string
-	ClassNames []string   // nil: unknown
+	ClassNames []string   // names of the classes; nil: unknown
 	Scale      task.Scale // scale of predicted numbers
 	// names of the feature columns by vertex type, "" without types; nil: unknown
 	Features map[string][]string
@@ -336,7 +336,7 @@ var splitNames = [splits]string{"other", "train", "valid", "test"}
 
 // truth is the known labels and splits of vertices. The zero truth knows none.
 type truth struct {
-	task   *task.Task  // nil: there are no labels
+	task   *task.Task  // task of the labels; nil: there are no labels
 	labels task.Labels // labels of all vertices
 	// the model's class of each class of the labels; nil: both have the same classes
 	class []int32

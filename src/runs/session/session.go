@@ -60,7 +60,7 @@ type Session struct {
 	AllEdgesAreLinks bool
 
 	Skipped int             // minibatches of the current pass that were trained before a restart
-	Log     *rundir.Log     // in training, on rank 0
+	Log     *rundir.Log     // the log of a training, on rank 0
 	Spans   *trace.Recorder // nil without --trace
 	Watch   *watch.Watchdog // nil for none
 

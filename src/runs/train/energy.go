@@ -13,7 +13,7 @@ import (
 // metered is the energy of this rank's node, if this rank is the first on it, and that of all nodes
 // in the epochs that this process has trained from their first step.
 type metered struct {
-	meter *energy.Meter // nil: another rank of the node reads the counters
+	meter *energy.Meter // reads the counters; nil: another rank of the node does
 	begun [energy.NumKinds]float64
 	// why a kind of energy is not known; "" if all nodes have a value
 	unknown [energy.NumKinds]string

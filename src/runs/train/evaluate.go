@@ -29,11 +29,11 @@ type evaluation struct {
 	valid infer.Quality
 	test  *infer.Quality // quality on the test set; only if mode is full
 
-	links  map[string]float64 // of validation links: every metric
+	links  map[string]float64 // every metric of validation links
 	tested map[string]float64 // every metric of test links
 	// every metric of test vertices, or links, if the task predicts numbers
 	numbers   map[string]float64
-	confusion [][]int64 // of the test vertices, by truth and prediction; nil: not counted
+	confusion [][]int64 // counts of the test vertices, by truth and prediction; nil: not counted
 }
 
 // line returns the evaluation's line for metrics.jsonl.

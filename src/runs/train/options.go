@@ -58,7 +58,7 @@ type Env struct {
 	Progress  Progress    // rank 0 only; may be nil
 	Transport string      // name of the transport, for the summary
 	Version   string
-	Config    map[string]string      // for checkpoints: the resolved config by key
+	Config    map[string]string      // the resolved config by key, for checkpoints
 	Resume    *checkpoint.Checkpoint // where to resume; nil: start from the beginning
 	Stop      <-chan struct{}        // closed to make the run save its state and end; may be nil
 }

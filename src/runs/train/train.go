@@ -48,7 +48,7 @@ type run struct {
 
 	digests
 	nearness
-	valid      task.Tally // of all validation vertices
+	valid      task.Tally // counts of the labels of all validation vertices
 	best       best
 	seconds    []float64         // seconds of each epoch
 	sums       checkpoint.Sums   // sums over the complete epochs
