@@ -366,7 +366,8 @@ void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const in
     }
 }
 
-/* The gradient of scores that are LeakyReLU of sums of two numbers; NULL for others. */
+/* Inputs of the gradient of scores that are LeakyReLU of a sum of two numbers; NULL for other
+ * scores. */
 typedef struct {
     const float *src, *dst; /* numbers of the strip */
     const int32_t *indices; /* indices of the segment */

@@ -44,7 +44,7 @@
 #endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
-/* Of 1 byte: a float32 row may lie among int8 rows. */
+/* Aligned to 1 byte: a float32 row may lie among int8 rows. */
 typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
 ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }

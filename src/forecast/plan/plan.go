@@ -38,7 +38,7 @@ type Job struct {
 	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
 	Machine
-	Evaluations int // sampled evaluations in the run; 0: one an epoch; below 0: none
+	Evaluations int // sampled evaluations in the run; 0: one for each epoch; negative: none
 
 	auto bool // cache.policy is auto
 }

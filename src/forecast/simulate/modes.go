@@ -40,16 +40,17 @@ type ModeCounts struct {
 	Computed int64 // rows that layers make
 	Loaded   int64 // feature rows read; a minibatch reads each once
 	Cross    int64 // edges whose source belongs to another rank that shares the minibatch
-	// feature rows received. data: from other nodes; split: from other ranks; hybrid: from other
-	// nodes, once for each node, plus those that ranks of a node pass on
+	// feature rows received: in mode data from other nodes; in split from other ranks; in hybrid
+	// from other nodes, once for each node, plus those that the ranks of a node pass on
 	Features int64
-	// received from other ranks: learned rows; split and hybrid: hidden rows, and embeddings of
-	// ends of links; push-pull: partial sums of the first layer. As many gradients go back
+	// rows received from other ranks: learned rows; in split and hybrid hidden rows, and embeddings
+	// of ends of links; in push-pull partial sums of the first layer. Equally many gradients go
+	// back
 	Hidden  int64
 	Bytes   int64 // bytes of these rows and gradients
 	Network int64 // the part of Bytes between nodes
-	// largest number of edges of a rank / mean over the ranks; mean of this over the steps. With
-	// push-pull all ranks have the edges of the input hops, each for its columns
+	// largest number of edges of a rank / mean number over the ranks; the mean of this ratio over
+	// the steps. With push-pull all ranks have the edges of the input hops, each for its columns
 	Imbalance float64
 }
 
