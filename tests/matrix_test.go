@@ -223,7 +223,7 @@ func TestRefusalsAreDocumented(t *testing.T) {
 		return cmp.Or(strings.Compare(a.what, b.what), strings.Compare(a.why, b.why))
 	})
 	var page strings.Builder
-	page.WriteString("| what | cannot be had with | because |\n|---|---|---|\n")
+	page.WriteString("| what | cannot be combined with | because |\n|---|---|---|\n")
 	for _, r := range order {
 		fmt.Fprintf(&page, "| %s | %s | %s |\n", r.what, short(with[r]), r.why)
 	}

@@ -191,7 +191,7 @@ func TestDrawnJobsTakeWhatWasPlanned(t *testing.T) {
 			args = append(args, "--set", set)
 		}
 		if r := halognn(t).run(t, args...); r.code == usage && strings.Contains(r.message(t),
-			"cannot be had") {
+			"cannot be combined") {
 			continue
 		} else if r.code != 0 {
 			t.Errorf("%s, %v: %v", graph, sets, r)

@@ -87,7 +87,7 @@ func TestRunKeepsGradientsInBF16(t *testing.T) {
 	p, parts := halognn(t), smallParts.dir(t)
 	r := p.run(t, append(trainArgs(t, parts, newRunDir(t), halfGradient, "train.allreduce=mpi"),
 		"--ranks-in-process", "2")...)
-	want := "train.gradient_dtype is bf16, with which train.allreduce mpi cannot be had"
+	want := "train.gradient_dtype is bf16, which cannot be combined with train.allreduce mpi"
 	if r.code != usage || strings.Count(r.message(t), want) != 1 {
 		t.Errorf("exit code %d, want %d; the message should have %q once:\n%s", r.code, usage,
 			want, r)

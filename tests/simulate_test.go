@@ -182,7 +182,7 @@ func TestBadSimulations(t *testing.T) {
 			"9223372036854775807"), usage, []string{"epochs is 9223372036854775807", "workers is"}},
 		{"locality and what is known in advance", args("--set", "sample.kind=poisson", "--set",
 			"sample.locality=4", "--policies", "vip,oracle"), usage,
-			[]string{"sample.locality is 4, with which cache.policy oracle cannot be had"}},
+			[]string{"sample.locality is 4, which cannot be combined with cache.policy oracle"}},
 		{"a mode", args("--set", "parallel.mode=split"), usage, []string{"simulate modes"}},
 		{"ranks", args("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},
 		{"modes on ranks", modes("--ranks", "3"), badData, []string{"8 parts, 3 ranks"}},

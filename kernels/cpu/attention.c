@@ -43,7 +43,7 @@ ALWAYS_INLINE void store_first(float *p, vec v, int64_t n) {
 #endif
 }
 
-/* first_of returns the first n lanes of a, and of b the others. */
+/* first_of returns the first n lanes of a and the other lanes of b. */
 ALWAYS_INLINE vec first_of(vec a, vec b, int64_t n) {
 #if LANES == 16
     return (vec)_mm512_mask_blend_ps((__mmask16)((1u << n) - 1), (__m512)b, (__m512)a);
@@ -74,7 +74,7 @@ ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
-/* choose returns the lanes of a where u is above 0, and else those of b. */
+/* choose takes the lanes of a where u is above 0, and the lanes of b elsewhere. */
 ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
 #if LANES == 16
     return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ),
@@ -87,7 +87,7 @@ ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
 
 /* The terms of a dot product by head: x * y, or LeakyReLU(x + y) * a. */
 typedef struct {
-    int scores; /* the latter */
+    int scores; /* whether the terms are LeakyReLU(x + y) * a */
     const float *a;
     float slope;
 } factors;
@@ -175,7 +175,7 @@ void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads,
         }
 }
 
-/* larger returns the lanes of a that are larger than those of b, and else those of b. */
+/* larger takes the lanes of a that are larger than those of b, and the lanes of b elsewhere. */
 ALWAYS_INLINE vec larger(vec a, vec b) {
 #if LANES == 16
     return (vec)_mm512_max_ps((__m512)a, (__m512)b);
@@ -184,7 +184,7 @@ ALWAYS_INLINE vec larger(vec a, vec b) {
 #endif
 }
 
-/* smaller returns the lanes of a that are smaller than those of b, and else those of b. */
+/* smaller takes the lanes of a that are smaller than those of b, and the lanes of b elsewhere. */
 ALWAYS_INLINE vec smaller(vec a, vec b) {
 #if LANES == 16
     return (vec)_mm512_min_ps((__m512)a, (__m512)b);
@@ -267,7 +267,7 @@ ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cy
             store_first(of + i, exp_of(load_first(of + i, end - i)), end - i);
     }
     for (int64_t d = 0; d < n; d++) {
-        vec all = {0}; /* in a register, unlike sum[d] */
+        vec all = {0}; /* stays in a register, unlike sum[d] */
         for (int64_t i = indptr[d] * heads; i < indptr[d + 1] * heads; i += heads)
             all += load_first(of + i, count);
         sum[d] = all;
@@ -366,10 +366,11 @@ void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const in
     }
 }
 
-/* The gradient of scores that are LeakyReLU of sums of two numbers; NULL for others. */
+/* Inputs of the gradient of scores that are LeakyReLU of a sum of two numbers; NULL for other
+ * scores. */
 typedef struct {
-    const float *src, *dst; /* of the strip */
-    const int32_t *indices; /* of the segment */
+    const float *src, *dst; /* numbers of the strip */
+    const int32_t *indices; /* indices of the segment */
     int64_t left;           /* edges from the segment's first to the last of all */
     float slope;
 } sums;
@@ -657,7 +658,7 @@ typedef struct {
     float slope;
 } scored;
 
-enum { SCORE_VECS = MAX_ACCUMULATORS / 2 }; /* of a strip, which has two sums a vector */
+enum { SCORE_VECS = MAX_ACCUMULATORS / 2 }; /* vectors of a strip, which has two sums for each */
 
 /* score_strip is strip for the gradients of scores: by destination it sets the gradient of its row,
  * drow, and adds to that of a; by source it adds to drow. */

@@ -208,8 +208,8 @@ ALWAYS_INLINE int64_t candidates(kept_rows *c, int64_t at, int places, const int
 }
 
 /* Keeps the vertices of the f smallest of the m keys from at on, and their places, if wanted, and
- * returns how many those are: more than f, where several numbers equal the largest of them. w
- * vectors of keys are counted for at a time. */
+ * returns how many it keeps: more than f if several keys equal the largest one kept. w vectors of
+ * keys are counted for at a time. */
 ALWAYS_INLINE int64_t choose_by(uint32_t *vertex, uint32_t *place, const kept_rows *c, int64_t at,
                                 int64_t m, int64_t f, int64_t w) {
     int64_t n = 0;

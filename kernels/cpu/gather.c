@@ -2,7 +2,7 @@
 #include "rounding.h"
 #include "simd.h"
 
-/* Rows of which elements are converted or scaled. */
+/* convert copies a row whose elements are converted or scaled. */
 ALWAYS_INLINE void convert(halognn_result dst, element is, const void *row, int64_t cols,
                            const float *scale) {
     float *const wide = dst.at;

@@ -24,8 +24,8 @@ void LEVEL(head_mean_backward)(float *dx, int64_t rows, int64_t heads, int64_t w
         }
 }
 
-/* largest_head returns which head of a row has the largest of column j: the first of equal ones, or
- * the first NaN. */
+/* largest_head returns which head of a row has the largest number of column j: the first of equal
+ * ones, or the first NaN. */
 ALWAYS_INLINE int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
     int64_t at = j;
     for (int64_t i = j + width; i < heads * width; i += width)

@@ -15,7 +15,7 @@
 
 #define TWELVE(ONE) \
     ONE(0) ONE(1) ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11)
-/* UPPER is as many in the registers that AVX-512 alone has. */
+/* UPPER is TWELVE for the registers that only AVX-512 has. */
 #define UPPER(ONE) \
     ONE(16) ONE(17) ONE(18) ONE(19) ONE(20) ONE(21) ONE(22) ONE(23) ONE(24) ONE(25) ONE(26) ONE(27)
 /* Rounds of STEPS, each on its own accumulator; the last arguments name further registers. The
@@ -90,7 +90,7 @@ static const struct {
     halognn_peak name;
     int (*has)(void);
     void (*run)(int64_t rounds);
-    int64_t flops; /* of a round */
+    int64_t flops; /* operations of a round */
 } peaks[] = {
     {{"AVX2", "float32"}, has_fma256, fma256, 12 * 2 * 8},
     {{"AVX-512", "float32"}, has_fma512, fma512, 12 * 2 * 16},

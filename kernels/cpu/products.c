@@ -141,8 +141,8 @@ PRODUCTS_INLINE void block(int rows, int vectors, sums_to c, left_factor a, cons
         }
 }
 
-/* The blocks of a panel of b, of so many vectors. The first panel finds the rows of a in memory:
- * they are fetched while the block before them is multiplied. */
+/* The blocks of a panel of b that is the given number of vectors wide. The first panel finds the
+ * rows of a in memory: they are fetched while the block before them is multiplied. */
 PRODUCTS_INLINE void blocks(int vectors, sums_to c, int64_t m, left_factor a, int64_t next,
                             const uint32_t *b, int first) {
     for (; m >= ROWS; m -= ROWS, a.at += next, c.at += ROWS * c.stride) {

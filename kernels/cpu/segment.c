@@ -33,9 +33,9 @@ typedef struct {
     const halognn_table *tables; /* sources with groups */
     const uint64_t *of;
     halognn_elements as;
-    const int32_t *counts;   /* MEAN: what to divide by, NULL for the number of edges */
+    const int32_t *counts;   /* MEAN: divisors of the sums; NULL: the numbers of edges */
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
-    const float *weights;   /* WEIGHTED: of the edges */
+    const float *weights;   /* WEIGHTED: weights of the edges */
     int add;
     halognn_matrix own; /* except for MEAN: rows that are added to the first `rows` sums */
     int64_t rows;
@@ -160,7 +160,7 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
     const int64_t end = j + (int64_t)n * LANES, foreign = end > g->cols ? end - g->cols : 0;
     const int64_t final = end - LANES - foreign;
     vec sum[MAX_ACCUMULATORS],
-        before[MAX_ACCUMULATORS]; /* of the group, and of the groups before */
+        before[MAX_ACCUMULATORS]; /* sums of the group, and of the groups before */
     UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] = (vec){0};
     if (HAS_GROUPS(from)) {
         for (int64_t begin = lo; begin < hi;) {
@@ -215,7 +215,7 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
 ALWAYS_INLINE void narrow(source from, reduction how, const edges *g, int64_t d, int64_t lo,
                           int64_t hi, row out) {
     float sum[LANES] = {0}, before[LANES] = {0};
-    int64_t begin = lo; /* of the group, if there are groups */
+    int64_t begin = lo; /* first edge of the group, if there are groups */
     for (int64_t e = lo; e < hi; e++) {
         prefetch_edge(from, g, e);
         const void *row = row_of(from, g, e);

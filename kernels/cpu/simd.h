@@ -21,11 +21,11 @@
 #if LANES == 16
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,f16c" WIDE)))
 #define LEVEL(name) TARGET name##_avx512
-#define MAX_ACCUMULATORS 16 /* of 32 registers */
+#define MAX_ACCUMULATORS 16 /* half of the 32 registers */
 #else
 #define TARGET __attribute__((target("avx2,f16c")))
 #define LEVEL(name) TARGET name##_avx2
-#define MAX_ACCUMULATORS 8 /* of 16 registers */
+#define MAX_ACCUMULATORS 8 /* half of the 16 registers */
 #endif
 #ifdef HALOGNN_SHORT_STRIPS /* a build whose speed does not matter: a fifth of the code */
 #undef MAX_ACCUMULATORS
@@ -44,7 +44,7 @@
 #endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
-/* Of 1 byte: a float32 row may lie among int8 rows. */
+/* Aligned to 1 byte: a float32 row may lie among int8 rows. */
 typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
 ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }

@@ -45,7 +45,7 @@ __device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_
 // many edges as it has lanes for, with one head of an edge in each lane, so that neighbouring lanes
 // read neighbouring numbers. If there are more heads than lanes, it takes them in turn.
 struct by_head {
-    int heads, edges; // of a round; heads is a power of two
+    int heads, edges; // heads and edges of a round; heads is a power of two
     __device__ explicit by_head(int64_t all) {
         heads = 1;
         while (heads < WARP && heads < all) heads *= 2;

@@ -27,7 +27,7 @@ __global__ void variances(float *variance, int64_t rows, int64_t cols, const flo
         variance[j] = add_in_order(partial + j, cols, chunks) / static_cast<float>(rows);
 }
 
-constexpr int ROWS = 4; // of a thread of a map
+constexpr int ROWS = 4; // rows of a thread in a map
 
 // packs has the packs of a thread, of rows [rows,cols]. All are read before the first is written;
 // past the end the first is read again.

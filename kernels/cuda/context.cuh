@@ -34,8 +34,8 @@ constexpr int PENDING = 4;
 struct pending {
     sums of[PENDING];
     int64_t items[PENDING];
-    uint32_t counters[PENDING]; // the first of each
-    uint32_t counted;           // of all
+    uint32_t counters[PENDING]; // the first counter of each
+    uint32_t counted;           // number of all counters
     int count;
 };
 
@@ -46,10 +46,10 @@ struct halognn_cuda {
     cudaStream_t streams[HALOGNN_STREAMS];
     cudaEvent_t reached[HALOGNN_STREAMS]; // what sync waits for
     cublasHandle_t blas;
-    void *workspace;    // of cuBLAS: if fixed, results do not depend on earlier calls
+    void *workspace;    // memory of cuBLAS: if fixed, results do not depend on earlier calls
     uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
     const void **tables;            // [TABLES][3][2] pointers to factors and products
-    halognn::pair told[halognn::TABLES]; // what they hold
+    halognn::pair told[halognn::TABLES]; // the products in the tables
     int64_t tellings;               // tables written so far; the next is number tellings % TABLES
     halognn::pending pending;       // what halognn_cuda_settle will do
 };

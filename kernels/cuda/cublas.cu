@@ -18,7 +18,7 @@ namespace {
 
 std::mutex one;   // guards what follows
 bool loaded;      // cublas is of a library that has made a handle
-std::string why;  // it is not
+std::string why;  // why it is not loaded
 
 // opened is a library that has all functions; library is NULL if there is none.
 struct opened {
@@ -90,7 +90,7 @@ int new_blas(cublasHandle_t *handle) {
         const opened o = open_blas(name);
         if (o.library == nullptr) continue;
         const cublasStatus_t status = o.functions.create(handle);
-        // Memory would lack for another one too.
+        // Another library would lack memory too.
         if (status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_ALLOC_FAILED) {
             cublas = o.functions;
             loaded = true;

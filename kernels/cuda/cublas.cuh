@@ -45,7 +45,7 @@ struct blas_functions {
 extern blas_functions cublas;
 
 constexpr int BLAS_CODE = 100000;            // codes from here on are cuBLAS's
-constexpr int NO_BLAS = BLAS_CODE + 99;      // but this one: it is not loaded
+constexpr int NO_BLAS = BLAS_CODE + 99;      // but this: cuBLAS is not loaded
 
 // new_blas makes a handle. The first time, it loads the first cuBLAS that can make one.
 int new_blas(cublasHandle_t *handle);

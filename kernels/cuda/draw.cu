@@ -28,11 +28,11 @@
 namespace halognn {
 namespace {
 
-constexpr int WORDS = 8; // of 32, in a piece
+constexpr int WORDS = 8; // words of 32 bits in a piece
 constexpr int64_t PIECE = WORDS * WARP;
-constexpr int SUMS = 4; // of pieces, that a lane reads at once
+constexpr int SUMS = 4; // sums of pieces that a lane reads at once
 constexpr int64_t LONG = 1024;     // a warp orders a segment of more edges
-constexpr int64_t ORDERERS = 1024; // warps that order them
+constexpr int64_t ORDERERS = 1024; // warps that order such segments
 constexpr uint64_t GOLDEN = 0x9e3779b97f4a7c15ull;
 constexpr uint32_t ALL = 0xffffffffu;
 
@@ -43,14 +43,14 @@ struct scratch {
     uint32_t *arrived, *longs;  // counters
     int64_t *begin, *degree;    // [destinations]
     int64_t *first;             // [destinations] number of its first edge
-    int64_t *sums;              // [pieces] of each piece, and then of those before it
+    int64_t *sums;              // [pieces] sum of each piece, later of those before it
     int32_t *drawn, *ends;      // [edges] the neighbour and the destination
     int32_t *ends_of;           // [edges, self edges too] the destination
     uint32_t *values;           // [edges] what the map says
     uint32_t *won, *before;     // [edges or vertices / 32] a bit each; those before in the piece
-    int32_t *loose;             // [edges, self edges too] of each source, in any order
-    int32_t *cursor;            // [sources] edges from it, then those placed
-    int32_t *long_ones;         // sources with more than LONG
+    int32_t *loose;             // [edges, self edges too] edges of each source, in any order
+    int32_t *cursor;            // [sources] number of its edges, then of those placed
+    int32_t *long_ones;         // sources with more than LONG edges
 };
 
 __host__ __device__ inline int64_t pieces(int64_t n) { return (n + PIECE - 1) / PIECE; }
@@ -512,7 +512,7 @@ int transpose(halognn_cuda *c, const one &o, int64_t edges) {
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, offset, by_piece, o)) return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, fill, blocks(edges), o)) return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, order, blocks(edges), o)) return e;
-    const int64_t warps = edges / LONG; // as many segments may be long
+    const int64_t warps = edges / LONG; // the most segments that can be long
     if (warps == 0) return 0;
     return LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, order_long,
                               rows_by_warp(warps < ORDERERS ? warps : ORDERERS), o);

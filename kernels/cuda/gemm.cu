@@ -65,7 +65,7 @@ int on_cores(halognn_cuda *c, const F &multiply) {
     return first ? first : second;
 }
 
-// Both for rounded factors.
+// Both functions for rounded factors.
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {

@@ -5,7 +5,7 @@
 namespace halognn {
 namespace {
 
-constexpr int ROWS = 8;    // of an output that a thread computes
+constexpr int ROWS = 8;    // rows of an output that a thread computes
 constexpr int OUTPUTS = 4; // rows of a weight gradient that a thread computes
 
 // grouping is where the groups of rows end, and how their weights lie.
@@ -16,7 +16,7 @@ struct grouping {
 
     __device__ int64_t begin(int64_t g) const { return g > 0 ? ends[g - 1] : 0; }
     __device__ bool small(int64_t g) const { return ends[g] - begin(g) <= large; }
-    // of returns the group of a row.
+    // The function of returns the group of a row.
     __device__ int64_t of(int64_t row) const {
         int64_t lo = 0, hi = count;
         while (lo < hi) {

@@ -28,7 +28,7 @@ struct scattered {
     static constexpr bool scaled = sizeof(T) == 1;
     const T *tables[HALOGNN_TABLES];
     const uint64_t *of;
-    const float *scale; // of columns of scaled rows; null for 1
+    const float *scale; // factors of the columns of scaled rows; null for 1
     int dropped;        // low bits of results; 0: they are not rounded
     int64_t cols;
     __device__ const T *row(int64_t i) const {
@@ -106,7 +106,7 @@ __device__ inline int64_t source_of(int32_t index) {
 }
 
 // The weight of an edge e from row i in a sum: 1, its own weight, or the reciprocal of the length
-// of the row's segment. read loads the data for it, of computes it.
+// of the row's segment. The function read loads the data for it, and the function of computes it.
 struct plain {
     __device__ int read(int64_t, int64_t) const { return 1; }
     __device__ float of(int) const { return 1; }
@@ -293,7 +293,7 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
 // and all are rounded.
 struct ending {
     const float *own, *scale;
-    int64_t rows; // 0: none
+    int64_t rows; // number of added rows; 0: none
     int dropped;  // low bits; 0: they are not rounded
 };
 
@@ -341,8 +341,8 @@ struct reduction {
     const int64_t *indptr;
     const int32_t *indices;
     int how;
-    const int32_t *counts; // what a mean divides by; null for the edges
-    const float *weights;  // null without
+    const int32_t *counts; // what a mean divides by; null for the number of edges
+    const float *weights;  // null without weights
 };
 
 template <int N, typename Source>

@@ -180,7 +180,7 @@ typedef struct {
      * NULL: there are none */
     int32_t *missing, *missing_at;
     int self, weighting, grouped, hops;
-    halognn_cuda_hop hop[HALOGNN_HOPS]; /* that of the seeds first */
+    halognn_cuda_hop hop[HALOGNN_HOPS]; /* the hop of the seeds first */
     /* halognn_cuda_draw_scratch bytes, the first HALOGNN_DRAW_COUNTERS of them zero */
     void *scratch;
 } halognn_cuda_drawing;

@@ -61,7 +61,7 @@ static outputs relu_backward(const halognn_cpu *k, const input *in) {
     return o;
 }
 
-/* Behind rows of bfloat16. */
+/* The gradients behind rows of bfloat16. */
 static outputs backward_bf16(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->dy);
     uint16_t *y = must_alloc((size_t)in->cells * 2);

@@ -40,9 +40,9 @@ typedef struct {
 } input;
 
 typedef struct {
-    const char *name; /* a kernel's and, after a blank or comma, the variant */
+    const char *name; /* the kernel's name and, after a blank or comma, the variant */
     outputs (*run)(const halognn_cpu *, const input *);
-    double tolerance; /* 0: every bit agrees; else of the largest element */
+    double tolerance; /* 0: every bit agrees; else a share of the largest element */
 } test;
 
 /* A table for each family; the last test has no name. */
@@ -51,7 +51,7 @@ extern const test draw_tests[], rows_tests[], segment_tests[], pointwise_tests[]
 
 int test_products(void); /* returns the number of failures */
 
-extern uint64_t random_state; /* of the functions that draw */
+extern uint64_t random_state; /* state of the functions that draw */
 
 /* What rows of elements of so many bytes are, and where they lie. */
 halognn_elements elements_of(const input *in, int bytes, int64_t wide, int wide_bytes);

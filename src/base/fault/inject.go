@@ -49,7 +49,7 @@ var armed = sync.OnceValue(func() []*injection {
 func (p *injection) parse(text string) error {
 	what, where, ok := strings.Cut(text, "@")
 	if p.point, p.action, _ = strings.Cut(what, "="); !ok || p.action == "" {
-		return fmt.Errorf("no action or no place")
+		return fmt.Errorf("the action or the place is missing")
 	}
 	if action, millis, has := strings.Cut(p.action, ":"); has {
 		n, err := strconv.Atoi(millis)
@@ -66,7 +66,7 @@ func (p *injection) parse(text string) error {
 	}
 	place := strings.Split(where, ":")
 	if len(place) != 3 {
-		return fmt.Errorf("the place is %q", where)
+		return fmt.Errorf("the place is %q, without its three numbers", where)
 	}
 	for i, to := range []*int{&p.rank, &p.epoch, &p.step} {
 		n, err := strconv.Atoi(place[i])

@@ -42,12 +42,13 @@ func kilobytes(path, field string) (int64, error) {
 		if rest, ok := strings.CutPrefix(lines.Text(), field); ok {
 			var kb int64
 			if _, err := fmt.Sscan(rest, &kb); err != nil {
-				return 0, fmt.Errorf("memory: %s of %s is %q", field, path, rest)
+				return 0, fmt.Errorf("memory: %s of %s is %q, which is no number", field, path,
+					rest)
 			}
 			return kb << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("memory: %s does not name %s", path, field)
+	return 0, fmt.Errorf("memory: %s has no field %s", path, field)
 }
 
 // HeapBytes returns the memory that the Go runtime holds now, without what it has returned to the

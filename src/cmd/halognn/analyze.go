@@ -80,7 +80,7 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	sets := append(o.sets, "run.dir=analyzed") // required, but nothing runs
+	sets := append(o.sets, "run.dir=analyzed") // the key is required, but nothing runs
 	if len(args) > 0 {
 		sets = append(sets, "data.parts="+args[0])
 	}

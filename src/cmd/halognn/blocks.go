@@ -60,7 +60,7 @@ func blocksCommand() *cobra.Command {
 }
 
 func runBlocks(command *cobra.Command, o blocksFlags) error {
-	// required, but nothing runs
+	// run.dir is required, but nothing runs
 	c, err := config.Load(o.config, append([]string{"run.dir=blocks"}, o.sets...))
 	if err != nil {
 		return usageError(err)

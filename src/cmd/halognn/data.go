@@ -55,8 +55,8 @@ func (r *replaceable) flags(c *cobra.Command) {
 		"replace the "+what+" that --out holds, once the new one is complete")
 }
 
-// make calls work with the directory to write: --out itself, or a directory beside it that then
-// replaces it.
+// The method make calls the function work with the directory to write: --out itself, or a directory
+// beside it that then replaces it.
 func (r *replaceable) make(work func(dir string) error) error {
 	err := dataError(dataset.Target(r.dir))
 	if err == nil || !r.force {

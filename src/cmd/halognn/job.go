@@ -74,7 +74,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
 		o.AllLabels, o.AllRows = cfg.Job.GlobalSeeds,
-			// by the degrees of any vertex
+			// the model weighs edges by the degrees of any vertex
 			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric
 	}
 	var shards *shard.Shards
@@ -129,8 +129,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	return j, err
 }
 
-// bound refuses, before anything is opened, a job that by the sizes of its parts needs more memory
-// than there is; unsure means that only a plan can tell. Collective.
+// bound refuses a job that, by the sizes of its parts, needs more memory than there is, before
+// anything is opened; unsure means that only a plan can tell. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
 	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)

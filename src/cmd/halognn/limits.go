@@ -79,7 +79,8 @@ type headroom struct {
 	process  mem.Limits // what the limits of a process leave to it
 	ranks    int        // ranks of the node
 	together int        // ranks of a process
-	threads  int64      // addresses of the threads of a process, beyond the usual number
+	// bytes of addresses that the threads of a process take beyond the usual number
+	threads int64
 }
 
 // headroomFor measures the headroom of the ranks of this node. Collective.
@@ -231,7 +232,8 @@ const (
 	predicted   = "are predicted to need"
 )
 
-// lacks refuses a job whose ranks need more memory than there is; what is one of the words above.
+// lacks refuses a job whose ranks need more memory than there is; the argument what is one of the
+// words above.
 func (x *headroom) lacks(m trace.Memory, what string) error {
 	own, left := plan.Own(m), int64(0)
 	for _, item := range own {

@@ -82,7 +82,7 @@ var stdout = &results{file: os.Stdout}
 type results struct {
 	file *os.File
 	mu   sync.Mutex
-	err  error // of the first write that failed
+	err  error // error of the first write that failed
 }
 
 func (r *results) Write(text []byte) (int, error) {

@@ -8,7 +8,7 @@ import (
 // pace measures how fast a run goes. Its methods allocate nothing but the text they return.
 type pace struct {
 	now    func() time.Time
-	every  time.Duration // between two lines
+	every  time.Duration // time between two lines
 	epochs int
 
 	epoch, step, steps int // the current epoch, its current step, and how many steps it has

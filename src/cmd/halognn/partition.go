@@ -52,7 +52,7 @@ func partitionCommand(p *process) *cobra.Command {
 				return usageError(err)
 			}
 			if !launched() {
-				p.goroutines = 1 // needs no MPI
+				p.goroutines = 1 // one rank needs no MPI
 			}
 			p.discardOnSignal()
 			return p.run(func(ranks comm.Comm) error {
@@ -126,7 +126,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	defer done()
 	o.Method, o.Note = how.method, func(line string) { out(c, "%s\n", line) }
 	part, err := weights.cut(c, methods, d, o, features)
-	done() // the parts may need the room
+	done() // frees files, as the parts may need the room
 	if err != nil {
 		return dataError(err)
 	}

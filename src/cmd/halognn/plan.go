@@ -119,7 +119,7 @@ func checkPlanFlags(c *cobra.Command) error {
 }
 
 func runPlan(command *cobra.Command, o planFlags) error {
-	sets := append(o.sets, "run.dir=planned") // required, but nothing runs
+	sets := append(o.sets, "run.dir=planned") // the key is required, but nothing runs
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}

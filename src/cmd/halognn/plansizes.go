@@ -114,7 +114,8 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to " +
 			"plan for"))
 	}
-	sets := append(o.sets, "run.dir=planned", "data.parts=none") // required, but nothing runs
+	// the keys are required, but nothing runs
+	sets := append(o.sets, "run.dir=planned", "data.parts=none")
 	c, err := config.Load(o.config, sets)
 	if err != nil {
 		return usageError(err)

@@ -30,7 +30,7 @@ type process struct {
 	gpuBy string       // the variable that has the rank of this process within the node
 
 	inMPI   atomic.Bool  // this process is a rank of MPI, and others may wait for it
-	rank    atomic.Int64 // of this process, once it is in MPI
+	rank    atomic.Int64 // rank of this process, once it is in MPI
 	agreed  atomic.Bool  // the process is about to end in order, with an error that all ranks have
 	failing atomic.Int64 // 1 + the exit code of the first call of fail; 0 before
 	mates   atomic.Pointer[comm.Mates]
@@ -61,7 +61,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	if ranks == 0 && !mpi.Available && !launched() {
 		ranks = 1
 	}
-	var agreed error // of rank 0 of this process
+	var agreed error // the error on which rank 0 of this process agreed
 	local, _ := cuda.LocalRank()
 	speaks, limit := meetingOf(local)
 	slow := time.AfterFunc(meetingNote, func() {
@@ -132,7 +132,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		return err // MPI would report it in words of its own, or end in those of the Go runtime
 	}
 	p.inMPI.Store(true)
-	err := mpi.Run(rank) // sets agreed
+	err := mpi.Run(rank) // the call sets agreed
 	return errors.Join(err, agreed)
 }
 

@@ -53,7 +53,7 @@ func (o *simulated) spec(c *cobra.Command) (s job.Spec, err error) {
 			return s, usageError(fmt.Errorf("--%s is 0; it must be at least 1", f))
 		}
 	}
-	sets := append(o.sets, "run.dir=simulated") // required, but nothing runs
+	sets := append(o.sets, "run.dir=simulated") // the key is required, but nothing runs
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}

@@ -110,7 +110,7 @@ func sweepCommand(p *process) *cobra.Command {
 
 // sweepRun is one run of a sweep.
 type sweepRun struct {
-	number    int      // from 1
+	number    int      // number of the run in the sweep, from 1
 	name, dir string   // its name in messages, and its directory
 	sets      []string // the settings that distinguish it
 	config    *config.Config
@@ -365,7 +365,8 @@ func (r *sweepRun) ended() bool {
 	return err == nil
 }
 
-// train trains those runs that are not done; of is the number of all runs of the sweep.
+// train trains those runs that are not done; the argument of is the number of all runs of the
+// sweep.
 func (o *sweepFlags) train(runs []sweepRun, of int) error {
 	stopOnSignals() // a signal between two runs, too, ends this process in order
 	var failed []string

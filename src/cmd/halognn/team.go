@@ -26,7 +26,7 @@ func (t team) lead(dir string, d *dataset.Dataset, l shard.Layout) error {
 	if _, err := t.Gather(text); err != nil {
 		return err
 	}
-	if err := t.Agree(nil); err != nil { // with the ranks that look at the dataset
+	if err := t.Agree(nil); err != nil { // agrees with the ranks that look at the dataset
 		return err
 	}
 	if err := t.spread(l.NewID); err != nil {

@@ -128,7 +128,7 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 	o.Batch = order.batch
 	o.Sample = sample.Neighbours(order.fanouts...)
 	if w.config != "" {
-		run, err := config.Load(w.config, // nothing runs
+		run, err := config.Load(w.config, // the config only describes runs to come
 			append(w.sets, "data.parts=none", "run.dir=partitioned"))
 		if err != nil {
 			return err

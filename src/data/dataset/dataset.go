@@ -252,7 +252,8 @@ func (m *Meta) check() error {
 	}
 	switch known := task.Find(m.Task) != nil; {
 	case known && m.Classes < 1 && !task.Find(m.Task).Ranks:
-		faults = append(faults, fmt.Errorf("task %s with %d classes", m.Task, m.Classes))
+		faults = append(faults,
+			fmt.Errorf("task %s has %d classes; it needs at least 1", m.Task, m.Classes))
 	case !known && m.Task != task.None:
 		faults = append(faults,
 			fmt.Errorf("task %q is not one of %s, %s", m.Task, task.Names(), task.None))

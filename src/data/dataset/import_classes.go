@@ -109,7 +109,8 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		switch {
 		case integers && (low != nil || high != nil):
 			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions "+
-				"have these, because the source's need more than 32 bits", few(names), n-1)
+				"have the new numbers, because those of the source need more than 32 bits",
+				few(names), n-1)
 		case integers && n == 1:
 			s.note("class %s of the source is numbered 0 here; predictions have the source's "+
 				"number", names[0])
@@ -386,8 +387,8 @@ func (s *source) finishMarks() error {
 		}
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
-			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all, 0 or 1 each, or "+
-				"none (-1, too, is none)", n[v], s.classes, ErrValue)
+			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all labels, 0 or 1 "+
+				"each, or none (-1 is none, too)", n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:

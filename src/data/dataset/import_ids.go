@@ -107,8 +107,8 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 			o.none.line, filepath.Base(path), o.none.id)
 	}
 	if o.integers+o.other.count == 0 && o.whole.count > 0 {
-		s.note("ids are numbers with a point, such as %q on line %d of %s, and words as they "+
-			"stand there", o.whole.id, o.whole.line, filepath.Base(path))
+		s.note("ids are numbers with a point, such as %q on line %d of %s; they are kept as "+
+			"words", o.whole.id, o.whole.line, filepath.Base(path))
 	}
 	odd := o.other
 	if odd.count == 0 {

@@ -39,8 +39,8 @@ func (w *Writer) BeginTopology(n int, weighted bool) (t *TopologyWriter, err err
 func (t *TopologyWriter) Append(rows *graph.CSC, weights []float32) error {
 	n := rows.NumVertices()
 	if t.next+n >= len(t.indptr) {
-		return fmt.Errorf("%w: %d rows of a graph of %d vertices", ErrMismatch, t.next+n,
-			len(t.indptr)-1)
+		return fmt.Errorf("%w: the topology has %d rows, but the graph has %d vertices",
+			ErrMismatch, t.next+n, len(t.indptr)-1)
 	}
 	begin := t.indptr[t.next]
 	for v := range n {
@@ -61,8 +61,8 @@ func (t *TopologyWriter) Close() error {
 	defer t.abort()
 	m := &t.w.Meta
 	if t.next != len(t.indptr)-1 {
-		return fmt.Errorf("%w: %d rows of a graph of %d vertices", ErrMismatch, t.next,
-			len(t.indptr)-1)
+		return fmt.Errorf("%w: the topology has %d rows, but the graph has %d vertices",
+			ErrMismatch, t.next, len(t.indptr)-1)
 	}
 	if err := t.indices.Close(); err != nil {
 		return err

@@ -43,10 +43,10 @@ func (s *Shards) Damage(err error) error {
 		return nil
 	}
 	if panicked != nil { // report its value, without the stack
-		return fmt.Errorf("%w; the work on them ended with: %v; "+more, errs, panicked.Value,
-			s.Dir)
+		return fmt.Errorf("%w; the work on these files ended with: %v; "+more, errs,
+			panicked.Value, s.Dir)
 	}
-	return fmt.Errorf("%w; the work on them ended with: %w; "+more, errs, err, s.Dir)
+	return fmt.Errorf("%w; the work on these files ended with: %w; "+more, errs, err, s.Dir)
 }
 
 // verifyAllContent is verifyContent of whole files, even where this rank opened only its own rows:

@@ -351,8 +351,8 @@ func checkTypes(m *Meta) error {
 		return err
 	}
 	if len(m.Tables) != t || len(m.Starts) != m.Parts*t+1 {
-		return fmt.Errorf("%w: %d tables and %d starts of %d types in %d parts", ErrMismatch,
-			len(m.Tables), len(m.Starts), t, m.Parts)
+		return fmt.Errorf("%w: %d tables and %d starts do not fit %d types in %d parts",
+			ErrMismatch, len(m.Tables), len(m.Starts), t, m.Parts)
 	}
 	for k := range m.Parts {
 		if m.Starts[k*t] != m.Offsets[k] {

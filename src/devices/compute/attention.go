@@ -93,11 +93,13 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 func checkBothEnds(kernel string, src, dst, z Matrix) {
 	checkHeads(kernel, src, z)
 	if dst.Rows < 0 || dst.Rows > z.Rows {
-		panic(fmt.Sprintf("compute: %s: %v of the first rows of %v", kernel, dst, z))
+		panic(fmt.Sprintf("compute: %s: the destinations, %v, are more than the rows of %v", kernel,
+			dst, z))
 	}
 	checkHeads(kernel, dst, z.RowsAt(0, dst.Rows))
 	if dst.Cols != src.Cols {
-		panic(fmt.Sprintf("compute: %s: heads of %v and %v", kernel, src, dst))
+		panic(fmt.Sprintf("compute: %s: sources %v and destinations %v differ in heads", kernel,
+			src, dst))
 	}
 }
 
@@ -294,8 +296,8 @@ func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data [
 		lacks = a.Stride < src.Cols || len(data) < (groups-1)*a.Stride+src.Cols
 	}
 	if lacks {
-		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, %d apart, lie in %d numbers",
-			kernel, groups, src.Cols, a.Stride, len(data)))
+		panic(fmt.Sprintf("compute: %s: %d vectors of %d columns, which begin every %d numbers, "+
+			"do not fit into %d numbers", kernel, groups, src.Cols, a.Stride, len(data)))
 	}
 	return floatBytes * groups * src.Cols
 }

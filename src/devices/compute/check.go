@@ -28,7 +28,8 @@ func (m Matrix) stored() bool {
 func checkProduct(kernel string, set, y, x, w Matrix) {
 	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
-		panic(fmt.Sprintf("compute: %s: [R,O], [R,F], [O,F] are %v, %v, %v", kernel, y, x, w))
+		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and [O,F]; "+
+			"they are %v, %v and %v", kernel, y, x, w))
 	}
 }
 
@@ -57,8 +58,8 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 // checkStoredColumns is checkColumns of a matrix of either type.
 func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Cols, vectors) {
-		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its columns",
-			kernel, m, slices.Clone(vectors)))
+		panic(fmt.Sprintf("compute: %s: vectors must have an element for each column of %v, "+
+			"but have %v", kernel, m, slices.Clone(vectors)))
 	}
 }
 
@@ -73,16 +74,16 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 // checkStoredRows is checkRows of a matrix of either type.
 func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Rows, vectors) {
-		panic(fmt.Sprintf("compute: %s: matrix %v and vectors of %v elements for its rows", kernel,
-			m, slices.Clone(vectors)))
+		panic(fmt.Sprintf("compute: %s: vectors must have an element for each row of %v, but "+
+			"have %v", kernel, m, slices.Clone(vectors)))
 	}
 }
 
 // CheckLengths checks that arrays have the same length n.
 func CheckLengths(kernel string, n int, others ...int) {
 	if !allAre(n, others) {
-		panic(fmt.Sprintf("compute: %s: arrays of %d and %v elements", kernel, n,
-			slices.Clone(others)))
+		panic(fmt.Sprintf("compute: %s: arrays must be equally long, but have %d and %v "+
+			"elements", kernel, n, slices.Clone(others)))
 	}
 }
 

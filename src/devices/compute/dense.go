@@ -91,8 +91,8 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 		return 0
 	}
 	if c.Own.Rows > y.Rows {
-		panic(fmt.Sprintf("compute: %s: rows %v cannot be added to the first of %v", kernel, c.Own,
-			y))
+		panic(fmt.Sprintf("compute: %s: the rows to add, %v, are more than those of %v", kernel,
+			c.Own, y))
 	}
 	checkStored(kernel, y.RowsAt(0, c.Own.Rows), c.Own)
 	if c.Scale != nil && (len(c.Scale) != 1 || kernel != "SegmentSumCompleted") {

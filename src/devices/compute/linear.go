@@ -79,8 +79,8 @@ func CheckAddScaled(y, z, x Matrix, scale []float32) Call {
 func CheckCopyColumns(y Matrix, at int, x Matrix, from, n int, add bool) Call {
 	checkRows("CopyColumns", y, x.Rows)
 	if n < 0 || at < 0 || from < 0 || at+n > y.Cols || from+n > x.Cols || !x.stored() {
-		panic(fmt.Sprintf("compute: CopyColumns: %d columns from %d of %v to %d of %v", n, from, x,
-			at, y))
+		panic(fmt.Sprintf("compute: CopyColumns: %d columns cannot be copied from column %d of %v "+
+			"to column %d of %v", n, from, x, at, y))
 	}
 	part := Matrix{Rows: y.Rows, Cols: n}
 	return Call{Kernel: "CopyColumns",

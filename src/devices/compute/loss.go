@@ -63,13 +63,14 @@ func AnyPlace(places []float32) bool { return math.Float32bits(places[0]) != 0 }
 func CheckQueuedLoss(to *QueuedLoss) {
 	if len(to.Head) != 4+len(to.Extras) || len(to.Extras) != LossExtras ||
 		len(to.Suspects) > MostSuspects || len(to.Places) != PlacesLen || len(to.Skipped) != 1 {
-		panic(fmt.Sprintf("compute: a queued loss has %d numbers, %d extras, %d suspects, %d "+
-			"places and %d flags", len(to.Head), len(to.Extras), len(to.Suspects), len(to.Places),
-			len(to.Skipped)))
+		panic(fmt.Sprintf("compute: a queued loss cannot have %d numbers, %d extras, %d suspects, "+
+			"%d places and %d flags", len(to.Head), len(to.Extras), len(to.Suspects),
+			len(to.Places), len(to.Skipped)))
 	}
 	for k, s := range to.Suspects {
 		if !s.X.holds() || s.X.BF16 != nil {
-			panic(fmt.Sprintf("compute: suspect %d of a queued loss is %v", k, s.X))
+			panic(fmt.Sprintf("compute: suspect %d of a queued loss, %v, is not a whole matrix of "+
+				"float32", k, s.X))
 		}
 	}
 }

@@ -13,7 +13,7 @@ type HostMemory struct{}
 // Alloc implements Device.
 func (HostMemory) Alloc(n int) ([]float32, error) {
 	if n < 0 {
-		return nil, fmt.Errorf("compute: Alloc of %d elements", n)
+		return nil, fmt.Errorf("compute: Alloc of %d elements; there must be 0 or more", n)
 	}
 	return mem.Make[float32](n), nil
 }

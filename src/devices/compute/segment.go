@@ -160,7 +160,8 @@ func checkReduction(kernel string, out Matrix, s Segments) {
 func checkStoredReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	if !out.stored() || out.Rows != s.Len() {
-		panic(fmt.Sprintf("compute: %s: matrix %v for %d segments", kernel, out, s.Len()))
+		panic(fmt.Sprintf("compute: %s: matrix %v needs a row for each of %d segments", kernel, out,
+			s.Len()))
 	}
 }
 
@@ -168,7 +169,8 @@ func checkStoredReduction(kernel string, out Matrix, s Segments) {
 // indices anyway, checks their range.
 func checkSegments(kernel string, s Segments) {
 	if len(s.Indptr) == 0 {
-		panic(fmt.Sprintf("compute: %s: no Indptr; for no segments it is [0]", kernel))
+		panic(fmt.Sprintf("compute: %s: Indptr is empty; without segments it must be [0]",
+			kernel))
 	}
 	if s.Above > 0 {
 		return

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	leastShared = 256 << 20 // bytes in /dev/shm: for MPI's buffers and topology.load: copy
+	leastShared = 256 << 20 // bytes of /dev/shm that MPI's buffers and topology.load: copy need
 	leastLocked = 64 << 20  // bytes that InfiniBand may register
-	slowRank    = 0.5       // as a share of the median rate
+	slowRank    = 0.5       // a rank below this share of the median rate is slow
 )
 
 // MoreLocked is the cure if InfiniBand may register too little memory.
@@ -187,7 +187,7 @@ func overlapping(ranks []Rank) (found []Finding) {
 // sharedCores finds ranks on different hyperthreads of one core.
 func sharedCores(ranks []Rank) (found []Finding) {
 	for _, node := range nodes(ranks) {
-		owner := map[int]int{} // of a core
+		owner := map[int]int{} // the rank that uses a core
 		for _, r := range node {
 			for _, p := range ranks[r].CPUs {
 				first, taken := owner[p.Core]
@@ -238,7 +238,7 @@ func slowRanks(ranks []Rank) (found []Finding) {
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
-	// of two ranks, the faster one; timing.Median would take their mean
+	// the median of two ranks is the faster one; timing.Median would take their mean
 	sorted := slices.Sorted(slices.Values(rates))
 	median := sorted[len(sorted)/2]
 	for r, rate := range rates {

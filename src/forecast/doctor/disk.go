@@ -37,7 +37,8 @@ func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		d.Unseen = err != nil
 	}
-	return d, c.StartBarrier().Wait() // so that rank 0 removes it only afterwards
+	// so that rank 0 removes the file only after all have looked for it
+	return d, c.StartBarrier().Wait()
 }
 
 // writeAndRead times a file of fileBytes.

@@ -22,11 +22,11 @@ import (
 // Options describe a rank to the doctor.
 type Options struct {
 	Dir     string         // directory to try, which all nodes should see
-	Device  compute.Device // on which the rank computes
-	Threads int            // with which the rank computes
+	Device  compute.Device // the device on which the rank computes
+	Threads int            // number of threads with which the rank computes
 	Allowed []int          // CPUs that the launcher gave the rank
-	Has     []int          // CPUs that the launcher has; none: not known
-	// CPUs that the rank uses, if ranks share some; empty: fewer CPUs than ranks
+	Has     []int          // CPUs that the launcher has on the node; empty if not known
+	// CPUs that the rank uses, where ranks share some; empty where there are fewer CPUs than ranks
 	CPUs    []int
 	Same    [][2]string // names and values that must be equal on all ranks: versions, hashes
 	Slow    []string    // what makes this build slow
@@ -99,8 +99,8 @@ type Finding struct {
 	Cure  string `json:"cure"`
 }
 
-// Examine measures. Collective. An error means that the communicator or a device failed; everything
-// else is a finding.
+// Examine measures the job. Collective. An error means that the communicator or a device failed;
+// everything else is a finding.
 func Examine(c comm.Comm, o Options) (*Report, error) {
 	node, err := c.Node()
 	if err != nil {

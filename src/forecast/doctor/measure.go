@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	tryTime   = 100 * time.Millisecond // to measure a rate
-	turnTime  = 20 * time.Millisecond  // to measure a rank that copies alone on its node
-	gemmRows  = 512                    // per thread; tiles of the device have 256 or 512 rows
-	gemmWidth = 256                    // in and out: the hidden width of the default model
+	tryTime   = 100 * time.Millisecond // how long a rate is measured
+	turnTime  = 20 * time.Millisecond  // how long a rank that copies alone on its node is measured
+	gemmRows  = 512                    // rows per thread; tiles of the device have 256 or 512 rows
+	gemmWidth = 256                    // columns in and out: the hidden width of the default model
 	// source and destination: together more than a core's share of any cache
 	copyBytes = 32 << 20
 	// bytes that a rank sends in an all-to-all, and adds in an allreduce
@@ -123,8 +123,8 @@ func measureTraffic(c comm.Comm) (t Traffic, err error) {
 	return t, nil
 }
 
-// perCall returns the seconds of a collective: for each try the longest time over the ranks, and of
-// these the shortest. Collective.
+// perCall returns the seconds of a collective: the shortest time over several tries, where the time
+// of a try is the longest over the ranks. Collective.
 func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 	shortest := 0.0
 	for begin, try := time.Now(), 0; ; try++ {

@@ -60,7 +60,7 @@ func (r *Report) Print(w io.Writer) error {
 func (r *Report) WriteJSON(w io.Writer) error {
 	all := *r
 	if all.Findings == nil {
-		all.Findings = []Finding{} // a list in any case
+		all.Findings = []Finding{} // an empty list, not null
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

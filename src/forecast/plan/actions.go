@@ -31,7 +31,8 @@ import (
 type Actions struct {
 	Dir  string
 	Warm int // steps of the shorter trace, after which the pipeline is full
-	More int // further steps of the longer trace; a step takes the difference of the times / More
+	// steps that the longer trace has more; a step takes the difference of the two times / More
+	More int
 }
 
 // lengths returns the steps of each trace, by its directory within Actions.Dir.
@@ -77,14 +78,14 @@ const flopsPerSecond = 1e9
 type acts struct {
 	ranks, perNode, depth int
 	draw, up, train       []float64 // [ranks] seconds
-	ids, rows             [][]int64 // [nodes][nodes] bytes from a node to another
-	// bytes of gradients that a rank sends to each other one, and gets back
+	ids, rows             [][]int64 // [nodes][nodes] bytes from one node to another
+	// bytes of gradients that a rank sends to each other rank, and gets back
 	slice int64
 }
 
 func (a *acts) nodes() int { return (a.ranks + a.perNode - 1) / a.perNode }
 
-// of returns the ranks [lo, hi) of a node.
+// The method of returns the ranks [lo, hi) of a node.
 func (a *acts) of(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
@@ -171,7 +172,7 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 			s := script{acts: all, of: of, at: at, steps: steps}
 			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
 		}
-		for node := range all.nodes() { // as the method process numbers the processes
+		for node := range all.nodes() { // in the order in which the method process numbers them
 			lo, hi := all.of(node)
 			for rank := lo; rank < hi; rank++ {
 				for of := range actor(ofRank) {

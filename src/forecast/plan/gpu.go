@@ -15,14 +15,15 @@ import (
 
 // GPU describes the GPUs of a job.
 type GPU struct {
-	PerNode  int                       // GPUs of a node; 0: one for each rank; ranks share fewer
+	// GPUs of a node, which ranks share if they are fewer; 0: one for each rank
+	PerNode  int
 	Memory   int64                     // bytes of one GPU, less the driver's reserve; 0: assumed
 	Resident func(total, free int) int // resident bytes; nil: half of the free bytes
 	// bytes of a rounded copy of a product's factor; 0: none is made
 	Rounded int
 	// the device always reads rows that are not resident in host memory
 	Mapped bool
-	// rows between layers go from GPU to GPU, else through the hosts
+	// rows between layers go from GPU to GPU; if false, they go through the hosts
 	Direct bool
 }
 
@@ -57,7 +58,8 @@ type DeviceMemory struct {
 // minibatchOnDevice is the upload of a minibatch.
 type minibatchOnDevice struct {
 	blocks float64 // bytes of blocks, vertices, labels
-	inputs float64 // of input rows, references and the input block, or of an input made by the host
+	// bytes of input rows, references and the input block, or of an input made by the host
+	inputs float64
 	rows   float64 // bytes of rows read from this node's memory, by host or device
 	copied float64 // rows that a host thread reads
 	onHost bool    // the host makes the input
@@ -113,7 +115,7 @@ func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
 		return 0, 0
 	}
 	topology = compute.TopologyBytes(vertices, p.shards.Edges)
-	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // as the run decides
+	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // the run decides so too
 		return 0, 0
 	}
 	bounds := parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,
@@ -158,7 +160,7 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	bytes = t.held
 	free := p.job.GPU.Memory/int64(p.job.sharing()) - parameters -
 		resident*int64(p.shards.RowBytes())
-	// the run decides likewise: residence.holdRows
+	// the run decides in the same way, in residence.holdRows
 	if t.dynamic() || p.shards.Schema.Typed() || p.job.Sparse || bytes == 0 || bytes > free/2 {
 		return 0, 0
 	}
@@ -228,7 +230,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		slot := r.slot()
 		_, _, rowBytes := p.input(slot)
 		minibatch := p.onDevice(slot, reads+more, model.needs)
-		fetched := 0.0 // addresses
+		fetched := 0.0 // bytes of the addresses of rows that the device reads itself
 		if p.job.GPU.Mapped && !minibatch.onHost {
 			fetched = 8 * minibatch.rows
 		}
@@ -336,7 +338,8 @@ func withRoom(bytes float64) int64 { return int64(bytes * 5 / 4) }
 
 // onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
 type onGPU struct {
-	up, read float64 // bytes over the bus, and moved on the device to make the input
+	// bytes that go over the bus, and bytes that the device moves to make the input
+	up, read float64
 	copied   float64 // rows that the host reads
 }
 

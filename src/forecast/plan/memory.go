@@ -20,7 +20,7 @@ const (
 	runtimeBytes = 43 << 20 // program, MPI and BLAS
 	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, memory not yet returned
 	slotBytes    = 6 << 10  // bytes of a minibatch in preparation on the heap, without its arrays
-	hopBytes     = 5 << 10  // bytes more for each of its layers
+	hopBytes     = 5 << 10  // further bytes for each of its layers
 )
 
 // memory predicts the largest resident set among the analysed ranks, with traffic t.
@@ -135,8 +135,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 
 // untried is the memory of a minibatch that no trial measures.
 type untried struct {
-	waiting int64 // from when it is sampled
-	buffers int64 // of its rows, and pinned memory for what goes up to a GPU
+	waiting int64 // bytes held from when it is sampled
+	buffers int64 // bytes of its rows, and of pinned memory for what goes to a GPU
 }
 
 // untried returns the untried memory of a minibatch of shape s, with the given number of its rows
@@ -194,8 +194,8 @@ func (p *planner) judgedMinibatches() int64 {
 	return int64(each) * int64(math.Ceil(most/float64(p.job.MaxSeeds())))
 }
 
-// owned returns how many items the vertices first to last-1 have, where of tells the number of each
-// part. A part that is cut counts in proportion to its vertices within the range.
+// owned returns how many items the vertices first to last-1 have, where the function of returns the
+// number of a part. A part that is cut counts in proportion to its vertices within the range.
 func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
 	for k := range p.shards.Parts {
 		begin, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
@@ -287,10 +287,10 @@ func (p *planner) labelBytes() int {
 // modelBytes is the memory that package nn reserves, as counted by a device that only counts.
 type modelBytes struct {
 	parameters, activations int64
-	scratch                 int64 // of a CPU, for the sums of weight gradients
-	partial                 int64 // of a GPU, for partial sums
+	scratch                 int64 // bytes on a CPU for the sums of weight gradients
+	partial                 int64 // bytes on a GPU for partial sums
 	onDevice                int64 // bytes of parameters on the device
-	pinned                  int64 // of rows between layers, on the host of a GPU
+	pinned                  int64 // pinned bytes of rows between layers, on the host of a GPU
 	needs                   nn.Needs
 }
 
@@ -340,7 +340,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)
-	if _, width := j.Model.Widths(0); j.Mode.Columns { // sums, or their gradients, of all ranks
+	if _, width := j.Model.Widths(0); j.Mode.Columns { // the sums of all ranks, or their gradients
 		own := j.Ranks * r.most.hops[0].destinations
 		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+own)
 	}
@@ -408,7 +408,8 @@ func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 				all, largest = all+p.Len(), max(largest, p.Len())
 			}
 		}
-		// A wave of chunks of one matrix, or half a wave of each of two.
+		// There are partial sums for a wave of chunks of one matrix, or for half a wave of each of
+		// two.
 		partial = max(partial, min(compute.ChunkWave*largest, chunks*all))
 		weights = max(weights, all)
 	}
@@ -420,7 +421,7 @@ func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 // gradients are summed.
 func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 	rows = h.destinations
-	if m.Needs().Sources { // attention: of the sources
+	if m.Needs().Sources { // attention multiplies the rows of all sources
 		rows = h.sources
 	}
 	return rows, (rows + compute.ChunkRows - 1) / compute.ChunkRows
@@ -583,8 +584,8 @@ func (p *planner) layerRows(rows int64, l int) int64 {
 type chunk struct {
 	vertices int
 	hop      hopShape
-	bytes    int64 // of a sampled and planned chunk, with its rows
-	sent     sent  // what goes to a GPU
+	bytes    int64 // bytes of a sampled and planned chunk, with its rows
+	sent     sent  // what goes to a GPU for the chunk
 	sampler  int64
 }
 
@@ -736,7 +737,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	}
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
-	if needs := p.job.Model.Needs(); p.job.GPU != nil { // adds its pinned memory
+	if needs := p.job.Model.Needs(); p.job.GPU != nil { // adds the chunk's pinned memory
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)
@@ -750,15 +751,15 @@ type chunking struct {
 	some   [][2]int64 // the vertices of each chunk that the plan samples
 	rows   []int64    // rows of each of these chunks
 	of     int        // number of all chunks
-	budget int64      // rows of a chunk; a vertex with more is a chunk of its own
+	budget int64      // most rows of a chunk; a vertex with more rows is a chunk of its own
 	slots  []int64    // rows of the largest chunk that passes through each slot of the pipeline
 }
 
 // chunksHeld returns the bytes of a layer's chunks that are under way. A slot keeps the room of the
-// largest chunk that has passed through it. If few chunks pass through a slot, a row is taken to
-// need the mean bytes a row of the sampled chunks; the more pass, the closer to their maximum.
-// Sampled chunks that are small beside the others are left out: most of their bytes do not depend
-// on their rows.
+// largest chunk that has passed through it. If few chunks pass through a slot, a row is assumed to
+// take the mean bytes of a row in the sampled chunks; the more chunks pass, the closer to the
+// maximum. Sampled chunks that are small beside the others are left out: most of their bytes do not
+// depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
 	largest := int64(0)                         // rows of the largest sampled chunk that is no hub

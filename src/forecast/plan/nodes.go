@@ -9,11 +9,12 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// nodeShares are, for each node, by its first rank, the rows of each kind that the node fetches as
-// one divided by the rows that its ranks would fetch for themselves.
+// nodeShares has, for each node, by its first rank, a share for each kind of rows: the rows that
+// the node fetches as one, divided by the rows that its ranks would fetch for themselves.
 type nodeShares map[int]perKind
 
-// of returns the shares of the node of r. c is the cache, with the capacity of one rank.
+// The method of returns the shares of the node of rank r. c is the cache, with the capacity of one
+// rank.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
@@ -35,7 +36,7 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, e
 // or, if the ranks share their caches, by all of them. What a cache that changes keeps is not
 // known: it is treated as a static one of the same size.
 func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
-	if !p.job.Reads() { // seeds alone
+	if !p.job.Reads() { // minibatches are seeds alone
 		return p.same(1), nil
 	}
 	n := int(p.shards.Vertices)

@@ -38,7 +38,7 @@ type Job struct {
 	// which only policy oracle uses. Cache.Policy may also be auto.
 	job.Spec
 	Machine
-	Evaluations int // sampled evaluations in the run; 0: one an epoch; below 0: none
+	Evaluations int // sampled evaluations in the run; 0: one for each epoch; negative: none
 
 	auto bool // cache.policy is auto
 }
@@ -57,7 +57,7 @@ type Machine struct {
 type laid struct {
 	*job.Job
 	Machine
-	Evaluations int  // 0 or more
+	Evaluations int  // number of sampled evaluations, 0 or more
 	auto        bool // cache.policy is auto
 }
 
@@ -68,14 +68,14 @@ func (j *Job) lay(l *job.Job) *laid {
 
 // Options are the settings of a plan.
 type Options struct {
-	Rates   Rates // rates of 0 are measured; for the network, assumed
+	Rates   Rates // a rate of 0 is measured; that of the network is assumed
 	Device  compute.Device
 	Host    compute.Host
 	Memory  int64    // bytes of a node; 0: suggestions have no limit
 	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
 	Actions *Actions // traces to write; all ranks are analysed for them; nil: none
 
-	// for shards that have only sizes
+	// what is assumed about the edges, for shards that have only sizes
 	Bound Bound
 	Cut   float64 // share of the edges whose ends are of different nodes
 }
@@ -261,9 +261,10 @@ type planner struct {
 	graph   *access.Graph
 	ranks   []*rankPlan   // the analysed ranks
 	forward bool          // nothing is trained
-	ofRows  *access.Kinds // see kinds
+	ofRows  *access.Kinds // the kinds of rows, made by the method kinds
 
-	shuffles *Shuffles // of a step; nil: ranks share no minibatches and hold rows, or no edges
+	// counts of a step; nil if ranks send each other nothing that Shuffles counts
+	shuffles *Shuffles
 
 	together   nodeScore
 	parameters int // number of parameters that an allreduce moves

@@ -49,10 +49,10 @@ func (a *accesses) step(i int) []graph.VertexID {
 
 // played is the mean of what a policy does for a minibatch.
 type played struct {
-	rows    perKind // transferred
-	held    int     // rows before the first step
-	seconds float64 // that the policy takes
-	bytes   int64   // that the policy takes
+	rows    perKind // rows transferred
+	held    int     // rows held before the first step
+	seconds float64 // time that the policy takes
+	bytes   int64   // memory that the policy takes
 }
 
 // play lets a policy decide minibatch by minibatch, as training would, and counts the rows it

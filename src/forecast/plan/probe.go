@@ -26,31 +26,34 @@ type rankPlan struct {
 	evaluated shape     // the largest in evaluation, if evaluation has its own fanouts
 
 	trial *trial // prepares the probes, and those of evaluation
-	// what trial held before evaluation; nil: nothing is evaluated apart
+	// what trial held before evaluation; nil if evaluation has no minibatches of its own
 	trained   *parallel.TrialBytes
 	evaluator *trial // prepares evaluation, if it cannot use the slots of training
 	sampler   int64  // bytes of a sampler, without the minibatches
 	chunks    map[[3]int64]chunk
-	edges     int           // that the timed probes sampled
-	took      time.Duration // for sampling these edges
+	edges     int           // number of edges that the timed probes sampled
+	took      time.Duration // time of sampling these edges
 }
 
 // shape is the size of a minibatch.
 type shape struct {
 	seeds  int
 	hops   []hopShape // layer 0 first
-	joined hopShape   // where ranks hold columns: the input hops of all ranks as one
+	joined hopShape   // where ranks hold columns, the input hops of all ranks as one hop
 	// vertices of the input frontier outside the node that the rank fetches
-	remote    int
-	kinds     []kindShape    // the input frontier by vertex type; nil without types
-	sent      sent           // what goes to a GPU
-	edgeRows  int64          // rows of edges that the rank fetches
-	edgeBytes int64          // bytes sent to get them; as many are sent to serve others
-	loads     []sample.Load  // by layer, of a rank's share of a minibatch; nil: it is not shared
-	rated     crossed        // embeddings of links, of a rank's share of the minibatch
-	asks      []sample.Asked // what its hops ask other ranks, where the topology is partitioned
-	vectors   int            // rows and sums that are transferred without a cache
-	learns    learns         // learned rows that are received
+	remote   int
+	kinds    []kindShape // the input frontier by vertex type; nil without types
+	sent     sent        // what goes to a GPU
+	edgeRows int64       // rows of edges that the rank fetches
+	// bytes sent to get these rows; the rank sends equally many to serve others
+	edgeBytes int64
+	// loads of the layers in a rank's share of a minibatch; nil if the minibatch is not shared
+	loads []sample.Load
+	// embeddings of ends of links that travel for a rank's share of the minibatch
+	rated   crossed
+	asks    []sample.Asked // what its hops ask other ranks, where the topology is partitioned
+	vectors int            // rows and sums that are transferred without a cache
+	learns  learns         // learned rows that are received
 }
 
 // learns counts what comes for a minibatch: learned rows and sums of learned rows; the sums among
@@ -59,7 +62,8 @@ type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
 	sources, destinations, edges int
-	read                         int // edges that the layer reads; 0: edges
+	// edges that the layer reads; 0: as many as the field edges says
+	read int
 	// where relations are told apart: segments of the hop, and places of pairs
 	rows, pairs int
 	// with types: the input layer folds the rows of some minibatches, and maps those of others
@@ -71,8 +75,8 @@ type crossed struct{ others, wanted int }
 
 // kindShape counts the vertices of a type in an input frontier.
 type kindShape struct {
-	all, remote int // remote: as in shape
-	foreign     int // owned by other ranks
+	all, remote int // all vertices, and the remote ones as in shape
+	foreign     int // vertices owned by other ranks
 }
 
 // frontier returns the number of vertices whose rows are read.

@@ -57,8 +57,8 @@ func (p *planner) join() {
 	}
 }
 
-// joined returns the joined input hop of all ranks' minibatches. of tells each number of a rank's
-// hop.
+// joined returns the joined input hop of all ranks' minibatches. The function of returns a number
+// of a rank's hop.
 func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float64) hopShape {
 	sum := func(number func(h hopShape) int) int {
 		all := 0.0

@@ -97,7 +97,7 @@ type calibration struct {
 	of      *rankPlan
 	shape   shape
 	mb      sample.Minibatch
-	key     sample.Key // of the minibatch
+	key     sample.Key // the key of the minibatch
 	sparse  sparseInput
 }
 
@@ -128,7 +128,8 @@ func (p *planner) calibration() (*calibration, error) {
 	case !p.job.Reads():
 		c.shape = c.of.probes[0]
 	default:
-		// Of the whole minibatch, as in the probes, even where a rank computes a share of it.
+		// The shape is that of the whole minibatch, as in the probes, even where a rank computes
+		// only a share of it.
 		c.shape = p.typed(&c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local))
 	}
 	return c, nil
@@ -299,7 +300,7 @@ func (c *calibration) flops() (float64, error) {
 		batch.Own, batch.Aggregate = zeros, zeros
 	}
 	if j.Sparse && needs.Sums() {
-		if c.sparse.given == (nn.Sparse{}) { // the rate of rows is given
+		if c.sparse.given == (nn.Sparse{}) { // rows were not measured, as their rate is given
 			if _, err := c.rows(); err != nil {
 				return 0, err
 			}

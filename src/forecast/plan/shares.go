@@ -84,12 +84,12 @@ type groupProbe struct {
 	p      *planner
 	groups [][]*rankPlan // the analysed ranks, by the group that shares minibatches
 	owners *sample.Owners
-	loads  [][]sample.Load // of the current minibatch, by member of its group
+	loads  [][]sample.Load // loads of the current minibatch, by member of its group
 	// [S,layers] candidates that each member finds for a layer whose vertices are drawn for all
 	// seeds together
 	candidates [][]int
 	replay     *sample.Replay
-	crossing   sample.Crossing // of embeddings to the ranks that rate links
+	crossing   sample.Crossing // embeddings that go to the ranks that rate links
 	rated      []crossed       // [S] embeddings that cross, by member
 	truth      []byte
 }
@@ -194,8 +194,8 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	return nil
 }
 
-// shapeOf is the share of a rank in the minibatch of which g.loads has the loads, and which spec
-// drew.
+// shapeOf returns the share of a rank in the minibatch that spec drew and whose loads are in
+// g.loads.
 func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
@@ -224,7 +224,7 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	p, size := g.p, g.owners.Size
 	for _, r := range ranks {
 		if !r.evaluates(p) {
-			return nil // nor do the other ranks
+			return nil // the other ranks do not evaluate either
 		}
 	}
 	lo := ranks[0].rank / size * size

@@ -23,7 +23,7 @@ type Shuffles struct {
 	// and between layers
 	found, features, between float64
 
-	learned bool // Hidden are learned rows
+	learned bool // the hidden rows are learned rows
 }
 
 // shuffled counts one minibatch, from the loads of all ranks and, for layers whose vertices are

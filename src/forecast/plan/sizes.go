@@ -390,7 +390,7 @@ func (p *planner) sizedUnion(rows int) int64 {
 
 // sizedWaiting returns the bytes of a minibatch that is sampled and planned.
 func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
-	// original ids, references, parts, positions
+	// bytes of original ids, references, parts and positions
 	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
 	// ids: until neighbours are numbered, there is room for every drawn one
 	ids := int64(s.frontier())
@@ -421,7 +421,8 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	}
 	if t.dynamic() {
 		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
-		// ids of its last turn: those it asked for and, as others ask as much, those asked of it
+		// ids of the slot's last use: those that the rank asked for and, as other ranks ask for
+		// equally many, those that they asked it for
 		if t.Window > 0 {
 			bytes += int64(s.remote) * (4 + 4)
 		}
@@ -452,7 +453,7 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 
 // sizedLearned returns the bytes of the learned rows of a minibatch. Those of other ranks are
 // fetched, early and late, and the gradients that go back are listed. The input layer reads rows or
-// means, and writes its gradient in the same place. And there are lists: of the means, and of what
+// means, and writes its gradient in the same place. There are also lists of the means, and of what
 // is added to the gradient of each row. With Most there are as many means as edges; with Least
 // there are few, and each row is in one.
 func (p *planner) sizedLearned(s *shape) int64 {
@@ -467,7 +468,7 @@ func (p *planner) sizedLearned(s *shape) int64 {
 			read = edges
 		}
 		bytes += 8*read + 4*edges + 4*rows
-		// members of sums: those asked for, and lists of others
+		// members of the sums that the rank asks for, and lists of members for other ranks
 		if p.job.LearnedSums() != nil && foreign > 0 {
 			bytes += edges * (3*4 + 8 + 2*4)
 		}

@@ -18,7 +18,7 @@ func TestCachesOfSparseRows(t *testing.T) {
 		j := planJob()
 		j.Cache.Policy = name
 		_, err := New(s, j, given)
-		if want := "cache.policy " + name + " cannot be had"; !errors.Is(err, ErrJob) ||
+		if want := "cannot be combined with cache.policy " + name; !errors.Is(err, ErrJob) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -147,7 +147,7 @@ func gatheredRows(m *nn.Config, s *shape) int {
 	switch {
 	case len(s.hops) == 0:
 		return s.seeds
-	case m.Needs().Types: // each row once
+	case m.Needs().Types: // each row is read once
 		return s.frontier()
 	}
 	return s.hops[0].edges + s.hops[0].destinations

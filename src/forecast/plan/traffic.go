@@ -47,7 +47,7 @@ type Traffic struct {
 	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
 
 	rows        perKind   // Rows, by kind
-	sumBytes    float64   // of the analysed ranks
+	sumBytes    float64   // bytes of the sums that the analysed ranks get in a step
 	held        int64     // bytes of the rows in the fullest cache
 	received    []float64 // [analysed ranks] rows and sums from other nodes
 	gets        []float64 // [analysed ranks] received, plus rows that peers fetch and pass on
@@ -214,7 +214,7 @@ func (p *planner) busiest(t *Traffic) float64 {
 		}
 		return most * float64(p.job.RanksPerNode)
 	}
-	// Rows of nodes, indexed by first rank.
+	// Rows that nodes receive and send, indexed by the first rank of a node.
 	in, out := make([]float64, p.job.Ranks), make([]float64, p.job.Ranks)
 	for i, r := range p.ranks {
 		lo, _ := p.node(r.rank)
@@ -246,8 +246,8 @@ type fetched struct {
 
 // fetch is the prediction for a cache of one size.
 type fetch struct {
-	rows      perKind // that a minibatch fetches
-	sums      float64 // that a minibatch fetches
+	rows      perKind // rows that a minibatch fetches
+	sums      float64 // sums that a minibatch fetches
 	sumBytes  float64
 	ids       float64 // bytes of the ids of the sums
 	peer      float64 // rows found in caches of peers
@@ -370,7 +370,7 @@ func (k *nodeScore) free() {
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
 	of := p.kinds()
-	reuses := make([]*cache.Reuse, len(of.Bytes)) // by kind of rows
+	reuses := make([]*cache.Reuse, len(of.Bytes)) // one for each kind of rows
 	minibatches := p.job.Items() * p.job.Epochs
 	return &fetched{free: func() {}, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity}

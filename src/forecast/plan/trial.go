@@ -22,16 +22,16 @@ type trial struct {
 	related bool    // layers tell relations apart
 	plain   bool    // the numbers of a shape determine the memory of a minibatch
 	self    bool    // layers read edges of vertices to themselves
-	// numbers for which there is room so far: of trained minibatches, and of others
+	// numbers of a shape for which there is room so far: for trained minibatches, and for others
 	room    map[bool][]int
 	closers mem.Closers
 }
 
-// trialOf says for what a trial prepares minibatches.
+// trialOf says what a trial prepares minibatches for.
 type trialOf struct {
 	rank  int
 	train bool
-	layer int // of inference layer by layer; -1: all layers run
+	layer int // the layer that runs in inference layer by layer; -1: all layers run
 }
 
 // newTrial opens a trial.
@@ -89,7 +89,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	j, needs := p.job, p.job.Model.Needs()
 	kinds, here, sums := j.ReadRows(), p.inMemory(of), j.OwnersSums()
 	for k, learned := range j.LearnedKinds() {
-		if learned.Cols > 0 && !of.train { // read like any other row
+		if learned.Cols > 0 && !of.train { // learned rows are read like any other rows
 			kinds[k] = learned
 		}
 	}
@@ -145,7 +145,8 @@ func (p *planner) inMemory(of trialOf) []int {
 	switch own := all[of.rank : of.rank+1]; {
 	case of.layer > 0:
 		return own
-	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns: // from the files, or from its columns
+	// rows come from the files, or from the rank's columns
+	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns:
 		return all
 	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
 		return own // rows of the other ranks of the node are fetched
@@ -255,13 +256,13 @@ func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
 
 // sent counts the bytes of a minibatch that go to a device, except its input rows.
 type sent struct {
-	blocks int // edges, vertices, labels
-	types  int // rows of vertex types, which the host makes
+	blocks int // bytes of edges, vertices and labels
+	types  int // bytes of rows of vertex types, which the host makes
 	room   room
 }
 
 // room is the pinned memory for the largest minibatch of the kind of a given one; 0: not known.
-type room struct{ all, onDevice int } // in any case, and if all rows are on the device
+type room struct{ all, onDevice int } // bytes in any case, and bytes if all rows are on the device
 
 func (r *room) atLeast(o room) {
 	r.all, r.onDevice = max(r.all, o.all), max(r.onDevice, o.onDevice)

@@ -18,19 +18,20 @@ import (
 type counter struct {
 	*Simulation
 	rank     int
-	accesses []uint32 // [N] minibatches, over all epochs, that read the remote vertex
-	each     []int64  // [Epochs*Steps] remote vertices that the minibatches of a step read
-	remote   int64    // sum of each
-	asked    Asked    // what the minibatches would ask other ranks
-	edgeRows int64    // rows of edges that the minibatches fetch, if the model reads some
+	accesses []uint32 // [N] number of minibatches, over all epochs, that read each remote vertex
+	// [Epochs*Steps] number of remote vertices that the minibatches of a step read
+	each     []int64
+	remote   int64 // sum of each
+	asked    Asked // what the minibatches would ask other ranks
+	edgeRows int64 // rows of edges that the minibatches fetch, if the model reads some
 	edges    []graph.VertexID
-	learns   *parallel.LearnedCounter // nil: the model learns no rows
+	learns   *parallel.LearnedCounter // counts learned rows; nil: the model learns none
 	learned  parallel.LearnedCounts
 	playing  []*player // caches that decide step by step
 
-	kinds  *access.Kinds        // of rows; nil if they have one size
+	kinds  *access.Kinds        // the kinds of rows; nil if all have one size
 	recent *policy.History      // the last minibatches
-	sums   *parallel.SumCounter // nil: no sums travel
+	sums   *parallel.SumCounter // counts sums; nil: no sums travel
 	used   used
 }
 
@@ -53,8 +54,8 @@ type minibatch struct {
 	sampled *sample.Minibatch
 	x       *exchange.Exchange
 	plan    exchange.Plan
-	step    int              // counted over all epochs
-	remote  []graph.VertexID // in frontier order
+	step    int              // number of the step, counted over all epochs
+	remote  []graph.VertexID // remote vertices in frontier order
 	ends    bool             // it is the last minibatch
 }
 
@@ -196,7 +197,7 @@ type pieces struct {
 	batch   int
 
 	order []graph.VertexID // the shuffled seeds
-	epoch int              // of order
+	epoch int              // the epoch whose seeds order has
 }
 
 // at returns the seeds of a minibatch, in the form that sample.Replay wants.

@@ -41,7 +41,8 @@ func (s *Simulation) countBytes(together, sizes int) int64 {
 // bytes predicts the largest resident set.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
-	mapped := 4*edges + 12*n + 12*s.columns() // with the row pointers and vertices of the columns
+	// includes the row pointers and vertices of the columns
+	mapped := 4*edges + 12*n + 12*s.columns()
 	if s.transposed {
 		mapped += 4*edges + 8*n
 	}
@@ -101,7 +102,7 @@ func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 // sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	n, w := s.shards.Vertices, max(s.shards.Vertices, s.columns())
-	reads := 4*n + 4*w + w/8 + s.summing() // to find how often vertices are read
+	reads := 4*n + 4*w + w/8 + s.summing() // memory to find how often vertices are read
 	bytes, sampling, ranking, window := 4*n, u.sampler, reads, 0
 	for i, p := range s.policies {
 		scratch := int64(0)

@@ -34,29 +34,30 @@ type ModeOptions struct {
 type ModeCounts struct {
 	Mode  string
 	Ranks int
-	Steps int // of an epoch
+	Steps int // steps of an epoch
 
-	Edges    int64 // drawn and aggregated
+	Edges    int64 // edges drawn and aggregated
 	Computed int64 // rows that layers make
 	Loaded   int64 // feature rows read; a minibatch reads each once
 	Cross    int64 // edges whose source belongs to another rank that shares the minibatch
-	// feature rows received. data: from other nodes; split: from other ranks; hybrid: from other
-	// nodes, once for each node, plus those that ranks of a node pass on
+	// feature rows received: in mode data from other nodes; in split from other ranks; in hybrid
+	// from other nodes, once for each node, plus those that the ranks of a node pass on
 	Features int64
-	// received from other ranks: learned rows; split and hybrid: hidden rows, and embeddings of
-	// ends of links; push-pull: partial sums of the first layer. As many gradients go back
+	// rows received from other ranks: learned rows; in split and hybrid hidden rows, and embeddings
+	// of ends of links; in push-pull partial sums of the first layer. Equally many gradients go
+	// back
 	Hidden  int64
-	Bytes   int64 // of these rows and gradients
+	Bytes   int64 // bytes of these rows and gradients
 	Network int64 // the part of Bytes between nodes
-	// largest number of edges of a rank / mean over the ranks; mean of this over the steps. With
-	// push-pull all ranks have the edges of the input hops, each for its columns
+	// largest number of edges of a rank / mean number over the ranks; the mean of this ratio over
+	// the steps. With push-pull all ranks have the edges of the input hops, each for its columns
 	Imbalance float64
 }
 
 // Modes is the result of CompareModes.
 type Modes struct {
 	Options ModeOptions
-	Counts  []ModeCounts // by number of ranks, then mode: data, split, hybrid, push-pull
+	Counts  []ModeCounts // sorted by number of ranks, then mode: data, split, hybrid, push-pull
 }
 
 // CompareModes counts, for each number of ranks, what ranks compute, load and receive in each mode:
@@ -148,7 +149,7 @@ type modeCounter struct {
 	owners   *sample.Owners  // owners of vertices within the group that shares a minibatch
 	nodes    graph.PartIndex // the vertices of each node
 	features int64           // bytes of a feature row
-	kinds    *access.Kinds   // of feature rows that differ in size
+	kinds    *access.Kinds   // the kinds of feature rows, where they differ in size
 
 	mu    sync.Mutex
 	sum   ModeCounts

@@ -92,7 +92,7 @@ type nearRank struct {
 	// vertices in a static cache: its own, and those of the other ranks of its node
 	own, peers access.Set
 	filled     int64     // rows put into its own cache
-	reads      nearReads // of the last epoch
+	reads      nearReads // reads of the last epoch
 }
 
 // nearReads counts, over an epoch: reads of vertices that are not local; how many of these reads

@@ -91,11 +91,12 @@ func TestBadOptions(t *testing.T) {
 		{"no fanouts for a formula", func(o *Options) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies = []string{"degree", "vip"}
-		}, []string{"sample.kind is ladies, with which cache.policy vip cannot be had"}},
+		}, []string{"sample.kind is ladies, which cannot be combined with cache.policy vip"}},
 		{"no fanouts for the first fill", func(o *Options) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies, o.Cache.Initial = []string{"degree", "prefetch"}, "inclusion"
-		}, []string{"cache.initial inclusion cannot be had, because it follows from fanouts"}},
+		}, []string{"cannot be combined with cache.initial inclusion, because it follows from " +
+			"fanouts"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} },
 			[]string{`"lru"`, "vip"}},
 		{"a model without neighbours", func(o *Options) { o.Model.Kind = "mlp" },
@@ -119,20 +120,22 @@ func TestBadOptions(t *testing.T) {
 			[]string{"batch is 9223372036854775807; it must be 1 to", "epochs is", "workers is"}},
 		{"a node shares what changes",
 			func(o *Options) { o.Cache.Placement = policy.PlacementGroup },
-			[]string{"cache.placement is group, with which cache.policy sieve",
+			[]string{"cache.placement is group, which cannot be combined with cache.policy sieve",
 				"cache.policy optimum"}},
 		{"nodes that fetch as one", func(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 },
 			[]string{"set exchange.nodes=off"}},
 		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
-			[]string{"cache.placement is parts, with which cache.source owners cannot be had"}},
+			[]string{"cache.placement is parts, which cannot be combined with cache.source " +
+				"owners"}},
 		{"halo of files", func(o *Options) {
 			o.Cache.Source, o.Alphas, o.HaloFractions = policy.SourceFiles, nil, []float64{0.5}
 		}, []string{"give alphas"}},
 		{"locality of draws of all alike", func(o *Options) { o.Locality.Favour = 2 },
-			[]string{"sample.kind neighbour cannot be had, because it draws all neighbours alike",
+			[]string{"cannot be combined with sample.kind neighbour, because it draws all " +
+				"neighbours alike",
 				"locality vertices is 0"}},
 		{"locality and what is known in advance", func(o *Options) { near(o) },
-			[]string{"cache.policy oracle cannot be had, because it samples",
+			[]string{"cannot be combined with cache.policy oracle, because it samples",
 				"cache.policy lookahead cannot", "cache.policy optimum cannot"}},
 		{"locality that adapts to a cache that changes", func(o *Options) {
 			near(o)
@@ -208,7 +211,7 @@ func TestSparseRows(t *testing.T) {
 	o := options()
 	o.Policies = []string{policy.Lookahead}
 	if _, err := New(s, o); !errors.Is(err, ErrOptions) ||
-		!strings.Contains(err.Error(), "cache.policy lookahead cannot be had") {
+		!strings.Contains(err.Error(), "cannot be combined with cache.policy lookahead") {
 		t.Errorf("lookahead of sparse rows: %v", err)
 	}
 	o.Sparse = true

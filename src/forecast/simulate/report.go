@@ -208,7 +208,8 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			first := round * interval / r.Minibatches // in steps; a round may be inside a step
+			// first step of the round, which may begin inside a step
+			first := round * interval / r.Minibatches
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				d := r.Traces[p][i][step]
 				remote, fetched = remote+d.Accesses(), fetched+d.Fetched()

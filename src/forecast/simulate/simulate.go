@@ -61,8 +61,8 @@ type Options struct {
 	Own map[string]policy.Settings
 
 	// Sizes of a rank's cache, ascending; set only one of the two lists.
-	Alphas        []float64 // as fractions of an average rank's vertices
-	HaloFractions []float64 // as fractions of the rank's 1-hop halo
+	Alphas        []float64 // sizes as fractions of an average rank's vertices
+	HaloFractions []float64 // sizes as fractions of the rank's 1-hop halo
 
 	Workers int // goroutines; 0: one for each CPU
 }
@@ -230,9 +230,9 @@ type Simulation struct {
 	job      *job.Job
 	shards   *shard.Shards
 	policies []*policy.Policy
-	own      []*policy.Settings // by policy
+	own      []*policy.Settings // settings of each policy
 	windows  [][]int            // [policies][sizes] minibatches known in advance
-	shared   map[int]shared     // if ranks share caches: by the first rank of each node
+	shared   map[int]shared     // caches that ranks share, by the first rank of each node
 
 	transposed bool  // the graph is not symmetric
 	gradients  int64 // bytes that all ranks send each other in a step to add gradients
@@ -284,10 +284,10 @@ func (s *Simulation) Close() { s.job.Close() }
 
 // Result holds the counts, summed over the ranks.
 type Result struct {
-	Options     Options // with defaults filled in
+	Options     Options // the options with defaults filled in
 	Vertices    int64
-	Steps       int     // of an epoch
-	Minibatches int     // of a rank in a step
+	Steps       int     // steps of an epoch
+	Minibatches int     // minibatches of a rank in a step
 	Remote      int64   // rows of all epochs without a cache, in draws without locality
 	Each        []int64 // [Epochs*Steps] the same, step by step
 	Asked       Asked   // what sampling would cost in all epochs with a partitioned topology
@@ -312,7 +312,8 @@ type Result struct {
 	Filled [][]int64 // [policies][sizes] rows fetched before the first step
 	// [policies][sizes] expected rows of an epoch; NaN if there is no prediction
 	Predicted [][]float64
-	Traces    [][]Trace // [policies][sizes] of dynamic policies except the optimum; nil for others
+	// [policies][sizes] decisions of dynamic policies except the optimum; nil for other policies
+	Traces [][]Trace
 	// [policies][sizes][epochs] factors by which near vertices were favoured; nil: draws are
 	// without locality
 	Factors [][][]float64

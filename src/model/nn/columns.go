@@ -67,7 +67,8 @@ func (m *Model) Columns(first, end int) (*Columns, error) {
 			"the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
 	}
 	if first < 0 || first >= end || end > m.Config.In {
-		return nil, fmt.Errorf("columns %d to %d of %d", first, end, m.Config.In)
+		return nil, fmt.Errorf("columns %d to %d are not within the %d of the features", first, end,
+			m.Config.In)
 	}
 	c := &Columns{layer: layer, store: store{dev: m.dev}, first: first, end: end, in: m.Config.In}
 	c.y, c.mixed = c.store.buffer(), c.store.buffer()

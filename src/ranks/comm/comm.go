@@ -131,13 +131,13 @@ type Expecter interface {
 func (t *Then) CheckSend(before []int) error {
 	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {
-		return fmt.Errorf("alltoallv: the second payload has rows of %d bytes, or no Expecter",
-			t.RowBytes)
+		return fmt.Errorf("alltoallv: a row of the second payload has %d bytes, where it needs at "+
+			"least 1, or there is no Expecter", t.RowBytes)
 	}
 	for r, n := range t.SendRows {
 		if n > 0 && r < size && before[r] == 0 {
-			return fmt.Errorf("alltoallv: %d rows follow for rank %d, which gets none before them",
-				n, r)
+			return fmt.Errorf("alltoallv: the second payload has %d rows for rank %d, but the "+
+				"first has none", n, r)
 		}
 	}
 	if !t.ToAll || len(t.SendRows) != size {
@@ -145,8 +145,8 @@ func (t *Then) CheckSend(before []int) error {
 	}
 	for r, n := range t.SendRows {
 		if n < 0 || n > len(t.Send)/t.RowBytes {
-			return fmt.Errorf("alltoallv: send count for rank %d is %d; the buffer has %d bytes, "+
-				"for rows of %d", r, n, len(t.Send), t.RowBytes)
+			return fmt.Errorf("alltoallv: send count for rank %d is %d, but the buffer has %d "+
+				"bytes, for rows of %d bytes", r, n, len(t.Send), t.RowBytes)
 		}
 	}
 	return nil
@@ -180,7 +180,7 @@ func Pace(c Comm, window int) {
 // Comm call it.
 func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
-		return fmt.Errorf("alltoallv: rows of %d bytes", rowBytes)
+		return fmt.Errorf("alltoallv: a row has %d bytes; it needs at least 1", rowBytes)
 	}
 	if same(send, recv) {
 		return errors.New("alltoallv: the send buffer is the receive buffer")
@@ -194,7 +194,7 @@ func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBy
 // CheckAllgatherv is CheckAlltoallv for an all-gather on rank.
 func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
-		return fmt.Errorf("allgatherv: rows of %d bytes", rowBytes)
+		return fmt.Errorf("allgatherv: a row has %d bytes; it needs at least 1", rowBytes)
 	}
 	if same(send, recv) {
 		return errors.New("allgatherv: the send buffer is the receive buffer")
@@ -215,12 +215,13 @@ func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] 
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {
 	if len(rows) != size {
-		return fmt.Errorf("%s counts for %d ranks in a communicator of %d", what, len(rows), size)
+		return fmt.Errorf("%s counts are for %d ranks, but the communicator has %d", what,
+			len(rows), size)
 	}
 	total := 0
 	for r, n := range rows {
 		if n < 0 {
-			return fmt.Errorf("%s count for rank %d is %d", what, r, n)
+			return fmt.Errorf("%s count for rank %d is %d; it must be at least 0", what, r, n)
 		}
 		total += n
 	}

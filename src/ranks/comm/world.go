@@ -39,7 +39,7 @@ type World struct {
 // NewWorld returns a world of n ranks. It panics if n < 1.
 func NewWorld(n int) *World {
 	if n < 1 {
-		panic(fmt.Sprintf("comm: a world of %d ranks", n))
+		panic(fmt.Sprintf("comm: a world has %d ranks; it needs at least 1", n))
 	}
 	w := &World{ended: make(chan struct{})}
 	ranks := make([]int, n)

@@ -290,8 +290,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 		errs = append(errs, fmt.Errorf("depth is %d; it must be 0 or more", o.Depth))
 	} else if len(items) != o.Depth+1+o.Ahead {
 		errs = append(errs,
-			fmt.Errorf("%d items for depth %d and %d ahead; give depth+1+ahead = %d", len(items),
-				o.Depth, o.Ahead, o.Depth+1+o.Ahead))
+			fmt.Errorf("there are %d items for depth %d and %d ahead; give depth+1+ahead = %d",
+				len(items), o.Depth, o.Ahead, o.Depth+1+o.Ahead))
 	}
 	if o.Ahead < 0 {
 		errs = append(errs, fmt.Errorf("ahead is %d; it must be 0 or more", o.Ahead))

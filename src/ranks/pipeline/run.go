@@ -88,7 +88,8 @@ func (p *Pipeline[T]) RunOn(
 	prepare func(i int, item *T), consume func(i int, item *T) error,
 ) (err error) {
 	if n < 0 || next < 0 {
-		return fmt.Errorf("pipeline: %d items, then %d; the numbers must be 0 or more", n, next)
+		return fmt.Errorf("pipeline: this run has %d items, and the next has %d; both numbers "+
+			"must be 0 or more", n, next)
 	}
 	if next = min(next, p.options.Ahead); len(p.stations) == 0 {
 		next = 0 // no item follows that could be foreseen

@@ -34,11 +34,12 @@ func (o *LookaheadOptions) check() []error {
 	errs := []error{checkSize(o.Vertices, o.Capacity)}
 	if o.Window < 0 || o.Window > maxWindow {
 		errs = append(errs,
-			fmt.Errorf("a window of %d steps; it must be 0 to %d", o.Window, maxWindow))
+			fmt.Errorf("the window has %d steps; it must have 0 to %d", o.Window, maxWindow))
 	}
 	if len(o.Initial) > o.Capacity {
 		errs = append(errs,
-			fmt.Errorf("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity))
+			fmt.Errorf("there are %d rows to begin with, but room for only %d", len(o.Initial),
+				o.Capacity))
 	}
 	return errs
 }

@@ -114,8 +114,8 @@ func checkPlace(vertices, devices, slots int, a float64) error {
 	}
 	if !(a >= 0) {
 		errs = append(errs,
-			fmt.Errorf("the cost of a peer's row is %v of one from outside; it must be 0 or more",
-				a))
+			fmt.Errorf("the cost of a peer's row, relative to a row from outside, is %v; it must "+
+				"be 0 or more", a))
 	}
 	return errors.Join(errs...)
 }

@@ -154,7 +154,7 @@ func TestBadOptions(t *testing.T) {
 			prefetch(func(o *PrefetchOptions) { o.Initial = []graph.VertexID{100} }),
 			"vertex out of range"},
 		{"prefetch: words", prefetch(func(o *PrefetchOptions) { o.Candidates = []uint64{1} }),
-			"1 words of candidates; 100 vertices have 2"},
+			"the bitmap of candidates has 1 words; for 100 vertices it must have 2"},
 		{"prefetch: beyond", prefetch(func(o *PrefetchOptions) {
 			o.Candidates = []uint64{0,
 				1 << 36}

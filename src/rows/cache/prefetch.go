@@ -51,17 +51,17 @@ func (o PrefetchOptions) check() error {
 		reject("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
 	}
 	if o.Degree == nil {
-		reject("there is no Degree to break ties with")
+		reject("Degree is missing, which breaks ties")
 	}
 	if len(o.Initial) > o.Capacity {
-		reject("%d rows to begin with, but room for %d", len(o.Initial), o.Capacity)
+		reject("there are %d rows to begin with, but room for only %d", len(o.Initial), o.Capacity)
 	}
 	if words := (o.Vertices + 63) / 64; o.Candidates != nil {
 		if len(o.Candidates) != words {
-			reject("%d words of candidates; %d vertices have %d", len(o.Candidates), o.Vertices,
-				words)
+			reject("the bitmap of candidates has %d words; for %d vertices it must have %d",
+				len(o.Candidates), o.Vertices, words)
 		} else if words > 0 && bits.Len64(o.Candidates[words-1]) > o.Vertices-64*(words-1) {
-			reject("candidates beyond the last of %d vertices", o.Vertices)
+			reject("the bitmap names candidates beyond the last of %d vertices", o.Vertices)
 		}
 	}
 	return errors.Join(errs...)

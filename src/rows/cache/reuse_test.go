@@ -214,8 +214,8 @@ func TestPlanWindow(t *testing.T) {
 // A start that does not fit is refused; one of another run costs transfers, nothing else.
 func TestInitialRowsOfALookahead(t *testing.T) {
 	for name, o := range map[string]LookaheadOptions{
-		"look-ahead cache: 3 rows to begin with, but room for 2": {Vertices: 5, Capacity: 2,
-			Initial: []graph.VertexID{0, 1, 2}},
+		"look-ahead cache: there are 3 rows to begin with, but room for only 2": {Vertices: 5,
+			Capacity: 2, Initial: []graph.VertexID{0, 1, 2}},
 		"look-ahead cache: it holds vertex 3 twice: entries 0 and 1": {Vertices: 5, Capacity: 2,
 			Initial: []graph.VertexID{3, 3}},
 		"look-ahead cache: entry 1 of what it holds is vertex 5: " + graph.ErrVertexRange.Error() +

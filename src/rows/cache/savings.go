@@ -69,8 +69,8 @@ func (c *Savings) Slots() int { return len(c.vertex) }
 // Feed implements Policy. It panics if a step is fed before its turn.
 func (c *Savings) Feed(remote []graph.VertexID, worth []uint8) {
 	if c.end-c.base > c.window {
-		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window "+
-			"is %d", c.end-c.base, c.window))
+		panic(fmt.Sprintf("cache: a step was fed %d steps ahead of the one that is due, but the "+
+			"window is %d steps", c.end-c.base, c.window))
 	}
 	c.reserve(len(remote))
 	c.first[c.end&(len(c.first)-1)] = c.head
@@ -117,14 +117,14 @@ func (c *Savings) reserve(n int) {
 // Step implements Policy. It panics unless remote is the list that was fed for the step.
 func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 	if c.base == c.end {
-		panic("cache: a step that was not fed is due")
+		panic("cache: the step that is due was not fed")
 	}
 	first, end := c.first[c.base&(len(c.first)-1)], c.head
 	if c.base+1 < c.end {
 		end = c.first[(c.base+1)&(len(c.first)-1)]
 	}
 	if int(end-first) != len(remote) {
-		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it",
+		panic(fmt.Sprintf("cache: a step has %d remote vertices, but %d were fed for it",
 			len(remote), end-first))
 	}
 	d.begin(len(remote), 0, min(len(remote), len(c.vertex)))

@@ -13,8 +13,8 @@ import (
 func (l *Lookahead) Feed(remote []graph.VertexID, _ []uint8) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {
-		panic(fmt.Sprintf("cache: a step fed %d steps ahead of the one that is due; the window "+
-			"is %d", ahead, l.window))
+		panic(fmt.Sprintf("cache: a step was fed %d steps ahead of the one that is due, but the "+
+			"window is %d steps", ahead, l.window))
 	}
 	l.reserve(len(remote))
 	step := b.open()
@@ -121,11 +121,11 @@ func regrow[T mem.Number](old []T, tail, head uint32, n int) []T {
 func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	step := l.bookings.base + 1
 	if step == l.bookings.end {
-		panic("cache: a step that was not fed is due")
+		panic("cache: the step that is due was not fed")
 	}
 	first, n := l.uses(step)
 	if n != len(remote) {
-		panic(fmt.Sprintf("cache: a step with %d remote vertices, but %d were fed for it",
+		panic(fmt.Sprintf("cache: a step has %d remote vertices, but %d were fed for it",
 			len(remote), n))
 	}
 	d.begin(n, 0, min(n, len(l.vertex)))

@@ -366,11 +366,11 @@ func check(c comm.Comm, o Options) error {
 	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {
-		reject("rows are read from files and kept in a Buffer, into which rows are fetched; give " +
-			"a Cache")
+		reject("rows that are read from files cannot be kept in a Buffer, which is filled by " +
+			"fetching; give a Cache")
 	}
 	if o.Cache != nil && o.Buffer != nil {
-		reject("there is a Cache and a Buffer; rows are kept in one of them")
+		reject("there are both a Cache and a Buffer; rows are kept in only one of them")
 	}
 	if o.Host == nil {
 		reject("there is no Host to copy rows with")

@@ -98,11 +98,11 @@ type Layer struct {
 // Export says which minibatches of a run are written, and where.
 type Export struct {
 	Shards  *shard.Shards
-	Device  compute.Device // draws the initial weights
+	Device  compute.Device // device that draws the initial weights
 	Workers int
-	Version string // of the program
+	Version string // version of the program
 
-	Ranks int // of the run
+	Ranks int // number of ranks of the run
 	// The run's run.ranks_per_node. Minibatches depend on it if the ranks of a node share them.
 	RanksPerNode int
 	Steps        int    // number of steps to write, from the first; 0: all

@@ -97,7 +97,7 @@ var pieceBytes = 64 << 20
 type pieces struct {
 	w    io.Writer
 	turn func(more bool) (bool, error)
-	left int // bytes left of the piece
+	left int // bytes that are left to write of the current piece
 }
 
 // Write writes p, and syncs every complete piece to disk.

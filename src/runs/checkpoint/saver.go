@@ -26,7 +26,7 @@ import (
 type Saver struct {
 	o     config.Saves
 	run   string       // the run directory
-	lock  *rundir.Lock // of the run directory
+	lock  *rundir.Lock // the lock of the run directory
 	saved int          // number of updates at the last save, or at the start
 	at    time.Time
 
@@ -36,11 +36,11 @@ type Saver struct {
 
 	writing chan error // receives the result of a write; nil: no write is under way
 	Last    string     // the newest complete checkpoint; empty: none
-	before  string     // the one before it
+	before  string     // the complete checkpoint before Last
 	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
 
-	took time.Duration // of the last save: copying and writing
+	took time.Duration // time that the last save took to copy and write
 	rare bool          // the user has been told that saves by time are rarer than asked for
 }
 
@@ -115,8 +115,8 @@ type Contents struct {
 	Device    compute.Device
 	Params    *nn.Params
 	Optimizer *nn.Optimizer
-	Best      []float32         // [Params.Len()] in host memory
-	Metadata  map[string]string // of the model files
+	Best      []float32         // [Params.Len()] the best weights, in host memory
+	Metadata  map[string]string // metadata of the model files
 	Log       *rundir.Log
 	Learned   rundir.FileSums // files of learned rows that are already written; nil: none
 	Diverged  bool            // some learned rows are not finite
@@ -264,7 +264,7 @@ func (s *Saver) Good(updates int) string {
 	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false))
 	if good != "" && strings.HasPrefix(filepath.Base(good), latest) {
 		good, bad = s.before, good+" holds the weights that diverged, and "
-		if _, err := os.Stat(good); err != nil { // pruned
+		if _, err := os.Stat(good); err != nil { // the checkpoint has been pruned
 			good = ""
 		}
 	}

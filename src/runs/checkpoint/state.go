@@ -172,7 +172,7 @@ func (o oldCounters) read(v reflect.Value) error {
 		f := v.FieldByName(cmp.Or(renamed[name], name))
 		var err error
 		switch {
-		case !f.IsValid(): // no longer counted
+		case !f.IsValid(): // the counter no longer exists
 		case f.Kind() == reflect.Struct:
 			var nested oldCounters
 			if err = json.Unmarshal(text, &nested); err == nil {
@@ -240,7 +240,7 @@ func (s *State) check() error {
 		{"number of epoch_seconds", len(s.EpochSeconds), s.Epoch - 1, s.Epoch - 1},
 	} {
 		if c.value < c.least || c.value > c.most {
-			return fmt.Errorf("%s is %d, but must be %d to %d: it was altered",
+			return fmt.Errorf("%s is %d, but must be %d to %d: the checkpoint was altered",
 				c.name, c.value, c.least, c.most)
 		}
 	}
@@ -271,12 +271,12 @@ func (s *Nearness) check(epochs int) error {
 	}
 	for _, x := range append([]float64{s.Factor, s.Before}, s.Factors...) {
 		if !(x >= 1 && x <= math.MaxFloat32) {
-			return fmt.Errorf("a factor of locality is %g: it was altered", x)
+			return fmt.Errorf("a factor of locality is %g: the checkpoint was altered", x)
 		}
 	}
 	if n := len(s.Factors); n != len(s.Shares) || n > epochs {
 		return errors.New("there are more factors of locality than epochs, or not as many as " +
-			"shares: they were altered")
+			"shares of loading: the checkpoint was altered")
 	}
 	return nil
 }

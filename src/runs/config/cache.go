@@ -24,11 +24,11 @@ func (c *Config) settle(given func(key string) bool) {
 // fittingPolicy returns the first of the default policies that the other settings allow.
 func (c *Config) fittingPolicy() string {
 	spec := c.Spec()
-	if spec.Model.Learned > 0 { // rows that change, or, with vertex types, of several widths
+	if spec.Model.Learned > 0 { // rows change or, with vertex types, have several widths
 		return policy.None
 	}
 	fallbacks := []string{c.Job.Cache.Policy, policy.VIP, policy.Sim}
-	if spec.Locality.Favours() { // draws follow what a cache keeps, best if it keeps the same
+	if spec.Locality.Favours() { // draws follow what a cache keeps: best if its rows stay the same
 		fallbacks = fallbacks[1:]
 	}
 	for _, name := range fallbacks {

@@ -31,13 +31,13 @@ type Config struct {
 	Job      job.Spec
 	Drawn    Drawn
 	Sums     string // SumsOff, SumsOn or SumsAuto
-	Nodes    string // likewise
+	Nodes    string // the same words, for exchange.nodes
 	Training Training
 	Compute  Compute
 	Saves    Saves
 	Run      struct {
 		Dir          string
-		Load         string // of the topology
+		Load         string // how the topology is loaded
 		RanksPerNode int
 		StageDir     string
 		ScratchDir   string
@@ -46,7 +46,7 @@ type Config struct {
 	}
 }
 
-// Drawn is how minibatches are drawn, of which the sampling of a job follows.
+// Drawn is how minibatches are drawn; the sampling of a job follows from it.
 type Drawn struct {
 	Fanouts, EvalFanouts []int
 	LayerVertices        int
@@ -54,7 +54,7 @@ type Drawn struct {
 
 // Training is how a model is trained and judged.
 type Training struct {
-	EvalEvery int    // epochs; 0: after the last one only
+	EvalEvery int    // epochs between evaluations; 0: evaluate only after the last epoch
 	EvalFull  bool   // evaluate with all neighbours
 	Metric    string // "" or "auto": the default of the task
 	Loss      Loss
@@ -83,8 +83,8 @@ type Compute struct {
 // Saves says how often rank 0 saves the state of a run, besides at a stop and at the end of training,
 // and how many checkpoints it keeps.
 type Saves struct {
-	EverySteps   int     // 0: never by steps
-	EveryMinutes float64 // 0: never by time
+	EverySteps   int     // updates between two saves; 0: never by steps
+	EveryMinutes float64 // minutes between two saves; 0: never by time
 	Keep         int
 }
 

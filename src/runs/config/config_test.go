@@ -104,25 +104,25 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"nothing given", "", nil, []string{"data.parts is missing", "run.dir is missing"}},
 		{"what is near on a partitioned topology", minimal +
 			"topology: {kind: partitioned}\nsample: {kind: poisson, locality: 2}\n", nil,
-			[]string{"with which sample.locality cannot be had",
+			[]string{"which cannot be combined with sample.locality",
 				"choose sample.locality=1 or sample.kind=ladies, or topology.kind=replicated"}},
 		{"a sampler that attention cannot use", minimal +
 			"model: {kind: gat}\nsample: {kind: poisson}\n", nil,
-			[]string{"sample.kind is poisson, with which model.kind gat cannot be had",
+			[]string{"sample.kind is poisson, which cannot be combined with model.kind gat",
 				"by the probability that they were drawn", "or sample.kind=neighbour"}},
 		{"a sampler that maxima cannot use", minimal +
 			"model: {aggregation: max}\nsample: {kind: poisson}\n", nil,
-			[]string{"with which model.kind sage with model.aggregation max cannot be had"}},
+			[]string{"which cannot be combined with model.kind sage with model.aggregation max"}},
 		{"a formula of fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: vip}\n", nil,
-			[]string{"sample.kind is ladies, with which cache.policy vip cannot be had",
+			[]string{"sample.kind is ladies, which cannot be combined with cache.policy vip",
 				policiesBut(func(p *policy.Policy) bool { return p.Fanouts }) +
 					", or sample.kind=neighbour"}},
 		{"a first fill by fanouts that there are not", minimal +
 			"sample: {kind: ladies}\ncache: {policy: prefetch, initial: vip}\n", nil,
-			[]string{"cache.initial vip cannot be had"}},
+			[]string{"cannot be combined with cache.initial vip"}},
 		{"labor that would prefer near vertices", minimal + "sample: {kind: labor, locality: 2}\n",
-			nil, []string{"sample.locality is 2, with which sample.kind labor cannot be had",
+			nil, []string{"sample.locality is 2, which cannot be combined with sample.kind labor",
 				"choose sample.kind=poisson or ladies"}},
 		{"labor by layers", minimal + "sample: {kind: labor, layer_vertices: 100}\n", nil,
 			[]string{"sample.layer_vertices is 100, but sample.kind labor draws as many " +
@@ -132,33 +132,34 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"a layer of no vertices", minimal + "sample: {kind: ladies, layer_vertices: 0}\n", nil,
 			[]string{"sample.layer_vertices is 0; it must be 1 to 2147483647"}},
 		{"locality of a sampler that draws alike", minimal + "sample: {locality: 2}\n", nil,
-			[]string{"sample.locality is 2, with which sample.kind neighbour cannot be had",
+			[]string{"sample.locality is 2, which cannot be combined with sample.kind neighbour",
 				"choose sample.kind=poisson or ladies, or sample.locality=1"}},
 		{"locality and what is known in advance", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {policy: lookahead}\n", nil,
-			[]string{"cache.policy lookahead cannot be had",
+			[]string{"cannot be combined with cache.policy lookahead",
 				policiesBut(func(p *policy.Policy) bool {
 					return p.Foresees
 				}) + ", or sample.locality=1"}},
 		{"locality and counts of the run", minimal +
 			"sample: {locality: 2, kind: ladies}\ncache: {policy: oracle}\n", nil,
-			[]string{"cache.policy oracle cannot be had", policiesBut(func(p *policy.Policy) bool {
-				return p.Foresees || p.Fanouts
-			}) + ", or sample.locality=1"}},
+			[]string{"cannot be combined with cache.policy oracle",
+				policiesBut(func(p *policy.Policy) bool {
+					return p.Foresees || p.Fanouts
+				}) + ", or sample.locality=1"}},
 		{"locality and a measured cost", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {placement: group}\n", nil,
-			[]string{"cache.peer_cost auto cannot be had, because it is measured",
+			[]string{"cannot be combined with cache.peer_cost auto, because it is measured",
 				"choose cache.peer_cost=0.1, or sample.locality=1"}},
 		{"locality and a choice", minimal +
 			"sample: {locality: 2, kind: poisson}\ncache: {policy: auto}\n", nil,
-			[]string{"cache.policy auto cannot be had"}},
+			[]string{"cannot be combined with cache.policy auto"}},
 		{"what ranks that share minibatches cannot draw", minimal +
 			"sample: {locality: 2, kind: ladies}\nparallel: {mode: split}\n", nil,
-			[]string{"parallel.mode is split, with which sample.locality cannot be had"}},
+			[]string{"parallel.mode is split, which cannot be combined with sample.locality"}},
 		{"adapting with what a restart changes", minimal +
 			"sample: {locality: 8, locality_adapt: true, kind: poisson}\ncache: {policy: " +
 			"sieve}\n", nil,
-			[]string{"cache.policy sieve cannot be had, because a run that goes on",
+			[]string{"cannot be combined with cache.policy sieve, because a run that goes on",
 				policiesBut(func(p *policy.Policy) bool { return p.Foresees || !p.Static() }) +
 					", or sample.locality=1"}},
 		{"adapting up to nothing", minimal + "sample: {locality_adapt: true, kind: poisson}\n", nil,
@@ -171,18 +172,18 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 			[]string{"sample.locality is 0.5; it must be in [1, 1e+06]"}},
 		{"sums for a model that reads rows themselves", minimal +
 			"model: {kind: gat}\nexchange: {sums: on}\n", nil,
-			[]string{"exchange.sums is on, with which model.kind gat cannot be had",
+			[]string{"exchange.sums is on, which cannot be combined with model.kind gat",
 				"choose model.kind=sage, gcn or gin, or exchange.sums=off"}},
 		{"sums where ranks share minibatches", minimal +
 			"parallel: {mode: split}\nexchange: {sums: on}\n", nil,
-			[]string{"exchange.sums is on, with which parallel.mode split cannot be had"}},
+			[]string{"exchange.sums is on, which cannot be combined with parallel.mode split"}},
 		{"sums with even misses", minimal + "exchange: {sums: on}\n" +
 			"cache: {policy: lookahead, level: true}\n", nil,
-			[]string{"exchange.sums is on, with which cache.level cannot be had",
+			[]string{"exchange.sums is on, which cannot be combined with cache.level",
 				"choose cache.level=false, or exchange.sums=off"}},
 		{"sums of rows from files", minimal + "exchange: {sums: on}\n" +
 			"cache: {policy: vip, source: files}\n", nil,
-			[]string{"exchange.sums is on, with which cache.source files cannot be had"}},
+			[]string{"exchange.sums is on, which cannot be combined with cache.source files"}},
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
 			[]string{`model.kind is "transformer"; it must be ` + OrList(Words("model.kind"))}},
 		{"set without value", minimal, []string{"train.lr"},
@@ -219,9 +220,9 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				`cache.peer_cost is 2; it must be auto, or 0 to 1`}},
 		{"files and a dynamic policy", minimal,
 			[]string{"cache.source=files", "cache.policy=auto", "cache.halo_fraction=0.1"},
-			[]string{"cache.source is files, with which cache.policy auto cannot be had",
+			[]string{"cache.source is files, which cannot be combined with cache.policy auto",
 				"choose cache.policy=degree, ", "cache.source=owners",
-				"with which cache.halo_fraction cannot be had"}},
+				"which cannot be combined with cache.halo_fraction"}},
 		{"no fanouts", minimal + "sample: {fanouts: []}\n", nil,
 			[]string{"sample.fanouts has 0 entries"}},
 		{"neither true nor false", minimal, []string{"cache.evict=maybe"},

@@ -43,8 +43,9 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
-// Value returns the text of a value as Flat writes it, the same for all ways to write it. Errors: there
-// is no such key, with what may have been meant, or the text is no value of it.
+// Value returns the text of a value as Flat writes it, the same for all ways to write it. It
+// returns an error if there is no such key, with the key that may have been meant, or if the text
+// is no value of the key.
 func Value(name, text string) (string, error) {
 	keys := new(Config).keys()
 	k := find(keys, name)
@@ -122,7 +123,7 @@ type wholeNumber[T int | uint64] struct {
 	least, most T
 }
 
-// whole binds a whole number of at least least; upTo bounds it above.
+// whole binds a whole number that is not below least; the method upTo bounds it above.
 func whole[T int | uint64](field *T, fallback, least T) *wholeNumber[T] {
 	return &wholeNumber[T]{bound[T]{field, fallback}, least, math.MaxInt}
 }
@@ -183,13 +184,14 @@ func (n *realNumber[T]) fault(name, brief string) string {
 	return fmt.Sprintf("%s is %v; it must be %s: %s", name, *n.field, n.in, brief)
 }
 
-// interval is the numbers from lo to hi, without an open bound itself.
+// interval is the numbers from lo to hi; an open bound is not among them.
 type interval struct {
 	lo, hi         float64
 	openLo, openHi bool
 }
 
-// from returns the finite numbers >= lo, above those > lo; upTo and below set the upper end.
+// The function from returns the finite numbers >= lo, and the function above those > lo; the
+// methods upTo and below set the upper end.
 func from(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
 func above(lo float64) interval { i := from(lo); i.openLo = true; return i }
 
@@ -274,7 +276,7 @@ func (c *choice[T]) fault(name, brief string) string {
 type named[T comparable] struct {
 	bound[T]
 	words  []word
-	values []T // by word
+	values []T // the values, in the order of their words
 }
 
 // either binds a choice of two words: the field says whether it is the second.

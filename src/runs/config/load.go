@@ -126,13 +126,13 @@ func (b *binder) file(text []byte) {
 // gone are keys of earlier versions, which stand in the files of their runs and changed no number.
 var gone = []string{"sample.kernel"}
 
-// before has keys that earlier versions lack, if their default is not what those versions did. The
-// value is what they did. Only jobs with learned rows read these keys.
+// before has the keys that earlier versions lack and whose default changes what those versions did,
+// each with the value that keeps it. Only jobs with learned rows read these keys.
 var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
 
-// meansAsBefore gives these keys their earlier meaning if the config is a whole config of a version
-// that lacks them: the config of a run, or what `halognn config` prints. People give few keys; a
-// whole config gives all keys of its version.
+// meansAsBefore gives the keys of before their earlier meaning if the config is a whole config of a
+// version that lacks them: the config of a run, or what `halognn config` prints. People give few
+// keys; a whole config gives all keys of its version.
 func (b *binder) meansAsBefore() {
 	if len(b.given) < len(b.keys)/2 {
 		return
@@ -189,8 +189,8 @@ func (b *binder) node(key string, n ast.Node) {
 	}
 }
 
-// continues reports whether a pair of a mapping in braces is no key, but what follows a comma in the
-// value of the key before it: a number alone.
+// continues reports whether a pair of a mapping in braces is no key, but a number alone, which
+// follows a comma in the value of the key before it.
 func continues(pair *ast.MappingValueNode) bool {
 	_, alone := pair.Value.(*ast.NullNode)
 	_, err := strconv.ParseFloat(pair.Key.GetToken().Value, 64)

@@ -26,9 +26,9 @@ func names(keys []*Key) (all []string) {
 	return all
 }
 
-// nearest returns the name that takes the fewest edits to come to from the unknown one, if these are
-// at most half of its letters, large or small; otherwise "". A key of the right name in another section is one edit
-// away.
+// nearest returns the name that is the fewest edits from the unknown one, or "" if it takes more
+// edits than half the letters of the unknown name. Capital letters count as small ones. A key of
+// the right name in another section is one edit away.
 func nearest(names []string, unknown string) (best string) {
 	key := func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 	unknown = strings.ToLower(unknown)

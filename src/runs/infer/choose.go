@@ -12,11 +12,11 @@ import (
 // chosen are the vertices to predict: all of them, those of the type that has labels, or those on a
 // list.
 type chosen struct {
-	first   int              // without a list: the id in the dataset of the first row
+	first   int              // without a list, the dataset's id of the vertex in the first row
 	n       int              // number of chosen vertices, over all ranks
-	ids     []graph.VertexID // ascending; nil: all
-	rows    []int32          // [ids] their rows in the output; nil: the ids in the dataset
-	offsets []int64          // of the parts
+	ids     []graph.VertexID // the chosen vertices, ascending; nil: all
+	rows    []int32          // [ids] output row of each; nil: its id in the dataset
+	offsets []int64          // first vertex of each part, then the end of the last
 	lo, hi  int              // this rank's vertices are the chosen ones number lo to hi-1
 }
 
@@ -56,7 +56,7 @@ func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--vertices: %w", err)
 		}
-		row := make(map[int32]int32, len(found)) // by id in the dataset
+		row := make(map[int32]int32, len(found)) // output row of a vertex, by its id in the dataset
 		for k, v := range found {
 			if at := int(v) - c.first; predict && (at < 0 || at >= c.n) {
 				return nil, fmt.Errorf("--vertices: %q is no vertex of type %s, whose labels "+
@@ -112,7 +112,7 @@ func (c *chosen) row(i int, original []int32) int {
 	return int(c.rows[i])
 }
 
-// of returns the chosen vertices of a part.
+// The method of returns the chosen vertices of a part.
 func (c *chosen) of(part int) []graph.VertexID {
 	lo, hi := c.offsets[part], c.offsets[part+1]
 	if c.ids != nil {

@@ -70,8 +70,8 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 }
 
 // Of computes the logits of given own vertices, in ascending order, with all neighbours, layer by
-// layer. It passes them to take one by one, so that nobody has to keep them all. take may read z
-// until it returns. Collective.
+// layer. It passes them one by one to the function take, so that nobody has to keep them all. That
+// function may read z until it returns. Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
 	take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
@@ -154,7 +154,7 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 	if err != nil {
 		return err
 	}
-	var logits []float32 // of a chunk
+	var logits []float32 // logits of a chunk
 	defer func() { mem.Free(logits) }()
 	handOn := func(at int, y compute.Matrix) error {
 		logits = mem.Grow(logits, len(y.Data))

@@ -24,7 +24,7 @@ type layerRows struct {
 	rows, cols int
 	block      int // columns of a block; the last block may have fewer
 	data       []float32
-	file       *mem.Shared // nil: in memory
+	file       *mem.Shared // the file with the rows; nil: they are in memory
 	moving     []float32   // float32 rows between the device and the file
 	narrow     []float32   // the same rows as the device stores them
 }

@@ -50,7 +50,7 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	})
 }
 
-// asked reads the requested links or vertices; nil vertices are all.
+// asked reads the requested links or vertices; nil vertices stand for all.
 func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give "+
@@ -94,9 +94,9 @@ func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.Vertex
 // vertices or, on a graph with vertex types, those of one type.
 type linkEnd struct {
 	kind       int
-	name       string // of the type; "" without types
+	name       string // name of the vertex type; "" without types
 	first, end int
-	others     int // how many of them can be partners of a vertex at the other end
+	others     int // how many of these vertices can be partners of a vertex at the other end
 }
 
 // endsOf returns the sources and the targets of links.

@@ -27,7 +27,7 @@ import (
 type Request struct {
 	// true: with all neighbours, layer by layer; false: by sampled minibatches, as for validation
 	Full bool
-	Form Form // "": FormClasses
+	Form Form // form of the predictions; "": FormClasses
 	// metric for labelled vertices; "" or auto: the default of the task
 	Metric string
 
@@ -35,8 +35,8 @@ type Request struct {
 	// written.
 	Path       string
 	Embeddings string   // NumPy file for what the last layer reads, float32 [vertices, H]; "": none
-	Links      string   // for the task of links: file of pairs of ids to score; "": none
-	Top        int      // for the task of links: best partners of each vertex to write; 0: none
+	Links      string   // file of pairs of ids to score, for the task of links; "": none
+	Top        int      // best partners of each vertex to write, for the task of links; 0: none
 	Vertices   []string // source ids of the vertices to predict, in the order of the rows; nil: all
 }
 
@@ -87,7 +87,7 @@ const (
 type Result struct {
 	Vertices int     // number of predicted vertices
 	Hidden   int     // columns of the embeddings
-	Seconds  float64 // of the forward passes
+	Seconds  float64 // time of the forward passes
 	Metric   string  // metric for the labelled vertices
 	Judged   []Judged
 	// vertices with a logit that is not finite; if there are any, no metric is computed

@@ -73,10 +73,10 @@ type ranking struct {
 
 	scores []float32 // scores of the current window
 	given  Candidates
-	// candidates are a list for each link; false: all vertices
+	// each link has a list of candidates; false: all vertices are candidates
 	drawn bool
 	known map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
-	// [L] sorted; if all vertices are candidates, one for the AUC
+	// [L] candidates of each link, sorted; if all vertices are candidates, only one, for the AUC
 	candidates [][]graph.VertexID
 	// [L] first candidate drawn, the AUC's negative; -1: none
 	first       []graph.VertexID
@@ -317,7 +317,8 @@ func (r *ranking) knowEdges() error {
 	begin, last := r.of.Job.Vertices(c.Rank())
 	first, end := graph.VertexID(begin), graph.VertexID(last)
 	links := r.linksOf(first, end)
-	ends, under := make([][]graph.VertexID, size), 0 // to each rank: source and partner in turn
+	// what goes to each rank: source and partner in turn
+	ends, under := make([][]graph.VertexID, size), 0
 	note := func(source, partner graph.VertexID) {
 		for _, to := range askers.of(source) {
 			ends[to] = append(ends[to], source, partner)

@@ -25,10 +25,10 @@ type Model struct {
 	Run        string // the run directory
 	Path       string // the file of the model
 	Weights    []nn.Tensor
-	In, Out    int // features; classes, or columns of embeddings
-	Rated      int // for links with labels: classes or numbers of a link
+	In, Out    int // number of features; number of classes, or of columns of embeddings
+	Rated      int // number of classes or numbers of a link, for links with labels
 	Task       string
-	ClassNames []string   // nil: unknown
+	ClassNames []string   // names of the classes; nil: unknown
 	Scale      task.Scale // scale of predicted numbers
 	// names of the feature columns by vertex type, "" without types; nil: unknown
 	Features map[string][]string
@@ -49,8 +49,8 @@ func ReadModel(run string) (*Model, error) {
 
 // The models that a checkpoint has.
 const (
-	BestModel = "best" // of the best validation so far
-	LastModel = "last" // of the last step
+	BestModel = "best" // the model of the best validation so far
+	LastModel = "last" // the model of the last step
 )
 
 // ModelOf returns BestModel or LastModel of a checkpoint of the run.
@@ -95,8 +95,8 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string,
 		m.ClassNames != nil && len(m.ClassNames) != m.outputs() ||
 		task.Find(m.Task).Numbers && (len(m.Scale.Mean) != m.outputs() ||
 			len(m.Scale.Std) != m.outputs())) {
-		err = fmt.Errorf("task %q, %d features, %d classes, %d class names", m.Task, m.In, m.Out,
-			len(m.ClassNames))
+		err = fmt.Errorf("task %q with %d features, %d classes and %d class names is impossible",
+			m.Task, m.In, m.Out, len(m.ClassNames))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: its metadata do not describe a model: %w; train again",
@@ -133,7 +133,7 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 			return err
 		}
 		// rows of the last step are hidden where training has not read them; the best rows are
-		// stored so
+		// stored in that form
 		if ofCheckpoint && m.learned == nn.LearnedRows {
 			err := l.HideOf(p,
 				func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
@@ -336,12 +336,13 @@ var splitNames = [splits]string{"other", "train", "valid", "test"}
 
 // truth is the known labels and splits of vertices. The zero truth knows none.
 type truth struct {
-	task   *task.Task  // nil: there are no labels
-	labels task.Labels // of all vertices
-	class  []int32     // the model's class of each class of the labels; nil: the same
+	task   *task.Task  // task of the labels; nil: there are no labels
+	labels task.Labels // labels of all vertices
+	// the model's class of each class of the labels; nil: both have the same classes
+	class []int32
 
 	first graph.VertexID
-	split []uint8 // of each own vertex
+	split []uint8 // split of each own vertex
 }
 
 // mark notes the splits of the vertices of parts [first, last).

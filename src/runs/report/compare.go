@@ -39,8 +39,8 @@ func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
 func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
-// alike reports whether runs are on the same graph and their configs differ only in keys that but
-// picks.
+// alike reports whether runs are on the same graph and their configs differ only in keys that the
+// function but picks.
 func alike(a, b *Run, but func(key string) bool) bool {
 	if a.Summary != nil && b.Summary != nil &&
 		fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
@@ -103,8 +103,8 @@ func ranked(runs []*Run) (out []*Run) {
 	return out
 }
 
-// groups divides runs, in order, into groups: a run joins the first group whose first run is the
-// same.
+// groups divides runs, in order, into groups: a run joins the first group for whose first run the
+// function same returns true.
 func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
 		if at := slices.IndexFunc(all, func(g []*Run) bool { return same(g[0], r) }); at >= 0 {
@@ -163,11 +163,12 @@ type study struct {
 
 // point has the runs of a study on one number of ranks.
 type point struct {
-	runs    []*Run
-	ranks   int
-	seconds float64 // of an epoch: median over the epochs of a run, then median over the runs
-	step    float64 // of a step, in the same way; 0 if unknown
-	seeds   float64 // of the first step, on all ranks; 0 if unknown
+	runs  []*Run
+	ranks int
+	// seconds of an epoch: median over the epochs of a run, then median over the runs
+	seconds float64
+	step    float64 // seconds of a step, in the same way; 0 if unknown
+	seeds   float64 // seeds of the first step, on all ranks; 0 if unknown
 }
 
 // weak reports whether each rank has equally many seeds a step at all points. It goes by the
@@ -214,11 +215,11 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// equalWork groups runs that differ only in ranks and in keys that but picks: the same graph and
-// parts, the same pretended nodes, and equally many threads a rank. A group on a single number of
-// ranks joins a group with other batch sizes if their steps have equally many seeds. A group on
-// several numbers of ranks stays as it is, or a weak study would lose a point to a strong study
-// with as many seeds.
+// equalWork groups runs that differ only in ranks and in keys that the function but picks: the same
+// graph and parts, the same pretended nodes, and equally many threads a rank. A group on a single
+// number of ranks joins a group with other batch sizes if their steps have equally many seeds. A
+// group on several numbers of ranks stays as it is, or a weak study would lose a point to a strong
+// study with as many seeds.
 func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
 	same := groups(runs, func(a, b *Run) bool { return alike(a, b, but) })
 	for _, several := range []bool{true, false} { // so that the order of the runs does not matter

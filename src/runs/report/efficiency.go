@@ -142,7 +142,8 @@ func withoutEfficiency(runs []*Run) string {
 // mostNamed is the largest number of runs that a sentence names.
 const mostNamed = 3
 
-// whyNone returns why a run has no value of a metric; "" if it has one, or does not say why.
+// whyNone returns why a run has no value of a metric; "" if it has one, or the run does not say
+// why.
 func whyNone(r *Run, key string) string {
 	e := r.Summary.object("efficiency")
 	if _, ok := e.num(key); ok {

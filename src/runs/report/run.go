@@ -22,15 +22,15 @@ type Run struct {
 	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary record         // nil for a run that has not finished
-	Kernels record         // of a metered run; otherwise nil
+	Kernels record         // kernels of a metered run; otherwise nil
 	Epochs  []record
 	Evals   []record
-	Steps   columns // of rank 0, except loss, accuracy and seeds, which are global
+	Steps   columns // the steps as rank 0 recorded them; loss, accuracy and seeds are of all ranks
 
 	Damaged []string // records left out because they are damaged: file, line and error
 
 	source string // the config as text, safe to display
-	color  int    // of the run's curves, by its index among the runs
+	color  int    // colour of the run's curves: its index among the runs
 }
 
 // Load reads run directories. A path that is not a run directory is an error; all of them are

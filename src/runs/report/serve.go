@@ -17,7 +17,7 @@ type Server struct {
 	dirs []string
 
 	mu    sync.Mutex
-	state string // of the files from which page was made
+	state string // state of the files from which page was made
 	page  []byte
 }
 

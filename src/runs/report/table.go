@@ -47,7 +47,8 @@ func tablesOf(runs []*Run) []table {
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
-// dropZeros removes columns of numbers that are zero or absent in every row, unless all are.
+// dropZeros removes columns of numbers that are zero or absent in every row, unless all columns are
+// such.
 func (t *table) dropZeros() {
 	if t.words || t.allZero() {
 		return

@@ -16,8 +16,8 @@ type rowOf struct {
 	epochs []record
 }
 
-// mostEpochs is the largest number of epochs shown of a single run; if it has more, that many at
-// equal distances.
+// mostEpochs is the largest number of epochs shown of a single run; of a run with more epochs, this
+// many are shown, equally far apart.
 const mostEpochs = 12
 
 func rowsOf(runs []*Run) (rows []rowOf) {

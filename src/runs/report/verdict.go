@@ -68,7 +68,7 @@ func judged(r *Run) string {
 	return s + fmt.Sprintf(", %.1f points above the majority class.", gain)
 }
 
-// paced returns a sentence about the time of an epoch, and on what it waited.
+// paced returns a sentence about the time of an epoch, and about how long training waited in it.
 func paced(r *Run) string {
 	seconds, ok := r.seconds()
 	if !ok {

@@ -56,10 +56,11 @@ type Session struct {
 	Strategy *parallel.Strategy
 	Pipe     *parallel.Pipe
 
-	AllEdgesAreLinks bool // for tasks of links; false until a ranking has found it
+	// for tasks of links: the graph has no edges but links; false until a ranking has found that
+	AllEdgesAreLinks bool
 
 	Skipped int             // minibatches of the current pass that were trained before a restart
-	Log     *rundir.Log     // in training, on rank 0
+	Log     *rundir.Log     // the log of a training, on rank 0
 	Spans   *trace.Recorder // nil without --trace
 	Watch   *watch.Watchdog // nil for none
 
@@ -78,13 +79,13 @@ type Session struct {
 // Env is a rank's environment: communicator, shards, device and callbacks.
 type Env struct {
 	Comm         comm.Comm
-	RanksPerNode int // overrides the launched number; 0: as launched
+	RanksPerNode int // ranks of a node, in place of those launched; 0: as launched
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
 	GPU          residence.GPU
 	Gradients    parallel.Transport     // how gradients of a GPU travel
-	Shuffles     parallel.Shuffling     // how its rows between layers travel
+	Shuffles     parallel.Shuffling     // how rows between layers travel if GPUs train
 	Workers      int                    // pool goroutines
 	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
 	// Directory for inference to keep rows of hidden layers in files; "": in memory.

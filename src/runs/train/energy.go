@@ -13,12 +13,14 @@ import (
 // metered is the energy of this rank's node, if this rank is the first on it, and that of all nodes
 // in the epochs that this process has trained from their first step.
 type metered struct {
-	meter   *energy.Meter // nil: another rank of the node reads the counters
-	begun   [energy.NumKinds]float64
-	unknown [energy.NumKinds]string // why; "" if all nodes have a value
+	meter *energy.Meter // reads the counters; nil: another rank of the node does
+	begun [energy.NumKinds]float64
+	// why a kind of energy is not known; "" if all nodes have a value
+	unknown [energy.NumKinds]string
 
 	epochs, seeds int
-	epoch, all    [energy.NumKinds]float64 // of the epochs; of the time since the first step
+	// joules of the complete epochs; joules since the first step
+	epoch, all [energy.NumKinds]float64
 }
 
 // joules is one rank's part of the energy of all.
@@ -81,8 +83,8 @@ func (m *metered) own() (j joules) {
 	return j
 }
 
-// add adds an epoch that has ended, with the given number of seeds. part: this process has trained
-// only a part of it.
+// add adds an epoch that has ended, with the given number of seeds. part says that this process has
+// trained only a part of the epoch.
 func (m *metered) add(each []share, seeds int, part bool) {
 	m.all = [energy.NumKinds]float64{}
 	for rank, one := range each {

@@ -27,12 +27,13 @@ import (
 type evaluation struct {
 	mode  string // "sampled" or "full"
 	valid infer.Quality
-	test  *infer.Quality // only if mode is full
+	test  *infer.Quality // quality on the test set; only if mode is full
 
-	links     map[string]float64 // of validation links: every metric
-	tested    map[string]float64 // of test links
-	numbers   map[string]float64 // of test vertices, or links, if the task predicts numbers
-	confusion [][]int64          // of the test vertices, by truth and prediction; nil: not counted
+	links  map[string]float64 // every metric of validation links
+	tested map[string]float64 // every metric of test links
+	// every metric of test vertices, or links, if the task predicts numbers
+	numbers   map[string]float64
+	confusion [][]int64 // counts of the test vertices, by truth and prediction; nil: not counted
 }
 
 // line returns the evaluation's line for metrics.jsonl.
@@ -202,7 +203,7 @@ const mostConfused = 40
 
 // confused adds up a confusion matrix over the ranks. Collective.
 func (r *run) confused(mine []int64) (sum [][]int64, err error) {
-	if mine == nil { // the same on every rank
+	if mine == nil { // it is nil on all ranks or on none
 		return nil, nil
 	}
 	all, err := comm.Allgather(r.s.Comm, mine...)
@@ -222,7 +223,7 @@ func (r *run) confused(mine []int64) (sum [][]int64, err error) {
 
 // judged has the logits of the own validation and test vertices.
 type judged struct {
-	vertices []graph.VertexID // ascending
+	vertices []graph.VertexID // the vertices to judge, ascending
 	rows     []float32        // [vertices, classes], outside the heap
 }
 
@@ -260,7 +261,7 @@ func (r *run) quality(sum *infer.Score) (infer.Quality, error) {
 	if err == nil {
 		err = r.bound.check("the mean loss of the predictions", q.Shortfall)
 	}
-	if errors.Is(err, nn.ErrDiverged) { // the same on all ranks
+	if errors.Is(err, nn.ErrDiverged) { // all ranks have the same error
 		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
 	}
 	return q, err

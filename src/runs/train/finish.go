@@ -25,7 +25,8 @@ func (r *run) finish(ctx context.Context) error {
 	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
-	weights := r.digest() // of the last step, before the best weights replace them
+	// digest of the weights of the last step, before the best weights replace them
+	weights := r.digest()
 	rows, err := r.learnedDigest()
 	if err != nil {
 		return err

@@ -25,19 +25,21 @@ var ErrUnsaved = errors.New("the state is not saved")
 
 // share is one rank's part of a checkpoint or of the record of an epoch. Its size is fixed.
 type share struct {
-	Blocks      uint64
-	Edges       uint64
-	Rows        trace.Counters // on rank 0 including those before a restart
-	Remote      int64          // rows of this rank
-	Read        int64          // own rows read for others in the epoch, or since a restart in it
-	Collectives int64          // started by this rank in the epoch, or since a restart in it
+	Blocks uint64
+	Edges  uint64
+	Rows   trace.Counters // counts of rows; on rank 0 they include those before a restart
+	Remote int64          // rows of this rank
+	Read   int64          // own rows read for others in the epoch, or since a restart in it
+	// collectives that this rank has started in the epoch, or since a restart in it
+	Collectives int64
 	Seconds     float64
 	Waiting     float64
 	Startup     float64
 	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
-	CPUs        float64 // of the rank
-	Joules      joules  // of the rank's node in the epoch, or since a restart in it, and in the run
-	Phases      [trace.NumPhases]float64
+	CPUs        float64 // CPUs of the rank
+	// energy of the rank's node in the epoch, or since a restart in it, and in the run
+	Joules joules
+	Phases [trace.NumPhases]float64
 }
 
 // shares holds the share of every rank, and their sum.

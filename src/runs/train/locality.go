@@ -14,7 +14,7 @@ import (
 // rows they have at hand.
 type nearness struct {
 	held   string     // digest of the vertices at hand; "" if draws do not depend on them
-	factor job.Factor // of the epoch under way, or the next one
+	factor job.Factor // factor of the epoch under way, or of the next one
 	record.Adapted
 }
 

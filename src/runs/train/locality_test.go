@@ -253,25 +253,25 @@ func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 func TestLocalityIsRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
 	for want, change := range map[string]func(o *Options){
-		"cache.policy lookahead cannot be had, because it samples": func(o *Options) {
+		"cannot be combined with cache.policy lookahead, because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Lookahead
 		},
-		"cache.policy oracle cannot be had, because it samples": func(o *Options) {
+		"cannot be combined with cache.policy oracle, because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Oracle
 		},
-		"cache.policy auto cannot be had, because it samples": func(o *Options) {
+		"cannot be combined with cache.policy auto, because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Auto
 		},
 		"because a run that goes on would fetch other rows": func(o *Options) {
 			o.Cache.Policy, o.Locality.Adapts = policy.Sieve, true
 		},
-		"with which cache.peer_cost auto cannot be had": func(o *Options) {
+		"which cannot be combined with cache.peer_cost auto": func(o *Options) {
 			o.Cache.Placement, o.Cache.PeerCost = policy.PlacementGroup, policy.MeasuredPeerCost
 		},
-		"with which sample.locality cannot be had, because ranks that share": func(o *Options) {
+		"cannot be combined with sample.locality, because ranks that share": func(o *Options) {
 			o.Mode = job.Mode{Name: parallel.ModeSplit, Sharing: sample.Together}
 		},
-		"sample.kind neighbour cannot be had, because it draws all": func(o *Options) {
+		"cannot be combined with sample.kind neighbour, because it draws all": func(o *Options) {
 			o.Sample.Kind = sample.Neighbour
 		},
 	} {

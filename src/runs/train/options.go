@@ -49,15 +49,16 @@ type Env struct {
 	CPUs float64
 	Dir  string // the run directory; only rank 0 writes
 	// Called before the first step of an epoch and after the last; may be nil.
-	OnSteps   func(begin bool)
-	Trace     string        // directory in Dir for spans, one file per rank; empty: none
-	Stall     time.Duration // without progress on any rank until OnStall; 0: never
-	Polls     bool          // the main thread polls: its CPU time is not busy time
-	OnStall   func(error)   // reports the error and ends the job; may be nil
-	Progress  Progress      // rank 0 only; may be nil
-	Transport string        // for the summary
+	OnSteps func(begin bool)
+	Trace   string // directory in Dir for spans, one file per rank; empty: none
+	// time without progress on any rank after which OnStall is called; 0: never
+	Stall     time.Duration
+	Polls     bool        // the main thread polls: its CPU time is not busy time
+	OnStall   func(error) // reports the error and ends the job; may be nil
+	Progress  Progress    // rank 0 only; may be nil
+	Transport string      // name of the transport, for the summary
 	Version   string
-	Config    map[string]string      // for checkpoints: the resolved config by key
+	Config    map[string]string      // the resolved config by key, for checkpoints
 	Resume    *checkpoint.Checkpoint // where to resume; nil: start from the beginning
 	Stop      <-chan struct{}        // closed to make the run save its state and end; may be nil
 }

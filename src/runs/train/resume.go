@@ -26,18 +26,17 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 			"nodes, as minibatches depend on their number", c.Path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
 		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
-			"minibatches depend on their number (only runs with sample.streams: part go on with "+
-			"another)",
-			c.Path, s.Ranks, s.Ranks)
+			"minibatches depend on their number (only runs with sample.streams: part can continue "+
+			"with another number of ranks)", c.Path, s.Ranks, s.Ranks)
 	case s.Common != r.s.Job.Sample.Common():
 		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, but "+
 			"these have %d; start as many ranks on each node, with the same run.ranks_per_node, "+
 			"as when it began",
 			c.Path, s.Common, r.s.Job.Sample.Common())
 	case s.StepsPerEpoch != r.steps() && s.Ranks != r.s.Comm.Size():
-		return fmt.Errorf("%s was made by %d ranks, with minibatches of other seeds than those of "+
-			"%d; start %d ranks (with sample.batch_scope: global any number could go on)", c.Path,
-			s.Ranks, r.s.Comm.Size(), s.Ranks)
+		return fmt.Errorf("%s was made by %d ranks, whose minibatches have other seeds than those "+
+			"of %d ranks; start %d ranks (with sample.batch_scope: global any number of ranks "+
+			"can continue a run)", c.Path, s.Ranks, r.s.Comm.Size(), s.Ranks)
 	case s.Near.Digest() != r.held:
 		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, on which "+
 			"sample.locality depends; give it the ranks, run.ranks_per_node and cache.* that it "+

@@ -48,22 +48,23 @@ type run struct {
 
 	digests
 	nearness
-	valid      task.Tally // of all validation vertices
+	valid      task.Tally // counts of the labels of all validation vertices
 	best       best
-	seconds    []float64         // of all epochs
-	sums       checkpoint.Sums   // over the complete epochs
+	seconds    []float64         // seconds of each epoch
+	sums       checkpoint.Sums   // sums over the complete epochs
 	summary    *record.Summary   // nil before the end of the run
-	lock       *rundir.Lock      // rank 0: of Env.Dir; nil for none
-	saver      *checkpoint.Saver // rank 0
+	lock       *rundir.Lock      // rank 0: the lock of Env.Dir; nil for none
+	saver      *checkpoint.Saver // only on rank 0
 	stopped    bool              // the ranks have voted to stop
 	unsaved    error             // error of a save after a step, agreed on by all ranks
 	candidates infer.Candidates
 	runtime    int64 // bytes resident before data is opened: program, MPI, BLAS
 	clock      trace.Clock
-	started    time.Time // of the first step
+	started    time.Time // time of the first step
 
-	processor  trace.Processor
-	busy       []float64 // of every epoch that this process has trained, mean over ranks
+	processor trace.Processor
+	// busy fraction of every epoch that this process has trained, mean over ranks
+	busy       []float64
 	efficiency efficiency
 	energy     metered
 
@@ -76,7 +77,7 @@ type run struct {
 
 // digests cover the trained minibatches and their losses.
 type digests struct {
-	losses   *xxhash.Digest // of every step's loss bits
+	losses   *xxhash.Digest // digest of the loss bits of every step
 	blocks   uint64         // sum of the digests of this rank's minibatches
 	edges    uint64         // sum of the digests of these minibatches' edges
 	noBlocks bool           // a device has drawn minibatches, without digests of their blocks
@@ -88,7 +89,7 @@ type underWay struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    trace.Counters // of this rank in the epoch, or since a restart in it
+	rows    trace.Counters // counts of this rank in the epoch, or since a restart in it
 	waiting time.Duration
 	startup time.Duration  // wait for the first minibatch, also after a restart
 	carried trace.Counters // rank 0: rows of all ranks before the restart
@@ -101,10 +102,10 @@ type underWay struct {
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
 type stepUnderWay struct {
 	item, number int
-	began        moment // of the phase under way
+	began        moment // beginning of the phase under way
 	rows         trace.Counters
 	waiting      time.Duration
-	seeds        int     // over all ranks
+	seeds        int     // seeds of all ranks
 	lr           float64 // learning rate of its update
 	queues       bool    // its result is read after the next step is queued
 	voted        bool    // this rank has voted in it
@@ -120,10 +121,10 @@ type divergence struct {
 
 // best is the model of the best validation so far; if validations have no metric, of the last one.
 type best struct {
-	epoch   int // from 1; 0 before the first validation
+	epoch   int // number of its epoch, from 1; 0 before the first validation
 	valid   infer.Quality
 	weights []float32
-	since   int // number of validations since
+	since   int // number of validations since the best one
 }
 
 // Training is a run that is ready for its first step.

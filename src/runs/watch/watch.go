@@ -38,8 +38,8 @@ var ErrStalled = errors.New("the run has stalled")
 // Options describe the watched rank.
 type Options struct {
 	Beats   rundir.Heartbeat // its file must exist
-	Rank    int              // of the caller, below Beats.Ranks()
-	Limit   time.Duration    // without progress on any rank, after which Stalled is called
+	Rank    int              // rank of the caller, below Beats.Ranks()
+	Limit   time.Duration    // time without progress on any rank after which Stalled is called
 	Polls   bool             // the main thread polls for messages: its time does not count as work
 	Stalled func(error)      // ends the job, whatever state the other ranks are in
 }
@@ -53,7 +53,7 @@ type Watchdog struct {
 
 	mu    sync.Mutex
 	stage string // the last stage of preparation that has ended
-	item  int    // its minibatch
+	item  int    // the minibatch of that stage
 
 	quit chan struct{}
 	done sync.WaitGroup
@@ -67,7 +67,7 @@ type Place int64
 const (
 	Evaluation  Place = Place(trace.NumPhases) + iota
 	FinalTest         // includes writing the results
-	CacheSwitch       // to another cache, with cache.policy auto
+	CacheSwitch       // the change to another cache, with cache.policy auto
 )
 
 // monitors is the largest number of ranks that read the lines of the others: enough that one
@@ -195,7 +195,7 @@ func majorFaults() int64 {
 type scans struct {
 	rank         int
 	limit, every time.Duration // every: time between two beats
-	seen         []beat        // nil: nothing has been read
+	seen         []beat        // the beats that were read last; nil: none have been read
 	at           time.Time
 }
 

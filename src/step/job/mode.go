@@ -28,9 +28,9 @@ type Refusal struct {
 
 func (r Refusal) Error() string {
 	if r.Other == "" {
-		return fmt.Sprintf("%s has %s, with which %s cannot be had, because %s; choose %s", r.Key,
-			r.Value, r.What, r.Why, r.Cure)
+		return fmt.Sprintf("%s has %s, which cannot be combined with %s, because %s; choose %s",
+			r.Key, r.Value, r.What, r.Why, r.Cure)
 	}
-	return fmt.Sprintf("%s is %s, with which %s cannot be had, because %s; choose %s, or %s=%s",
-		r.Key, r.Value, r.What, r.Why, r.Cure, r.Key, r.Other)
+	return fmt.Sprintf("%s is %s, which cannot be combined with %s, because %s; choose %s, or "+
+		"%s=%s", r.Key, r.Value, r.What, r.Why, r.Cure, r.Key, r.Other)
 }

@@ -380,12 +380,12 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 		{o.Exclude && s.Locality.Favours(), "sample.locality",
 			"it would need the near neighbours among the edges that are left", "sample.locality=1"},
 		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights",
-			"sums of the weights of a vertex's edges have those of the links in them, and tell " +
+			"the sum of the weights of a vertex's edges includes the links, and so tells the " +
 				"ends of links from others", "model.edge_weights=false"},
 		{o.Exclude && s.Mode.Sharing != sample.Alone && s.Model.GCNNorm == nn.GCNBoth &&
 			s.Model.Kind == "gcn",
 			"parallel.mode " + s.Mode.Name, "model.gcn_norm both divides by degrees, and a rank " +
-				"does not know those that are left to vertices of other ranks",
+				"does not know the degrees that vertices of other ranks are left with",
 			"model.gcn_norm=right or parallel.mode=" + ModeData},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{

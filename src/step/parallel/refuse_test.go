@@ -31,9 +31,9 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		want   string
 	}{
 		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gat" },
-			"parallel.mode is push-pull, with which model.kind gat cannot be had, because its " +
-				"input layer is no sum over the columns of the features; choose model.kind sage " +
-				"with means, gcn, gin or mlp, or parallel.mode=data"},
+			"parallel.mode is push-pull, which cannot be combined with model.kind gat, because " +
+				"its input layer is no sum over the columns of the features; choose model.kind " +
+				"sage with means, gcn, gin or mlp, or parallel.mode=data"},
 		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gatv2" }, "model.kind gatv2"},
 		{ModePushPull, func(s *job.Spec) { s.Model.Aggregation = nn.AggregateMax },
 			"model.kind sage with model.aggregation max"},
@@ -42,8 +42,9 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		{ModeSplit, func(s *job.Spec) { s.Cache.Policy = policy.VIP }, "choose cache.policy=none"},
 		{ModeHybrid, func(s *job.Spec) { s.StreamPerPart = true }, "sample.streams part"},
 		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },
-			"exchange.sums is on, with which model.kind gat"},
-		{ModeSplit, func(s *job.Spec) { s.Sums = true }, "with which parallel.mode split"},
+			"exchange.sums is on, which cannot be combined with model.kind gat"},
+		{ModeSplit, func(s *job.Spec) { s.Sums = true },
+			"which cannot be combined with parallel.mode split"},
 	} {
 		m, err := ModeOf(c.mode)
 		if err != nil {

@@ -132,8 +132,8 @@ func (s *Schema) Check() error {
 	}
 	for i, r := range s.Links {
 		if r < 0 || r >= len(s.Relations) {
-			faults = append(faults, fmt.Errorf("links are of relation %d, but there are %d", r,
-				len(s.Relations)))
+			faults = append(faults, fmt.Errorf("links are of relation %d, but there are "+
+				"only %d relations", r, len(s.Relations)))
 			break
 		}
 		first, of := s.Relations[s.Links[0]], s.Relations[r]

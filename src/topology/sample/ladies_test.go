@@ -140,9 +140,10 @@ func TestLadiesErrors(t *testing.T) {
 			"first": {Spec: ladies()},
 		"sample: vertices[1] is 0; it must be 1 to 2147483647": {Spec: ladies(4,
 			0)},
-		"sample: evaluation is drawn by kind neighbour or as training is, not by poisson": {
+		"sample: sample.kind for evaluation is poisson; it must be neighbour, or that of " +
+			"training": {
 			Spec: ladies(4, 4), Eval: poisson(2, 2)},
-		"sample: 3 hops and 1 for evaluation; there must be as many, or none for evaluation": {
+		"sample: training has 3 hops, and evaluation 1; evaluation must have as many, or none": {
 			Spec: Neighbours(1, 2, 3), Eval: Neighbours(1)},
 	} {
 		if _, err := New(topology, o); fmt.Sprint(err) != want {

@@ -39,7 +39,7 @@ func ParseNegatives(text string) (Negatives, error) {
 		slices.Contains([]string{NegativesUniform, NegativesJoint, NegativesLocal}, kind):
 		return Negatives{kind, n}, nil
 	}
-	return Negatives{}, fmt.Errorf("%q is no choice of negatives", text)
+	return Negatives{}, fmt.Errorf("%q names no kind of negatives", text)
 }
 
 // String returns the text that ParseNegatives reads.

@@ -73,9 +73,10 @@ func (o *Options) check() error {
 		if err := o.Eval.Check(); err != nil {
 			fault("evaluation: %w", err)
 		} else if kind := o.Eval.kind(); kind != Neighbour && kind != o.kind() {
-			fault("evaluation is drawn by kind %s or as training is, not by %s", Neighbour, kind)
+			fault("sample.kind for evaluation is %s; it must be %s, or that of training", kind,
+				Neighbour)
 		} else if n := o.Eval.Hops(); n != o.Hops() {
-			fault("%d hops and %d for evaluation; there must be as many, or none for evaluation",
+			fault("training has %d hops, and evaluation %d; evaluation must have as many, or none",
 				o.Hops(), n)
 		}
 	}
@@ -84,8 +85,8 @@ func (o *Options) check() error {
 			"the steps with Spec.InJob", o.Numbers.Steps)
 	}
 	if o.Links.Excludes() && !o.Near.None() {
-		fault("edges of a minibatch's links are left out where no vertices are likelier; choose " +
-			"sample.locality=1, or links.exclude=false")
+		fault("the edges of a minibatch's links can be left out only if all vertices are equally " +
+			"likely; choose sample.locality=1, or links.exclude=false")
 	}
 	if !o.Near.None() && !o.Estimates() {
 		fault("sample.kind %s draws all neighbours alike, so none can be likelier; choose %s or %s",

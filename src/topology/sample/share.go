@@ -50,7 +50,7 @@ func ShareOf(streams, ranks, size, rank int) (Share, error) {
 			fmt.Errorf("%d ranks cannot form groups of %d; use a multiple of the group size",
 				ranks, size)
 	case rank < 0 || rank >= ranks:
-		return Share{}, fmt.Errorf("rank %d of %d", rank, ranks)
+		return Share{}, fmt.Errorf("there is no rank %d among %d ranks", rank, ranks)
 	}
 	groups := ranks / size
 	if streams < 1 || streams%groups != 0 {

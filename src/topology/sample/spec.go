@@ -187,9 +187,8 @@ var ErrFanouts = errors.New("it samples without fanouts")
 // has no fanouts, need names the computation in the error.
 func (s Spec) FanoutsFor(need string) ([]int, error) {
 	if !s.HasFanouts() {
-		return nil, fmt.Errorf("%s cannot be had with sample.kind %s: %w; choose another, or "+
-			"sample.kind %s",
-			need, s.kind(), ErrFanouts, Neighbour)
+		return nil, fmt.Errorf("%s cannot be combined with sample.kind %s: %w; choose another, "+
+			"or sample.kind %s", need, s.kind(), ErrFanouts, Neighbour)
 	}
 	return s.Fanouts, nil
 }

@@ -43,7 +43,8 @@ func TestKindWithoutFanouts(t *testing.T) {
 	}
 	_, err = spec.FanoutsFor("cache.policy vip")
 	if !errors.Is(err, ErrFanouts) ||
-		!strings.Contains(err.Error(), "cache.policy vip cannot be had with sample.kind layers") {
+		!strings.Contains(err.Error(),
+			"cache.policy vip cannot be combined with sample.kind layers") {
 		t.Errorf("asked for fanouts: %v", err)
 	}
 }

@@ -212,7 +212,7 @@ func (d *Device) offset(p unsafe.Pointer) int { return int(uintptr(p) - uintptr(
 // Alloc implements compute.Device.
 func (d *Device) Alloc(n int) ([]float32, error) {
 	if n < 0 {
-		return nil, fmt.Errorf("compute/cuda: Alloc of %d elements", n)
+		return nil, fmt.Errorf("compute/cuda: Alloc of %d elements; there must be 0 or more", n)
 	}
 	if n == 0 {
 		return nil, nil

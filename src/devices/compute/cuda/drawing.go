@@ -288,8 +288,8 @@ func (s *drawing) lacks(n int) []int32 {
 func (s *drawing) Start(seeds []int32, words []uint64) error {
 	r, c := s.r, s.r.d.c
 	if len(seeds) < 1 || len(seeds) > r.o.Seeds || len(words) != len(r.o.Hops) {
-		return fmt.Errorf("compute/cuda: drawing %d hops of %d seeds, where there are %d of at "+
-			"most %d", len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
+		return fmt.Errorf("compute/cuda: a drawing has %d hops and %d seeds; it must have %d hops "+
+			"and 1 to %d seeds", len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
 	}
 	if s.begun { // nobody has waited, and what is pinned may still be read or written
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {

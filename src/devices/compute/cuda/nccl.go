@@ -51,8 +51,8 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 		return
 	}
 	if len(slices)%len(sum) != 0 || rank < 0 || rank >= len(slices)/len(sum) {
-		panic(fmt.Sprintf("compute: AddSlices: %d elements are no slices of %d, or there is no "+
-			"rank %d", len(slices), len(sum), rank))
+		panic(fmt.Sprintf("compute: AddSlices: %d elements cannot be cut into slices of %d, or "+
+			"there is no rank %d", len(slices), len(sum), rank))
 	}
 	must("AddSlices", C.gpu_add_slices(d.c, C.HALOGNN_COMM, float(sum), C.int64_t(len(sum)),
 		float(slices), C.int(rank), C.int(len(slices)/len(sum))))
@@ -140,7 +140,8 @@ const lookAfter = 100 * time.Millisecond
 // Link implements compute.PeerDevice: an NCCL communicator.
 func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 	if len(o.ID) != C.HALOGNN_NCCL_ID {
-		return nil, fmt.Errorf("compute/cuda: an NCCL id of %d bytes", len(o.ID))
+		return nil, fmt.Errorf("compute/cuda: an NCCL id has %d bytes; it must have %d", len(o.ID),
+			C.HALOGNN_NCCL_ID)
 	}
 	l := &links{d: d, rank: o.Rank, ranks: o.Ranks, stop: make(chan struct{}),
 		gone: make(chan struct{})}

@@ -223,7 +223,7 @@ func (c *communicator) usable(err error, rowBytes int) error {
 	case c.freed:
 		err = errors.New("the communicator has been freed")
 	case rowBytes > math.MaxInt32:
-		err = fmt.Errorf("rows of %d bytes: MPI takes less than 2^31", rowBytes)
+		err = fmt.Errorf("a row has %d bytes; with MPI it must have fewer than 2^31", rowBytes)
 	default:
 		return nil
 	}
