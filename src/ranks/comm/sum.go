@@ -49,7 +49,7 @@ func (o *SumOptions) Reproducible(size int) bool {
 
 // SumBytes returns the bytes that size ranks send each other to add a vector of n floats in rank
 // order: each slice goes to its owner from all others, and its sum back to all of them. With halves
-// all floats travel as bfloat16, except the first ones, whose number is exact.
+// all floats travel as bfloat16, except the first ones; exact is their number.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {
@@ -150,7 +150,7 @@ func (s *Summer) Sent() int64 { return s.sent }
 // its Wait returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is Start, but never rounds the first numbers, whose count is exact. These may be
+// StartExact is Start, but never rounds the first numbers of buf; exact is how many. These may be
 // counts that travel with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()

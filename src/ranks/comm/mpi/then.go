@@ -21,8 +21,8 @@ import (
 //	others   the rest of the known rows, then the rest of the rows that follow
 //
 // A receive may be longer than its message, so the first one needs no count. From the known rows
-// the receiver learns how many rows follow. The following rows that were not in the first message
-// are received straight into their place. Each operation's messages have their own tag, because it
+// the receiver learns how many rows follow. Rows that follow and were not in the first message are
+// received straight into their place. Each operation's messages have their own tag, because it
 // still receives when later operations have begun. Ranks without known rows for each other send
 // nothing.
 type more struct {
