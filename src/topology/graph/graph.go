@@ -103,7 +103,7 @@ func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	return checkSources(g.Indices[begin:end], begin, vertices)
 }
 
-// checkSources reports the first source that is not among the n vertices; The argument first is the
+// checkSources reports the first source that is not among the n vertices. The argument first is the
 // number of the first edge.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
