@@ -176,7 +176,7 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it; The argument method names
+// Check reports every imbalance above its limit, and what to do about it. The argument method names
 // what made the cut. An imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its
 // part's share of the other edges) is allowed.
 func (r Report) Check(l Limits, method string) error {

@@ -83,7 +83,7 @@ func smallestFactor(n int) int {
 	return n
 }
 
-// bisect permutes set so that the cut between its first parts and the others is small; The argument
+// bisect permutes set so that the cut between its first parts and the others is small. The argument
 // left is the number of first parts. It grows the first parts greedily from the first part of set,
 // then makes the best swaps as long as one helps (Kernighan and Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
