@@ -82,9 +82,8 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 }
 
 // Reply is the size in bytes of what an owner returns for a column (a vertex is one column unless
-// the graph has relations). Size is that of the number of drawn neighbours, Total that of the
-// number of all neighbours or of the sum of their weights, and Edge that of each drawn neighbour,
-// with what it carries.
+// the graph has relations). Size is for the number of drawn neighbours, Total for the number of all
+// neighbours or the sum of their weights, and Edge for each drawn neighbour, with what it carries.
 type Reply struct {
 	Size, Total, Edge int
 	Carried
