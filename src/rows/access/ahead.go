@@ -50,8 +50,8 @@ func (m *Graph) HaloSize(r *Workload) (int, error) {
 	return bytes, nil
 }
 
-// Ahead yields the remote vertices of up to n minibatches of the reader. The argument from numbers
-// the first one within the epoch; the sequence stops at the end of the run. They are the
+// Ahead yields the remote vertices of up to n minibatches of the reader. The argument from is the
+// number of the first one within the epoch. The sequence stops at the end of the run. They are the
 // minibatches of training, with the same keys, in frontier order. Each is sampled when it is
 // requested, and overwrites the previous one. An error ends the sequence and is stored in fault.
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
