@@ -120,7 +120,7 @@ func (r *Reuse) Uses() float64 {
 }
 
 // beyond returns the mean number of reads of a minibatch for which the last read of the row is more
-// than reach minibatches ago. These are all reads but kept; see Reuse.
+// than reach minibatches ago. These are the reads that kept does not count; see Reuse.
 func (r *Reuse) beyond(reach int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, _ := g.over(reach)
