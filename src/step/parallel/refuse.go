@@ -137,7 +137,7 @@ const (
 )
 
 // kindOf returns those fields of the model's configuration that refusals depend on, and the kind's
-// name. Other fields may be invalid, and the reason for a refusal.
+// name. Other fields may be invalid, and the job may be refused for this reason.
 func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	c = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation, Schema: s.Model.Schema,
 		In: s.Model.In}
