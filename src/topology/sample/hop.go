@@ -20,7 +20,7 @@ const chunkEdges = 2048
 //	locate   Indptr[v], Indptr[v+1]      random reads of the row pointers
 //	count    edges of each destination   arithmetic only; of kind Poisson alone, and by numbers
 //	                                     as draw
-//	         near neighbours first        random reads of the marks of rows (Near.Edges)
+//	         near neighbours first       random reads of the marks of rows (Near.Edges)
 //	draw     positions                   arithmetic only; by numbers (Numbers) random reads of the
 //	                                     original ids of all neighbours
 //	gather   Indices[position]           random reads of the neighbours
