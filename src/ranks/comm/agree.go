@@ -76,7 +76,7 @@ func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
 	return all, err
 }
 
-// Bcast returns the data of rank 0; what other ranks pass is ignored.
+// Bcast returns the data of rank 0; the data of other ranks is ignored.
 func Bcast[T ~string | ~[]byte](c Comm, own T) (T, error) {
 	parts, err := Allgatherv(c, []byte(own))
 	if err != nil {
@@ -120,8 +120,8 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 // Agreed is an error that every rank returned from the same collective: no rank waits for another,
 // so the job may end in order, and one rank prints the error.
 type Agreed struct {
-	Rank int  // of the caller
-	Own  bool // Err is the caller's own error, with all that it wraps; on other ranks it is a text
+	Rank int  // rank of the caller
+	Own  bool // whether Err is the caller's own error; on other ranks Err has only its text
 	Err  error
 }
 
@@ -140,8 +140,8 @@ func IsAgreed(err error) bool {
 // Agree returns nil if no rank passes an error. Otherwise it returns on every rank an Agreed about
 // the first rank that does. After a step that may fail on one rank, call Agree before the next
 // collective, so that no rank waits for one that has given up. The failing rank gets its own error,
-// the others its text. The text names the rank unless all ranks pass the same text. If
-// communication fails, the error is not an Agreed.
+// and the other ranks get the text of this error. The text names the rank unless all ranks pass the
+// same text. If communication fails, the error is not an Agreed.
 func Agree(c Comm, mine error) error {
 	text := ""
 	if mine != nil {
@@ -172,8 +172,8 @@ func Agree(c Comm, mine error) error {
 }
 
 // AgreedCode returns, on every rank, the exit code for an Agreed error that all ranks have: the
-// code that the first rank with its own error passes. Only there the error still has the types from
-// which a program derives its codes. Collective.
+// code that the first rank with its own error passes. Only on that rank the error still has the
+// types from which a program derives its codes. Collective.
 func AgreedCode(c Comm, err error, code int) (int, error) {
 	own := 0
 	if a := (*Agreed)(nil); errors.As(err, &a) && a.Own {
@@ -199,7 +199,8 @@ func OnFirst(c Comm, f func() error) error {
 
 // AllEqual returns an error that wraps ErrMismatch unless all ranks passed the same value. All
 // ranks return the same error. It names the first rank that differs from rank 0, and the first line
-// that differs. what names the compared value: "config", "shard identity".
+// that differs. The argument what names the compared value, for example "config" or "shard
+// identity".
 func AllEqual(c Comm, what, value string) error {
 	all, err := AllgatherStrings(c, value)
 	if err != nil {

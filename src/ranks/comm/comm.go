@@ -50,8 +50,8 @@ type Comm interface {
 	Size() int
 
 	// StartAlltoallv sends sendRows[r] rows to every rank r and receives recvRows[r] from it. send
-	// and recv hold the rows in rank order without gaps. Every rank's sendRows[j] must equal rank
-	// j's recvRows for it.
+	// and recv hold the rows in rank order without gaps. If rank i sends to rank j, its sendRows[j]
+	// must equal recvRows[i] of rank j.
 	StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request
 
 	// StartAlltoallThen is StartAlltoallv with a second payload in the same messages, whose sizes
@@ -71,10 +71,10 @@ type Comm interface {
 	StartBarrier() Request
 
 	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both
-	// ends must give the same length: MPI notices only a message that is too long. Messages from
-	// one rank to another are matched in the order in which each of the two starts them, whatever
-	// other ranks and collectives do. Prefer collectives: messages are for buffers that collectives
-	// cannot take.
+	// ends must give the same length, as MPI notices only a message that is too long. Messages from
+	// one rank to another are matched in the order in which each of the two starts them, and do not
+	// depend on other ranks or on collectives. Prefer collectives: messages are for buffers that
+	// collectives cannot take.
 	StartSend(buf []byte, to int) Request
 	StartRecv(buf []byte, from int) Request
 
@@ -107,11 +107,11 @@ type Comm interface {
 }
 
 // Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
-// rank r, in rank order without gaps; with ToAll the first rows of Send go to every rank. A rank
-// that gets no first rows gets no message, and so no second payload. The request owns the counts
-// too. When the first rows of all ranks have arrived, Expect is called once, on any goroutine. It
-// must return the receive buffer and the number of rows that each rank sends. Wait returns its
-// error.
+// rank r, in rank order without gaps. With ToAll the first rows of Send go to every rank. A rank
+// that gets no first rows gets no message, and so no second payload. The request also owns the
+// counts, until Wait returns. When the first rows of all ranks have arrived, Expect is called once,
+// on any goroutine. It must return the receive buffer and the number of rows that each rank sends.
+// Wait returns the error of Expect.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -163,13 +163,14 @@ func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 }
 
 // Pacer is a Comm that can cut all-to-alls into pieces if both ends know all counts. At most window
-// bytes of a rank's pieces are under way at a time, so that what it sends on other communicators
-// waits only for those. This helps on a slow link; a window of what the link carries in some 30 ms
-// keeps it busy. Every rank sets the same window, before its first all-to-all; 0 is no limit.
+// bytes of a rank's pieces are under way at a time, so that messages on other communicators wait
+// only for these bytes. This helps on a slow link; a window of the bytes that the link carries in
+// some 30 ms keeps it busy. Every rank sets the same window, before its first all-to-all; 0 is no
+// limit.
 type Pacer interface{ Pace(window int) }
 
 // Pace paces c if it is a Pacer. For other implementations it does nothing: their ranks share
-// memory, and no link.
+// memory and use no link.
 func Pace(c Comm, window int) {
 	if p, ok := c.(Pacer); ok {
 		p.Pace(window)

@@ -16,7 +16,7 @@ import (
 // recycled when all have waited, so steady state allocates nothing.
 type group struct {
 	world *World
-	id    int   // 0 is the world
+	id    int   // number of the communicator; 0 is the world
 	ranks []int // world rank of each rank
 
 	mu    sync.Mutex
@@ -24,10 +24,10 @@ type group struct {
 	base  uint64     // number of open[0]
 	open  []*meeting // meetings that not all ranks have joined, oldest first
 	spare []*meeting
-	next  []uint64 // per rank, the number of the meeting it joins next
-	left  []bool   // per rank: its function has returned
-	gone  int      // ranks that left
-	freed []bool   // per rank: it has called Free
+	next  []uint64 // [size] number of the meeting that each rank joins next
+	left  []bool   // [size] whether the rank's function has returned
+	gone  int      // number of ranks that left
+	freed []bool   // [size] whether the rank has called Free
 	frees int
 	mail  mailboxes
 }
@@ -38,8 +38,8 @@ type meeting struct {
 	number  uint64
 	posts   []post
 	joined  []int // ranks in the order in which they joined
-	copying int   // ranks copying at the moment
-	copied  int   // ranks that have exchanged rows, without error, with all that joined before them
+	copying int   // number of ranks copying at the moment
+	copied  int   // number of ranks that have exchanged rows with all earlier ones
 	waited  int
 }
 
@@ -48,7 +48,7 @@ type call struct {
 	kind               string
 	rowBytes           int
 	send, recv         []byte
-	sendRows, recvRows []int // the caller's; not kept
+	sendRows, recvRows []int // the caller's slices; not kept
 	then               Then
 	sum                []float32
 	color, key         int
@@ -62,8 +62,8 @@ type post struct {
 	sendAt, recvAt []int         // [size+1] first row of each rank in send and recv
 	made           *member       // the result of Dup, Split and Node
 	done           chan struct{} // holds one token when the operation is complete
-	err            error         // valid when the operation is complete; of this rank alone
-	pending        bool          // not waited for
+	err            error         // this rank's error; valid when the operation is complete
+	pending        bool          // Wait has not been called
 }
 
 // member is one rank's handle of a group.
@@ -78,7 +78,8 @@ type failed struct{ err error }
 func (f failed) Wait() error { return f.err }
 
 // start begins rank's next operation: it exchanges rows with the ranks that joined before, and
-// completes the operation if this rank is the last. If the two sides do not match, it ends the job.
+// completes the operation if this rank is the last. If the arguments of two ranks do not match, it
+// ends the job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
 	if err != nil {

@@ -22,14 +22,14 @@ import (
 //	   │                  a socket ──> rank 2
 //	   └─ reports all other deaths
 //
-// A rank that ends in order says so before, and then the watch is over on all ranks of the node, as
-// the job is over. If several ranks fail at the same time, one of them reports why: Speaks. A nil
-// Mates watches nothing.
+// A rank that is about to end in order says so. Then the watch is over on all ranks of the node,
+// because the job is over. If several ranks fail at the same time, one of them reports why (see
+// Speaks). A nil Mates watches nothing.
 type Mates struct {
 	rank int
 	died func(rank int)
 	over atomic.Bool
-	met  chan struct{} // of the node's first rank: closed when all others have connected
+	met  chan struct{} // on the node's first rank: closed when all others have connected
 
 	mu     sync.Mutex
 	peers  []net.Conn
@@ -43,16 +43,17 @@ const (
 )
 
 // hear is how long a rank that fails waits for messages of others; sockets on one node are fast.
-// Tests wait for the message itself; in begin they wait, before a rank sends its own, for all ranks
-// that fail at the same time.
+// Tests wait for the message itself; in begin they wait for all ranks that fail at the same time,
+// before a rank sends its own message.
 var (
 	hear  = func(*Mates) { time.Sleep(100 * time.Millisecond) }
 	begin = func() {}
 )
 
-// WatchMates begins to watch. died is called on one rank of the node, in a goroutine, with the
-// first rank that has died. Nothing is watched if the system is not Linux or the node has no other
-// ranks. Collective: when it returns, all ranks watch, so that none can die unnoticed.
+// WatchMates begins to watch. The function died is called on one rank of the node, in a goroutine,
+// with the number of the first rank that has died. Nothing is watched if the system is not Linux or
+// the node has no other ranks. Collective: when it returns, all ranks watch, so that none can die
+// unnoticed.
 func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 	door, own := openDoor(c.Rank())
 	all, err := Allgatherv(c, own)

@@ -21,7 +21,7 @@ func CheckMessage(rank, size, peer int) error {
 }
 
 // Ended returns a channel that is closed when the job fails, for code outside this package that
-// waits for other ranks. Under MPI it is nil: a rank that fails ends the processes of all.
+// waits for other ranks. Under MPI it is nil: a rank that fails ends the processes of all ranks.
 func Ended(c Comm) <-chan struct{} {
 	if m, ok := c.(*member); ok {
 		return m.group.world.ended
@@ -29,8 +29,8 @@ func Ended(c Comm) <-chan struct{} {
 	return nil
 }
 
-// message is one end of a message in process, and the request for it. The end that comes second
-// copies the bytes.
+// message is one end of a message in process, and at the same time its request. The end that comes
+// second copies the bytes.
 type message struct {
 	group    *group
 	rank     int
@@ -39,11 +39,11 @@ type message struct {
 	buf      []byte
 	done     chan struct{} // holds a token when the bytes have arrived
 	copying  bool
-	pending  bool // not waited for
+	pending  bool // Wait has not been called
 }
 
-// mailboxes hold the ends of messages whose other end has not come yet. Slot [r*size+q] has those
-// of messages from rank r to rank q, in order: all of them sends, or all receives.
+// mailboxes hold the ends of messages whose other end has not come yet. Slot [r*size+q] has the
+// ends of messages from rank r to rank q, in order. They are either all sends or all receives.
 type mailboxes struct {
 	waiting [][]*message
 	spare   []*message

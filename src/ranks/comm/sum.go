@@ -14,7 +14,8 @@ type SumMode int
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
 	SumReproducible                // in rank order: the same result with every Comm
-	// By StartAllreduceSum: the last bit depends on the implementation and its algorithm.
+	// SumFast adds by StartAllreduceSum. The last bit depends on the implementation and its
+	// algorithm.
 	SumFast
 )
 
@@ -27,13 +28,13 @@ type SumOptions struct {
 	Mode SumMode
 	// Add does sum[i] += x[i]; nil means AddInto. Every Summer calls it from its own goroutine.
 	Add func(sum, x []float32)
-	// Halves makes vectors travel as bfloat16, with sums in rank order at any number of ranks; nil:
-	// as float32. It cannot be combined with SumFast, where the library adds the numbers that
-	// travel.
+	// Halves makes vectors travel as bfloat16, with sums in rank order at any number of ranks; if
+	// nil, they travel as float32. It cannot be combined with SumFast, where the library adds the
+	// numbers that travel.
 	Halves Halves
 }
 
-// Halves converts numbers to the nearest bfloat16 and back; a NaN stays one. dst and x have the
+// Halves converts numbers to the nearest bfloat16 and back; a NaN stays a NaN. dst and x have the
 // same length. It is called from several goroutines.
 type Halves interface {
 	ToBF16(dst []uint16, x []float32)
@@ -48,7 +49,7 @@ func (o *SumOptions) Reproducible(size int) bool {
 
 // SumBytes returns the bytes that size ranks send each other to add a vector of n floats in rank
 // order: each slice goes to its owner from all others, and its sum back to all of them. With halves
-// all but the first exact floats travel as bfloat16.
+// all floats travel as bfloat16, except the first ones; exact is their number.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {
@@ -57,7 +58,7 @@ func SumBytes(n, exact, size int, halves bool) int64 {
 	return 2 * int64(size-1) * int64(bytes)
 }
 
-// AddInto adds x to sum, element by element: sum[i] += x[i]. They have the same length.
+// AddInto adds x to sum, element by element: sum[i] += x[i]. Both have the same length.
 func AddInto(sum, x []float32) {
 	x = x[:len(sum)]
 	for i := range sum {
@@ -72,9 +73,9 @@ func AddInto(sum, x []float32) {
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
 //	          (scatter)      slice r is added by rank r        (gather)
 //
-// Each of the two collectives has its own communicator, on which the order is that of the Starts,
-// and bucket i+1 travels while bucket i is added. It moves 2n(K-1)/K floats a rank, as a
-// bandwidth-optimal allreduce does.
+// Each of the two collectives has its own communicator, on which collectives start in the order of
+// the calls of Start, and vector i+1 travels while vector i is added. It moves 2n(K-1)/K floats a
+// rank, as a bandwidth-optimal allreduce does.
 //
 // With SumOptions.Halves each rank rounds what it sends; the owner of a slice adds these numbers as
 // float32 and rounds the sum; and all ranks, also the owner, get the rounded sum. A single rank
@@ -83,27 +84,27 @@ type Summer struct {
 	scatter, gather Comm // gather is nil if sums are fast
 	add             func(sum, x []float32)
 	halves          Halves
-	total, one      []float32     // for the adder: a piece of a sum, and a rank's part of it
+	total, one      []float32     // buffers of the adder: a piece of a sum, and a rank's part of it
 	queue           chan *Sum     // vectors whose slices are under way, oldest first
 	stopped         chan struct{} // closed when the adder has returned
 	sent            int64         // bytes that all ranks have sent each other
 
 	mu      sync.Mutex
 	free    []*Sum
-	pending int // started, not waited for
+	pending int // number of sums started and not waited for
 	closed  bool
 }
 
-// Sum is a vector being added: a Request.
+// Sum is a vector that is being added. It implements Request.
 type Sum struct {
 	owner *Summer
 	buf   []float32
-	exact int // the first exact numbers of buf are not rounded
+	exact int // how many numbers at the start of buf are not rounded
 	// This rank's slice from every rank, in rank order; the sum replaces the first.
 	slices []float32
-	// With halves instead: buf in the form in which it travels, and the slices.
+	// With halves, these replace slices: buf in the form in which it travels, and the slices.
 	packed, packedSlices []uint16
-	// Number of floats, or halves, of each rank's slice; of this rank's slice from each rank.
+	// [size] number of floats, or halves, that this rank sends to each rank, and receives from it.
 	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the adder has set moving or err
 	moving             Request       // the last collective
@@ -149,8 +150,8 @@ func (s *Summer) Sent() int64 { return s.sent }
 // its Wait returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is Start, but the first exact numbers are never rounded; these may be counts that
-// travel with gradients.
+// StartExact is Start, but never rounds the first numbers of buf; exact is how many. These may be
+// counts that travel with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()
 	sum.buf, sum.exact = buf, exact
@@ -203,7 +204,7 @@ func (s *Summer) pack(dst []uint16, x []float32, exact int) {
 	s.halves.ToBF16(dst[2*exact:], x[exact:])
 }
 
-// unpack converts it back.
+// unpack converts a vector back.
 func (s *Summer) unpack(dst []float32, packed []uint16, exact int) {
 	exact = min(exact, len(dst))
 	copy(mem.Bytes(dst[:exact]), mem.Bytes(packed))
@@ -213,8 +214,8 @@ func (s *Summer) unpack(dst []float32, packed []uint16, exact int) {
 // sliceEnd returns where the slice of rank r ends in a vector of n floats.
 func sliceEnd(n, r, size int) int { return (r + 1) * n / size }
 
-// addArrived adds the slices that have arrived, in the order of the Starts, and starts gathering
-// the sums.
+// addArrived adds the slices that have arrived, in the order of the calls of Start, and starts
+// gathering the sums.
 func (s *Summer) addArrived() {
 	defer close(s.stopped)
 	for sum := range s.queue {
@@ -241,14 +242,15 @@ func (s *Summer) addSlices(sum *Sum) []float32 {
 	return total
 }
 
-// addedAtOnce is how many packed numbers are added at once: few enough to stay in a core's cache.
+// addedAtOnce is how many packed numbers are added at once: they are few enough to stay in a core's
+// cache.
 const addedAtOnce = 4096
 
 // addPacked is addSlices of a packed vector.
 func (s *Summer) addPacked(sum *Sum) []uint16 {
 	rank, size := s.scatter.Rank(), s.scatter.Size()
 	first, end := sliceEnd(len(sum.buf), rank-1, size), sliceEnd(len(sum.buf), rank, size)
-	whole, own := max(0, sum.exact-first), sum.recvRows[rank] // exact ones and halves of the slice
+	whole, own := max(0, sum.exact-first), sum.recvRows[rank] // exact numbers, and all halves
 	for lo := 0; lo < end-first; lo += addedAtOnce {
 		n, exact, at := min(addedAtOnce, end-first-lo), max(0, whole-lo), halvesEnd(lo, whole)
 		s.total, s.one = mem.Grow(s.total, n), mem.Grow(s.one, n)

@@ -17,8 +17,8 @@ type World struct {
 	// Set it before the first Node.
 	NodeSize int
 
-	// Copy copies the bytes of a message between two ranks; nil is the built-in copy. A Copy that
-	// handles device memory allows messages there, as a CUDA-aware MPI does. Set it before the
+	// Copy copies the bytes of a message between two ranks; nil means the built-in copy. A Copy
+	// that handles device memory allows messages there, as a CUDA-aware MPI does. Set it before the
 	// first message.
 	Copy func(dst, src []byte) error
 
@@ -31,7 +31,7 @@ type World struct {
 
 	mu     sync.Mutex // taken after a group's mutex, never before
 	cause  error      // why the job failed; nil if it has not
-	wake   error      // error that waits then return: ErrAborted and the cause
+	wake   error      // error that Wait returns after a failure: ErrAborted and the cause
 	groups []*group   // communicators not yet freed
 	serial int        // names the next communicator
 }
@@ -64,7 +64,7 @@ func (w *World) Abort(cause error) {
 	}
 }
 
-// failure returns the error for waits once the job has failed; nil before.
+// failure returns the error that Wait returns once the job has failed; nil before that.
 func (w *World) failure() error {
 	select {
 	case <-w.ended:

@@ -3,7 +3,7 @@
 // devices.
 //
 //	local       on a pool, in any order among items
-//	ordered     on a goroutine of the stage, in item order: if an item depends on the one before
+//	ordered     on a goroutine of the stage, in item order; for items that depend on earlier ones
 //	collective  all ranks take part: starts in an order that all agree on, ends in item order
 //
 //	admit            pool            issuer        waiter          pool       own goroutine
@@ -133,7 +133,7 @@ type Request interface{ Wait() error }
 
 // Stage is one step of preparing an item: either Local, or Ordered, or Start and optionally Finish.
 type Stage[T any] struct {
-	Name string // in errors and spans
+	Name string // name of the stage in errors and spans
 
 	// Local runs on the pool: different items in any order and at the same time, the stages of one
 	// item in order. It must not wait for anything.
@@ -157,7 +157,7 @@ type Stage[T any] struct {
 
 // Options sets how many items are prepared at a time, and by whom.
 type Options struct {
-	Depth   int // items beyond the gate that wait to be consumed; 0: synchronous
+	Depth   int // number of items beyond the gate that wait to be consumed; 0 is synchronous
 	Workers int // goroutines for local stages; 0 means one per CPU
 
 	// Ahead is how many later items must have reached the gate before an item passes it, if the run
@@ -176,9 +176,9 @@ type Options struct {
 	OnFail func(error)
 
 	// Begin is called before every stage of every item, and Observe after it, with the mark that
-	// Begin returned; from several goroutines at once. They are also called for the consumer's wait
-	// for each item, with the name Wait. For a stage that fails, Observe is not called. They may be
-	// nil.
+	// Begin returned. Several goroutines may call them at once. They are also called for the
+	// consumer's wait for each item, with the name Wait. For a stage that fails, Observe is not
+	// called. They may be nil.
 	Begin   func(stage string) (mark uint64)
 	Observe func(Span)
 }
@@ -213,15 +213,15 @@ type Pipeline[T any] struct {
 	work   func() // workLoop, bound once so that submitting it allocates nothing
 
 	first  int // slot of item 0
-	parked int // items of the next run that are already in their slots
+	parked int // number of items of the next run that are already in their slots
 
 	running atomic.Bool
 	run     *run
-	started []chan *slot[T] // [stations] of one Run: from the issuer to each collective's waiter
+	started []chan *slot[T] // [stations] from the issuer to each waiter; new in each Run
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run
-	active  int      // pool goroutines in workLoop
+	active  int      // number of pool goroutines in workLoop
 
 	waited time.Duration   // how long the consumer waited for the item being consumed
 	took   []time.Duration // [stages] times of that item
@@ -234,15 +234,16 @@ type slot[T any] struct {
 	call    []func() error  // by stage: Local, Ordered or Start of this item, bound once
 	finish  []func() error  // by stage: Finish of this item, or nil
 	arrive  func() error    // Arrive of this item, or nil
-	took    []time.Duration // by stage
+	took    []time.Duration // time that each stage took
 	wait    func() error    // waits for the request
 	number  int             // the item's number in this run
 	chain   int             // the chain that runs next
 	request Request
 	begun   begun // the collective under way
-	// By station, to its goroutine or to the issuer: the chain before the station is complete.
+	// [stations] a token tells the station's goroutine, or the issuer, that the chain before the
+	// station is complete.
 	ready []chan struct{}
-	done  chan struct{} // to the consumer: the last chain is complete
+	done  chan struct{} // a token tells the consumer that the last chain is complete
 }
 
 // New makes a pipeline of the given stages over Depth+1+Ahead items, which are its slots. All

@@ -118,7 +118,7 @@ func (p *Pipeline[T]) workLoop() {
 	}
 }
 
-// runChain runs the slot's local stages back to back; false if the run has ended.
+// runChain runs the slot's local stages back to back. It returns false if the run has ended.
 func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	for i := p.chains[s.chain][0]; i < p.chains[s.chain][1]; i++ {
 		if r.ended() {
@@ -134,7 +134,7 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	return true
 }
 
-// dispatch lets the slot's next chain run: on the pool, or at once if it is empty.
+// dispatch lets the slot's next chain run: on the pool, or at once if the chain is empty.
 func (p *Pipeline[T]) dispatch(s *slot[T]) {
 	if c := p.chains[s.chain]; c[0] < c[1] {
 		p.submit(s)

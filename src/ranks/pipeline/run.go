@@ -12,28 +12,29 @@ import (
 
 // run is the state of one call of Run.
 type run struct {
-	n      int // items
-	all    int // items of this run and those of the next run that are prepared in it
-	parked int // items that the previous run has prepared
+	n      int // number of items
+	all    int // number of items of this run, and of the next run's that this run prepares
+	parked int // number of items that the previous run has prepared
 
-	// Issuer, waiters, ordered stages, and pool goroutines while they work for this run.
+	// The issuer, the waiters, the ordered stages, and pool goroutines while they work for this
+	// run.
 	goroutines sync.WaitGroup
 
 	once   sync.Once
-	onFail func(error)   // tells the owner; may be nil
+	onFail func(error)   // Options.OnFail; may be nil
 	end    chan struct{} // closed when the run has failed and OnFail has returned
 	err    error         // why the run ended; valid after end
 
-	credits chan struct{} // from the consumer to the gate: one more item may pass
+	credits chan struct{} // a token tells the gate that one more item may pass
 	stop    chan struct{} // closed when consume has returned ErrStop
-	// After a stop: number of items that are finished, and of items that come to the gate. Valid
-	// after stop.
+	// After ErrStop: the number of items that are finished, and of items that come to the gate.
+	// They are valid once stop is closed.
 	limit, come int
 }
 
 // fail ends the run; the first error is kept. It calls OnFail first, so that the peers are free
-// before anything here waits for one. If OnFail panics they are not free, but the owner may free
-// them when Run returns.
+// before anything here waits for one. If OnFail panics, the peers are not free, but the owner may
+// free them when Run returns.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
@@ -79,10 +80,11 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
 
-// RunOn is Run with next more items to follow in the next call. The last items of this call foresee
-// up to Options.Ahead of them: these are prepared as items n, n+1, ..., reach the gate, Arrive, and
-// stay in their slots. The next call takes them as its items 0, 1, ... without preparing them
-// again, and must have at least as many. A call that ends with an error or ErrStop leaves none.
+// RunOn is Run, but says that the next call will have at least next items. Up to Options.Ahead of
+// them are foreseen by the last items of this call: they are prepared as items n, n+1, ..., reach
+// the gate, where Arrive is called, and stay in their slots. The next call takes them as its items
+// 0, 1, ... without preparing them again. A call that ends with an error or ErrStop leaves no
+// items.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, next int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -145,8 +147,8 @@ func cancelled(ctx context.Context) error {
 	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
 }
 
-// begin makes the state of a run. Its channels are new, because those of a failed run may hold
-// tokens; channels of parked items are empty.
+// begin makes the state of a run. Its channels are new, because the channels of a failed run may
+// hold tokens; channels of parked items are empty.
 func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
@@ -169,7 +171,7 @@ func (p *Pipeline[T]) begin(n, next int) *run {
 	}
 	p.parked = 0
 	for _, k := range p.collectives {
-		// Never full: an item has at most one collective under way.
+		// The channel is never full, because an item has at most one collective under way.
 		p.started[k] = make(chan *slot[T], len(p.slots))
 	}
 	return r
@@ -280,7 +282,7 @@ func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	return r.await(r.credits, i, &r.limit)
 }
 
-// What a station finds when it waits for an item.
+// turn is what a station finds when it waits for an item.
 type turn int
 
 const (
@@ -292,7 +294,7 @@ const (
 // await waits until item i is ready. A token in a slot's channel is always that of item i, because
 // the item that had the slot before has passed the station: for the issuer this follows from the
 // schedule, and an ordered stage takes items in order. When the run stops, items beyond its limit
-// may have left tokens too. limit is that of the station.
+// may have left tokens too. After a stop, limit is the number of items that reach the station.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	select {
 	case <-ready:
@@ -353,7 +355,7 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	// Made once, as closures: s changes, they do not.
+	// These closures are made once, and read s, which changes.
 	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
@@ -400,7 +402,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		case err == ErrStop:
 			end, stopping = min(r.n, i+p.options.Depth+1), true
 			r.limit, r.come = end, end
-			if p.before > 0 { // every rank has admitted this many
+			if p.before > 0 { // every rank has admitted this number of items
 				r.come = min(r.all, i+len(p.slots))
 			}
 			close(r.stop)

@@ -5,18 +5,19 @@ import "iter"
 // Order is the order in which every rank starts the collectives of a run.
 type Order struct {
 	Items       int
-	Collectives int // of an item
+	Collectives int // number of collectives of an item
 	Depth       int
 
-	// Before collectives of an item come before the gate, which Ahead later items must have
-	// reached; both may be 0. The first Parked items have made these collectives in the previous
-	// run. Next items of the next run make them in this one.
+	// Before is the number of an item's collectives that come before the gate, and Ahead the number
+	// of later items that must have reached the gate; both may be 0. The first items, Parked in
+	// number, have made the collectives before the gate in the previous run. Items of the next run,
+	// Next in number, make them in this run.
 	Before, Ahead, Parked, Next int
 }
 
-// Schedule yields (item, collective) pairs: item i starts collective c at tick i*g + c if that
-// comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item comes
-// first.
+// Schedule yields (item, collective) pairs: item i starts collective c at tick i*g + c if the
+// collective comes before the gate, otherwise at (i+Ahead)*g + c, and within a tick the older item
+// comes first.
 //
 //	C = 3, Depth 3 (g = 1)        C = 3, Depth 2 (g = 2)         C = 3, Depth 3, Before 1, Ahead 2
 //	tick  0  1  2  3  4           tick  0  1  2  3  4  5  6      tick  0  1  2  3  4  5  6
@@ -36,7 +37,7 @@ func (o Order) Schedule() iter.Seq2[int, int] {
 		}
 		last := max((o.Items-1+ahead)*g+o.Collectives-1, (o.Items+o.Next-1)*g+o.Before-1)
 		for tick := range last + 1 {
-			// Beyond the gate, where items are older.
+			// Collectives beyond the gate, of older items.
 			late := tick - ahead*g
 			for i := oldest(late, o.Collectives, g, 0); i < o.Items && i*g <= late-o.Before; i++ {
 				if !yield(i, late-i*g) {
@@ -61,8 +62,8 @@ func oldest(tick, end, g, first int) int {
 }
 
 // gap returns g, the number of ticks between two items, for at least one collective. It is the
-// smallest g with depth*g >= collectives, so that an item is complete before the item depth later
-// starts (package comment, No deadlock).
+// smallest g with depth*g >= collectives, so that an item is complete before the item starts that
+// comes depth items later (package comment, No deadlock).
 func gap(collectives, depth int) int {
 	if depth == 0 {
 		return collectives

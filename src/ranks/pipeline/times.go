@@ -10,7 +10,7 @@ func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
 // Arrive. Call it from consume; the slice is valid until consume returns.
 func (p *Pipeline[T]) Took() []time.Duration { return p.took }
 
-// begun is when a stage, or a wait, began.
+// begun is the time at which a stage, or a wait, began.
 type begun struct {
 	at   time.Time
 	mark uint64

@@ -161,8 +161,8 @@ func cut(g *graph.CSC) []int {
 	return cuts
 }
 
-// chunks runs do on all chunks, which the goroutines share; worker is the goroutine's number. A
-// failed read of a mapped file is returned as an error.
+// chunks runs the function do on all chunks, which the goroutines share; worker is the goroutine's
+// number. A failed read of a mapped file is returned as an error.
 func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	var next atomic.Int64
 	return mem.Together(m.workers, func(w int) error {

@@ -11,8 +11,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Candidates returns the vertices that may be cached: the remote ones within Hops of the reader's
-// home. nil means all, if minibatches reach no farther.
+// Candidates returns the vertices that may be cached: the remote vertices within r.Hops hops of the
+// reader's home. It returns nil, which means all, if minibatches reach no farther.
 func (m *Graph) Candidates(r *Workload) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
@@ -32,7 +32,8 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 }
 
 // HaloSize returns the number of vertices outside the local ranges that may be sampled in one hop
-// from home; with kinds, the bytes of their rows. Time is that of Within, memory 3 N/8 bytes.
+// from home or, if rows are of several kinds, the bytes of their rows. Time is that of Within,
+// memory 3 N/8 bytes.
 func (m *Graph) HaloSize(r *Workload) (int, error) {
 	halo, err := m.Candidates(&Workload{Local: r.Local, Home: r.Home, Hops: 1,
 		Sample: sample.Neighbours(1, 1)})
@@ -49,10 +50,10 @@ func (m *Graph) HaloSize(r *Workload) (int, error) {
 	return bytes, nil
 }
 
-// Ahead yields the remote vertices of up to n minibatches of the reader, beginning with minibatch
-// from of an epoch, at most to the end of the run. They are the minibatches of training, with the
-// same keys, in frontier order. Each is sampled when it is requested, and overwrites the one
-// before. An error ends the sequence and is stored in fault.
+// Ahead yields the remote vertices of up to n minibatches of the reader. The argument from is the
+// number of the first one within the epoch. The sequence stops at the end of the run. They are the
+// minibatches of training, with the same keys, in frontier order. Each is sampled when it is
+// requested, and overwrites the previous one. An error ends the sequence and is stored in fault.
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		var remote []graph.VertexID

@@ -29,7 +29,8 @@ type columns struct {
 	owners []graph.VertexID // [C] the vertex of each column; nil if each vertex is one
 }
 
-// columnsOf returns the columns of g: those in c or, if c is nil, one for each vertex.
+// columnsOf returns the columns of g. These are the columns in c or, if c is nil, one column for
+// each vertex.
 func columnsOf(g *graph.CSC, c *graph.Columns) (m columns) {
 	if c != nil {
 		m.Columns = *c
@@ -57,8 +58,8 @@ func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
 	}
 }
 
-// spread turns w [N] into of [C]: each column of a vertex passes on what the vertex does. free
-// frees its memory.
+// spread returns w [N] by column [C]: every column gets the value of its vertex. The returned
+// function frees the memory of the result.
 func (m *columns) spread(w []float32) (of []float32, free func()) {
 	if m.owners == nil {
 		return w, func() {}
@@ -93,8 +94,8 @@ func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
 	return owners
 }
 
-// transition returns the probability that a vertex with degree in-neighbours draws a given one of
-// them.
+// transition returns the probability that a vertex draws a given in-neighbour; degree is its number
+// of in-neighbours.
 func transition(fanout, degree int) float64 {
 	if fanout == sample.All || degree <= fanout {
 		return 1

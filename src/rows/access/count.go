@@ -18,7 +18,7 @@ const (
 
 // Count samples the minibatches of a sweep as training does, with the same keys, and counts how
 // many of them read each vertex: score [N]. Policy sim counts epochs that the run does not have (2
-// in SALIENT++, section 3.2); policy oracle counts those of the run itself, so it is the best
+// in SALIENT++, section 3.2); policy oracle counts the epochs of the run itself, so it is the best
 // static cache.
 //
 // Time is that of sampling these minibatches on Workers goroutines. Memory is 8 N bytes, 4 N of it

@@ -21,7 +21,7 @@ type scratch struct {
 const sparseShare = 16
 
 // gather sums w [columns] over the out-neighbours of every vertex, counting parallel edges, and
-// passes the sums to finish in runs: sums[i] is that of vertex first+i. finish runs on several
+// passes the sums to finish in runs: sums[i] is the sum for vertex first+i. finish runs on several
 // goroutines at a time, on different vertices.
 //
 // A block is gathered before it is summed: a loop without branches that depend on the graph keeps
@@ -64,7 +64,7 @@ func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int,
 	load func(values, w []float32, at []graph.VertexID), finish func(first int, sums []float64)) {
 	ends := m.out.Indptr[1 : hi+1]
 	last := m.out.Indptr[hi]
-	sum := 0.0 // of the current row, which may span blocks
+	sum := 0.0 // sum of the current row, which may span blocks
 	for u, edge := lo, m.out.Indptr[lo]; u < hi; {
 		stop := min(edge+blockEdges, last)
 		values := s.values[:stop-edge]

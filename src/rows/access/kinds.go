@@ -6,12 +6,12 @@ import "halognn/src/topology/graph"
 // are consecutive: range i has kind i modulo the number of kinds. nil means that all rows have one
 // kind and size.
 type Kinds struct {
-	Bytes []int // [kinds] bytes of a row; 0: the kind has no rows
+	Bytes []int // [kinds] bytes of a row; 0 if the kind has no rows
 	// Ends [N+1], only for sparse rows, which have one kind: the row of vertex v has the entries
 	// Ends[v] to Ends[v+1]-1, of Bytes each.
 	Ends []int64
 
-	starts []int64 // [ranges+1]
+	starts []int64 // [ranges+1] first vertex of each range
 	index  graph.PartIndex
 }
 
@@ -79,8 +79,8 @@ func (k *Kinds) Within(first, end int64) (bytes int64) {
 	return bytes
 }
 
-// Outside returns local extended by all vertices of the kinds for which keep is false, as ranges
-// that ascend and do not overlap.
+// Outside returns local extended by all vertices of the kinds for which the function keep returns
+// false, as ranges that ascend and do not overlap.
 func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	add := func(first, end int64) {
 		n := len(all)
@@ -105,7 +105,7 @@ func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	return all
 }
 
-// Of returns the reader of the rows of one kind only, which all have one size.
+// Of returns the same reader, but of the rows of one kind only, which all have one size.
 func (r *Workload) Of(kind int) *Workload {
 	one := *r
 	one.Home, one.Kinds, one.reuse = r.home(), nil, nil

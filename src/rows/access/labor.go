@@ -15,7 +15,7 @@ import (
 // destination v takes an in-neighbour u if the number of u, uniform in [0,1), is below c(v) =
 // min(1, f/indegree(v)). So the draws of u's destinations are not independent: the destination with
 // the largest c decides. If p(v) is the probability that v is a destination, and c(1) >= c(2) >=
-// ... are those of the vertices that may take u, then
+// ... are the values of c of the vertices that may take u, then
 //
 //	P(u) = sum over i of (c(i) - c(i+1)) (1 - product over j <= i of (1 - p(v(j))))
 //
@@ -24,14 +24,14 @@ import (
 // found it, with the largest c of the later hops.
 //
 // Time is O(L (M+N)), and with one number for all hops O(L² M): a random read of 8 bytes for each
-// edge and hop. Memory is 12 N bytes, with one number 8 (L+1) N, in which 4 N are the result, and
-// N/8.
+// edge and hop. Memory is 12 N + N/8 bytes, or 8 (L+1) N + N/8 bytes with one number for all hops;
+// 4 N of it are the result.
 func (m *Graph) Labor(train []graph.VertexID, batch float64, spec sample.Spec) ([]float32, error) {
 	return m.labor(train, batch, spec, false)
 }
 
-// labor computes Labor. If drawn, every vertex draws a number for each hop, and the result is P
-// given these numbers.
+// labor computes Labor. If drawn is set, every vertex draws a number for each hop, and the result
+// is P given these numbers.
 func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, drawn bool,
 ) ([]float32, error) {
 	fanouts := spec.Fanouts
@@ -76,7 +76,7 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 				take = m.takeDrawn(h)
 			}
 			err = take(takes, width, active, func(u int, taken float64) {
-				if layers { // in any hop so far
+				if layers { // then taken is the probability for all hops so far
 					q[u] = float32(taken)
 				} else {
 					q[u] = float32(1 - (1-float64(q[u]))*(1-taken))
@@ -106,7 +106,7 @@ func (t taker) miss() float32 { return math.Float32frombits(uint32(t >> 32)) }
 func (t taker) c() float32    { return math.Float32frombits(uint32(t)) }
 
 // foundAt updates the takers t of a destination, one for each hop so far. With probability q it is
-// in this hop, and draws numbers below c; with probability last it was in an earlier one.
+// in this hop, and draws numbers below c; with probability last it was in an earlier hop.
 func foundAt(t []taker, c, q, last float64) {
 	for i := range t {
 		t[i] = makeTaker(t[i].miss(), max(t[i].c(), float32(c)))
@@ -114,11 +114,11 @@ func foundAt(t []taker, c, q, last float64) {
 	t[len(t)-1] = makeTaker(certain(max(q-last, 0)/max(1-last, 1e-9)), float32(c))
 }
 
-// certain is logMiss of a probability, but finite if that is 1.
+// certain is logMiss of a probability, but finite if the probability is 1.
 func certain(p float64) float32 { return max(logMiss(p), -64) }
 
-// Values of c lie in classes by their exponent and the first three bits of their fraction, the
-// largest first: values of a class differ by at most an eighth, down to 2^-31.
+// Values of c are sorted into classes by their exponent and the first three bits of their fraction,
+// largest values first. Values of a class differ by at most an eighth, down to 2^-31.
 const (
 	classes   = 256
 	classBits = 20
@@ -146,8 +146,8 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 					means[i] += float64(t.miss()) * float64(t.c())
 				}
 			}
-			// above is the probability for numbers in the interval between the current and the last
-			// c, before.
+			// above is the probability that u is taken if its number lies between the current c and
+			// the previous one, which is before.
 			total, hits, above, before := 0.0, 0.0, 0.0, 1.0
 			for w, word := range some {
 				for ; word != 0; word &= word - 1 {

@@ -10,9 +10,9 @@ import (
 
 // Near returns the vertices that spec draws with a higher probability in each hop, seed hop first.
 // In the last hop, whose sources are the input frontier, they are the held vertices. In the l-th
-// hop before it, they are the vertices with the most paths of l edges from held ones. The argument
-// most limits their number. Ties go to the higher out-degree, then to the lower id. Paths are
-// counted in float32.
+// hop before it, they are the vertices with the most paths of l edges from held vertices. The
+// argument most limits their number. Ties go to the higher out-degree, then to the lower id. Paths
+// are counted in float32.
 //
 // Time is O(hops (M+N)). Memory is 8 N bytes and the result, outside the Go heap: N/8 bytes for
 // each hop, and M/8 for kind Poisson. Source: data placement (Song and Jiang, ICS '22), section 4.

@@ -9,10 +9,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Range is the vertices First to End-1: those of a part, or of the consecutive parts of a rank.
+// Range is the vertices First to End-1, for example of a part or of the consecutive parts of a
+// rank.
 type Range struct{ First, End graph.VertexID }
 
-// Has reports whether v is one of them.
+// Has reports whether v is in the range.
 func (r Range) Has(v graph.VertexID) bool { return v >= r.First && v < r.End }
 
 // Among reports whether one of the ranges has v.
@@ -26,7 +27,7 @@ type Set []uint64
 // NewSet returns the empty set over n vertices, N/8 bytes outside the Go heap.
 func NewSet(n int) Set { return mem.Make[uint64]((n + wordBits - 1) / wordBits) }
 
-// Free frees its memory.
+// Free frees the memory of the set.
 func (s Set) Free() { mem.Free(s) }
 
 // Add puts v into the set.
@@ -60,7 +61,7 @@ func (s Set) Mask(score []float32) {
 	}
 }
 
-// Len counts its vertices. O(N/64).
+// Len counts the vertices of the set. O(N/64).
 func (s Set) Len() int {
 	n := 0
 	for _, word := range s {
@@ -126,7 +127,7 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 // of vertices that may sample them. The others score 0. The result is [N]. On a symmetric graph
 // in-degree and out-degree are the same.
 //
-// Time that of Within. Memory 4 N + N/4 bytes, 4 N of it the result.
+// Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
 func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	if err := checkTrain(m.NumVertices(), train); err != nil {

@@ -125,7 +125,8 @@ func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int
 		return math.MaxUint64, 0
 	}
 	sizes := make([]int, 1<<digitBits)
-	// The digits found so far; the sizes of all candidates with larger keys.
+	// prefix has the digits found so far; above is the total size of all candidates with larger
+	// keys.
 	prefix, above := uint64(0), 0
 	for shift := keyBits - digitBits; shift >= 0; shift -= digitBits {
 		clear(sizes)

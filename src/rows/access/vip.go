@@ -19,7 +19,7 @@ import (
 //	p(u)   = 1 - product over h = 1..L of (1 - p_h(u))                            the result [N]
 //
 //	train [T]  distinct training vertices of the part; none give zeros
-//	batch      mean seeds of a step: T/S where S steps share them evenly
+//	batch      mean seeds of a step: T/S if S steps share the training vertices evenly
 //	fanouts    seed hop first; sample.All draws every neighbour
 //
 // It is exact if each vertex is reached by at most one sampling path and only the vertices found by
@@ -81,8 +81,8 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 //	a_h(v) = a_{h-1}(v) + t_h(v) (q_{h-1}(v) - a_{h-1}(v))
 //	q_h(u) = 1 - (1 - q_0(u)) product over v that may sample u of (1 - a_h(v))
 //
-// The result is q_L [N]; seeds count. With relations a, t and f are of a column of v. It is exact
-// if each vertex is reached by at most one path of edges from the seeds; otherwise it assumes
+// The result is q_L [N]; seeds count. With relations, a, t and f belong to a column of v. It is
+// exact if each vertex is reached by at most one path of edges from the seeds; otherwise it assumes
 // independence, as VIP does. Arguments and time are those of VIP; memory is 8 N + N/8 bytes, 4 N of
 // it the result. Both rank vertices alike, but sums of VIP are too low if fanouts do not fall from
 // hop to hop: by 11 to 16% at 5,5,5 on block models, where sums of Inclusion are within 4%. So use

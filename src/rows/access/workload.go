@@ -12,16 +12,16 @@ import (
 // Workload describes the minibatches of one reader, a rank or a part, as input to the analyses.
 type Workload struct {
 	Local   []Range     // vertices whose rows need no fetch
-	Home    []Range     // the part of Local from which a halo is counted; nil: Local
-	Sources []Source    // of the seeds of its minibatches
-	Sample  sample.Spec // how they are drawn
+	Home    []Range     // vertices from which a halo is counted; nil means Local
+	Sources []Source    // sets from which minibatches draw their seeds
+	Sample  sample.Spec // how minibatches are sampled
 	// Hops is the distance from the local vertices within which degree, paths and prefetch keep
-	// rows; 0: the number of sampled hops.
+	// rows; 0 means the number of sampled hops.
 	Hops int
 
 	Topology      *sample.Topology
 	sample.Reader     // the minibatches whose streams sim and oracle count
-	Epochs        int // of the run
+	Epochs        int // number of epochs of the run
 	Workers       int
 
 	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
@@ -37,16 +37,16 @@ type Workload struct {
 	reuse *cache.Reuse // result of Reuse, kept if it takes an analysis of its own
 }
 
-// Source is a set of training vertices from which minibatches draw seeds: those of a stream or, if
-// streams draw from the whole graph, all training vertices.
+// Source is a set of training vertices from which minibatches draw seeds: the training vertices of
+// a stream or, if streams draw from the whole graph, all training vertices.
 type Source struct {
 	Seeds       []graph.VertexID
-	PerBatch    float64 // mean seeds of a minibatch
-	Minibatches int     // number of the reader's minibatches in a step that draw from here
+	PerBatch    float64 // mean number of seeds of a minibatch
+	Minibatches int     // number of the reader's minibatches of a step that draw from Seeds
 }
 
-// Sources returns the sources of streams first to first+count-1. Their seeds are views of those of
-// the streams.
+// Sources returns the sources of streams first to first+count-1. Their seeds are views of the
+// streams' seeds.
 func Sources(s *sample.Streams, first, count int) []Source {
 	var all []Source
 	for k := first; k < first+count; k++ {
@@ -110,7 +110,7 @@ func (r *Workload) seedsAreLocal() bool {
 const readsCounted = 32
 
 // Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
-// the mean over the minibatches of a step; zeros without seeds. For a kind of sampling without
+// the mean over the minibatches of a step. Without seeds all are 0. For a kind of sampling without
 // fanouts, or if some vertices are likelier, it counts some minibatches of an epoch that is not
 // part of the run: sums of these probabilities are unbiased, but a rarely read vertex may have 0.
 // Time is that of Inclusion for each source, or of sampling. Memory is that of Inclusion, and 4 N
@@ -154,8 +154,8 @@ func (m *Graph) inclusion(r *Workload,
 
 // sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
 // analysis of all seeds would treat the step as one minibatch: all vertices that most minibatches
-// read would get a probability near 1, and so no order. what names the result, in the error about a
-// kind of sampling without fanouts.
+// read would get a probability near 1, and so no order. The argument what names the result in the
+// error about a kind of sampling without fanouts.
 func (m *Graph) sum(
 	r *Workload, what string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
@@ -212,8 +212,8 @@ func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
 	return m.sum(r, "ranking by inclusion", 1, m.inclusion(r))
 }
 
-// Nearby ranks by an analysis of the vertices that minibatches can reach, with as many hops from
-// the seeds as are sampled. If r.Hops is above 0, it keeps only the halo of that many hops.
+// Nearby ranks by an analysis of the vertices that minibatches can reach, within the number of
+// sampled hops from the seeds. If r.Hops is above 0, it keeps only the halo of that many hops.
 func (m *Graph) Nearby(r *Workload,
 	analyse func(train []graph.VertexID, hops int) ([]float32, error),
 ) ([]float32, error) {
@@ -263,7 +263,7 @@ func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	return score, nil
 }
 
-// SumScores adds up n scores [N] in order.
+// SumScores adds up n arrays of scores [N], in order.
 func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err error) {
 	for i := range n {
 		score, err := of(i)

@@ -10,13 +10,13 @@ import "halognn/src/base/mem"
 //
 // Bookings count slots; which slot a row gets is decided when the row arrives.
 //
-//	free [ring]   of step s: slots whose last booking ends at s; of step base: those that are free
+//	free [ring]   for step s: number of slots whose last booking ends at s; for base: slots free
 //	              by then
-//	below [ring]  of step s without such slots: an earlier step to look at next
+//	below [ring]  for step s without such slots: an earlier step to look at next
 //
 // Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Belady's rule (1966) evicts the row
 // with the farthest next use, and does not cache a row whose next use is farther than all others.
-// It keeps the same number, but must revise its decisions.
+// It keeps the same number of intervals, but must revise its decisions.
 type bookings struct {
 	free  []int32
 	below []int32
@@ -25,7 +25,7 @@ type bookings struct {
 }
 
 // newBookings returns bookings with the given number of slots free at step 0 and room for the given
-// number of open steps; it grows when needed.
+// number of open steps; this room grows when needed.
 func newBookings(slots, steps int) *bookings {
 	size := powerOfTwo(steps)
 	b := &bookings{free: mem.Make[int32](size), below: mem.Make[int32](size)}
@@ -56,8 +56,8 @@ func (b *bookings) grow() {
 	old.release()
 }
 
-// book keeps a row from step from to step to, the last one opened, and reports whether a slot was
-// free for it.
+// book keeps a row between the steps from and to, of which to is the last one opened, and reports
+// whether a slot was free for it.
 func (b *bookings) book(from, to int) bool {
 	s := b.latest(from)
 	if b.free[s&b.mask()] == 0 {
@@ -68,9 +68,9 @@ func (b *bookings) book(from, to int) bool {
 	return true
 }
 
-// latest returns the latest step up to from at which slots became free, or base. Except at base, no
-// slot becomes free at a step at which intervals have already begun, so the answer stays true and
-// is kept in below.
+// latest returns the latest step at which slots became free, no later than the argument from. It
+// returns base if there is none. Except at base, no slot becomes free at a step at which intervals
+// have already begun, so the answer stays true and is kept in below.
 func (b *bookings) latest(from int) int {
 	mask := b.mask()
 	s := from

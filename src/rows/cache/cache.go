@@ -18,7 +18,7 @@
 //	Sieve      the past                            what was read again since the hand came by
 //	Prefetch   the past                            what scores best, exchanged every Delta steps
 //	Lookahead  the past and the next Window steps  what is read again, shortest wait first
-//	Savings    likewise                            what saves most, where rows may come as sums
+//	Savings    the same as Lookahead               what saves most, where rows may come as sums
 //	Optimum    everything                          (only counts: the floor for all of these)
 //
 // Place divides rows among devices that can read each other's memory, once, before the first step.
@@ -39,10 +39,10 @@ import (
 type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
-	// Feed gives the policy the remote vertices of the next minibatch in order, and the worth of
-	// each: the share of a vector that caching its row saves, in 255ths; nil: a whole vector each.
-	// Before Step is called for a minibatch, the Window minibatches after it have been fed, if they
-	// exist. A policy without a window ignores it.
+	// Feed gives the policy the remote vertices of the next minibatch in order. worth says, for
+	// each of them, how much of a vector caching its row saves, in 255ths; nil means a whole vector
+	// each. Before Step is called for a minibatch, the Window minibatches after it have been fed,
+	// if they exist. A policy without a window ignores what it is fed.
 	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
@@ -70,9 +70,9 @@ type Decision struct {
 	Early  []graph.VertexID // rows to fetch besides the misses, mostly ascending
 	Insert []Insert         // at most one for each slot
 
-	Misses       int // entries of Slot that are -1
-	Evictions    int // rows that are overwritten
-	Replacements int // rows that enter in an eviction round; they are in Early unless missed
+	Misses       int // number of entries of Slot that are -1
+	Evictions    int // number of rows that are overwritten
+	Replacements int // number of rows that enter in an eviction round, from Early or the misses
 }
 
 // Counters returns the counts of the decision: hits, rows fetched for this step, and rows replaced
@@ -127,5 +127,5 @@ func makeInsert(from int, slot int32) Insert { return Insert(from)<<32 | Insert(
 // From returns the number of the fetched row: the step's misses in order, then Early.
 func (i Insert) From() int { return int(i >> 32) }
 
-// Slot returns the slot that it is copied to.
+// Slot returns the slot that the row is copied to.
 func (i Insert) Slot() int { return int(uint32(i)) }

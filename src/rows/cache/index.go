@@ -29,8 +29,8 @@ const denseBytes = 64
 type Index struct {
 	dense []int32
 	table []uint64
-	shift int // home = product >> shift
-	keys  int // in table
+	shift int // the home of key v is v*golden >> shift
+	keys  int // number of keys in table
 }
 
 // dense reports whether an index for the given number of keys is dense.

@@ -6,7 +6,8 @@ import (
 )
 
 // ByKind is a cache of rows of several kinds. Each kind has its own policy and slots, because a row
-// does not fit the slot of a shorter row. A slot in its decisions is one of the row's kind.
+// does not fit the slot of a shorter row. In its decisions, the slot of a row is a slot of the
+// row's kind.
 //
 //	remote   a  p  q  b  r        Slot of a, b by the policy of their kind, and so on
 //	kind     0  1  1  0  1        misses are renumbered in the order of remote; early rows by kind
@@ -17,15 +18,16 @@ type ByKind struct {
 
 // kindOfRows is the policy for the rows of one kind, with its state in a step.
 type kindOfRows struct {
-	policy Policy // nil: no row of the kind is kept
+	policy Policy // nil if no row of the kind is kept
 	remote []graph.VertexID
 	d      Decision
 	misses []int32 // for each miss of the kind, its number among all misses
-	next   int     // place in d.Slot
+	next   int     // next place of d.Slot to be read
 	early  int     // where the kind's early rows begin in d.Early
 }
 
-// NewByKind makes a cache from the policies of the kinds; nil for a kind of which no row is kept.
+// NewByKind makes a cache from the policies of the kinds. The policy of a kind is nil if no row of
+// this kind is kept.
 func NewByKind(of func(graph.VertexID) int, policies []Policy) *ByKind {
 	c := &ByKind{of: of, each: make([]kindOfRows, len(policies))}
 	for k, p := range policies {
@@ -100,7 +102,7 @@ func (c *ByKind) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// addTo adds to d what the decision of the kind has besides slots.
+// addTo adds to d the early rows, inserts and counts that the kind has decided.
 func (k *kindOfRows) addTo(d *Decision) {
 	d.Early = append(d.Early, k.d.Early...)
 	d.Evictions += k.d.Evictions

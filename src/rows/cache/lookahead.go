@@ -12,8 +12,8 @@ import (
 
 // LookaheadOptions sets the size and window of a look-ahead cache.
 type LookaheadOptions struct {
-	Vertices int // of the graph
-	Capacity int // rows
+	Vertices int // number of vertices of the graph
+	Capacity int // number of rows
 	Window   int // steps known in advance; may exceed an epoch
 
 	// Initial lists the rows that the cache holds at the start, fetched before the first step:
@@ -84,15 +84,15 @@ type Lookahead struct {
 	head uint32
 
 	slots
-	held int // slots with a booked row now
-	high int // largest held so far
+	held int // number of slots with a booked row now
+	high int // largest value of held so far
 }
 
 const (
 	positions  = 1 << 30 // most uses in a window; positions are modulo this
 	declined   = math.MinInt32
 	maxWindow  = 1 << 24
-	entryBytes = 3 * 4 // of a use, in the rings
+	entryBytes = 3 * 4 // bytes of a use in the rings
 )
 
 // open makes the index and the slots of a cache. All errors of the options are reported at once.

@@ -18,7 +18,7 @@ type Optimum struct {
 	bookings *bookings
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
-	held     int // rows cached before the first step
+	held     int // number of rows cached before the first step
 	// [<= C] Rows cached before the first step, in order of first use; only for Start.
 	start []graph.VertexID
 }
@@ -71,8 +71,8 @@ func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
 func (o *Optimum) Filled() int { return o.held }
 
 // Start returns the best rows for a look-ahead cache to hold before the first step, if only these
-// steps are known: those that the best possible cache would hold, in order of first use, at most
-// capacity. The caller frees the list with mem.Free.
+// steps are known. These are the rows that the best possible cache would hold, in order of first
+// use, at most capacity rows. The caller frees the list with mem.Free.
 func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID, error) {
 	o, err := NewOptimum(n, capacity, true)
 	if err != nil {

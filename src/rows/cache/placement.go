@@ -15,13 +15,13 @@ import (
 // rows faster than any others; examples are GPUs on one fabric, or the ranks of a node.
 type Placement struct {
 	vertices int
-	held     [][]graph.VertexID // [devices][<= slots]
+	held     [][]graph.VertexID // [devices][<= slots] vertex in each slot
 }
 
 // Place divides rows among devices with the given number of slots each.
 //
 //	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not
-//	        placed: those that are never read, and those that the group holds anyway
+//	        placed: they are never read, or the group holds them anyway
 //	a       cost of a peer's row / cost of a row from outside the group: 0 spreads the rows as
 //	        widely as possible, 1 gives all devices the same
 //
@@ -80,9 +80,9 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 }
 
 // PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room.
-// So a group caches if a partition of the graph decides which device caches a vertex; Place is
-// compared with this. owner returns the device of a vertex, -1 for none; a vertex with p = 0 is not
-// placed. Time is one sort.
+// This is the placement of a group whose devices cache rows of their own part of the graph; Place
+// is compared with it. The function owner returns the device of a vertex, -1 for none; a vertex
+// with p = 0 is not placed. Time is one sort.
 func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
 	error) {
 	order, err := byLikelihood(p, devices, slots, 0)
@@ -153,9 +153,9 @@ func (g *Placement) Devices() int { return len(g.held) }
 // are not enough vertices.
 func (g *Placement) Held(device int) []graph.VertexID { return g.held[device] }
 
-// Lookup returns where a device reads each vertex [N]: in its own copy, else in that of the first
-// device with one; -1 if no device has it. The caller frees the arrays with mem.Free. Time O(N +
-// devices * slots).
+// Lookup returns the device and the slot from which device self reads each vertex [N]. The device
+// reads its own copy or, if it has none, the copy of the first device with one. If no device has
+// one, both are -1. The caller frees the arrays with mem.Free. Time O(N + devices * slots).
 func (g *Placement) Lookup(self int) (device []int16, slot []int32) {
 	device, slot = mem.Make[int16](g.vertices), mem.Make[int32](g.vertices)
 	for v := range device {

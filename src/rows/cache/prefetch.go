@@ -12,21 +12,22 @@ import (
 
 // PrefetchOptions sets the size and rounds of a prefetch buffer.
 type PrefetchOptions struct {
-	Vertices int // of the graph
-	Capacity int // rows
+	Vertices int // number of vertices of the graph
+	Capacity int // number of rows
 
 	// Initial lists the rows that the buffer holds at the start, fetched before the first step:
-	// entry i in slot i. They are candidates, at most Capacity. The first rounds fill the remaining
-	// slots.
+	// entry i in slot i. They must be candidates, at most Capacity of them. The first rounds fill
+	// the remaining slots.
 	Initial []graph.VertexID
 
 	// Candidates are the vertices that may be buffered, such as the halo within some hops: vertex v
-	// if bit v%64 of word v/64 is set; nil means all. Only NewPrefetch reads it.
+	// if bit v%64 of word v/64 is set; nil means all. Only NewPrefetch reads the bits.
 	Candidates []uint64
 
-	// Decay of a buffered row in a step without use, in (0, 1]; 1: no row decays or leaves.
+	// Gamma, in (0, 1], multiplies the score of a buffered row in every step that does not use it.
+	// With 1 no score decays, and no row leaves unless Unused is set.
 	Gamma float64
-	Delta int // steps between eviction rounds; 0: no rounds
+	Delta int // number of steps between eviction rounds; 0 means no rounds
 
 	// Unused lets rows leave if no step has used them since the last round, whatever their score.
 	// This is equation 1 of the paper with the S_E of that round.
@@ -97,7 +98,7 @@ func (o PrefetchOptions) check() error {
 type Prefetch struct {
 	blind
 	board  *scoreboard
-	vertex []graph.VertexID // [C]
+	vertex []graph.VertexID // [C] vertex in each slot
 	start  []float64        // [C] log S_E when the row entered
 	since  []int32          // [C] step from which S_E has decayed
 	filled int              // number of slots that hold a row
@@ -105,12 +106,12 @@ type Prefetch struct {
 
 	lambda float64 // -log Gamma
 	delta  int
-	unused bool // then rounds reset start and since
-	step   int  // steps so far
+	unused bool // as in PrefetchOptions; if set, rounds reset start and since
+	step   int  // number of steps so far
 
-	// Used during a round.
+	// Slots that leave, and scoreboard entries of vertices that enter, during a round.
 	leaving []int32 // [C] slots
-	coming  []int32 // [C] entries of the scoreboard
+	coming  []int32 // [C] places of scoreboard entries
 	digits  []uint32
 }
 

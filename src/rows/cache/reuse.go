@@ -10,9 +10,9 @@ import (
 //
 // Let U(l) be the probability that a vertex that was just read is not read by the next l
 // minibatches, and S(W) the sum of U(l) over l < W. Keeping the row for l minibatches takes one
-// slot for as long and saves one transfer, so a cache should keep the shortest intervals: all up to
-// some length T. Belady's rule does the same if many rows are read at a time. With p reads of it a
-// minibatch:
+// slot during these minibatches and saves one transfer, so a cache should keep the shortest
+// intervals: all up to some length T. Belady's rule does the same if many rows are read at a time.
+// If a minibatch reads a vertex with probability p:
 //
 //	held(W) = sum of p (S(W) - W U(W))  rows between two uses at most W apart, at any moment
 //	kept(W) = sum of p (1 - U(W))       reads of a minibatch that come at most W after the last
@@ -36,11 +36,11 @@ type Reuse struct {
 const (
 	reuseShift  = 16 // low bits of a float32 that a bin ignores
 	reuseBins   = 0x3F800000>>reuseShift + 1
-	reuseLevels = 8 // of shares: 1, 1/2, 1/4 ...
+	reuseLevels = 8 // number of shares: 1, 1/2, 1/4 ...
 )
 
 // NewReuse returns an empty histogram. lasts is the number of minibatches for which the random
-// numbers of vertices last; 1: minibatches are independent.
+// numbers of vertices last. If it is 1, minibatches are independent.
 func NewReuse(lasts int) *Reuse {
 	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(lasts)}
 	if lasts > 1 {
@@ -72,7 +72,7 @@ func (r *Reuse) AddDrawn(p, mean []float32) {
 
 // gap is the distribution of the time in which a vertex is not read, if vertices have random
 // numbers (LABOR). With its present number, a minibatch reads the vertex with probability p. A
-// number lasts for lasts minibatches. With probability share the next one gives the same p;
+// number lasts for lasts minibatches. With probability share the next number gives the same p;
 // otherwise no minibatch reads the vertex. The times of new numbers are spread evenly.
 type gap struct {
 	p, share, lasts float64
@@ -119,8 +119,8 @@ func (r *Reuse) Uses() float64 {
 	return uses
 }
 
-// beyond returns the reads of a minibatch that come more than reach minibatches after the last read
-// of the row: all reads without kept; see Reuse.
+// beyond returns the mean number of reads of a minibatch for which the last read of the row is more
+// than reach minibatches ago. These are the reads that kept does not count; see Reuse.
 func (r *Reuse) beyond(reach int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, _ := g.over(reach)
@@ -137,10 +137,10 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 //
 //	occupied(A) = sum of p (S(A+W) - W U(A+W))
 //
-// rows: those used less than A ago and not in the window, and those whose uses, one of them in the
-// window, are at most A+W apart. So A is where occupied reaches the capacity. A read is a hit up to
-// A+W minibatches after the last one, and in the first W+1 minibatches, whose rows are in the first
-// fill.
+// rows. These are the rows used less than A minibatches ago and not in the window, and the rows
+// whose uses, one of them in the window, are at most A+W apart. So A is where occupied reaches the
+// capacity. A read is a hit up to A+W minibatches after the last one, and in the first W+1
+// minibatches, whose rows are in the first fill.
 func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	rows := float64(capacity)
 	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= rows {
@@ -174,8 +174,8 @@ func (r *Reuse) occupied(age, window int) (rows float64) {
 	return rows
 }
 
-// missed returns the mean reads of a minibatch that come more than reach minibatches after the last
-// read of the row. The first known minibatches of a run miss nothing.
+// missed returns the mean number of reads of a minibatch for which the last read of the row is more
+// than reach minibatches ago. The first minibatches of a run, known in number, miss nothing.
 func (r *Reuse) missed(known, reach, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(reach)
@@ -209,24 +209,24 @@ func (r *Reuse) fills(capacity, limit int) int {
 // WindowOptions are the inputs of PlanWindow. They depend on the graph and the settings, but not on
 // the machine, so that all ranks, and a simulation, plan the same window.
 type WindowOptions struct {
-	Capacity int    // rows
-	Steps    int    // minibatches of a rank in an epoch
-	Epochs   int    // of the run
-	Reuse    *Reuse // of the remote vertices
+	Capacity int    // number of rows
+	Steps    int    // number of minibatches of a rank in an epoch
+	Epochs   int    // number of epochs of the run
+	Reuse    *Reuse // reuse of the remote vertices
 
 	// A minibatch that is known but not yet trained stays in memory. At most Memory bytes are used
-	// for the minibatches of the window, StepBytes each, and for the look-ahead itself; 0 for no
-	// bound.
+	// for the minibatches of the window, StepBytes each, and for the look-ahead itself. Memory 0
+	// sets no bound.
 	Memory, StepBytes int64
 }
 
 // windowSlack widens a planned window beyond the mean, because steps differ.
-const windowSlack = 4 // a quarter
+const windowSlack = 4 // the window gets 1/windowSlack longer
 
-// PlanWindow returns the number of steps that a Lookahead must know to be as good as one that knows
-// all. It is the narrowest window with enough uses to fill the cache, and a quarter more, within
-// the memory, and at least 1. If no window fills the cache, it is an epoch: no row has to leave,
-// and an epoch is enough to choose the first rows.
+// PlanWindow returns the number of steps that a Lookahead must know to be as good as a Lookahead
+// that knows all steps. It is the narrowest window with enough uses to fill the cache, and a
+// quarter more, within the memory, and at least 1. If no window fills the cache, it is an epoch: no
+// row has to leave, and an epoch is enough to choose the first rows.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1

@@ -21,28 +21,28 @@ import (
 // with a booked use stay. A row without a known use stays until its slot is needed. Lookahead, for
 // which all uses have the same worth, keeps the rows with the shortest waits.
 //
-// It is given what Lookahead is given, and costs as much: O(1) a use, since few of the next uses
-// matter. Memory: 17 bytes for a use in the window, up to twice that as rings are powers of two; 16
-// bytes a slot; the index.
+// It is given what Lookahead is given, and has the same cost, O(1) a use, since few of the next
+// uses matter. Memory: 17 bytes for a use in the window, up to twice that as rings are powers of
+// two; 16 bytes a slot; the index.
 type Savings struct {
 	slots
 	index  *Index // vertex -> its last use in the window (position << 1), or entryOf its slot
 	window int
-	base   int // the step that is due
-	end    int // steps that were fed
+	base   int // number of the step that is due
+	end    int // number of steps that were fed
 
 	first []uint32 // [steps, a ring] position of the step's first use
 	head  uint32   // position after the last use
 	// Rings of the uses; positions are as in Lookahead.
 	ids   []graph.VertexID
 	step  []int32
-	next  []int32 // [uses] position of the vertex's next use; negative: none
+	next  []int32 // [uses] position of the vertex's next use; negative if none
 	slot  []int32 // [uses] slot that holds the row when the step comes, or -1
 	worth []uint8
 
-	free  int       // slots whose rows wait for no use
-	rates []float32 // [uses of a step]
-	best  []int32   // uses of the step that are worth a slot
+	free  int       // number of slots whose rows wait for no use
+	rates []float32 // [uses of a step] rate of each use
+	best  []int32   // uses of the step that are worth a slot, as indices
 }
 
 const wholeVector = math.MaxUint8 // the worth of a row that is read itself
@@ -159,7 +159,7 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 			d.Misses++
 			saved = int(c.worth[at]) - wholeVector
 		} else {
-			c.free++ // if it does not stay
+			c.free++ // serve takes it back if the row stays
 		}
 		best := float32(0)
 		next := c.next[at]
@@ -222,7 +222,7 @@ func (c *Savings) Bytes() int64 {
 		int64(cap(c.rates)+cap(c.best))*4
 }
 
-const useBytes = 4*4 + 1 // of a use, in the rings
+const useBytes = 4*4 + 1 // bytes of a use in the rings
 
 // SavingsBytes predicts Bytes for a dense index, if no step has more than the given number of uses.
 func SavingsBytes(o LookaheadOptions, uses int) int64 {

@@ -22,15 +22,15 @@ import (
 type Sieve struct {
 	blind
 	index   *Index
-	vertex  []graph.VertexID // [C]
-	newer   []int32          // [C] neighbours in the list; -1 at its ends
-	older   []int32          // [C]
+	vertex  []graph.VertexID // [C] vertex in each slot
+	newer   []int32          // [C] next newer slot in the list; -1 at the head
+	older   []int32          // [C] next older slot in the list; -1 at the tail
 	insert  []int32          // [C] index of the step's insert into this slot, plus 1
-	visited []uint8          // [C]
-	used    int32            // slots used so far
+	visited []uint8          // [C] 1 if the slot is marked
+	used    int32            // number of slots used so far
 	head    int32
 	tail    int32
-	hand    int32 // slot at the hand; -1: at the tail
+	hand    int32 // slot at the hand; -1 if the hand is at the tail
 }
 
 // NewSieve makes an empty cache of the given number of rows for a graph of n vertices.

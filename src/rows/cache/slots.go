@@ -8,7 +8,7 @@ import (
 // slots are the slots of a look-ahead cache. Those without a booked row are in a list, the oldest
 // first.
 type slots struct {
-	vertex []graph.VertexID // [C] row in the slot, or unused or dropped
+	vertex []graph.VertexID // [C] vertex whose row is in the slot, or unused or dropped
 	// [C+1] ring of the slots without a booked row; the one after C is the oldest.
 	older, newer []int32
 	vacant       int // number of slots that are unused or dropped
@@ -73,7 +73,8 @@ func (l *slots) unlink(slot int32) {
 	l.newer[older], l.older[newer] = newer, older
 }
 
-// take gives the oldest slot without a booked row to vertex v, for the fetched row number from.
+// take gives the oldest slot without a booked row to vertex v, whose row has the number from among
+// the fetched rows.
 func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int32 {
 	slot := l.newer[len(l.vertex)]
 	l.unlink(slot)

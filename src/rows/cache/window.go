@@ -73,7 +73,7 @@ func (l *Lookahead) hold(n int) {
 	l.high = max(l.high, l.held)
 }
 
-// uses returns the position of a step's first use and their number.
+// uses returns the position of a step's first use and the number of its uses.
 func (l *Lookahead) uses(step int) (first uint32, n int) {
 	b := l.bookings
 	first, end := l.first[step&b.mask()], l.head

@@ -17,12 +17,12 @@ type cover struct {
 	begin  []int32 // [G+1] edges of group g are member[begin[g]:begin[g+1]]
 	member []int32 // [E] sources
 	first  []int32 // [U+1] the groups of source u are group[first[u]:first[u+1]]
-	group  []int32 // [E]
+	group  []int32 // [E] groups
 
-	open  []int32 // [G] uncovered edges of each group
-	left  []int32 // [U] uncovered edges of each source
-	alone []int32 // [G] uncovered edges of each group whose source has no other group
-	state []uint8 // [U] of sources, then [G] of groups: undecided, taken, waiting
+	open  []int32 // [G] number of uncovered edges of each group
+	left  []int32 // [U] number of uncovered edges of each source
+	alone []int32 // [G] number of these from sources in no other group
+	state []uint8 // [U+G] state of each source, then of each group: undecided, ...
 	queue []int32 // groups to look at again
 }
 
@@ -30,7 +30,7 @@ type cover struct {
 const (
 	undecided = iota
 	taken
-	waiting // only of a group: undecided, and in the queue
+	waiting // only for a group: undecided, and in the queue
 )
 
 // start empties the graph, and makes room for edges and groups.
@@ -42,7 +42,7 @@ func (c *cover) start(edges, groups int) {
 }
 
 // add makes a group of the members appended since the last call, and reports whether there are any.
-// bytes is the size of the group's sum, row that of a member's row. All groups of a source must
+// bytes is the size of the group's sum, row the size of a member's row. All groups of a source must
 // have the same row size.
 func (c *cover) add(bytes, row int) bool {
 	if len(c.member) == int(c.begin[len(c.begin)-1]) {
@@ -142,7 +142,7 @@ func (c *cover) push(g int32) {
 // How certain a decision must be.
 const (
 	certain = iota // some minimum cover agrees with it
-	likely         // some would, if a sum had only the bytes of its vector
+	likely         // some minimum cover would, if a sum took only the bytes of its vector
 	guess          // the first group of the queue is decided anyway
 )
 

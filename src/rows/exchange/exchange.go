@@ -96,41 +96,41 @@ type Options struct {
 	// until the last plan has been used.
 	Tables [][]byte
 
-	// Stored: Tables has all parts, but is slower to read than the cache. Rows that are not cached
-	// are read from it, and counted as stored.
+	// Stored says that Tables has all parts, but is slower to read than the cache. Rows that are
+	// not cached are read from it, and counted as stored.
 	Stored bool
 
 	// Kinds are the kinds of rows: part k has rows of kind k % len(Kinds), and every rank has parts
 	// of all kinds. A SharedCache allows only one.
 	Kinds []Kind
-	Scale []float32 // [Cols] for rows of compute.Int8: compute.Rows.Scale
-	Ends  []int64   // [N+1] for sparse rows: compute.Rows.Ends; without SharedCache, Buffer, Sums
-	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer:
-	// CutTable. Only read if there are several kinds.
+	Scale []float32 // [Cols] for rows of type compute.Int8: see compute.Rows.Scale
+	Ends  []int64   // [N+1] for sparse rows: see compute.Rows; not with SharedCache, Buffer, Sums
+	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer (see
+	// CutTable). It is only read if there are several kinds.
 	Kept []int
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Sums lets owners add rows of which only the sum is read; nil for none. All ranks must set the
-	// same.
+	// Sums lets owners add rows of which only the sum is read; with nil, owners add nothing. All
+	// ranks must set the same Sums.
 	Sums *Sums
 
-	// Node is this rank's node, whose ranks fetch as one; nil: each rank fetches for itself.
+	// Node is this rank's node, whose ranks fetch as one. If nil, each rank fetches for itself.
 	Node *Node
 
-	// Window bounds the bytes under way from this rank at a time: comm.Pacer. All ranks must set
-	// the same; 0 is no limit.
+	// Window bounds the bytes under way from this rank at a time (see comm.Pacer); 0 is no limit.
+	// All ranks must set the same Window.
 	Window int
 
-	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil for
-	// none. Keep writes it.
+	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil if
+	// there are none. Keep writes it.
 	Buffer []byte
 }
 
 // Kind describes the rows of a part.
 type Kind struct {
-	Cols int // 0: the part has no rows, and none are requested
+	Cols int // if 0, the part has no rows, and none are requested
 	Type compute.DType
 }
 
@@ -178,34 +178,34 @@ type Exchange struct {
 	comm     comm.Comm
 	rank     int
 	ranks    int
-	perRank  int // parts of each rank
+	perRank  int // number of parts of each rank
 	parts    graph.PartIndex
-	first    graph.VertexID // of this rank's vertices
-	rows     int            // of this rank
+	first    graph.VertexID // first of this rank's vertices
+	rows     int            // number of rows of this rank
 	scale    []float32
-	ends     []int64 // of sparse rows; nil for others
-	offsets  []int64 // [P+1]
+	ends     []int64 // [N+1] of sparse rows, as Options.Ends; else nil
+	offsets  []int64 // [P+1] as Options.Offsets
 	kinds    []Kind
-	partKind []uint16         // [P]
-	unit     int              // a divisor of the bytes of every row: the unit of counts
+	partKind []uint16         // [P] kind of each part's rows
+	unit     int              // unit of counts in bytes, a divisor of the bytes of every row
 	tables   [][]byte         // [P+kinds] parts, then the cache
-	base     []compute.RowRef // [P] reference of vertex 0 as if in the part: add the vertex (wraps)
-	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache and,
-	stored   bool             // unless stored, fetched; stored: Tables has all parts
+	base     []compute.RowRef // [P] reference of vertex 0 if it were in the part; add v for v
+	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache,
+	stored   bool             // and fetched unless stored; stored as in Options
 	host     Slicer
 	cache    Cache
-	changes  bool   // there is an Options.Buffer
+	changes  bool   // whether there is an Options.Buffer
 	kept     [2]int // first and end of the cache table's rows that this rank caches
 	sums     *Sums
-	perKind  int            // numbers in the counts of each kind
-	choices  chan *choosing // idle ones
+	perKind  int            // how many counts a message has for each kind
+	choices  chan *choosing // memory that no plan uses at present
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
 	byRank   []int          // [K] every rank, ascending
-	node     *buying        // nil: each rank fetches for itself
-	planning bool           // NewPlanning: tables have no rows
+	node     *buying        // nil if each rank fetches for itself
+	planning bool           // made by NewPlanning, so tables have no rows
 
-	received, summed, numTables int // tables of a plan: see layTables
+	received, summed, numTables int // first table of received rows, of sums; number of tables
 }
 
 // Parts returns the number of parts.

@@ -8,14 +8,14 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-const countBytes = 8 // of an entry of Plan.asked
+const countBytes = 8 // bytes of an entry of Plan.asked
 
 // IDBytes is the size of the id by which a row is requested: an entry of Plan.askIDs.
 const IDBytes = 4
 
-// StartAsk sends every rank the rows of it that p requests, and the members of sums: counts, then
-// ids. All ranks start the collectives of their plans in the same order, even for a plan that
-// requests nothing.
+// StartAsk tells every rank which of its rows and sums p requests: first counts, then the ids of
+// rows and of the members of sums. All ranks start the collectives of their plans in the same
+// order, even for a plan that requests nothing.
 func (x *Exchange) StartAsk(p *Plan) comm.Request {
 	p.Collectives++
 	p.on = x
@@ -33,7 +33,7 @@ func (x *Exchange) StartAsk(p *Plan) comm.Request {
 			RowBytes: IDBytes, Expect: (*expected)(p)})
 }
 
-// expected is a plan as comm.Expecter, for the ids that other ranks send.
+// expected is a plan that implements comm.Expecter for the ids that other ranks send.
 type expected Plan
 
 // Expect makes room for the ids that others request from this rank, once their counts have arrived.

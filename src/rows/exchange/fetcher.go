@@ -11,7 +11,7 @@ import (
 type Fetcher struct {
 	*Exchange
 	Comm comm.Comm
-	node comm.Comm // of Options.Node; nil for none
+	node comm.Comm // duplicate of Options.Node.Comm; nil without Node
 }
 
 // Open makes an exchange on duplicates of c and of the node's communicator. Open and Close are

@@ -23,14 +23,15 @@ type Sums struct {
 	How      compute.Reduction // for a mean, the owner sends a sum, which the asker divides
 	Own      bool              // rows of destinations are also read as they are
 	Weighted bool              // edges have weights, which are sent along
-	// Back: a gradient goes back for each row and each sum (Late). Then all groups of a kind travel
-	// as sums, or all as rows, so that the gradient of a row is added in one place.
+	// Back says that a gradient goes back for each row and each sum (Late). Then all groups of a
+	// kind travel as sums, or all as rows, so that the gradient of a row is added in one place.
 	Back bool
 }
 
 const floatBytes = 4
 
-// costs are the bytes that travel, including ids and weights, and the most members of a sum.
+// costs are the bytes that travel for a row, a sum and a member of a sum, including ids and
+// weights, and the largest number of members of a sum.
 type costs struct{ row, sum, member, most int }
 
 // MemberBytes returns the bytes of the id, and the weight, of a member of a sum.
@@ -204,11 +205,11 @@ func (g *Groups) Free() {
 
 // Chooser chooses between the rows and the sums of minibatches, so that few bytes travel.
 type Chooser struct {
-	costs  []costs                  // kind of a vertex, if there are several
-	early  func(graph.VertexID) int // kind of a vertex, where there are several
+	costs  []costs                  // [kinds] costs of each kind
+	early  func(graph.VertexID) int // returns the kind of a vertex, if there are several
 	cover  cover
-	groups []int32 // listed groups, by their number in cover
-	misses []int32 // indices into the list of remote vertices
+	groups []int32 // [groups of cover] index of each among the listed groups
+	misses []int32 // misses, as indices into the list of remote vertices
 	needed []uint8 // [R] 1: only sums need the row, and it is not at hand, so cover decides
 	chosen []int32 // groups whose sums travel
 	rows   []int32 // indices of the vertices whose rows travel
@@ -232,8 +233,8 @@ func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 }
 
 // choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
-// negative; without slots, no row is. kept lists vertices whose rows must come as rows, counted
-// among those not at hand.
+// negative; without slots, no row is at hand. kept lists vertices whose rows must come as rows,
+// numbered among the vertices whose rows are not at hand.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))
@@ -286,7 +287,8 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
-// AddRows adds to rows, by kind, the rows that travel after the last Counts, for g and w.
+// AddRows adds to rows[k] the number of rows of kind k that travel by the choice of the last
+// Counts, which had the same g and w.
 func (c *Chooser) AddRows(g *Groups, w Wants, rows []float64) {
 	if len(c.costs) == 1 {
 		rows[0] += float64(len(c.rows) + len(w.Early))

@@ -14,7 +14,7 @@ import (
 //	           owner                                                reader
 //	early      a bit for each row, and rows with bit 0 ────────> in received, then in their places
 //	late       rows with bit 1 ────────────────────────────────> in received, in their places
-//	StartBack  as many bytes for each row <─────────────────────── from received
+//	StartBack  bytes returned for the row <─────────────────────── from received
 
 // StartBack is the reverse of StartRows on x. Where a row of p has landed, the reader writes the
 // bytes that it returns for the row, as many as a row has. StartBack sends them to the owner of the
@@ -65,11 +65,11 @@ func (p *Plan) numbers(of []byte) compute.Matrix {
 // Late says which rows of a plan are sent late. The zero value is ready for Begin. Its lists are
 // made while minibatches are prepared, so that a step only makes rows and sums.
 type Late struct {
-	own         []int32    // rows asked for, and members of sums, from this rank's first vertex on
-	first       []int      // [K+1] index of each rank's first row, or sum, among all asked for
-	rows        []int      // [K] rows that each rank asks for; its sums follow these
+	own         []int32    // rows and members of sums that ranks ask for, from this rank's first on
+	first       []int      // [K+1] index of each rank's first row, or sum, among all rows and sums
+	rows        []int      // [K] number of rows that each rank asks for; its sums follow these
 	all         serving    // rows, as sums of one member, and sums; members in the order of own
-	some        [2]serving // the early ones, and the late ones
+	some        [2]serving // the early rows and sums, and the late ones
 	serve, read halves     // requests of others to this rank, and its requests to them
 
 	on     *Plan
@@ -81,8 +81,8 @@ type Late struct {
 // index among the rows that one rank asks another for; sums come after rows.
 type halves struct {
 	bits        []byte // a bit for each place: 1 if the row is late; each rank begins a new byte
-	bytes       []int  // [K] bytes of bits
-	early, late []int  // [K] number of rows
+	bytes       []int  // [K] number of bytes of bits
+	early, late []int  // [K] number of early, and of late rows
 }
 
 // begin makes room for the given number of rows of each rank, and marks none as late.
@@ -163,7 +163,7 @@ func (l *Late) Cut() {
 	}
 }
 
-// half returns the early or the late ones.
+// half returns the early or the late rows and sums.
 func (l *Late) half(late bool) *serving {
 	if late {
 		return &l.some[1]
@@ -270,7 +270,7 @@ func (l *Late) Bytes() int64 {
 		l.some[1].bytes() + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
 }
 
-// Free frees it.
+// Free frees the memory.
 func (l *Late) Free() {
 	mem.Free(l.own)
 	mem.Free(l.landed)

@@ -23,11 +23,12 @@ import (
 //
 // Between Unite and the end of StartPass a plan's messages are those of the buyer; the requests of
 // the rank itself wait in purchase.own. If rows of ranks of the own node cannot be read where they
-// lie, each rank asks for them alone. So it does for sums, as two ranks never want the same sum.
+// lie, each rank asks for them alone. Each also asks for its sums alone, because two ranks never
+// want the same sum.
 
 // Node says which ranks fetch as one. Either all ranks must set it, or none.
 type Node struct {
-	Comm comm.Comm // of the ranks of this rank's node, in rank order; used only by exchanges
+	Comm comm.Comm // for the ranks of this node, in rank order; used only by exchanges
 	Of   []int     // [K] the number of each rank's node
 }
 
@@ -59,7 +60,7 @@ type buying struct {
 	comm  comm.Comm
 	self  int    // place of this rank in the node
 	buyer []int  // [K] place of the rank that asks each owner on behalf of this rank
-	near  []bool // [K] whether the rank is on this node
+	near  []bool // [K] whether each rank is on this node
 	// Owners by buyer: those of buyer b are order[first[b]:first[b+1]]. Owners on other nodes come
 	// before those on this node, for which each rank is its own buyer.
 	order, first []int
@@ -67,7 +68,7 @@ type buying struct {
 	// [K] 1 for ranks that this rank asks, and for ranks that ask it; 0 for ranks without messages
 	// to or from it.
 	asks, hears []int
-	finders     chan *finder // idle ones
+	finders     chan *finder // finders that no plan uses at present
 }
 
 func newBuying(n *Node, r int, sums bool) *buying {
@@ -138,10 +139,11 @@ func (m *message) swap(p *Plan) {
 
 // purchase is what a plan wants from buyers, and what its rank buys.
 type purchase struct {
-	own   message // of this rank alone; holds the buyer's message while own's is in the plan
+	own   message // this rank's own; while it is in the plan, the buyer's
 	early []int32 // places in own.askIDs of early rows
 
-	// [L] for each rank of the node: numbers of owners, ids of rows, and units of rows.
+	// [L] for each rank of the node: number of counts sent and received, of ids sent and received,
+	// and units of rows received and sent.
 	toldTo, toldBy, wants, wanted, comes, passes []int
 	// Rows wanted from each owner: sent, by buyer; received, by rank.
 	counts, told []int64
@@ -159,7 +161,7 @@ type purchase struct {
 	firsts, fetched        []byte
 	firstBytes, fetchBytes []int
 
-	out, in []int64 // counts of the ranks that are asked, and of those that ask
+	out, in []int64 // counts to the ranks that are asked, and from the ranks that ask
 }
 
 // Buys reports whether ranks of a node fetch as one: StartWants and Unite then come before
@@ -233,7 +235,7 @@ func (x *Exchange) StartWants(p *Plan) comm.Request {
 			RowBytes: IDBytes, Expect: (*wanting)(p)})
 }
 
-// wanting is a plan as comm.Expecter, for what ranks of the node want from this one.
+// wanting is a plan that implements comm.Expecter for what ranks of the node want from this rank.
 type wanting Plan
 
 // Expect makes room for ids.
@@ -306,7 +308,7 @@ type union struct {
 	p *Plan
 	*finder
 	next, landing int // next index in askIDs, and next unit of the receive buffer
-	rows          int // listed so far
+	rows          int // number of rows listed so far
 }
 
 // make lists what to ask of each owner: rows, for one rank of the node after another, and then the
@@ -446,7 +448,7 @@ func (x *Exchange) StartPass(p *Plan) comm.Request {
 		comm.Then{Send: w.sent, SendRows: w.passes, RowBytes: x.unit, Expect: (*passing)(p)})
 }
 
-// passing is a plan as comm.Expecter, for the rows that buyers pass on.
+// passing is a plan that implements comm.Expecter for the rows that buyers pass on.
 type passing Plan
 
 // Expect returns where the rows land. This rank's sums follow them.
@@ -506,7 +508,7 @@ func (x *Exchange) expand(all []int64, of []int64, ranks []int) {
 // finder tells whether a vertex has come before, and at which place. It is an open-addressing
 // table.
 type finder struct {
-	slots []uint64 // place << 32 | vertex + 1; 0: vacant
+	slots []uint64 // place << 32 | vertex + 1; 0 if vacant
 	shift int
 }
 

@@ -32,7 +32,7 @@ type Plan struct {
 
 	on      *Exchange        // the exchange that it asks
 	missing []int32          // frontier positions of vertices whose rows are not at hand
-	rows    []int32          // the part of missing whose rows are fetched: all, if no sums are
+	rows    []int32          // the part of missing whose rows are fetched; all, unless sums are
 	early   []compute.RowRef // where early rows land, which the frontier does not read
 	part    []int            // [P] number of vertices of each part, later the next index in askIDs
 
@@ -42,11 +42,11 @@ type Plan struct {
 	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
 	wanted   []int64 // [K*counts] received: what each rank requests from this one
 	askIDs   []int32 // sent: rows of the owners
-	wantIDs  []int32 // received
+	wantIDs  []int32 // received: rows of this rank that others request
 	sent     []byte  // rows and sums that others request
 	received []byte  // rows and sums that this plan requests
-	// [K] words of askIDs and wantIDs, and rows in received and sent; a sum counts as one or two
-	// rows.
+	// [K] number of words of each rank in askIDs and wantIDs, and of its rows in received and sent;
+	// a sum counts as one or two rows.
 	askNumbers, wantNumbers, askRows, wantRows []int
 
 	counts []int32 // [D] Edges.Counts
@@ -56,7 +56,7 @@ type Plan struct {
 	// askIDs (wraps).
 	landing  []compute.RowRef
 	starts   []int64   // for sparse rows: the entry at which each row of askIDs is received
-	choosing *choosing // during Request
+	choosing *choosing // memory for the choice, during Request
 	serving
 	relayed relayed  // see Relay
 	bought  purchase // see Node
@@ -183,7 +183,7 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 }
 
 // Lend swaps the plan's send and receive buffers with b, so that plans that wait long for Request
-// need none.
+// need no such buffers.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
@@ -194,12 +194,12 @@ func (p *Plan) Lend(b *Buffers) {
 // Buffers are the send and receive buffers of rows, the largest arrays of a plan.
 type Buffers struct{ Sent, Received, Bought, PassedOn []byte }
 
-// Bytes returns their memory.
+// Bytes returns the memory of the buffers.
 func (b *Buffers) Bytes() int64 {
 	return int64(cap(b.Sent) + cap(b.Received) + cap(b.Bought) + cap(b.PassedOn))
 }
 
-// Free frees them.
+// Free frees the buffers.
 func (b *Buffers) Free() {
 	mem.Free(b.Sent)
 	mem.Free(b.Received)

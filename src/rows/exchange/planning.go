@@ -27,9 +27,9 @@ func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part
 	return x, nil
 }
 
-// PlanNodes lets a planning exchange fetch as one with its node; of is as in Node. It assumes that
-// no two ranks of the node want the same row, which is the most expensive case, and that others
-// want as many rows from this buyer as it buys for itself.
+// PlanNodes lets a planning exchange fetch as one with its node; the argument of is Node.Of. It
+// assumes that no two ranks of the node want the same row, which is the most expensive case, and
+// that others want as many rows from this buyer as it buys for itself.
 func (x *Exchange) PlanNodes(of []int) {
 	n := &Node{Of: of}
 	place, ranks := n.places(x.rank)
@@ -103,8 +103,8 @@ type answered struct{ err error }
 
 func (a answered) Wait() error { return a.err }
 
-// echoed lets others ask this rank for what p asks them for, at most for all its rows. Ids of other
-// ranks' rows become ids of some row of this rank.
+// echoed lets others ask this rank for what p asks them for, but for no more rows than this rank
+// has. Ids of other ranks' rows become ids of some row of this rank.
 func (x *Exchange) echoed(p *Plan) error {
 	if x.node != nil { // its messages leave out some ranks
 		copy(p.wanted, p.asked)

@@ -34,7 +34,7 @@ type relayed struct {
 	parts []uint16         // [own + passed on] set by Share: the part of each row; else empty
 	read  []int32          // set by Share: which of the planned rows others read, as indices
 	sent  []byte           // [W, rowBytes] rows that others read, then own rows of the buffer
-	got   []byte           // [R, rowBytes]
+	got   []byte           // [R, rowBytes] rows that other ranks pass on
 }
 
 // Share announces to the next Request the arguments of Relay (own and ids) and Collect (at). It
@@ -53,9 +53,9 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay makes a plan, after Plan or Request, one for the first own planned vertices, followed by
-// ids, whose rows other ranks of the group pass on. A vertex that the graph does not have is
-// graph.ErrVertexRange.
+// Relay turns p, after Plan or Request, into a plan for its first vertices, own in number, and then
+// the vertices ids, whose rows other ranks of the group pass on. A vertex that the graph does not
+// have is graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed
 	r.own = own
@@ -78,9 +78,9 @@ func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	return nil
 }
 
-// Collect copies the rows that other ranks read; at are their positions among all planned vertices.
-// Call it once the request of StartRows is complete. With a Buffer it also copies the rows that
-// this rank reads there, so that Keep may overwrite them.
+// Collect copies the rows that other ranks read; the array at has their positions among all planned
+// vertices. Call it once the request of StartRows is complete. With a Buffer it also copies the
+// rows that this rank reads there, so that Keep may overwrite them.
 func (x *Exchange) Collect(p *Plan, at []int32) {
 	r, buffer := &p.relayed, len(x.base)
 	rows := len(at)
@@ -122,9 +122,9 @@ func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
 }
 
 // StartRelay sends wanted[r] of the collected rows to each rank r of the group, and receives
-// count[r] rows from it, in rank order; within a rank in the order of at and of ids. Once its
-// request is complete, all of p.Rows may be read. All ranks of the group start the same plans in
-// the same order.
+// count[r] rows from it. Rows are in rank order. Those for a rank are in the order of at, those
+// from a rank in the order of ids. Once its request is complete, all of p.Rows may be read. All
+// ranks of the group start the same plans in the same order.
 func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {
 	rows := 0
 	for _, n := range wanted {

@@ -15,7 +15,7 @@ import (
 // rows of all misses, and nothing else.
 type Wants struct {
 	// Slot [remote vertices], after Locate: the row of Options.Buffer with the vertex's row, or
-	// negative for a miss. Empty: all are misses.
+	// negative for a miss. If it is empty, all are misses.
 	Slot []int32
 	// Early are further rows to fetch.
 	Early []graph.VertexID
@@ -143,7 +143,7 @@ func (s *serving) free() {
 }
 
 // counts returns how many numbers a rank sends before ids: for each kind the number of rows and,
-// with sums, those of sums and their members.
+// with sums, the numbers of sums and of their members.
 func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
 
 func (x *Exchange) countsOf(counts []int64, rank, kind int) []int64 {

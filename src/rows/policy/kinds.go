@@ -10,13 +10,13 @@ import (
 )
 
 // If rows are of several kinds (access.Kinds), the capacity of a cache is in bytes. A static policy
-// keeps its best rows that fit. With a dynamic policy each kind has its own policy and slots: as
-// many slots as it has rows among the likeliest rows that fit.
+// keeps its best rows that fit. With a dynamic policy each kind has its own policy and slots. The
+// number of its slots is the number of its rows among the likeliest rows that fit.
 
 // Share is the part of a cache that one kind of rows has.
 type Share struct {
 	Kind, Rows int
-	Reader     *access.Workload // of rows of this kind only
+	Reader     *access.Workload // reader of the rows of this kind only
 }
 
 // Shares divides a capacity among the kinds of rows. p [N] is the probability that a minibatch

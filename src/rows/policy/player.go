@@ -13,8 +13,8 @@ import (
 // about a minibatch when it knows later ones. Players of one reader share it.
 type History struct {
 	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
-	worth  [][]uint8          // the same for their worth; nil if worth is nil
-	n      int                // minibatches so far
+	worth  [][]uint8          // [as remote] worth that Add got for these; may be nil
+	n      int                // number of minibatches so far
 }
 
 // NewHistory keeps window+1 minibatches.
@@ -52,9 +52,9 @@ type Player struct {
 	policy *Policy
 	setup  Setup
 	cache  cache.Policy // nil until it may be opened
-	fed    int          // minibatches fed so far
-	next   int          // the next to decide
-	held   int          // rows held before the first step
+	fed    int          // number of minibatches fed so far
+	next   int          // number of the next minibatch to decide about
+	held   int          // number of rows held before the first step
 	took   time.Duration
 	d      cache.Decision
 }
@@ -68,8 +68,9 @@ func (p *Player) Name() string { return p.policy.Name }
 // Window returns how many minibatches must be known before one is decided.
 func (p *Player) Window() int { return p.setup.Window }
 
-// Advance decides as many minibatches as the history allows, and calls each with the minibatch's
-// number and the decision, which the next call overwrites. last says that no minibatch follows.
+// Advance decides about all minibatches for which the history is long enough, and calls the
+// function each with the minibatch's number and the decision, which the next call overwrites. The
+// argument last says that no minibatch follows.
 func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cache.Decision)) error {
 	if p.cache == nil {
 		if h.n <= p.setup.Window && !last {

@@ -26,8 +26,8 @@ import (
 // Policy describes a cache policy. A static policy has Rank, a dynamic one Open, and none has
 // neither.
 type Policy struct {
-	Name string // in cache.policy, --policies, tables and plots
-	Doc  string // which rows it keeps: a clause of docs/config.md
+	Name string // name in cache.policy, --policies, tables and plots
+	Doc  string // which rows it keeps, as a clause of docs/config.md
 
 	// Rank scores every vertex, [N] outside the Go heap. The vertices with the highest scores are
 	// kept, but never one with score 0.
@@ -38,7 +38,7 @@ type Policy struct {
 	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
 
 	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p [N] is
-	// the probability that a minibatch reads each vertex. Rows have one size.
+	// the probability that a minibatch reads each vertex. All rows have the same size.
 	Window func(s *Setup, p []float32) (int, error)
 
 	// Predict returns the number of rows that a minibatch is expected to transfer; nil if there is
@@ -59,22 +59,23 @@ type Policy struct {
 	// policy does.
 	Reads []string
 
-	// Counts: the ranking depends on the seed and the epochs of the run.
+	// Counts says that the ranking depends on the seed and the epochs of the run.
 	Counts bool
 
-	// Foresees: it samples minibatches of the run itself before they train.
+	// Foresees says that the policy samples minibatches of the run itself before they train.
 	Foresees bool
 
-	// Fanouts: the policy is computed from fanouts, and refused for kinds of sampling without
-	// fanouts.
+	// Fanouts says that the policy is computed from fanouts, and refused for kinds of sampling
+	// without fanouts.
 	Fanouts bool
 
-	// Needs: Open analyses the graph. Static policies always need it, to rank vertices.
+	// Needs says that Open analyses the graph. Static policies always need it, to rank vertices.
 	Needs bool
 
-	// Hindsight: the policy knows all accesses before the first step. It can only be simulated.
+	// Hindsight says that the policy knows all accesses before the first step. It can only be
+	// simulated.
 	Hindsight bool
-	// Rounds: fetched rows that were not missed are replacements of an eviction round.
+	// Rounds says that fetched rows that were not missed are replacements of an eviction round.
 	Rounds bool
 }
 
@@ -86,7 +87,7 @@ func (p *Policy) None() bool { return p.Open == nil && p.Rank == nil }
 
 // Variant is a policy with settings to try.
 type Variant struct {
-	Name string // for messages
+	Name string // name for messages
 	Set  func(o *Settings)
 }
 
@@ -96,13 +97,13 @@ type Setup struct {
 	Passing  bool          // Graph and Workload do not outlive Open
 	Workload *access.Workload
 	Settings *Settings
-	Capacity int // rows; bytes if Workload.Kinds says that rows differ in size
-	Vertices int // of the graph, if Graph is nil
+	Capacity int // number of rows, or of bytes if Workload.Kinds says that rows differ in size
+	Vertices int // number of vertices, if Graph is nil
 
-	Sums bool // owners add rows of which only the sum is read: rows differ in worth
+	Sums bool // owners add rows of which only the sum is read, so rows differ in worth
 
-	// For policies that know minibatches in advance: Window is the number of these, and Ahead
-	// yields the remote vertices of the first Window+1, in frontier order.
+	// Window and Ahead are for policies that know minibatches in advance: the number of known
+	// minibatches, and the remote vertices of the first Window+1 minibatches, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
 }
@@ -118,11 +119,11 @@ func (s *Setup) vertices() int {
 // Size has the numbers from which the memory of a policy follows.
 type Size struct {
 	Vertices int64
-	Rows     int64   // capacity
-	Window   int64   // minibatches known in advance
-	Uses     float64 // remote vertices in a minibatch
-	Steps    int64   // minibatches of the run
-	Degrees  bool    // a copy of the degrees is kept: the graph is not symmetric, or not kept
+	Rows     int64   // capacity in rows
+	Window   int64   // number of minibatches known in advance
+	Uses     float64 // number of remote vertices in a minibatch
+	Steps    int64   // number of minibatches of the run
+	Degrees  bool    // a copy of the degrees is kept, as the graph is not symmetric or not kept
 	Sums     bool    // as in Setup
 }
 
@@ -156,7 +157,8 @@ func Find(name string) *Policy {
 	return nil
 }
 
-// Names lists the policies for which keep is true, all if it is nil, in the order of the table.
+// Names lists the policies for which the function keep returns true, or all if keep is nil, in the
+// order of the table.
 func Names(keep func(p *Policy) bool) []string {
 	var names []string
 	for _, p := range table {
@@ -231,8 +233,8 @@ func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, 
 }
 
 // Expected returns the number of rows that a minibatch of the reader is expected to transfer; NaN
-// if there is no formula. held are the rows of a static policy, inclusion the probability that a
-// minibatch reads each vertex.
+// if there is no formula. The argument held has the rows of a static policy, and inclusion the
+// probability that a minibatch reads each vertex.
 func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,
 	held []graph.VertexID, capacity, window, minibatches int,
 ) (float64, error) {

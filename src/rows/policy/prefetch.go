@@ -99,13 +99,13 @@ func newBuffer(m *access.Graph, passing bool, o cache.PrefetchOptions) (cache.Po
 // withDegrees is a buffer with its own copy of the degrees that break ties.
 type withDegrees struct {
 	*cache.Prefetch
-	degrees []int32 // [N]
+	degrees []int32 // [N] out-degree of each vertex
 }
 
 // Bytes returns the memory of the buffer's arrays and of the degrees.
 func (d *withDegrees) Bytes() int64 { return d.Prefetch.Bytes() + int64(len(d.degrees))*4 }
 
-// Free frees both.
+// Free frees the buffer and the degrees.
 func (d *withDegrees) Free() {
 	d.Prefetch.Free()
 	mem.Free(d.degrees)

@@ -11,19 +11,19 @@ import (
 // Settings choose the policy and size of a cache. A field that the policy reads must be set, unless
 // its comment gives the meaning of 0.
 type Settings struct {
-	Policy string // a name in the table
+	Policy string // name of the policy in the table
 	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0.
 	Alpha        float64
 	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo
-	HaloHops     int     // hops that degree, paths and prefetch consider; 0: one for each layer
+	HaloHops     int     // hops for degree, paths and prefetch; 0 means one for each layer
 	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
 	PeerCost     float64 // for PlacementGroup: see Place; MeasuredPeerCost lets the run measure it
 	Source       string  // SourceOwners or SourceFiles; "" is SourceOwners
 
-	Window  int     // lookahead: minibatches known in advance; 0: planned
+	Window  int     // lookahead: number of minibatches known in advance; 0 if planned
 	Level   bool    // lookahead: fetch early if the next minibatch has more misses
 	Gamma   float64 // prefetch: decay of a score in a step that does not use the row
-	Delta   int     // prefetch: minibatches between eviction rounds
+	Delta   int     // prefetch: number of minibatches between eviction rounds
 	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
 	Evict   bool    // prefetch: false keeps the first rows
 	Initial string  // prefetch: the static policy that fills it
@@ -40,13 +40,13 @@ const (
 
 // Which rows may leave a prefetch buffer.
 const (
-	LeaveScore  = "score"  // those whose score has decayed to Gamma^Delta
-	LeaveUnused = "unused" // those that no minibatch has read since the last round
+	LeaveScore  = "score"  // rows whose score has decayed to Gamma^Delta
+	LeaveUnused = "unused" // rows that no minibatch has read since the last round
 )
 
 // The source of rows that no cache holds.
 const (
-	SourceOwners = "owners" // the ranks that own them; those of the own node are read in its memory
+	SourceOwners = "owners" // the ranks that own them; rows of the own node are read in memory
 	SourceFiles  = "files"  // the files of all parts, which every rank maps
 )
 
@@ -81,8 +81,9 @@ const (
 
 // Unsettled returns the key that makes the content of the cache unknown until minibatches are
 // sampled or something is measured, and says why; "" if there is no such key. If draws favour rows
-// at hand (job.Locality), the content of the cache must be known before, and the same in every run.
-// If they adapt to the number of fetched rows, this number must also be the same in every run.
+// at hand (job.Locality), the content of the cache must be known before the run, and be the same in
+// every run. If they adapt to the number of fetched rows, this number must also be the same in
+// every run.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that foresee
@@ -111,8 +112,8 @@ func (s *Settings) OfFanouts() string {
 	return ""
 }
 
-// WithoutFanouts replaces rankings that depend on fanouts: a static policy's by counts of simulated
-// epochs, that of the first fill by degrees.
+// WithoutFanouts replaces rankings that depend on fanouts: the ranking of a static policy by counts
+// of simulated epochs, the ranking of the first fill by degrees.
 func (s *Settings) WithoutFanouts() {
 	if p := Find(s.Policy); p != nil && p.Fanouts {
 		s.Policy = Sim

@@ -9,7 +9,8 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// OwnersSums returns what the owners of rows add for other ranks; nil if only rows travel.
+// OwnersSums says which sums of rows owners make for other ranks. It returns nil if only rows
+// travel.
 func (s *Spec) OwnersSums() *exchange.Sums {
 	if !s.Sums || !s.Reads() {
 		return nil
@@ -23,7 +24,8 @@ func (s *Spec) OwnersSums() *exchange.Sums {
 	return sums
 }
 
-// LearnedSums returns what owners add of learned rows in training; nil if only rows travel.
+// LearnedSums says which sums of learned rows owners make in training. It returns nil if only rows
+// travel.
 func (s *Spec) LearnedSums() *exchange.Sums {
 	if !s.Sums || !s.Model.LearnsRows() || !s.Model.Needs().Averages {
 		return nil
@@ -66,8 +68,9 @@ func (j *Job) pieces() []int64 {
 	return append(all, j.Shards.Vertices)
 }
 
-// ReadRows returns the kind of the rows that minibatches read of each vertex type, or of all
-// vertices. For sparse rows it is a kind with rows of their average length in bytes.
+// ReadRows returns the kinds of the rows that minibatches read: one for each vertex type, or one
+// for all vertices. For sparse rows it is a kind whose rows have the average length of the sparse
+// rows in bytes.
 func (j *Job) ReadRows() []exchange.Kind {
 	m := &j.Shards.Meta
 	if j.Sparse {
@@ -82,12 +85,12 @@ func (j *Job) Exchange(rank int) (*exchange.Exchange, error) {
 	return j.ExchangeOf(rank, j.ReadRows(), j.Neighbours(rank), j.OwnersSums())
 }
 
-// ExchangeOf is Exchange for rows of the given kinds. The rank reads the rows of the ranks here in
-// memory.
+// ExchangeOf is Exchange for rows of the given kinds. The rank reads the rows of the ranks in the
+// list here in memory.
 func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exchange.Sums) (
 	*exchange.Exchange, error) {
 	offsets := j.Shards.Ranges()
-	if !j.Exact { // for the pieces into which parts are cut
+	if !j.Exact { // parts are cut into pieces
 		offsets = j.pieces()
 	}
 	return exchange.NewPlanning(rank, j.Ranks, offsets, kinds, func(part int) bool {
@@ -95,8 +98,8 @@ func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exch
 	}, sums)
 }
 
-// EdgeExchange is Exchange for the feature rows of edges. The owner of an edge's target has its
-// row; if rows are read from files, all ranks have it.
+// EdgeExchange is Exchange for the feature rows of edges. The owner of an edge's target has the row
+// of the edge; if rows are read from files, all ranks have it.
 func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 	offsets := make([]int64, j.Ranks+1)
 	for r, v := range j.first {
@@ -109,7 +112,7 @@ func (j *Job) EdgeExchange(rank int) (*exchange.Exchange, error) {
 }
 
 // LearnedKinds returns the kind of the learned rows of each vertex type, with 0 columns for a type
-// without any.
+// without learned rows.
 func (j *Job) LearnedKinds() []exchange.Kind {
 	kinds := make([]exchange.Kind, j.Shards.Schema.NumTypes())
 	for t, learns := range j.Model.Learns {

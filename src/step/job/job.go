@@ -72,8 +72,8 @@ func (s *Spec) Fit(of *shard.Shards) {
 	}
 }
 
-// Trainable returns an error for parts on which no model can be trained: they lack labels, or lack
-// features that are not learned.
+// Trainable returns an error for parts on which no model can be trained, because they lack labels,
+// or because they lack features and these are not learned.
 func (s *Spec) Trainable(of *shard.Shards) error {
 	if of.Task == task.None {
 		return fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
@@ -88,7 +88,7 @@ func (s *Spec) Trainable(of *shard.Shards) error {
 }
 
 // New divides vertices, seeds and streams among the ranks of a job. The shards must outlive it.
-// Errors: the ranks do not divide the parts; there are no training seeds.
+// It returns an error if the ranks do not divide the parts, or if there are no training seeds.
 func New(s *shard.Shards, spec Spec) (*Job, error) {
 	spec.Fit(s)
 	j := divided(s, spec)
@@ -154,8 +154,8 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 }
 
 // NewForward divides the vertices among the ranks of a job that trains nothing. It has no seeds,
-// steps or streams, and its model keeps the classes and the task that it was trained for. Error:
-// the ranks do not divide the parts.
+// steps or streams, and its model keeps the classes and the task that it was trained for. It
+// returns an error if the ranks do not divide the parts.
 func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	m := &spec.Model
 	classes, trained, rated := m.Out, m.Task, m.Rated
@@ -181,9 +181,9 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 	return j, nil
 }
 
-// fits sets Sample.Relations from RelationFanouts. It returns an error if these do not fit the
-// graph's relations, if rows are to be learned but all vertices have features, or if ranks cannot
-// share the graph as the job says, because there are fewer columns of features than ranks.
+// fits sets Sample.Relations from RelationFanouts. It returns an error if RelationFanouts does not
+// fit the graph's relations, if rows are to be learned but all vertices have features, or if ranks
+// cannot share the graph as the job says, because there are fewer columns of features than ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
 	if s.Model.Learned > 0 && !s.Model.LearnsRows() {
 		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: "+
@@ -357,8 +357,8 @@ func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles()
 // On one node all rows are at hand, so it does not.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
-// Local returns the vertices whose rows a rank does not fetch: those of its own parts or node, and
-// vertices of types without features.
+// Local returns the vertices whose rows a rank does not fetch: the vertices of its own parts or
+// node, and vertices of types without features.
 func (j *Job) Local(rank int) []access.Range {
 	local, kinds := j.finds(rank), j.Kinds()
 	if kinds == nil || !slices.Contains(kinds.Bytes, 0) {
@@ -414,10 +414,10 @@ func (j *Job) finds(rank int) []access.Range {
 	return local
 }
 
-// home returns the vertices from which a rank's halo is counted: those whose rows it need not
-// fetch. Unlike Local, it leaves out the other vertices of types without features. In hybrid mode
-// it returns the vertices of the node, whose ranks divide the halo as they divide all vertices
-// (sample.Owners).
+// home returns the vertices from which a rank's halo is counted. These are the vertices whose rows
+// it need not fetch. Unlike Local, it leaves out the other vertices of types without features. In
+// hybrid mode it returns the vertices of the node, whose ranks divide the halo as they divide all
+// vertices (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
 	if j.Mode.Sharing != sample.InNodes {
 		return j.finds(rank)
@@ -431,8 +431,8 @@ func (j *Job) home(rank int) []access.Range {
 		End: graph.VertexID(j.first[end])}}
 }
 
-// notFetched returns the ranks whose rows a rank does not fetch, if the ranks of a node share
-// minibatches.
+// notFetched returns the ranks whose rows a rank does not fetch. It is for modes in which the ranks
+// of a node share minibatches.
 func (j *Job) notFetched(rank int) (ranks []int) {
 	size := j.share[rank].Size
 	for r := range j.Ranks {
@@ -501,8 +501,9 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 	}
 }
 
-// Capacity returns how many rows a rank's cache holds with settings o, from alpha or halo_fraction;
-// bytes if rows differ in size; 0 for a model that reads no neighbours.
+// Capacity returns how many rows a rank's cache holds with settings o, from alpha or halo_fraction.
+// It returns the number of bytes instead if rows differ in size, and 0 for a model that reads no
+// neighbours.
 func (j *Job) Capacity(m *access.Graph, rank int, o *policy.Settings) (int, error) {
 	if !j.Reads() {
 		return 0, nil

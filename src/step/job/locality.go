@@ -9,10 +9,10 @@ import (
 // rank has at hand (data placement, Song and Jiang, ICS '22, section 4). It changes the
 // minibatches, which then depend on the cache and on the nodes.
 type Locality struct {
-	Favour   float64 // how many times likelier; 0 and 1: no likelier
+	Favour   float64 // how many times likelier; 0 and 1 mean no likelier
 	Vertices int     // number of likelier vertices in each hop but the last
-	Adapts   bool    // Favour is a maximum, to which the factor adapts; false: it is fixed
-	Adaption         // if Adapts
+	Adapts   bool    // whether the factor adapts, with Favour as its maximum; if not, it is Favour
+	Adaption         // only if Adapts
 }
 
 // Adaption says how the factor of locality adapts from epoch to epoch: to the share of an epoch's
@@ -24,8 +24,8 @@ type Adaption struct {
 	Edges        float64 // sampled edges/s that a rank draws and trains on
 }
 
-// Clash returns every error of numbers that do not fit each other. reads: the model reads
-// neighbours; without them there is no factor.
+// Clash returns every error of numbers that do not fit each other. The argument reads says whether
+// the model reads neighbours. If it does not, there is no factor.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
 		errs = append(errs, fmt.Errorf(
@@ -74,8 +74,8 @@ func (l *Locality) Start() Factor {
 	return Factor{Value: l.Favour, Before: l.Favour, Fixed: true}
 }
 
-// Share returns the share of an epoch's time that loading takes, by the given rates. bytes and
-// edges are sums over all ranks, which are assumed to load and train equally much.
+// Share returns the share of an epoch's time that loading takes, by the rates of a. The arguments
+// bytes and edges are sums over all ranks, which are assumed to load and train equally much.
 func (a *Adaption) Share(bytes, edges int64) float64 {
 	load, train := float64(bytes)/a.Link, float64(edges)/a.Edges
 	if load == 0 {
@@ -87,8 +87,8 @@ func (a *Adaption) Share(bytes, edges int64) float64 {
 // Factor is how many times likelier an epoch draws vertices that are at hand.
 type Factor struct {
 	Value  float64
-	Before float64 // the value before it was doubled last
-	Fixed  bool    // later epochs keep it
+	Before float64 // the value before the last doubling
+	Fixed  bool    // whether later epochs keep it
 }
 
 // Next returns the factor of the next epoch, after one in which loading took the given share of the

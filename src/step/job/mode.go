@@ -12,18 +12,18 @@ type Mode struct {
 	Name string // the word for parallel.mode
 	// Sharing says which ranks train each minibatch together; their seeds form one stream.
 	Sharing sample.Sharing
-	// Columns: every rank holds some columns of all feature rows, instead of all columns of its own
-	// vertices' rows; only with sample.Alone.
+	// Columns says that every rank holds some columns of all feature rows, instead of all columns
+	// of its own vertices' rows; only with sample.Alone.
 	Columns bool
 }
 
 // Refusal is a combination of settings that a job must not have.
 type Refusal struct {
-	Key, Value string // the setting
+	Key, Value string // key and value of the refused setting
 	What       string // the setting that it cannot be combined with
 	Why        string
 	Cure       string // settings to choose instead of What
-	Other      string // or this value of Key; "": there is no other
+	Other      string // or this value of Key to choose instead; "" if there is none
 }
 
 func (r Refusal) Error() string {

@@ -28,7 +28,7 @@ import (
 // Spec describes a job. It is the same on all ranks of a run.
 type Spec struct {
 	Model     nn.Config // In, Out and Task are set from the parts
-	Links     LinkSpec  // for the task of links
+	Links     LinkSpec  // for tasks about links
 	Optimizer nn.OptimizerOptions
 	Schedule  nn.Schedule // Every is set by New, from StepEpochs
 
@@ -36,25 +36,25 @@ type Spec struct {
 	Learned    nn.LearnedOptions
 
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
-	Locality Locality    // the zero Locality: none
-	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
+	Locality Locality    // the zero Locality favours no vertices
+	Eval     sample.Spec // for minibatches that are not trained; if zero, Sample is used
 	// Fanouts for minibatches drawn by Sample on a graph with relations: NAME=FANOUTS, separated by
-	// spaces; "" for Sample.Fanouts everywhere.
+	// spaces. "" means Sample.Fanouts for all relations.
 	RelationFanouts string
 	Batch           int  // seeds of a stream in a step, for each rank that shares the stream
-	GlobalBatch     bool // Batch counts the seeds of all streams
+	GlobalBatch     bool // Batch is the number of seeds of all streams together
 	GlobalSeeds     bool // streams draw from the whole graph
-	StreamPerPart   bool // a stream for every part instead of every rank; only with Alone
+	StreamPerPart   bool // there is a stream for every part instead of every rank; only with Alone
 
 	Mode Mode // how ranks share a step
 
 	Seed   uint64
 	Epochs int
-	Depth  int // minibatches in preparation while another trains
+	Depth  int // number of minibatches in preparation while another trains
 
 	Sparse bool // feature rows are sparse; set from the parts
 
-	DrawOn string // where training minibatches are drawn; changes no number
+	DrawOn string // where training minibatches are drawn; this changes no number of the training
 
 	Partitioned bool // each rank holds only the in-edges and labels of its own vertices
 
@@ -63,18 +63,18 @@ type Spec struct {
 	Sums    bool // owners add rows of which only the sum is read
 	TrySums bool // a run may set Sums to false before the first step, if sums do not pay
 
-	AsNodes  bool // ranks of a node fetch as one: see Job.FetchesAsNodes
-	TryNodes bool // a run may set AsNodes to false before the first step, if that would be slower
+	AsNodes  bool // ranks of a node fetch as one; see Job.FetchesAsNodes
+	TryNodes bool // a run may set AsNodes to false before the first step, if that is faster
 
 	// How gradients are added over the ranks, and whether they travel as bfloat16.
 	Sum          comm.SumMode
 	HalfGradient bool
 
-	Window int // bytes of rows under way from a rank at a time; 0 is no limit
+	Window int // limit on the bytes of rows under way from a rank at a time; 0 is no limit
 
-	Ranks int // 0: one for each part
-	// Ranks that share a node's memory and, with InNodes, minibatches; 0: each rank is a node,
-	// unless Job.SetNodes says otherwise.
+	Ranks int // number of ranks; 0 means one for each part
+	// RanksPerNode is the number of ranks that share a node's memory and, with InNodes,
+	// minibatches. If 0, each rank is a node, unless Job.SetNodes says otherwise.
 	RanksPerNode int
 }
 
@@ -88,13 +88,13 @@ const (
 type LinkSpec struct {
 	sample.LinkOptions
 	task.Pairs
-	Graph      string // for messages when test links are evaluated: TrainGraph or TrainValidGraph
-	Width      int    // of embeddings; 0: as wide as hidden rows
-	Judged     int    // negatives that a link is ranked against; 0: all vertices
-	JudgedFile string // names them; "": they are drawn
+	Graph      string // message links when test links are evaluated: TrainGraph or TrainValidGraph
+	Width      int    // width of embeddings; 0 means the width of hidden rows
+	Judged     int    // number of negatives that a link is ranked against; 0 means all vertices
+	JudgedFile string // file with these negatives; "" if they are drawn
 }
 
-// fit fits the settings to a task: without a task that ranks links there are no negatives.
+// fit fits the settings to a task. If the task does not rank links, there are no negatives.
 func (l *LinkSpec) fit(of *task.Task) {
 	if !of.Ranks {
 		l.Negatives, l.Corrupt, l.Filter = sample.Negatives{}, sample.CorruptTarget, false
@@ -118,8 +118,8 @@ type limit struct {
 	value, least, most int
 }
 
-// Check reports every error in the numbers that define minibatches, and in how many of them a cache
-// sees in advance.
+// Check reports every error in the numbers that define minibatches, and in the number of
+// minibatches that a cache sees in advance.
 func (s *Spec) Check() error {
 	var errs []error
 	reject := func(format string, args ...any) {

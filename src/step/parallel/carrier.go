@@ -15,7 +15,7 @@ import (
 //	staged  between the hosts, through pinned memory
 type Shuffling string
 
-// ShuffleAuto is direct where gradients travel between the devices, else staged.
+// ShuffleAuto is direct if gradients travel between the devices, and otherwise staged.
 const (
 	ShuffleAuto   Shuffling = "auto"
 	ShuffleDirect Shuffling = "direct"
@@ -31,7 +31,7 @@ type carrier interface {
 	// arrived returns an error if rows carried so far have not arrived. Call it once kernels are
 	// done.
 	arrived() error
-	// bytes returns the size of the pinned memory, way the path of the rows.
+	// bytes returns the size of the pinned memory, and way returns the path of the rows.
 	bytes() int64
 	way() Shuffling
 	close() error
@@ -102,7 +102,7 @@ func (byHosts) close() error   { return nil }
 type throughHosts struct {
 	comm   comm.Comm
 	device compute.Accelerator
-	host   []float32 // pinned: what is sent, then what is received
+	host   []float32 // pinned memory for what is sent, then for what is received
 }
 
 func (t *throughHosts) carry(send, recv []float32, out, in []int, cols int) error {
@@ -135,8 +135,8 @@ func (t *throughHosts) close() error {
 //	comm                └ (buckets of gradients) ── rows ── done ──┘
 type direct struct {
 	queue       *linkQueue
-	first, rank int         // rank in the job of the group's rank 0; own rank in the group
-	send, recv  [][]float32 // by rank of the job; empty for those of other groups
+	first, rank int         // rank of the group's rank 0 in the job; own rank in the group
+	send, recv  [][]float32 // rows by rank of the job; empty for ranks of other groups
 	ready, done compute.Event
 	errand      errand
 	told        chan error // the result of the errand

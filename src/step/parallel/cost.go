@@ -11,7 +11,7 @@ import (
 // The collectives of a minibatch.
 const (
 	fetchCollectives    = 2 // fetched: ids, rows
-	nodeCollectives     = 2 // fetched, as a node: wants; rows passed on
+	nodeCollectives     = 2 // fetched, if nodes fetch as one: wants; rows passed on
 	edgeCollectives     = 2 // withEdgeRows: places of edges, their rows
 	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
 	lateCollectives     = 1 // learning: learned rows that steps under way change
@@ -39,21 +39,23 @@ func BetweenBytes(width int) float64 { return StoredBytes(width, compute.Float32
 func StoredBytes(width int, of compute.Elements) float64 { return float64((of.Size() + 4) * width) }
 
 // NormBytes returns the bytes that a rank sends to each other rank for a batch norm of the given
-// width over all ranks' rows: two moments and the number of rows, and two sums of backward.
+// width over all ranks' rows. These are two moments and the number of rows, and two sums of the
+// backward pass.
 func NormBytes(width int) float64 { return 4 * float64(2*width+1+2*width) }
 
 // Messages describe the minibatches of a rank, as input to a mode's cost.
 type Messages struct {
-	Hops   int // of a minibatch; 0 for a model that reads no neighbours
-	Asking int // hops whose in-neighbours their owners draw
-	Group  int // ranks that train a minibatch together
-	Norms  int // batch norms over the rows of all ranks
-	Layers int // hops that are drawn as a whole
-	// Only with ModeData: the model reads edge features; it learns rows; steps under way may change
-	// some of these (UnderWay).
+	Hops   int // number of hops of a minibatch; 0 for a model that reads no neighbours
+	Asking int // number of hops in which owners draw the in-neighbours of their vertices
+	Group  int // number of ranks that train a minibatch together
+	Norms  int // number of batch norms over the rows of all ranks
+	Layers int // number of hops that are drawn as a whole
+	// These are only set with ModeData. EdgeRows says that the model reads edge features, and
+	// Learned that it learns rows. UnderWay says that steps under way may change some of the
+	// learned rows.
 	EdgeRows, Learned, UnderWay bool
 	Nodes                       bool // ranks of a node fetch as one
-	// Links are scored; ranks that share minibatches exchange embeddings.
+	// Rated says that links are scored, so ranks that share minibatches exchange embeddings.
 	Rated bool
 }
 
@@ -99,7 +101,7 @@ func hybridCollectives(of Messages) int {
 func pushPullCollectives(of Messages) int { return columnCollectives + askCollectives*of.Asking }
 
 // HopWords returns the length, in words of 4 bytes, of an input hop in a message to ranks that hold
-// columns: frontier, degrees, sources and, where the model weighs edges, weights.
+// columns: frontier, degrees, sources and, if the model weighs edges, weights.
 func HopWords(needs nn.Needs, sources, destinations, edges int64) int64 {
 	words := sources + destinations + edges
 	if needs.Weights != nn.NoWeights {

@@ -20,11 +20,11 @@ import (
 const (
 	DrawHost   = "host"
 	DrawDevice = "device"
-	DrawAuto   = "auto" // on the device where that can be
+	DrawAuto   = "auto" // on the device if possible
 )
 
-// HostDraws says why a job's minibatches cannot be drawn on a device, as far as its settings tell;
-// "" if they can.
+// HostDraws says why a job's minibatches cannot be drawn on a device, as far as this depends on its
+// settings; "" if they can.
 func HostDraws(s *job.Spec) string {
 	for _, c := range deviceDrawRefuses(s) {
 		if c.bad {
@@ -45,7 +45,8 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 	}
 	embeds := task.Stored(s.Model.Task).Embeds
 	kind := nn.FindKind(s.Model.Kind)
-	// by default a config asks for weights, which the graph, once its width is known, may not have
+	// By default a config asks for weights, even if the graph has none. Fit settles this, and sets
+	// In.
 	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
@@ -95,8 +96,8 @@ func (s *Strategy) DrawsOn() DrawnOn { return s.drawsOn }
 // onCard is what a minibatch that was drawn on the device has; the zero value for one that the host
 // drew.
 type onCard struct {
-	drawing compute.Drawing // kept from one minibatch of the slot to the next
-	drawn   *compute.Drawn  // nil: the host drew this one
+	drawing compute.Drawing // kept for the next minibatch of the slot
+	drawn   *compute.Drawn  // nil if the host drew this minibatch
 }
 
 // missing returns the vertices of the input frontier whose rows are not on the device.
@@ -122,7 +123,7 @@ type deviceDraws struct {
 
 	mu    sync.Mutex
 	all   []compute.Drawing // one for each minibatch of the pipe
-	spare []compute.Drawing // those that no minibatch has taken yet
+	spare []compute.Drawing // drawings that no minibatch has taken yet
 }
 
 func (d *deviceDraws) stages() []Stage {
@@ -191,7 +192,7 @@ func (d *deviceDraws) free() error {
 }
 
 // drawOnDevice sets up drawing on the device for training minibatches if the options ask for it and
-// all ranks can, and sets DrawsOn. whole draws the others. Collective.
+// all ranks can, and sets DrawsOn. The argument whole draws all other minibatches. Collective.
 func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	o := &s.o
 	device := compute.CapabilitiesOf(o.Device).Accelerator
@@ -293,8 +294,7 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 }
 
 // reserveDraws allocates the memory of all minibatches under way before steps take what is left. So
-// no later minibatch fails for lack of memory, and none pins memory, for which the device would
-// wait.
+// no later minibatch fails for lack of memory, or pins memory, which would make the device wait.
 func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws,
 	error) {
 	drawer, err := device.NewDrawer(draws)
@@ -313,8 +313,8 @@ func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots i
 	return d, nil
 }
 
-// DrawBounds returns the bounds of the minibatches that a model reads: of the neighbour sampler,
-// with at most the given number of seeds, on a graph of that size.
+// DrawBounds returns the bounds of the minibatches that the neighbour sampler draws for a model,
+// with at most the given number of seeds, on a graph of the given size.
 func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
 	edges int64) compute.DrawOptions {
 	limits, _ := s.Limits(seeds, vertices, edges)
@@ -331,7 +331,8 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
 // DrawnBytes estimates the device memory of the given number of minibatches under way, without the
 // topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	// What drawings have in common, 16 to 20 bytes an edge, is about as much as this many drawings.
+	// Memory that drawings have in common, 16 to 20 bytes an edge, is about that of this number of
+	// drawings.
 	const shared = 2
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }

@@ -25,7 +25,7 @@ type DrawerOptions struct {
 	// Sampling.Spec may be zero, for a model that reads no neighbours: then the frontier is the
 	// seeds.
 	Sampling sample.Options
-	Samplers int // minibatches that are drawn at a time; each takes about 4 bytes a vertex
+	Samplers int // number of samplers that draw at a time, each with about 4 bytes a vertex
 
 	Labels task.Labels // as in Options
 }
@@ -49,9 +49,9 @@ func NewDrawer(o DrawerOptions) (*Drawer, error) {
 
 // ofDraw is the state that a Draw keeps in a minibatch.
 type ofDraw struct {
-	draws  remoteDraws // of a partitioned topology
-	shared sharing     // with other ranks
-	edges  LayerEdges  // of a model that reads more than the sampled edges
+	draws  remoteDraws // for a partitioned topology
+	shared sharing     // if other ranks share the minibatch
+	edges  LayerEdges  // for a model that reads more than the sampled edges
 	card   onCard      // if the device has drawn it
 	labels []byte
 }
@@ -67,7 +67,8 @@ func (d *ofDraw) free() {
 	mem.Free(d.labels)
 }
 
-// drawn is what drawing a minibatch begins and ends with, wherever it is drawn.
+// drawn has the beginning and the end of drawing a minibatch, which do not depend on where it is
+// drawn.
 type drawn struct {
 	needs    nn.Needs
 	topology *sample.Topology
@@ -80,7 +81,7 @@ func (d *drawn) begin(m *Minibatch) error {
 	return m.point(fault.Sample, d.rank)
 }
 
-// end makes what else the model needs from the complete blocks.
+// end makes the edges and weights that the model needs besides the complete blocks.
 func (d *drawn) end(m *Minibatch) { m.edges.Build(&m.Sampled, d.needs, m.Train, d.topology) }
 
 // drawn returns the beginning and the end of this strategy's drawing.
@@ -125,8 +126,8 @@ func (s *Strategy) drawerOptions() DrawerOptions {
 	}
 }
 
-// drawOwn sets the Draw of a rank with minibatches of its own: it draws them alone where it holds
-// the whole topology, and otherwise asks others. Collective.
+// drawOwn sets the Draw of a rank with minibatches of its own: it draws them alone if it holds the
+// whole topology, and otherwise asks other ranks. Collective.
 func (s *Strategy) drawOwn() error {
 	o, draw := &s.o, s.drawerOptions()
 	if o.Partitioned && o.Sample.Hops() > 0 {
@@ -167,7 +168,7 @@ func (d *Drawer) Close() { d.samplers.free() }
 func (d *Drawer) Bytes() int64 { return d.o.Sampling.Near.Bytes() + d.samplers.bytes() }
 
 // Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. It waits for a sampler
-// if more than DrawerOptions.Samplers goroutines call it.
+// if DrawerOptions.Samplers other goroutines are drawing.
 func (d *Drawer) Draw(m *Minibatch) error {
 	m.Scored = m.Seeds
 	if !d.draws() {

@@ -33,12 +33,12 @@ type withEdgeRows struct {
 // edgesOf are a minibatch's features of edges.
 type edgesOf struct {
 	ids   []graph.VertexID // positions of the sampled edges, hop by hop
-	once  []graph.VertexID // each of them once, ascending: the vertices of fetch
+	once  []graph.VertexID // each of ids once, ascending; fetch takes them as its vertices
 	fetch exchange.Plan
-	of    []compute.RowRef // of ids
+	of    []compute.RowRef // for each of ids, where its row lies
 	got   []float32        // [sampled edges, cols], if layers also have self-edges
 	rows  []float32        // [edges, cols], in the order of the layers' edges
-	cols  int              // 0: the model reads none
+	cols  int              // 0 if the model reads no edge features
 }
 
 func (e *edgesOf) bytes() int64 {

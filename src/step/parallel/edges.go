@@ -17,14 +17,14 @@ import (
 type LayerEdges struct {
 	blocks     []graph.Block
 	transposes []graph.BlockTranspose
-	weights    []float32 // of all blocks, one after the other
-	transposed []float32 // of all transposes
-	related    []related // of blocks, if relations are told apart
-	order      byType    // of the input layer's sources, if sorted
+	weights    []float32 // weights of the edges of all blocks, one block after the other
+	transposed []float32 // weights of the edges of all transposes
+	related    []related // for each block, if relations are told apart
+	order      byType    // order of the input layer's sources, if sorted
 	sorted     bool
-	means      averaged // of the rows that the input layer reads as means
+	means      averaged // rows that the input layer reads as means
 	groups     graph.Grouper
-	input      exchange.Edges // those of the input layer, if grouped
+	input      exchange.Edges // edges of the input layer, if grouped
 	grouped    bool
 }
 
@@ -108,7 +108,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 			v.of = nil
 		}
 		switch {
-		case needs.Relations != nn.NoRelations: // own edges follow
+		case needs.Relations != nn.NoRelations: // relate adds self-edges
 			n := s.Blocks[l].NumEdges()
 			shares(w[:n], &s.Blocks[l], &v, false)
 			for e := range w[n:] {
@@ -133,12 +133,12 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 // values are the values of a block's sampled edges: the weights of the data or 1. For samplers that
 // estimate, they are divided by the probability that the edge was drawn.
 type values struct {
-	of        []float32 // nil: all 1
-	data      bool      // from edge weights of the data
+	of        []float32 // nil if all are 1
+	data      bool      // whether they come from edge weights of the data
 	estimates bool
 	ids       sources
 	topology  *sample.Topology
-	// RowTotals of the input layer's destinations or of a block's rows, if known.
+	// Minibatch.RowTotals of the input layer's destinations or of a block's rows, if known.
 	totals []float64
 }
 
@@ -159,7 +159,7 @@ func (v *values) totalOf(d int) float64 {
 }
 
 // total returns the sum of the weights, not divided by probabilities, of all in-edges that a source
-// has in the graph: its degree if the data has no weights.
+// has in the graph. If the data has no weights, this is the source's degree.
 func (v *values) total(position int32) float64 {
 	if v.data {
 		return float64(v.topology.WeightSums[v.ids.at(position)])
@@ -190,7 +190,7 @@ func (v *values) plain(w []float32) {
 
 // shares sets each weight of a block to the value of the edge divided by the sum of the values over
 // the edges of its row; for samplers that estimate, over all in-edges in the graph. An edge from a
-// vertex to itself comes first and has value 1. If the sum is 0, so are the weights.
+// vertex to itself comes first and has value 1. If the sum is 0, the weights are 0.
 func shares(w []float32, b *graph.Block, v *values, self bool) {
 	at := int64(0) // index of the edge in v
 	for d := range b.NumRows() {
@@ -222,8 +222,8 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 }
 
 // symmetric sets the weights of a block that has an edge from each destination to itself. They are
-// those of GCN's symmetric normalisation of the whole graph, without the edges that the minibatch
-// leaves out:
+// the weights of GCN's symmetric normalisation of the whole graph, without the edges that the
+// minibatch leaves out:
 //
 //	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i  for an edge from j to i; i has deg_i
 //	w_ii = 1/(W_i+1)                              in-edges, and k_i of them were sampled
@@ -249,7 +249,8 @@ func symmetric(w []float32, b *graph.Block, v *values) {
 	}
 }
 
-// sources are the vertices that a block reads: a prefix of the frontier, then those of other ranks.
+// sources are the vertices that a block reads: a prefix of the frontier, then vertices of other
+// ranks.
 type sources struct{ own, others []graph.VertexID }
 
 func sourcesOf(s *sample.Minibatch, l int) sources {
@@ -270,7 +271,7 @@ func (s *sources) at(position int32) graph.VertexID {
 // Group sorts the edges of each row of the input layer into the order in which their rows are
 // added: by the part of the source, then as they were drawn. part[i] is the part of frontier vertex
 // i. Afterwards only Host.SegmentRows may read the edges. Group returns them, so that the exchange
-// can replace rows by sums; nil if the input layer adds nothing.
+// can replace rows by sums. It returns nil if the input layer adds nothing.
 func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	parts int) *exchange.Edges {
 	e.input = exchange.Edges{}

@@ -28,8 +28,8 @@ type Gradients struct {
 	transport Transport
 	note      string
 	holding   bool
-	err       error // of Hold, returned by Wait
-	steps     int64 // that Wait has ended
+	err       error // error of Hold, returned by Wait
+	steps     int64 // number of steps that Wait has ended
 }
 
 // reducer sums gradients where they lie, in host or device memory.
@@ -55,11 +55,11 @@ const (
 // GradientOptions say how gradients are added.
 type GradientOptions struct {
 	comm.SumOptions
-	Device    compute.Device // gradients lie in its memory: the host's, or that of an Accelerator
-	Transport Transport      // of gradients in device memory; "" is TransportAuto
+	Device    compute.Device // an Accelerator has gradients in its memory; else the host has
+	Transport Transport      // for gradients in device memory; "" is TransportAuto
 }
 
-// NewGradients makes the sum over the ranks of c for parameters p. Collective. An
+// NewGradients makes the sum over the ranks of c of the gradients of parameters p. Collective. An
 // error that wraps ErrTransport is a comm.Agreed.
 func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gradients, error) {
 	if o.Add == nil {
@@ -127,8 +127,8 @@ func (g *Gradients) stepEnds(err error) error {
 func (g *Gradients) StepBytes() int64 { return g.reducer.sent() / max(1, g.steps) }
 
 // Queues reports whether kernels, rather than the host, can wait for the sums. They can for the
-// sums of a single rank on its device, and for sums by NCCL. The host has to start messages of MPI
-// and sums in host memory.
+// sums of a single rank on its device, and for sums by NCCL. They cannot for messages of MPI and
+// for sums in host memory, which the host has to start.
 func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }
@@ -164,9 +164,10 @@ type onHost struct {
 	params *nn.Params
 	summer *comm.Summer
 	add    func(sum, x []float32)
-	// Sum over this rank's earlier minibatches of the step; nil if none was ever held.
+	// Sum of the gradients of this rank's earlier minibatches of the step; nil if none was ever
+	// held.
 	held   []float32
-	flight []*comm.Sum // one per layer, in the order they were started
+	flight []*comm.Sum // sums, one per layer, in the order they were started
 }
 
 func (h *onHost) hold(first bool) error {

@@ -9,9 +9,10 @@ import (
 // composeHybrid makes hybrid parallelism: split parallelism among the ranks of a node, data
 // parallelism across nodes. Each node has minibatches of its own. Each vertex of a node's minibatch
 // is assigned to one rank of the node, even if another node owns the vertex (sample.Owners). That
-// rank draws its neighbours and computes its hidden rows. It also fetches its feature row, unless
-// it has it cached, and passes it on to the ranks of the node that read it (relay). So a row of
-// another node crosses the network once per minibatch, and is cached once per node.
+// rank draws its neighbours and computes its hidden rows. It also fetches the vertex's feature row,
+// unless it has cached the row, and passes the row on to the ranks of the node that read it
+// (relay). So a row of another node crosses the network once per minibatch, and is cached once per
+// node.
 //
 //	in the node    sample ──> found ──> join ──> ... serve
 //	               own seeds            next hop     whose rows others read
@@ -20,7 +21,7 @@ import (
 //	in the node    collect ──> pass on ──> assemble
 //	               rows that others read
 //
-// The layers are those of split parallelism, gradients are summed over all ranks.
+// Layers run as in split parallelism; gradients are summed over all ranks.
 func composeHybrid(s *Strategy) error {
 	drawer, err := s.share(s.o.GroupSize, true)
 	if err != nil {

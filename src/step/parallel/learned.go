@@ -13,14 +13,15 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// LearnedRows are the learned rows of a strategy that trains. It has two exchanges for them, equal
-// but for their communicators: Ask for the preparation of minibatches, Move for the step.
+// LearnedRows are the learned rows of a strategy that trains. There are two exchanges for them,
+// which differ only in their communicators: Ask is for the preparation of minibatches, Move for the
+// step.
 type LearnedRows struct {
 	Rows      *nn.Learned
 	Ask, Move *exchange.Exchange
 }
 
-// withLearned is Rows for models that learn rows: Most learned rows are fetched early, while the
+// withLearned is Rows for models that learn rows. Most learned rows are fetched early, while the
 // minibatch is prepared. A row is late if a step that is still under way changes it. Late rows are
 // sent in the minibatch's own step, after that change. At pipeline depth 0 no step is under way, so
 // no row is late. Gradients go back the same way.
@@ -42,14 +43,14 @@ type withLearned struct {
 // learnedOf are the learned rows that a minibatch reads.
 type learnedOf struct {
 	ids     []graph.VertexID // vertices with learned rows, type by type
-	first   []int            // [T] where a type begins in ids
+	first   []int            // [T] where each type begins in ids
 	types   []ofLearned
 	read    int     // number of rows that the input layer reads of all learned types
 	own     []int32 // vertices of ids that this rank owns
 	plan    exchange.Plan
 	late    exchange.Late
 	waits   bool         // some rank may have late rows
-	means   learnedMeans // of types whose rows are averaged
+	means   learnedMeans // means of the rows of types that are averaged
 	rows    []float32    // [read, cols] input of the layer, then its gradient
 	readers learnedReaders
 	given   learnedGiven
@@ -58,7 +59,7 @@ type learnedOf struct {
 // ofLearned is a vertex type whose rows are learned.
 type ofLearned struct {
 	kind            int
-	first, vertices int // where its vertices begin in ids, and how many there are
+	first, vertices int // its vertices: index of the first in ids, and number
 	lo, read        int // its rows in the input of all types: index of the first, and number
 	at              int // its rows in the input of learned types: index of the first
 }
@@ -174,8 +175,8 @@ func (w *withLearned) begin(m *Minibatch) error {
 	return nil
 }
 
-// part decides which rows are late, minibatch by minibatch in order. It notes every row, as a sum
-// is late if one of its rows is.
+// part decides which rows are late, minibatch by minibatch in order. It also notes the rows of
+// sums, because a sum is late if one of its rows is.
 func (w *withLearned) part(m *Minibatch) error {
 	e := &m.learned
 	if e.waits = false; !m.Train {
@@ -211,15 +212,15 @@ func (w *withLearned) slice(m *Minibatch) error {
 
 // underWay knows which steps may be under way when a minibatch passes the gate: the steps of the
 // depth minibatches before it. From the ids that ranks send, the owner of a row learns which steps
-// read the row, and so change it. So which rows are late does not depend on timing, and no step
+// read the row, and so change it. Therefore timing does not affect which rows are late, and no step
 // changes an early row of a minibatch between its fetch and its training.
 type underWay struct {
 	key    sample.Key
 	step   int32   // number of the current step, from 1
-	items  int     // minibatches so far
-	begun  []int32 // [depth+1] the step of minibatch i, at i % (depth+1)
-	last   []int32 // [own vertices] the last step that reads the row; 0: none
-	before []int32 // the last but one
+	items  int     // number of minibatches so far
+	begun  []int32 // [depth+1] number of the step of minibatch i, at i % (depth+1)
+	last   []int32 // [own vertices] number of the last step that reads the row; 0 if none does
+	before []int32 // [own vertices] the same for the last step but one
 }
 
 func newUnderWay(depth, own int) underWay {
@@ -322,18 +323,18 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	return nil
 }
 
-// tileRows is the number of rows of a tile: few enough that two threads both have tiles, at about
-// 10 us of work each.
+// tileRows is the number of rows of a tile: few enough that two threads both get tiles. A tile is
+// about 10 us of work.
 const tileRows = 64
 
-// tiles calls do for ranges that cover n rows, on the threads of the device.
+// tiles calls the function do for ranges that cover n rows, on the threads of the device.
 func (r *learning) tiles(n int, do func(lo, hi int)) {
 	compute.InTiles(r.device, (n+tileRows-1)/tileRows, func(i int) {
 		do(i*tileRows, min((i+1)*tileRows, n))
 	})
 }
 
-// read sets x to what the input layer reads of a type: its rows, or their means.
+// read sets x to what the input layer reads of a type, which is its rows or their means.
 func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 	e, rows := &m.learned, r.Move.RowsOf(&m.learned.plan, of.kind)
 	a := &e.means.types[of.kind]
@@ -357,8 +358,8 @@ func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 	}
 }
 
-// count adds the received rows and sums to the counters, the bytes of ids, late bits, rows and
-// sums, and in training those of the gradients.
+// count adds the received rows and sums to the counters, and also the bytes of ids, late bits, rows
+// and sums, and in training the bytes of the gradients.
 func (r *learning) count(m *Minibatch) {
 	e, p, ways := &m.learned, &m.learned.plan, int64(1)
 	if m.Train {

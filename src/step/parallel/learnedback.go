@@ -17,8 +17,8 @@ import (
 type learnedReaders struct {
 	indptr  []int64
 	indices []int32   // rows of x
-	shares  []float32 // share of the learned row in each of these
-	shared  bool      // some are not 1
+	shares  []float32 // share of the learned row in each of these rows
+	shared  bool      // whether some shares are not 1
 	slot    []int32   // [places] the segment of the row, or sum, at a place
 	come    int       // number of segments of received rows and sums
 }
@@ -53,7 +53,8 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 }
 
 // each calls f for every row that is part of a mean, and for every row that the layer reads itself.
-// It passes the segment of the row, the row of x, and the share of the row in that row of x.
+// It passes the segment of the row, the number of the row of x that it is part of, and its share in
+// this row of x.
 func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32)) {
 	for _, of := range e.types {
 		a, x := &e.means.types[of.kind], int32(of.at)

@@ -13,7 +13,7 @@ type LearnedCounter struct {
 	model    nn.Config
 	topology *sample.Topology
 	edges    LayerEdges
-	places   exchange.Plan // of the input layer's sources
+	places   exchange.Plan // places of the input layer's sources
 	of       learnedOf
 }
 
@@ -25,12 +25,12 @@ func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange
 // LearnedCounts count what a rank receives for minibatches.
 type LearnedCounts struct {
 	Rows, Sums int64
-	Bytes      int64 // of rows and sums, their ids and late bits, and the gradients that go back
-	RowBytes   int64 // if owners made no sums
-	Members    int64 // rows that owners add
+	Bytes      int64 // bytes of rows and sums, of their ids and late bits, and of the gradients
+	RowBytes   int64 // the same if owners made no sums
+	Members    int64 // number of rows that owners add
 }
 
-// Add adds o.
+// Add adds the counts o.
 func (c *LearnedCounts) Add(o LearnedCounts) {
 	c.Rows, c.Sums = c.Rows+o.Rows, c.Sums+o.Sums
 	c.Bytes, c.RowBytes = c.Bytes+o.Bytes, c.RowBytes+o.RowBytes

@@ -13,11 +13,11 @@ import (
 //	x          [means, own rows] of each type, before its linear map
 //	row        the gradient of a row is the sum, in this order, of the gradients of its sums
 //
-// So a row's gradients from relations come first, in the order of relations, and that of its use as
-// own row comes last.
+// So a row's gradients from relations come first, in the order of relations, and the gradient from
+// its use as own row comes last.
 type learnedMeans struct {
-	exchange.Edges           // of places in learnedOf.ids
-	types          []meansOf // [T]
+	exchange.Edges           // edges from places in learnedOf.ids
+	types          []meansOf // [T] segments of each type
 }
 
 // meansOf are the segments of a type.
@@ -60,7 +60,8 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
-// add appends the given segments of s, with by added to their indices.
+// add appends the segments of s that lie in the span given as the argument of. It adds the argument
+// by to their indices.
 func (a *learnedMeans) add(s compute.Segments, of span, by int) span {
 	begin, edges := len(a.Indptr)-1, len(a.Indices)
 	lo, hi := s.Indptr[of.first], s.Indptr[of.end]

@@ -10,16 +10,16 @@ import (
 
 // learnedGiven turns the gradients of rows and sums that a rank gives back into gradients of rows,
 // with the bits that the rank itself would have made: for each row the gradients of its sums are
-// added in their order, and that of the row itself last. The lists are made while the minibatch is
-// prepared.
+// added in their order, and last the gradient of the row itself. The lists are made while the
+// minibatch is prepared.
 //
 //	of a rank  rows      │ sums             gradients that it gives back, in this order
 //	members              │ u v w   u w   v
 //	u          own, last │ s0      s1
 type learnedGiven struct {
 	own     []int32 // vertices that get gradients, rank by rank
-	first   []int   // [K+1] where a rank begins in own
-	indptr  []int64 // segments of own: the gradients of each
+	first   []int   // [K+1] where each rank begins in own
+	indptr  []int64 // segments of own, which list the gradients of each vertex
 	indices []int32
 }
 
@@ -49,7 +49,8 @@ func (s *learnedGiven) list(l *exchange.Late, ranks int, room *ownPlaces) {
 	}
 }
 
-// add lists the gradients of one rank. at is 0 for every own vertex, before and after.
+// add lists the gradients of one rank. The array at is 0 for every own vertex, before and after the
+// call.
 func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 	base, next := len(s.own), s.indptr[len(s.own)]
 	each := func(f func(place int, own int32)) {
@@ -67,7 +68,7 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 		}
 		s.indptr[base+int(at[own])]++
 	})
-	// Where the vertex writes next; in the end, where it ends.
+	// indptr[i] is where vertex own[i-1] writes next; in the end, where its list ends.
 	for i := base + 1; i < len(s.indptr); i++ {
 		next, s.indptr[i] = next+s.indptr[i], next
 	}

@@ -15,23 +15,23 @@ import (
 //	queue                 └ bucket 2: slices to their owners | added in rank order | sums to all
 //	                                     └ bucket 1: ...        └ bucket 0: ...
 //
-// So the sums have the bits of comm.Summer's.
+// So the sums have the same bits as those of comm.Summer.
 type linked struct {
 	kept
 	queue *linkQueue
-	// Adds a bucket in an order of the library's choice; nil if sums are in rank order.
+	// sum adds a bucket in an order of the library's choice. It is nil if sums are in rank order.
 	sum     func(buf []float32) error
-	slices  []float32 // of all buckets
-	buckets []bucket  // by layer
+	slices  []float32 // memory for the slices of all buckets
+	buckets []bucket  // [layers] bucket of each layer
 	flight  []int     // layers, in the order they were started
-	bytes   int64     // see sent
+	bytes   int64     // result of sent
 }
 
 // bucket is a layer's gradients, cut into slices. Element r of an array is the slice sent to rank
 // r, or received from it.
 type bucket struct {
-	all, own          []float32   // the gradients; this rank's slice of them
-	slices            []float32   // this rank's slice, of every rank
+	all, own          []float32   // all: the gradients; own: this rank's slice of them
+	slices            []float32   // this rank's slice of the gradients of every rank
 	toOwners, fromAll [][]float32 // slices before they are added
 	toAll, fromOwners [][]float32 // slices after they are added
 	ready, done       compute.Event
@@ -40,7 +40,7 @@ type bucket struct {
 }
 
 // newLinked makes a reducer over a linkQueue. The reducer's close ends the queue and closes its
-// transport; if newLinked fails both are the caller's.
+// transport; if newLinked fails, the caller has to do so.
 func newLinked(p *nn.Params, layers int, queue *linkQueue) (*linked, error) {
 	device := queue.device
 	s := &linked{kept: kept{device: device, params: p}, queue: queue,
@@ -229,7 +229,7 @@ func (m *messages) Exchange(send, recv [][]float32) error {
 		}
 	}
 	var err error
-	for _, r := range m.requests { // wait for all: they use the buffers
+	for _, r := range m.requests { // wait for all requests, because they use the buffers
 		err = errors.Join(err, r.Wait())
 	}
 	m.requests = m.requests[:0]

@@ -15,7 +15,7 @@ import (
 type linkQueue struct {
 	device      compute.PeerDevice
 	over        sliceTransport
-	rank, ranks int // of the job
+	rank, ranks int // rank in the job, and number of ranks
 	errands     chan errand
 	ended       chan struct{}
 }
@@ -35,8 +35,8 @@ type sliceTransport interface {
 	Cut()         // called by one rank alone
 }
 
-// newLinkQueue makes a linkQueue over a sliceTransport, which the caller still owns. Callers block
-// when more than waiting errands are in the queue.
+// newLinkQueue makes a linkQueue over a sliceTransport, which the caller still owns. The argument
+// waiting is the number of errands for which the queue has room. Callers block while it is full.
 func newLinkQueue(device compute.PeerDevice, over sliceTransport,
 	rank, ranks, waiting int) *linkQueue {
 	q := &linkQueue{device: device, over: over, rank: rank, ranks: ranks,
@@ -45,8 +45,8 @@ func newLinkQueue(device compute.PeerDevice, over sliceTransport,
 	return q
 }
 
-// run does the errands in order. After an error it does no more, and reports this error for all
-// that follow.
+// run does the errands in order. After an error it does no more errands, and reports this error for
+// all that follow.
 func (q *linkQueue) run() {
 	var fault error
 	for e := range q.errands {
@@ -58,7 +58,7 @@ func (q *linkQueue) run() {
 	close(q.ended)
 }
 
-// end returns when the errands given so far have been done. None may follow.
+// end returns when the errands given so far have been done. No errand may follow.
 func (q *linkQueue) end() {
 	close(q.errands)
 	<-q.ended

@@ -19,14 +19,14 @@ import (
 // its communication cost, and what it cannot be combined with.
 type Mode struct {
 	job.Mode
-	Doc   string // which ranks do what: a clause of docs/config.md
-	Depth int    // default of pipeline.depth; 0: that of all modes
+	Doc   string // which ranks do what, as a clause of docs/config.md
+	Depth int    // default of pipeline.depth; 0 means the default of all modes
 
 	// compose sets the Draw, Rows and Between of a strategy. Collective.
 	compose func(*Strategy) error
-	// collectives counts those of a minibatch.
+	// collectives returns the number of collectives of a minibatch.
 	collectives func(Messages) int
-	// refuses lists what the mode cannot be combined with; nil for nothing.
+	// refuses lists what the mode cannot be combined with; nil if there is nothing.
 	refuses func(*job.Spec) []clash
 }
 
@@ -38,8 +38,9 @@ const (
 	ModePushPull = "push-pull"
 )
 
-// sharedDepth is the default depth where ranks draw minibatches together, with a collective for
-// each hop: a shallower pipeline leaves several ticks between the starts of two minibatches.
+// sharedDepth is the default depth of modes in which ranks draw minibatches together, with a
+// collective for each hop. A shallower pipeline would leave several ticks between the starts of two
+// minibatches.
 const sharedDepth = 4
 
 // modes is the table of modes, in the order of docs/config.md. A new mode is a row here, and a file
@@ -97,13 +98,13 @@ func Register(m *Mode) (remove func()) {
 
 // Options are what a strategy is made of. A strategy ignores fields that its mode does not use.
 type Options struct {
-	Comm   comm.Comm // of all ranks; a strategy duplicates it for messages besides the exchange
+	Comm   comm.Comm // for all ranks; a strategy duplicates it for messages besides the exchange
 	Host   compute.Host
 	Device compute.Device // runs the model
 
 	Model     *nn.Model
 	Gradients *Gradients // nil for a strategy that does not train
-	Shuffles  Shuffling  // of rows between layers; "" is ShuffleAuto
+	Shuffles  Shuffling  // path of rows between layers; "" is ShuffleAuto
 
 	Drawing
 	Reading
@@ -113,41 +114,42 @@ type Options struct {
 type Drawing struct {
 	Topology *sample.Topology
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
-	Eval     sample.Spec // of minibatches that are not trained; the zero Spec: Sample
-	Near     sample.Near // vertices that keys make likelier in training
-	MaxSeeds int         // of one minibatch; 0: not known
-	Edges    int64       // of the whole graph
-	Workers  int         // minibatches that are sampled at the same time
+	Eval     sample.Spec // for minibatches that are not trained; if zero, Sample is used
+	Near     sample.Near // vertices that training draws likelier, by the factor in a key
+	MaxSeeds int         // largest number of seeds of a minibatch; 0 if not known
+	Edges    int64       // number of edges of the whole graph
+	Workers  int         // number of minibatches that are sampled at the same time
 
-	// Where training minibatches are drawn: DrawHost, the default, DrawDevice or DrawAuto.
-	// HostDraws is the reason why no device can draw them, "" if one can. Parts [P+1] are the first
-	// vertices of the parts, for drawing on a device.
+	// On says where training minibatches are drawn: DrawHost, the default, DrawDevice or DrawAuto.
+	// HostDraws is the reason why no device can draw them; "" if a device can. Parts [P+1] has the
+	// first vertex of each part, for drawing on a device.
 	On, HostDraws string
 	Parts         []int64
 
-	// Rows [K+1]: rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned: its Topology holds
-	// only the in-edges of these. SeedsElsewhere: seeds may be vertices of other ranks.
+	// By Rows [K+1], rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned says that its
+	// Topology holds only the in-edges of these vertices, SeedsElsewhere that seeds may be vertices
+	// of other ranks.
 	Rows           []int64
 	Partitioned    bool
 	SeedsElsewhere bool
-	GroupSize      int // consecutive ranks that train each minibatch together: sample.Share.Size
+	GroupSize      int // number of consecutive ranks that train each minibatch together
 
-	Labels task.Labels // of every vertex; no labels if minibatches are not scored
+	Labels task.Labels // labels of all vertices; no labels if minibatches are not scored
 }
 
 // Reading says where the rows of the first layer come from.
 type Reading struct {
-	Exchange *exchange.Exchange // of the rows that the input layer reads
-	Cols     int                // columns of such a row, from FirstCol on
+	Exchange *exchange.Exchange // exchange of the rows that the input layer reads
+	Cols     int                // number of columns of such a row, from FirstCol on
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
 	Resident bool               // rows lie in the tables passed to Accelerator.Resident
-	Here     int                // ranks of this node, which pin its memory
+	Here     int                // number of ranks of this node, which pin its memory
 
 	// EdgeExchange fetches the feature rows of edges, which have EdgeCols columns; its ids are
-	// positions in the topology. Nil for models that read no edge features.
+	// positions in the topology. It is nil for models that read no edge features.
 	EdgeExchange *exchange.Exchange
 	EdgeCols     int
-	// In training, for models that learn rows; otherwise these are fetched as features.
+	// Learned are the learned rows in training. Without training they are fetched as features.
 	Learned LearnedRows
 
 	// Policy decides which remote rows are in the exchange's buffer during training; nil for no
@@ -201,8 +203,8 @@ func (m *Mode) new(o Options) (*Strategy, error) {
 }
 
 // composeData makes data parallelism: every rank draws its own minibatches, alone if it has the
-// whole topology, otherwise with the help of other ranks; it fetches the feature rows it lacks, and
-// trains on them. Ranks meet in the two collectives of a fetch and in the sum of the gradients.
+// whole topology, otherwise with the help of other ranks. It fetches the feature rows that it
+// lacks, and trains. Ranks meet in the two collectives of a fetch and in the sum of the gradients.
 func composeData(s *Strategy) error {
 	s.bound()
 	s.rows = newFetched(s, frontier{s.o.Exchange})
@@ -213,7 +215,7 @@ func composeData(s *Strategy) error {
 }
 
 // NewLayer makes a strategy whose Forward runs only layer l of the model. It reads the rows of the
-// layer before, which are already computed for all vertices: each rank has the rows of its own
+// layer before, which are already computed for all vertices; each rank has the rows of its own
 // vertices. It does not train. Collective.
 func NewLayer(o Options, l int) (*Strategy, error) {
 	s := newStrategy(o, o.layerNeeds(l), l, 1)

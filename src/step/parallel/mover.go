@@ -15,7 +15,7 @@ import (
 // shares the device's queue with the gradients (carrier).
 type mover struct {
 	comm    comm.Comm
-	rank    int // of the job, for faults that tests inject
+	rank    int // rank in the job, for faults that tests inject
 	device  compute.Device
 	carrier carrier
 }
@@ -52,7 +52,7 @@ func (s *mover) way() Shuffling { return s.carrier.way() }
 
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
-// enter ends phase of and begins Shuffle; leave does the reverse.
+// enter ends the phase given as the argument of, and begins Shuffle; leave does the reverse.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if err := m.point(fault.Shuffle, s.rank); err != nil {
 		return fmt.Errorf("step %d: %w", m.Key.Step, err)

@@ -12,7 +12,8 @@ import (
 type kept struct {
 	device compute.Accelerator
 	params *nn.Params
-	// Sum over this rank's earlier minibatches of the step; nil if none was ever held.
+	// Sum of the gradients of this rank's earlier minibatches of the step; nil if none was ever
+	// held.
 	held []float32
 }
 
@@ -61,8 +62,8 @@ type staged struct {
 	host   []float32 // laid out as Params.Grads
 	events []compute.Event
 	coming []int       // layers whose bucket is being downloaded, oldest first
-	flight []*comm.Sum // in the order they were started
-	err    error       // of start; wait returns it
+	flight []*comm.Sum // sums in the order they were started
+	err    error       // error of start, which wait returns
 }
 
 // newStaged allocates everything that needs no other rank.
@@ -95,7 +96,7 @@ func (s *staged) start(l int, holding bool) {
 }
 
 // startDownloaded waits until the oldest bucket is downloaded and begins its sum. After an error it
-// begins no more.
+// begins no more sums.
 func (s *staged) startDownloaded() {
 	l := s.coming[0]
 	s.coming = s.coming[:copy(s.coming, s.coming[1:])]

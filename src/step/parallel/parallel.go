@@ -20,12 +20,12 @@
 //	                                           ── add in rank order ── all-gather ──> Wait
 //
 // If each rank holds only the in-edges of its own vertices, sampling takes two collectives for each
-// hop that crosses ranks (remoteDrawer); all that follows is the same.
+// hop that crosses ranks (remoteDrawer); everything after sampling is the same.
 //
-// The contents of a dynamic cache depend on the minibatches before. So decisions are made in order,
-// and so are the reads and writes of its buffer: all rows of one minibatch are read, then those to
-// be kept are written, then the next minibatch reads. This still overlaps with training and with
-// the collectives of other minibatches.
+// The contents of a dynamic cache depend on the earlier minibatches. So decisions are made in
+// order, and so are the reads and writes of its buffer: all rows of one minibatch are read, then
+// those to be kept are written, then the next minibatch reads. This still overlaps with training
+// and with the collectives of other minibatches.
 //
 //	local           ordered   local      collective       ordered
 //	sample | plan ──> decide ──> request ──> ids ──> ... rows ──> assemble
@@ -34,11 +34,11 @@
 //
 // Where ranks share minibatches, each rank draws, reads and computes for its own vertices, and rows
 // travel between layers: among all ranks in composeSplit, among those of a node in composeHybrid.
-// Where each rank holds some columns of all feature rows, input hops and sums travel:
-// composePushPull.
+// If each rank holds some columns of all feature rows, input hops and sums travel
+// (composePushPull).
 //
-// A minibatch belongs to a stream, which names its seeds and its random draws; the rank that
-// prepares it does not affect it.
+// A minibatch belongs to a stream, which determines its seeds and its random draws; which rank
+// prepares it has no effect.
 package parallel
 
 import (
@@ -57,9 +57,9 @@ import (
 // outside the Go heap and are reused by the next minibatch in the same slot.
 type Minibatch struct {
 	Key         sample.Key
-	Seeds       []graph.VertexID // of all its ranks, in an array of the minibatch; set by SetSeeds
-	GlobalSeeds int              // seeds of the step over all streams
-	Train       bool             // backward follows: dropout is applied
+	Seeds       []graph.VertexID // seeds of all ranks that share it; copied by SetSeeds
+	GlobalSeeds int              // number of seeds of the step over all streams
+	Train       bool             // backward follows, so dropout is applied
 	tried       bool             // prepared by a Trial, in which no faults are injected
 
 	Scored []graph.VertexID // seeds whose outputs Forward returns, in row order
@@ -67,8 +67,8 @@ type Minibatch struct {
 	Sampled sample.Minibatch
 	Fetch   exchange.Plan
 	Batch   nn.Batch
-	Digest  uint64 // of blocks and frontier: sample.Minibatch.Digest
-	Edges   uint64 // of the sampled edges: sample.Minibatch.EdgesDigest
+	Digest  uint64 // digest of blocks and frontier: sample.Minibatch.Digest
+	Edges   uint64 // digest of the sampled edges: sample.Minibatch.EdgesDigest
 
 	// Decision is the decision of a dynamic cache; empty for a minibatch that is not trained.
 	Decision cache.Decision

@@ -15,7 +15,7 @@ type Pipe struct {
 	strategy *Strategy
 	pipe     *pipeline.Pipeline[Minibatch]
 	slots    []*Minibatch
-	phases   []trace.Phase // by stage
+	phases   []trace.Phase // [stages] phase of each stage
 	ahead    int
 }
 

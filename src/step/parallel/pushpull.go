@@ -18,9 +18,9 @@ import (
 // composePushPull makes push-pull parallelism (P3, Gandhi and Iyer, OSDI 2021): every rank has
 // minibatches of its own and some columns of the features of all vertices. No feature row travels.
 // The edges of a minibatch's input hop are pushed to all ranks. Each rank aggregates its columns
-// for the minibatches of all ranks, and multiplies them by its columns of the first layer's
+// for the minibatches of all ranks, and multiplies the results by its columns of the first layer's
 // weights. In the step it sends the products, which are as wide as hidden rows, to the ranks of the
-// minibatches, which add them up. All that follows is data parallelism:
+// minibatches, which add them up. Everything after that is data parallelism:
 //
 //	         local     collective       local               local
 //	draw ──> pack ──> push ──────────> join ─────────────> assemble
@@ -32,7 +32,8 @@ import (
 //	backward  gradient of the sums of all  <─ all-gather ─ gradient of the own sums <─ layer 1 ...
 //	          ──> gradient of W1, own columns, of all minibatches; zero elsewhere ──> Gradients
 //
-// The weights are on all ranks and updated alike, so a checkpoint is that of any other mode.
+// The weights are on all ranks and updated alike, so checkpoints do not differ from those of other
+// modes.
 func composePushPull(s *Strategy) error {
 	o := &s.o
 	columns, err := o.Model.Columns(o.FirstCol, o.FirstCol+o.Cols)
@@ -59,7 +60,7 @@ type columnRows struct {
 	assembly
 	x           *exchange.Exchange
 	rank, ranks int
-	comm        comm.Comm // of the collectives of preparation
+	comm        comm.Comm // for the collectives of preparation
 }
 
 func (p *columnRows) release(*Minibatch)    {}
@@ -99,22 +100,22 @@ func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 // pushed is what a rank keeps of all ranks' input hops.
 type pushed struct {
 	p        *columnRows
-	size     []int64 // [3K] numbers of sources, destinations and edges of the own hop, K times
+	size     []int64 // [3K] number of sources, destinations and edges of the own hop, K times
 	sizes    []int64 // [3K] the same numbers for the hop of each rank
-	own, all []int32 // the own hop and those of all ranks, as hopWords
+	own, all []int32 // messages of the own hop and of all ranks' hops, as hopWords
 	words    []int   // [K] length of each rank's hop
-	rows     []int   // [K] destinations of each rank's hop: rows that it wants
+	rows     []int   // [K] number of destinations of each rank's hop, whose rows it wants
 	mine     []int   // [K] number of own destinations, repeated for every rank
-	ones     []int   // [K] the number of sizes that each rank gets: 1
+	ones     []int   // [K] 1 for every rank, which gets one size
 	sends    []int   // [K] length of the own hop, repeated for every rank
-	first    int     // of the own destinations among those of all
+	first    int     // index of the first own destination among all destinations
 
-	// The hops of all ranks as one, whose destinations are in rank order.
+	// The hops of all ranks merged into one, whose destinations are in rank order.
 	frontier []graph.VertexID
 	block    graph.Block
 	weights  []float32
 	groups   graph.Grouper
-	hop      nn.Hop // of these arrays
+	hop      nn.Hop // made of these arrays
 }
 
 func (x *pushed) bytes() int64 {
@@ -138,7 +139,7 @@ func (x *pushed) free() {
 
 // hopWords are the arrays of a hop in a message.
 type hopWords struct {
-	degrees []int32 // [D] edges of each destination
+	degrees []int32 // [D] number of edges of each destination
 	sources []int32 // [E] positions in the frontier
 	ids     []int32 // [S] the frontier
 	weights []int32 // [E] bits of float32; [0] if edges have no weights
@@ -196,7 +197,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 // hopSize is the number of integers in a hop's size: sources, destinations, edges.
 const hopSize = 3
 
-// startPush sends the own hop to all ranks, its size first.
+// startPush sends the own hop to all ranks, after its size.
 func (p *columnRows) startPush(m *Minibatch) (request, error) {
 	if err := errors.Join(m.point(fault.Ask, p.rank), m.point(fault.Exchange, p.rank)); err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (p *columnRows) startPush(m *Minibatch) (request, error) {
 			Expect: (*hopsOf)(m)}), nil
 }
 
-// hopsOf is a minibatch as comm.Expecter, for the input hops of all ranks.
+// hopsOf is a minibatch that implements comm.Expecter for the input hops of all ranks.
 type hopsOf Minibatch
 
 // Expect makes room for the hops of all ranks, whose sizes have arrived.
@@ -245,8 +246,8 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 	return mem.Bytes(x.all), x.words, nil
 }
 
-// join merges the hops of all ranks into one, and locates its rows: this rank has its columns of
-// all vertices. A vertex of two minibatches appears twice.
+// join merges the hops of all ranks into one, and locates its rows, of which this rank has its own
+// columns. A vertex of two minibatches appears twice.
 func (p *columnRows) join(m *Minibatch) error {
 	x := &m.pushed
 	b, from, dst, edge := &x.block, x.all, 0, 0
@@ -298,9 +299,9 @@ func (p *columnRows) join(m *Minibatch) error {
 type columnSums struct {
 	mover
 	columns    *nn.Columns
-	input      nn.Input         // of the own columns
-	got, dsums []float32        // in device memory: shares; gradients
-	shares     []compute.Matrix // [K] of got
+	input      nn.Input         // input of the layer, own columns only
+	got, dsums []float32        // in device memory: got for the shares, dsums for the gradients
+	shares     []compute.Matrix // [K] views of got
 }
 
 // close frees memory and communicator.

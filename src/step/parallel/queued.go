@@ -13,13 +13,14 @@ import (
 )
 
 // stepQueue lets the host read the result of a step only after it has queued the next step, so that
-// the device never waits for the host (docs/design/33-one-wait.md). Two results are used in turn.
+// the device never waits for the host (docs/design/33-one-wait.md). There is memory for two
+// results, used in turn.
 //
 //	host     queue i │ queue i+1 │ settle i │ queue i+2 │ settle i+1
 //	device           step i ──────── step i+1 ─────────── step i+2
 type stepQueue struct {
 	device  compute.Accelerator
-	headers []float32 // pinned, of both
+	headers []float32 // pinned; headers of both results
 	results [2]Queued
 	next    int
 }
@@ -27,7 +28,7 @@ type stepQueue struct {
 // Queued is a step whose work the device has been given, but may not have done yet.
 type Queued struct {
 	strategy *Strategy
-	header   []float32 // pinned: of the gradients' sums, when arrived has passed
+	header   []float32 // pinned; header of the gradients' sums, valid once arrived has passed
 	arrived  compute.Event
 }
 
@@ -52,7 +53,7 @@ func openStepQueue(s *Strategy) (*stepQueue, error) {
 	return q, nil
 }
 
-// make makes the results. If it fails, the caller closes those that were made.
+// The method make makes the results. If it fails, the caller closes the results that were made.
 func (q *stepQueue) make(s *Strategy) (err error) {
 	if q.headers, err = q.device.AllocHost(2 * nn.HeaderLen); err != nil {
 		return err
@@ -81,13 +82,13 @@ func (q *stepQueue) close() error {
 	return errors.Join(errs...)
 }
 
-// Queues reports whether Queue can replace Step: the same on all ranks. It cannot with a Probe,
-// which needs the host to wait for what it measures.
+// Queues reports whether Queue can replace Step, the same on all ranks. It cannot with a Probe,
+// because then the host has to wait for the kernels that it measures.
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
 // Queue is Step without waiting for the device. The phases measure how long the host takes to give
-// the device its work. If last, it returns the step; settle it before you queue the step after the
-// next.
+// the device its work. For the last minibatch of a step, for which last is set, it returns the
+// step, which must be settled before the step after the next is queued.
 func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
 	if err := s.landing.receive(m); err != nil {
 		return nil, err
@@ -140,7 +141,8 @@ func (q *Queued) Settle() (t Trained, err error) {
 }
 
 // Finished is Settle for a run that has failed: it waits for nothing, not even a lock, and any
-// goroutine may call it. ok is false if the device has not run the step, or its loss is not finite.
+// goroutine may call it. The result ok is false if the device has not run the step, or its loss is
+// not finite.
 func (q *Queued) Finished() (stats task.Stats, ok bool) {
 	if !q.strategy.o.Gradients.Passed(q.arrived) {
 		return stats, false

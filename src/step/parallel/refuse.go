@@ -13,8 +13,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// The only list of combinations of settings that are refused. Package config checks words and
-// numbers one by one.
+// This file has the only list of combinations of settings that are refused. Package config checks
+// words and numbers one by one.
 
 // Refusals returns every combination of a job's settings that cannot be trained, with the reason
 // and a cure. Other packages refuse unknown words; here they count as harmless.
@@ -137,7 +137,7 @@ const (
 )
 
 // kindOf returns those fields of the model's configuration that refusals depend on, and the kind's
-// name. Other fields may be invalid: the job may be refused for them.
+// name. Other fields may be invalid, and the job may be refused for this reason.
 func kindOf(s *job.Spec) (c nn.Config, name string, known bool) {
 	c = nn.Config{Kind: s.Model.Kind, Aggregation: s.Model.Aggregation, Schema: s.Model.Schema,
 		In: s.Model.In}

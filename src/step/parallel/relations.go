@@ -8,25 +8,25 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// related holds the edges of a layer with weights for each relation that are not in its block. A
-// row of the block belongs to a destination and a relation; related says which destination and
-// which group of relations the row goes to.
+// related holds the edges that a layer with weights for each relation has besides its block. A row
+// of the block belongs to a destination and a relation; related says which destination and which
+// group of relations the row goes to.
 type related struct {
 	ends, ownEnds []int32
-	targets       graph.Block // rows of z of each destination (nn.Hop.Targets)
+	targets       graph.Block // for each destination, its rows of z (nn.Hop.Targets)
 	rowsOf        graph.BlockTranspose
-	pairs         graph.Block // places of sources and destinations (nn.Hop.Pairs)
+	pairs         graph.Block // places of pairs' sources, then of destinations (nn.Hop.Pairs)
 	pairsOf       graph.BlockTranspose
 	pairEnds      []int32
-	last          []int32 // of each source its last pair, counted from 1; 0: none
+	last          []int32 // [sources] last pair of each source, counted from 1; 0 if it has none
 }
 
 // byType is an input frontier sorted by vertex type; within a type the order is kept. With a single
 // type it is the frontier itself.
 type byType struct {
 	vertices []graph.VertexID
-	place    []int32 // of each vertex of the frontier, its place in vertices
-	ends     []int   // [T] where the types end
+	place    []int32 // place of each frontier vertex in vertices
+	ends     []int   // [T] where each type ends in vertices
 }
 
 // sort sorts the frontier by type. O(vertices).
@@ -100,8 +100,8 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// make sets into to the rows of b followed by one own row for each destination, and r to the
-// destinations and groups of the rows, and to biases if there are any. frontier begins with the
+// The method make sets into to the rows of b followed by one own row for each destination, and r to
+// the destinations and groups of the rows, and to biases if there are any. frontier begins with the
 // destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
@@ -147,8 +147,8 @@ func (r *related) fold(b *graph.Block) {
 	}
 }
 
-// begin lists the rows of each destination, with room for more rows each, and returns a function
-// from a vertex to its group.
+// begin lists the rows of each destination, with room for further rows of each (the argument more),
+// and returns a function from a vertex to its group.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	more int64) func(graph.VertexID) int {
 	rows, t, n := b.NumRows(), &r.targets, b.NumDst
@@ -172,8 +172,8 @@ func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	return r.sets(own, c)
 }
 
-// target adds a row to those of a destination. While rows are added, Indptr[d] is the place of the
-// next one.
+// target adds a row to the rows of a destination. While rows are added, Indptr[d] is the place of
+// the next row.
 func (r *related) target(d int32, row int) {
 	r.targets.Indices[r.targets.Indptr[d]] = int32(row)
 	r.targets.Indptr[d]++
@@ -287,24 +287,24 @@ func (r *related) free() {
 //
 //	for each relation and destination the mean of the sources    the destinations' own rows
 //
-// in this order. It does so if these are at most as many as the sources, or if the rows of all
-// types are folded (nn.Folding); both depend only on the minibatch. Then fewer rows are made and
-// mapped, and owners may add them (docs/design/26-sums.md).
+// in this order. It does so if there are no more means and own rows than sources, or if the rows of
+// all types are folded (nn.Folding). Both conditions depend only on the minibatch. Then fewer rows
+// are made and mapped, and owners may add them (docs/design/26-sums.md).
 type averaged struct {
 	of      []bool  // [T] whether the type is averaged
-	indptr  []int64 // of the rows of averaged types, type by type
+	indptr  []int64 // index pointers of the rows of averaged types, type by type
 	indices []int32 // places in Sources
 	whole   []int32 // places of the destinations
 	types   []ofType
-	from    []int32 // [R] the type of each relation's sources, -1 for one without edges
+	from    []int32 // [R] type of each relation's sources; -1 for a relation without edges
 	folds   bool
-	ends    [][]int32 // if folds: nn.Hop.TypeEnds
+	ends    [][]int32 // nn.Hop.TypeEnds; only if folds is set
 }
 
 // ofType counts the rows that the input layer reads of a type.
 type ofType struct {
-	means, edges, own int // number of means, if averaged; of their edges; of destinations
-	row, first        int // next and first row in indptr
+	means, edges, own int // numbers of means, if averaged, of their edges, and of destinations
+	row, first        int // next row and first row of the type in indptr
 	edge              int // next place in indices
 	x                 int // where the type's rows begin among all rows that are read
 	end               int
@@ -429,8 +429,8 @@ func (a *averaged) free() {
 	mem.Free(a.from)
 }
 
-// Means returns the segments by which the rows of a type are averaged for the input layer; averaged
-// is false if the layer reads the rows themselves.
+// Means returns the segments by which the rows of a type are averaged for the input layer; the
+// result averaged is false if the layer reads the rows themselves.
 func (e *LayerEdges) Means(kind int) (s compute.Segments, averaged bool) {
 	a := &e.means
 	if len(a.of) == 0 || !a.of[kind] {

@@ -20,19 +20,19 @@ import (
 //	seeds,     ids to the   draws for      sizes and       block,
 //	hop 1      owners       the askers     neighbours back next frontier
 //
-// Counts and sizes precede the payloads, so that receivers know how much comes.
+// Counts and sizes precede the payloads, so that receivers know how long these are.
 //
-// The key of a minibatch stays with its rank. It sends owners the random word of the hop, so that
-// they make the same draws as the rank itself would.
+// The key of a minibatch stays with its rank. The rank sends owners the random word of the hop, so
+// that they make the same draws as the rank itself would make.
 type remoteDrawer struct {
 	o        DrawerOptions
 	ranks    int
-	parts    graph.PartIndex // of ranks
+	parts    graph.PartIndex // finds the rank that owns a vertex
 	first    int             // the first hop that asks
-	comm     comm.Comm       // of all hops; nil if none asks
+	comm     comm.Comm       // for all hops; nil if no hop asks
 	ones     []int           // [K] one count for every rank
 	samplers pool[*sample.Remote]
-	idle     chan remoteDraws // of minibatches that are being drawn
+	idle     chan remoteDraws // states that no minibatch uses at present
 	drawn
 }
 
@@ -44,11 +44,11 @@ type remoteDraws struct {
 	answer sample.Answer
 
 	d           *remoteDrawer
-	asks, asked []int64  // [2K] count and word for and from each rank
-	words       []uint64 // [K] received
-	wanted      []int    // [K] of wantIDs, by rank
+	asks, asked []int64  // [2K] length of IDs and random word: for each rank; from each rank
+	words       []uint64 // [K] random words received from each rank
+	wanted      []int    // [K] length of the part of wantIDs from each rank
 	wantIDs     []graph.VertexID
-	edges       []int // [K] neighbours that each rank returns
+	edges       []int // [K] number of neighbours that each rank returns
 }
 
 // newRemoteDrawer makes the samplers and communicators. rows [K+1] are the first vertices of each
@@ -170,7 +170,7 @@ func (d *remoteDrawer) sample(m *Minibatch) error {
 	})
 }
 
-// next groups the frontier for hop h, or completes the minibatch after the last one.
+// next groups the frontier for hop h, or completes the minibatch after the last hop.
 func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) error {
 	if h <= d.hops() {
 		return d.group(m, s, h)
@@ -215,8 +215,8 @@ func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 			RowBytes: sample.VertexBytes, Expect: (*askedFor)(m)}), nil
 }
 
-// askedFor and repliedTo are a minibatch as comm.Expecter: for the requests of other ranks, and for
-// the replies to this rank's requests.
+// askedFor and repliedTo are a minibatch that implements comm.Expecter: askedFor for the requests
+// of other ranks, repliedTo for the replies to this rank's requests.
 type (
 	askedFor  Minibatch
 	repliedTo Minibatch

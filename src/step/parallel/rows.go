@@ -13,13 +13,13 @@ import (
 
 // ofRows is the state that Rows keep in a minibatch.
 type ofRows struct {
-	pushed   pushed          // hops pushed to other ranks, and by them
-	grouped  *exchange.Edges // of the input layer; nil if it adds nothing
+	pushed   pushed          // hops pushed to other ranks, and hops that they push
+	grouped  *exchange.Edges // edges of the input layer; nil if it adds nothing
 	summable *exchange.Edges // edges whose rows may come as sums, until they are requested
-	kept     []int32         // misses whose rows the cache keeps, by its decision
-	lent     bool            // holds one of the strategy's buffer sets
-	edgesOf  edgesOf         // of a model that reads features of edges
-	learned  learnedOf       // of a model that learns rows
+	kept     []int32         // misses whose rows the cache has decided to keep
+	lent     bool            // whether the minibatch holds one of the strategy's buffer sets
+	edgesOf  edgesOf         // for a model that reads features of edges
+	learned  learnedOf       // for a model that learns rows
 }
 
 func (r *ofRows) bytes() int64 {
@@ -98,7 +98,7 @@ type readers interface {
 	request(f *fetched, m *Minibatch, w exchange.Wants) error
 	// serve is called before the rows that others ask for are copied.
 	serve(*Minibatch) error
-	// stages returns the stages from the arrival of all these rows to the batch. The first of them
+	// stages returns the stages from the arrival of all these rows to the batch. The first stage
 	// comes from keeper.last.
 	stages(*fetched) []Stage
 	// counters adds how the rows are counted.
@@ -112,7 +112,7 @@ type keeper interface {
 	// last is a stage after which the minibatch no longer reads the cache.
 	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
 	release(*Minibatch)
-	bytes() int64 // of idle buffers
+	bytes() int64 // memory of idle buffers
 	free()
 }
 
@@ -264,14 +264,15 @@ func (settled) free()              {}
 // and so are the reads and writes of the cache.
 type deciding struct {
 	policy cache.Policy
-	looks  bool // the policy looks ahead: decide is the first stage that is not local
-	// Buffers of minibatches that are decided; empty unless the policy looks ahead.
+	looks  bool // whether the policy looks ahead; then decide is the first stage that is not local
+	// Buffers for minibatches that are decided and not consumed; empty unless the policy looks
+	// ahead.
 	buffers chan bufferSet
 }
 
 // bufferSet holds the arrays that a minibatch needs only from its decision to the end of its
 // training. They are its largest arrays. With a wide window most minibatches still wait for their
-// decision, and need none.
+// decision, and need no such arrays.
 type bufferSet struct {
 	own, aggregate, all []float32
 	types               [][]float32
@@ -307,8 +308,8 @@ func (d *deciding) feed(m *Minibatch) error {
 	return nil
 }
 
-// decide asks the policy which remote rows are in the buffer; this depends on the minibatches
-// before.
+// decide asks the policy which remote rows are in the buffer. The answer depends on the earlier
+// minibatches.
 func (d *deciding) decide(m *Minibatch) error {
 	if m.Train {
 		d.policy.Step(m.Fetch.RemoteIDs, &m.Decision)
@@ -327,7 +328,7 @@ func (d *deciding) request(f *fetched, m *Minibatch) error {
 		Kept: m.kept, Edges: m.summable})
 }
 
-// last reads the rows of a minibatch, then copies those to be cached into the buffer. It runs in
+// last reads the rows of a minibatch, then copies the rows to be cached into the buffer. It runs in
 // the order of the decisions, so that the next minibatch finds its rows there.
 func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
 	return ordered(p, name, nil, func(m *Minibatch) error {
@@ -342,7 +343,7 @@ func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibat
 }
 
 // lend gives a decided minibatch a set of buffers. At most Depth+1 minibatches of the pipeline have
-// one; if a run stops, an unconsumed minibatch keeps its set.
+// a set. If a run stops, an unconsumed minibatch keeps its set.
 func (d *deciding) lend(m *Minibatch) {
 	if m.lent || !d.looks {
 		return

@@ -21,18 +21,17 @@ import (
 //	gradient of the layer below  [own frontier]              <── added, rank by rank
 //
 // The gradient of a vertex that several ranks read is (own edges) + ((rank 0) + (rank 1) + ...), in
-// whatever order the parts arrive. For norms over all rows of the minibatch it gathers each rank's
-// sums.
+// any order of arrival. For norms over all rows of the minibatch it gathers each rank's sums.
 type shuffler struct {
 	mover
 	drawer    *splitDrawer
-	layers    int       // of the model; the loss counts as the layer after them
+	layers    int       // number of layers of the model; the loss counts as the layer after them
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 
-	minibatch      *Minibatch // whose layers run: gather needs it
+	minibatch      *Minibatch // minibatch whose layers run, for gather
 	phases         Phases
-	sums, gathered []float32 // [n], [S,n] in host memory
-	counts         []int     // [S] all n
+	sums, gathered []float32 // [n] own sums and [S,n] those of all ranks, in host memory
+	counts         []int     // [S] n for every rank of the group
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.
@@ -45,8 +44,8 @@ func newShuffler(o *Options, drawer *splitDrawer, layers int) (*shuffler, error)
 		counts: make([]int, drawer.ranks())}, err
 }
 
-// storesAlike returns an error unless all ranks store hidden rows in the same type, as rows travel
-// as they are stored. The error is the same on every rank. Collective.
+// storesAlike returns an error unless all ranks store hidden rows in the same type, because rows
+// travel as they are stored. The error is the same on every rank. Collective.
 func storesAlike(o *Options) error {
 	all, err := comm.Allgather(o.Comm, int32(compute.CapabilitiesOf(o.Device).Stores))
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 }
 
 // between returns what crosses ranks before layer l, or before the loss if l is the number of
-// layers; nil for nothing.
+// layers. It returns nil if nothing crosses.
 func (s *shuffler) between(m *Minibatch, l int) (*sample.Crossing, *move) {
 	switch x := &m.shared; {
 	case l == s.layers && x.rated.known:

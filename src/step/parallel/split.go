@@ -9,7 +9,7 @@ import (
 )
 
 // composeSplit makes split parallelism (GSplit, Polisetty et al.): all ranks train each minibatch
-// together, and each does the work for the vertices that it owns. They draw it together
+// together, and each rank does the work for the vertices that it owns. They draw it together
 // (splitDrawer), so that no edge is drawn and no vertex computed twice. Before a layer, ranks send
 // the hidden rows that it reads on other ranks; after its backward, the gradients go back
 // (shuffler). Feature rows of other ranks do not depend on the weights, so they are sent while
@@ -85,28 +85,28 @@ func (r mates) counters(m *Minibatch, c *trace.Counters) {
 
 // sharing is the state of a minibatch that several ranks make together.
 type sharing struct {
-	loaded int64 // own feature rows that any rank reads
+	loaded int64 // number of own feature rows that any rank reads
 
-	own         []graph.VertexID  // seeds
-	hops        []sample.Crossing // by hop, from the seeds on
-	moves       []move            // by layer; that of layer 0 belongs to the exchange
-	asks, asked []int64           // [K] counts of vertices: sent, received
-	d           *splitDrawer      // whose collective is under way
-	hop         int               // of that collective, from 1
+	own         []graph.VertexID  // own seeds
+	hops        []sample.Crossing // what crosses ranks in each hop, from the seeds on
+	moves       []move            // shuffle index of each layer; the exchange does layer 0
+	asks, asked []int64           // [K] number of vertices sent to each rank; received from it
+	d           *splitDrawer      // drawer whose collective is under way
+	hop         int               // hop of that collective, from 1
 	layer       *sample.Layer     // the layer that is drawn as a whole; nil if none is in progress
 	rated       rated             // the links that this rank scores; none if the task has no links
-	counts      []int             // [K] vertices that each rank has found for the layer
-	sends       []int             // [K] number that this rank has found, repeated for every rank
+	counts      []int             // [K] number of vertices that each rank has found for the layer
+	sends       []int             // [K] own number of these vertices, repeated for every rank
 }
 
 // move is the shuffle index of a hop in the form that kernels read.
 type move struct {
-	pack graph.Block          // row k is own row At[k]: the rows to send, by rank
+	pack graph.Block          // rows to send, by rank: row k is own row At[k]
 	add  graph.BlockTranspose // for each own row, the gradients that arrive for it, by rank
 }
 
-// rated is the exchange of embeddings with which a rank scores its links: they cross as rows
-// between layers do.
+// rated is the exchange of embeddings with which a rank scores its links: embeddings cross ranks in
+// the same way as rows between layers.
 type rated struct {
 	known    bool
 	crossing sample.Crossing
@@ -136,7 +136,7 @@ func (m *move) index(c *sample.Crossing, train bool) {
 	}
 }
 
-// send adds the indices to what is sent to a device.
+// send adds the shuffle indices to the inputs that are sent to a device.
 func (s *sharing) send(in *compute.Inputs, train bool) {
 	for l := 1; l < len(s.hops); l++ {
 		s.moves[l].send(in, train)

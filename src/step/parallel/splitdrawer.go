@@ -13,21 +13,21 @@ import (
 )
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
-// vertices go to their owners in a collective of the pipeline, counts before ids; with serving,
-// after the last one too. A hop that is drawn as a whole (sample.Layer) has one more collective
-// before that. If ranks hold only the in-edges of their own vertices, and so draw for other groups
-// too, a hop begins with the collectives of a remoteDrawer. As in that one, no stage keeps a
-// sampler for the next.
+// vertices go to their owners in a collective of the pipeline, counts before ids. With serving,
+// this also happens after the last hop. A hop that is drawn as a whole (sample.Layer) has one more
+// collective before that. If ranks hold only the in-edges of their own vertices, and so draw for
+// other groups too, a hop begins with the collectives of a remoteDrawer. As in a remoteDrawer, no
+// stage keeps a sampler for the next.
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
-	group    comm.Comm // of the collectives, which the pipeline's issuer starts in one order
+	group    comm.Comm // for the collectives, which the pipeline's issuer starts in one order
 	owners   *sample.Owners
 	serving  bool  // owners also find the rows of the last hop
 	ones     []int // [S] one count for every rank of the group
 	samplers pool[*sample.Split]
-	asker    *remoteDrawer      // of the hops whose in-edges are held by other groups
-	layers   chan *sample.Layer // of minibatches that are being drawn
+	asker    *remoteDrawer      // for hops whose in-edges other groups hold
+	layers   chan *sample.Layer // layers that no minibatch uses at present
 }
 
 // newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
@@ -70,7 +70,7 @@ func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, arou
 
 func (d *splitDrawer) ranks() int { return d.owners.Size }
 
-// hops of a minibatch; 0 for a model that reads no neighbours.
+// hops returns the number of hops of a minibatch; 0 for a model that reads no neighbours.
 func (d *splitDrawer) hops() int { return d.o.Sampling.Hops() }
 
 // close frees samplers and communicator.
@@ -127,8 +127,8 @@ func (d *splitDrawer) stages() []Stage {
 // asks reports whether hop h asks the ranks that hold its in-edges.
 func (d *splitDrawer) asks(h int) bool { return d.asker.askingHops() > 0 && h >= d.asker.first }
 
-// crossing returns the stages in which the vertices that hop h has found go to their owners; then
-// do runs.
+// crossing returns the stages in which the vertices that hop h has found go to their owners. Then
+// the function do runs.
 func (d *splitDrawer) crossing(h int, what string,
 	do func(*Minibatch, *sample.Split) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
@@ -182,8 +182,8 @@ func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 			RowBytes: sample.CandidateBytes, ToAll: true, Expect: (*candidates)(m)}), nil
 }
 
-// candidates and found are a minibatch as comm.Expecter: for the candidates of all ranks of a
-// group, and for the own vertices that other ranks have found.
+// candidates and found are a minibatch that implements comm.Expecter: candidates for the candidates
+// of all ranks of a group, found for the own vertices that other ranks have found.
 type (
 	candidates Minibatch
 	found      Minibatch
@@ -307,7 +307,7 @@ func (d *splitDrawer) extend(m *Minibatch, s *sample.Split, h int) error {
 	return d.found(m, s, h)
 }
 
-// found follows once hop h is drawn. A rank alone in its group goes on with the next hop.
+// found runs once hop h is drawn. A rank alone in its group goes on with the next hop.
 func (d *splitDrawer) found(m *Minibatch, s *sample.Split, h int) error {
 	switch {
 	case h == d.hops():
@@ -347,8 +347,8 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 	d.end(m)
 }
 
-// label copies the labels of the own seeds. For links it determines which of them this rank scores,
-// and which embeddings it needs.
+// label copies the labels of the own seeds. For tasks about links it determines which links this
+// rank scores, and which embeddings it needs.
 func (d *splitDrawer) label(m *Minibatch) {
 	l := d.o.Sampling.Links
 	if l == nil || !m.Train {

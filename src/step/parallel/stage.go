@@ -55,6 +55,7 @@ type Trained struct {
 	// Fault is where the first number of this rank that is not finite appeared; nil if its share of
 	// the loss is finite.
 	Fault *nn.Fault
-	// Stats are those of the step, over all ranks. Set only with last.
+	// Stats are the statistics of the step over all ranks. They are only set for its last
+	// minibatch.
 	Stats task.Stats
 }

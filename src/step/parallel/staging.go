@@ -12,7 +12,7 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// landing puts the inputs of a minibatch into host memory, or into that of a device.
+// landing puts the inputs of a minibatch into host memory or device memory.
 type landing interface {
 	// land makes or sends the inputs of a minibatch, whose hops and labels are set. input is the
 	// hop of the layer that reads the rows.
@@ -41,9 +41,9 @@ func newLanding(o *Options) landing {
 // ofLanding is the state that a landing keeps in a minibatch: the inputs of the model.
 type ofLanding struct {
 	staging             compute.StagingBuffer
-	inputs              compute.Inputs // as they were sent
-	own, aggregate, all []float32      // memory of the matrices, for either kind of landing
-	types               [][]float32    // [T] the same for each type
+	inputs              compute.Inputs // inputs as they were sent
+	own, aggregate, all []float32      // memory of the matrices, used by both kinds of landing
+	types               [][]float32    // [T] memory of the matrices of each type
 	sparse              compute.SparseMaker
 }
 
@@ -83,7 +83,7 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	}
 	if needs.Types {
 		h.landTypes(m)
-	} else if needs.Sources && h.exchange.Kinds()[0].Cols > 0 { // otherwise the step makes them
+	} else if needs.Sources && h.exchange.Kinds()[0].Cols > 0 { // if Cols is 0, the step makes them
 		b.X = matrixOf(&m.all, h.stored, input.Sources, h.cols)
 		h.host.GatherRows(b.X, rows)
 	}
@@ -123,7 +123,7 @@ func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (rows compute.Rows,
 	return compute.Rows{}, needs, err
 }
 
-// landTypes makes the rows of each type, or their means by relation: one table each.
+// landTypes makes one table for each type, of its rows or of their means by relation.
 func (h onHostMemory) landTypes(m *Minibatch) {
 	for t, rows := range rowsOfTypes(m, h.exchange) {
 		if t == len(m.types) {
@@ -162,34 +162,35 @@ func (onHostMemory) close() error             { return nil }
 //	preparing  land ──> pinned memory ──> device
 //	training   receive ─> Batch.Own, Aggregate, X in device memory ─ forward, backward ─ release
 //
-// A minibatch has a staging buffer from its assembly to its release, so there are as many buffers
-// as minibatches between the two. If a pass stops, an unconsumed minibatch keeps its buffer.
+// A minibatch has a staging buffer from its assembly to its release, so the number of buffers is
+// the number of minibatches between the two. If a pass stops, an unconsumed minibatch keeps its
+// buffer.
 type stagingPool struct {
 	device     compute.Accelerator
 	host       compute.Host
 	resident   bool
 	exchange   *exchange.Exchange // says what the rows of each type are
-	steady     []compute.Segments // which kernels of every minibatch read
-	madeInStep bool               // kernels read arrays that are made in the step
-	depth      int                // minibatches that wait while another is trained
-	limits     *sample.Limits     // of training minibatches; nil if unknown
-	alone      bool               // no rows come from other ranks
+	steady     []compute.Segments // segments that kernels read in every minibatch
+	madeInStep bool               // whether kernels read arrays that are made in the step
+	depth      int                // number of minibatches that wait while another is trained
+	limits     *sample.Limits     // limits of training minibatches; nil if unknown
+	alone      bool               // whether no rows come from other ranks
 
-	most int // bytes that a buffer pins at most beyond the first minibatch
+	most int // most bytes that a buffer pins beyond the first minibatch's
 
 	mu        sync.Mutex
-	begun     bool // buffers are made
-	bounded   bool // the buffers have room for the largest minibatch
+	begun     bool // whether buffers are made
+	bounded   bool // whether the buffers have room for the largest minibatch
 	grown     int
 	idle, all []compute.StagingBuffer
 }
 
-// mostPinned is how many bytes the ranks of a node together pin at most in advance, for minibatches
+// mostPinned is the most bytes that the ranks of a node together pin in advance, for minibatches
 // that are larger than the first.
 const mostPinned = 1 << 30
 
-// limitsOf returns the limits of the minibatches; nil if their inputs also have sizes that these do
-// not bound: rows of relations, entries of sparse rows, or sums that owners make.
+// limitsOf returns the limits of the minibatches. It returns nil if these do not bound all sizes of
+// the inputs, as with rows of relations, entries of sparse rows, or sums that owners make.
 func limitsOf(o *Options) *sample.Limits {
 	t := o.Topology
 	if o.MaxSeeds == 0 || t == nil || !t.Columns.Plain() || o.Exchange.MakesSums() ||
@@ -222,9 +223,9 @@ func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	return g
 }
 
-// begin makes as many buffers as are in use at a time, before the first minibatch is trained, from
-// its sizes. If that one does not tell how large others may be, the next one that does enlarges the
-// idle buffers.
+// begin makes all buffers that are in use at a time, before the first minibatch is trained, from
+// its sizes. If this minibatch does not tell how large others may be, the first minibatch that does
+// enlarges the idle buffers.
 func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +302,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
 		Weights: in.Weights[:0], HopEnds: in.HopEnds[:0], MadeInStep: p.madeInStep,
 	}
-	if needs.Types { // instead of all sources
+	if needs.Types { // read by type instead of all together
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
 		for _, rows := range rowsOfTypes(m, p.exchange) {
 			in.Types = append(in.Types, rows)

@@ -27,14 +27,14 @@ import (
 //	Pipe                Release
 //
 // Step and Forward are called on one goroutine, while stages of later minibatches run. They may
-// start collectives on communicators of their own, which the proof in
-// docs/design/03-tick-schedule.md allows.
+// start collectives on communicators of their own, as the proof in docs/design/03-tick-schedule.md
+// allows.
 type Strategy struct {
 	o       Options
-	needs   nn.Needs // of the first layer that runs
+	needs   nn.Needs // what the first layer that runs needs
 	first   int      // index of the first layer of the model that runs
 	layers  int      // number of layers that run
-	output  bool     // the logits follow them
+	output  bool     // whether Model.Output follows the layers
 	inputs  []nn.Input
 	draw    Draw
 	rows    Rows
@@ -56,14 +56,14 @@ type Draw interface {
 
 // Rows finds the rows that the first layer reads, and makes the layer's inputs from them.
 type Rows interface {
-	// stages follow those of Draw, up to the batch of the model.
+	// stages returns the stages after those of Draw, up to the batch of the model.
 	stages() []Stage
 	// counters returns the rows and collectives of a minibatch, and an error, which means a bug,
 	// if rows do not add up.
 	counters(*Minibatch) (trace.Counters, error)
 	// release takes back buffers of a consumed minibatch.
 	release(*Minibatch)
-	// bytes returns the memory of the exchange, and that of idle buffers for minibatches.
+	// bytes returns the memory of the exchange, and the memory of idle buffers for minibatches.
 	bytes() (exchange, idle int64)
 	close() error
 }
@@ -71,7 +71,8 @@ type Rows interface {
 // Between is what crosses ranks between two layers of a step. A nil field means that nothing does:
 // each rank runs the layers on minibatches of its own.
 type Between struct {
-	// forward completes what layer l reads. If l is the number of layers, the loss is what reads.
+	// forward completes what layer l reads. If l is the number of layers, it completes what the
+	// loss reads.
 	forward func(m *Minibatch, l int, in *nn.Input, phases Phases) error
 	// weigh completes the weight gradients of layer l before they are summed over the ranks. grad
 	// is the gradient with respect to the layer's input, as BackwardLayer returns it.
@@ -82,7 +83,7 @@ type Between struct {
 	carries  carries
 }
 
-// carries is what carries rows between layers.
+// carries does the work of carrying rows between layers.
 type carries interface {
 	// arrived returns an error if rows that should have crossed so far have not arrived. Call it
 	// once kernels are done.
@@ -107,8 +108,8 @@ func (b *Between) close() error {
 	return b.carries.close()
 }
 
-// newStrategy makes everything but the parts that a mode chooses. needs are those of the first
-// layer.
+// newStrategy makes everything but the parts that a mode chooses. The argument needs is what the
+// first layer needs.
 func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 	return &Strategy{o: o, needs: needs, first: first, layers: layers,
 		inputs: make([]nn.Input, layers), landing: newLanding(&o)}
@@ -200,7 +201,7 @@ func (s *Strategy) Counters(m *Minibatch) (trace.Counters, error) {
 }
 
 // Forward returns the model's output [len(m.Scored), width] for a minibatch that is not trained, in
-// device memory: valid until the next Forward or Step.
+// device memory. It is valid until the next Forward or Step.
 func (s *Strategy) Forward(m *Minibatch) (compute.Matrix, error) {
 	if err := s.landing.receive(m); err != nil {
 		return compute.Matrix{}, err
@@ -255,8 +256,9 @@ func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
 var errUntrained = errors.New("this strategy has no gradients: it can only evaluate")
 
 // Step runs forward, loss and backward on a minibatch. A step has one or several minibatches on a
-// rank. If last, Step returns after the gradients have been summed over all minibatches and ranks
-// of the step. It reports its phases to phases. An error ends the job.
+// rank. For the last of them, the argument last is true, and Step returns after the gradients have
+// been summed over all minibatches and ranks of the step. It reports its phases to the argument
+// phases. An error ends the job.
 func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if sums == nil {
@@ -297,8 +299,8 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	return t, err
 }
 
-// backward runs the layers backward, from the gradient with respect to the logits. If last, it
-// starts the sums of the weight gradients; otherwise it holds these.
+// backward runs the layers backward, from the gradient with respect to the logits. If last is set,
+// it starts the sums of the weight gradients; otherwise it holds the gradients.
 func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool,
 	phases Phases) (err error) {
 	model, sums := s.o.Model, s.o.Gradients

@@ -17,14 +17,15 @@ type SumCounter struct {
 	topology *sample.Topology
 	edges    LayerEdges
 	list     exchange.Groups
-	recent   []exchange.Groups // a ring
-	n        int               // minibatches so far
+	recent   []exchange.Groups // a ring: groups of minibatch i at i modulo its length
+	n        int               // number of minibatches so far
 	chooser  *exchange.Chooser
 	kept     []int32
 	worth    []uint8
 }
 
-// NewSumCounter keeps the groups of window+1 minibatches, for a model with these needs. It frees c.
+// NewSumCounter keeps the groups of window+1 minibatches, for a model with these needs. The counter
+// frees c.
 func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser,
 	window int) *SumCounter {
 	return &SumCounter{needs: needs, topology: t, chooser: c,
@@ -52,14 +53,14 @@ func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
 	return c
 }
 
-// AddRows adds to rows, by kind, the rows that travel for the minibatch that Count was last called
-// for.
+// AddRows adds to rows[k] the number of rows of kind k that travel for the minibatch that Count was
+// last called for.
 func (s *SumCounter) AddRows(minibatch int, d *cache.Decision, rows []float64) {
 	s.chooser.AddRows(&s.recent[minibatch%len(s.recent)], exchange.Wants{Early: d.Early}, rows)
 }
 
-// Bytes returns the memory of the groups and of choosing, and the part that an exchange needs to
-// choose for one minibatch; 0 for a nil counter.
+// Bytes returns the memory of the groups and of choosing, and the part of it that an exchange needs
+// to choose for one minibatch. Both are 0 for a nil counter.
 func (s *SumCounter) Bytes() (all, one int64) {
 	if s == nil {
 		return 0, 0

@@ -26,7 +26,7 @@ const (
 	TransportMPI    Transport = "mpi"
 	TransportStaged Transport = "staged"
 
-	transportDevice Transport = "device" // of a job with one rank
+	transportDevice Transport = "device" // only in a job with one rank
 )
 
 // ErrTransport is wrapped by the error of NewGradients or New when a transport between devices
@@ -37,10 +37,10 @@ var ErrTransport = errors.New("the GPUs cannot be linked")
 // thousands of ranks.
 var linkTimeout = 2 * time.Minute
 
-// capabilities are what each rank sends to all others before they choose a transport.
+// capabilities is what each rank tells all others about itself before they choose a transport.
 type capabilities struct {
-	Device string       // its ID; "" for one that cannot be linked
-	NCCL   string       // its version
+	Device string       // ID of its device; "" if it cannot be linked
+	NCCL   string       // version of NCCL
 	Fault  string       // why there is no NCCL
 	MPI    comm.Support // for messages in device memory
 	Shared bool         // ranks are goroutines of one process
@@ -101,8 +101,8 @@ func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
 	return comm.AllgatherJSON(c, mine)
 }
 
-// unsupportedReason returns why the ranks cannot use a transport, "" if they can. If it is not
-// known, only a transport that the user has set is tried.
+// unsupportedReason returns why the ranks cannot use a transport, "" if they can. If this is not
+// known, the transport is only tried if the user has set it.
 func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 	if t == TransportStaged {
 		return ""
@@ -177,7 +177,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 		}
 		over = messages
 	}
-	// waiting at most: all buckets of a step, and the rows of one shuffle
+	// room for all buckets of a step, and the rows of one shuffle
 	queue := newLinkQueue(linkable, over, c.Rank(), c.Size(), layers+1)
 	made, mine := newLinked(p, layers, queue)
 	if err := comm.Agree(c, mine); err != nil {
@@ -193,7 +193,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 }
 
 // ended returns the error of a transport that all ranks have given up. If cleanup failed on this
-// rank, the error is no longer one that all ranks agree on.
+// rank, the error is no longer an error that all ranks agree on.
 func ended(err, cleanup error) error {
 	if cleanup != nil {
 		return fmt.Errorf("%v; closing what was opened failed: %w", err, cleanup)

@@ -13,8 +13,8 @@ import (
 // Trial prepares sampled minibatches to predict memory, as one rank of a job would. It runs the
 // stages of a strategy except those that draw, on exchanges that only plan (exchange.NewPlanning)
 // and with a host that computes nothing. So its arrays have the sizes that they have in a run, and
-// no formula is needed for these. Where ranks share minibatches, it cuts this rank's share out of
-// the whole one.
+// no formula for the sizes is needed. If ranks share minibatches, it cuts this rank's share out of
+// the whole minibatch.
 type Trial struct {
 	strategy *Strategy
 	stages   []Stage
@@ -32,7 +32,7 @@ type Trial struct {
 type TrialOptions struct {
 	Options
 	Rank    int
-	Layer   int  // the layer, for inference layer by layer; -1: all layers run
+	Layer   int  // the layer, for inference layer by layer; -1 if all layers run
 	Serving bool // ranks that share minibatches find rows for each other
 	// Unmade leaves out the matrices made from rows. For sparse rows their size depends on the
 	// entries, so the caller counts it.
@@ -55,7 +55,7 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	d.group = exchange.NewEcho(o.Rank%d.owners.Size, d.owners.Size)
 	t := &Trial{strategy: s, drawer: d, shares: d.owners.Size > 1}
 	depth := s.o.Depth
-	s.o.Depth = 0 // one minibatch at a time: only its buffers grow
+	s.o.Depth = 0 // one minibatch at a time, so only its buffers grow
 	s.rows = newFetched(s, frontier{o.Exchange})
 	if t.shares && o.Serving && d.hops() > 0 {
 		s.rows = newFetched(s, relay{o.Exchange, d})
@@ -68,8 +68,8 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	return t, nil
 }
 
-// Prepare prepares a minibatch of the given seeds that was sampled by one rank. It reorders its
-// edges.
+// Prepare prepares a minibatch of the given seeds that was sampled by one rank. It reorders the
+// minibatch's edges.
 func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key sample.Key,
 	train bool) error {
 	m := &t.m
@@ -129,7 +129,7 @@ func (s *Stage) run(m *Minibatch) error {
 	return err
 }
 
-// cut makes this rank's share, with what crosses to other ranks.
+// cut makes this rank's share of a minibatch, with the lists of what crosses ranks.
 func (t *Trial) cut(whole *sample.Minibatch) error {
 	m, d := &t.m, t.drawer
 	x := &m.shared
@@ -185,11 +185,11 @@ func (t *Trial) EdgeRows() (rows, bytes int64) {
 
 // TrialBytes is the memory of a trial's minibatch, the largest so far.
 type TrialBytes struct {
-	Waiting  int64 // of one that waits for its decision; of all if none waits
-	Lent     int64 // what it takes in addition after its decision
-	Messages int64 // part of these: ids and rows of the frontier, if nothing is cached
-	Strategy int64 // of the strategy, without the minibatches
-	Choices  int64 // of choosing between rows and sums, for each worker; not in Strategy
+	Waiting  int64 // bytes while it waits for its decision; all bytes if it never waits
+	Lent     int64 // additional bytes after its decision
+	Messages int64 // part of these bytes: ids and rows of the frontier, if nothing is cached
+	Strategy int64 // bytes of the strategy, without the minibatches
+	Choices  int64 // bytes for choosing between rows and sums, for each worker; not in Strategy
 }
 
 // Bytes returns the memory.

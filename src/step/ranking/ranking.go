@@ -9,7 +9,7 @@
 //	run ──> Open ──> Hold(rank, capacity): as policy.Policy.Hold, and the rows that are still read
 //
 // The name of a directory has a hash of everything that the ranking depends on, so a run finds its
-// own ranking or none. Packages policy and access rank; this one only stores.
+// own ranking or none. Packages policy and access compute rankings; this package only stores them.
 package ranking
 
 import (
@@ -108,9 +108,9 @@ func (p *Purpose) path(parts string) string {
 func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
 func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
 
-// Write ranks vertices for every rank of a job by a static policy, as many as a cache of alpha can
-// hold, and returns the directory. An existing ranking is replaced. Time and memory are those of
-// the policy's ranking, for one rank after the other; the graph is mapped.
+// Write ranks vertices for every rank of a job by a static policy, for as many vertices as a cache
+// of size alpha holds, and returns the directory. An existing ranking is replaced. Time and memory
+// are those of the policy's ranking, for one rank after the other; the graph is mapped.
 func Write(
 	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
 ) (string, error) {
@@ -248,7 +248,7 @@ func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64,
 	return held, max(0, left), nil
 }
 
-// first reads the first len(dst) elements of a file with n.
+// first reads the first len(dst) of the n elements of a file.
 func first[T npy.Element](path string, n int, dst []T) error {
 	a, err := npy.Map[T](path, n)
 	if err != nil {

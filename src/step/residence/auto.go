@@ -22,7 +22,7 @@ import (
 // epochs each, and the fastest is kept.
 //
 //	sample some minibatches ──> count rows of every candidate, sum over ranks
-//	sort, drop what transfers far too much ──> try epochs of each ──> the fastest:
+//	sort, drop those that transfer far too much ──> try epochs of each ──> the fastest:
 //	                                           mean step of the best epoch, slowest rank
 //
 // Ranks compare the same values, so all make the same choice. A choice affects traffic and time,
@@ -33,10 +33,10 @@ type Auto struct {
 	store  *Store
 	from   Position // where training begins
 	o      policy.Settings
-	trials []trial // by ascending rows
-	length int     // epochs of each trial
-	at     int     // the trial under way
-	left   int     // epochs left of that trial
+	trials []trial // trials, by ascending rows
+	length int     // number of epochs of each trial
+	at     int     // index of the trial under way
+	left   int     // number of epochs left of that trial
 
 	// State of the epoch under way.
 	steps []float64 // seconds from the end of one step to that of the next
@@ -98,8 +98,8 @@ func (c *Choice) options(o policy.Settings) policy.Settings {
 type trial struct {
 	name    string
 	options policy.Settings
-	rows    float64 // that a step of all ranks transfers, counted; bytes if rows have several sizes
-	seconds float64 // of the slowest rank's step, in its fastest epoch on average; 0 before any
+	rows    float64 // counted rows (bytes if sizes differ) that a step of all ranks transfers
+	seconds float64 // mean step of the slowest rank in the fastest epoch; 0 before any epoch
 }
 
 const (
@@ -107,7 +107,7 @@ const (
 	// Candidates that transfer more than this many times the rows of the best are not tried.
 	maxRowsRatio = 2.5
 	maxTrials    = 4
-	trialSteps   = 48   // steps of a trial: noise only adds time, so short epochs are repeated
+	trialSteps   = 48   // least steps of a trial: noise only adds time, so short epochs repeat
 	tieTolerance = 0.02 // smaller relative differences in time are noise; then fewer rows win
 )
 
@@ -167,7 +167,7 @@ func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 func (a *Auto) Settings() policy.Settings { return a.o }
 
 // plan decides which candidates are tried and for how long: for at most a third of the epochs, or
-// the first epoch.
+// for the first epoch.
 func (a *Auto) plan(all []trial, epochs, steps int) {
 	a.trials = worthTrying(all, epochs)
 	a.length = min((trialSteps+steps-1)/steps, max(1, epochs/3/len(a.trials)))
@@ -175,7 +175,7 @@ func (a *Auto) plan(all []trial, epochs, steps int) {
 }
 
 // worthTrying sorts candidates by rows and keeps the best variant of each policy. It drops those
-// beyond maxRowsRatio, and keeps as many as a third of the epochs can try.
+// beyond maxRowsRatio, and keeps no more candidates than a third of the epochs can try.
 func worthTrying(all []trial, epochs int) []trial {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b trial) int { return cmp.Compare(a.rows, b.rows) })
@@ -259,9 +259,9 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 	return float64(total) / float64(max(1, len(steps)-half)), err
 }
 
-// Begin chooses the cache of an epoch and reports whether it differs from that of the epoch before;
-// then the caller opens it. part says that a restart cut the epoch, which then does not count as a
-// trial.
+// Begin chooses the cache of an epoch and reports whether it differs from the cache of the epoch
+// before; then the caller opens it. The argument part says that a restart cut the epoch, which then
+// does not count as a trial.
 func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	if a == nil || a.done {
 		return o, false
@@ -292,8 +292,8 @@ func (a *Auto) Time() {
 	}
 }
 
-// Foreseen returns how many of the later epochs are certain to keep the current cache: those of its
-// trial.
+// Foreseen returns how many of the later epochs are certain to keep the current cache. During a
+// trial these are the epochs of this trial.
 func (a *Auto) Foreseen(epochs int) int {
 	if a != nil && !a.done {
 		return min(epochs, a.left)
@@ -310,7 +310,7 @@ func (a *Auto) settle() int {
 }
 
 // fastest returns the trial with the shortest step. Of trials within tieTolerance of it, the one
-// that transfers the fewest rows wins; it comes first.
+// that transfers the fewest rows wins; it comes first in the list.
 func fastest(trials []trial) int {
 	least := math.Inf(1)
 	for _, t := range trials {

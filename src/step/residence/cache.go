@@ -24,11 +24,11 @@ type Cache struct {
 	Peers    *PeerCost // cost of a peer's row; nil unless it was measured
 	// Near are the vertices that this rank's sampler draws likelier. In the last hop these are the
 	// vertices whose rows the rank reads in the memory of its node: in parts, or in a cache that
-	// does not change. In other hops they are the vertices with the most paths to these. None if
-	// the job does not ask for it, or if all rows are at hand.
+	// does not change. In other hops they are the vertices with the most paths to these. There are
+	// none if the job does not ask for them, or if all rows are at hand.
 	Near sample.Near
 
-	cards   *cards        // on a device with its own memory; nil for others
+	cards   *cards        // for a device with its own memory; nil for others
 	fixed   fixedCache    // a static cache; nil for none
 	dynamic *dynamicCache // a dynamic cache; nil for none
 	closers mem.Closers
@@ -37,7 +37,7 @@ type Cache struct {
 // fixedCache is a cache whose rows stay.
 type fixedCache interface {
 	exchange.Cache
-	// bytes returns the memory of the rank's own cached rows, and that of its index.
+	// bytes returns the memory of the rank's own cached rows, and the memory of its index.
 	bytes() (rows, index int64)
 	// memory returns the bytes that package mem has allocated, and the bytes that the ranks of the
 	// node share.
@@ -45,10 +45,10 @@ type fixedCache interface {
 }
 
 // OpenCache opens the cache of settings o for the steps from a position on: it ranks the remote
-// vertices, fetches the rows of the best, and predicts the rows still to be fetched. The cache is
-// empty with policy none, for a model without neighbours, and if all rows are read in the memory of
-// the node. Then it determines the near vertices, if draws depend on these. Collective. The cache
-// must be closed even after an error.
+// vertices, fetches the rows of the best ones, and predicts the rows still to be fetched. The cache
+// is empty with policy none, for a model without neighbours, and if all rows are read in the memory
+// of the node. Then it determines the near vertices, if draws depend on these. Collective. The
+// cache must be closed even after an error.
 func (s *Store) OpenCache(o policy.Settings, at Position) (*Cache, error) {
 	c := &Cache{Settings: o}
 	if c.Policy().None() && !s.Job.FavoursNear() || !s.Job.Reads() || s.Job.AllInMemory() {
@@ -161,7 +161,7 @@ func (c *Cache) Close() error { return c.closers.Close() }
 type staticCache struct {
 	index *cache.Index
 	table
-	starts []int64 // for sparse rows: the first entry of each
+	starts []int64 // for sparse rows: first entry of each row
 }
 
 // Row implements exchange.Cache.
@@ -194,7 +194,7 @@ func (c *staticCache) free() error {
 // table holds the rows of a cache, kind by kind, in the exchange's order of kinds.
 type table struct {
 	rows   []byte
-	counts []int // [kinds] rows
+	counts []int // [kinds] number of rows
 }
 
 // newTable makes a table for the given number of rows of each kind.
@@ -320,7 +320,7 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
 			kind := int(plan.Parts[i]) % len(s.kinds)
 			unit := s.kinds[kind].RowBytes()
 			size := unit
-			if s.Job.Sparse { // counted in entries
+			if s.Job.Sparse { // sparse tables count entries
 				size *= int(plan.Rows.Lengths[i])
 			}
 			copy(left[kind][:size], plan.Rows.Tables[ref.Table()][ref.Row()*unit:])

@@ -18,7 +18,7 @@ import (
 // that the host aggregates.
 type cards struct {
 	rows int    // number of own rows, in device memory
-	why  string // why rows, or those of some peers, are sent from the host; "" if none are
+	why  string // why some rows are sent from the host; "" if none are
 }
 
 // holdCache copies this rank's rows of a static cache, own, to the device; they are rows [first,
@@ -48,9 +48,9 @@ const (
 	manySizes = "rows of several sizes are sent from the host"
 )
 
-// holdRows copies rows of a table to the device and, if node is not nil, gives it access to those
-// of the node's other ranks. why says which rows the host sends instead. If a device fails on one
-// node, the job ends on all. Collective.
+// holdRows copies rows of a table to the device and, if node is not nil, gives it access to the
+// copies of the node's other ranks. why says which rows the host sends instead. If a device fails
+// on one node, the job ends on all. Collective.
 func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
 	why string, err error) {
 	var name []byte

@@ -32,7 +32,7 @@ func (s *Store) readColumns() error {
 	s.closers = append(s.closers, func() error { mem.Free(table); return nil })
 	s.columns = int64(len(table))
 
-	rows := max(1, chunkBytes/s.shards().RowBytes()) // of a chunk
+	rows := max(1, chunkBytes/s.shards().RowBytes()) // number of rows of a chunk
 	send := mem.Make[byte](rows * s.shards().RowBytes())
 	recv := mem.Make[byte](rows * ranks * s.rowBytes())
 	defer func() { mem.Free(send); mem.Free(recv) }()

@@ -17,7 +17,7 @@ import (
 
 // How a device with its own memory reads rows that are not resident.
 const (
-	ReadsAuto   = "auto"   // the faster of the two, measured
+	ReadsAuto   = "auto"   // the faster of the following two, measured
 	ReadsCopy   = "copy"   // the host gathers them, and one copy moves them to the device
 	ReadsMapped = "mapped" // the device reads them where they lie in host memory
 )
@@ -54,11 +54,12 @@ type GPU struct {
 // activations and minibatches.
 type GPURows struct {
 	Set      bool
-	Fraction float64 // of the rows, or
-	Bytes    int     // used if Fraction is 0
+	Fraction float64 // fraction of the rows
+	Bytes    int     // number of bytes of rows; used if Fraction is 0
 }
 
-// Of returns how many of total bytes become resident, on a device with free bytes beside the model.
+// Of returns how many of the total bytes of rows become resident, on a device on which the model
+// leaves the given number of free bytes.
 func (g GPURows) Of(total, free int) int {
 	switch {
 	case g.Set && g.Fraction > 0:
@@ -150,8 +151,8 @@ func (s *Store) leaveTopology(free int) int {
 	return free - int(topology)
 }
 
-// hotRows returns the resident rows of each part, count[k] of part k; nil for a part whose first
-// rows are the most read.
+// hotRows returns the resident rows of each part: count[k] rows of part k, or nil for a part whose
+// first rows are the most read.
 func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 	all, none := true, true
 	firstPart, last := s.readParts()

@@ -16,7 +16,7 @@ import (
 type dynamicCache struct {
 	policy cache.Policy
 	table      // rows in the cache's slots
-	window int // steps that the policy sees in advance
+	window int // number of steps that the policy sees in advance
 }
 
 func (c *dynamicCache) free() error {
@@ -68,8 +68,8 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 }
 
 // planWindow sets how many minibatches the policy knows in advance: the configured number, or the
-// largest plan of any rank that fits the memory of all. It predicts the rows that a step of all
-// ranks fetches. Collective.
+// largest number that any rank plans and the memory of all ranks allows. It predicts the rows that
+// a step of all ranks fetches. Collective.
 func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected float64, err error) {
 	m, r, minibatches := setup.Graph, setup.Workload, s.Job.Epochs*s.Job.Items()
 	planned, waiting, rows, wanted := 1, int64(0), 0.0, setup.Settings.Window

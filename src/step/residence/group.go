@@ -19,7 +19,7 @@ import (
 // all of them read: exchange.SharedCache.
 //
 //	table  rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
-//	index  vertex ──> row of its own copy if the rank has one, else of the first rank that has one
+//	index  vertex ──> row of the rank's own copy, else of the copy of the first rank that has one
 //
 // policy.Settings.Place decides which rank holds which row, from the policy's scores summed over
 // the ranks of the node. Vertices that a rank of the node owns are not cached, because they are
@@ -27,8 +27,8 @@ import (
 type groupCache struct {
 	index      *cache.Index
 	table      *mem.Shared
-	ranks      int // of the node
-	first, end int // own rows; the last ones may be vacant
+	ranks      int // number of ranks of the node
+	first, end int // range of the rank's own rows; the last ones may be vacant
 }
 
 // vacant stands for the vertex in a row of the table that holds none.
@@ -101,9 +101,9 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	return err
 }
 
-// placeGroup returns the vertices whose rows the ranks of the node hold: slots for each rank, rank
-// after rank. It is the same on all of them. A rank with fewer vertices has vacant ones at the end.
-// Collective.
+// placeGroup returns the vertices whose rows the ranks of the node hold: slots vertices for each
+// rank, rank after rank. The list is the same on all ranks of the node. A rank with fewer vertices
+// has vacant ones at the end. Collective.
 func (s *Store) placeGroup(
 	c *Cache, m *access.Graph, node comm.Comm,
 ) (held []graph.VertexID, slots int, err error) {

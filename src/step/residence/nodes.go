@@ -46,8 +46,8 @@ func (c *NodesChoice) compare() {
 const triedNodes = 4
 
 // ChooseNodes decides whether ranks of a node fetch as one, for Job.TryNodes, and sets Job.AsNodes.
-// without says why they cannot; "" if they can. The choice affects traffic and time, but no number
-// of the training. Collective.
+// The argument without says why they cannot; "" if they can. The choice affects traffic and time,
+// but no number of the training. Collective.
 func (s *Store) ChooseNodes(at Position, without string) (*NodesChoice, error) {
 	c, err := nodesOff(without), error(nil)
 	if without == "" {

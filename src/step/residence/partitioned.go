@@ -15,9 +15,9 @@ import (
 )
 
 // openPartitioned opens a cache where each rank holds only the in-edges of its own vertices. A
-// policy that needs no graph opens at once, as does a static one whose ranking was written before.
-// All others, and caches that divide their bytes among types, first map and analyse the whole
-// graph. Collective.
+// policy that needs no graph opens at once, and so does a static policy whose ranking was written
+// before. All others, and caches that divide their bytes among types, first map and analyse the
+// whole graph. Collective.
 func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
 	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.Job.Kinds() != nil {
@@ -107,8 +107,8 @@ func (s *Store) withWhole(f func() error) (err error) {
 }
 
 // tellAnalysis warns that an analysis will take more than a minute, and that `halognn analyze`
-// could have done it in advance. Its estimate: preparing the graph took one pass over the edges,
-// and an analysis takes one more for each hop.
+// could have done it in advance. It estimates that preparing the graph took one pass over the
+// edges, and that an analysis takes one more pass for each hop.
 func (s *Store) tellAnalysis(policy string, prepared time.Duration) {
 	takes := prepared * time.Duration(s.Job.Sample.Hops()+1)
 	if s.whole == nil || takes < time.Minute {

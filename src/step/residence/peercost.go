@@ -34,16 +34,16 @@ type PeerCost struct {
 
 // How much is measured: few rows, so that start-up takes hardly longer.
 const (
-	measuredRows  = 4096    // of each kind, at most, and
-	measuredBytes = 1 << 20 // no more than this
+	measuredRows  = 4096    // at most this number of rows of each kind,
+	measuredBytes = 1 << 20 // and at most this number of bytes
 	measuredTimes = 3       // the shortest time counts
 )
 
 // measurePeers measures the cost of a peer's row, if the settings ask for it, and sets it in the
 // settings of the cache. The cost decides which rank keeps a row, and so affects traffic and time,
-// but no number of the training. It measures nothing if the result would not matter: if no node has
-// two ranks, or the caches hold no rows. capacity is that of a rank, the same on the whole node.
-// Collective.
+// but no number of the training. It measures nothing if the result would not matter, because no
+// node has two ranks or the caches hold no rows. The argument capacity is that of a rank's cache,
+// the same on the whole node. Collective.
 func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if c.Settings.PeerCost >= 0 || c.Settings.Placement != policy.PlacementGroup {
 		return nil
@@ -79,8 +79,9 @@ func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	return nil
 }
 
-// peerRatio is the cost of a peer's row relative to that of a far one, both in excess of an own
-// row's. It has two digits, so that noise moves hardly any rows from rank to rank.
+// peerRatio is the cost of a peer's row relative to the cost of a far row, after the cost of an own
+// row is subtracted from both. It has two digits, so that noise moves hardly any rows from rank to
+// rank.
 func peerRatio(own, peer, far float64) float64 {
 	if far <= own {
 		return 1 // a far row costs no more than an own one, so all ranks keep the same rows
@@ -140,11 +141,11 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 }
 
 // timeCards returns the seconds to copy a row of refs to this device from a peer's device (0
-// without peers), and from the host. own are this rank's rows of the table, [first, ...).
-// Collective.
+// without peers), and from the host. The argument own has this rank's rows of the table, which
+// begin at row first. Collective.
 func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
-	// The first table number that no part has: that of the cache.
+	// The cache has the first table number that no part has.
 	cached := s.shards().Parts
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())

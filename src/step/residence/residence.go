@@ -36,7 +36,7 @@ import (
 // Options describe a rank and its job. The job is the same on all ranks.
 type Options struct {
 	Comm         comm.Comm
-	RanksPerNode int // overrides the launched number; 0: as launched
+	RanksPerNode int // overrides the launched number; 0 means as launched
 	Job          *job.Job
 	Host         compute.Host
 	Learned      *nn.Learned    // rows that the model learns
@@ -45,7 +45,7 @@ type Options struct {
 	Alive        func()         // called while rows are fetched in bulk; may be nil
 	Note         func(string)   // shows a note to the user; may be nil
 	Device       compute.Device // see OpenDevice
-	GPU          GPU            // likewise
+	GPU          GPU            // see OpenDevice
 }
 
 // Store is the rows that a rank reads without fetching them.
@@ -65,10 +65,10 @@ type Store struct {
 	HostDraws string
 
 	first, last int // own parts [first, last)
-	// [P] what minibatches read: Tables or, if ranks hold columns, these.
+	// [P] tables that minibatches read: Tables or, if ranks hold columns, the columns.
 	read       [][]byte
-	kinds      []exchange.Kind // of read: one for each vertex type
-	node       comm.Comm       // ranks that fetch as one; nil: each rank fetches for itself
+	kinds      []exchange.Kind // kinds of the rows in read, one for each vertex type
+	node       comm.Comm       // ranks that fetch as one; nil if each rank fetches for itself
 	columns    int64           // bytes of the columns, if read is not Tables
 	edgeTables [][]byte        // [P] edge features of the parts in Tables; see OpenEdgeRows
 	whole      *shard.Shards   // the whole graph while it is analysed; nil otherwise

@@ -37,8 +37,8 @@ type SumsChoice struct {
 
 func sumsOff(why string) *SumsChoice { return &SumsChoice{Sums: "off", Why: why} }
 
-// compare chooses by what sums save and cost. perByte is the seconds that the network takes for a
-// byte.
+// compare chooses by what sums save and cost. The argument perByte is the seconds that the network
+// takes for a byte.
 func (c *SumsChoice) compare(perByte float64) {
 	c.Saved = (c.RowBytes - c.SumBytes) * perByte
 	share := 0.0
@@ -56,9 +56,9 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is the number of a rank's minibatches that are examined.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. without says why
-// they cannot; "" if they can. The choice affects traffic and time, but no number of the training.
-// Collective.
+// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. The argument
+// without says why they cannot; "" if they can. The choice affects traffic and time, but no number
+// of the training. Collective.
 func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
 	c, err := sumsOff(without), error(nil)
 	if without == "" {
@@ -158,7 +158,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	c.Cost += added * s.timeRow(rows, of)
 	if learned != nil && learnedAdded > 0 {
 		rows, of = s.longestLearned()
-		c.Cost += 2 * learnedAdded * s.timeRow(rows, of) // each of them also gets a gradient
+		c.Cost += 2 * learnedAdded * s.timeRow(rows, of) // each of these rows also gets a gradient
 	}
 	return fault
 }

@@ -13,14 +13,14 @@ import (
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
-//	Weights [E]         of the edges, where the sampler was asked for them
-//	Places  [E]         their positions in the whole topology, likewise
+//	Weights [E]         weights of the edges, if the sampler was asked for them
+//	Places  [E]         positions of the edges in the whole topology, if asked for
 //
 // In a graph with relations a row of Indptr holds the in-edges of one destination by one relation.
 // Rows are in the order of relations, then of destinations; a destination without edges of a
 // relation has no row.
 //
-//	Targets [rows]  destination of each row; empty where rows are the destinations
+//	Targets [rows]  destination of each row; empty if rows are the destinations
 //	Ends    [R]     one past the last row of each relation
 type Block struct {
 	NumSrc, NumDst int
@@ -81,8 +81,8 @@ func (b *Block) Validate() error {
 }
 
 // SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
-// before its in-edges, for layers in which a vertex is its own neighbour. b must have no such
-// edges, as datasets have none. O(E), and no allocation once into has been as large.
+// before its in-edges, for layers in which a vertex is its own neighbour. The block b must have no
+// such edges; datasets have none. O(E), and no allocation once into has had the size of the result.
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)
@@ -96,8 +96,8 @@ func (b *Block) SelfEdges(into *Block) {
 	}
 }
 
-// BlockTranspose is a Block read by source: what backward needs to send gradients from destinations
-// to sources.
+// BlockTranspose is a Block read by source: the backward pass needs it to send gradients from
+// destinations to sources.
 //
 //	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
 //	Indices [E]         destinations, or rows of the block, in increasing edge order of the block
@@ -109,7 +109,7 @@ type BlockTranspose struct {
 }
 
 // Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has
-// been as large.
+// had the size of the result.
 func (b *Block) Transpose(t *BlockTranspose) {
 	t.Indptr = mem.Grow(t.Indptr, b.NumSrc+1)
 	t.Indices = mem.Grow(t.Indices, b.NumEdges())
@@ -121,8 +121,8 @@ func (b *Block) Transpose(t *BlockTranspose) {
 	for s := range b.NumSrc {
 		t.Indptr[s+1] += t.Indptr[s]
 	}
-	// Indptr[s] serves as the write position of s and ends as the begin of s+1: one shift restores
-	// it.
+	// Indptr[s] serves as the write position of s and in the end is the beginning of s+1; one shift
+	// restores it.
 	for d := range b.NumRows() {
 		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
 			s := b.Indices[e]

@@ -91,8 +91,8 @@ func (b *Builder) Each(yield func([]Edge)) {
 }
 
 // Build makes a graph of n vertices of the edges added, cleans it as Clean does, and leaves the
-// builder empty. A negative n means one more than the largest vertex seen. Neighbour lists are in
-// ascending order, whatever the order of Add. A vertex outside [0, n) is ErrVertexRange.
+// builder empty. A negative n means that n is one more than the largest vertex. Neighbour lists are
+// in ascending order, whatever the order of Add. A vertex outside [0, n) is ErrVertexRange.
 func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
 	n, err := b.count(n)
@@ -104,8 +104,8 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 }
 
 // BuildRows is Build for the neighbour lists of vertices [first, end) of n: row v of the result is
-// that of vertex first+v. The builder needs the edges from and to these vertices alone. If a whole
-// graph is built so, range by range, the reports add up to that of Build.
+// the list of vertex first+v. The builder only needs the edges from and to these vertices. If a
+// whole graph is built in this way, range by range, the reports add up to the report of Build.
 func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
 	if _, err := b.count(n); err != nil {
@@ -115,8 +115,7 @@ func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanRepor
 	return g, report, nil
 }
 
-// count returns the number of vertices (n, unless that is negative) and checks the ends of the
-// edges.
+// count returns the number of vertices (n, unless n is negative) and checks the ends of the edges.
 func (b *Builder) count(n int) (int, error) {
 	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
 	b.Each(func(edges []Edge) {

@@ -48,8 +48,8 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
-// NextChunk returns the end, at most end, of the chunk of vertices that begins at lo: its vertices
-// and in-edges together number at most budget rows, or it is a single vertex.
+// NextChunk returns the end, at most end, of the chunk of vertices that begins at lo. The number of
+// its vertices and in-edges together is at most budget, unless it is a single vertex.
 func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	hi := lo + 1
 	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {
@@ -103,8 +103,8 @@ func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	return checkSources(g.Indices[begin:end], begin, vertices)
 }
 
-// checkSources reports the first source that is not among the n vertices; first is the number of
-// the first edge.
+// checkSources reports the first source that is not among the n vertices. The argument first is the
+// number of the first edge.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
 		if uint32(u) >= uint32(n) {

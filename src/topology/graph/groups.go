@@ -9,7 +9,8 @@ import (
 // Grouper sorts the in-edges of destinations by the parts that hold their sources, which is the
 // order in which an input layer adds rows. The zero value is ready for use; the arrays are reused.
 type Grouper struct {
-	// [P] edges from each part, then the place of the next one; zero between segments
+	// [P] number of edges from each part, then the place of the next such edge; zero between
+	// segments
 	at      []int32
 	present []uint64 // [P/64] a bit for each part that has edges; zero between segments
 	indices []int32  // a copy of the segment
@@ -17,9 +18,9 @@ type Grouper struct {
 }
 
 // ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by the part part[s] of its sources s,
-// and weights with it, unless nil; parts is the number of parts. Edges from the same part stay in
-// order. The first index of every part but the segment's first is inverted, to ^s: it begins a
-// group (package compute, Segments). O(E + D*P/64), and O(1) for a single part.
+// and weights, unless nil, in the same way; parts is the number of parts. Edges from the same part
+// stay in order. For every part except the segment's first, the first index s is inverted to ^s,
+// which begins a group (package compute, Segments). O(E + D*P/64), and O(1) for a single part.
 func (g *Grouper) ByPart(indptr []int64, indices []int32, weights []float32, part []uint16,
 	parts int) {
 	if parts < 2 {
@@ -49,7 +50,7 @@ func (g *Grouper) segment(indices []int32, weights []float32, part []uint16) {
 		mixed = mixed || p < last
 		last = p
 	}
-	if !mixed { // usual where the destination's part holds most of its neighbours
+	if !mixed { // usual if the destination's part holds most of its neighbours
 		for k := len(indices) - 1; k > 0; k-- {
 			if part[indices[k]] != part[indices[k-1]] {
 				indices[k] = ^indices[k]

@@ -51,8 +51,8 @@ func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte 
 	return sorted
 }
 
-// LinkSplit lists the links for training, validation and test. Both directions of a pair, and a
-// pair that comes several times, are in one of the lists alone.
+// LinkSplit lists the links for training, validation and test. Both directions of a pair, and all
+// repetitions of a pair, are in the same list.
 type LinkSplit struct{ Train, Valid, Test []Link }
 
 // Lists returns the three lists.
@@ -66,7 +66,7 @@ var SplitNames = [3]string{"train", "valid", "test"}
 // messages. O(n log n) for n links.
 func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
 
-// ValidateBy is Validate where has reports whether a link is an edge of g.
+// ValidateBy is Validate with a function has, which reports whether a link is an edge of g.
 func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	n := uint32(g.NumVertices())
 	type sided struct {
@@ -105,8 +105,8 @@ func (g *CSC) Has(l Link) bool {
 	return g.Find(l.Source, l.Target) >= 0
 }
 
-// DropEdges removes, in place, the edges for which drop is true, and their weights if edges have
-// some. It returns the weights that are left.
+// DropEdges removes, in place, the edges for which the function drop returns true, and their
+// weights if edges have weights. It returns the weights that are left.
 func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	kept, begin := int64(0), int64(0)
 	for v := range g.NumVertices() {
@@ -130,7 +130,7 @@ func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	return weights
 }
 
-// FindBy is Find where rows are in ascending order of place[source].
+// FindBy is Find for rows that are in ascending order of place[source].
 func (g *CSC) FindBy(l Link, place []int32) int64 {
 	row := g.InNeighbours(l.Target)
 	at, _ := slices.BinarySearchFunc(row, l.Source,
@@ -141,9 +141,9 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a copy of the graph with links and, if both, their reverses added as edges; edges
-// that exist are not repeated. Rows are in ascending order of place. The copy takes 8 bytes a
-// vertex and 4 an edge; the caller must Free it.
+// With returns a copy of the graph with the given links added as edges. If both is set, their
+// reverses are added too. Edges that exist are not repeated. Rows are in ascending order of place.
+// The copy takes 8 bytes a vertex and 4 an edge; the caller must Free it.
 func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {

@@ -2,10 +2,11 @@ package graph
 
 import "math/bits"
 
-// PartIndex finds the part of a vertex, where parts are contiguous. Vertices are cut into equal
-// power-of-two ranges; for each it knows the part of the first vertex. There are many more ranges
-// than parts, so most lie inside one part and the search ends where it begins; a vertex costs two
-// reads of tables that stay in the first-level cache, and a branch that is rarely wrong.
+// PartIndex finds the part of a vertex if parts are contiguous. Vertices are cut into ranges of
+// equal length, a power of two; for each range it knows the part of the first vertex. There are
+// many more ranges than parts, so most lie inside one part and the search ends where it begins; a
+// vertex costs two reads of tables that stay in the first-level cache, and a branch that is rarely
+// wrong.
 //
 //	vertices  0 ......................... N
 //	ranges    |    |    |    |    |    |         range of v = v >> shift
@@ -14,7 +15,7 @@ import "math/bits"
 type PartIndex struct {
 	vertices uint32
 	shift    uint
-	first    []uint16 // by range
+	first    []uint16 // part of the first vertex of each range
 	end      []uint32 // [P] one past the last vertex of each part
 }
 

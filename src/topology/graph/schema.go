@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Schema names the types of a graph's vertices and the relations of its edges. The zero Schema is
-// that of a graph of one type and one relation, which have no names.
+// Schema names the types of a graph's vertices and the relations of its edges. The zero Schema
+// belongs to a graph of one type and one relation, which have no names.
 type Schema struct {
 	Types     []string   `json:"types,omitempty"`
 	Relations []Relation `json:"relations,omitempty"`
@@ -18,7 +18,7 @@ type Schema struct {
 	Links []int `json:"links,omitempty"`
 }
 
-// Relation is a kind of edges: from vertices of one type to those of one.
+// Relation is a kind of edges, from vertices of one type to vertices of one type.
 type Relation struct {
 	Source string `json:"source"`
 	Name   string `json:"name"`
@@ -53,7 +53,7 @@ func (s *Schema) TypeName(t int) string {
 	return ""
 }
 
-// Type returns the number of a type, or an error that lists those there are.
+// Type returns the number of a type, or an error that lists all types.
 func (s *Schema) Type(name string) (int, error) {
 	if i := slices.Index(s.Types, name); i >= 0 {
 		return i, nil
@@ -153,17 +153,17 @@ func (s *Schema) Check() error {
 //	columns    01 01 01 | 2 2       of each vertex, as relations
 //	Indptr     [C+1]        in-edges of column c are Indices[Indptr[c]:Indptr[c+1]] of the graph
 //
-// The zero Columns are those of a graph of one relation: a vertex is a column.
+// The zero Columns belong to a graph of one relation, in which each vertex is a column.
 type Columns struct {
 	Indptr []int64
 
 	index  PartIndex
-	count  int // of columns
+	count  int // number of columns
 	ranges []columnRange
 	into   [][]int // [T] the relations that end in a type, ascending
 	target []int   // [R] type in which a relation ends
-	place  []int   // [R] number of its column among those of a vertex
-	links  []bool  // [R] relations of Schema.Links
+	place  []int   // [R] place of the relation's column among the columns of a vertex
+	links  []bool  // [R] whether the relation is in Schema.Links
 }
 
 // columnRange is a range of vertices of one type.
@@ -229,7 +229,7 @@ func (c *Columns) Len() int {
 	return c.count
 }
 
-// Of returns the type of a vertex, its first column and how many it has.
+// Of returns the type of a vertex, its first column and its number of columns.
 func (c *Columns) Of(v VertexID) (kind int, first VertexID, count int) {
 	if c.Plain() {
 		return 0, v, 1
@@ -258,7 +258,7 @@ func (c *Columns) Into(kind int) []int {
 var oneRelation [1]int
 
 // Links reports whether the edges of a relation are links to be predicted, or their reverses.
-// Without types all edges are.
+// Without types all edges are links.
 func (c *Columns) Links(relation int) bool { return c.Plain() || c.links[relation] }
 
 // HasLink reports whether a link is an edge of g by a relation for which Links is true. Rows may be
@@ -277,8 +277,8 @@ func (c *Columns) HasLink(g *CSC, l Link) bool {
 	return false
 }
 
-// OfType calls f with the ranges of vertices of a type among vertices lo to hi-1; without types
-// with all of them.
+// OfType calls f with the ranges of vertices of a type among vertices lo to hi-1; without types,
+// with lo and hi.
 func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID)) {
 	if lo >= hi {
 		return
@@ -296,9 +296,9 @@ func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID))
 	}
 }
 
-// Check compares the columns' row pointers with those of the vertices, where they are different
-// arrays: the first column of a vertex begins where its in-edges do, and no column begins before
-// the previous one.
+// Check compares the columns' row pointers with the row pointers of the vertices, if these are a
+// different array: the first column of a vertex must begin where its in-edges begin, and no column
+// begins before the previous one.
 func (c *Columns) Check(indptr []int64) error {
 	if c.Plain() {
 		return nil

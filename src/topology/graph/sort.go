@@ -14,10 +14,10 @@ type edgeSource func(yield func([]Edge))
 // batchEdges is the batch size of sources that pack their edges on the fly.
 const batchEdges = 4096
 
-// countingSort sorts the edges into vertices [first, end) by destination, keeping their order
-// within one: indptr [end-first+1], indices [edges]. With both, every edge except loops also counts
-// as an in-edge of its source; indices then hold tagged sources (see tag), for which VertexID
-// leaves a bit.
+// countingSort sorts the edges into vertices [first, end) by destination, and keeps the order of
+// edges with the same destination: indptr [end-first+1], indices [edges]. If both is set, every
+// edge except loops also counts as an in-edge of its source; indices then hold tagged sources (see
+// tag), for which VertexID leaves a bit.
 //
 // Every worker walks all edges and handles the destinations of its own range: sequential reading is
 // cheap, needs no atomics, and gives the result of one worker.
@@ -42,8 +42,8 @@ func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []Verte
 		indptr[v+1] += indptr[v]
 	}
 	indices := mem.Make[VertexID](int(indptr[n]))
-	// indptr[v] serves as the write position of v and ends as the begin of v+1: one shift restores
-	// it.
+	// indptr[v] serves as the write position of v and in the end is the beginning of v+1; one shift
+	// restores it.
 	forRanges(n, func(v int) int64 { return indptr[v] + int64(v) }, func(lo, hi int) {
 		width := uint32(hi - lo)
 		edges(func(batch []Edge) {
@@ -70,7 +70,7 @@ func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []Verte
 }
 
 // tag marks whether an entry comes from an edge as given or from a reversed one. Tagged entries
-// sort by vertex, given ones first.
+// sort by vertex, given edges first.
 func tag(v uint32, reversed bool) uint32 {
 	if reversed {
 		return v<<1 | 1
@@ -83,7 +83,7 @@ func tag(v uint32, reversed bool) uint32 {
 const maxWorkers = 16
 
 // forRanges cuts [0,n) into one range per CPU, of about equal weight, and runs f on all of them at
-// a time. weight is the running sum: weight(v) is that of [0,v).
+// a time. The function weight is the running sum: weight(v) is the weight of [0,v).
 func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
 	workers := min(runtime.GOMAXPROCS(0), maxWorkers, n/1024+1)
 	cut := make([]int, workers+1)
@@ -95,7 +95,7 @@ func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
 	mem.Parallel(workers, func(w int) { f(cut[w], cut[w+1]) })
 }
 
-// Members lists the vertices of each of n groups, in increasing order: those of group k are
+// Members lists the vertices of each of n groups, in increasing order. The vertices of group k are
 // members[first[k]:first[k+1]].
 func Members(group []int32, n int) (members []int32, first []int64) {
 	first = make([]int64, n+1)

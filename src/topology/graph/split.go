@@ -13,7 +13,7 @@ func (s *Split) Lists() [3]*[]VertexID { return [3]*[]VertexID{&s.Train, &s.Vali
 
 // ListedTwice is the error about a vertex that is in two lists of a split, or twice in one.
 type ListedTwice struct {
-	List   string // where it is again
+	List   string // list in which it is again
 	Entry  int
 	Vertex VertexID
 }
@@ -23,8 +23,8 @@ func (e *ListedTwice) Error() string {
 		e.List, e.Entry, e.Vertex)
 }
 
-// Validate reports the first vertex that does not exist among n or is listed twice. It takes n bits
-// of memory.
+// Validate reports the first vertex that is not below n or is listed twice. It takes n bits of
+// memory.
 func (s Split) Validate(n int) error {
 	seen := make([]uint64, (n+63)/64)
 	for k, list := range s.Lists() {

@@ -17,7 +17,7 @@ func (g *CSC) Free() {
 	g.Indptr, g.Indices = nil, nil
 }
 
-// edges yields the edges of g by destination; transposed reverses each.
+// edges yields the edges of g by destination. If transposed, each is reversed.
 func (g *CSC) edges(transposed bool) edgeSource {
 	return func(yield func([]Edge)) {
 		batch := make([]Edge, 0, batchEdges)
@@ -42,7 +42,7 @@ func (g *CSC) edges(transposed bool) edgeSource {
 func (g *CSC) Transpose() *CSC { return g.transpose(g.NumVertices()) }
 
 // Transpose returns for each of n vertices the columns that have it as a source, in ascending
-// order. indices are those of the graph. The result is new memory.
+// order. The argument indices has the indices of the graph. The result is new memory.
 func (c *Columns) Transpose(n int, indices []VertexID) *CSC {
 	return (&CSC{Indptr: c.Indptr, Indices: indices}).transpose(n)
 }
@@ -59,7 +59,7 @@ type CleanOptions struct {
 	Undirected     bool  // add the reverse of every edge that lacks it
 	KeepLoops      bool  // keep edges from a vertex to itself
 	KeepDuplicates bool  // keep repeated edges
-	Merge          Merge // of BuildWeighted: the weight of an edge that is given several times
+	Merge          Merge // for BuildWeighted: the weight of an edge that is given several times
 }
 
 // CleanReport counts the edges that cleaning changed: After = Before - Loops - Duplicates +
@@ -96,19 +96,20 @@ func (r CleanReport) String() string {
 }
 
 // Clean returns g with every neighbour list in ascending order, without loops and duplicates, and
-// symmetric, as o says. With KeepDuplicates and Undirected an edge and its reverse end up equally
-// often, as often as the more frequent of the two was. Cleaning twice changes nothing. O(M log
+// symmetric, as o says. With KeepDuplicates and Undirected, of an edge and its reverse the less
+// frequent one is repeated until both are equally frequent. Cleaning twice changes nothing. O(M log
 // degree); the result is new memory.
 func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
 	return clean(0, g.NumVertices(), g.edges(false), func() {}, o)
 }
 
-// clean makes the rows of vertices [first, end). It calls release when it needs the edges no more.
+// clean makes the rows of vertices [first, end). It calls release when it no longer needs the
+// edges.
 func clean(first, end int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
 	indptr, entries := countingSort(first, end, edges, o.Undirected)
 	n := end - first
 	release()
-	kept := mem.Make[int64](n + 1) // kept[v+1]: entries of v that stay
+	kept := mem.Make[int64](n + 1) // kept[v+1] is the number of entries of v that stay
 	defer mem.Free(kept)
 	var total CleanReport
 	var mu sync.Mutex
@@ -176,9 +177,9 @@ func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	return out
 }
 
-// compact closes the gaps that cleaning left after the rows: kept[v+1] entries of row v stay. It
-// works in place if few entries were dropped, otherwise in new memory, so that the unused memory is
-// freed.
+// compact closes the gaps that cleaning has left between rows, of which kept[v+1] entries of row v
+// stay. It works in place if few entries were dropped, otherwise in new memory, so that the unused
+// memory is freed.
 func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	n := len(indptr) - 1
 	for v := range n {
@@ -204,7 +205,7 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	return to[:stay]
 }
 
-// Reciprocal counts the edges u -> v whose reverse v -> u is there too; a loop is its own.
+// Reciprocal counts the edges u -> v whose reverse v -> u also exists; a loop is its own reverse.
 // Neighbour lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
 //
 // Destinations come in ascending order, so the search for v among the in-neighbours of u begins

@@ -24,11 +24,11 @@ const (
 	MergeFirst Merge = "first"
 )
 
-// Merges lists them.
+// Merges lists the values of a Merge.
 var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
 
-// of returns the weight of an edge after it was given for the n-th time, with weight w; sofar is
-// its weight before.
+// of returns the weight of an edge after it was given for the n-th time, with weight w; the
+// argument sofar is its weight before that.
 func (m Merge) of(sofar, w float32, n int32) float32 {
 	if n == 1 {
 		return w
@@ -48,9 +48,9 @@ func (m Merge) of(sofar, w float32, n int32) float32 {
 
 // BuildWeighted is Build for edges with weights, which are in the order of Add. It returns the
 // weight of each edge of the graph, in the order of Indices. An edge that is given several times
-// gets what o.Merge makes of its weights, in that order; an edge that exists only because of
-// CleanOptions.Undirected gets the weight of its reverse. O(E log degree) more than Build; the
-// builder keeps its edges.
+// gets the weight that o.Merge makes of its weights, in the order of Add; an edge that exists only
+// because of CleanOptions.Undirected gets the weight of its reverse. It takes O(E log degree) more
+// time than Build, and the builder keeps its edges.
 func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
 	CleanReport, error) {
 	if o.KeepDuplicates {
@@ -107,9 +107,10 @@ func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
 }
 
 // Carry finds the positions in g.Indices of the edges added, so that features and labels can follow
-// them; g is the graph of BuildKept without repeated edges. It calls given with the number of each
-// edge, in the order of Add, and its position, leaving out dropped loops. Then it calls alone for
-// each edge that exists only as a reverse, with its position and that of its reverse.
+// them; g is the graph of BuildKept without repeated edges. It calls the function given with the
+// number of each edge, in the order of Add, and its position, but not for dropped loops. Then it
+// calls the function alone for each edge that exists only as a reverse, with its position and the
+// position of its reverse.
 func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
 	seen := mem.Make[uint8](len(g.Indices))
 	defer mem.Free(seen)

@@ -5,11 +5,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Edges is a graph stored by in-edges or by out-edges, as libraries want both.
+// Edges is a graph stored by in-edges or by out-edges. Libraries need both directions.
 type Edges struct {
 	Indptr  []int64
 	Indices []graph.VertexID
-	Weights []int32 // nil means 1
+	Weights []int32 // cost of cutting each edge; nil means 1
 }
 
 // Of returns the other ends of the edges of v.

@@ -16,13 +16,13 @@ var looseness = []float64{2, 1.8, 1.6, 1.4, 1.2, 1.1, 1, 1, 1, 1}
 //
 //	(weight of its in-edges from the part) * (1 - fullness of the part)
 //
-// among the parts that stay within every limit, or else to the least full part; fullness is that of
-// the fullest constraint that the vertex weighs in. The first pass sees only the vertices before
-// it; later passes take a vertex out and put it back with the parts of all its neighbours known.
-// Then Repair fixes limits that are still exceeded. The graph is read front to back and memory is
-// O(N), so a mapped graph may be larger than memory.
+// among the parts that stay within every limit, or else to the least full part; the fullness of a
+// part is that of its fullest constraint, of those in which the vertex weighs. In the first pass
+// only the parts of earlier vertices are known. Later passes take a vertex out and put it back, and
+// know the parts of all its neighbours. Then Repair fixes limits that are still exceeded. The graph
+// is read front to back and memory is O(N), so a mapped graph may be larger than memory.
 //
-// Time O(M + N) a pass, O(M + N*P) where few neighbours have room, one thread. Source: Stanton and
+// Time O(M + N) a pass, O(M + N*P) if few neighbours have room, one thread. Source: Stanton and
 // Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012 (LDG); Nishimura and
 // Ugander, Restreaming graph partitioning, KDD 2013. Several constraints at once and tightening
 // limits are ours.
@@ -55,7 +55,7 @@ func LDG(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	return Renumber(g, w, part, o.Parts), nil
 }
 
-// choose returns the part for v; ties go to the part seen first among the in-edges of v.
+// choose returns the part for v. Ties go to the part that comes first among the in-edges of v.
 func (l *load) choose(v int, near *neighbours) int {
 	best, bestScore := -1, -1.0
 	for _, k := range near.parts {

@@ -86,7 +86,7 @@ func (s *Sampled) String() string {
 func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
 	r := Report{Parts: make([]PartReport, parts)}
 	members, offsets := graph.Members(part, parts)
-	// per worker: the last part, plus one, in whose halo a vertex was found
+	// seen[worker][v] is the last part, plus one, in whose halo vertex v was found
 	seen, largest := make([][]int32, parts), make([]Hub, parts)
 	mem.Pieces(parts, 1, func(worker, k, _ int) {
 		if seen[worker] == nil {
@@ -163,11 +163,11 @@ func (r *Report) summarize() {
 
 // Limits are the largest imbalances allowed.
 type Limits struct {
-	Train float64 // training seeds: the part with most of them sets the number of steps
-	Edges float64 // in-edges
+	Train float64 // for training seeds; the part with the most seeds decides the number of steps
+	Edges float64 // for in-edges
 }
 
-// DefaultLimits are those of the command line.
+// DefaultLimits are the limits of the command line.
 var DefaultLimits = Limits{Train: 1.10, Edges: 1.5}
 
 // NoLimits allows any imbalance.
@@ -176,9 +176,9 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it; method made the cut. An
-// imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its part's share of the
-// other edges) is allowed.
+// Check reports every imbalance above its limit, and what to do about it. The argument method names
+// what made the cut. An imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its
+// part's share of the other edges) is allowed.
 func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
@@ -211,8 +211,8 @@ func (r Report) Check(l Limits, method string) error {
 const edgeCounts = "edges"
 
 // forced reports whether hubs force the imbalance of edges: no part has more edges than the limit
-// or, if it has a hub, than its hub's edges plus an equal share of the edges of no hub. That
-// is what a part gets if the cut ignores hubs.
+// or, if it has a hub, than its hub's edges plus an equal share of the edges that belong to no hub.
+// A part gets this number if the cut ignores hubs.
 func (r *Report) forced(limit float64) bool {
 	hubs, others := make([]int64, len(r.Parts)), r.Total.Edges
 	for _, hub := range r.Hubs {
@@ -249,8 +249,8 @@ func (r *Report) cure(l Limits, method string) string {
 	return text
 }
 
-// Note says which parts are larger than others because of a vertex with very many edges; "" if none
-// is.
+// Note says which parts are larger than others because of a vertex with very many edges; "" if
+// there is no such part.
 func (r *Report) Note() string {
 	var of []string
 	mean := float64(r.Total.Edges) / float64(max(1, len(r.Parts)))
@@ -273,7 +273,7 @@ func (r Report) Cut() string {
 		100*r.CutFraction, r.VertexImbalance, r.EdgeImbalance)
 }
 
-// Of more than mostLines parts, shownParts at either end are printed.
+// If there are more than mostLines parts, only shownParts at either end are printed.
 const mostLines, shownParts = 64, 8
 
 // String returns the report as a table, one line a part.

@@ -33,8 +33,9 @@ func Order[S cmp.Ordered](part []int32, parts int, score []S) (newID []graph.Ver
 	return newID, offsets
 }
 
-// InDegrees returns the default score of Order: the in-degree of every vertex, but first its type,
-// so that vertices of one type come together, in the order of the types.
+// InDegrees returns the default score of Order: the in-degree of every vertex. The type of the
+// vertex counts before its in-degree, so that vertices of one type come together, in the order of
+// the types.
 func InDegrees(g *graph.CSC, c *graph.Columns) []int64 {
 	degrees := make([]int64, g.NumVertices())
 	for v := range degrees {

@@ -53,10 +53,10 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 	return method(g, w, o)
 }
 
-// Memory predicts the bytes that a method takes on a graph, beside its mapped file, from the bytes
-// an edge and a vertex that were measured (docs/results/partitioning.md), rounded up. edges counts
-// stored edges. METIS and KaMinPar keep both directions of each, so they take twice as much if the
-// graph has no reverse edges.
+// Memory predicts the bytes that a method takes on a graph, beside its mapped file, from measured
+// bytes for an edge and a vertex (docs/results/partitioning.md), rounded up. The argument edges
+// counts stored edges. METIS and KaMinPar keep both directions of each edge, so they take twice the
+// memory if the graph has no reverse edges.
 func Memory(method string, vertices, edges int64) int64 {
 	switch method {
 	case "metis":
@@ -71,7 +71,8 @@ func Memory(method string, vertices, edges int64) int64 {
 // Weights are the vertex weights that a method balances and the edge weights that it avoids
 // cutting. The zero value balances the number of vertices and counts every edge once.
 type Weights struct {
-	// one array [N] of weights >= 0 per constraint; every part gets about 1/P of each array's sum
+	// one array [N] of weights >= 0 for each constraint; every part gets about 1/P of each array's
+	// sum
 	Vertex [][]int32
 	Edge   []int32 // [M] cost of cutting each in-edge, >= 1; nil means 1
 }
@@ -121,10 +122,10 @@ func TrainingWeights(g *graph.CSC, s graph.Split) (Weights, error) {
 // Options sets how to partition. The zero value of a field means its default, except Parts, which
 // has none.
 type Options struct {
-	Method string // for Run
-	Parts  int    // 1 to N, at most MaxParts
+	Method string // name of the method, for Run
+	Parts  int    // number of parts, 1 to N, at most MaxParts
 	Seed   uint64 // random stream; 0 is a stream like any other
-	// per constraint, the largest part may hold this many times the mean; nil means 1.05 each
+	// for each constraint, how many times the mean the largest part may hold; nil means 1.05 each
 	Imbalance []float32
 	// called with each line that a user may want to know about the parts; may be nil
 	Note func(line string)
@@ -140,8 +141,8 @@ func (o *Options) Tell(format string, args ...any) {
 // MaxParts bounds the number of parts: numbering them takes P*P memory, 2 GiB for MaxParts.
 const MaxParts = 1 << 14
 
-// defaultImbalance leaves a margin to DefaultLimits: the smaller cut of a looser balance does not
-// make up for ranks that wait for the fullest part.
+// defaultImbalance is stricter than DefaultLimits, because the smaller cut of a looser balance does
+// not make up for ranks that wait for the fullest part.
 const defaultImbalance = 1.05
 
 // Check returns every error in a request to partition g, joined. Methods call it first.
@@ -193,10 +194,10 @@ func negative(x int32) bool { return x < 0 }
 
 // Constraint is one quantity to balance.
 type Constraint struct {
-	Weights []int32 // [N], not all zero
-	Total   int64   // their sum
+	Weights []int32 // [N] weight of each vertex, not all zero
+	Total   int64   // sum of the weights
 	Mean    float64 // Total / Parts
-	Limit   int64   // what one part may hold
+	Limit   int64   // most weight of one part
 }
 
 // Constraints returns the constraints of w and o on n vertices. Weights that are all zero are left
@@ -229,8 +230,9 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 }
 
 // Combined returns one weight a vertex, for libraries that balance only one: the sum of its
-// constraints, each scaled so that its total is in proportion to its emphasis (nil: all equal). The
-// sum over all vertices is below 2^31 for up to 2^28 vertices. Memory 4 bytes a vertex.
+// constraints, each scaled so that its total is in proportion to its emphasis. If emphasis is nil,
+// all are equal. The sum over all vertices is below 2^31 for up to 2^28 vertices. Memory 4 bytes a
+// vertex.
 func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	list := Constraints(n, w, o)
 	all, factors := 0.0, make([]float64, len(list))
@@ -308,8 +310,8 @@ func (l *load) add(v, part int, times int64) {
 	}
 }
 
-// fullness is the largest share of a limit that part reaches with v in it, over the constraints in
-// which v weighs; above 1 it exceeds the limit.
+// fullness returns the largest share of a limit that part would reach with v in it, over the
+// constraints in which v weighs. Above 1 the part would exceed the limit.
 func (l *load) fullness(v, part int) float64 {
 	sum, worst := l.of(part), 0.0
 	for i := range l.constraints {

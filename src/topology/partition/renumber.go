@@ -5,9 +5,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Renumber renumbers the parts so that runs of consecutive ones are close, and returns part. The
-// quotient graph, whose vertices are the parts and whose edge weights are the cut between two of
-// them, is bisected recursively into halves (thirds, fifths, ... where the count is not even) of
+// Renumber renumbers the parts so that runs of consecutive parts are close, and returns part. The
+// vertices of the quotient graph are the parts, and its edge weights are the cuts between two
+// parts. It is bisected recursively into halves (thirds, fifths, ... if the count is not even) of
 // equal size with a small cut; the leaves, left to right, are the new order. So the groups of P/K
 // consecutive parts that K ranks own have a small cut too.
 //
@@ -83,11 +83,11 @@ func smallestFactor(n int) int {
 	return n
 }
 
-// bisect permutes set so that the cut between its first parts and the others is small; left is the
-// number of first parts. It grows the first parts greedily from the first part of set, then makes
-// the best swaps as long as one helps (Kernighan and Lin, 1970).
+// bisect permutes set so that the cut between its first parts and the others is small. The argument
+// left is the number of first parts. It grows the first parts greedily from the first part of set,
+// then makes the best swaps as long as one helps (Kernighan and Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
-	// weight to the left side minus weight to the right side, by part
+	// [parts] weight of each part's edges to the left side minus that to the right side
 	pull := make([]int64, m.parts)
 	for _, a := range set {
 		for _, b := range set {
@@ -114,7 +114,7 @@ func (m cutMatrix) bisect(set []int32, left int) {
 		shift(set[i], 2)
 	}
 	for range len(set) { // each swap lowers the cut; the bound keeps the worst case quadratic
-		a, b := 0, left // the left part least pulled left, the right part most
+		a, b := 0, left // the left part pulled left least, the right part most
 		for i := range left {
 			if pull[set[i]] < pull[set[a]] {
 				a = i

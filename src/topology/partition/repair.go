@@ -11,10 +11,10 @@ import (
 // repairRounds bounds Repair; real graphs need one to five rounds.
 const repairRounds = 50
 
-// Repair moves vertices out of parts that exceed a limit of o, each to the part with the least loss
-// of cut per relief, until every limit holds or no single move helps, and returns the number of
-// moves. It also gives every empty part a vertex. Multilevel and streaming methods miss several
-// limits by a few percent, so a few moves suffice.
+// Repair moves vertices out of parts that exceed a limit of o, each to the part where the cut grows
+// least for the relief (see below), until every limit holds or no single move helps, and returns
+// the number of moves. It also gives every empty part a vertex. Multilevel and streaming methods
+// miss several limits by a few percent, so a few moves suffice.
 //
 // Relief is the decrease of the total excess: the sum, over parts and constraints, of the weight
 // above the limit in units of the mean. It falls with each move, so two parts that exceed limits in
@@ -60,9 +60,9 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves
 }
 
-// Balance is Repair, and exchanges pairs of vertices where no single move helps because parts that
-// have room in one constraint are full in another. It returns the number of moves; a vertex may
-// move several times.
+// Balance is Repair, and also exchanges pairs of vertices if no single move helps, because parts
+// that have room in one constraint are full in another. It returns the number of moves; a vertex
+// may move several times.
 func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	moves := Repair(g, w, o, part)
 	l := newLoad(g.NumVertices(), w, o)
@@ -72,14 +72,14 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves + 2*exchange(l, part)
 }
 
-// For a swap, exchange looks at up to candidates vertices of the part, evenly spread, and as many
-// of each of partners other parts, those with the most room in the exceeded constraint. It makes at
-// most exchanges swaps, however many parts there are: a swap looks at up to a million pairs, and
-// 1024 swaps take half a minute.
+// For a swap, exchange looks at up to candidates vertices of the part, evenly spread, and at the
+// same number of vertices of each of partners other parts, which have the most room in the exceeded
+// constraint. It makes at most exchanges swaps, for any number of parts: a swap looks at up to a
+// million pairs, and 1024 swaps take half a minute.
 const candidates, partners, exchanges = 256, 16, 1024
 
-// exchange swaps pairs of vertices as long as that relieves the part with the largest excess, each
-// time the pair that relieves it most, and returns the number of swaps. Time O(P + partners
+// exchange swaps pairs of vertices as long as this relieves the part with the largest excess. It
+// swaps the pair that relieves the part most, and returns the number of swaps. Time O(P + partners
 // candidates^2) a swap.
 func exchange(l *load, part []int32) (swaps int) {
 	parts := len(l.sum) / len(l.constraints)
@@ -128,7 +128,7 @@ func (l *load) move(part []int32, v, from, to int) {
 }
 
 // worst returns the part that exceeds a limit most, in units of the mean, among the parts that are
-// not stuck, and the constraint; -1 if there is none.
+// not stuck, and the constraint; the part is -1 if there is none.
 func (l *load) worst(stuck []bool) (part, constraint int) {
 	part, most := -1, 0.0
 	for i, sum := range l.sum {
@@ -144,10 +144,10 @@ func (l *load) worst(stuck []bool) (part, constraint int) {
 // refinements bounds the passes of Refine.
 const refinements = 10
 
-// Refine moves each vertex, in order, to the part that most of its in-edges come from, among the
-// parts that have room for it within every limit of o. It passes over the graph until a pass moves
-// less than a thousandth of the vertices. It wins back part of the cut that Repair lost. Time O(M)
-// a pass, memory O(N).
+// Refine moves each vertex, in order, to the part that most of its in-edges come from. It considers
+// the parts that have room for the vertex within every limit of o. It passes over the graph until a
+// pass moves less than a thousandth of the vertices. It wins back part of the cut that Repair lost.
+// Time O(M) a pass, memory O(N).
 func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 	l, near := newLoad(g.NumVertices(), w, o), newNeighbours(o.Parts)
 	size := make([]int, o.Parts)
@@ -180,7 +180,7 @@ func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 }
 
 type move struct {
-	price float64 // cut lost per relief; negative where the cut improves
+	price float64 // growth of the cut per relief; negative if the cut shrinks
 	v, to int32
 }
 
@@ -216,11 +216,11 @@ func (l *load) excess(v, part int) bool {
 	return false
 }
 
-// none is no vertex.
+// none stands for no vertex.
 const none = -1
 
 // relief returns by how much, in units of the mean, the total excess falls if v moves from one part
-// to the other and, unless back is none, back moves the opposite way.
+// to the other and, unless back is none, vertex back moves the opposite way.
 func (l *load) relief(v, back, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {
@@ -261,7 +261,7 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 
 // Complete gives a part to every vertex without one (-1): among the parts with room for another
 // vertex, the part of most of its in-neighbours, or else the one with the fewest vertices. A part
-// has room up to the default imbalance of the number of vertices, whatever o says of other weights.
+// has room up to the default imbalance of the number of vertices, and other weights do not matter.
 // Every empty part gets a vertex, too.
 //
 // Time O(M + N*P), memory O(N).
@@ -289,15 +289,16 @@ func Complete(g *graph.CSC, o Options, part []int32) {
 
 // neighbours sums the in-edges of one vertex by the part of their source.
 type neighbours struct {
-	weight []int64 // [P]
-	parts  []int32 // those with weight > 0, in first-seen order
+	weight []int64 // [P] total weight of the in-edges from each part
+	parts  []int32 // parts with weight > 0, in first-seen order
 }
 
 func newNeighbours(parts int) *neighbours {
 	return &neighbours{weight: make([]int64, parts), parts: make([]int32, 0, parts)}
 }
 
-// count replaces the sums by those of v. Neighbours without a part (-1) and v itself do not count.
+// count replaces the sums by the sums of v. Neighbours without a part (-1) and v itself do not
+// count.
 func (s *neighbours) count(g *graph.CSC, edge []int32, part []int32, v int) {
 	for _, k := range s.parts {
 		s.weight[k] = 0

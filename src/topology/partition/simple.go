@@ -25,7 +25,7 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 
 	list := Constraints(n, w, o)
-	// next part by signature: the constraints a vertex weighs in
+	// next has the next part by signature, the set of constraints in which a vertex weighs
 	part, next := make([]int32, n), map[uint64]int{}
 	for _, v := range order {
 		var signature uint64
@@ -42,9 +42,9 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	return part, nil
 }
 
-// Contiguous cuts the vertex ids into P ranges of equal size (within one), in order, for ids that
-// already follow the structure, such as a crawl order. It balances vertices only, whatever the
-// weights.
+// Contiguous cuts the vertex ids, in order, into P ranges whose sizes differ by at most one. It
+// suits ids that already follow the structure, such as a crawl order. It balances only the number
+// of vertices, and ignores weights.
 //
 // Time and memory O(N).
 func Contiguous(g *graph.CSC, w Weights, o Options) ([]int32, error) {

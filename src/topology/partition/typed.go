@@ -34,7 +34,7 @@ func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]
 }
 
 // rowWeights returns the sizes of rows in the largest unit that divides all of them, or in a larger
-// one if the weights of all vertices would add up to 2^31 or more, since libraries add in 32 bits.
+// unit if the weights of all vertices would add up to 2^31 or more, since libraries add in 32 bits.
 func rowWeights(vertices int, rowBytes []int64) []int32 {
 	unit, largest := int64(0), int64(1)
 	for _, size := range rowBytes {
@@ -97,7 +97,7 @@ func typeReport(name string, counts []int64, cut int64) TypeReport {
 	return r
 }
 
-// typesTable returns them as a table; "" without types.
+// typesTable returns these figures as a table; "" without types.
 func (r *Report) typesTable() string {
 	if len(r.Types) == 0 {
 		return ""

@@ -10,19 +10,19 @@ import (
 )
 
 // Answer is what a rank returns to the ranks that ask it to draw in one hop. Its arrays are reused,
-// as those of Asking are.
+// like the arrays of Asking.
 type Answer struct {
-	Count      []int            // [K] columns that each rank asks for
-	Edges      []int            // [K] neighbours that it returns to each rank
+	Count      []int            // [K] number of columns that each rank asks for
+	Edges      []int            // [K] number of neighbours that it returns to each rank
 	Sizes      []byte           // as in Asking
-	Neighbours []graph.VertexID // by rank, as in Asking
-	Vertices   int              // vertices that ranks ask for
+	Neighbours []graph.VertexID // neighbours by rank, as in Asking
+	Vertices   int              // number of vertices that ranks ask for
 
-	ids      []graph.VertexID // these vertices, by rank
-	list     leftOut          // edges that they leave out
-	of       []int32          // their original ids
-	columns  []graph.VertexID // their columns, in the order of Remote
-	original []int32          // of each column, the original id of its vertex
+	ids      []graph.VertexID // the vertices that ranks ask for, by rank
+	list     leftOut          // edges that these vertices leave out
+	of       []int32          // original ids of the vertices
+	columns  []graph.VertexID // columns of the vertices, in the order of Remote
+	original []int32          // [columns] original id of each column's vertex
 	runs     []run
 	indptr   []int64
 	drawn    []graph.VertexID // drawn neighbours, if a message has more about each
@@ -53,16 +53,17 @@ func (a *Answer) Free() {
 	*a = Answer{}
 }
 
-// Bytes returns their memory.
+// Bytes returns the memory of the arrays.
 func (a *Answer) Bytes() int64 {
 	words := cap(a.Neighbours) + cap(a.ids) + cap(a.of) + cap(a.columns) + cap(a.original) +
 		cap(a.drawn) + cap(a.weights) + cap(a.places)
 	return int64(cap(a.Sizes)) + int64(words)*4 + int64(cap(a.indptr))*8
 }
 
-// Answer draws for the vertices ids, whose rows this rank holds. ids is rank after rank: words[r]
-// of its words are the request of rank r, and word[r] keys its draws. All ranks ask for the same
-// hop of the same step as own. A vertex that is not held is graph.ErrVertexRange.
+// Answer draws for the vertices ids, whose rows this rank holds. The list ids has the requests,
+// rank after rank: words[r] of its words are the request of rank r, whose draws word[r] keys. All
+// ranks ask for the same hop of the same step as own. A vertex that is not held is
+// graph.ErrVertexRange.
 func (r *Remote) Answer(
 	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {

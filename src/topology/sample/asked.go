@@ -5,15 +5,16 @@ import "halognn/src/topology/graph"
 // Asked counts what hops ask of other ranks on a partitioned topology (Remote). The count is made
 // on minibatches that were sampled on a replicated topology.
 type Asked struct {
-	Vertices   int // vertices whose owners are asked
-	Neighbours int // neighbours that owners return
-	Bytes      int // sent for both, over all ranks
+	Vertices   int // number of vertices whose owners are asked
+	Neighbours int // number of neighbours that owners return
+	Bytes      int // bytes sent for both, over all ranks
 }
 
-// AskBytes is what a hop sends to every rank: a count, and the word that keys the draws.
+// AskBytes is the number of bytes that a hop sends to every rank: a count, and the word that keys
+// the draws.
 const AskBytes = 16
 
-// VertexBytes is a vertex in a message.
+// VertexBytes is the size of a vertex in a message.
 const VertexBytes = 4
 
 // AskingHops returns how many of a minibatch's hops ask other ranks. The hop next to the seeds does
@@ -30,14 +31,14 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 
 // Askers describes a rank that asks, and its job.
 type Askers struct {
-	Spec       Spec // of what is drawn
+	Spec       Spec // Spec of the minibatches
 	Carried         // what owners return with each neighbour
 	Topology   *Topology
 	Ranks      int
 	Elsewhere  bool                      // seeds may be vertices of any rank
-	First, End graph.VertexID            // the vertices of the asker
+	First, End graph.VertexID            // vertices First to End-1 are the asker's
 	Draws      func(graph.VertexID) bool // reports whether the asker draws for a vertex
-	Key        Key                       // of the minibatch
+	Key        Key                       // key of the minibatch
 }
 
 // Asks returns what each block of a minibatch, input layer first, asks of other ranks. O(V).

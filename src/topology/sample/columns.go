@@ -15,7 +15,7 @@ var wholeRows = Neighbours(All)
 // column is a row of the block.
 type columnRange struct {
 	relation int
-	vertices []graph.VertexID // the destinations or, of a graph with relations, their columns
+	vertices []graph.VertexID // the destinations or, in a graph with relations, their columns
 	original []int32          // original ids of the destinations
 }
 
@@ -23,18 +23,18 @@ type columnRange struct {
 // edges or leave all of them out. The zero value is ready for use.
 type columnList struct {
 	ranges   []columnRange
-	block    graph.Block // of columns that another rank asks for, where nobody reads the block
+	block    graph.Block // for columns that another rank asks for, because their block is not read
 	order    []int32     // destinations, type by type
-	ends     []int       // [T] where the types end
+	ends     []int       // [T] where each type ends in order
 	first    []graph.VertexID
 	columns  []graph.VertexID
 	original []int32
 }
 
-// of lists the columns, sets the block's Targets and Ends, and finds which of the edges in
-// skips.list each column skips. If skips is nil, it also lists columns without edges, because a
-// rank that asks others does not know which these are. Without relations the columns are the
-// frontier.
+// The method of lists the columns, sets the block's Targets and Ends, and finds which of the edges
+// in skips.list each column skips. If skips is nil, it also lists columns without edges, because a
+// rank that asks others does not know which columns have edges. Without relations the columns are
+// the frontier.
 func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
 	block *graph.Block, skips *skips) []columnRange {
 	c := &t.Columns

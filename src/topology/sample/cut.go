@@ -13,16 +13,16 @@ type Cutter struct {
 	size     int
 	member   int32
 	serving  bool
-	owner    []int32 // of each vertex of the whole frontier
-	place    []int32 // number of own vertices before it
+	owner    []int32 // [whole frontier] owner of each vertex
+	place    []int32 // [whole frontier] number of own vertices before each
 	most     int     // largest length of the frontier so far
 
-	at     []int32 // of each source of the block: its position among the share's sources; -1: none
-	read   []int32 // of each source: the last member found to read it, plus one
+	at     []int32 // [sources of the block] position among the share's sources, or -1
+	read   []int32 // [sources of the block] last member found to read it, plus one
 	others []int32 // positions of sources of other ranks, in the order found
 	rows   byRank
 	ids    []graph.VertexID // own vertices that other ranks want
-	places []int32          // their positions in the frontier
+	places []int32          // positions of ids in the frontier
 	more   []graph.VertexID // vertices of ids that this rank does not read itself
 }
 
@@ -118,11 +118,11 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	if x.most = max(x.most, own+len(c.WantIDs)+1, own+len(c.IDs)); l > 0 {
 		return
 	}
-	// Frontier lists all sources of the last hop.
+	// In the last hop, Frontier lists all sources.
 	s := x.share
 	s.Frontier, s.Original = mem.Grow(s.Frontier, x.most), mem.Grow(s.Original, x.most)
 	for i, k := range x.at {
-		// Otherwise it is no source of the share.
+		// A vertex that fails this test is no source of the share.
 		if k >= 0 && (int(k) < own) == (x.owner[i] == x.member) {
 			s.Frontier[k], s.Original[k] = x.m.Frontier[i], x.m.Original[i]
 		}
@@ -130,8 +130,8 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	s.Frontier, s.Original = s.Frontier[:own+len(c.IDs)], s.Original[:own+len(c.IDs)]
 }
 
-// find numbers the sources that the share reads: in the last hop also its own ones, and those of
-// other ranks by owner. It returns the number of own sources.
+// find numbers the sources that the share reads: in the last hop also its own sources, and the
+// sources of other ranks by owner. It returns the number of own sources.
 func (x *Cutter) find(b *graph.Block, l, own int, c *Crossing) int {
 	found := 0 // beyond the destinations
 	for _, row := range x.rows.of(int(x.member)) {

@@ -10,7 +10,7 @@ import (
 
 // Digest is the XXH64 of the blocks (row pointers and columns, input layer first) and of the
 // original ids of the frontier in order. It is equal for equal minibatches, however the vertices of
-// the graph are numbered. Transposes follow from the blocks and are left out. 0 for an empty
+// the graph are numbered. Transposes follow from the blocks and are left out. It is 0 for an empty
 // frontier.
 func (m *Minibatch) Digest() uint64 {
 	if len(m.Original) == 0 {
@@ -29,11 +29,11 @@ func (m *Minibatch) Digest() uint64 {
 	return h.Sum64()
 }
 
-// EdgesDigest adds up a hash of every sampled edge: of the key and the hop that drew it (1 next to
-// the seeds) and of the original ids of source and destination. It does not depend on the order of
+// EdgesDigest adds up a hash of every sampled edge: of the key, the hop that drew it (1 next to the
+// seeds), and the original ids of its source and destination. It does not depend on the order of
 // edges, on how a block numbers its vertices, or on which rank holds which part of a minibatch. So
-// it can compare ways of sampling that number blocks differently, which Digest cannot. 0 for a
-// minibatch without edges. One multiply-mix an edge.
+// it can compare ways of sampling that number blocks differently, which Digest cannot. It is 0 for
+// a minibatch without edges. The cost is one multiply-mix an edge.
 func (m *Minibatch) EdgesDigest(key Key) uint64 {
 	sum := uint64(0)
 	for l := range m.Blocks {
@@ -43,7 +43,7 @@ func (m *Minibatch) EdgesDigest(key Key) uint64 {
 }
 
 // EdgesDigest is Minibatch.EdgesDigest of one block: original [NumSrc] has the original ids of its
-// sources, the destinations first, and hop says which hop drew it.
+// sources, the destinations first, and hop says which hop drew the block.
 func EdgesDigest(b *graph.Block, original []int32, hop int, key Key) uint64 {
 	sum, name, first := uint64(0), key.hop(hop), 0
 	for r := range max(1, len(b.Ends)) {

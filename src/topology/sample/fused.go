@@ -21,15 +21,15 @@ type Fused struct {
 	phase    func(s *Fused, w int) // what all workers are doing
 
 	hop   hop
-	list  columnList // of the hop in progress
+	list  columnList // columns of the hop in progress
 	mb    *Minibatch // the minibatch in progress
-	kind  Kind       // of the minibatch
+	kind  Kind       // kind of the minibatch
 	when  moment     // step of the minibatch, for numbers of vertices
 	known tables     // tables of the vertices' numbers
 
-	mine func(graph.VertexID) bool // reports which seeds minibatches of this sampler have; nil: all
+	mine func(graph.VertexID) bool // reports whether minibatches have a seed; nil if always
 
-	near   []uint64 // edges that the current hop favours; nil: none
+	near   []uint64 // edges that the current hop favours; nil if none
 	favour float64
 	rows   []int32 // columns of the current block, in the memory of hop.drawn
 	// [edges of the hop] each edge's value in the vertex map; only for parallel renumbering
@@ -255,7 +255,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	block.NumDst, block.NumSrc = n, total
 	s.mb.Frontier = s.mb.Frontier[:total]
 	if s.topology.Columns.Plain() && !s.options.Weights && s.hop.skips.end() > 0 {
-		// Degrees without the edges left out.
+		// The totals are the degrees without the edges left out.
 		s.mb.Totals = mem.Grow(s.mb.Totals, n)
 		for i, degree := range s.hop.degree[:n] {
 			s.mb.Totals[i] = float64(degree)
@@ -264,8 +264,8 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	return nil
 }
 
-// draw draws the rows of one relation, from row at of the block on, and appends new vertices to the
-// frontier, whose length is n. It returns the new length.
+// draw draws the rows of one relation, which begin at row number at of the block, and appends new
+// vertices to the frontier, whose length is n. It returns the new length.
 func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int,
 	error) {
 	mb, before := s.mb, int(block.Indptr[at])
@@ -321,8 +321,8 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh makes room for the weights of edges more edges behind the first before weights, for the hop
-// to write, and returns the array. Without weights it is empty.
+// weigh makes room for more weights, edges in number, behind the first weights, before in number.
+// The hop writes them. It returns the array. Without weights it is empty.
 func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights
@@ -344,7 +344,7 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 }
 
 // renumberAlone draws the hop and renumbers it, chunk by chunk. n is the length of the frontier
-// before; it returns the length after.
+// before this; it returns the length after it.
 func (s *Fused) renumberAlone(n int) int {
 	h, total, rows := &s.hop, n, len(s.hop.vertices)
 	for lo, hi := 0, 0; lo < rows; lo = hi {

@@ -79,7 +79,7 @@ func (m *hash) number(ids []graph.VertexID, rows []int32, frontier []graph.Verte
 		slot := m.slot(v)
 		entry := table[slot&last]
 		_, empty := bits.Sub64(entry, tag, 0)
-		for (entry^own)>>shift&(empty-1) != 0 { // an entry of this minibatch with another vertex
+		for (entry^own)>>shift&(empty-1) != 0 { // another vertex has the entry
 			slot++
 			entry = table[slot&last]
 			_, empty = bits.Sub64(entry, tag, 0)

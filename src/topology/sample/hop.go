@@ -20,41 +20,41 @@ const chunkEdges = 2048
 //	locate   Indptr[v], Indptr[v+1]      random reads of the row pointers
 //	count    edges of each destination   arithmetic only; of kind Poisson alone, and by numbers
 //	                                     as draw
-//	         near ones before, if any    random reads of the marks of rows (Near.Edges)
+//	         near neighbours first       random reads of the marks of rows (Near.Edges)
 //	draw     positions                   arithmetic only; by numbers (Numbers) random reads of the
 //	                                     original ids of all neighbours
 //	gather   Indices[position]           random reads of the neighbours
 //	touch    table[neighbour]            random reads of the vertex map
-//	number   table, rows, frontier       finds all of it in the cache (vertexMap)
+//	number   table, rows, frontier       finds all entries in the cache (vertexMap)
 type hop struct {
 	topology *Topology
 	rows     []int64 // row pointers, from the row of vertex first on
 	first    graph.VertexID
 	vertices []graph.VertexID // [n] the destinations, or their columns
-	original []int32          // [n] their original ids
-	fanout   int64            // MaxInt64 for All
-	poisson  bool             // each neighbour is drawn independently
-	key      uint64           // Spec.word
-	numbers  numbers          // of the vertices, if draws use them
-	table    []uint32         // the numbers of all vertices; nil: no table
-	host     *cpu.Host        // makes the draws that use numbers; nil: plain Go makes them
-	chunk    int              // most destinations of a chunk
+	original []int32          // [n] original ids of the destinations
+	fanout   int64            // fanout of the hop; MaxInt64 for All
+	poisson  bool             // whether each neighbour is drawn independently
+	key      uint64           // key of the draws: Spec.word
+	numbers  numbers          // random numbers of the vertices, if draws use them
+	table    []uint32         // random numbers of all vertices; nil if there is no table
+	host     *cpu.Host        // draws by numbers in a kernel; nil if plain Go does so
+	chunk    int              // largest number of destinations of a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
-	degree []int64 // [n] edges that the destination may draw, without those of skips
-	skips  skips   // of the minibatch
+	degree []int64 // [n] number of edges that the destination may draw, without skips
+	skips  skips   // edges that the minibatch leaves out
 
 	indptr []int64          // [n+1] result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] result: the neighbours drawn
 
-	near       []uint64 // favoured edges: favour times as likely as others (Near.Edges); nil: none
+	near       []uint64 // edges drawn favour times likelier (Near.Edges); nil if none
 	favour     float64
-	nearDegree []int64 // [n] near neighbours of each
-	nearDrawn  []int64 // [n] near neighbours that each draws
+	nearDegree []int64 // [n] number of near neighbours of each destination
+	nearDrawn  []int64 // [n] number of near neighbours that each destination draws
 
-	weights []float32 // [indptr[n]] of the edges drawn; nil: not needed
+	weights []float32 // [indptr[n]] weights of the edges drawn; nil if not needed
 	ofData  []float32 // edge weights of the topology, if weights use them
-	places  []int32   // [indptr[n]] positions of the edges drawn; nil: not needed
+	places  []int32   // [indptr[n]] positions of the edges drawn; nil if not needed
 }
 
 func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, indptr []int64) {
@@ -137,18 +137,18 @@ func (h *hop) count(lo, hi int) int64 {
 // drawer is the scratch memory of one goroutine that draws.
 type drawer struct {
 	picks picks
-	// Neighbours of one destination that are near, and those that are not.
+	// Near neighbours of one destination, and its other neighbours.
 	nears, others members
 	pos           []int64        // positions in Indices of the edges of one chunk
-	found         []uint64       // candidates
-	sink          graph.VertexID // so that the compiler keeps the reads of touch
+	found         []uint64       // candidates of one destination
+	sink          graph.VertexID // written so that the compiler keeps the reads of touch
 }
 
 func newDrawer() drawer { return drawer{pos: mem.Make[int64](chunkEdges)} }
 
 // draw sets drawn[indptr[lo]:indptr[hi]] to the neighbours drawn by destinations [lo,hi), at most
-// h.chunk of them. Where the kernel stops, plain Go draws: for rare cases, and for a damaged
-// topology, on which it panics.
+// h.chunk of them. If the kernel stops at a destination, plain Go draws for it. This happens in
+// rare cases, and on a damaged topology, on which plain Go panics.
 func (d *drawer) draw(h *hop, lo, hi int) {
 	for lo < hi {
 		end, skip := hi, true
@@ -233,7 +233,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// place stores the positions of drawn edges. pos begins with those of destination lo.
+// place stores the positions of drawn edges. pos begins with the positions of destination lo.
 func (h *hop) place(lo int, pos []int64) {
 	if h.places == nil {
 		return
@@ -261,7 +261,7 @@ func (d *drawer) drawRest(h *hop, i int, without []int64) {
 }
 
 // weigh sets the weights of the edges that destinations [lo,hi) drew, at positions pos of Indices.
-// It reads pos only if edges have weights in the data or some are near.
+// It reads pos only if edges have weights in the data or some edges are near.
 func (h *hop) weigh(lo, hi int, pos []int64) {
 	first := h.indptr[lo]
 	for i := lo; i < hi; i++ {
@@ -290,7 +290,7 @@ func (h *hop) inverse(i int) float32 {
 	return float32(float64(h.degree[i]) / float64(h.fanout))
 }
 
-// drawChunks draws destinations [lo,hi), however many.
+// drawChunks draws for any number of destinations [lo,hi).
 func (d *drawer) drawChunks(h *hop, lo, hi int) {
 	for ; lo < hi; lo += h.chunk {
 		d.draw(h, lo, min(lo+h.chunk, hi))

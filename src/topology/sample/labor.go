@@ -30,14 +30,14 @@ const Labor Kind = "labor"
 // of its vertex, so neither the numbering of parts nor the rank that holds a row matters.
 type Numbers struct {
 	Shared bool    // Poisson draws a neighbour if its number r is below q
-	Share  Sharing // ranks that share numbers; Alone: each stream has its own
+	Share  Sharing // ranks that share numbers; with Alone, each stream has its own
 	// Dependency is how many steps a number lasts; 0 means 1. Vertices change their numbers at
-	// different steps: at each step one in Dependency does.
+	// different steps: at each step about one vertex in Dependency does.
 	Dependency int
-	Layers     bool // a vertex has one number for all hops
+	Layers     bool // whether a vertex has one number for all hops
 
-	// Set by InJob: the steps of an epoch, and how many consecutive streams share numbers; 0 means
-	// 1.
+	// Set by InJob: the number of steps of an epoch, and of consecutive streams that share numbers;
+	// 0 means 1.
 	Steps, Streams int
 }
 
@@ -90,10 +90,10 @@ func (s Spec) word(k Key, h int) uint64 {
 	return fold(numbering, k.Seed, k.Stream/s.Common(), h)
 }
 
-// moment is the step for which numbers are wanted. The zero moment: vertices have no numbers.
+// moment is the step for which numbers are wanted. In the zero moment, vertices have no numbers.
 type moment struct {
-	step   int    // counted over epochs
-	lasts  int    // steps that a number lasts
+	step   int    // number of the step, counted over epochs
+	lasts  int    // number of steps that a number lasts
 	phases uint64 // key for the steps at which vertices change their numbers
 }
 
@@ -107,7 +107,7 @@ func (s Spec) moment(k Key) moment {
 }
 
 // word returns the word of a hop's draws by one relation. A vertex has the same number in all
-// relations, so that these choose the same vertices.
+// relations, so that all relations choose the same vertices.
 func (m moment) word(hop uint64, relation int) uint64 {
 	if m.lasts > 0 {
 		return hop
@@ -122,7 +122,7 @@ type numbers struct {
 	now, next uint64 // keys of the numbers that vertices have before and after a change
 	phases    uint64
 	turn      uint64 // i modulo lasts
-	lasts     uint64 // 0: vertices have no numbers
+	lasts     uint64 // 0 if vertices have no numbers
 }
 
 // numbers returns the numbers keyed by a word.
@@ -183,8 +183,8 @@ func (h *hop) numberOf(v graph.VertexID) uint32 {
 // numbered reports whether destination i draws by numbers.
 func (h *hop) numbered(i int) bool { return h.numbers.lasts > 0 && h.degree[i] > h.fanout }
 
-// bounds are the numbers below which a destination draws a neighbour: near if it is a near one,
-// others if not.
+// bounds are the numbers below which a destination draws a neighbour: near applies to near
+// neighbours, others to all others.
 type bounds struct{ near, others uint64 }
 
 func (h *hop) bounds(i int) bounds {
@@ -357,7 +357,7 @@ func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 }
 
 // chooseBelow sets pos to the positions of the neighbours of destination i with numbers below
-// bounds: as many as countBelow has found.
+// bounds. Their number is len(pos), which countBelow has found.
 func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	b, n := h.bounds(i), 0
 	for _, c := range d.candidates(h, i, max(b.near, b.others)) {
@@ -369,7 +369,7 @@ func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	}
 }
 
-// has reports whether a neighbour with that number is drawn.
+// has reports whether a neighbour with the given number is drawn.
 func (b bounds) has(near bool, number uint64) bool {
 	if near {
 		return number < b.near

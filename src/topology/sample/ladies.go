@@ -29,11 +29,12 @@ type Ladies struct {
 
 // layer is the hop of kind LADIES that is being drawn.
 type layer struct {
-	// The hop with all in-neighbours; its frontier is that of the minibatch before the hop.
+	// wide is the hop with all in-neighbours. Its first frontier is the minibatch's frontier before
+	// the hop.
 	wide    Minibatch
 	mass    []float64 // [sources of wide] m, then q
-	number  []int32   // [sources of wide] position in the next frontier; -1: not drawn
-	inverse []float32 // [sources of wide] 1/q; 0: not drawn
+	number  []int32   // [sources of wide] position in the next frontier; -1 if not drawn
+	inverse []float32 // [sources of wide] 1/q; 0 if not drawn
 }
 
 func newLadies(t *Topology, o Options) (Sampler, error) {
@@ -174,7 +175,8 @@ func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, fa
 	s.keep(block)
 }
 
-// weigh sets the mass of each source. sums are the sums of the weights of each vertex's in-edges.
+// weigh sets the mass of each source. The argument sums has the sum of the weights of each vertex's
+// in-edges.
 func (s *layer) weigh(sums []float32) {
 	b := &s.wide.Blocks[0]
 	s.mass = mem.Grow(s.mass, b.NumSrc)
@@ -206,7 +208,7 @@ func (s *layer) weigh(sums []float32) {
 }
 
 // prefer turns masses into probabilities that draw about n of the sources. It makes a near source
-// favour times as likely as another.
+// likelier than another, by the factor favour.
 func (s *layer) prefer(n int, near []uint64, favour float64) {
 	probabilities(s.mass, n)
 	if near != nil {
@@ -246,8 +248,8 @@ func (s *layer) draw(hop uint64) {
 
 // probabilities replaces masses by probabilities min(1, c*mass) that add up to n, or by 1 for every
 // mass above 0 if there are no more than n. Each round caps the probabilities that would exceed 1,
-// and divides what is left among the others, which may raise some of these to 1. O(len) a round;
-// rounds are few, at most len.
+// and divides the rest among the others, which may raise some of these to 1. O(len) a round; rounds
+// are few, at most len.
 func probabilities(mass []float64, n int) {
 	some, rest := 0, 0.0
 	for _, m := range mass {

@@ -10,7 +10,7 @@ import (
 
 // Layer is a hop of kind LADIES of a minibatch that a group of ranks makes together (Split). It is
 // one draw from the in-neighbours of all ranks' destinations, with masses summed over all
-// destinations. So each rank sends the others the in-neighbours that it has found, with their
+// destinations. So each rank sends the other ranks the in-neighbours that it has found, with their
 // masses:
 //
 //	this rank                                          all ranks
@@ -27,11 +27,11 @@ import (
 // reused; the zero value is ready for use.
 type Layer struct {
 	layer
-	Own []uint32 // [3n] vertices found here, each with the 64 bits of its mass, low ones first
+	Own []uint32 // [3n] vertices found here, each with the 64 bits of its mass, low word first
 	All []uint32 // Own of all ranks
 
-	found, all []graph.VertexID // the vertices of All; the same without duplicates
-	at         []int32          // position in all of each vertex of found
+	found, all []graph.VertexID // vertices of All, with and without duplicates
+	at         []int32          // [found] position of each vertex in all
 	sum        []float64        // [all] masses, then probabilities
 }
 
@@ -54,7 +54,7 @@ func (l *Layer) Free() {
 	*l = Layer{}
 }
 
-// Bytes returns their memory.
+// Bytes returns the memory of the arrays.
 func (l *Layer) Bytes() int64 {
 	words := cap(l.Own) + cap(l.All) + cap(l.found) + cap(l.all) + cap(l.at) + 2*cap(l.sum)
 	return l.bytes() + int64(words)*4
@@ -103,8 +103,8 @@ func (s *Split) Find(mb *Minibatch, l *Layer, h int, train bool, key Key, a *Ask
 	})
 }
 
-// Expect makes room for what the ranks of a group have found; count has a number for each. An
-// impossible number is an error that names the rank.
+// Expect makes room for the vertices that the ranks of a group have found; count has their number
+// for each rank. An impossible number is an error that names the rank.
 func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	total, vertices := 0, int(o.parts.Vertices())
 	for m, n := range count {
@@ -118,8 +118,8 @@ func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	return nil
 }
 
-// Choose draws hop h from what all ranks have found; count has a number for each. Otherwise it
-// works as Draw.
+// Choose draws hop h from the vertices that all ranks have found; count has their number for each
+// rank. Otherwise it works as Draw.
 func (s *Split) Choose(mb *Minibatch, l *Layer, count []int, c *Crossing, h int, train bool,
 	key Key, edges *uint64) error {
 	f, spec := s.fused, s.fused.options.spec(train)

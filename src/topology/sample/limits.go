@@ -2,13 +2,13 @@ package sample
 
 // Limits are upper bounds on the sizes of minibatches.
 type Limits struct {
-	Vertices []int // [hops+1] vertices of the frontier: the seeds, then after each hop
-	Edges    []int // [hops] edges of each hop, seed hop first
+	Vertices []int // [hops+1] number of seeds, then of frontier vertices after each hop
+	Edges    []int // [hops] number of edges of each hop, seed hop first
 }
 
 // Limits returns the limits for a graph without relations with the given numbers of vertices and
 // edges. ok is false for a kind that may draw more neighbours of a vertex than its fanout, or whose
-// options do not bound them for each vertex.
+// options do not bound the number for each vertex.
 func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	if s.kind() != Neighbour && s.kind() != Labor {
 		return l, false
@@ -29,7 +29,7 @@ func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 // Growth says by which factors the sizes of one block may grow.
 type Growth struct{ Destinations, Sources, Edges float64 }
 
-// Most returns the largest of them.
+// Most returns the largest of the factors.
 func (g Growth) Most() float64 { return max(g.Destinations, g.Sources, g.Edges) }
 
 // Growth returns the factors by which the blocks and the seeds of m may grow to reach l. ok is

@@ -17,13 +17,13 @@ import (
 // replaces an end of the link.
 type Negatives struct {
 	Kind  string
-	Count int // of a link; ignored for NegativesBatch
+	Count int // number of negatives of a link; ignored for NegativesBatch
 }
 
 // The kinds of negatives.
 const (
 	NegativesUniform = "uniform" // vertices of the whole graph, for each link
-	NegativesJoint   = "joint"   // the same ones for Count consecutive links
+	NegativesJoint   = "joint"   // the same vertices for Count consecutive links
 	NegativesLocal   = "local"   // vertices of the stream's own parts
 	NegativesBatch   = "batch"   // the targets of the other links of the minibatch
 )
@@ -64,13 +64,13 @@ type LinkOptions struct {
 	Corrupt   string
 	Filter    bool // draw a negative again if it is an edge of the graph
 	Exclude   bool // do not sample the minibatch's links, or their reverses, as edges
-	// Label words of all links, the same number for each; nil: links have no labels.
+	// Label words of all links, the same number for each link; nil if links have no labels.
 	Labels []int32
 	// Vertex types of the ends.
 	Source, Target int
 }
 
-// tries bounds how often a negative is drawn again. After that it is missing, as may happen where
+// tries bounds how often a negative is drawn again. After that it is missing. This may happen if
 // nearly all pairs are links.
 const tries = 64
 
@@ -89,7 +89,8 @@ type Links struct {
 	links    []graph.Link
 	streams  *Streams
 	topology *Topology
-	// [K] for each stream, of a source and of a target; [1] if they are the whole graph.
+	// [K] the choices of a source and of a target for each stream; [1] if these are the whole
+	// graph.
 	choices [][2]choices
 
 	mu    sync.Mutex
@@ -105,8 +106,8 @@ type rated struct {
 	known               bool
 	seeds               []graph.VertexID
 	truth               []int32
-	labels              int         // words at the end of truth
-	without             []exclusion // sorted
+	labels              int         // number of label words at the end of truth
+	without             []exclusion // edges left out, sorted
 }
 
 // exclusion is an edge that is not drawn: from a vertex, into a seed (its row).
@@ -147,7 +148,7 @@ func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
 // choices are the vertices from which negatives are drawn, as a list of ranges.
 type choices struct {
 	count       int
-	first, ends []int // of each range: its first vertex, and the number of choices up to its end
+	first, ends []int // [ranges] first vertex, and number of choices up to the end
 }
 
 // list sets the choices to the vertices lo to hi-1 of a type.
@@ -248,8 +249,8 @@ func (l *Links) make(r *rated) {
 	r.labels = each * len(numbers)
 }
 
-// other returns negative j, of k, of link i of a minibatch. An end is -1 if there is no such
-// negative.
+// other returns negative j of the k negatives of link i of a minibatch. An end is -1 if there is no
+// such negative.
 func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k,
 	stream int) graph.Link {
 	switch c := l.options.Corrupt; {
@@ -325,8 +326,8 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 }
 
 // Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits. It
-// has int32 numbers: links, negatives of each link, and the rows of each pair, -1 for one that is
-// missing; then the label words of the links.
+// has int32 numbers: links, negatives of each link, and the rows of each pair, -1 for a missing
+// row; then the label words of the links.
 func (l *Links) Truth(dst []byte, key Key) []byte {
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		dst = mem.Grow(dst, 4*len(r.truth))
@@ -379,7 +380,8 @@ func (o *leftOut) of(i int) []graph.VertexID {
 // clear makes the list empty.
 func (o *leftOut) clear() { o.start, o.from = append(o.start[:0], 0), o.from[:0] }
 
-// add adds the sources that vertex i leaves out. i is greater than all vertices added before.
+// add adds the sources that vertex i leaves out. The argument i is greater than all vertices added
+// before.
 func (o *leftOut) add(i int, from []graph.VertexID) {
 	for len(o.start) <= i { // vertices in between leave nothing out
 		o.start = append(o.start, int32(len(o.from)))
@@ -389,8 +391,8 @@ func (o *leftOut) add(i int, from []graph.VertexID) {
 }
 
 // find lists the edges that the seeds of a key's minibatch leave out; if mine is not nil, only for
-// the seeds that it reports. The seeds must come first in the frontier, in their order. Another
-// frontier is an error, because training would then see the links that it predicts.
+// the seeds for which it returns true. The seeds must come first in the frontier, in their order.
+// Another frontier is an error, because training would then see the links that it predicts.
 func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
 ) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]
@@ -425,8 +427,8 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(g
 type skips struct {
 	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
 	place []int64 // places in the row, ascending
-	list  leftOut // of the frontier, looked up by find
-	// With relations, where columns are destinations: first column of the relation being drawn.
+	list  leftOut // edges that the frontier leaves out, looked up by find
+	// With relations, columns are the destinations: first column of the relation being drawn.
 	first int
 }
 
@@ -498,8 +500,8 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	return false
 }
 
-// put adds destination i, greater than all added before. row are its in-neighbours, and without the
-// vertices that it skips.
+// put adds destination i, greater than all added before. The argument row has its in-neighbours,
+// and the argument without has the vertices that it skips.
 func (k *skips) put(i int, row, without []graph.VertexID) {
 	for len(k.start) <= i { // destinations in between skip nothing
 		k.start = append(k.start, int32(len(k.place)))
@@ -507,8 +509,8 @@ func (k *skips) put(i int, row, without []graph.VertexID) {
 	k.row(row, without)
 }
 
-// row adds the next destination. row are its in-neighbours, and without, ascending, the vertices
-// whose edges it skips.
+// row adds the next destination. The argument row has its in-neighbours, and the argument without
+// has the vertices whose edges it skips, ascending.
 func (k *skips) row(row, without []graph.VertexID) {
 	if len(without) > 0 {
 		for p, u := range row {

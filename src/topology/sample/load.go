@@ -10,12 +10,12 @@ import (
 // minibatch.
 type Load struct {
 	Destinations, Edges int
-	Cross               int   // edges from sources of other ranks
-	Own                 int   // sources that the rank owns; in the last hop those that it reads
-	Others              int   // sources of other ranks
-	Far                 int   // sources of other ranks on other nodes
-	Bytes, FarBytes     int64 // of the feature rows of Others and Far that the input layer reads
-	Wanted              int   // own vertices that other ranks read, counted once for each such rank
+	Cross               int   // number of edges from sources of other ranks
+	Own                 int   // number of own sources; in the last hop, those that the rank reads
+	Others              int   // number of sources of other ranks
+	Far                 int   // number of sources of ranks on other nodes
+	Bytes, FarBytes     int64 // bytes of feature rows of Others and Far that the input layer reads
+	Wanted              int   // number of own vertices that other ranks read, once per such rank
 }
 
 // NewLoads makes room for the loads of the given number of ranks in minibatches of the given number
@@ -28,13 +28,13 @@ func NewLoads(ranks, layers int) [][]Load {
 	return loads
 }
 
-// Sources returns the sources of the share.
+// Sources returns the number of sources of the share.
 func (l Load) Sources() int { return l.Own + l.Others }
 
 // Loads sets loads[r][l] to the share of rank r in Blocks[l]. ownerOf returns the rank of a vertex,
-// and perNode consecutive ranks are a node. rowOf returns the bytes of a vertex's feature row;
-// false for a vertex without features, which is no source of the input layer. If rowOf is nil,
-// bytes are not counted. O(K L + V + E).
+// and perNode consecutive ranks are a node. The function rowOf returns the bytes of a vertex's
+// feature row, and false for a vertex without features, which is no source of the input layer. If
+// rowOf is nil, bytes are not counted. O(K L + V + E).
 func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 	rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	perNode = max(1, perNode)
@@ -45,8 +45,8 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 	for r := range loads {
 		clear(loads[r])
 	}
-	// Destinations and rows by rank, so that one mark for each source says which rank has read it
-	// last.
+	// Destinations and rows are grouped by rank, so that one mark for each source says which rank
+	// has read it last.
 	var own, rows byRank
 	read := make([]int32, len(m.Frontier))
 	for l := range m.Blocks {

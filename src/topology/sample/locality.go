@@ -14,17 +14,17 @@ import (
 )
 
 // Locality-aware sampling (data placement, Song and Jiang, ICS '22, section 4): vertices that are
-// near, because their rows or those of their neighbours are at hand, are drawn with s times the
+// near, because their rows or their neighbours' rows are at hand, are drawn with s times the
 // probability.
 //
-//	q'(u) = c s q(u) if u is near, else c q(u)       c such that the sum of q' is that of q
+//	q'(u) = c s q(u) if u is near, else c q(u)       c such that q' has the sum of q
 //
-// The sum is over the in-neighbours of a vertex for kind Poisson, over those of a layer for kind
-// LADIES. A q' above 1 is set to 1, and the excess is divided among the others. Edges weigh 1/q',
-// so estimates stay unbiased, but their variance grows.
+// The sum is over the in-neighbours of a vertex for kind Poisson, and over the in-neighbours of a
+// layer for kind LADIES. A q' above 1 is set to 1, and the excess is divided among the others.
+// Edges weigh 1/q', so estimates stay unbiased, but their variance grows.
 
-// Near says which vertices are near, for each hop, seed hop first. In the zero Near none are. The
-// sets lie outside the Go heap.
+// Near says which vertices are near, for each hop, seed hop first. In the zero Near no vertices are
+// near. The sets lie outside the Go heap.
 type Near struct {
 	Vertices [][]uint64 // bit v%64 of word v/64 is vertex v
 	// Only for kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
@@ -94,7 +94,7 @@ func (n Near) Free() {
 	}
 }
 
-// Bytes returns their memory.
+// Bytes returns the memory of the sets.
 func (n Near) Bytes() (bytes int64) {
 	for _, sets := range [...][][]uint64{n.Vertices, n.Edges} {
 		for _, set := range sets {
@@ -127,10 +127,11 @@ func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
 // favour returns the probabilities with which a vertex draws each of its near neighbours, and each
-// of the others. near is the number of near neighbours; the fanout is less than the degree.
+// of the others. The argument near is the number of near neighbours. The fanout must be less than
+// the degree.
 func favour(degree, near, fanout int64, s float64) (ofNear, ofOthers float64) {
 	c := float64(fanout) / (float64(s*float64(near)) + float64(degree-near))
-	// The expected number of near ones is below fanout.
+	// The expected number of near neighbours is below fanout.
 	if q := float64(c * s); q <= 1 || near >= fanout {
 		return min(q, 1), c
 	}
@@ -142,8 +143,8 @@ func farStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop^random.Golden), original)
 }
 
-// prefer sets the edges that the hop draws likelier, a set of Near.Edges, and the factor; nil:
-// none.
+// prefer sets the edges that the hop draws likelier, a set of Near.Edges, and the factor; near is
+// nil if there are none.
 func (h *hop) prefer(near []uint64, favour float64) {
 	if h.near, h.favour = near, favour; near != nil {
 		h.nearDegree = mem.Grow(h.nearDegree, len(h.vertices))
@@ -190,7 +191,7 @@ func (h *hop) drawNear(i int, s *stream) int64 {
 // scratch memory.
 type members struct {
 	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; arbitrary beyond the row
-	before []int64  // members before each word; padded to a power of 2 with larger values
+	before []int64  // number of members before each word; padded to a power of 2 with larger values
 }
 
 func (m *members) grow(words int) {
@@ -248,7 +249,8 @@ func bytesAtMost(word, n uint64) uint64 {
 	return (n*bytesOf1 | highBits - word) & highBits >> 7 * bytesOf1 >> 56
 }
 
-// chooseNear sets pos to the positions that destination i draws, those of near neighbours first.
+// chooseNear sets pos to the positions that destination i draws, first the positions of near
+// neighbours.
 func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
 	words := int((h.degree[i] + 63) / 64)
 	d.nears.grow(words)
@@ -266,7 +268,7 @@ func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
 	d.pick(pos[drawn:], h.begin[i], h.degree[i]-near, &d.others, farStream(h.key, h.original[i]))
 }
 
-// pick sets pos to the positions of distinct members of a row, which has n; every subset of
+// pick sets pos to the positions of distinct members of a row, which has n members; every subset of
 // len(pos) is equally likely.
 func (d *drawer) pick(pos []int64, begin, n int64, of *members, s stream) {
 	if int64(len(pos)) < n {

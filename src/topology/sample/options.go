@@ -25,20 +25,21 @@ const denseVertices = 1 << 26
 // Options says what a Sampler draws, and how it works. Only Spec and Eval change the minibatches.
 type Options struct {
 	Spec
-	Eval    Spec // of SampleEval: as many hops; zero Spec: same as Spec
+	Eval    Spec // Spec of SampleEval, with the same number of hops; if zero, Spec
 	Workers int  // goroutines that share one minibatch; 0 means 1
-	// Most seeds of one minibatch; 0 means any number, but then the vertex map is cleared more
-	// often.
+	// Largest number of seeds of a minibatch; 0 means any number, but then the vertex map is
+	// cleared more often.
 	MaxSeeds    int
 	Map         MapKind // how vertices are renumbered
 	Weights     bool    // weigh edges by Topology.Weights, which must be present
-	Places      bool    // of a Remote: set Block.Places, the positions of edges in the topology
+	Places      bool    // for a Remote: set Block.Places, the positions of edges in the topology
 	Near        Near    // vertices that Key.Favour makes likelier to be drawn, for each hop
-	ForwardOnly bool    // leave Minibatch.Transposes empty: only backward reads them
+	ForwardOnly bool    // leave Minibatch.Transposes empty, because only backward reads them
 
-	// Bits of a vertex map's values; 0 means as many as needed. Tests set it so that versions wrap.
+	// Number of bits of a vertex map's values; 0 means the number needed. Tests set it so that
+	// versions wrap.
 	valueBits   int
-	maxEdges    int // most edges of a hop; 0 means as many as a transpose can number
+	maxEdges    int // most edges of a hop; 0 means the most that a transpose can number
 	minParallel int // fewest edges of a hop that workers share; 0 means parallelEdges
 }
 
@@ -162,7 +163,7 @@ func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 			values = max(values, reach)
 		}
 	}
-	// Such a kind may draw more; one worker numbers a hop beyond reach.
+	// Other kinds may draw more edges. One worker numbers a hop that exceeds reach.
 	if k := s.kind(); k != Neighbour && k != Labor {
 		values = max(values, vertices)
 	}

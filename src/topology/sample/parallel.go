@@ -15,11 +15,11 @@ import (
 // is kept.
 type worker struct {
 	drawer
-	// Does the phase and reports to Fused.wait. It is made once, so that starting it allocates
+	// run does the phase and reports to Fused.wait. It is made once, so that starting it allocates
 	// nothing.
 	run   func()
 	err   error
-	count int // edges or new vertices of its range; later the sum over the ranges before it
+	count int // number of edges or new vertices of its range; later of the ranges before
 }
 
 func newWorker(s *Fused, i int) worker {
@@ -145,7 +145,7 @@ func (s *Fused) resolveRange(w int) {
 		len(s.hop.vertices)+lo)
 }
 
-// appendRange appends the vertices whose claims its range has won. No later phase of this hop reads
+// appendRange appends the vertices whose claims range w has won. No later phase of this hop reads
 // the claims, so the map can already store the numbers.
 func (s *Fused) appendRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)

@@ -6,16 +6,16 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Divide makes a rank's share of the links of a minibatch that a group of ranks makes together: it
-// scores those whose target it owns. All ranks know all pairs of a minibatch, so they need no
-// messages for this:
+// Divide makes a rank's share of the links of a minibatch that a group of ranks makes together: the
+// rank scores the links whose target it owns. All ranks know all pairs of a minibatch, so they need
+// no messages for this:
 //
 //	links      a->b  c->d        rank 0 owns a, d, rank 1 b, c
 //	rank 0     rates c->d        gets c, and gives a
 //	rank 1     rates a->b        gets a, and gives c
 //
 // For these links it returns what Truth returns, in the memory of dst where it fits, and sets in c
-// which embeddings cross between ranks. Rows are [own seeds | those of other ranks, by rank], each
+// which embeddings cross between ranks. Rows are [own seeds | seeds of other ranks, by rank], each
 // in the order of seeds.
 func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) []byte {
 	c.size(o.Size)
@@ -58,7 +58,7 @@ func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) 
 
 // division is scratch memory of Divide.
 type division struct {
-	owner []int32 // [n] of the seeds
+	owner []int32 // [n] owner of each seed
 	row   []int32 // [n] row of a seed among its owner's seeds; later its row on this rank
 	own   []int   // [S] number of seeds of each rank
 	wants []bool  // [S,n] whether the rank scores pairs of a seed that another rank owns

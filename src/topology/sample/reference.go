@@ -80,9 +80,9 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 	return m
 }
 
-// referenceDraw returns the edges that v draws of a row, those of a relation, by their positions in
-// Indices: all in stored order, or Floyd's choice in the order drawn. Their number is the fanout or
-// a binomial draw. It also returns 1/q.
+// referenceDraw returns the edges that v draws from a row, which has the edges of a relation, as
+// positions in Indices. These are all edges in stored order, or Floyd's choice in the order drawn.
+// Their number is the fanout or a binomial draw. It also returns 1/q.
 func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, relation int, key Key,
 ) (drawn []int64, inverse func(e int64) float32) {
 	fanout, degree := int64(spec.fanoutBy(h, relation)), int64(len(row))
@@ -108,7 +108,7 @@ func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, rel
 	return referenceSubset(row, count, vertexStream(hop, t.Original[v])), inverse
 }
 
-// referenceSubset returns count of the edges of a row, by Floyd's choice.
+// referenceSubset returns edges of a row, count in number, by Floyd's choice.
 func referenceSubset(row []int64, count int64, s stream) (drawn []int64) {
 	degree := int64(len(row))
 	taken := make(map[uint64]bool)
@@ -123,7 +123,7 @@ func referenceSubset(row []int64, count int64, s stream) (drawn []int64) {
 	return drawn
 }
 
-// referenceColumns draws a hop by each relation, on a graph with several.
+// referenceColumns draws a hop relation by relation.
 func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h int, key Key,
 	number func(graph.VertexID) int32) (b graph.Block) {
 	c := &t.Columns
@@ -294,7 +294,7 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 // drawn independently with probability q. A source has one number in a hop, whatever the relation.
 func referenceNumbers(t *Topology, row []int64, fanout int, spec Spec, h int, key Key,
 	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
-	numbers := map[int64]uint64{} // of the row's edges
+	numbers := map[int64]uint64{} // random numbers of the sources of the row's edges
 	step, lasts := key.Epoch*spec.Numbers.Steps+key.Step, max(1, spec.Numbers.Dependency)
 	for _, e := range row {
 		id := uint64(uint32(t.Original[t.Graph.Indices[e]]))
@@ -316,7 +316,7 @@ func referenceNumbers(t *Topology, row []int64, fanout int, spec Spec, h int, ke
 	return drawn, func(e int64) float32 { return inverseBelow(below(q(e))) }
 }
 
-// keep copies s out of the Go heap, as a Minibatch has its arrays outside it.
+// keep copies s out of the Go heap, because the arrays of a Minibatch lie outside it.
 func keep[T mem.Number](s []T) []T {
 	out := mem.Make[T](len(s))
 	copy(out, s)

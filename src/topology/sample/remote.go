@@ -20,15 +20,15 @@ import (
 //	Extend   block, next frontier <── neighbours ──
 //	End      transposes
 //
-// For kind LADIES owners return all neighbours, and the asker draws among those of the whole
-// frontier. A reply also has what weighs edges (Reply): their weights in the data; for kinds that
-// estimate, the total of each vertex, from which the probabilities follow; if edges are left out,
-// the degree without them.
+// For kind LADIES owners return all neighbours, and the asker draws among the neighbours of the
+// whole frontier. A reply also has what the weights of edges depend on (Reply): the weights in the
+// data; for kinds that estimate, the total of each vertex, from which the probabilities follow; if
+// edges are left out, the degree without them.
 //
 // On a graph with relations owners draw for each column of a vertex. They also return the number of
-// neighbours of columns without edges, as the asker does not know which these are. The columns for
-// one asker are in the order of relations, then in the order asked. This is the order of the rows
-// of its block, which merges the answers.
+// neighbours of columns without edges, because the asker does not know which columns these are. The
+// columns for one asker are in the order of relations, then in the order asked. This is the order
+// of the rows of its block, which merges the answers.
 //
 // Remote sends nothing: its caller moves IDs, Sizes and Neighbours. Between two calls the state of
 // a minibatch is in its Minibatch and Asking, so each call may use another Remote. One goroutine at
@@ -82,8 +82,8 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 }
 
 // Reply is the size in bytes of what an owner returns for a column (a vertex is one column unless
-// the graph has relations). Size: the number of drawn neighbours. Total: the number of all
-// neighbours, or the sum of their weights. Edge: each drawn neighbour, with what it carries.
+// the graph has relations). Size is for the number of drawn neighbours, Total for the number of all
+// neighbours or the sum of their weights, and Edge for each drawn neighbour, with what it carries.
 type Reply struct {
 	Size, Total, Edge int
 	Carried
@@ -137,32 +137,32 @@ func (s Spec) most(h int) int {
 // and are reused by the next hop; the zero value is ready for use.
 type Asking struct {
 	Word   uint64 // keys the draws
-	Fanout int    // the largest of any relation
+	Fanout int    // the largest fanout of any relation
 	Reply  Reply
-	each   []int // fanouts by relation; nil: Fanout
+	each   []int // fanouts by relation; nil if all are Fanout
 	kind   Kind
-	when   moment   // of the minibatch
+	when   moment   // moment of the minibatch
 	favour float64  // Key.Favour, which applies to near
-	near   []uint64 // the vertices that the asker draws likelier; nil: none
-	layer  int      // number of vertices that the asker draws for the layer; 0: owners draw
+	near   []uint64 // the vertices that the asker draws likelier; nil if there are none
+	layer  int      // number of vertices that the asker draws for the layer; 0 if owners draw
 
 	// Sent to the owners, and received from them. They leave out the asker's own vertices.
-	Count []int // [K] columns asked from each rank
-	Words []int // [K] words of IDs for each rank
+	Count []int // [K] number of columns asked from each rank
+	Words []int // [K] number of words of IDs for each rank
 	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
 	// edges to it are left out, ascending.
 	IDs []graph.VertexID
 	// Rows of Reply.Column() bytes, a column each, in the order of Remote.
 	Sizes      []byte
-	Neighbours []graph.VertexID // [E] in that order, each before its carried words
+	Neighbours []graph.VertexID // [E] in the order of Sizes, each before its carried words
 
 	asked int // number of vertices asked for
 	rank  int
-	owner []int32          // [n] of each frontier vertex
+	owner []int32          // [n] owner of each frontier vertex
 	own   []graph.VertexID // own vertices of the asker, in frontier order, laid out as IDs
-	list  leftOut          // of the frontier
+	list  leftOut          // edges that the frontier leaves out
 	mine  Answer           // draws of own
-	next  []cursor         // [K]
+	next  []cursor         // [K] position in the answer of each rank
 	words [1]int           // len(own) and Word, as Answer takes them
 	word  [1]uint64
 }
@@ -170,9 +170,10 @@ type Asking struct {
 // cursor is the position up to which the answer of one rank has been read.
 type cursor struct{ column, edge int }
 
-// Ask groups a frontier by owner, for draws of hop h, from 1. train says whether the minibatch is
-// trained; rank is the asker's own; parts are the vertices of each rank. If edges are left out, the
-// frontier must begin with the minibatch's seeds; otherwise Ask returns an error. O(n+K).
+// Ask groups a frontier by owner, for draws of hop h, from 1. The argument train says whether the
+// minibatch is trained, rank is the asker, and parts finds the rank that owns a vertex. If edges
+// are left out, the frontier must begin with the minibatch's seeds; otherwise Ask returns an error.
+// O(n+K).
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	frontier []graph.VertexID, key Key, h int, train bool) error {
 	spec := r.fused.options.spec(train)
@@ -277,8 +278,8 @@ func (r Reply) total(rows []byte, i int) float64 {
 // words returns the number of words of a neighbour.
 func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 
-// Reserve makes room for the answers about IDs: for Sizes at first; when these have arrived, for
-// Neighbours, with their sum by rank in edges [K].
+// Reserve makes room for the answers about IDs: first, with edges nil, for Sizes; when these have
+// arrived, for Neighbours, whose number from each rank is in edges [K].
 func (a *Asking) Reserve(edges []int) {
 	total := 0
 	if edges == nil {
@@ -294,8 +295,8 @@ func (a *Asking) Reserve(edges []int) {
 	a.Neighbours = mem.Grow(a.Neighbours, total*a.Reply.words())
 }
 
-// Edges sets edges [K] to the number of neighbours that each rank returns, by Sizes. An impossible
-// size is an error that names the rank.
+// Edges sets edges [K] to the number of neighbours that each rank returns, which follows from
+// Sizes. An impossible size is an error that names the rank.
 func (a *Asking) Edges(edges []int) error {
 	i, most := 0, a.Fanout
 	if most == All || a.kind == Poisson {
@@ -331,7 +332,7 @@ func (a *Asking) Free() {
 	*a = Asking{}
 }
 
-// Bytes returns their memory.
+// Bytes returns the memory of the arrays.
 func (a *Asking) Bytes() int64 {
 	ids := cap(a.IDs) + cap(a.Neighbours) + cap(a.owner) + cap(a.own)
 	return int64(ids)*4 + int64(cap(a.Sizes)) + a.mine.Bytes()
@@ -344,8 +345,8 @@ func (r *Remote) Draw(a *Asking) error {
 }
 
 // Extend makes the block of hop h, from 1, once a's answers have arrived and Draw has been called,
-// and appends new vertices to the frontier. The cost is that of numbering the edges and the
-// frontier, as another Remote may have numbered it before.
+// and appends new vertices to the frontier. The cost is that of numbering the edges, and also the
+// frontier, because another Remote may have numbered it before.
 func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 	s, block := r.fused, &mb.Blocks[len(mb.Blocks)-h]
 	extend := func() error { return s.extend(block, a) }
@@ -450,7 +451,7 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	}
 	if len(block.Ends) > 0 {
 		left := dropEmpty(block, totals)
-		if a.kind != Poisson { // only its totals are read
+		if a.kind != Poisson { // only the totals of Poisson are read
 			left = 0
 		}
 		s.mb.Totals = s.mb.Totals[:before+left]

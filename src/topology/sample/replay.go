@@ -15,12 +15,12 @@ import (
 // in training order; numbers beyond an epoch continue in later epochs.
 type Reader struct {
 	Streams      *Streams // the seed order
-	First, Count int      // streams
-	Seed         uint64   // of the run
+	First, Count int      // range of streams
+	Seed         uint64   // seed of the run
 	Favour       float64  // Key.Favour
 }
 
-// Items returns the minibatches of an epoch.
+// Items returns the number of minibatches of an epoch.
 func (r *Reader) Items() int { return r.Streams.Steps() * r.Count }
 
 // Key returns the key of an item's random draws in an epoch.
@@ -30,9 +30,9 @@ func (r *Reader) Key(epoch, item int) Key {
 		Stream: r.First + item%r.Count, Favour: r.Favour}
 }
 
-// Minibatches yields n items, beginning with item from of an epoch. Each is sampled when it is
-// requested, and overwrites the one before. An error ends the sequence and is stored in fault.
-// Options.MaxSeeds is set.
+// Minibatches yields n items of an epoch. The argument from is the number of the first. Each is
+// sampled when it is requested, and overwrites the previous one. An error ends the sequence and is
+// stored in fault. Options.MaxSeeds is set.
 func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *error,
 ) iter.Seq2[Key, *Minibatch] {
 	return func(yield func(Key, *Minibatch) bool) {
@@ -59,17 +59,17 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *
 // training.
 type Replay struct {
 	Of        *Reader       // the reader whose minibatches it samples; may be changed between calls
-	Sampler   Sampler       // nil: the model reads no neighbours, and minibatches are their seeds
-	Minibatch Minibatch     // the last one
-	Took      time.Duration // time to draw it
-	// Returns the seeds of a minibatch, in the memory of dst where they fit; nil: those of
-	// training.
+	Sampler   Sampler       // nil if the model reads no neighbours: minibatches are seeds
+	Minibatch Minibatch     // the last minibatch
+	Took      time.Duration // time to draw the last minibatch
+	// Seeds returns the seeds of a minibatch, in the memory of dst if they fit. If it is nil, they
+	// are the seeds of training.
 	Seeds func(k Key, dst []graph.VertexID) []graph.VertexID
 
 	seeds []graph.VertexID
 }
 
-// Replay opens a replay with the sampler of o. If o.MaxSeeds is 0, it is that of training. Without
+// Replay opens a replay with the sampler of o. If o.MaxSeeds is 0, it is set for training. Without
 // hops, minibatches are just their seeds, as for models that read no neighbours.
 func (r *Reader) Replay(t *Topology, o Options) (*Replay, error) {
 	if o.Hops() == 0 {

@@ -17,9 +17,9 @@
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
 // Neighbour, Labor and Poisson; Reference is written to be read, and gives the same bits. Streams
-// defines the order of the seeds, Share the streams of each rank, and Reader its minibatches and
-// their keys; Replay and Sweep sample these without training them. The package does no I/O and
-// sends nothing: ranks and streams are numbers.
+// defines the order of the seeds, Share the streams of each rank, and Reader the minibatches of a
+// rank and their keys. Replay and Sweep sample minibatches without training them. The package does
+// no I/O and sends nothing: ranks and streams are numbers.
 package sample
 
 import (
@@ -29,12 +29,12 @@ import (
 
 // Key keys the random draws of one minibatch.
 type Key struct {
-	Seed   uint64 // of the run
+	Seed   uint64 // seed of the run
 	Epoch  int
 	Step   int
-	Stream int // of the minibatch's seeds (or its split group); never the rank that draws
+	Stream int // stream (or split group) of the seeds; never the rank that draws
 
-	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1: no
+	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1 mean no
 	// likelier. It changes which vertices are drawn, but no random number.
 	Favour float64
 }
@@ -51,8 +51,8 @@ const All = -1
 //	Original       [N]    original id of every vertex of the whole graph, in [0,2^31)
 //	Rows           [N+1]  row pointers of the whole graph, if Graph is a part of it and Degree
 //	                      is called for any vertex; nil otherwise
-//	Weights               of the edges, in the order of Graph.Indices; nil if they have none
-//	WeightSums     [N]    of each vertex's in-edges: for vertices whose rows are held, or for all
+//	Weights               weights of the edges, in the order of Graph.Indices; nil if none
+//	WeightSums     [N]    their sum over each vertex's in-edges, for all vertices or those held
 //
 // A rank that holds only some rows may pass a range of the whole graph's Indptr, so Indptr[0] need
 // not be 0. The arrays may be memory-mapped; if a file shrinks while mapped, the call that reads it
@@ -62,7 +62,7 @@ type Topology struct {
 	First    graph.VertexID
 	Original []int32
 	Rows     []int64
-	Columns  graph.Columns // of a graph with relations: the columns of the whole graph
+	Columns  graph.Columns // for a graph with relations: the columns of the whole graph
 
 	Weights, WeightSums []float32
 }
@@ -101,13 +101,13 @@ func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID))
 	}
 }
 
-// Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to it,
-// and are reused by the next Sample into it; the zero value is ready for use.
+// Minibatch is the result of one call of Sample. Its arrays lie outside the Go heap, belong to the
+// Minibatch, and are reused by the next Sample into it; the zero value is ready for use.
 //
 //	Blocks[l]      layer l: Blocks[0] is the input layer (the last hop); the destinations of
 //	               Blocks[L-1] are the seeds
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
-//	Original [S]   their original ids
+//	Original [S]   original ids of the frontier
 //	Seeds    [B]   the seeds, Frontier[:B]
 //	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] where gradients flow below
 //	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices
@@ -117,8 +117,9 @@ func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID))
 //	               sum over all its in-edges; for estimates in a graph with relations the degree
 //	               of each row of all blocks, those of the seeds first. Empty otherwise
 //
-// Blocks[l].Weights are those of the data if Options.Weights is set, else 1; with Estimates each is
-// divided by the probability that its edge was drawn. They are empty if neither is set.
+// Blocks[l].Weights are the weights of the data if Options.Weights is set, otherwise 1. With
+// Estimates each weight is divided by the probability that its edge was drawn. They are empty if
+// neither is set.
 type Minibatch struct {
 	Seeds      []graph.VertexID
 	Blocks     []graph.Block
@@ -127,7 +128,7 @@ type Minibatch struct {
 	Transposes []graph.BlockTranspose
 	Others     [][]graph.VertexID
 	Totals     []float64
-	Estimates  bool // weighted sums over a block's edges estimate those over all in-edges
+	Estimates  bool // weighted sums over a block's edges estimate sums over all in-edges
 }
 
 // Free frees the arrays; the minibatch is then its zero value.

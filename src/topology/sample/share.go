@@ -8,11 +8,11 @@ import "fmt"
 //	8 streams, 4 ranks
 //	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
 //	groups of 2       0 1 2 3  |  4 5 6 7      two ranks share each minibatch
-//	groups of 4            0 1 2 3 4 5 6 7     all ranks share each
+//	groups of 4            0 1 2 3 4 5 6 7     all ranks share each minibatch
 //
 // There may be fewer streams than ranks, but not fewer than groups.
 type Share struct {
-	First, Count int // streams
+	First, Count int // the streams First to First+Count-1
 	Group, Size  int // number of the rank's group; number of ranks in a group
 	Member       int // index of the rank in its group
 }
@@ -23,14 +23,14 @@ type Sharing int
 // The ways of sharing.
 const (
 	Alone    Sharing = iota // every rank trains minibatches of its own
-	Together                // all ranks train each
-	InNodes                 // the ranks of a node train each
+	Together                // all ranks train each minibatch
+	InNodes                 // the ranks of a node train each minibatch
 )
 
 // String returns the word of sample.share.
 func (s Sharing) String() string { return [...]string{"rank", "all", "node"}[s] }
 
-// GroupSize returns how many ranks train a minibatch together; perNode ranks are a node.
+// GroupSize returns how many ranks train a minibatch together; a node has perNode ranks.
 func (s Sharing) GroupSize(ranks, perNode int) int {
 	switch s {
 	case Together:

@@ -15,9 +15,9 @@ import (
 type Sampler interface {
 	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks.
 	// The minibatch depends only on the graph, the Spec, the seeds in their order and the key.
-	// Errors: a seed outside the graph (graph.ErrVertexRange) or given twice (both
+	// It returns an error for a seed outside the graph (graph.ErrVertexRange) or given twice (both
 	// SeedError), more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all
-	// rows, one whose arrays break the rules of a CSC (graph.LayoutError), a topology file that
+	// rows or whose arrays break the rules of a CSC (graph.LayoutError), and a topology file that
 	// shrank under its mapping. After an error mb holds nothing of use, but the sampler and mb may
 	// be used again.
 	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
@@ -37,23 +37,24 @@ type Kind string
 const Neighbour Kind = "neighbour"
 
 // Poisson draws each in-neighbour of a vertex independently, with probability q = min(1,
-// fanout/degree): as many as Neighbour on average. An edge weighs 1/q, so sums over what was drawn
-// are unbiased estimates of sums over all in-neighbours.
+// fanout/degree). On average it draws the same number as Neighbour. An edge weighs 1/q, so sums
+// over what was drawn are unbiased estimates of sums over all in-neighbours.
 const Poisson Kind = "poisson"
 
 // Spec holds the options that determine the minibatch of given seeds. The zero Spec draws nothing;
 // use it for a model that reads no neighbours.
 type Spec struct {
 	Kind Kind
-	// For Neighbour, Labor and Poisson: neighbours per hop, seed hop first; each >= 1, or All.
+	// For Neighbour, Labor and Poisson: number of neighbours per hop, seed hop first; each >= 1, or
+	// All.
 	Fanouts []int
-	// For kinds with fanouts on a graph with relations: the fanouts of each relation; nil: Fanouts
-	// for all.
+	// For kinds with fanouts on a graph with relations: the fanouts of each relation; nil means
+	// Fanouts for all relations.
 	Relations [][]int
-	Vertices  []int   // for LADIES: vertices per hop, seed hop first; each >= 1
+	Vertices  []int   // for LADIES: number of vertices per hop, seed hop first; each >= 1
 	Weighted  bool    // for LADIES: draws depend on edge weights, as with Options.Weights
-	Numbers   Numbers // for Labor and Poisson
-	// Links whose minibatches leave out the links' own edges; nil: none are left out.
+	Numbers   Numbers // random numbers of vertices, for Labor and Poisson
+	// Links whose minibatches leave out the links' own edges; nil if none are left out.
 	Links *Links
 }
 
@@ -76,8 +77,8 @@ type method struct {
 	kind      Kind
 	brief     string           // for the page about the configuration
 	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
-	estimates bool             // Minibatch.Estimates: edges weigh 1/q
-	hops      func(Spec) int   // blocks of a minibatch
+	estimates bool             // edges weigh 1/q, as in Minibatch.Estimates
+	hops      func(Spec) int   // number of blocks of a minibatch
 	check     func(Spec) error // all errors in a Spec with at least one hop
 	make      func(*Topology, Options) (Sampler, error)
 }
@@ -109,7 +110,7 @@ func Kinds() iter.Seq2[Kind, string] {
 	}
 }
 
-// method returns that of the kind; the zero method if it is unknown.
+// method returns the method of the kind; the zero method if the kind is unknown.
 func (s Spec) method() method {
 	for _, m := range methods {
 		if m.kind == s.kind() {
@@ -184,7 +185,7 @@ func (s Spec) Check() error {
 var ErrFanouts = errors.New("it samples without fanouts")
 
 // FanoutsFor returns the fanouts, seed hop first, for a computation that needs them. If the kind
-// has no fanouts, need names the computation in the error.
+// has no fanouts, the argument need names the computation in the error.
 func (s Spec) FanoutsFor(need string) ([]int, error) {
 	if !s.HasFanouts() {
 		return nil, fmt.Errorf("%s cannot be combined with sample.kind %s: %w; choose another, "+

@@ -10,8 +10,8 @@ import (
 
 // Split makes one rank's share of minibatches that a group of ranks makes together (GSplit,
 // Polisetty et al., section 4). Every vertex belongs to one of the ranks (Owners), which draws for
-// it, whichever rank has found it. So no edge is drawn twice, and all shares together have the
-// edges that Fused draws alone:
+// it, no matter which rank has found it. So no edge is drawn twice, and all shares together have
+// the edges that Fused draws alone:
 //
 //	this rank                                          the other ranks
 //	Begin    own seeds are the frontier
@@ -20,15 +20,15 @@ import (
 //	Join 1   vertices that others have found join     <── IDs ──  Draw
 //	Draw 2   ...
 //	Last     the vertices of the last hop stay where they were found: this rank reads their rows
-//	Serve    if their owners are to find these rows: determines which ones
+//	Serve    only if owners are to find these rows: determines which rows these are
 //
 // If this rank does not hold the in-edges of all vertices that it draws for, Ask and Extend replace
-// Draw, with the steps of Remote between them. For kind LADIES, Find and Choose replace it, with an
-// exchange of candidates between them (Layer).
+// Draw, with the steps of Remote between them. For kind LADIES, Find and Choose replace Draw, with
+// an exchange of candidates between them (Layer).
 //
 // The sources of a block are [own frontier | vertices of other ranks, by owner]. The destinations
-// come first, and the own frontier is also that of the block below. So the layer below computes its
-// rows where this layer reads them, and the rows of other ranks land behind these.
+// come first, and the own frontier is also the frontier of the block below. So the layer below
+// computes its rows where this layer reads them, and the rows of other ranks land behind them.
 //
 // Split sends nothing: its caller moves Crossing.IDs. Between two calls the state of a minibatch is
 // in its Minibatch and Crossings, so a Join, with the Draw after it, may use another Split. One
@@ -38,7 +38,7 @@ type Split struct {
 	owners *Owners
 	rank   int
 	member int      // index of the rank in its group
-	read   []uint64 // [own/64] a bit for each vertex of the rank: see Distinct
+	read   []uint64 // [own/64] a bit for each own vertex, for Distinct
 }
 
 // Owners says which rank of a group owns a vertex of a minibatch that the group shares. Groups are
@@ -54,9 +54,9 @@ type Split struct {
 type Owners struct {
 	Size int
 
-	rows   []int64         // [K+1]
+	rows   []int64         // [K+1] first vertex of each rank
 	parts  graph.PartIndex // finds the rank that owns a vertex
-	member []int32         // [K]
+	member []int32         // [K] index of each rank in its group
 }
 
 // NewOwners returns the owners in groups of size ranks. Rank r has the vertices rows[r] to
@@ -120,24 +120,24 @@ func (s *Split) Bytes() int64 { return s.fused.Bytes() + int64(cap(s.read))*8 }
 // ranks and gets from them. Rows and gradients between two layers travel by it. Its arrays lie
 // outside the Go heap and are reused; the zero value is ready for use.
 type Crossing struct {
-	Count []int            // [S] vertices found here by the rank that owns them; 0 for this rank
-	IDs   []graph.VertexID // [R] by owner, then in the order found: the last sources of the block
+	Count []int            // [S] number of vertices found here, by owner; 0 for this rank
+	IDs   []graph.VertexID // [R] these vertices, by owner: the last sources of the block
 
-	Wanted  []int            // [S] own vertices that each rank of the group has found
-	WantIDs []graph.VertexID // [W] by rank, then in the order found there
-	At      []int32          // [W] their positions in the own frontier; after Serve, in Reads
+	Wanted  []int            // [S] number of own vertices that each rank of the group has found
+	WantIDs []graph.VertexID // [W] these vertices, by rank, then in the order found there
+	At      []int32          // [W] positions of WantIDs in the own frontier; after Serve, in Reads
 
 	// Reads are, after Serve, the own vertices whose feature rows some rank of the group reads:
 	// first the vertices of the own frontier, in its order, then vertices that only other ranks
 	// have found.
 	Reads []graph.VertexID
 
-	own int // sources before IDs
+	own int // number of sources before IDs
 
 	// Between Draw and Join, for each source from NumDst on: its position in the own frontier, or
-	// ^position in IDs.
+	// ^(its position in IDs).
 	place []int32
-	next  []int // [S]
+	next  []int // [S] where the next vertex of each owner goes in IDs
 }
 
 // Free returns the arrays.
@@ -150,13 +150,13 @@ func (c *Crossing) Free() {
 	*c = Crossing{}
 }
 
-// Bytes returns their memory.
+// Bytes returns the memory of the arrays.
 func (c *Crossing) Bytes() int64 {
 	return int64(cap(c.IDs)+cap(c.WantIDs)+cap(c.At)+cap(c.Reads)+cap(c.place)) * 4
 }
 
-// Own returns the number of the block's sources before those of other ranks, once Join or Last has
-// been called.
+// Own returns the number of the block's sources that come before the sources of other ranks, once
+// Join or Last has been called.
 func (c *Crossing) Own() int { return c.own }
 
 // size makes room for a group of n ranks.
@@ -166,8 +166,8 @@ func (c *Crossing) size(n int) {
 	}
 }
 
-// Expect makes room for the vertices of the given rank that others have found, Wanted[m] by member
-// m. An impossible number is an error that names the ranks.
+// Expect makes room for the vertices of the given rank that others have found; member m has found
+// Wanted[m] vertices. An impossible number is an error that names the ranks.
 func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {
@@ -229,8 +229,8 @@ func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, ed
 	return nil
 }
 
-// divide keeps own vertices in the frontier, and groups the others by owner. Those from n on are
-// new.
+// divide keeps own vertices in the frontier, and groups the others by owner. Frontier vertices from
+// n on are new.
 func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 	c.size(s.owners.Size)
 	found := mb.Frontier[n:]
@@ -298,7 +298,7 @@ func (s *Split) checkWanted(c *Crossing) error {
 	return nil
 }
 
-// joined appends to own the vertices of WantIDs that it lacks, and sets At.
+// joined appends to own the vertices of WantIDs that are not in it yet, and sets At.
 func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
 	f, n := s.fused, len(own)
 	c.At = mem.Grow(c.At, len(c.WantIDs))
@@ -361,7 +361,7 @@ func (s *Split) complete(mb *Minibatch, c *Crossing, h int) {
 // Distinct returns how many different vertices of this rank are in frontier, which has no
 // duplicates, or in rows, which count from the rank's first vertex. These are the vertices whose
 // feature rows the rank reads for a minibatch, for itself or for others. Rows that the rank does
-// not have are left out. Only for a group of all ranks.
+// not have are left out. Distinct is only for groups of all ranks.
 func (s *Split) Distinct(frontier []graph.VertexID, rows []int32) int {
 	first, own := s.owners.rows[s.rank], s.owners.Vertices(s.rank)
 	if s.read == nil {

@@ -16,9 +16,9 @@ type BatchScope int
 
 // The scopes of the batch size.
 const (
-	// Seeds of one stream a step: the global minibatch grows with the number of streams.
+	// Seeds of one stream in a step, so the global minibatch grows with the number of streams.
 	ScopeRank   BatchScope = iota
-	ScopeGlobal            // seeds of all streams together a step: for scaling studies
+	ScopeGlobal            // seeds of all streams together in a step, for scaling studies
 )
 
 // SeedScope says which seeds are shuffled together.
@@ -26,8 +26,8 @@ type SeedScope int
 
 // The scopes of a shuffle.
 const (
-	SeedsLocal  SeedScope = iota // a stream keeps its own seeds: those of its part
-	SeedsGlobal                  // one permutation over all seeds: needs a replicated topology
+	SeedsLocal  SeedScope = iota // a stream keeps its own seeds, which are those of its part
+	SeedsGlobal                  // one permutation over all seeds; needs a replicated topology
 )
 
 // MaxBatch is the largest batch size: more seeds than any graph has.
@@ -39,7 +39,7 @@ type StreamOptions struct {
 	Batch int
 	Scope BatchScope
 	Seeds SeedScope
-	Seed  uint64 // of the run
+	Seed  uint64 // seed of the run
 
 	// Original is the original id of every vertex of the graph. If given, seeds are sorted by it
 	// before they are shuffled (within each stream, or all together for SeedsGlobal), so that
@@ -60,33 +60,33 @@ type StreamOptions struct {
 // Steps: S = max over k of ceil(n[k]/B) for ScopeRank; S = ceil(n/B) for ScopeGlobal, for any K.
 //
 // SeedsLocal: stream k shuffles its seeds by (seed, epoch, k) and cuts them into S pieces in order.
-// Pieces of a stream differ by at most one seed: n[k] mod S of them have one more. These follow on,
-// cyclically, where those of stream k-1 end, so that the global minibatches also differ by at most
-// one, and for ScopeGlobal none exceeds B.
+// Pieces of a stream differ by at most one seed: n[k] mod S of them have one more. The larger
+// pieces of stream k begin, cyclically, where those of stream k-1 end, so that the global
+// minibatches also differ by at most one, and for ScopeGlobal no global minibatch exceeds B.
 //
 // SeedsGlobal: all seeds are shuffled by (seed, epoch), cut into S near-equal global minibatches,
-// and each of those into K near-equal pieces, in stream order; the steps depend only on n, not on
-// n[k] (ScopeRank: as if every stream had n/K seeds, so S = ceil(n/(K*B))).
+// and each global minibatch into K near-equal pieces, in stream order; the number of steps depends
+// only on n, not on n[k] (ScopeRank: as if every stream had n/K seeds, so S = ceil(n/(K*B))).
 //
 // All streams have the same number of steps; a stream with fewer seeds than steps has empty pieces,
 // which count with weight 0. Streams needs no communication and is safe for concurrent use.
 type Streams struct {
 	options   StreamOptions
-	available int // seeds that are cut into steps of the batch size
+	available int // number of seeds that are cut into steps of the batch size
 	steps     int
 	all       []graph.VertexID // [n] the seeds of stream k are all[offsets[k]:offsets[k+1]]
-	offsets   []int            // [K+1]
+	offsets   []int            // [K+1] where the seeds of each stream begin in all
 	larger    []int            // [K] the step at which the larger pieces of a stream start
-	orders    []order          // [K], one for SeedsGlobal
-	links     *Links           // whose numbers the seeds are; nil: seeds are vertices
+	orders    []order          // [K] shuffled seeds of each stream; a single one for SeedsGlobal
+	links     *Links           // links whose numbers the seeds are; nil if seeds are vertices
 }
 
 // order holds the shuffled seeds of one stream. It keeps two epochs, because the pipeline may
-// already prepare the next one.
+// already prepare the next epoch.
 type order struct {
 	sync.Mutex
 	slots [2]struct {
-		tag   int // the epoch + 1, so that zero means none
+		tag   int // the epoch + 1; zero means no epoch
 		seeds []graph.VertexID
 	}
 }
@@ -197,7 +197,7 @@ func (s *Streams) Bytes() int64 {
 	return int64(n) * 4
 }
 
-// Steps returns S, the steps of an epoch, the same on every rank.
+// Steps returns S, the number of steps of an epoch, the same on every rank.
 func (s *Streams) Steps() int { return s.steps }
 
 // Streams returns K.
@@ -213,9 +213,9 @@ func (s *Streams) Warning() string {
 }
 
 // Piece returns the seeds of a stream at a step of an epoch, in dst's memory where they fit. The
-// first call for an epoch shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; the
-// others copy the piece. If seeds stand for links, it returns the ends of the links and of their
-// negatives.
+// first call for an epoch shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; later
+// calls only copy the piece. If seeds stand for links, it returns the ends of the links and of
+// their negatives.
 func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	if s.links == nil {
 		return s.numbers(epoch, step, stream, dst)
@@ -282,7 +282,8 @@ func (s *Streams) PieceLen(step, stream int) int {
 	return hi - lo
 }
 
-// MaxPiece returns the number of seeds of the largest piece; for links an upper bound.
+// MaxPiece returns the number of seeds of the largest piece, or an upper bound if seeds stand for
+// links.
 func (s *Streams) MaxPiece() int {
 	if s.links != nil {
 		return s.links.mostSeeds(s.maxNumbers())

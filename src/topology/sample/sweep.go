@@ -8,13 +8,13 @@ import (
 )
 
 // Sweep describes minibatches of a run, or of a similar one, that are sampled without being
-// trained, in any order: those of a reader, in Epochs epochs from Epoch on.
+// trained, in any order. They are the minibatches of a reader, in Epochs epochs from Epoch on.
 type Sweep struct {
 	Reader
 	Spec          Spec // how minibatches are drawn
 	Near          Near // Options.Near
 	Epoch, Epochs int
-	Most          int // number of minibatches, the first ones; 0: all
+	Most          int // number of minibatches, from the first on; 0 means all
 	Workers       int // goroutines, each with a Replay; 0 means 1
 }
 
@@ -28,9 +28,9 @@ func (w *Sweep) Len() int {
 }
 
 // Run samples every minibatch once, key for key as training does, shared among the goroutines, in
-// any order. Each goroutine calls open, then take for each of its minibatches, and close at the
-// end. Transposes are left out. Run returns the errors of Sampler and take, the first of each
-// goroutine.
+// any order. Each goroutine calls open, then the function take for each of its minibatches, and the
+// function close at the end. Transposes are left out. Run returns the errors of Sampler and take,
+// the first of each goroutine.
 func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, close func()),
 ) error {
 	var next atomic.Int64

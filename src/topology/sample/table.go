@@ -8,11 +8,11 @@ import (
 
 // A table has the numbers of all vertices, so that the number of a neighbour costs one read instead
 // of a read of its original id and two mixes. A hop gets a table if it looks up more neighbours
-// than the table has entries to renew; if numbers last several steps, few are renewed.
+// than the table has entries to renew; if numbers last several steps, few entries are renewed.
 
-// Bounds for tables: tableVertices vertices, at 4 bytes each for every hop and once more if numbers
-// last several steps; and the steps that a number lasts, beyond which all entries are computed
-// anew.
+// Bounds for tables: the number of vertices, which take 4 bytes each for every hop and once more if
+// numbers last several steps; and the number of steps that a number lasts, beyond which all entries
+// are computed anew.
 const (
 	tableVertices = 1 << 24
 	tableLasts    = 1 << 16
@@ -21,8 +21,9 @@ const (
 // tables are a sampler's tables of numbers, one for each hop of a minibatch.
 type tables struct {
 	hops []table
-	next int // table to overwrite for another word, once there are as many as hops
-	// Vertices by phase, for the moment of: those of phase p are byPhase[starts[p]:starts[p+1]].
+	next int // table to overwrite for another word, once every hop has a table
+	// Vertices by phase, for the moment in of. The vertices of phase p are
+	// byPhase[starts[p]:starts[p+1]].
 	of      moment
 	byPhase []int32
 	starts  []int
@@ -32,7 +33,7 @@ type tables struct {
 type table struct {
 	word    uint64
 	when    moment
-	numbers []uint32 // [N]; empty: none yet
+	numbers []uint32 // [N] number of each vertex; empty if not yet computed
 }
 
 // find returns the numbers of all vertices that a word keys, in minibatches with this many hops. It

@@ -8,8 +8,8 @@ import (
 )
 
 // vertexMap gives the vertices of one minibatch their local numbers. It has two implementations
-// with identical results. Entries carry the version of the minibatch that wrote them, so counting
-// the version up forgets all of them.
+// with identical results. Entries carry the version of the minibatch that wrote them, so a higher
+// version forgets all entries.
 //
 // One worker numbers in one pass. Several workers go through four passes with a barrier after each,
 // so that "first seen" means the first edge and not the first thread. claim keeps the smaller of a

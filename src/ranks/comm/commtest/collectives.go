@@ -113,9 +113,9 @@ func (f *following) finish() error {
 // message cuts them into hundreds of messages, not into 100,000 that wait to be matched.
 const gatheredBytes = 900
 
-// gathered is what every rank sends to all ranks, with its length in the first payload.
+// gathered is what every rank sends to all ranks, with the length in the first payload.
 type gathered struct {
-	lengths, got []byte // one byte from each rank; the second payload
+	lengths, got []byte // lengths: one byte from each rank; got: the second payload
 	rows         []int
 	request      comm.Request
 }

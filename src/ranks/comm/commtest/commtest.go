@@ -57,8 +57,8 @@ func Cases() []Case {
 	}
 }
 
-// Run runs every case as a subtest. run calls its argument on every rank this process has, and
-// returns the error.
+// Run runs every case as a subtest. The function run calls its argument on every rank of this
+// process, and returns the error.
 func Run(t *testing.T, run func(f func(comm.Comm) error) error) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func Run(t *testing.T, run func(f func(comm.Comm) error) error) {
 // plan says how many rows every rank sends to every other, and what is in them.
 type plan struct {
 	seed     uint64
-	rows     [][]int // [from][to]
+	rows     [][]int // [from][to] number of rows
 	rowBytes int
 }
 

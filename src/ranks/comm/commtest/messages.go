@@ -10,8 +10,9 @@ import (
 )
 
 // letter returns the bytes of the i-th message from one rank to another: lengths differ, and some
-// are empty. One message from rank 0 to each rank, and one back, is longer than an MPI sends
-// eagerly. No others are, because a limit on the rows of a message cuts each of them into 20,000.
+// messages are empty. One message from rank 0 to each rank, and one back, is longer than an MPI
+// sends eagerly. All others are short, because a limit on the rows of a message cuts each long
+// message into 20,000.
 func letter(from, to, i int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
 	text := make([]byte, []int{0, 1, 4, 100, 3000}[rng.IntN(5)])

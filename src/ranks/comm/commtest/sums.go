@@ -256,7 +256,7 @@ func agreement(c comm.Comm) error {
 	return nil
 }
 
-// told returns from Expect what it holds.
+// told is an Expecter whose Expect returns the fields.
 type told struct {
 	recv []byte
 	rows []int

@@ -19,7 +19,7 @@ import (
 // communicator implements comm.Comm.
 type communicator struct {
 	engine     *engine
-	id         C.int // 0 is the world
+	id         C.int // number of the communicator; 0 is the world
 	rank, size int
 	freed      bool
 	window     int // see Pace; 0 is no limit

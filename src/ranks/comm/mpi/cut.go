@@ -10,11 +10,12 @@ import "halognn/src/base/mem"
 // displacements may still exceed limit if rows of larger pairs lie in between; then this side alone
 // copies the collective's rows through a packed buffer.
 type cut struct {
-	// [size] of the collective; off the heap, as MPI reads them until it completes.
+	// [size] counts and displacements of the collective; off the heap, as MPI reads them until the
+	// collective completes.
 	counts, displs []int32
 	first          []int // [size] first row of each rank in the caller's buffer
 	messages       []message
-	packed         int // rows of the packed buffer; 0 if the collective works in place
+	packed         int // number of rows of the packed buffer; 0 if the collective works in place
 }
 
 // message is a run of rows to or from one rank outside the collective.
@@ -75,7 +76,8 @@ func (c *cut) planGather(rows []int, limit int) {
 	}
 }
 
-// pack copies the collective's rows from the caller's buffer to the packed one, or back.
+// pack copies the collective's rows from the caller's buffer to the packed buffer or, if back is
+// set, from there to the caller's.
 func (c *cut) pack(packed, rows []byte, rowBytes int, back bool) {
 	for r, n := range c.counts {
 		at, first, bytes := int(c.displs[r])*rowBytes, c.first[r]*rowBytes, int(n)*rowBytes

@@ -29,21 +29,21 @@ var freeTimeout = 10 * time.Second
 // engine owns MPI. Only its own goroutine may call the methods below the dashed line.
 type engine struct {
 	mu    sync.Mutex
-	queue []*operation // passed to the engine but not started, in order
-	all   []*operation // by number
+	queue []*operation // operations passed to the engine but not started, in order
+	all   []*operation // all operations, by number
 	spare []*operation
 
 	aborting atomic.Int64          // exit code + 1; 0 if nobody aborts
 	failed   atomic.Pointer[error] // why this rank ends the job; nil if it does not
 	stopping atomic.Bool
 
-	unwaited atomic.Int64 // requests that have been made and not waited for
+	unwaited atomic.Int64 // number of requests that have been made and not waited for
 
-	rank     int          // in the world
+	rank     int          // rank in the world
 	taken    []*operation // the queue being served; swapped with queue
-	underway int          // operations started and not completed
+	underway int          // number of operations started and not completed
 	pacer    pacer
-	news     []C.hgnn_done // of the last poll
+	news     []C.hgnn_done // what the last poll found
 	unfreed  error         // why communicators could not be freed
 }
 
@@ -162,8 +162,8 @@ func (e *engine) turn() error {
 	e.mu.Lock()
 	all := e.all
 	e.mu.Unlock()
-	// Copied, because ending an operation may start others, which the C side records in the same
-	// array.
+	// The news are copied, because ending an operation may start others, which the C side records
+	// in the same array.
 	e.news = append(e.news[:0], unsafe.Slice(news.done, news.n)...)
 	for _, d := range e.news {
 		var op *operation
@@ -215,8 +215,8 @@ func (e *engine) complete(op *operation, err error) {
 
 // drain waits until f has returned on every rank, and completes the freeing of communicators. It
 // returns an error if a request was not waited for, or if another rank has not freed a communicator
-// that this one has. Afterwards ranks meet in a barrier, because launchers fail badly if one rank
-// finalises MPI while another aborts.
+// that this rank has freed. Afterwards ranks meet in a barrier, because launchers fail badly if one
+// rank finalises MPI while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
 		return fmt.Errorf("%d requests have not been waited for", n)

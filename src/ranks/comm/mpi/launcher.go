@@ -13,17 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sizeVariables are the variables in which launchers tell each process how many there are. The
-// first one that is set counts, as Open MPI's mpirun and hydra start their daemons with srun.
+// sizeVariables are the variables in which launchers tell each process how many processes there
+// are. The first one that is set counts, as Open MPI's mpirun and hydra start their daemons with
+// srun.
 var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
 
 // Launch is what the launchers' variables say about this process.
 type Launch struct {
-	Variable string // "": none is set
-	Size     int    // processes according to it; 1 if none is set
-	// The variables are meant for another process: a shell that a launcher started for a user, or a
-	// process from which they were inherited. This process has no peers, and MPI would wait for
-	// them.
+	Variable string // "" if no variable is set
+	Size     int    // number of processes according to it; 1 if none is set
+	// Inherited says that the variables are meant for another process: a shell that a launcher
+	// started for a user, or a process from which they were inherited. This process has no peers,
+	// and MPI would wait for them.
 	Inherited bool
 }
 
@@ -33,13 +34,13 @@ func Launched() Launch { return launchOf(here()) }
 // surroundings are the facts by which a real launch is told from inherited variables.
 type surroundings struct {
 	env     func(name string) string
-	names   []string              // of all variables
-	answers func(uri string) bool // a server of PMIx or of a daemon listens at the URI
-	socket  func(fd int) bool     // the process has this socket open
-	// Names of the programs that started this one, the nearest first; whole: up to the first
-	// process.
+	names   []string              // names of all variables
+	answers func(uri string) bool // whether a server of PMIx or of a daemon listens at the URI
+	socket  func(fd int) bool     // whether the process has this socket open
+	// ancestors returns the names of the programs that started this one, the nearest first; whole
+	// is true if they go back to the first process of the system.
 	ancestors func() (names []string, whole bool)
-	prompt    func() (typed bool) // the process is a job of an interactive shell on a terminal
+	prompt    func() (typed bool) // whether the process is a job of an interactive shell
 }
 
 // launchOf believes a launcher only if it is there to serve its processes: if its server answers,
@@ -84,8 +85,8 @@ func (s *surroundings) served() bool {
 	return false
 }
 
-// managed reports whether the process manager that set PMI_SIZE is there: by a socket that this
-// process has inherited or, on Crays, by other variables.
+// managed reports whether the process manager that set PMI_SIZE is there. It looks for a socket
+// that this process has inherited or, on Crays, for other variables.
 func (s *surroundings) managed() bool {
 	// Set by srun.
 	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) {
@@ -124,8 +125,8 @@ func here() surroundings {
 }
 
 // answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...".
-// It is false only if the address refuses connections: a server may be busy, and of addresses that
-// are not TCP, or have an unknown form, only MPI can tell.
+// It is false only if the address refuses connections: a server may be busy, and only MPI can tell
+// whether somebody listens at addresses that are not TCP or have an unknown form.
 func answers(uri string) bool {
 	for _, part := range strings.Split(uri, ";")[1:] {
 		kind, address, ok := strings.Cut(part, "://")

@@ -67,7 +67,7 @@ const (
 // Run initialises MPI, calls f with the communicator of all ranks in a goroutine of its own, and
 // finalises MPI. It must be called from the main goroutine, once. It raises GOMAXPROCS by one,
 // because the engine needs a Go processor whenever it returns from C. If goroutines computed on all
-// of them, it would get one only at the end of a time slice of 10 ms.
+// processors, the engine would get one only at the end of a time slice of 10 ms.
 //
 // If f returns an error, panics or leaves requests unfinished, or if this rank calls Abort of a
 // communicator, Run returns that error, with the rank named, without finalising MPI. As other ranks
@@ -153,8 +153,8 @@ var library = sync.OnceValue(func() string { // Run asks first, from the thread 
 // deviceMemory says whether the library supports messages in device memory.
 var deviceMemory comm.Support
 
-// askDeviceMemory asks the library. HALOGNN_MPI_CUDA (1 or 0) overrides it, because some libraries
-// say no although their transport can.
+// askDeviceMemory asks the library whether it supports messages in device memory. HALOGNN_MPI_CUDA
+// (1 or 0) overrides it, because some libraries say no although their transport can.
 func askDeviceMemory() comm.Support {
 	said := int(C.hgnn_device_memory())
 	if n, err := strconv.Atoi(os.Getenv("HALOGNN_MPI_CUDA")); err == nil {

@@ -20,14 +20,14 @@ type kind int
 const (
 	alltoallv kind = iota
 	alltoallThen
-	firsts // the first messages that this rank receives for the operation before
+	firsts // the first messages that this rank receives for an alltoallThen
 	allgatherv
 	allreduce
 	barrier
 	send
 	recv
-	// These block in MPI. They begin with a barrier, so that the engine blocks only once every rank
-	// has arrived; until then it serves other operations.
+	// These operations block in MPI. They begin with a barrier, so that the engine blocks only once
+	// every rank has arrived; until then it serves other operations.
 	dup
 	split
 	node
@@ -55,15 +55,15 @@ type operation struct {
 	out, in    cut
 	packedOut  []byte // off the heap
 	packedIn   []byte
-	more       *more      // for alltoallThen
-	of         *operation // for firsts
-	peer       int        // for a message
+	more       *more      // state of an alltoallThen
+	of         *operation // of firsts: the operation that they belong to
+	peer       int        // of a message: the other rank
 	pieces     []int      // [size] first message to each rank that the pacer has not sent yet
 	color, key int
-	made       *communicator // by dup, split and node
+	made       *communicator // result of dup, split and node
 
 	pins      runtime.Pinner // buffers on the Go heap stay where they are
-	parts     int            // MPI operations that have not completed
+	parts     int            // number of MPI operations that have not completed
 	completed bool
 	err       error
 }
@@ -92,7 +92,7 @@ func (op *operation) wait() error {
 	return op.err
 }
 
-// reset drops what belongs to one use.
+// reset drops the state of one use.
 func (op *operation) reset() {
 	op.pins.Unpin()
 	op.comm, op.made, op.send, op.recv, op.sum = nil, nil, nil, nil, nil
@@ -128,7 +128,7 @@ func (op *operation) start() error {
 	return op.part(C.hgnn_barrier(op.comm.id, op.owner()))
 }
 
-// part counts an MPI operation that has been started, or returns why it was not.
+// part counts an MPI operation as started or, if rc is an error, returns this error.
 func (op *operation) part(rc C.int) error {
 	if rc != 0 {
 		return fault(op.name(), rc)

@@ -21,11 +21,11 @@ const piecesUnderWay = 6
 //	             └── as many as the window holds ──> link
 //	gradients ─────────────────────────────────────> link
 type pacer struct {
-	waiting []piece // in the order of sending, from first
+	waiting []piece // pieces in the order of sending, beginning with index first
 	first   int
 	slots   []piece // pieces under way
 	free    []int   // indices of free slots
-	bytes   int     // under way
+	bytes   int     // number of bytes under way
 	starts  []piece // result of next
 }
 
@@ -38,7 +38,7 @@ type piece struct {
 func (p piece) bytes() int { return p.rows * p.op.rowBytes }
 
 // add queues the messages of an all-to-all, one to each rank in turn, beginning with the next rank.
-// Those to one rank keep their order, in which the receiver expects them.
+// Messages to one rank keep their order, in which the receiver expects them.
 func (p *pacer) add(op *operation) {
 	messages, size := op.out.messages, op.comm.size
 	op.parts += len(messages)
@@ -62,8 +62,8 @@ func (p *pacer) add(op *operation) {
 	}
 }
 
-// next takes waiting pieces as far as there is room. If none is under way, there is room for one of
-// any size. The result is valid until the next call.
+// next takes waiting pieces as far as there is room. If no piece is under way, there is room for a
+// piece of any size. The result is valid until the next call.
 func (p *pacer) next() []piece {
 	p.starts = p.starts[:0]
 	for ; p.first < len(p.waiting); p.first++ {

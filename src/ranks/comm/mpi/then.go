@@ -18,23 +18,24 @@ import (
 // know. Each pair of ranks exchanges two kinds of messages:
 //
 //	first    the known rows, then rows that follow, each as far as there is room
-//	others   the rest of the known rows, then of those that follow
+//	others   the rest of the known rows, then the rest of the rows that follow
 //
 // A receive may be longer than its message, so the first one needs no count. From the known rows
-// the receiver learns how many rows follow. It receives those that were not in the first message
-// straight into their place. Each operation's messages have their own tag, because it still
-// receives when later operations have begun. Ranks without known rows for each other send nothing.
+// the receiver learns how many rows follow. Rows that follow and were not in the first message are
+// received straight into their place. Each operation's messages have their own tag, because it
+// still receives when later operations have begun. Ranks without known rows for each other send
+// nothing.
 type more struct {
 	then        comm.Then
 	to, of      []bool // [size] whether this rank sends to each rank, and receives from it
-	out, in     cut    // of the rows that follow; those of the operation are for the known rows
-	sent, heads []byte // first messages by rank, off the heap; kept
+	out, in     cut    // for the rows that follow; the operation has its own for the known rows
+	sent, heads []byte // first messages by rank, off the heap; kept for reuse
 	tag         C.int
 }
 
 // firstBytes bounds the first messages of an operation, in bytes of known rows and of rows that
-// follow. One message has at most firstMost, which many MPIs send without a handshake. Tests lower
-// it, on all ranks.
+// follow. One message has at most firstMost bytes, which many MPIs send without a handshake. Tests
+// lower it, on all ranks.
 var firstBytes = 1 << 20
 
 const firstMost = 16 << 10
@@ -58,7 +59,7 @@ func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
 
-// others reports which ranks other than self have rows.
+// others reports which ranks, except the rank self, have rows.
 func others(are []bool, rows []int, self int) []bool {
 	are = are[:0]
 	for r, n := range rows {
@@ -193,7 +194,7 @@ func (c *cut) take(to, rows []byte, rowBytes, r int) int {
 	return copy(to[:int(c.counts[r])*rowBytes], rows[c.first[r]*rowBytes:])
 }
 
-// deliver sends the messages after the first, and receive receives them, as parts of op.
+// deliver sends the messages after the first, as parts of op. The method receive receives them.
 func (c *cut) deliver(op *operation, rows []byte, rowBytes int, tag C.int) error {
 	for _, m := range c.messages {
 		err := op.part(C.hgnn_send(op.comm.id, pointer(rows[m.first*rowBytes:]), C.int(m.rows),

@@ -34,8 +34,8 @@ func Of(t testing.TB, n int, edges ...[2]int) *graph.CSC {
 	return g
 }
 
-// Edges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have
-// none.
+// Edges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have no
+// edges.
 func Edges(r *rand.Rand, n, edges int) [][2]int {
 	out := make([][2]int, edges)
 	for i := range out {
@@ -74,8 +74,8 @@ func IDs(vertices ...int) []graph.VertexID {
 	return out
 }
 
-// Distances returns the distance of each vertex from start in hops of sampling, math.MaxInt if no
-// path leads there: a plain breadth-first search.
+// Distances returns the distance of each vertex from start in hops of sampling, by a plain
+// breadth-first search; math.MaxInt if no path leads there.
 func Distances(g *graph.CSC, start []graph.VertexID) []int {
 	far := make([]int, g.NumVertices())
 	for v := range far {

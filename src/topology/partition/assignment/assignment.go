@@ -26,8 +26,8 @@ import (
 var ErrAssignment = errors.New("no assignment of these vertices")
 
 // File returns the method that reads its parts from path. It repairs them to the balance of all
-// constraints and renumbers them, unless keep is set: then it takes the parts as they are, and none
-// may be empty. It tells Options.Note what the file holds.
+// constraints and renumbers them, unless keep is set. Then it takes the parts as they are, and no
+// part may be empty. It tells Options.Note what the file holds.
 func File(path string, keep bool) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {

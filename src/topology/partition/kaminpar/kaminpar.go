@@ -59,11 +59,12 @@ func Find() (string, error) {
 	}
 }
 
-// KWay returns the method. scratch makes a directory with room for 16 bytes a vertex and 4 an edge
-// in both directions; the caller removes it. With one thread equal seeds give equal parts. With
-// more threads they do not, and Options.Note is told so; it is told of time and memory too.
+// KWay returns the method. The function scratch makes a directory with room for 16 bytes a vertex
+// and 4 an edge in both directions; the caller removes it. With one thread equal seeds give equal
+// parts. With more threads they do not, and Options.Note gets a line about it. It also gets the
+// time and memory.
 //
-// Beside pages of the file the process took 10 bytes an edge for 4 parts of 120 million edges, and
+// Without pages of the file the process took 10 bytes an edge for 4 parts of 120 million edges, and
 // 15 for 16 parts.
 func KWay(threads int, scratch func() (string, error)) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {

@@ -32,11 +32,11 @@ const (
 //	offsets [N+1]       words: where the neighbours of a vertex begin, in bytes of the file
 //	neighbours [A]      int32, both directions of every edge, no loops, no duplicates
 //	vertex weights [N]  int32
-//	edge weights [A]    int32, only where they differ: the sum over directions and duplicates
+//	edge weights [A]    int32, only if they differ: the sum over directions and duplicates
 //
 // A graph that has both directions of each edge once, in order, and no weights, is streamed as it
-// lies. Any other is transposed first, which takes 8 bytes a vertex and 4 an edge (8 with weights).
-// Time O(N + A), and a sort of each row where it was transposed.
+// is. Any other graph is transposed first, which takes 8 bytes a vertex and 4 an edge (8 with
+// weights), and each row is sorted. Without the sorting, time is O(N + A).
 func writeParHIP(path string, g *graph.CSC, edge, vertex []int32) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func reweigh(path string, vertex []int32) (err error) {
 
 type parhip struct {
 	out *bufio.Writer
-	err error // the first
+	err error // the first error
 }
 
 func newParHIP(to io.Writer) *parhip { return &parhip{out: bufio.NewWriterSize(to, 1<<20)} }
@@ -80,7 +80,7 @@ func (w *parhip) put(b []byte) {
 	}
 }
 
-// head writes the three words and the offsets of rows that end at ends.
+// head writes the three words and the offsets of rows; row v ends at ends[v].
 func (w *parhip) head(flags, n int, ends []int64) {
 	base := uint64(8 * (3 + n + 1))
 	word := func(x uint64) { w.put(binary.LittleEndian.AppendUint64(nil, x)) }
@@ -143,7 +143,7 @@ type neighbour struct {
 	weight int64
 }
 
-// neighbours are those of one vertex in increasing order, each once.
+// neighbours are the neighbours of one vertex in increasing order, each once.
 type neighbours []neighbour
 
 func (r *neighbours) read(in, out partition.Edges, v int) {

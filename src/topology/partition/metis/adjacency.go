@@ -70,13 +70,13 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	out := in.Transpose()
 	defer out.Free()
 
-	// First count the distinct neighbours of every vertex, then fill them in.
+	// The first pass counts the distinct neighbours of every vertex, the second fills them in.
 	ptr := mem.Make[int64](n + 1)
 	defer mem.Free(ptr)
 	overVertices[I](n, func(v int, last []I) {
 		for _, list := range [][]graph.VertexID{in.Of(v), out.Of(v)} {
 			for _, u := range list {
-				if int(u) != v && last[u] != I(v)+1 { // u was last seen at another vertex
+				if int(u) != v && last[u] != I(v)+1 { // u was not yet seen at this vertex
 					last[u] = I(v) + 1
 					ptr[v+1]++
 				}
@@ -131,8 +131,8 @@ func divisor(total, count, limit int64) int64 {
 	return total/(limit-count) + 1
 }
 
-// overVertices calls do for every vertex on all CPUs. Each worker sees increasing vertices and has
-// an array [n] of its own, zero at the start.
+// overVertices calls the function do for every vertex, on all CPUs. Each worker sees increasing
+// vertices and has an array [n] of its own, zero at the start.
 func overVertices[I index](n int, do func(v int, own []I)) {
 	const chunk = 4096
 	var next atomic.Int64
