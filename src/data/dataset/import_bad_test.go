@@ -201,7 +201,7 @@ func TestImportBadInput(t *testing.T) {
 			rezip(t, filepath.Join(dir, "graph.npz"), "adj_shape", array(t, []int64{6, 7}, 2))
 		}, []string{"graph.npz: adj_shape: [6 7]", "square"}, nil},
 		{"a class beyond those declared", "origin", originFile(`{"classes": 2}`),
-			[]string{"y: class 2, but origin.json has 2"}, dataset.ErrValue},
+			[]string{"y: there is a label of class 2, but origin.json says that there are 2 classes"}, dataset.ErrValue},
 		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
 			[]string{"origin.json: 3 classes and 1 names"}, dataset.ErrValue},
 		{"classes without labels", "origin",

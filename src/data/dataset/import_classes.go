@@ -205,7 +205,7 @@ func (in *importer) noClass(y float64) bool {
 	return in.noLabel(strconv.FormatFloat(y, 'f', -1, 64))
 }
 
-// sawNone counts a word for none.
+// sawNone counts y, a word that stands for no label, for tellNone. An empty field is not counted.
 func (s *source) sawNone(y string) {
 	if y == "" {
 		return

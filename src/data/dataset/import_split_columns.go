@@ -291,7 +291,8 @@ type otherSplit struct {
 	lists  graph.Split
 }
 
-// mostCodes is more than the codes of any split: 0, 1, 2 and one for none.
+// mostCodes is how many distinct numbers the column of a split can have: 0, 1, 2 and one for none.
+// It is also a limit of the numbers.
 const mostCodes = 4
 
 // watchSplits watches all columns except those that are taken.

@@ -115,8 +115,8 @@ func tablesIn(dir, stem string) (paths, rests []string) {
 
 const typedTables = "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv"
 
-// hasTypedTables reports whether there are tables of types and no table without: beside nodes.csv,
-// nodes.backup.csv is not a type.
+// hasTypedTables reports whether there are tables nodes.TYPE.csv but no nodes.csv. If there is a
+// nodes.csv, a file like nodes.backup.csv beside it is not the table of a type.
 func hasTypedTables(o *ImportOptions) bool {
 	paths, _ := tablesIn(o.In, "nodes")
 	return len(paths) > 0 && tableIn(o.In, "nodes") == ""

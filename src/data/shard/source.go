@@ -271,8 +271,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	case len(ids) == 1 && sep != table.None && !heading: // the row may be a list of ids on one line
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
-		return nil, fmt.Errorf("%s: %w: %.60q, the first row; ids are those of the source, %s: "+
-			"if it names the column, call it id, or remove it", path, ErrNoVertex, ids[0],
+		return nil, fmt.Errorf("%s: %w: the first row is %.60q, but ids are those of the source, "+
+			"%s; if the row names the column, call it id, or remove the row", path, ErrNoVertex, ids[0],
 			source.example())
 	}
 	return ids, nil

@@ -101,8 +101,8 @@ func TestReadIDs(t *testing.T) {
 			`this is a table, put a row before it that names the column of ids id`},
 		{"Lee, B\na\n", `["Lee, B" "a"] <nil>`},
 		{"node\na\n", `["a"] <nil>`},
-		{"nosuch\na\n", `[] ` + path + `: no such vertex: "nosuch", the first row; ids are those of the source, such as ` +
-			`a and Lee, B: if it names the column, call it id, or remove it`},
+		{"nosuch\na\n", `[] ` + path + `: no such vertex: the first row is "nosuch", but ids are those of the source, ` +
+			`such as a and Lee, B; if the row names the column, call it id, or remove the row`},
 		{"# mine\n", `[] ` + path + `: files do not fit together: no ids; write one a line`},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {

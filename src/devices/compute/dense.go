@@ -85,7 +85,8 @@ func (c Completion) Apply(k Kernels, y Matrix) {
 // check panics unless c fits the first rows of y, and returns the bytes of what is added.
 func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 	if y.BF16 != nil && !c.Rounded {
-		panic(fmt.Sprintf("compute: %s: %v, and nothing rounds it", kernel, y))
+		panic(fmt.Sprintf("compute: %s: the result %v is stored in bfloat16, so Rounded must "+
+			"be set", kernel, y))
 	}
 	if c.Own.Cols == 0 {
 		return 0
@@ -181,7 +182,8 @@ func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 		checkStored(kernel, y, e.Add)
 	}
 	if y.BF16 != nil && !e.Rounded {
-		panic(fmt.Sprintf("compute: %s: %v, and nothing rounds it", kernel, y))
+		panic(fmt.Sprintf("compute: %s: the result %v is stored in bfloat16, so Rounded must "+
+			"be set", kernel, y))
 	}
 	if e.Activation != NoActivation {
 		checkDropout(kernel, y, e.P, e.Vertices)

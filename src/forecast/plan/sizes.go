@@ -375,7 +375,8 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	if p.options.Bound == Most {
 		wanted *= int64(p.job.RanksPerNode)
 	}
-	// for each wanted row: where it is received, its size, and two bits for whom it was fetched
+	// for each wanted row: 8 bytes for where it is received, 4 for its size, and at most 1 for two
+	// bits that say for whom it was fetched, one sent and one received
 	return (n+3*wanted)*row + wanted*(8+4+1)
 }
 

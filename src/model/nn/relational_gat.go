@@ -40,7 +40,8 @@ func (g *relationHeads) Needs() Needs {
 	return Needs{Sources: true, Transposed: true, Relations: Paired}
 }
 
-// weightsOf, vectors and biasesOf declare the parameters of a kind: vectors score heads.
+// weightsOf, vectors and biasesOf each declare one kind of parameters, with a parameter for each
+// relation. A parameter of vectors has a vector for each head, with which the head scores edges.
 func (g *relationHeads) weightsOf(suffix string) []Param {
 	return g.each(suffix, func(name string) Param { return glorot(name, g.cols(), g.in) })
 }

@@ -68,9 +68,9 @@ func (b *bookings) book(from, to int) bool {
 	return true
 }
 
-// latest returns the latest step at which slots became free, no later than the argument from. It
-// returns base if there is none. Except at base, no slot becomes free at a step at which intervals
-// have already begun, so the answer stays true and is kept in below.
+// latest returns the latest step, no later than the argument from, that has free slots. If there is
+// none, it returns base. It keeps the answer in below, so that later calls skip the steps between.
+// None of these steps can get free slots: only base can, and steps after from.
 func (b *bookings) latest(from int) int {
 	mask := b.mask()
 	s := from

@@ -89,7 +89,8 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// hold sets the references of rows that are in the buffer.
+// hold points p.Rows to Options.Buffer where slot, which is Wants.Slot, says that the row is there.
+// It removes these vertices from p.missing.
 func (x *Exchange) hold(p *Plan, slot []int32) {
 	if len(slot) == 0 {
 		return

@@ -53,9 +53,9 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay turns p, after Plan or Request, into a plan for its first vertices, own in number, and then
-// the vertices ids, whose rows other ranks of the group pass on. A vertex that the graph does not
-// have is graph.ErrVertexRange.
+// Relay turns p, after Plan or Request, into a plan for two lists of vertices. These are the first
+// vertices of p, whose number is own, and then ids, whose rows other ranks of the group pass on. If
+// a vertex of ids is not in the graph, the error wraps graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed
 	r.own = own

@@ -112,7 +112,7 @@ func (c *chosen) row(i int, original []int32) int {
 	return int(c.rows[i])
 }
 
-// The method of returns the chosen vertices of a part.
+// chosen.of returns the chosen vertices of a part.
 func (c *chosen) of(part int) []graph.VertexID {
 	lo, hi := c.offsets[part], c.offsets[part+1]
 	if c.ids != nil {

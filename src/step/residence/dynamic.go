@@ -96,8 +96,9 @@ func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 		setup.Window = max(1, planned)
 	} else if waiting > access.WindowMemory {
 		s.note("cache.window %d: the minibatches that wait in it take about %.1f GB of a rank; "+
-			"cache.window 0 plans one of %d, within %.1f GB",
-			wanted, float64(waiting)/1e9, max(1, planned), float64(access.WindowMemory)/1e9)
+			"with cache.window 0 the program chooses a window, here of %d minibatches, to stay "+
+			"within %.1f GB", wanted, float64(waiting)/1e9, max(1, planned),
+			float64(access.WindowMemory)/1e9)
 	}
 	setup.Window = min(setup.Window, minibatches) // the run has no more minibatches
 	rows, err = kind.Expected(m, p, r, nil, setup.Capacity, setup.Window, minibatches)

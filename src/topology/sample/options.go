@@ -139,7 +139,7 @@ func (t *Topology) check() error {
 // local numbers, and for parallel renumbering also frontier length + edge position.
 func (o *Options) mapBits(t *Topology, edges int64) int {
 	vertices := len(t.Original)
-	if !t.Columns.Plain() { // with fanouts by relation one worker numbers alone
+	if !t.Columns.Plain() { // fanouts by relation: one worker renumbers each hop
 		return min(max(bits.Len(uint(vertices)), 1), 31)
 	}
 	return max(o.bitsOf(o.Spec, vertices, edges), o.bitsOf(o.Eval, vertices, edges))
@@ -163,7 +163,8 @@ func (o *Options) bitsOf(s Spec, vertices int, edges int64) int {
 			values = max(values, reach)
 		}
 	}
-	// Other kinds may draw more edges. One worker numbers a hop that exceeds reach.
+	// Other kinds may draw more edges than their fanouts say, so the frontier may reach all
+	// vertices. If a hop has too many edges for parallel renumbering, one worker renumbers it.
 	if k := s.kind(); k != Neighbour && k != Labor {
 		values = max(values, vertices)
 	}

@@ -400,8 +400,8 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// vectors returns n numbers as the vectors of groups that end at ends, both for segments and for
-// sources.
+// vectors returns Vectors that hold n zeros in all. Their groups end at ends, both among segments
+// and among sources.
 func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }

@@ -117,7 +117,8 @@ func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 		C.int(d.precision.Dropped()))
 }
 
-// complete is end for the rows [lo,hi) that c completes.
+// complete adds the rows of c.Own that belong to the rows [lo,hi) of a kernel, which r holds, and
+// then stores them as end does.
 func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	if own := ownAt(c, lo, hi); own.Rows > 0 {
 		(&copyColumns{r.wide.RowsAt(0, own.Rows), own, 0, 0, own.Cols, true}).tile(d, 0, own.Rows)

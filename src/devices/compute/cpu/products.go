@@ -80,8 +80,9 @@ func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns writes the pairs of wᵀ into the array to: two neighbours in a row of w, rounded, are
-// a pair already, so pairs are transposed, a panel at a time.
+// pairColumns writes the pairs of wᵀ into its argument to. Once w is rounded to bfloat16, two
+// neighbours in a row of w are already such a pair, in one word. So it transposes words, a panel at
+// a time.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)

@@ -62,8 +62,9 @@ func checkDraws(o *compute.DrawOptions) error {
 	vertices := len(o.Original)
 	if len(o.Indptr) != vertices+1 || len(o.Hops) < 1 || len(o.Hops) > compute.MostDrawnHops ||
 		o.Seeds < 1 {
-		return fmt.Errorf("compute/cuda: drawing %d hops from %d seeds on %d vertices with %d "+
-			"row pointers", len(o.Hops), o.Seeds, vertices, len(o.Indptr))
+		return fmt.Errorf("compute/cuda: cannot draw %d hops (1 to %d) from %d seeds (at least "+
+			"1) on %d vertices with %d row pointers (one more than vertices)", len(o.Hops),
+			compute.MostDrawnHops, o.Seeds, vertices, len(o.Indptr))
 	}
 	for _, h := range o.Hops {
 		if h.Fanout < 1 || h.Fanout > compute.MostDrawnFanout ||
