@@ -136,13 +136,13 @@ func TestBadOptions(t *testing.T) {
 				"locality vertices is 0"}},
 		{"locality and what is known in advance", func(o *Options) { near(o) },
 			[]string{"cannot be combined with cache.policy oracle, because it samples",
-				"cache.policy lookahead cannot", "cache.policy optimum cannot"}},
+				"combined with cache.policy lookahead", "combined with cache.policy optimum"}},
 		{"locality that adapts to a cache that changes", func(o *Options) {
 			near(o)
 			o.Policies = []string{policy.Sieve}
 			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.5, Upper: 0.1,
 				Link: -1}
-		}, []string{"policy sieve cannot", "locality_lower is 0.5, above sample.locality_upper, " +
+		}, []string{"combined with cache.policy sieve", "locality_lower is 0.5, above sample.locality_upper, " +
 			"which is 0.1",
 			"locality link is -1 bytes/s and edges 0 edges/s"}},
 		{"locality and sums", func(o *Options) {
