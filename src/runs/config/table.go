@@ -389,8 +389,8 @@ func (c *Config) table() []section {
 						"([how](design/35-nodes.md))"},
 				word{SumsAuto,
 					"`on` if possible and faster for some minibatches at the start, without cache, " +
-						"sums and pipeline; `summary.json` says why. `infer` and `evaluate` take " +
-						"`off`"},
+						"sums and pipeline; `summary.json` says why. `infer`, and evaluation in " +
+						"training, take `off`"},
 			), MayChange,
 				"whether ranks of a node fetch rows of other nodes as one",
 				"A row that several ranks want in one step crosses the network once; but a " +

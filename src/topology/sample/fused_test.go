@@ -276,7 +276,7 @@ func TestErrors(t *testing.T) {
 		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)},
 			nil, "evaluation: fanouts[1] is 0"},
 		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil,
-			"2 hops and 1 for evaluation"},
+			"training has 2 hops, and evaluation 1"},
 		{"negative fanout", Options{Spec: Neighbours(-2)}, nil, "fanouts[0] is -2"},
 		{"all faults at once", Options{Spec: Neighbours(0), Workers: -1}, nil, "workers is -1"},
 		{"negative max seeds", Options{Spec: Neighbours(1), MaxSeeds: -1}, nil, "max seeds is -1"},

@@ -63,7 +63,7 @@ func TestStreamsThatCannotBeDealtOut(t *testing.T) {
 		{0, 2, 1, 0, "0 streams"},
 		{4, 4, 3, 0, "4 ranks cannot form groups of 3"},
 		{4, 4, 0, 0, "4 ranks cannot form groups of 0"},
-		{4, 4, 1, 4, "rank 4 of 4"},
+		{4, 4, 1, 4, "there is no rank 4 among 4 ranks"},
 	} {
 		if _, err := ShareOf(c.streams, c.ranks, c.size, c.rank); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
