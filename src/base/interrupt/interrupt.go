@@ -85,5 +85,6 @@ func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 }
 
 // standstill is the longest time that a running process goes without a tick. If the machine is so
-// busy that ticks take longer, the channel is closed only at SIGTERM.
+// busy that ticks take longer, a SIGCONT may be missed, and the request to end is known only from
+// SIGTERM.
 const standstill = 500 * time.Millisecond

@@ -128,7 +128,8 @@ type Shuffles struct {
 	Sums int64 `json:"shuffled_sums"`
 	// bytes of these; of learned rows also ids and a bit a row
 	Bytes int64 `json:"shuffle_bytes"`
-	// learned ones that training waited for, as a step under way changed them
+	// learned rows and sums of `shuffled_rows` that training waited for, as a step under way
+	// changed them
 	Late int64 `json:"late_rows"`
 	// bytes of these
 	LateBytes int64 `json:"late_bytes"`

@@ -28,8 +28,8 @@ func CheckReLU(y Matrix, p float32, vertices []int32) Call {
 // checkDropout panics unless there is a vertex for each row, if p > 0.
 func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
 	if !y.stored() || p > 0 && len(vertices) != y.Rows {
-		panic(fmt.Sprintf("compute: %s: dropout needs a vertex for each row of %v, but has %d",
-			kernel, y, len(vertices)))
+		panic(fmt.Sprintf("compute: %s: matrix %v must be whole, and dropout have a vertex for "+
+			"each row; there are %d", kernel, y, len(vertices)))
 	}
 }
 

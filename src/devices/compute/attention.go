@@ -93,8 +93,8 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 func checkBothEnds(kernel string, src, dst, z Matrix) {
 	checkHeads(kernel, src, z)
 	if dst.Rows < 0 || dst.Rows > z.Rows {
-		panic(fmt.Sprintf("compute: %s: the destinations, %v, are more than the rows of %v", kernel,
-			dst, z))
+		panic(fmt.Sprintf("compute: %s: the destinations, %v, must be 0 to all of the rows of %v",
+			kernel, dst, z))
 	}
 	checkHeads(kernel, dst, z.RowsAt(0, dst.Rows))
 	if dst.Cols != src.Cols {

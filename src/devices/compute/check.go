@@ -28,8 +28,8 @@ func (m Matrix) stored() bool {
 func checkProduct(kernel string, set, y, x, w Matrix) {
 	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
-		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and [O,F]; "+
-			"they are %v, %v and %v", kernel, y, x, w))
+		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and [O,F], and "+
+			"all their elements; they are %v, %v and %v", kernel, y, x, w))
 	}
 }
 
@@ -43,7 +43,8 @@ func checkSame(kernel string, a, b Matrix) {
 // checkStored is checkSame of matrices of either type.
 func checkStored(kernel string, a, b Matrix) {
 	if !a.stored() || !b.stored() || a.Rows != b.Rows || a.Cols != b.Cols {
-		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape", kernel, a, b))
+		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape, or lack elements",
+			kernel, a, b))
 	}
 }
 
@@ -59,7 +60,7 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Cols, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each column of %v, "+
-			"but have %v", kernel, m, slices.Clone(vectors)))
+			"which must be whole; they have %v", kernel, m, slices.Clone(vectors)))
 	}
 }
 
@@ -74,8 +75,8 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 // checkStoredRows is checkRows of a matrix of either type.
 func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Rows, vectors) {
-		panic(fmt.Sprintf("compute: %s: vectors must have an element for each row of %v, but "+
-			"have %v", kernel, m, slices.Clone(vectors)))
+		panic(fmt.Sprintf("compute: %s: vectors must have an element for each row of %v, "+
+			"which must be whole; they have %v", kernel, m, slices.Clone(vectors)))
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 )
 
 // Bounds returns the least and the most memory of a rank, for shards that have only sizes (see
-// shard.Sizes). Its errors are those of New that need nothing but the sizes.
+// shard.Sizes). Its errors are those of New that the sizes show, and one if only the parts can tell.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)

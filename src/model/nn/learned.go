@@ -110,8 +110,9 @@ func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	}
 }
 
-// eachUnread calls f for every row that no step has changed: its moments are 0. A row that had a
-// gradient has a moment that is not 0, unless the gradient was too small to move the row.
+// eachUnread calls f, with UnreadZero, for every row that no step has changed: its moments are 0. A
+// row that had a gradient has a moment that is not 0, unless the gradient was too small to move the
+// row.
 func (l *Learned) eachUnread(f func(row []float32, original int32)) {
 	if l.options.Unread != UnreadZero || l.v == nil {
 		return
@@ -128,9 +129,9 @@ func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// Hide sets the rows that training has not read to 0 for evaluation, and Show brings back the
-// numbers with which they began. Between the two no minibatch of training may be under way. O(all
-// rows).
+// Hide sets, with UnreadZero, the rows that no step has changed to 0 for evaluation, and Show brings
+// back the numbers with which they began. Otherwise both do nothing. Between the two no minibatch of
+// training may be under way. O(all rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
 // Show undoes Hide.

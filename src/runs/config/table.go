@@ -90,7 +90,8 @@ func (c *Config) table() []section {
 					"need `false` for such a graph."},
 			{"edge_features", boolean(&c.Job.Model.EdgeFeatures, true), 0,
 				"read features of edges, if there are some",
-				"For `gatv2` and `gine`, with `parallel.mode: data` on CPUs."},
+				"For `gatv2` and `gine`, which must, with `parallel.mode: data` on CPUs; other " +
+					"models ignore them."},
 			{"jumping", oneOf(&c.Job.Model.Jumping, "none",
 				word{"none", "the last layer's rows"},
 				word{"cat", "all layers' rows side by side, through a linear map"},
@@ -602,7 +603,8 @@ func (c *Config) table() []section {
 				"node-local directory to which topology and parts are copied at the start, once " +
 					"per node",
 				"Copies stay; later runs verify them (`data.verify`) and renew damaged ones. A " +
-					"missing directory is made, for all users where its parent is."},
+					"missing directory is made, for all users where its parent is. A run that " +
+					"cannot begin removes its own copies."},
 			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
 				"node-local directory for the hidden rows of inference with all neighbours; " +
 					"empty: memory",

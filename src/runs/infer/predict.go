@@ -161,7 +161,7 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	switch asks := what.Links != "" || what.Top > 0; {
 	case asks && !(s.Task.Embeds && what.Form == FormClasses):
 		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model of the task "+
-			"of links, which this is not; leave them out"))
+			"of links, and predictions in the form classes; leave them out"))
 	case asks:
 		return predictLinks(ctx, s, m, what)
 	case s.Task.Embeds && what.Form != FormLogits:

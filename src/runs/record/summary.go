@@ -93,7 +93,7 @@ type Quality struct {
 
 // Trained is what was trained, and its digests.
 type Trained struct {
-	// epochs trained
+	// epochs trained: fewer than asked for if `train.patience` ended the run
 	Epochs int `json:"epochs"`
 	// updates in an epoch
 	StepsPerEpoch int `json:"steps_per_epoch"`
@@ -204,7 +204,7 @@ type Machine struct {
 	PinnedGrowths uint64 `json:"pinned_growths,omitempty"`
 	// the build
 	Version string `json:"version"`
-	// time, UTC
+	// when the summary was made, UTC
 	Finished string `json:"finished"`
 	// host of rank 0
 	Host string `json:"host"`

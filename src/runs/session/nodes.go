@@ -7,8 +7,8 @@ import (
 	"halognn/src/step/job"
 )
 
-// GroupByNode sets in spec the number of ranks of a node, if minibatches depend on it. It returns
-// an error unless every node has the same number of consecutive ranks. Collective.
+// GroupByNode sets in spec the number of ranks of a node, if minibatches depend on it. Then it
+// returns an error unless every node has the same number of consecutive ranks. Collective.
 func (s *Session) GroupByNode(spec *job.Spec) error {
 	if !spec.ByNode() {
 		return nil

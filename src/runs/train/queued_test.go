@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +57,8 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 	t.Helper()
 	w := comm.NewWorld(g.ranks)
 	w.Copy = cuda.CopyNow
-	var first error
+	var first, agreed error
+	var mu sync.Mutex // guards agreed
 	err = w.Run(func(c comm.Comm) error {
 		d, err := cuda.Open(cuda.Options{Device: c.Rank(), Memory: 2 << 20, Library: g.library,
 			Precision: g.rounds})
@@ -98,6 +100,9 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 		}
 		if err != nil && comm.IsAgreed(err) {
 			// Every rank ends in order, as in the program: none is to end its peers.
+			mu.Lock()
+			agreed = err
+			mu.Unlock()
 			return d.Close()
 		}
 		if err != nil {
@@ -110,6 +115,9 @@ func (g *gpuRun) start(t *testing.T) (sum *record.Summary, err error) {
 	})
 	if comm.IsAgreed(first) {
 		err = first
+	}
+	if err == nil && first == nil && agreed != nil {
+		err = fmt.Errorf("rank 0 ended well, but another rank says that all agree on: %w", agreed)
 	}
 	return sum, err
 }

@@ -564,7 +564,7 @@ func TestTypedRefusals(t *testing.T) {
 			`"paper,cites,paper" is given twice`},
 		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},
 		{func(o *Options) { o.RelationFanouts = "cites=0,3" },
-			`"cites=0,3": fanout 0; it must be 1`},
+			`"cites=0,3": fanout 0; it must be 1 to `},
 		{func(o *Options) { o.Model.Kind, o.Sample.Kind = "gat", sample.Poisson }, "gin or rgcn"},
 		{func(o *Options) { o.Sample.Kind, o.Locality.Favour = sample.Poisson, 2 },
 			"choose sample.locality=1"},

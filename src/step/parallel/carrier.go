@@ -64,8 +64,8 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	switch {
 	case o.Shuffles == ShuffleDirect && queue == nil && o.Gradients != nil && o.Comm.Size() > 1:
 		return nil, fmt.Errorf("%w as compute.shuffles: direct requires: rows travel by the "+
-			"transport of gradients, which is %s (set compute.gradients: nccl or mpi, or "+
-			"train.gradient_dtype: bf16, to see why); set compute.shuffles: auto", ErrTransport,
+			"transport of gradients, which is %s (train.gradient_dtype: bf16 is a reason; for "+
+			"others set compute.gradients: nccl or mpi); set compute.shuffles: auto", ErrTransport,
 			o.Gradients.Transport())
 	case queue == nil || o.Shuffles == ShuffleStaged:
 		return &throughHosts{comm: c, device: device}, nil
