@@ -10,6 +10,7 @@ ALWAYS_INLINE void convert(halognn_result dst, element is, const void *row, int6
     int64_t j = 0;
     for (; j + LANES <= cols; j += LANES) {
         const vec x = is == HALF   ? load_half((const uint16_t *)row + j)
+                      : is == BF16 ? load_bf16((const uint16_t *)row + j)
                       : is == BYTE ? load_byte((const int8_t *)row + j)
                                    : load((const float *)row + j);
         const vec y = scale ? x * load(scale + j) : x;
@@ -35,10 +36,12 @@ void LEVEL(gather_rows)(halognn_result dst, int64_t n, int64_t cols, halognn_ele
         if (i + ahead < n)
             prefetch_row(halognn_ref_row(tables, of[i + ahead], row_bytes), row_bytes);
         const void *row = halognn_ref_row(tables, of[i], row_bytes);
-        if (as.bytes == 4 && !as.scale && !dst.bf16)
+        if (!as.scale && (dst.bf16 ? as.bf16 : as.bytes == 4))
             memcpy(dst.at, row, (size_t)row_bytes);
         else if (as.bytes == 4)
             convert(dst, FLOAT, row, cols, as.scale);
+        else if (as.bf16)
+            convert(dst, BF16, row, cols, as.scale);
         else if (as.bytes == 2)
             convert(dst, HALF, row, cols, as.scale);
         else

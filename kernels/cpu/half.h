@@ -15,7 +15,7 @@ static inline element element_of(const halognn_elements *as, uint64_t ref) {
         return FLOAT;
     if ((int64_t)(ref >> HALOGNN_REF_ROW_BITS) >= as->wide)
         return as->wide_bytes == 4 ? FLOAT : SHORT;
-    return as->bytes == 2 ? HALF : BYTE;
+    return as->bytes == 1 ? BYTE : as->bf16 ? BF16 : HALF;
 }
 
 /* To float32, exact for every value. */

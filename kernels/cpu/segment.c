@@ -18,7 +18,7 @@
 #define LARGER(x, most) ((most) == (most) && !((x) <= (most))) /* a NaN is larger, and stays */
 
 /* Where rows lie, and what is made of them. */
-typedef enum { MATRIX, BF16_MATRIX, TABLES, HALF_TABLES, BYTE_TABLES } source;
+typedef enum { MATRIX, BF16_MATRIX, TABLES, HALF_TABLES, BF16_TABLES, BYTE_TABLES } source;
 typedef enum { MEAN, SUM, WEIGHTED, GRADIENT } reduction;
 
 #define NOINLINE __attribute__((noinline))
@@ -65,8 +65,8 @@ ALWAYS_INLINE element element_in(source from, const edges *g, int64_t e) {
     if (from <= TABLES)
         return FLOAT;
     if ((int64_t)(g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS) < g->as.wide)
-        return from == HALF_TABLES ? HALF : BYTE;
-    return from == HALF_TABLES || g->as.wide_bytes == 4 ? FLOAT : SHORT;
+        return from == HALF_TABLES ? HALF : from == BF16_TABLES ? BF16 : BYTE;
+    return from != BYTE_TABLES || g->as.wide_bytes == 4 ? FLOAT : SHORT;
 }
 
 /* The number that the sum of segment d is divided by. */
@@ -436,6 +436,7 @@ REDUCER(MATRIX, GRADIENT)
 REDUCERS(BF16_MATRIX)
 REDUCERS(TABLES)
 REDUCERS(HALF_TABLES)
+REDUCERS(BF16_TABLES)
 REDUCERS(BYTE_TABLES)
 
 #define REDUCERS_OF(from)                                                                     \
@@ -446,6 +447,7 @@ static reducer *const reducers[][WEIGHTED + 1] = {[MATRIX] = REDUCERS_OF(MATRIX)
                                                   [BF16_MATRIX] = REDUCERS_OF(BF16_MATRIX),
                                                   [TABLES] = REDUCERS_OF(TABLES),
                                                   [HALF_TABLES] = REDUCERS_OF(HALF_TABLES),
+                                                  [BF16_TABLES] = REDUCERS_OF(BF16_TABLES),
                                                   [BYTE_TABLES] = REDUCERS_OF(BYTE_TABLES)};
 
 /* aimed returns g with what prefetching needs to know of the tile. */
@@ -573,7 +575,10 @@ void LEVEL(segment_rows)(halognn_result out, int64_t segments, int64_t cols, con
         reduce_rows(BYTE_TABLES, g, how, out, segments, indptr);
         break;
     case 2:
-        reduce_rows(HALF_TABLES, g, how, out, segments, indptr);
+        if (as.bf16)
+            reduce_rows(BF16_TABLES, g, how, out, segments, indptr);
+        else
+            reduce_rows(HALF_TABLES, g, how, out, segments, indptr);
         break;
     default:
         reduce_rows(TABLES, g, how, out, segments, indptr);

@@ -14,6 +14,20 @@ static outputs gather_to_bf16(const halognn_cpu *k, const input *in) {
     return o;
 }
 static outputs gather_float(const halognn_cpu *k, const input *in) { return gather(k, in, 4); }
+static outputs gather_bf16(const halognn_cpu *k, const input *in, halognn_result to, outputs o) {
+    halognn_elements as = elements_of(in, 2, HALOGNN_NO_WIDE, 4);
+    as.bf16 = 1;
+    halognn_gather_rows(k, to, in->s->sources, in->s->cols, as, tables_of(in, 2), in->refs);
+    return o;
+}
+static outputs gather_widened(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->sources * in->s->cols, NULL);
+    return gather_bf16(k, in, wide(o.at[0]), o);
+}
+static outputs gather_as_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one((in->s->sources * in->s->cols + 1) / 2, NULL);
+    return gather_bf16(k, in, narrow(o.at[0]), o);
+}
 static outputs gather_half(const halognn_cpu *k, const input *in) { return gather(k, in, 2); }
 static outputs gather_byte(const halognn_cpu *k, const input *in) { return gather(k, in, 1); }
 
@@ -102,6 +116,8 @@ static outputs column_dot(const halognn_cpu *k, const input *in) {
 const test rows_tests[] = {
     {"gather_rows float32", gather_float, 0},
     {"gather_rows float16", gather_half, 0},
+    {"gather_rows bfloat16 to float32", gather_widened, 0},
+    {"gather_rows bfloat16", gather_as_bf16, 0},
     {"gather_rows int8", gather_byte, 0},
     {"gather_rows int8 to bfloat16", gather_to_bf16, 0},
     {"slice_rows", slice, 0},

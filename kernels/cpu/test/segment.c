@@ -68,6 +68,25 @@ static outputs mean_rows(const halognn_cpu *k, const input *in) {
 static outputs mean_half_rows(const halognn_cpu *k, const input *in) {
     return rows(k, in, HALOGNN_MEAN, NULL, 2);
 }
+/* Rows of bfloat16; with_wide: the last table has float32 rows. */
+static outputs of_bf16_rows(const halognn_cpu *k, const input *in, int how, const float *weights,
+                            int with_wide) {
+    halognn_elements as = elements_of(in, 2, with_wide ? TABLES - 1 : HALOGNN_NO_WIDE, 4);
+    as.bf16 = 1;
+    const outputs o = one(in->cells, NULL);
+    halognn_segment_rows(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->grouped,
+                         how, NULL, weights, as, tables_of(in, 2), in->refs);
+    return o;
+}
+static outputs mean_bf16_rows(const halognn_cpu *k, const input *in) {
+    return of_bf16_rows(k, in, HALOGNN_MEAN, NULL, 1);
+}
+static outputs weighted_bf16_rows(const halognn_cpu *k, const input *in) {
+    return of_bf16_rows(k, in, HALOGNN_SUM, in->weights, 0);
+}
+static outputs max_bf16_rows(const halognn_cpu *k, const input *in) {
+    return of_bf16_rows(k, in, HALOGNN_MAX, NULL, 0);
+}
 static outputs sum_rows(const halognn_cpu *k, const input *in) {
     return rows(k, in, HALOGNN_SUM, NULL, 4);
 }
@@ -187,6 +206,9 @@ const test segment_tests[] = {
     {"segment_rows max of float16 to bfloat16", max_half_to_bf16, 0},
     {"segment_rows mean", mean_rows, 0},
     {"segment_rows mean of float16", mean_half_rows, 0},
+    {"segment_rows mean of bfloat16 and float32", mean_bf16_rows, 0},
+    {"segment_rows weighted sum of bfloat16", weighted_bf16_rows, 0},
+    {"segment_rows max of bfloat16", max_bf16_rows, 0},
     {"segment_rows mean of float16 and float32", mean_mixed_rows, 0},
     {"segment_rows max of float16 and float32", max_mixed_rows, 0},
     {"segment_rows sum", sum_rows, 0},

@@ -44,6 +44,14 @@ func (p Precision) Stored() Elements {
 	return Float32s
 }
 
+// DType returns the type of rows that have these elements.
+func (e Elements) DType() DType {
+	if e == BF16s {
+		return BFloat16
+	}
+	return Float32
+}
+
 // Size returns the bytes of an element.
 func (e Elements) Size() int {
 	if e == BF16s {

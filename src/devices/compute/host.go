@@ -16,6 +16,8 @@ const (
 	Int8  // multiplied by a scale for each column, see Rows.Scale
 	Int16 // only for sums of Int8 rows
 
+	BFloat16 // only for hidden rows that are stored so; datasets have none
+
 	// The elements of a sparse row are its entries, of which rows have different numbers:
 	Sparse     // a column, int32, and its value, float32
 	SparseOnes // only a column: all values are 1
@@ -27,7 +29,7 @@ type dtype struct {
 }
 
 var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1},
-	Int16: {"int16", 2}, Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
+	Int16: {"int16", 2}, BFloat16: {"bfloat16", 2}, Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
 
 // Size returns the bytes of one element.
 func (t DType) Size() int { return dtypes[t].size }
@@ -37,9 +39,9 @@ func (t DType) String() string { return dtypes[t].name }
 
 // TypeNamed returns the type of feature rows that has this name in a dataset.
 func TypeNamed(name string) (t DType, known bool) {
-	i := slices.IndexFunc(dtypes[:],
-		func(t dtype) bool { return t.name == name && name != dtypes[Int16].name })
-	return DType(max(0, i)), i >= 0
+	i := slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name })
+	t = DType(max(0, i))
+	return t, i >= 0 && t != Int16 && t != BFloat16
 }
 
 // IsSparse reports whether the elements of rows are entries.

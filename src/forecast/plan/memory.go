@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"math"
 	"slices"
 
@@ -509,6 +510,9 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
+		if p.mapsFirst(l) { // own rows of a chunk, if the layer reads any
+			chunks += 4 * int64(largest.vertices*(j.Model.MappedColumns(l)-out))
+		}
 		if j.Scratch { // rows on their way to files and, between passes by columns, from files
 			to, from := 2*4*int64(largest.vertices*out), 3*4*int64(largest.vertices*in)
 			chunks = max(chunks, from) + to
@@ -554,30 +558,48 @@ func (p *planner) judgedRows(rank int) int64 {
 // embeddings, as links between any two of them are rated. Logits are passed on chunk by chunk.
 func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
+// mapsFirst reports whether inference maps the rows that layer l reads before it adds them.
+func (p *planner) mapsFirst(l int) bool { return p.job.Model.MapsFirst(l) }
+
 // layerRows returns the bytes of the rows that are in memory while layer l makes its own. With
 // jumping knowledge these are the rows of all layers before, because the output reads the rows of
 // every layer; otherwise they are the rows of one layer. Hidden rows may be in files, and take no
 // memory then.
 func (p *planner) layerRows(rows int64, l int) int64 {
 	m := &p.job.Model
-	in, out := m.Widths(l)
-	made, hidden := int64(0), int64(0)
+	_, out := m.Widths(l)
+	made, hidden := 0, 0
 	switch {
 	case l < m.Layers-1 || m.Jumps():
-		hidden = int64(out)
+		hidden = p.hiddenRow(l)
 	case p.keepsOutputs():
-		made = int64(out)
+		made = 4 * out
 	}
 	if l > 0 {
-		hidden += int64(in)
+		hidden += p.hiddenRow(l - 1)
 	}
 	if m.Jumps() && l > 1 {
-		hidden += int64(l-1) * int64(m.Hidden)
+		hidden += (l - 1) * p.hiddenRow(0)
 	}
 	if p.job.Scratch {
 		hidden = 0
 	}
-	return rows * (made + hidden) * 4
+	return rows * int64(made+hidden)
+}
+
+// hiddenRow returns the bytes of what inference keeps of a row of hidden layer l: the row, or what
+// the next layer has mapped it to.
+func (p *planner) hiddenRow(l int) int {
+	if p.mapsFirst(l + 1) {
+		return 4 * p.job.Model.MappedColumns(l+1)
+	}
+	return p.storedRow(l)
+}
+
+// storedRow returns the bytes of a row of hidden layer l.
+func (p *planner) storedRow(l int) int {
+	_, out := p.job.Model.Widths(l)
+	return out * p.job.Model.Stored(l, p.stores()).Size()
 }
 
 // chunk is the size of a chunk of layer-wise inference.
@@ -594,7 +616,10 @@ func (p *planner) chunkRows(l int, chunk hopShape, needs nn.Needs) int64 {
 	if l == 0 && p.multiplies() {
 		return p.sparseBytes(chunk, needs)
 	}
-	in, _ := p.job.Model.Widths(l)
+	in, out := p.job.Model.Widths(l)
+	if p.mapsFirst(l) {
+		return int64(4 * chunk.destinations * out)
+	}
 	return chunk.inputRows(needs) * int64(in*p.job.Stored.Size())
 }
 
@@ -644,6 +669,12 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 	})
 	for _, l := range order {
 		h := hops[l]
+		if l < len(chunks) && p.mapsFirst(l) {
+			if err := p.reserveMapped(m, l, chunks); err != nil {
+				return 0, err
+			}
+			h = minibatch.hops[l]
+		}
 		in := nn.Input{Hop: p.hop(h)}
 		if l >= len(chunks) && l == 0 && p.job.Mode.Columns {
 			in.Shares = p.sums(h.destinations)
@@ -656,6 +687,15 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 		}
 	}
 	return dev.live - before, nil
+}
+
+// reserveMapped makes room in m for chunks of layer l, whose rows are mapped before they are added.
+func (p *planner) reserveMapped(m *nn.Model, l int, chunks []hopShape) error {
+	_, out := p.job.Model.Widths(l)
+	n := chunks[l].destinations
+	in := nn.Input{Hop: nn.Hop{Sources: n, Destinations: n},
+		Shares: []compute.Matrix{{Rows: n, Cols: out}}}
+	return errors.Join(m.ReserveMapped(l, chunks[l-1].destinations), p.reserve(m, l, &in))
 }
 
 // largestChunk returns the maximum of each number over the sampled chunks of a layer.
@@ -679,14 +719,16 @@ func (p *planner) rowBytes(l int) int {
 	if l == 0 {
 		return p.widest()
 	}
-	in, _ := p.job.Model.Widths(l)
-	return 4 * in
+	return p.storedRow(l - 1)
 }
 
 // chunk returns the size of the chunk of vertices bounds[0] to bounds[1]-1 with all neighbours, for
 // layer l. Layers that read hidden rows of the same width share their chunks.
 func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
-	in, _ := p.job.Model.Widths(l)
+	in, out := p.job.Model.Widths(l)
+	if p.mapsFirst(l) {
+		in = -out // not the same chunk: its rows are narrower
+	}
 	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
 	c, made := r.chunks[key]
 	if made {

@@ -231,9 +231,9 @@ func TestLayerRows(t *testing.T) {
 		scratch       bool
 		want          []int64 // bytes a vertex, of each layer
 	}{
-		{task.Multiclass, "", false, []int64{4 * 16, 4 * (16 + 16), 4 * 16}},
+		{task.Multiclass, "", false, []int64{4 * 16, 4 * (16 + 2*5), 4 * 2 * 5}},
 		{task.Multiclass, "", true, []int64{0, 0, 0}},
-		{task.Links, "", false, []int64{4 * 16, 4 * (16 + 16), 4 * (16 + 5)}},
+		{task.Links, "", false, []int64{4 * 16, 4 * (16 + 2*5), 4 * (2*5 + 5)}},
 		{task.Links, "", true, []int64{0, 0, 4 * 5}},
 		{task.Multiclass, nn.JumpCat, false, []int64{4 * 16, 4 * 32, 4 * 48}},
 		{task.Multiclass, nn.JumpCat, true, []int64{0, 0, 0}},

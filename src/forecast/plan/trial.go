@@ -94,8 +94,12 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 		}
 	}
 	if of.layer > 0 {
-		in, _ := j.Model.Widths(of.layer)
-		kinds = []exchange.Kind{{Cols: in, Type: compute.Float32}}
+		in, out := j.Model.Widths(of.layer)
+		kind := exchange.Kind{Cols: in, Type: j.Model.Stored(of.layer-1, p.stores()).DType()}
+		if o.Mapped = p.mapsFirst(of.layer); o.Mapped {
+			kind = exchange.Kind{Cols: out, Type: compute.Float32}
+		}
+		kinds = []exchange.Kind{kind}
 	}
 	open := func(x *exchange.Exchange, err error) (*exchange.Exchange, error) {
 		if err == nil {

@@ -16,6 +16,7 @@ import (
 type firstMap struct {
 	weights   [2]trained // W1, W2 [width,in]; an empty matrix: the map does not read these rows
 	eps, deps []float32
+	whole     bool // the layer is nothing but this map and a bias
 }
 
 // trained is a matrix of weights and its gradient.

@@ -59,7 +59,9 @@ func (g *gcn) Needs() Needs {
 	return n
 }
 
-func (g *gcn) firstMap() firstMap { return firstMap{weights: [2]trained{{g.w, g.dw}}} }
+func (g *gcn) firstMap() firstMap {
+	return firstMap{weights: [2]trained{{g.w, g.dw}}, whole: true}
+}
 
 func (g *gcn) Reserve(in *Input) error {
 	if len(in.Shares) > 0 {

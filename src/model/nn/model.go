@@ -39,6 +39,7 @@ type Model struct {
 	grad   [2]*buffer
 	dx     Gradient         // the gradient that BackwardLayer makes
 	own    *buffer          // memory of the terms of dx
+	mapped [2]*buffer       // rows that MapFirst makes
 	rounds bool             // gradients of hidden rows are rounded
 	stores compute.Elements // the type in which the device stores rows
 }
@@ -75,6 +76,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 		task: task.Find(c.Task)}
 	m.loss, m.queues = m.task.Minibatch, m.task.Queued
 	m.grad, m.own = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
+	m.mapped = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	device := compute.CapabilitiesOf(dev)
 	m.rounds, m.stores = device.Precision.Stored() == compute.BF16s, device.Stores
 	declared := make([][]Param, c.Layers)

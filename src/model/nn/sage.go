@@ -68,7 +68,7 @@ func (s *sage) Needs() Needs {
 }
 
 func (s *sage) firstMap() firstMap {
-	return firstMap{weights: [2]trained{{s.neigh, s.dneigh}, {s.self, s.dself}}}
+	return firstMap{weights: [2]trained{{s.neigh, s.dneigh}, {s.self, s.dself}}, whole: true}
 }
 
 func (s *sage) Reserve(in *Input) error {

@@ -87,13 +87,13 @@ func blockColumns(cols, fit int) int {
 // It gives its rows to put or, if that is nil, returns them. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put putRows,
 ) (out layerRows, err error) {
-	chunks := s.chunks(4 * rows.cols) // the same chunks as for inference in memory
-	sums, err := s.makeRows(rows.cols, rows.block)
+	chunks := s.chunks(rows.rowBytes()) // the same chunks as for inference in memory
+	sums, err := s.makeRows(rows.cols, rows.block, compute.CapabilitiesOf(s.Device).Stores)
 	if err != nil {
 		return out, err
 	}
 	for first := 0; first < rows.cols && err == nil; first += rows.block {
-		err = s.inferBlock(ctx, rows, &sums, first, chunks)
+		err = s.inferBlock(ctx, rows, &sums, first, chunks, parallel.NewAggregates)
 	}
 	inPlace := put == nil // a chunk is read before it is written
 	if inPlace {
@@ -109,47 +109,75 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put pu
 }
 
 // inferBlock sets the block of sums that begins with column first to the aggregates of the same
-// block of rows.
-func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int,
-	chunks chunks) error {
+// block of rows, by a strategy that the argument newSums makes.
+func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int, chunks chunks,
+	newSums newStrategy) error {
 	rows.ahead(first, 0, rows.rows)
-	in := layerInput{Rows: compute.Rows{Cols: rows.width(first),
-		Tables: s.ownTables(rows.part(first, 0, rows.rows), rows.width(first))}}
-	err := s.inferChunks(ctx, in, chunks, parallel.NewAggregates,
+	err := s.inferChunks(ctx, s.inputOf(rows, first), chunks, newSums,
 		func(at int, y compute.Matrix) error { return sums.put(s.Device, at, first, y) })
 	rows.drop(first, 0, rows.rows)
 	sums.drop(first, 0, rows.rows)
 	return err
 }
 
+// deviceRows is device memory for rows of a layer, of one chunk at a time.
+type deviceRows struct {
+	dev                  compute.Device
+	memory, rows, narrow []float32
+}
+
+// reserve makes room for n elements.
+func (d *deviceRows) reserve(dev compute.Device, n int) (err error) {
+	d.dev = dev
+	d.memory, err = dev.Alloc(n)
+	return err
+}
+
+func (d *deviceRows) free() {
+	d.dev.Free(d.memory)
+	mem.Free(d.rows)
+	mem.Free(d.narrow)
+}
+
+// rounded returns rows [lo,hi) as the device stores rows that layers read. It starts to read rows
+// up to end.
+func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
+	x := compute.CapabilitiesOf(d.dev).Stores.In(d.memory, hi-lo, from.cols)
+	compute.Store(d.dev, x, d.read(from, lo, hi, end), &d.narrow)
+	from.dropAll(lo, hi)
+	return x
+}
+
+// exact returns rows [lo,hi) as float32. It starts to read rows up to end.
+func (d *deviceRows) exact(from *layerRows, lo, hi, end int) compute.Matrix {
+	x := compute.Float32s.In(d.memory, hi-lo, from.cols)
+	d.dev.Upload(x.Data, d.read(from, lo, hi, end))
+	from.dropAll(lo, hi)
+	return x
+}
+
+func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
+	for first := 0; first < from.cols; first += from.block {
+		from.ahead(first, hi, end)
+	}
+	return from.view(&d.rows, lo, hi)
+}
+
 // transform makes the rows of layer l from its own vertices' rows and aggregates, and passes them
 // to put, chunk by chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
 	chunks chunks) error {
-	var buffer, narrow []float32
-	defer func() { mem.Free(buffer); mem.Free(narrow) }()
-	stored := compute.CapabilitiesOf(s.Device).Stores
-	var onDevice [2][]float32 // own rows, aggregates
+	var onDevice [2]deviceRows // own rows, aggregates
 	for k := range onDevice {
-		var err error
-		if onDevice[k], err = s.Device.Alloc(stored.Floats(chunks.most * rows.cols)); err != nil {
+		defer onDevice[k].free()
+		if err := onDevice[k].reserve(s.Device, chunks.most*rows.cols); err != nil {
 			return err
 		}
-		defer s.Device.Free(onDevice[k])
 	}
 	load := func(k int, from *layerRows, i int) compute.Matrix {
-		next, end := chunks.at(i + 1)
 		lo, hi := chunks.at(i)
-		for first := 0; first < from.cols; first += from.block {
-			from.ahead(first, next, end)
-		}
-		x := from.view(&buffer, lo, hi)
-		y := stored.In(onDevice[k], hi-lo, from.cols)
-		compute.Store(s.Device, y, x, &narrow)
-		for first := 0; first < from.cols; first += from.block {
-			from.drop(first, lo, hi)
-		}
-		return y
+		_, end := chunks.at(i + 1)
+		return onDevice[k].rounded(from, lo, hi, end)
 	}
 	needsOwn := s.Model.Config.Fixed().Needs().Own
 	for i := range chunks.len() {

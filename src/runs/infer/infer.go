@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"halognn/src/base/mem"
 	"halognn/src/devices/compute"
@@ -169,8 +168,11 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 			kept[i].free()
 		}
 	}()
-	for l := range s.Job.Model.Layers {
-		if hidden != nil && l > 0 && l == s.Job.Model.Layers-1 {
+	last := s.Job.Model.Layers - 1
+	var mapped *mappedRows // what the last layer reads; nil: the rows of the layer before
+	defer func() { mapped.free() }()
+	for l := range last + 1 {
+		if hidden != nil && l > 0 && l == last {
 			hidden(&kept[len(kept)-1])
 		}
 		var next layerRows
@@ -179,26 +181,44 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 			put = handOn
 		}
 		err := s.During(fmt.Sprintf("layer %d", l), func() (err error) {
-			if l > 0 {
-				rows := &kept[len(kept)-1]
-				if rows.block < rows.cols {
-					next, err = s.inferColumns(ctx, l, rows, put)
+			if l == last && mapped != nil {
+				return mapped.infer(ctx, put)
+			}
+			if l == last-1 {
+				if mapped, err = s.mappedFor(last, block); err != nil {
 					return err
 				}
-				in = layerInput{Rows: compute.Rows{Tables: s.ownTables(rows.data, rows.cols),
-					Cols: rows.cols}}
 			}
-			next, err = s.inferLayer(ctx, l, in, block, put)
+			if mapped != nil {
+				if hidden != nil {
+					if next, err = s.makeLayer(l, block); err != nil {
+						return err
+					}
+				}
+				put = mapped.put(&next)
+			}
+			made, rows := layerRows{}, &layerRows{}
+			if l > 0 {
+				rows = &kept[len(kept)-1]
+				in = s.inputOf(rows, 0)
+			}
+			if rows.block < rows.cols {
+				made, err = s.inferColumns(ctx, l, rows, put)
+			} else {
+				made, err = s.inferLayer(ctx, l, in, block, put)
+			}
+			if put == nil {
+				next = made
+			}
 			return err
 		})
-		if err != nil {
-			return err
-		}
 		if len(kept) > 0 && !s.Job.Model.Jumps() {
 			kept[0].free()
 			kept = kept[1:]
 		}
-		kept = append(kept, next)
+		if kept = append(kept, next); err != nil {
+			return err
+		}
 	}
 	if s.Job.Model.Jumps() {
 		return s.inferOutput(kept, handOn)
@@ -239,21 +259,23 @@ type layerInput struct {
 	stored bool // rows of the store, of vertex types or learned; Cols is the widest
 }
 
-// ownTables cuts the rows [own, cols] into tables of the own parts. Rows of other parts are
-// fetched.
-func (s Passes) ownTables(rows []float32, cols int) [][]byte {
+// inputOf returns the block of rows that begins with column first, as the input of chunks: a table
+// for each own part. Rows of other parts are fetched.
+func (s Passes) inputOf(rows *layerRows, first int) layerInput {
+	in := compute.Rows{Cols: rows.width(first), Type: rows.of.DType(),
+		Tables: make([][]byte, s.Shards.Meta.Parts)}
 	offsets := s.Shards.Meta.Offsets
-	tables := make([][]byte, s.Shards.Meta.Parts)
-	at := 0
 	for p := s.First; p < s.Last; p++ {
-		n := int(offsets[p+1]-offsets[p]) * cols
-		if n > 0 {
-			tables[p] = unsafe.Slice((*byte)(unsafe.Pointer(&rows[at])), 4*n)
+		lo, hi := int(offsets[p]-offsets[s.First]), int(offsets[p+1]-offsets[s.First])
+		if lo < hi {
+			in.Tables[p] = rows.part(first, lo, hi)
 		}
-		at += n
 	}
-	return tables
+	return layerInput{Rows: in}
 }
+
+// newStrategy makes the strategy that runs over chunks. Collective.
+type newStrategy func(parallel.Options) (*parallel.Strategy, error)
 
 // putRows takes the rows y of the own vertices from the at-th on. y is on the device.
 type putRows func(at int, y compute.Matrix) error
@@ -263,8 +285,7 @@ type putRows func(at int, y compute.Matrix) error
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {
-		_, cols := s.Job.Model.Widths(l)
-		if out, err = s.makeRows(cols, block); err != nil {
+		if out, err = s.makeLayer(l, block); err != nil {
 			return out, err
 		}
 		put = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
@@ -280,10 +301,17 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 	return out, err
 }
 
-// makeRows makes hidden rows of the own vertices. Collective: if one rank has no room, all ranks
-// learn it before any waits for its rows.
-func (s Passes) makeRows(cols, block int) (layerRows, error) {
-	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block)
+// makeLayer makes the rows of layer l. Collective.
+func (s Passes) makeLayer(l, block int) (layerRows, error) {
+	_, cols := s.Job.Model.Widths(l)
+	return s.makeRows(cols, block,
+		s.Job.Model.Stored(l, compute.CapabilitiesOf(s.Device).Stores))
+}
+
+// makeRows makes rows of the own vertices. Collective: if one rank has no room, all ranks learn it
+// before any waits for its rows.
+func (s Passes) makeRows(cols, block int, of compute.Elements) (layerRows, error) {
+	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block, of)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		out.free()
 		return out, err
@@ -298,17 +326,18 @@ func (s Passes) givesLogits(l int) bool {
 
 // inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
 // and passes the rows that it makes to put. Collective.
-func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
-	newStrategy func(parallel.Options) (*parallel.Strategy, error), put putRows) (err error) {
+func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, open newStrategy,
+	put putRows) (err error) {
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
 		return err
 	}
-	open := func() (*exchange.Fetcher, error) { return s.Store.FetcherOf(in.Rows) }
+	var fetch *exchange.Fetcher
 	if in.stored {
-		open = func() (*exchange.Fetcher, error) { return s.Store.Fetcher(nil, true) }
+		fetch, err = s.Store.Fetcher(nil, true)
+	} else {
+		fetch, err = s.Store.FetcherOf(in.Rows)
 	}
-	fetch, err := open()
 	if err != nil {
 		return err
 	}
@@ -322,7 +351,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks,
 		return err
 	}
 	defer func() { err = errors.Join(err, edges()) }()
-	strategy, err := newStrategy(o)
+	strategy, err := open(o)
 	if err != nil {
 		return err
 	}

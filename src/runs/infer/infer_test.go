@@ -337,6 +337,9 @@ func TestInferenceIsTheWholeGraphsForwardPass(t *testing.T) {
 				GCNNorm: nn.GCNBoth}, 1},
 		{"weighted gin", nn.Config{Kind: "gin", Layers: 2, Hidden: 5, Norm: "layer",
 			EdgeWeights: true}, 2000},
+		{"mapped first", nn.Config{Kind: "sage", Layers: 2, Hidden: 16, Norm: "layer"}, 2000},
+		{"weighted, mapped first", nn.Config{Kind: "sage", Layers: 3, Hidden: 16, Norm: "none",
+			EdgeWeights: true}, 2000},
 		{"in one chunk", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 32 << 20},
 		{"in many chunks", nn.Config{Kind: "sage", Layers: 3, Hidden: 5, Norm: "none"}, 2000},
 		{"vertex by vertex", nn.Config{Kind: "sage", Layers: 2, Hidden: 5, Norm: "none"}, 1},
@@ -558,18 +561,18 @@ func TestScratchDirThatCannotBeWritten(t *testing.T) {
 // A file has no name left while its rows are in use, and its memory is not that of the process.
 func TestLayerRowsInFiles(t *testing.T) {
 	dir, before := t.TempDir(), mem.Allocated()
-	rows, err := makeLayerRows(dir, 100, 10, 10)
+	rows, err := makeLayerRows(dir, 100, 10, 10, compute.Float32s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rows.free()
-	for i := range rows.data {
-		rows.data[i] = float32(i)
+	for i, x := 0, floats(rows.bytes); i < len(x); i++ {
+		x[i] = float32(i)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left in the directory (%v)", left, err)
 	}
-	if len(rows.data) != 1000 || mem.Allocated() != before {
-		t.Errorf("%d rows take %d bytes of memory", len(rows.data), mem.Allocated()-before)
+	if len(rows.bytes) != 4000 || mem.Allocated() != before {
+		t.Errorf("%d rows take %d bytes of memory", len(rows.bytes), mem.Allocated()-before)
 	}
 }

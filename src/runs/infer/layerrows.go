@@ -12,39 +12,44 @@ import (
 	"halognn/src/model/nn"
 )
 
-// layerRows are the rows of one layer of all own vertices, while inference goes layer by layer:
-// float32, in host memory outside the heap or, if Env.ScratchDir is given, in an unlinked file
-// there. The system writes pages of a file back when memory is short, so the rows may be many times
-// larger than memory. In a file they are stored by blocks of columns (inferColumns):
+// layerRows are the rows of one layer of all own vertices, while inference goes layer by layer: in
+// host memory outside the heap or, if Env.ScratchDir is given, in an unlinked file there. They are
+// stored as the device stores them. The system writes pages of a file back when memory is short, so
+// the rows may be many times larger than memory. In a file they are stored by blocks of columns
+// (inferColumns):
 //
-//	data    | rows x block | rows x block | ... | rows x the rest |
+//	bytes    | rows x block | rows x block | ... | rows x the rest |
 //
 // Rows in memory are one block. Only one goroutine may use them at a time.
 type layerRows struct {
 	rows, cols int
+	of         compute.Elements
 	block      int // columns of a block; the last block may have fewer
-	data       []float32
+	bytes      []byte
+	memory     []float32   // the memory of bytes; nil: they are in a file
 	file       *mem.Shared // the file with the rows; nil: they are in memory
-	moving     []float32   // float32 rows between the device and the file
-	narrow     []float32   // the same rows as the device stores them
+	moving     []float32   // rows on their way from the device to the file
+	narrow     []float32   // rows on their way to a block
 }
 
 // makeLayerRows makes zeroed rows. It reserves the space of a file at once, so that the disk cannot
 // be full when pages are written back.
-func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
+func makeLayerRows(dir string, rows, cols, block int, of compute.Elements) (r layerRows, err error) {
 	if dir == "" {
 		block = cols
 	}
-	r.rows, r.cols, r.block = rows, cols, block
+	r.rows, r.cols, r.block, r.of = rows, cols, block, of
 	n := rows * cols
 	if dir == "" || n == 0 {
-		r.data = mem.Make[float32](n)
+		r.memory = mem.Make[float32](of.Floats(n))
+		r.bytes = mem.Bytes(r.memory)
 		return r, nil
 	}
-	r.file, err = mem.CreateShared(dir, 4*n)
+	size := n * of.Size()
+	r.file, err = mem.CreateShared(dir, size)
 	if err == nil {
 		if err = r.file.Unlink(); err == nil {
-			err = r.file.Reserve(0, 4*n)
+			err = r.file.Reserve(0, size)
 		}
 		if err != nil {
 			r.free()
@@ -56,14 +61,13 @@ func makeLayerRows(dir string, rows, cols, block int) (r layerRows, err error) {
 			"more room; a run that was training goes on with --resume", dir, err)
 	}
 	r.file.ReadAtRandom() // neighbours may be anywhere
-	bytes := r.file.Bytes()
-	r.data = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), n)
+	r.bytes = r.file.Bytes()
 	return r, nil
 }
 
 func (r *layerRows) free() {
 	if r.file == nil {
-		mem.Free(r.data)
+		mem.Free(r.memory)
 	} else {
 		_ = r.file.Close() // the file has no name, so nothing remains
 	}
@@ -75,53 +79,81 @@ func (r *layerRows) free() {
 // width returns the number of columns of the block that begins with column first.
 func (r *layerRows) width(first int) int { return min(r.block, r.cols-first) }
 
-// part returns rows [lo,hi) of the block that begins with column first.
-func (r *layerRows) part(first, lo, hi int) []float32 {
-	at, width := first*r.rows, r.width(first)
-	return r.data[at+lo*width : at+hi*width]
+// rowBytes returns the bytes of a row with all columns.
+func (r *layerRows) rowBytes() int { return r.cols * r.of.Size() }
+
+// at returns where row lo of the block that begins with column first begins in bytes.
+func (r *layerRows) at(first, lo int) int {
+	return r.of.Size() * (first*r.rows + lo*r.width(first))
 }
 
-// view returns rows [lo,hi) with all columns. If the rows are in several blocks, it copies them to
-// buffer, which grows as needed; else it returns them in place.
+// part returns rows [lo,hi) of the block that begins with column first.
+func (r *layerRows) part(first, lo, hi int) []byte { return r.bytes[r.at(first, lo):r.at(first, hi)] }
+
+// view returns rows [lo,hi) with all columns, as float32. Rows that are stored otherwise, or lie in
+// several blocks, are copied to buffer, which grows as needed; others are returned in place.
 func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
-	if r.block >= r.cols {
-		return r.part(0, lo, hi)
+	whole := r.block >= r.cols
+	if whole && r.of == compute.Float32s {
+		return floats(r.part(0, lo, hi))
 	}
 	*buffer = mem.Grow(*buffer, (hi-lo)*r.cols)
 	for first := 0; first < r.cols; first += r.block {
-		part, width := r.part(first, lo, hi), r.width(first)
+		width := r.width(first)
+		part := r.matrix(r.part(first, lo, hi), hi-lo, width)
+		if whole {
+			part.Widen(*buffer)
+			break
+		}
 		for i := range hi - lo {
-			copy((*buffer)[i*r.cols+first:], part[i*width:(i+1)*width])
+			part.RowsAt(i, i+1).Widen((*buffer)[i*r.cols+first:])
 		}
 	}
 	return *buffer
 }
 
+// matrix returns rows whose elements are in bytes.
+func (r *layerRows) matrix(bytes []byte, rows, cols int) compute.Matrix {
+	m := compute.Matrix{Rows: rows, Cols: cols}
+	if r.of == compute.BF16s {
+		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/2)
+	} else {
+		m.Data = floats(bytes)
+	}
+	return m
+}
+
+func floats(bytes []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/4)
+}
+
 // put sets columns [first, first+y.Cols), which must be whole blocks, of the rows from lo on to y,
-// which is on a device.
+// which is on a device and has elements of the same type.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
-	n := y.Rows * y.Cols
-	if r.file == nil {
-		compute.Load(dev, r.part(0, lo, lo+y.Rows), y, &r.narrow)
+	size, words := r.of.Size(), r.of.Floats(y.Rows*y.Cols)
+	if to := r.at(first, lo); r.file == nil && to%4 == 0 && y.Rows*y.Cols*size%4 == 0 {
+		dev.Download(floats(r.bytes[to:])[:words], y.Memory())
 		return nil
 	}
-	r.moving = mem.Grow(r.moving, 2*n)
-	rows := r.moving[:n]
-	compute.Load(dev, rows, y, &r.narrow)
+	r.moving = mem.Grow(r.moving, words)
+	dev.Download(r.moving, y.Memory())
+	rows := mem.Bytes(r.moving)[:y.Rows*y.Cols*size]
 	for from := 0; from < y.Cols; from += r.block {
-		part, width := rows, r.width(first+from)
-		if width < y.Cols {
-			part = r.moving[len(rows) : len(rows)+y.Rows*width]
+		part, width := rows, r.width(first+from)*size
+		if width < y.Cols*size {
+			r.narrow = mem.Grow(r.narrow, (y.Rows*width+3)/4)
+			part = mem.Bytes(r.narrow)[:y.Rows*width]
 			for i := range y.Rows {
-				copy(part[i*width:(i+1)*width], rows[i*y.Cols+from:])
+				copy(part[i*width:(i+1)*width], rows[(i*y.Cols+from)*size:])
 			}
 		}
-		at := 4 * ((first+from)*r.rows + lo*width)
-		if err := r.file.WriteAt(mem.Bytes(part), at); err != nil {
+		at := r.at(first+from, lo)
+		if r.file == nil {
+			copy(r.bytes[at:], part)
+		} else if err := r.file.WriteAt(part, at); err != nil {
 			return fmt.Errorf("hidden rows in run.scratch_dir: %w", err)
-		}
-		if r.block < r.cols { // memory is short
-			r.file.Drop(at, at+4*len(part))
+		} else if r.block < r.cols { // memory is short
+			r.file.Drop(at, at+len(part))
 		}
 	}
 	return nil
@@ -130,22 +162,28 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 // ahead starts reading rows [lo,hi) of the block that begins with column first from the disk.
 func (r *layerRows) ahead(first, lo, hi int) {
 	if r.file != nil {
-		at, width := first*r.rows, r.width(first)
-		r.file.Ahead(4*(at+lo*width), 4*(at+hi*width))
+		r.file.Ahead(r.at(first, lo), r.at(first, hi))
 	}
 }
 
 // drop tells the system that it may remove these rows from memory for now.
 func (r *layerRows) drop(first, lo, hi int) {
 	if r.file != nil {
-		at, width := first*r.rows, r.width(first)
-		r.file.Drop(4*(at+lo*width), 4*(at+hi*width))
+		r.file.Drop(r.at(first, lo), r.at(first, hi))
+	}
+}
+
+// dropAll is drop for all columns.
+func (r *layerRows) dropAll(lo, hi int) {
+	for first := 0; first < r.cols; first += r.block {
+		r.drop(first, lo, hi)
 	}
 }
 
 // CheckScratch returns an error if Env.ScratchDir has no room for the hidden rows of own vertices.
 func (s Passes) CheckScratch() error {
-	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Job.Model, int64(s.ownRows())))
+	stores := compute.CapabilitiesOf(s.Device).Stores
+	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Job.Model, int64(s.ownRows()), stores))
 }
 
 // checkScratchDir reports whether files of the given number of bytes can be made in dir, so that a
@@ -175,9 +213,10 @@ func checkScratchDir(dir string, bytes int64) error {
 }
 
 // hiddenBytes returns how many bytes of hidden rows inference keeps at a time for the given number
-// of vertices. It keeps the rows of two layers, of which one may be aggregates (inferColumns); with
-// jumping knowledge it keeps the rows of all layers.
-func hiddenBytes(m *nn.Config, vertices int64) int64 {
+// of vertices, on a device that stores rows in the given type. It keeps the rows of two layers, of
+// which one may be aggregates (inferColumns), or rows that the last layer has mapped; with jumping
+// knowledge it keeps the rows of all layers.
+func hiddenBytes(m *nn.Config, vertices int64, stores compute.Elements) int64 {
 	hidden := m.Layers - 1
 	layers := min(2, hidden)
 	if hidden > 0 && m.Fixed().Needs().OnlySums() {
@@ -189,7 +228,11 @@ func hiddenBytes(m *nn.Config, vertices int64) int64 {
 	widest := 0
 	for l := range hidden {
 		_, width := m.Widths(l)
-		widest = max(widest, width)
+		widest = max(widest, width*m.Stored(l, stores).Size())
 	}
-	return int64(layers) * vertices * int64(widest) * 4
+	bytes := layers * widest
+	if last := m.Layers - 1; m.MapsFirst(last) {
+		bytes += 4 * m.MappedColumns(last)
+	}
+	return int64(bytes) * vertices
 }

@@ -143,6 +143,7 @@ type Reading struct {
 	Cols     int                // number of columns of such a row, from FirstCol on
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
 	Resident bool               // rows lie in the tables passed to Accelerator.Resident
+	Mapped   bool               // rows are mapped, so their sums are outputs and are not rounded
 	Here     int                // number of ranks of this node, which pin its memory
 
 	// EdgeExchange fetches the feature rows of edges, which have EdgeCols columns; its ids are
@@ -175,6 +176,13 @@ func (o *Options) layerNeeds(l int) nn.Needs {
 	if l > 0 { // hidden rows of all types have the same width
 		needs.Types, needs.Averages, needs.Folding = false, false, nil
 	}
+	return needs
+}
+
+// aggregateNeeds returns what is read for the aggregates alone.
+func (o *Options) aggregateNeeds() nn.Needs {
+	needs := o.needs()
+	needs.Own = false
 	return needs
 }
 
@@ -227,11 +235,10 @@ func NewLayer(o Options, l int) (*Strategy, error) {
 
 // NewAggregates makes a strategy whose Forward returns the aggregates over neighbours' rows that
 // the layers of the model read, [len(m.Scored), o.Cols]: sum, mean or maximum. These work column by
-// column, so the rows may hold only some columns of a layer's input. It does not train. Collective.
+// column, so the rows may hold only some columns of a layer's input, or rows that are mapped
+// (nn.Model.MapFirst). It does not train. Collective.
 func NewAggregates(o Options) (*Strategy, error) {
-	needs := o.needs()
-	needs.Own = false
-	s := newStrategy(o, needs, 0, 0)
+	s := newStrategy(o, o.aggregateNeeds(), 0, 0)
 	if err := composeData(s); err != nil {
 		return nil, s.closeAfter(err)
 	}

@@ -32,7 +32,11 @@ type landing interface {
 func newLanding(o *Options) landing {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
-		return onHostMemory{o.Host, o.Cols, compute.CapabilitiesOf(o.Device).Stores, o.Exchange}
+		stored := compute.CapabilitiesOf(o.Device).Stores
+		if o.Mapped {
+			stored = compute.Float32s
+		}
+		return onHostMemory{o.Host, o.Cols, stored, o.Exchange}
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
 		steady: o.Model.Steady(), madeInStep: o.Model.MakesArrays(), depth: o.Depth}

@@ -43,7 +43,10 @@ type TrialOptions struct {
 func NewTrial(o TrialOptions) (*Trial, error) {
 	o.Comm, o.Host = exchange.NewEcho(o.Rank, len(o.Rows)-1), idle{}
 	s := newStrategy(o.Options, o.needs(), 0, o.Model.Config.Layers)
-	if o.Layer >= 0 {
+	switch {
+	case o.Mapped:
+		s = newStrategy(o.Options, o.aggregateNeeds(), 0, 0)
+	case o.Layer >= 0:
 		s = newStrategy(o.Options, o.layerNeeds(o.Layer), o.Layer, 1)
 	}
 	if o.Unmade {

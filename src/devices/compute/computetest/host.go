@@ -14,7 +14,8 @@ import (
 
 func testHost(t *testing.T, host compute.Host) {
 	for _, s := range segmentShapes {
-		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
+		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.BFloat16,
+			compute.Int8} {
 			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
 				// safe for concurrent use: several goroutines, each with its own output
 				var all sync.WaitGroup
@@ -70,6 +71,10 @@ func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []floa
 				h := npy.ToFloat16(v)
 				data = binary.LittleEndian.AppendUint16(data, uint16(h))
 				values[k] = append(values[k], float64(h.Float32()))
+			case compute.BFloat16:
+				h := compute.ToBF16(v)
+				data = binary.LittleEndian.AppendUint16(data, h)
+				values[k] = append(values[k], float64(compute.FromBF16(h)))
 			default:
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 				values[k] = append(values[k], float64(v))

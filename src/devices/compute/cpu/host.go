@@ -112,6 +112,9 @@ func (h *Host) FromBF16(dst []float32, x []uint16) {
 // elements says what the elements of rows are.
 func elements(rows *compute.Rows) C.halognn_elements {
 	as := C.halognn_elements{bytes: C.int(rows.Type.Size()), wide: C.HALOGNN_NO_WIDE}
+	if rows.Type == compute.BFloat16 {
+		as.bf16 = 1
+	}
 	if rows.Wide != 0 {
 		as.wide, as.wide_bytes = C.int64_t(rows.Wide), C.int(rows.WideType.Size())
 	}

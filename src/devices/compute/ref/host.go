@@ -96,6 +96,8 @@ func element(t compute.DType, stored []byte, j int) float32 {
 		return npy.Float16(binary.LittleEndian.Uint16(stored[2*j:])).Float32()
 	case compute.Int8:
 		return float32(int8(stored[j]))
+	case compute.BFloat16:
+		return compute.FromBF16(binary.LittleEndian.Uint16(stored[2*j:]))
 	case compute.Int16:
 		return float32(int16(binary.LittleEndian.Uint16(stored[2*j:])))
 	}

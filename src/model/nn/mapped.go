@@ -1,0 +1,65 @@
+package nn
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// MapsFirst reports whether layer l is a sum or mean of rows followed by linear maps to fewer
+// columns in all. Where every vertex is a source, as in inference layer by layer, such a layer maps
+// each row once and then adds the narrower rows: the same numbers up to rounding, and fewer bytes
+// along every edge. A minibatch has more sources than destinations, so training adds first.
+func (c Config) MapsFirst(l int) bool {
+	if l == 0 || l != c.Layers-1 || c.hidden(l) || c.Schema.Typed() {
+		return false
+	}
+	layer, is := c.layer(l).(columnwise)
+	in, _ := c.Widths(l)
+	return is && layer.firstMap().whole && layer.Needs().OnlySums() && layer.Needs().Sums() &&
+		c.MappedColumns(l) < in
+}
+
+// MappedColumns returns the columns of the rows that MapFirst makes of a row of layer l.
+func (c Config) MappedColumns(l int) int {
+	_, out := c.Widths(l)
+	if c.layer(l).Needs().Own {
+		return 2 * out
+	}
+	return out
+}
+
+// MapFirst maps the rows x [N,in] of vertices by the matrices of layer l, for which MapsFirst must
+// hold. The layer's output is then, with these rows as Input.Shares,
+//
+//	sum or mean of the neighbours' rows + own row + bias
+//
+// Both are [N,out], valid until the next call; own is the zero Matrix if the layer reads no own
+// rows. It fails only if device memory runs out.
+func (m *Model) MapFirst(l int, x compute.Matrix) (neighbours, own compute.Matrix, err error) {
+	if err := m.ReserveMapped(l, x.Rows); err != nil {
+		return neighbours, own, err
+	}
+	var mapped [2]compute.Matrix
+	for k, t := range m.mapsOf(l) {
+		if t.w.Rows > 0 {
+			mapped[k] = m.mapped[k].matrix(x.Rows, t.w.Rows)
+			m.dev.MatMul(mapped[k], x, t.w, false)
+		}
+	}
+	return mapped[0], mapped[1], nil
+}
+
+// ReserveMapped makes room for MapFirst on the given number of rows, which calls it. It fails only
+// if device memory runs out.
+func (m *Model) ReserveMapped(l, rows int) error {
+	for k, t := range m.mapsOf(l) {
+		if err := m.mapped[k].reserve(rows * t.w.Rows); err != nil {
+			return fmt.Errorf("rows of %d vertices, mapped by layer %d: %w", rows, l, err)
+		}
+	}
+	return nil
+}
+
+// mapsOf returns the matrices of layer l: of sums of neighbours' rows, and of own rows.
+func (m *Model) mapsOf(l int) [2]trained { return m.stages[l].Layer.(columnwise).firstMap().weights }

@@ -1,0 +1,132 @@
+package infer
+
+import (
+	"context"
+
+	"halognn/src/devices/compute"
+	"halognn/src/model/nn"
+	"halognn/src/step/parallel"
+)
+
+// mappedRows are what the last layer reads if it maps rows before it adds them
+// (nn.Config.MapsFirst). They are made of the rows of the layer before, chunk by chunk:
+//
+//	rows of layer L-2 ─ map ─> neighbours [own vertices, out] ─ a pass over the edges ─> sums ─┐
+//	                     └───> own        [own vertices, out] ─────────── in order ────────────┴─>
+type mappedRows struct {
+	Passes
+	layer           int
+	rowBytes        int       // of a row of the layer before
+	neighbours, own layerRows // own has no columns if the layer reads no own rows
+}
+
+// mappedFor makes room for the rows that layer l reads; in files, those of neighbours lie in blocks
+// of at most the given number of columns. It returns nil if the layer adds rows before it maps
+// them. Collective.
+func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
+	of := &s.Job.Model
+	if !of.MapsFirst(l) {
+		return nil, nil
+	}
+	in, out := of.Widths(l)
+	stored := of.Stored(l-1, compute.CapabilitiesOf(s.Device).Stores)
+	m = &mappedRows{Passes: s, layer: l, rowBytes: in * stored.Size()}
+	m.neighbours, err = s.makeRows(out, blockColumns(out, block), compute.Float32s)
+	if err != nil {
+		return nil, err
+	}
+	if of.MappedColumns(l) == out {
+		return m, nil
+	}
+	if m.own, err = s.makeRows(out, out, compute.Float32s); err != nil {
+		m.free()
+		return nil, err
+	}
+	return m, nil
+}
+
+// free frees the rows. m may be nil.
+func (m *mappedRows) free() {
+	if m != nil {
+		m.neighbours.free()
+		m.own.free()
+	}
+}
+
+// put returns the putRows of the layer before. Unless rows have no columns, it sets them too.
+func (m *mappedRows) put(rows *layerRows) putRows {
+	return func(at int, y compute.Matrix) error {
+		if rows.cols > 0 {
+			if err := rows.put(m.Device, at, 0, y); err != nil {
+				return err
+			}
+		}
+		neighbours, own, err := m.Model.MapFirst(m.layer, y)
+		if err == nil {
+			err = m.neighbours.put(m.Device, at, 0, neighbours)
+		}
+		if err == nil && m.own.cols > 0 {
+			err = m.own.put(m.Device, at, 0, own)
+		}
+		return err
+	}
+}
+
+// infer passes the rows of the layer to put. Collective.
+func (m *mappedRows) infer(ctx context.Context, put putRows) error {
+	_, cols := m.Job.Model.Widths(m.layer)
+	rows, chunks := &m.neighbours, m.chunks(m.rowBytes) // chunks as if the rows were not mapped
+	var own, neighbours deviceRows
+	defer own.free()
+	if err := own.reserve(m.Device, chunks.most*m.own.cols); err != nil {
+		return err
+	}
+	finish := func(at int, sums compute.Matrix) error {
+		end := at + sums.Rows
+		in := nn.Input{Hop: nn.Hop{Sources: sums.Rows, Destinations: sums.Rows},
+			Shares: []compute.Matrix{sums}}
+		if m.own.cols > 0 {
+			in.Shares = append(in.Shares, own.exact(&m.own, at, end, end))
+		}
+		y, err := m.Model.ForwardLayer(m.layer, &in)
+		if err == nil {
+			err = put(at, y)
+		}
+		return err
+	}
+	if rows.block == cols {
+		return m.inferChunks(ctx, m.inputOf(rows, 0), chunks, mappedSums, finish)
+	}
+	sums, err := m.makeRows(cols, rows.block, compute.Float32s)
+	if err != nil {
+		return err
+	}
+	defer sums.free()
+	for first := 0; first < cols; first += rows.block {
+		if err := m.inferBlock(ctx, rows, &sums, first, chunks, mappedSums); err != nil {
+			return err
+		}
+	}
+	defer neighbours.free()
+	if err := neighbours.reserve(m.Device, chunks.most*cols); err != nil {
+		return err
+	}
+	for i := range chunks.len() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		m.Watch.Alive()
+		lo, hi := chunks.at(i)
+		_, end := chunks.at(i + 1)
+		if err := finish(lo, neighbours.exact(&sums, lo, hi, end)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mappedSums makes the strategy that adds the rows of neighbours.
+func mappedSums(o parallel.Options) (*parallel.Strategy, error) {
+	o.Mapped = true
+	return parallel.NewAggregates(o)
+}
