@@ -346,6 +346,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, o
 		o.Sample = sample.Neighbours(sample.All)
 	}
 	o.MaxSeeds, o.Exchange, o.Cols = max(1, chunks.most), fetch.Exchange, in.Cols
+	o.Undigested = true
 	edges, err := s.EdgeRows(&o)
 	if err != nil {
 		return err

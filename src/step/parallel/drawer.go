@@ -27,7 +27,8 @@ type DrawerOptions struct {
 	Sampling sample.Options
 	Samplers int // number of samplers that draw at a time, each with about 4 bytes a vertex
 
-	Labels task.Labels // as in Options
+	Labels     task.Labels // as in Options
+	Undigested bool
 }
 
 // NewDrawer makes the samplers.
@@ -122,7 +123,7 @@ func (s *Strategy) drawerOptions() DrawerOptions {
 		Sampling: sample.Options{Spec: o.Sample, Eval: o.Eval, Near: o.Near, Workers: 1,
 			MaxSeeds: o.MaxSeeds, ForwardOnly: s.needs.Copies(),
 			Weights: s.needs.OfData, Places: s.needs.EdgeRows},
-		Samplers: o.Workers, Labels: o.Labels,
+		Samplers: o.Workers, Labels: o.Labels, Undigested: o.Undigested,
 	}
 }
 
@@ -185,9 +186,16 @@ func (d *Drawer) Draw(m *Minibatch) error {
 			return err
 		}
 		d.o.copyLabels(m) // after the sampler has found that all seeds are vertices
-		m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+		d.o.digest(m)
 		return nil
 	})
+}
+
+// digest sets the digests of a minibatch whose blocks are complete.
+func (o *DrawerOptions) digest(m *Minibatch) {
+	if m.Digest, m.Edges = 0, 0; !o.Undigested {
+		m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+	}
 }
 
 // seedsOnly replaces sampling for a model without neighbours: the frontier is the scored seeds.

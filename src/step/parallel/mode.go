@@ -120,6 +120,8 @@ type Drawing struct {
 	Edges    int64       // number of edges of the whole graph
 	Workers  int         // number of minibatches that are sampled at the same time
 
+	Undigested bool // nobody reads the digests of the minibatches, so they are not made
+
 	// On says where training minibatches are drawn: DrawHost, the default, DrawDevice or DrawAuto.
 	// HostDraws is the reason why no device can draw them; "" if a device can. Parts [P+1] has the
 	// first vertex of each part, for drawing on a device.

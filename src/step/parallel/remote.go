@@ -176,7 +176,7 @@ func (d *remoteDrawer) next(m *Minibatch, s *sample.Remote, h int) error {
 		return d.group(m, s, h)
 	}
 	s.End(&m.Sampled)
-	m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)
+	d.o.digest(m)
 	d.end(m)
 	select {
 	case d.idle <- m.draws:
