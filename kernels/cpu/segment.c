@@ -76,6 +76,10 @@ ALWAYS_INLINE float count_of(const edges *g, int64_t d, int64_t lo, int64_t hi) 
 
 ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
     e += g->ahead;
+    if (HAS_GROUPS(from)) { /* the reference to a row is itself far away */
+        const int64_t later = e + g->ahead;
+        __builtin_prefetch(g->of + source_of(g->indices[later < g->last ? later : g->last]));
+    }
     prefetch_row(row_of(from, g, e < g->last ? e : g->last), g->row_bytes);
 }
 
@@ -161,20 +165,21 @@ ALWAYS_INLINE void strip(source from, reduction how, const int n, const edges *g
     const int64_t final = end - LANES - foreign;
     vec sum[MAX_ACCUMULATORS],
         before[MAX_ACCUMULATORS]; /* sums of the group, and of the groups before */
-    UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] = (vec){0};
+    UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
     if (HAS_GROUPS(from)) {
-        for (int64_t begin = lo; begin < hi;) {
-            const int64_t stop = end_of_group(g, begin, hi);
+        int64_t stop = lo < hi ? end_of_group(g, lo, hi) : hi;
+        if (lo < hi)
+            add_edge(from, how, n, g, lo, j, final, 1, sum);
+        for (int64_t e = lo + 1; e < stop; e++)
+            add_edge(from, how, n, g, e, j, final, 0, sum);
+        while (stop < hi) { /* most segments have one group, which needs half of the registers */
+            const int64_t begin = stop;
+            UNROLL for (int k = 0; k < n; k++) before[k] = sum[k];
+            stop = end_of_group(g, begin, hi);
             add_edge(from, how, n, g, begin, j, final, 1, sum);
             for (int64_t e = begin + 1; e < stop; e++)
                 add_edge(from, how, n, g, e, j, final, 0, sum);
-            if (begin > lo) {
-                UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] + sum[k];
-            }
-            if (stop < hi) {
-                UNROLL for (int k = 0; k < n; k++) before[k] = sum[k];
-            }
-            begin = stop;
+            UNROLL for (int k = 0; k < n; k++) sum[k] = before[k] + sum[k];
         }
     } else {
         for (int64_t e = lo; e < hi; e++)
