@@ -22,3 +22,48 @@ void LEVEL(sgd)(float *restrict p, float *restrict buf, int64_t n, const float *
         p[i] -= lr * buf[i];
     }
 }
+
+/* Columns of a row that are worked on at a time: what they need stays in registers or near. */
+enum { STRIP = 64 };
+
+/* sum [n] = the sum of the rows from[e] of grads, e < count; column 0 is the first of n. */
+ALWAYS_INLINE void add_gradients(float *restrict sum, int64_t n, int64_t cols,
+                                 const int32_t *from, int64_t count, const float *grads) {
+    const float *g = grads + from[0] * cols;
+    for (int64_t j = 0; j < n; j++)
+        sum[j] = g[j];
+    for (int64_t e = 1; e < count; e++) {
+        g = grads + from[e] * cols;
+        for (int64_t j = 0; j < n; j++)
+            sum[j] += g[j];
+    }
+}
+
+void LEVEL(sparse_adam)(float *restrict p, float *restrict m, float *restrict v, int64_t n,
+                        int64_t cols, const int32_t *rows, const int32_t *ptr,
+                        const int32_t *indices, const float *grads, float first, float second,
+                        float decay, float step, float eps) {
+    float g[STRIP];
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t *from = indices + ptr[i];
+        const int64_t count = ptr[i + 1] - ptr[i], at = rows[i] * cols;
+        float stays = 1;
+        for (int64_t c = 0; c < cols && decay != 1; c += STRIP) {
+            const int64_t w = cols - c < STRIP ? cols - c : STRIP;
+            add_gradients(g, w, cols, from, count, grads + c);
+            for (int64_t j = 0; j < w; j++)
+                if (g[j] != 0)
+                    stays = decay;
+        }
+        for (int64_t c = 0; c < cols; c += STRIP) {
+            const int64_t w = cols - c < STRIP ? cols - c : STRIP;
+            add_gradients(g, w, cols, from, count, grads + c);
+            for (int64_t j = 0; j < w; j++) {
+                const int64_t k = at + c + j;
+                m[k] += (g[j] - m[k]) * first;
+                v[k] += (g[j] * g[j] - v[k]) * second;
+                p[k] = p[k] * stays + step * (m[k] / (sqrtf(v[k]) + eps));
+            }
+        }
+    }
+}

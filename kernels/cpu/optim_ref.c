@@ -21,3 +21,31 @@ void sgd_ref(float *p, float *buf, int64_t n, const float *g, float l2, float mo
         p[i] -= lr * buf[i];
     }
 }
+
+/* The gradient of column c. */
+static float gradient(const int32_t *from, const int32_t *end, const float *grads, int64_t cols,
+                      int64_t c) {
+    float sum = grads[*from * cols + c];
+    while (++from < end)
+        sum += grads[*from * cols + c];
+    return sum;
+}
+
+void sparse_adam_ref(float *p, float *m, float *v, int64_t n, int64_t cols, const int32_t *rows,
+                     const int32_t *ptr, const int32_t *indices, const float *grads, float first,
+                     float second, float decay, float step, float eps) {
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t *from = indices + ptr[i], *end = indices + ptr[i + 1];
+        float stays = 1;
+        for (int64_t c = 0; c < cols && decay != 1; c++)
+            if (gradient(from, end, grads, cols, c) != 0)
+                stays = decay;
+        for (int64_t c = 0; c < cols; c++) {
+            const float g = gradient(from, end, grads, cols, c);
+            const int64_t k = rows[i] * cols + c;
+            m[k] += (g - m[k]) * first;
+            v[k] += (g * g - v[k]) * second;
+            p[k] = p[k] * stays + step * (m[k] / (sqrtf(v[k]) + eps));
+        }
+    }
+}

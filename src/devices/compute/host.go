@@ -147,6 +147,9 @@ type Host interface {
 	// rank sends to another one.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
+	// SparseAdam updates rows of p, and of their moments m and v, by the sums of their gradients.
+	SparseAdam(p, m, v Matrix, of RowGradients, o SparseAdamOptions)
+
 	// AddInto sets sum[i] += x[i]: the rank-order sum of the reproducible allreduce.
 	AddInto(sum, x []float32)
 

@@ -1,6 +1,9 @@
 package compute
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // OptimizerKernels update parameters.
 type OptimizerKernels interface {
@@ -56,6 +59,59 @@ func (b *Bound) Allows() bool {
 func CheckAdam(p, g, m, v []float32) Call {
 	CheckLengths("Adam", len(p), len(g), len(m), len(v))
 	return Call{Kernel: "Adam", Bytes: 7 * floatBytes * len(p), Update: true}
+}
+
+// RowGradients are the gradients of some rows: that of Rows[i] is the sum of the rows Indices[k] of
+// Gradients, k from Indptr[i] to Indptr[i+1]-1, in this order. There is at least one of them, and no
+// row comes twice.
+type RowGradients struct {
+	Rows, Indptr, Indices []int32
+	Gradients             Matrix
+}
+
+// Part returns the gradients of Rows[lo:hi].
+func (g RowGradients) Part(lo, hi int) RowGradients {
+	g.Rows, g.Indptr = g.Rows[lo:hi], g.Indptr[lo:hi+1]
+	return g
+}
+
+// SparseAdamOptions are the numbers of an update of rows by their gradients g:
+//
+//	m += First*(g-m);  v += Second*(g*g-v);  p = Decay*p + Step * m / (sqrt(v) + Eps)
+//
+// A row whose gradient is all zeros does not decay.
+type SparseAdamOptions struct{ First, Second, Decay, Step, Eps float32 }
+
+// CheckSparseAdam checks the arguments of SparseAdam.
+func CheckSparseAdam(p, m, v Matrix, of RowGradients) {
+	g := of.Gradients
+	for _, x := range []Matrix{m, v} {
+		if x.Rows != p.Rows || x.Cols != p.Cols {
+			panic(fmt.Sprintf("compute: SparseAdam: moments are %dx%d, but rows %dx%d", x.Rows,
+				x.Cols, p.Rows, p.Cols))
+		}
+	}
+	if g.Cols != p.Cols || len(of.Indptr) != len(of.Rows)+1 {
+		panic(fmt.Sprintf("compute: SparseAdam: gradients have %d columns, but rows %d; there are "+
+			"%d pointers for %d rows", g.Cols, p.Cols, len(of.Indptr), len(of.Rows)))
+	}
+	last := max(0, of.Indptr[0])
+	for i, end := range of.Indptr[1:] {
+		if end <= last || int(end) > len(of.Indices) || of.Indptr[0] < 0 {
+			panic(fmt.Sprintf("compute: SparseAdam: row %d of %d has the gradients %d to %d of %d",
+				i, len(of.Rows), last, end, len(of.Indices)))
+		}
+		if last = end; uint32(of.Rows[i]) >= uint32(p.Rows) {
+			panic(fmt.Sprintf("compute: SparseAdam: row %d is %d, but there are %d", i, of.Rows[i],
+				p.Rows))
+		}
+	}
+	for _, k := range of.Indices[max(0, of.Indptr[0]):last] {
+		if uint32(k) >= uint32(g.Rows) {
+			panic(fmt.Sprintf("compute: SparseAdam: an index is %d, but there are %d gradients", k,
+				g.Rows))
+		}
+	}
 }
 
 // CheckSGD checks the arguments of SGD.

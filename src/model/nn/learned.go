@@ -30,13 +30,16 @@ type Learned struct {
 	original         []int32   // [own vertices] the ids that key the first rows
 	key              uint64    // random key of the first rows
 
-	came []cameOf // [K] gradients that each rank has sent in this step
+	// The gradients of this step, in the order of Add.
+	own   []int32   // vertices
+	grads []float32 // [gradients, Cols]
+	came  [][]given // [K] those of each rank's minibatches
 	// [all rows] position of the row in the field of, from 1; 0: it has no gradient yet
-	place []int32
-	of    []int32 // indices of the rows with gradients
-	head  []int32 // [of] first gradient of each row, counted over the gradients of all ranks
-	last  []int32 // [of] last gradient of each row
-	next  []int32 // [gradients] the next gradient of the same row; 0: there is none
+	place   []int32
+	of      []int32 // indices of the rows with gradients
+	to      []int32 // [gradients] positions of their rows in of, in the order of streams
+	indptr  []int32 // the gradients of row of[i] are indices[indptr[i]:indptr[i+1]], by stream
+	indices []int32
 }
 
 // LearnedOptions say how rows begin and how they are trained.
@@ -63,11 +66,8 @@ type LearnedRange struct {
 	First, End int
 }
 
-// cameOf holds gradients of one rank's minibatches.
-type cameOf struct {
-	own   []int32 // vertices
-	grads []float32
-}
+// given are the gradients first to end-1.
+type given struct{ first, end int }
 
 // NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
 // original. Every number is drawn by seed, id and column, so it depends on no other row. trained
@@ -146,17 +146,18 @@ func (l *Learned) table(k int) []float32 {
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
 // Add makes room for gradients, [len(own), Cols], of the rows of own vertices that a minibatch of a
-// rank has read, each vertex once. They are to be set before Update. Minibatches of a rank come in
-// their order.
+// rank has read, each vertex once. They are to be set before the next Add or Update. Minibatches of
+// a rank come in their order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
-		l.came = append(l.came, cameOf{})
+		l.came = append(l.came, nil)
 	}
-	c := &l.came[rank]
-	n, g := len(c.own), len(c.grads)
-	c.own, c.grads = mem.Grow(c.own, n+len(own)), mem.Grow(c.grads, g+len(own)*l.Cols)
-	copy(c.own[n:], own)
-	return matrix(c.grads[g:], len(own), l.Cols)
+	n := len(l.own)
+	end := n + len(own)
+	l.came[rank] = append(l.came[rank], given{n, end})
+	l.own, l.grads = mem.Grow(l.own, end), mem.Grow(l.grads, end*l.Cols)
+	copy(l.own[n:], own)
+	return matrix(l.grads[n*l.Cols:], len(own), l.Cols)
 }
 
 // Update makes step number step of SparseAdam with the gradients that Add has got since the last
@@ -167,90 +168,72 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 // began.
 // Source: torch.optim.SparseAdam, with its order of operations: moments of rows without a gradient
 // stay, all rows count the same steps, and eps is added before the bias of v is corrected.
-func (l *Learned) Update(device compute.Device, o OptimizerOptions, lr float64, step int) {
+func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOptions, lr float64,
+	step int) {
 	l.list()
 	t := float64(step)
-	u := sparseAdam{rate: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) /
-		(1 - math.Pow(o.Beta1, t))), first: float32(1 - o.Beta1), second: float32(1 - o.Beta2),
-		eps:     float32(o.Eps),
-		decayed: float32(1 - lr*l.options.Decay)}
+	by := compute.SparseAdamOptions{
+		First: float32(1 - o.Beta1), Second: float32(1 - o.Beta2),
+		Decay: float32(1 - lr*l.options.Decay),
+		Step: -float32(lr * math.Sqrt(1-math.Pow(o.Beta2, t)) /
+			(1 - math.Pow(o.Beta1, t))),
+		Eps: float32(o.Eps)}
+	of := compute.RowGradients{Rows: l.of, Indptr: l.indptr, Indices: l.indices,
+		Gradients: matrix(l.grads, len(l.own), l.Cols)}
+	n := len(l.rows) / max(1, l.Cols)
+	p, m, v := matrix(l.rows, n, l.Cols), matrix(l.m, n, l.Cols), matrix(l.v, n, l.Cols)
 	compute.InTiles(device, (len(l.of)+updateRows-1)/updateRows, func(i int) {
-		for k := i * updateRows; k < min((i+1)*updateRows, len(l.of)); k++ {
-			l.update(&u, k)
-		}
+		host.SparseAdam(p, m, v, of.Part(i*updateRows, min((i+1)*updateRows, len(l.of))), by)
 	})
+	l.own, l.grads = l.own[:0], l.grads[:0]
 	for r := range l.came {
-		l.came[r].own, l.came[r].grads = l.came[r].own[:0], l.came[r].grads[:0]
+		l.came[r] = l.came[r][:0]
 	}
 }
 
 // updateRows are the rows of a tile of Update.
-const updateRows = 32
+const updateRows = 128
 
 // list lists the rows with gradients, and the gradients of each row in the order of streams.
 func (l *Learned) list() {
-	n := 0
-	for r := range l.came {
-		n += len(l.came[r].own)
-	}
-	l.of, l.next = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.next[:0], n)
-	l.head, l.last = mem.Grow(l.head[:0], n), mem.Grow(l.last[:0], n)
-	clear(l.next)
-	n = 0
-	for r := range l.came {
-		k := 0
-		for _, own := range l.came[r].own {
-			k = l.find(k, own)
-			row := l.base[k] + int(own) - l.Ranges[k].First
-			if at := l.place[row]; at == 0 {
-				l.head[len(l.of)], l.last[len(l.of)] = int32(n), int32(n)
-				l.of = append(l.of, int32(row))
-				l.place[row] = int32(len(l.of))
-			} else {
-				l.next[l.last[at-1]], l.last[at-1] = int32(n), int32(n)
+	n := len(l.own)
+	l.of, l.to = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.to[:0], n)[:0]
+	l.indices = mem.Grow(l.indices[:0], n)
+	l.indptr = append(mem.Grow(l.indptr[:0], n+1)[:0], 0)
+	for _, of := range l.came {
+		for _, is := range of {
+			k := 0
+			for _, own := range l.own[is.first:is.end] {
+				k = l.find(k, own)
+				at := &l.place[l.base[k]+int(own)-l.Ranges[k].First]
+				if *at == 0 {
+					l.of = append(l.of, int32(l.base[k]+int(own)-l.Ranges[k].First))
+					l.indptr = append(l.indptr, 0)
+					*at = int32(len(l.of))
+				}
+				l.indptr[*at]++
+				l.to = append(l.to, *at)
 			}
-			n++
 		}
 	}
-	for _, row := range l.of {
+	for i, row := range l.of {
 		l.place[row] = 0
+		l.indptr[i+1] += l.indptr[i]
 	}
-}
-
-// sparseAdam are the numbers of an update that all rows share.
-type sparseAdam struct{ rate, first, second, eps, decayed float32 }
-
-// update adds the gradients of the k-th row with gradients, into the first of them, and updates the
-// row.
-func (l *Learned) update(u *sparseAdam, k int) {
-	d := l.Cols
-	r, before := 0, 0 // the rank of a gradient, and the number of gradients of the ranks before it
-	gradient := func(n int32) []float32 {
-		for int(n)-before >= len(l.came[r].own) {
-			before += len(l.came[r].own)
-			r++
-		}
-		at := (int(n) - before) * d
-		return l.came[r].grads[at : at+d]
-	}
-	sum := gradient(l.head[k])
-	for n := l.next[l.head[k]]; n > 0; n = l.next[n] {
-		for j, x := range gradient(n) {
-			sum[j] += x
+	// From here on indptr[i-1] is where the next gradient of the i-th row goes.
+	k := 0
+	for _, of := range l.came {
+		for _, is := range of {
+			for g := is.first; g < is.end; g++ {
+				to := &l.indptr[l.to[k]-1]
+				l.indices[*to] = int32(g)
+				*to++
+				k++
+			}
 		}
 	}
-	at := int(l.of[k]) * d
-	p, m, v := l.rows[at:at+d], l.m[at:at+d], l.v[at:at+d]
-	stays := float32(1)
-	if l.options.Decay > 0 && moves(sum) {
-		stays = u.decayed
-	}
-	for j, g := range sum {
-		m[j] += float32((g - m[j]) * u.first)
-		v[j] += float32((float32(g*g) - v[j]) * u.second)
-		p[j] = float32(p[j]*stays) +
-			float32(u.rate*(m[j]/(float32(math.Sqrt(float64(v[j])))+u.eps)))
-	}
+	copy(l.indptr[1:], l.indptr)
+	l.indptr[0] = 0
 }
 
 // find returns the range of an own vertex, looking from range k on.
@@ -288,11 +271,8 @@ func (l *Learned) Digest() (sum uint64) {
 
 // Bytes returns the memory of rows, moments and gradients.
 func (l *Learned) Bytes() int64 {
-	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.of) + cap(l.head) +
-		cap(l.last) + cap(l.next)
-	for _, c := range l.came {
-		n += cap(c.own) + cap(c.grads)
-	}
+	n := cap(l.rows) + cap(l.m) + cap(l.v) + cap(l.best) + cap(l.place) + cap(l.own) +
+		cap(l.grads) + cap(l.of) + cap(l.to) + cap(l.indptr) + cap(l.indices)
 	return 4 * int64(n)
 }
 
@@ -384,16 +364,11 @@ func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 
 // Free frees everything.
 func (l *Learned) Free() {
-	for _, array := range [][]float32{l.rows, l.m, l.v, l.best} {
+	for _, array := range [][]float32{l.rows, l.m, l.v, l.best, l.grads} {
 		mem.Free(array)
 	}
-	mem.Free(l.place)
-	for _, list := range [][]int32{l.of, l.head, l.last, l.next} {
+	for _, list := range [][]int32{l.place, l.own, l.of, l.to, l.indptr, l.indices} {
 		mem.Free(list)
-	}
-	for _, c := range l.came {
-		mem.Free(c.own)
-		mem.Free(c.grads)
 	}
 	*l = Learned{}
 }

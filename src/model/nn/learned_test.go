@@ -14,6 +14,7 @@ import (
 
 	"halognn/src/base/npy"
 	"halognn/src/devices/compute"
+	"halognn/src/devices/compute/ref"
 )
 
 // goldenLearned returns the rows of the archive, and the ids and gradients of a step.
@@ -56,7 +57,7 @@ func TestGoldenSparseAdam(t *testing.T) {
 	for n := 1; n <= 10; n++ {
 		ids, grads := step(n)
 		add(l, 0, ids, grads)
-		l.Update(nil, DefaultOptimizer(Adam), g.scalar("lr"), n)
+		l.Update(nil, ref.Host{}, DefaultOptimizer(Adam), g.scalar("lr"), n)
 	}
 	for name, got := range map[string][]float32{"p": l.rows, "m": l.m, "v": l.v} {
 		tolerance := runMoments
@@ -95,7 +96,7 @@ func TestRowsThatTrainingHasNotRead(t *testing.T) {
 	grads[3], grads[cols] = 1, -1 // one element is enough
 	grads[2*cols] = 0             // a row without a gradient, though it was read
 	add(l, 0, []int32{1, 4, 5}, grads)
-	l.Update(nil, DefaultOptimizer(Adam), 0.01, 1)
+	l.Update(nil, ref.Host{}, DefaultOptimizer(Adam), 0.01, 1)
 	trained := slices.Clone(l.rows)
 	l.Hide()
 	for i := range n {
@@ -124,7 +125,7 @@ func TestLearnedRowsDecay(t *testing.T) {
 		t.Cleanup(l.Free)
 		began := slices.Clone(l.rows)
 		add(l, 0, []int32{2}, []float32{0.5, -2})
-		l.Update(nil, DefaultOptimizer(Adam), 0.1, 1)
+		l.Update(nil, ref.Host{}, DefaultOptimizer(Adam), 0.1, 1)
 		return l, began
 	}
 	without, began := rows(0)
@@ -178,7 +179,7 @@ func TestLearnedSumsByStream(t *testing.T) {
 			if ranks > 1 {
 				dev = tiled{}
 			}
-			l.Update(dev, DefaultOptimizer(Adam), 0.01, n)
+			l.Update(dev, ref.Host{}, DefaultOptimizer(Adam), 0.01, n)
 		}
 		if got := l.Digest(); ranks == 1 {
 			want = got
@@ -194,7 +195,7 @@ func TestLearnedState(t *testing.T) {
 	_, l, step := goldenLearned(t)
 	ids, grads := step(1)
 	add(l, 0, ids, grads)
-	l.Update(nil, DefaultOptimizer(Adam), 0.01, 1)
+	l.Update(nil, ref.Host{}, DefaultOptimizer(Adam), 0.01, 1)
 	l.KeepBest()
 	_, other, _ := goldenLearned(t)
 	path := filepath.Join(t.TempDir(), "rows")

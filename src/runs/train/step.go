@@ -144,7 +144,7 @@ func (r *run) update(stats task.Stats) error {
 	}
 	began := begins(trace.Update)
 	r.optimizer.Update(lr)
-	r.s.Learned.Update(r.s.Device, r.s.Job.Optimizer, rowLR, r.optimizer.Steps())
+	r.s.Learned.Update(r.s.Device, r.s.Host, r.s.Job.Optimizer, rowLR, r.optimizer.Steps())
 	if err := r.s.Device.Sync(); err != nil {
 		return err
 	}

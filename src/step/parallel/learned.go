@@ -93,8 +93,9 @@ func addLearned(s *Strategy) error {
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
 	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own),
 		ownPlaces{own: own}}
-	r := &learning{o, s.o.Model, s.o.Device, s.o.Host, rank, s.o.Comm.Size()}
-	s.between = Between{forward: r.forward, weigh: r.weigh}
+	r := &learning{LearnedRows: o, model: s.o.Model, device: s.o.Device, host: s.o.Host, rank: rank,
+		ranks: s.o.Comm.Size()}
+	s.between = Between{forward: r.forward, weigh: r.weigh, end: r.end}
 	return nil
 }
 
@@ -287,6 +288,7 @@ type learning struct {
 	host   compute.Host
 
 	rank, ranks int
+	back        request // the gradients of a minibatch on their way to the rows' owners
 }
 
 func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
@@ -381,27 +383,34 @@ func (r *learning) count(m *Minibatch) {
 	}
 }
 
-// weigh sends the gradients of the rows that the first layer has read to the rows' owners.
-func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, phases Phases) error {
+// weigh sends the gradients of the rows that the first layer has read to the rows' owners. They
+// travel while the last sum of weight gradients does.
+func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, _ Phases) error {
 	if l > 0 {
 		return nil
 	}
 	e, p := &m.learned, &m.learned.plan
 	x := r.gradient(e, grad)
 	e.readers.add(r.device, p.Received(), false, x)
-	back := r.Move.StartBack(p)
+	r.back = r.Move.StartBack(p)
 	e.readers.add(r.device, r.Rows.Add(r.rank, e.own), true, x)
+	return nil
+}
+
+// end adds the gradients that other ranks have sent for rows of this one.
+func (r *learning) end(m *Minibatch, phases Phases) error {
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)
-	if err := back.Wait(); err != nil {
+	if err := r.back.Wait(); err != nil {
 		return err
 	}
 	phases.End(trace.Shuffle)
 	phases.Begin(trace.Backward)
+	e := &m.learned
 	for rank := range r.ranks {
 		if rank != r.rank {
 			own, of := e.given.of(rank)
-			r.device.SegmentSum(r.Rows.Add(rank, own), of, nil, p.Returned(), false)
+			r.device.SegmentSum(r.Rows.Add(rank, own), of, nil, e.plan.Returned(), false)
 		}
 	}
 	return nil

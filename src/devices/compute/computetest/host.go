@@ -29,6 +29,7 @@ func testHost(t *testing.T, host compute.Host) {
 		}
 	}
 	t.Run("add into", func(t *testing.T) { testAddInto(t, host) })
+	t.Run("sparse adam", func(t *testing.T) { testSparseAdam(t, host) })
 	t.Run("bfloat16", func(t *testing.T) { testHalves(t, host) })
 	t.Run("misuse", func(t *testing.T) { testHostMisuse(t, host) })
 }
@@ -250,6 +251,92 @@ func testAddInto(t *testing.T, host compute.Host) {
 	}
 }
 
+// testSparseAdam makes a step for every second row, from one to four gradients each, and compares
+// the bits with a step by plain operations. A row has zeros for a gradient: it does not decay.
+func testSparseAdam(t *testing.T, host compute.Host) {
+	b := newBench(t, nil, guard)
+	for _, cols := range []int{1, 5, 16, 64, 100, 129} {
+		for _, decay := range []float32{1, 0.9} {
+			const rows = 9
+			g := rowGradients(b, rows, cols)
+			o := compute.SparseAdamOptions{First: 0.1, Second: 0.001, Decay: decay, Step: -0.01,
+				Eps: 1e-8}
+			var got [3]compute.Matrix
+			var want [3][]float32
+			for i := range got {
+				memory, intact := outside(t, 2*rows*cols)
+				defer intact()
+				copy(memory, b.normal(len(memory)))
+				if i == 2 {
+					for k, x := range memory {
+						memory[k] = x * x
+					}
+				}
+				got[i] = compute.Matrix{Rows: 2 * rows, Cols: cols, Data: memory}
+				want[i] = append(want[i], memory...)
+			}
+			host.SparseAdam(got[0], got[1], got[2], g.Part(0, 3), o)
+			host.SparseAdam(got[0], got[1], got[2], g.Part(3, rows), o)
+			sparseAdam(want[0], want[1], want[2], g, o)
+			for i, name := range []string{"rows", "first moments", "second moments"} {
+				for k, x := range want[i] {
+					if math.Float32bits(got[i].Data[k]) != math.Float32bits(x) {
+						t.Fatalf("%d columns, decay %v: %s, element %d is %v, want %v", cols, decay,
+							name, k, got[i].Data[k], x)
+					}
+				}
+			}
+		}
+	}
+}
+
+// rowGradients returns gradients of the rows 0, 2, 4, ...; those of row 2 add up to zeros.
+func rowGradients(b *bench, rows, cols int) compute.RowGradients {
+	g := compute.RowGradients{Indptr: []int32{0}}
+	for i := range rows {
+		g.Rows = append(g.Rows, int32(2*i))
+		for n := range 1 + i%4 {
+			g.Indices = append(g.Indices, int32((3*i+n)%rows))
+		}
+		g.Indptr = append(g.Indptr, int32(len(g.Indices)))
+	}
+	g.Gradients = compute.Matrix{Rows: rows, Cols: cols, Data: b.normal(rows * cols)}
+	for k := range cols {
+		g.Gradients.Data[4*cols+k] = -g.Gradients.Data[3*cols+k]
+	}
+	return g
+}
+
+// sparseAdam is the definition, an element at a time.
+func sparseAdam(p, m, v []float32, of compute.RowGradients, o compute.SparseAdamOptions) {
+	cols := of.Gradients.Cols
+	for i, row := range of.Rows {
+		sum := func(j int) (x float32) {
+			for n, k := range of.Indices[of.Indptr[i]:of.Indptr[i+1]] {
+				if g := of.Gradients.Data[int(k)*cols+j]; n == 0 {
+					x = g
+				} else {
+					x += g
+				}
+			}
+			return x
+		}
+		decay := float32(1)
+		for j := range cols {
+			if sum(j) != 0 {
+				decay = o.Decay
+			}
+		}
+		for j := range cols {
+			g, k := sum(j), int(row)*cols+j
+			m[k] += float32((g - m[k]) * o.First)
+			v[k] += float32((float32(g*g) - v[k]) * o.Second)
+			p[k] = float32(p[k]*decay) +
+				float32(o.Step*(m[k]/(float32(math.Sqrt(float64(v[k])))+o.Eps)))
+		}
+	}
+}
+
 // testHalves rounds normal numbers, ties, the largest finite one, infinities and NaNs.
 func testHalves(t *testing.T, host compute.Host) {
 	b := newBench(t, nil, guard)
@@ -288,6 +375,12 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 	one := func(i int32) compute.Segments {
 		return compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{i}}
 	}
+	two, rate := compute.Matrix{Rows: 2, Cols: 4, Data: make([]float32, 8)},
+		compute.SparseAdamOptions{Decay: 1}
+	gradient := func(row, index, end int32) compute.RowGradients {
+		return compute.RowGradients{Rows: []int32{row}, Indptr: []int32{0, end},
+			Indices: []int32{index}, Gradients: two}
+	}
 	for _, c := range []struct {
 		name string
 		call func()
@@ -317,6 +410,14 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		{"id beyond the table", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{3}) }},
 		{"negative id", func() { host.SliceRows(make([]byte, 16), table, 16, []int32{-1}) }},
 		{"sum of unequal lengths", func() { host.AddInto(make([]float32, 3), make([]float32, 2)) }},
+		{"moments of other rows", func() { host.SparseAdam(dst, two, dst, gradient(0, 0, 1), rate) }},
+		{"a row that is not there", func() { host.SparseAdam(dst, dst, dst, gradient(1, 0, 1), rate) }},
+		{"a negative row", func() { host.SparseAdam(dst, dst, dst, gradient(-1, 0, 1), rate) }},
+		{"a gradient that is not there",
+			func() { host.SparseAdam(dst, dst, dst, gradient(0, 2, 1), rate) }},
+		{"a row without gradients", func() { host.SparseAdam(dst, dst, dst, gradient(0, 0, 0), rate) }},
+		{"more gradients than are listed",
+			func() { host.SparseAdam(dst, dst, dst, gradient(0, 0, 2), rate) }},
 		{"rounded to another length",
 			func() { host.ToBF16(make([]uint16, 3), make([]float32, 2)) }},
 		{"widened to another length",

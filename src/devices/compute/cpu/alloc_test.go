@@ -36,6 +36,10 @@ func TestHostAllocatesNothing(t *testing.T) {
 	}
 	half := make([]uint16, rows*cols)
 	ids, sliced := make([]int32, rows), make([]byte, rows*4*cols)
+	ptr := make([]int32, rows+1)
+	for i := range ptr {
+		ptr[i] = int32(i)
+	}
 	for _, c := range []struct {
 		name string
 		call func()
@@ -45,6 +49,10 @@ func TestHostAllocatesNothing(t *testing.T) {
 		{"SliceRows", func() { h.SliceRows(sliced, feature.Tables[0], 4*cols, ids) }},
 		{"AddInto", func() { h.AddInto(dst.Data, dst.Data) }},
 		{"ToBF16", func() { h.ToBF16(half, dst.Data) }},
+		{"SparseAdam", func() {
+			h.SparseAdam(dst, dst, dst, compute.RowGradients{Rows: ids, Indptr: ptr, Indices: ids,
+				Gradients: dst}, compute.SparseAdamOptions{Decay: 1})
+		}},
 		{"FromBF16", func() { h.FromBF16(dst.Data, half) }},
 	} {
 		if n := computetest.Allocations(c.call); n != 0 {

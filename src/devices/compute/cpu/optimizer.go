@@ -29,6 +29,16 @@ func (a *adam) tile(d *Device, lo, hi int) {
 		C.float(c.Root), C.float(c.Eps))
 }
 
+// SparseAdam implements compute.Host.
+func (h *Host) SparseAdam(p, m, v compute.Matrix, of compute.RowGradients,
+	o compute.SparseAdamOptions) {
+	compute.CheckSparseAdam(p, m, v, of)
+	C.halognn_sparse_adam(h.level, floats(p.Data), floats(m.Data), floats(v.Data),
+		C.int64_t(len(of.Rows)), C.int64_t(p.Cols), int32s(of.Rows), int32s(of.Indptr),
+		int32s(of.Indices), floats(of.Gradients.Data), C.float(o.First), C.float(o.Second),
+		C.float(o.Decay), C.float(o.Step), C.float(o.Eps))
+}
+
 type sgd struct {
 	p, g, buf []float32
 	o         compute.SGDOptions
