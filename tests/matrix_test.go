@@ -139,11 +139,10 @@ func features() (all []feature) {
 	add("sample.locality_adapt",
 		func(s *spec.Spec) { s.Locality.Favour, s.Locality.Adapts = 2, true })
 	typed := graph.Schema{Types: []string{"a", "b"},
-		Relations: []graph.Relation{{Source: "a", Name: "r", Target: "b"}}}
+		Relations: []graph.Relation{{Source: "a", Name: "r", Target: "b"},
+			{Source: "b", Name: "s", Target: "a"}}}
 	types := func(name string, widths ...int) {
-		add(name, func(s *spec.Spec) {
-			s.Model.Kind, s.Model.Schema, s.Model.TypeFeatures = "rgcn", typed, widths
-		})
+		add(name, func(s *spec.Spec) { s.Model.Schema, s.Model.TypeFeatures = typed, widths })
 	}
 	types("vertex types", 3, 3)
 	types("a vertex type without features", 3, 0)
@@ -174,25 +173,45 @@ func features() (all []feature) {
 }
 
 // docs/combinations.md lists the refusals: all that two or three features of a job cause together,
-// and fewer of them do not.
+// and fewer of them do not. Those that vertex types lift are told apart.
 func TestRefusalsAreDocumented(t *testing.T) {
 	type row struct{ what, why string }
-	with, known := map[row][]string{}, map[string]bool{}
+	with, untyped, known := map[row][]string{}, map[row][]string{}, map[string]bool{}
+	const typedGraph = "a graph with vertex types"
 	var order []row
-	meet := func(met ...feature) {
+	all := features()
+	types := all[slices.IndexFunc(all, func(f feature) bool { return f.name == "vertex types" })]
+	// no model trains on what CheckTypes refuses, whatever else the job has
+	refusals := func(met ...feature) (all []spec.Refusal, trains bool) {
 		s := spec.Spec{Model: nn.Config{Kind: "sage", In: 3, Layers: 2,
 			Aggregation: nn.AggregateMean},
 			Sample: sample.Neighbours(4, 3), Cache: policy.Settings{Policy: policy.None}}
 		for _, f := range met {
 			f.set(&s)
 		}
-		for _, r := range parallel.Refusals(&s) {
+		return parallel.Refusals(&s), s.Model.CheckTypes() == nil
+	}
+	meet := func(met ...feature) {
+		found, trains := refusals(met...)
+		if !trains {
+			return
+		}
+		onTypes, typed := refusals(append([]feature{types}, met...)...)
+		for _, r := range found {
+			if slices.ContainsFunc(found, func(o spec.Refusal) bool { // whatever else it has
+				return o.Key == r.Key && o.What == typedGraph && r.What != typedGraph
+			}) {
+				continue
+			}
 			at := row{strings.TrimPrefix(r.Key+" "+r.Value, "the graph "), r.Why}
+			lifted := typed && !slices.ContainsFunc(onTypes, func(o spec.Refusal) bool {
+				return o.Key == r.Key && o.What == r.What && o.Why == r.Why
+			})
 			if known[fmt.Sprint(at, r.What)] {
 				continue
 			}
 			known[fmt.Sprint(at, r.What)] = true
-			if with[at] == nil {
+			if with[at] == nil && untyped[at] == nil {
 				order = append(order, at)
 			}
 			for _, f := range met { // a feature that the refusal does not name, but depends on
@@ -200,10 +219,13 @@ func TestRefusalsAreDocumented(t *testing.T) {
 					r.What += " and " + f.name
 				}
 			}
-			with[at] = append(with[at], r.What)
+			if lifted {
+				untyped[at] = append(untyped[at], r.What)
+			} else {
+				with[at] = append(with[at], r.What)
+			}
 		}
 	}
-	all := features()
 	for _, a := range all {
 		meet(a)
 	}
@@ -225,7 +247,14 @@ func TestRefusalsAreDocumented(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("| what | cannot be combined with | because |\n|---|---|---|\n")
 	for _, r := range order {
-		fmt.Fprintf(&page, "| %s | %s | %s |\n", r.what, short(with[r]), r.why)
+		var what []string
+		if len(with[r]) > 0 {
+			what = append(what, short(with[r]))
+		}
+		if len(untyped[r]) > 0 {
+			what = append(what, "without vertex types "+short(untyped[r]))
+		}
+		fmt.Fprintf(&page, "| %s | %s | %s |\n", r.what, strings.Join(what, "; "), r.why)
 	}
 	sameAsGenerated(t, "../docs/combinations.md", "combinations", page.String())
 }
