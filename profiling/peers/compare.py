@@ -22,9 +22,10 @@ A case compares one halognn job with its peers:
     rgcn, rsage   one process on a graph of several relations, 2 layers, width 64: halognn, and DGL by
                GraphBolt and by NeighborSampler. Types without features get 16 columns
     rgcn-1gbit, rsage-1gbit   the same models of 4 ranks on links of 1 Gbit/s, look-ahead, also
-               with sums made by the owners of rows, and these with LABOR whose random numbers last
-               64 steps; and DistDGL, with its own sampler and with GraphBolt. Types without features
-               learn rows of 64 columns
+               with sums made by the owners of rows, these with LABOR whose random numbers last 64
+               steps, and these with a static cache of half a rank's share of the rows and a
+               compute thread a rank, as DistDGL has; and DistDGL, with its own sampler and with
+               GraphBolt. Types without features learn rows of 64 columns
     sampler    the sampler alone, on one thread, without features or training
 
 All contestants run in every round, so that a busy minute of the machine does not affect only one.
@@ -326,6 +327,8 @@ class Bench:
             yield self.halognn("halognn sums", 4, hosts("1gbit"), 64, 256, *sets, SUMS)
             yield self.halognn("halognn sums labor", 4, hosts("1gbit"), 64, 256, *sets, SUMS,
                                *LASTING)
+            yield self.halognn("halognn sums vip", 4, hosts("1gbit"), 64, 256, *sets, SUMS,
+                               "cache.policy=vip", "cache.alpha=0.5", "compute.threads=1")
             for samplers in self.a.samplers:
                 for bolt in ([], ["--graphbolt"]):
                     yield self.distdgl("1gbit", samplers, 64, "--kind", kind, *bolt,

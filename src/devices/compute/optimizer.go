@@ -62,8 +62,8 @@ func CheckAdam(p, g, m, v []float32) Call {
 }
 
 // RowGradients are the gradients of some rows: that of Rows[i] is the sum of the rows Indices[k] of
-// Gradients, k from Indptr[i] to Indptr[i+1]-1, in this order. There is at least one of them, and no
-// row comes twice.
+// Gradients, k from Indptr[i] to Indptr[i+1]-1, in this order. There is at least one of them. No
+// row is listed twice.
 type RowGradients struct {
 	Rows, Indptr, Indices []int32
 	Gradients             Matrix

@@ -170,6 +170,9 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 // stay, all rows count the same steps, and eps is added before the bias of v is corrected.
 func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOptions, lr float64,
 	step int) {
+	if l.Cols == 0 {
+		return
+	}
 	l.list()
 	t := float64(step)
 	by := compute.SparseAdamOptions{
@@ -180,7 +183,7 @@ func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOp
 		Eps: float32(o.Eps)}
 	of := compute.RowGradients{Rows: l.of, Indptr: l.indptr, Indices: l.indices,
 		Gradients: matrix(l.grads, len(l.own), l.Cols)}
-	n := len(l.rows) / max(1, l.Cols)
+	n := len(l.rows) / l.Cols
 	p, m, v := matrix(l.rows, n, l.Cols), matrix(l.m, n, l.Cols), matrix(l.v, n, l.Cols)
 	compute.InTiles(device, (len(l.of)+updateRows-1)/updateRows, func(i int) {
 		host.SparseAdam(p, m, v, of.Part(i*updateRows, min((i+1)*updateRows, len(l.of))), by)

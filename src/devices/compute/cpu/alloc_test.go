@@ -36,6 +36,8 @@ func TestHostAllocatesNothing(t *testing.T) {
 	}
 	half := make([]uint16, rows*cols)
 	ids, sliced := make([]int32, rows), make([]byte, rows*4*cols)
+	m, v := dst, dst
+	m.Data, v.Data = make([]float32, rows*cols), make([]float32, rows*cols)
 	ptr := make([]int32, rows+1)
 	for i := range ptr {
 		ptr[i] = int32(i)
@@ -50,8 +52,8 @@ func TestHostAllocatesNothing(t *testing.T) {
 		{"AddInto", func() { h.AddInto(dst.Data, dst.Data) }},
 		{"ToBF16", func() { h.ToBF16(half, dst.Data) }},
 		{"SparseAdam", func() {
-			h.SparseAdam(dst, dst, dst, compute.RowGradients{Rows: ids, Indptr: ptr, Indices: ids,
-				Gradients: dst}, compute.SparseAdamOptions{Decay: 1})
+			h.SparseAdam(dst, m, v, compute.RowGradients{Rows: s.Indices, Indptr: ptr,
+				Indices: s.Indices, Gradients: dst}, compute.SparseAdamOptions{Decay: 1})
 		}},
 		{"FromBF16", func() { h.FromBF16(dst.Data, half) }},
 	} {
