@@ -14,7 +14,11 @@
 #   FANOUTS  [15,10,5]    BATCH   [1024]    EPOCHS [2]       ALPHA of the caches [0.1]
 #   GOALS    the least ratio without a cache, with static caches of each rank's own, with look-ahead
 #            caches of each rank's own, and of these static caches to the divided one with on   [none]
+#   CACHES   which rows of the table: 0 no cache, 1 static, 2 look-ahead, 3 divided [0 1 2 3]
 #   SETS     further settings, as "topology.kind=partitioned"                      [none]
+#   RATES    what each host may send, as "1gbit 200mbit": times runs instead, off and on in turn, whose
+#            nodes are network hosts of a core each (profiling/hosts.sh)            [none]
+#   ROUNDS   runs of each, whose epoch times are averaged                          [2]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source profiling/runs.sh
@@ -26,6 +30,7 @@ fanouts=${FANOUTS:-15,10,5}
 rm -rf "$out"
 mkdir -p "$out"
 
+on_hosts=() # the launcher of real ranks
 # run NAME KEY=VALUE...: trains into $out/NAME.
 run() {
   local dir=$out/$1 flags=() kv
@@ -35,8 +40,8 @@ run() {
     pipeline.workers=1 run.ranks_per_node="${NODE:-4}" cache.alpha="${ALPHA:-0.1}" "$@" "${sets[@]}"; do
     flags+=(--set "$kv")
   done
-  "$program" train --quiet --config inputs/demo.yaml --set data.parts="$parts" --set run.dir="$dir" \
-    --ranks-in-process "$ranks" "${flags[@]}" >"$dir.log" 2>&1 </dev/null || {
+  "${on_hosts[@]}" "$program" train --quiet --config inputs/demo.yaml --set data.parts="$parts" \
+    --set run.dir="$dir" "${flags[@]}" >"$dir.log" 2>&1 </dev/null || {
     tail -5 "$dir.log" >&2
     exit 1
   }
@@ -45,16 +50,48 @@ run() {
 caches=("cache.policy=none" "cache.policy=vip" "cache.policy=lookahead"
   "cache.policy=vip cache.placement=group cache.peer_cost=0")
 names=("no cache" "each rank's, static" "each rank's, look-ahead" "divided among the ranks, static")
-for i in "${!caches[@]}"; do
+indices=${CACHES:-0 1 2 3}
+
+timed() {
+  local rate i round nodes
+  echo '| a host sends | cache | s an epoch, off | on | off / on | MB to a node, off | on |'
+  echo '|---|---|--:|--:|--:|--:|--:|'
+  for rate in $RATES; do
+    on_hosts=(profiling/hosts.sh -n $((ranks / ${NODE:-4})) -p "${NODE:-4}" -r "$rate" -c 1 --)
+    for i in $indices; do
+      read -ra cache <<<"${caches[$i]}"
+      for ((round = 1; round <= ${ROUNDS:-2}; round++)); do
+        for nodes in off on; do run "$i-$rate-$nodes-$round" "${cache[@]}" exchange.nodes=$nodes; done
+      done
+      for nodes in off on; do
+        for ((round = 1; round <= ${ROUNDS:-2}; round++)); do
+          echo "$nodes $(number "$out/$i-$rate-$nodes-$round" epoch_seconds)" \
+            "$(number "$out/$i-$rate-$nodes-$round" remote_bytes)"
+        done
+      done | awk -v rate="$rate" -v name="${names[$i]}" -v n="${ROUNDS:-2}" -v k=$((ranks / ${NODE:-4})) '
+        { s[$1] += $2 / n; mb[$1] = $3 / k / 1e6 }
+        END { printf "| %s | %s | %.3f | %.3f | %.2f | %.1f | %.1f |\n", rate, name, s["off"], s["on"],
+          s["off"] / s["on"], mb["off"], mb["on"] }'
+    done
+  done
+  same_digest "$out"/[0-3]-*-o*[0-9]
+}
+if [ -n "${RATES:-}" ]; then
+  timed
+  exit
+fi
+
+for i in $indices; do
   read -ra cache <<<"${caches[$i]}"
   for nodes in off on; do run "$i-$nodes" "${cache[@]}" exchange.nodes=$nodes; done
 done
 
 echo '| cache | rows off | rows on | off / on | own off / on | MB in nodes |'
 echo '|---|--:|--:|--:|--:|--:|'
-own=$(number "$out/1-off" remote_rows)
+own=0
+[ ! -d "$out/1-off" ] || own=$(number "$out/1-off" remote_rows)
 missed=0
-for i in "${!caches[@]}"; do
+for i in $indices; do
   off=$(number "$out/$i-off" remote_rows) on=$(number "$out/$i-on" remote_rows)
   awk -v name="${names[$i]}" -v off="$off" -v on="$on" -v own="$own" -v i="$i" -v goal="${goals[$i]:-0}" \
     -v bytes="$(number "$out/$i-on" node_bytes)" -v steps="$(number "$out/$i-on" steps_per_epoch)" 'BEGIN {

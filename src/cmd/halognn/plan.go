@@ -20,6 +20,7 @@ import (
 type planFlags struct {
 	parts, config, out  string
 	trace               string
+	leaf                int
 	sets                []string
 	ranks, perNode      int
 	cores, network, mem float64
@@ -88,6 +89,8 @@ func planCommand() *cobra.Command {
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
 	f.StringVar(&o.trace, "trace", "", "a new or empty directory for SimGrid traces of what the "+
 		"ranks send and compute")
+	f.IntVar(&o.leaf, "leaf", 1, "with --trace: nodes of a leaf switch, which send as one (for "+
+		"hundreds of nodes)")
 	o.graph.flags(c)
 	return c
 }
@@ -96,7 +99,7 @@ func planCommand() *cobra.Command {
 func checkPlanFlags(c *cobra.Command) error {
 	flags := c.Flags()
 	var faults []error
-	for _, f := range []string{"ranks", "ranks-per-node", "gpus"} {
+	for _, f := range []string{"ranks", "ranks-per-node", "gpus", "leaf"} {
 		if n, _ := flags.GetInt(f); flags.Changed(f) && n < 1 {
 			faults = append(faults, fmt.Errorf("--%s is %d; it must be at least 1", f, n))
 		}
@@ -183,7 +186,8 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	}
 	options.Device, options.Host = device, host
 	if o.trace != "" {
-		options.Actions = &plan.Actions{Dir: o.trace, Warm: warmSteps, More: replayedSteps}
+		options.Actions = &plan.Actions{Dir: o.trace, Leaf: o.leaf, Warm: warmSteps,
+			More: replayedSteps}
 	}
 	var p *plan.Prediction
 	err = workOn(s, func() (err error) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"halognn/src/rows/exchange"
 	"halognn/src/step/parallel"
 )
 
@@ -25,11 +24,14 @@ import (
 //	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
 //
 // The ranks of a node start their collectives in the same order, so all they send to another node
-// goes as one message: there is one flow for each pair of nodes. Sizes and seconds are those that
-// the plan predicts for each rank, means over its minibatches: the ranks differ as much as their
-// means do, and all steps are alike.
+// goes as one message: there is one flow for each pair of nodes. Hundreds of nodes have too many
+// pairs: then the nodes of a leaf switch act as one that has all their links (see join). Sizes and
+// seconds are those that the plan predicts for each rank, means over its minibatches: the ranks
+// differ as much as their means do, and all steps are alike. Of many ranks some are analysed, and
+// each stands for those next to it.
 type Actions struct {
 	Dir  string
+	Leaf int // nodes that act as one; 0: 1
 	Warm int // steps of the shorter trace, after which the pipeline is full
 	// steps that the longer trace has more; a step takes the difference of the two times / More
 	More int
@@ -38,6 +40,15 @@ type Actions struct {
 // lengths returns the steps of each trace, by its directory within Actions.Dir.
 func (a *Actions) lengths() map[string]int {
 	return map[string]int{"warm": a.Warm, "more": a.Warm + a.More}
+}
+
+// analysed returns how many of k ranks are analysed.
+func (a *Actions) analysed(k int) int {
+	const all, some = 32, 16 // to analyse one takes seconds on large graphs
+	if k <= all {
+		return k
+	}
+	return some
 }
 
 // actor is one of the processes of a rank, or of a node.
@@ -78,9 +89,9 @@ const flopsPerSecond = 1e9
 type acts struct {
 	ranks, perNode, depth int
 	draw, up, train       []float64 // [ranks] seconds
-	ids, rows             [][]int64 // [nodes][nodes] bytes from one node to another
-	// bytes of gradients that a rank sends to each other rank, and gets back
-	slice int64
+	// [nodes][nodes] bytes from one node to another; of gradients, what is sent there and comes
+	// back
+	ids, rows, slices [][]int64
 }
 
 func (a *acts) nodes() int { return (a.ranks + a.perNode - 1) / a.perNode }
@@ -105,13 +116,15 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 	k := p.job.Ranks
 	a := &acts{ranks: k, perNode: p.job.RanksPerNode, depth: p.job.Depth,
 		draw: make([]float64, k), up: make([]float64, k), train: make([]float64, k)}
-	a.ids, a.rows = make([][]int64, a.nodes()), make([][]int64, a.nodes())
-	for node := range a.ids {
-		a.ids[node], a.rows[node] = make([]int64, a.nodes()), make([]int64, a.nodes())
+	nodes := a.nodes()
+	a.ids, a.rows, a.slices = square(nodes), square(nodes), square(nodes)
+	idBytes, rowBytes := 0.0, 0.0 // of a row or sum
+	if vectors := t.Rows + t.Sums; vectors > 0 {
+		idBytes, rowBytes = t.IDs/vectors, t.Bytes/vectors
 	}
-	bytes := p.bytesOf(t) - exchange.IDBytes
-	for i, of := range p.ranks {
-		one := *p
+	for rank := range k {
+		i := rank * len(p.ranks) / k // the analysed rank that stands for this one
+		of, one := p.ranks[i], *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
 		// the goroutines of the pool work on no more minibatches than are under way
@@ -121,18 +134,84 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)
 		}
-		a.draw[of.rank], a.up[of.rank], a.train[of.rank] = draw*stretch, x.Up, train*stretch
-		here := of.rank / a.perNode
+		a.draw[rank], a.up[rank], a.train[rank] = draw*stretch, x.Up, train*stretch
+		here := rank / a.perNode
+		moved := here - of.rank/a.perNode // its owners are as far away
 		for owner, share := range of.owners {
-			n, there := t.received[i]*share, owner/a.perNode
-			a.ids[here][there] += int64(n * exchange.IDBytes)
-			a.rows[there][here] += int64(n * bytes)
+			there := (owner/a.perNode + moved + nodes) % nodes
+			if n := t.received[i] * share; there != here {
+				a.ids[here][there] += int64(n * idBytes)
+				a.rows[there][here] += int64(n * rowBytes)
+			}
 		}
 	}
 	if k > 1 {
-		a.slice = p.gradientBytes() / int64(2*k*(k-1))
+		slice := p.gradientBytes() / int64(2*k*(k-1)) // from a rank to another
+		for from := range nodes {
+			for to := range nodes {
+				if from != to {
+					a.slices[from][to] = a.pairs(from, to) * slice
+				}
+			}
+		}
 	}
 	return a
+}
+
+func square(n int) [][]int64 {
+	m := make([][]int64, n)
+	for i := range m {
+		m[i] = make([]int64, n)
+	}
+	return m
+}
+
+// pairs returns how many pairs of ranks two nodes have.
+func (a *acts) pairs(from, to int) int64 {
+	lo, hi := a.of(from)
+	first, end := a.of(to)
+	return int64((hi - lo) * (end - first))
+}
+
+// join lets every leaf nodes act as one. Their link is as fast as all of theirs together, so what it
+// carries is made larger: it takes as long as the busiest of them, whose messages also go to nodes
+// of the same leaf.
+func (a *acts) join(leaf int) {
+	for _, m := range []*[][]int64{&a.ids, &a.rows, &a.slices} {
+		*m = joined(*m, leaf)
+	}
+	a.perNode *= leaf
+}
+
+func joined(m [][]int64, leaf int) [][]int64 {
+	n := (len(m) + leaf - 1) / leaf
+	all := square(n)
+	// bytes that the busiest node of a leaf sends and gets, and that all its nodes send to other
+	// leaves and get from them
+	type ends struct{ out, in float64 }
+	most, far := make([]ends, n), make([]ends, n)
+	for i := range m {
+		var of ends
+		for j := range m {
+			of.out, of.in = of.out+float64(m[i][j]), of.in+float64(m[j][i])
+			if i/leaf != j/leaf {
+				all[i/leaf][j/leaf] += m[i][j]
+				far[i/leaf].out += float64(m[i][j])
+				far[j/leaf].in += float64(m[i][j])
+			}
+		}
+		l := &most[i/leaf]
+		l.out, l.in = max(l.out, of.out), max(l.in, of.in)
+	}
+	for i := range all {
+		for j, bytes := range all[i] {
+			if bytes > 0 {
+				all[i][j] = int64(float64(bytes) * float64(leaf) *
+					(most[i].out/far[i].out + most[j].in/far[j].in) / 2)
+			}
+		}
+	}
+	return all
 }
 
 // refuse returns an error for a job whose actions cannot be written.
@@ -143,14 +222,16 @@ func (a *Actions) refuse(j *laid) error {
 		what = "parallel.mode " + j.Mode.Name
 	case j.Partitioned:
 		what = "topology.kind partitioned"
-	case j.OwnersSums() != nil:
-		what = "exchange.sums (set it to off)"
 	case j.Model.LearnsRows():
 		what = "learned rows"
 	case j.Model.EdgeIn > 0:
 		what = "features of edges"
 	case j.Cache.FromFiles():
 		what = "rows in files"
+	}
+	if nodes := (j.Ranks + j.RanksPerNode - 1) / j.RanksPerNode; what == "" && a.Leaf > 1 &&
+		nodes < 2*a.Leaf {
+		return fmt.Errorf("%w: %d nodes are not two leaf switches of %d", ErrJob, nodes, a.Leaf)
 	}
 	if what != "" {
 		return fmt.Errorf("%w: a trace has no %s", ErrJob, what)
@@ -161,6 +242,9 @@ func (a *Actions) refuse(j *laid) error {
 // write writes the traces, the platform and the hosts of the processes.
 func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 	all := p.actsOf(t, r)
+	if a.Leaf > 1 {
+		all.join(a.Leaf)
+	}
 	for name, steps := range a.lengths() {
 		dir := filepath.Join(a.Dir, name)
 		if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -215,8 +299,8 @@ func (s *script) write(w *bufio.Writer) {
 			s.send(lane, s.node(), tagDrawn)
 		case lane:
 			s.gather(pool, tagDrawn)
-			s.exchange(tagIDs, func(from, to int) int64 { return s.ids[from][to] })
-			s.exchange(tagRows, func(from, to int) int64 { return s.rows[from][to] })
+			s.exchange(tagIDs, s.ids)
+			s.exchange(tagRows, s.rows)
 			s.spread(bus, tagFetched)
 		case bus:
 			s.receive(lane, s.node(), tagFetched)
@@ -270,24 +354,17 @@ func (s *script) spread(to actor, tag int) {
 	}
 }
 
-// slices returns the bytes of gradients that the ranks of node from send to the ranks of node to.
-func (s *script) slices(from, to int) int64 {
-	lo, hi := s.acts.of(from)
-	first, end := s.acts.of(to)
-	return int64((hi-lo)*(end-first)) * s.slice
-}
-
 // exchange sends bytes to the same process of each other node, and waits for all.
-func (s *script) exchange(tag int, bytes func(from, to int) int64) {
+func (s *script) exchange(tag int, bytes [][]int64) {
 	any := false
 	// starts with the next node, so that not all nodes send to node 0 first
 	for i := 1; i < s.nodes(); i++ {
 		from, to := (s.at+s.nodes()-i)%s.nodes(), (s.at+i)%s.nodes()
-		if n := bytes(from, s.at); n > 0 {
+		if n := bytes[from][s.at]; n > 0 {
 			s.do("irecv %d %d %d", s.process(s.of, from), tag, n)
 			any = true
 		}
-		if n := bytes(s.at, to); n > 0 {
+		if n := bytes[s.at][to]; n > 0 {
 			s.do("isend %d %d %d", s.process(s.of, to), tag, n)
 			any = true
 		}
@@ -339,7 +416,7 @@ func (a *Actions) writePlatform(all *acts, r *Rates) error {
 		}
 	}
 	return errors.Join(writeFile(filepath.Join(a.Dir, "platform.xml"),
-		platform(r.Network, latency)),
+		platform(r.Network*float64(max(1, a.Leaf)), latency)),
 		writeFile(filepath.Join(a.Dir, "ideal.xml"), platform(noTime, 1e-8)),
 		writeFile(filepath.Join(a.Dir, "hosts"), hosts))
 }

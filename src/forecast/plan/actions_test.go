@@ -132,7 +132,7 @@ func TestActions(t *testing.T) {
 		cores                 float64
 		policy                string
 		gpu                   *GPU
-		asNodes               bool
+		asNodes, sums         bool
 	}{
 		{ranks: 4, perNode: 1, depth: 2, policy: policy.None},
 		{ranks: 4, perNode: 2, policy: policy.None},
@@ -141,9 +141,11 @@ func TestActions(t *testing.T) {
 		{ranks: 1, perNode: 1, depth: 2, policy: policy.None},
 		{ranks: 4, perNode: 2, depth: 2, policy: policy.None, asNodes: true},
 		{ranks: 4, perNode: 2, depth: 2, policy: policy.None, gpu: &GPU{}},
+		{ranks: 4, perNode: 1, depth: 2, policy: policy.None, sums: true},
+		{ranks: 64, perNode: 2, depth: 2, policy: policy.None}, // some are analysed
 	} {
 		j := planJob()
-		j.Workers, j.AsNodes = 2, c.asNodes
+		j.Workers, j.AsNodes, j.Sums = 2, c.asNodes, c.sums
 		j.Ranks, j.RanksPerNode, j.Depth, j.Cores, j.Cache.Policy = c.ranks, c.perNode, c.depth,
 			c.cores, c.policy
 		o, dir := given, t.TempDir()
@@ -154,6 +156,9 @@ func TestActions(t *testing.T) {
 		p := planned(t, s, j, o)
 		if c.asNodes != (p.Traffic.Shared > 0) {
 			t.Errorf("%+v: %g rows are shared", c, p.Traffic.Shared)
+		}
+		if c.sums != (p.Traffic.Sums > 0) {
+			t.Errorf("%+v: %g sums", c, p.Traffic.Sums)
 		}
 		var total [2]int
 		for i, of := range []string{"warm", "more"} {
@@ -203,6 +208,41 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// Nodes of a leaf switch that act as one send, over a link as fast as all of theirs, what takes as
+// long as the messages of the busiest node take over its own.
+func TestNodesOfALeafActAsOne(t *testing.T) {
+	s := generated(t, 4)
+	j := planJob()
+	j.Ranks, j.RanksPerNode, j.Depth, j.Cache.Policy = 16, 2, 2, policy.None
+	sent := func(leaf int) *acted {
+		o, dir := given, t.TempDir()
+		o.Actions = &Actions{Dir: dir, Leaf: leaf, Warm: 3, More: 5}
+		planned(t, s, j, o)
+		return act(t, filepath.Join(dir, "warm"))
+	}
+	of := func(a *acted, perNode, node int) int {
+		all := &acts{ranks: 16, perNode: perNode}
+		return a.bytes[all.process(lane, node)] + a.bytes[all.process(adder, node)]
+	}
+	one, four := sent(1), sent(4)
+	for leaf := range 2 {
+		most, all := 0, of(four, 8, leaf)
+		for node := leaf * 4; node < leaf*4+4; node++ {
+			most = max(most, of(one, 2, node))
+		}
+		// what leaves get differs too: a message takes the mean of both ends
+		if got := float64(all) / 4 / float64(most); got < 0.9 || got > 1.1 {
+			t.Errorf("leaf %d sends %d bytes, its busiest node %d", leaf, all, most)
+		}
+	}
+	o := given
+	o.Actions = &Actions{Dir: t.TempDir(), Leaf: 5, Warm: 3, More: 5}
+	if _, err := New(s, j, o); !errors.Is(err, ErrJob) || !strings.Contains(err.Error(),
+		"8 nodes are not two leaf switches of 5") {
+		t.Error(err)
+	}
+}
+
 // What a trace cannot tell is refused, before anything is written.
 func TestActionsAreRefused(t *testing.T) {
 	s := generated(t, 4)
@@ -215,7 +255,6 @@ func TestActionsAreRefused(t *testing.T) {
 			j.Mode = mode.Mode
 		},
 		"topology.kind partitioned": func(j *Job) { j.Partitioned = true },
-		"exchange.sums":             func(j *Job) { j.Sums = true },
 	} {
 		j, o := planJob(), given
 		change(&j)

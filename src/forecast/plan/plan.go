@@ -73,7 +73,7 @@ type Options struct {
 	Host    compute.Host
 	Memory  int64    // bytes of a node; 0: suggestions have no limit
 	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
-	Actions *Actions // traces to write; all ranks are analysed for them; nil: none
+	Actions *Actions // traces to write; more ranks are analysed for them; nil: none
 
 	// what is assumed about the edges, for shards that have only sizes
 	Bound Bound
@@ -237,7 +237,7 @@ func New(s *shard.Shards, j Job, o Options) (*Prediction, error) {
 		if err := o.Actions.refuse(p.job); err != nil {
 			return nil, err
 		}
-		o.Analyse = p.job.Ranks
+		o.Analyse = o.Actions.analysed(p.job.Ranks)
 	}
 	if !s.HasTopology() {
 		return p.sizedPlan()
