@@ -30,7 +30,7 @@ fanouts=${FANOUTS:-15,10,5}
 rm -rf "$out"
 mkdir -p "$out"
 
-on_hosts=() # the launcher of real ranks
+on_hosts=() in_process=(--ranks-in-process "$ranks")
 # run NAME KEY=VALUE...: trains into $out/NAME.
 run() {
   local dir=$out/$1 flags=() kv
@@ -41,7 +41,7 @@ run() {
     flags+=(--set "$kv")
   done
   "${on_hosts[@]}" "$program" train --quiet --config inputs/demo.yaml --set data.parts="$parts" \
-    --set run.dir="$dir" "${flags[@]}" >"$dir.log" 2>&1 </dev/null || {
+    --set run.dir="$dir" "${in_process[@]}" "${flags[@]}" >"$dir.log" 2>&1 </dev/null || {
     tail -5 "$dir.log" >&2
     exit 1
   }
@@ -56,6 +56,7 @@ timed() {
   local rate i round nodes
   echo '| a host sends | cache | s an epoch, off | on | off / on | MB to a node, off | on |'
   echo '|---|---|--:|--:|--:|--:|--:|'
+  in_process=()
   for rate in $RATES; do
     on_hosts=(profiling/hosts.sh -n $((ranks / ${NODE:-4})) -p "${NODE:-4}" -r "$rate" -c 1 --)
     for i in $indices; do

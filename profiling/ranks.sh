@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # ranks.sh [OUT]: hundreds of real ranks on this machine: start-up, time, memory of a rank by item,
-# digests, log lines; a rank that dies; and a run that is resumed on other numbers of ranks.
+# digests, log lines; a rank that dies; a run whose launcher gets hardly any processor time at the
+# end (needs root); and a run that is resumed on other numbers of ranks.
 #   OUT     results and tables; is removed first              [run/ranks]
 #   RANKS   numbers of ranks; each divides the largest        ["64 128 256"]
 #   MPIS    which programs: openmpi, mpich, or build/NAME/... ["openmpi mpich"]
 #   SUMS    values of train.allreduce                         ["reproducible auto"]
 #   DIES    ranks of the run in which one dies                [128]
+#   ENDS    ranks of the run whose launcher is late           [16]
 #   RESUMED ranks of the first start, then of the resumed ones ["128 64 256"]
 #   SETS    further settings, as "model.hidden=256"           [none]
 # Makes a graph of 40,000 vertices. Ranks share cores, so times only show that a job starts and
@@ -16,7 +18,7 @@ source "$(dirname "$0")/usage.sh" 0 "$@"
 cd "$(dirname "$0")/.."
 out=${1:-run/ranks} counts=${RANKS:-64 128 256} mpis=${MPIS:-openmpi mpich}
 read -ra sets <<<"${SETS:-}"
-most=$(tr " " "\n" <<<"$counts ${DIES-128} ${RESUMED-128 64 256}" | sort -n | tail -1)
+most=$(tr " " "\n" <<<"$counts ${DIES-128} ${ENDS-16} ${RESUMED-128 64 256}" | sort -n | tail -1)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 rm -rf "$out"
 mkdir -p "$out"
@@ -97,6 +99,29 @@ dies() {
   done
 }
 
+# Once the results are written the launcher gets a millisecond of a processor in each second, as where
+# hundreds of ranks share few cores. It must still see that all ranks ended in order.
+ends() {
+  local mpi n=${ENDS-16} run pid job code groups=/sys/fs/cgroup group
+  [ -n "$n" ] || return 0
+  printf '\n| MPI | ranks | exit code with a late launcher |\n|---|--:|--:|\n'
+  [ -f $groups/cgroup.controllers ] || groups=$groups/cpu
+  group=$groups/halognn-$$
+  for mpi in $mpis; do
+    run=$out/$mpi-ends code=0
+    mkdir "$group"
+    if [ -f "$group/cpu.max" ]; then echo "1000 1000000" >"$group/cpu.max"
+    else echo 1000000 >"$group/cpu.cfs_period_us"; echo 1000 >"$group/cpu.cfs_quota_us"; fi
+    train "$mpi" "$n" "$run" train.epochs=1 &
+    job=$!
+    until grep -qs '^written to' "$run.log" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
+    for pid in $(pgrep -f "mpirun.*run.dir=$run( |$)"); do echo "$pid" >"$group/cgroup.procs"; done
+    wait $job || code=$?
+    rmdir "$group"
+    echo "| $mpi | $n | $code |"
+  done
+}
+
 resumes() {
   local mpi n run first epochs=1
   local ranks
@@ -115,4 +140,4 @@ resumes() {
   done
 }
 
-{ runs; dies; resumes; } | tee "$out/table.md"
+{ runs; dies; ends; resumes; } | tee "$out/table.md"

@@ -25,6 +25,7 @@ type planFlags struct {
 	ranks, perNode      int
 	cores, network, mem float64
 	rows, flops         float64
+	draws, lookups      float64
 
 	graph graphSizes
 
@@ -76,6 +77,10 @@ func planCommand() *cobra.Command {
 	f.Float64Var(&o.network, "network", 0, "link of a node in GB/s (default: assumed)")
 	f.Float64Var(&o.rows, "rows", 0,
 		"feature rows that a goroutine aggregates a second (default: measured)")
+	f.Float64Var(&o.draws, "draws", 0,
+		"edges that a goroutine draws a second (default: measured)")
+	f.Float64Var(&o.lookups, "lookups", 0,
+		"feature rows that a goroutine locates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
 	f.Float64Var(&o.mem, "memory", 0,
 		"memory of a node in GB, a limit for the suggestion (default: this machine's)")
@@ -110,7 +115,8 @@ func checkPlanFlags(c *cobra.Command) error {
 	}{
 		{"cores", 1e-3, config.MaxThreads}, {"network", 1e-6, 1e6}, {"bus", 1e-6, 1e6},
 		{"gpu-bandwidth", 1e-6, 1e6}, {"memory", 1e-3, 1e9},
-		{"gpu-memory", 1e-3, 1e9}, {"rows", 1, 1e15}, {"flops", 1, 1e21},
+		{"gpu-memory", 1e-3, 1e9}, {"rows", 1, 1e15}, {"draws", 1, 1e15},
+		{"lookups", 1, 1e15}, {"flops", 1, 1e21},
 	} {
 		if x, _ := flags.GetFloat64(f.name); flags.Changed(f.name) &&
 			!(x >= f.least && x <= f.most) {
@@ -155,7 +161,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 		return err
 	}
 	options := plan.Options{Rates: plan.Rates{Network: o.network * 1e9, Rows: o.rows,
-		Flops: o.flops}}
+		Flops: o.flops, Sample: o.draws, Lookups: o.lookups}}
 	if options.Memory, err = memoryOfNode(o.mem); err != nil {
 		return err
 	}

@@ -181,3 +181,16 @@ func typed() bool {
 	session, err := unix.Getsid(0)
 	return err == nil && session != unix.Getpgrp()
 }
+
+// lingering returns how long a process stays after an MPI_Finalize that took so long. Open MPI 4
+// ends it by telling the node's daemon, whose answer PMIx_Finalize awaits for 2 s at most. Where
+// hundreds of ranks share few cores the daemon may learn of the end of a process before it has read
+// its message, and mpirun then says that a rank ended without finalising, and returns 1. Ranks that
+// sleep leave the daemon the cores.
+func lingering(took time.Duration) time.Duration {
+	const slow, most = time.Second, 20 * time.Second
+	if took < slow {
+		return 0
+	}
+	return min(3*took, most)
+}

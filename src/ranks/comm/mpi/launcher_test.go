@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 )
 
 // A launch is believed where the launcher is there; variables of a shell are none.
@@ -96,5 +97,18 @@ func TestServersAnswer(t *testing.T) {
 	if answers(uri) || answers("") || !answers("1.0;usock:/tmp/socket") {
 		t.Errorf("%s: %t, nothing: %t, a file: %t", uri, answers(uri), answers(""),
 			answers("1.0;usock:/tmp/socket"))
+	}
+}
+
+// A process stays after a slow end until Open MPI's daemon, which has not answered in 2 s, had the
+// cores for some seconds; after a quick one it does not stay.
+func TestLingering(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: 0, 300 * time.Millisecond: 0, 2 * time.Second: 6 * time.Second,
+		time.Hour: 20 * time.Second,
+	} {
+		if got := lingering(took); got != want {
+			t.Errorf("after %v it stays for %v, expected %v", took, got, want)
+		}
 	}
 }

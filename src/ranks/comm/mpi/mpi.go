@@ -89,9 +89,11 @@ func Run(f func(world comm.Comm) error) error {
 		return err
 	}
 	phase.Store(finished)
+	began := time.Now()
 	if rc := C.hgnn_finalize(); rc != 0 {
 		return fault("MPI_Finalize", rc)
 	}
+	time.Sleep(lingering(time.Since(began)))
 	return nil
 }
 
