@@ -9,6 +9,7 @@
 #
 #   RANKS   numbers of ranks             [2 4 8 16 32]    NODE  ranks of a node     [1]
 #   GBIT    rates of a node's link       [25 200]         CONFIG [inputs/products.yaml]
+#   LATENCY seconds of a link; SimGrid takes 11.6 times as long for messages above 64 KB [25e-6]
 #   LEAF    nodes of a leaf switch that send as one, if there are twice as many or more  [1]
 #   TREE    that many nodes a leaf switch of a fat tree of two levels; each node has its own path [none]
 #   FLAGS   further flags of plan, as "--cores 16 --flops 1e12"                          [none]
@@ -52,11 +53,13 @@ for k in $counts; do
   plan=$dir/plan/plan.json
   edges=$(awk '/"edges"/ { on = 1; next } on && /]/ { exit } on { sum += $1 } END { print sum }' "$plan")
   if [ -n "${TREE:-}" ]; then # one up-link for each node of a leaf
-    sed -i "s/<cluster id/<cluster topology=\"FAT_TREE\" topo_parameters=\"2;$TREE,$((k / node / TREE));1,$TREE;1,1\" id/" \
+    tree="2;$TREE,$((k / node / TREE));1,$TREE;1,1"
+    sed -i "s/<cluster id/<cluster topology=\"FAT_TREE\" topo_parameters=\"$tree\" id/" \
       "$dir/trace/platform.xml"
   fi
   for gbit in ${GBIT:-25 200}; do
-    sed -i "s/ bw=\"[^\"]*\"/ bw=\"$(awk -v g="$gbit" -v l="$leaf" 'BEGIN { printf "%.0f", g * l * 1e9 / 8 }')Bps\"/" \
+    sed -i "s/ bw=\"[^\"]*\"/ bw=\"$(awk -v g="$gbit" -v l="$leaf" 'BEGIN { printf "%.0f", g * l * 1e9 / 8 }')Bps\"/
+      s/ lat=\"[^\"]*\"/ lat=\"${LATENCY:-25e-6}s\"/" \
       "$dir/trace/platform.xml"
     profiling/replay.sh "$dir/trace" >"$dir/replay-$gbit"
     read -r step ideal took <<<"$(awk '/^seconds of/ { s = $NF } /^on an ideal/ { i = $NF }
