@@ -29,7 +29,7 @@ for kv in "${sets[@]}"; do flags+=(--set "$kv"); done
 mkdir -p "$out"
 
 value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},*$/\1/p" "$1" | head -1; }
-# busy DIR: the largest and the mean seconds that a rank's threads compute in the longer trace.
+# busy DIR: the seconds that the busiest process of a rank computes in the longer trace, and all do.
 busy() {
   cat "$1"/more/*.pool "$1"/more/*.trainer "$1"/more/*.bus | awk '
     $2 == "compute" { of[$1] += $3 / 1e9 }
@@ -70,7 +70,7 @@ for k in $counts; do
       -v all="$all" -v first="${first[$gbit]}" -v rows="$(value "$plan" remote_rows)" -v took="$took" '
       BEGIN {
         split(first, f, " ")
-        # imbalance: the busiest rank over the mean one
+        # imbalance: the busiest process over the mean one, relative to the first number of ranks
         allows = k / f[1] / (k * e / f[1] / f[3]) / ((most * k / all) / (f[4] * f[1] / f[5]))
         sub(",", "; ", took)
         printf "| %s | %d | %d | %.5f | %.5f | %.1f %% | %.2f | %.2f | %.0f | %s |\n", name, k, gbit, s, i,

@@ -65,8 +65,8 @@ plan() {
   }
 }
 
-# latency DIR RATE IDEAL STEPS: seconds that a message waits on a shaped link for what was sent before. Its
-# queue holds 50 ms (hosts.sh): it is full where the link is the limit, and otherwise now and then
+# latency DIR RATE IDEAL STEPS: seconds that a message waits on a shaped link for what was sent
+# before. Its queue holds 50 ms (hosts.sh): it is full where the link is the limit, and otherwise now and then
 # holds the rest of the rows of a minibatch. SimGrid multiplies the latency of large messages by
 # 11.6, and a route has two links, so it is divided here.
 latency() {

@@ -145,6 +145,9 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	if o.out != "" && filepath.Clean(o.out) == filepath.Clean(o.trace) {
 		return usageError(errors.New("--out and --trace name one directory; give each its own"))
 	}
+	if o.leaf > 1 && o.trace == "" {
+		return usageError(errors.New("--leaf is for traces; give --trace too"))
+	}
 	for _, dir := range []string{o.out, o.trace} {
 		if dir != "" {
 			if err := vacant(dir); err != nil {
