@@ -1,15 +1,16 @@
-// Minibatches of kind neighbour, drawn on the device in the bits of the host's sampler
-// (src/topology/sample/hop.go): every vertex has a random sequence of its own, rows of at most
-// fanout edges are taken whole, and vertices are numbered in the order of the first edge that finds
-// them.
+// Minibatches of kinds neighbour and labor, drawn on the device in the bits of the host's sampler
+// (src/topology/sample/hop.go, labor.go): every vertex draws from a random sequence of its own, or
+// takes the neighbours with the smallest random numbers; rows of at most fanout edges are taken
+// whole; vertices are numbered in the order of the first edge that finds them.
 //
 // The host does not know how many vertices and edges a hop has: grids are as large as the bounds
 // allow, and threads read the numbers from the header. No block waits for another.
 //
 //	locate    rows of the destinations; edges by piece, then before each piece
 //	rows      the row pointers
-//	draw      neighbours; each edge claims its neighbour in the map by n + its number, the smallest
-//	          claim wins; a vertex of the frontier has its local number there, which is smaller
+//	draw      neighbours, or draw_least, by numbers; each edge claims its neighbour in the map by
+//	          n + its number, the smallest claim wins; a vertex of the frontier has its local number
+//	          there, which is smaller
 //	resolve   what the map says of each edge; winners by piece, then before each piece
 //	number    local numbers: that of a new vertex is n + the winners before its edge
 //	finish    weights of edges, and their order by part
@@ -31,6 +32,7 @@ namespace {
 constexpr int WORDS = 8; // words of 32 bits in a piece
 constexpr int64_t PIECE = WORDS * WARP;
 constexpr int SUMS = 4; // sums of pieces that a lane reads at once
+constexpr int KEPT = 128;          // candidates of a destination that draws by numbers
 constexpr int64_t LONG = 1024;     // a warp orders a segment of more edges
 constexpr int64_t ORDERERS = 1024; // warps that order such segments
 constexpr uint64_t GOLDEN = 0x9e3779b97f4a7c15ull;
@@ -248,12 +250,42 @@ __device__ inline uint64_t below(uint64_t *state, uint64_t n) {
     return __umul64hi(word, n);
 }
 
+// sequence_of keys the draws of destination d, and its edges in the digest.
+__device__ inline uint64_t sequence_of(const one &o, const frontier &f, int64_t d) {
+    return mix64(o.hop.word ^ static_cast<uint32_t>(f.original[d]));
+}
+
+// neighbour returns the vertex at a position of the indices.
+__device__ inline int32_t neighbour(const one &o, int64_t at) {
+    const int32_t v = o.of.indices[at];
+    if (v >= 0 && v < o.of.vertices) return v;
+    o.drawn->fault = 1;
+    return 0;
+}
+
+// take makes v the source of an edge of destination d, one of n. It returns what the edge adds to
+// the digest.
+__device__ inline uint64_t take(const one &o, int64_t n, int64_t d, uint64_t sequence,
+                                int64_t edge, int32_t v) {
+    o.s.drawn[edge] = v;
+    o.s.ends[edge] = static_cast<int32_t>(d);
+    atomicMin(o.of.map + v, o.tag | static_cast<uint32_t>(n + edge));
+    return mix64(sequence ^ static_cast<uint32_t>(o.of.original[v]));
+}
+
+// add_to_digest is called by all lanes of a warp.
+__device__ inline void add_to_digest(const one &o, uint64_t sum) {
+    sum = warp_sum(sum);
+    if (my_lane() == 0 && sum != 0)
+        atomicAdd(reinterpret_cast<word64 *>(&o.drawn->digest), static_cast<word64>(sum));
+}
+
 __global__ void draw(one o, frontier f) {
     const scratch &s = o.s;
     const int64_t n = o.destinations(), d = item();
     uint64_t sum = 0;
     if (d < n) {
-        const uint64_t sequence = mix64(o.hop.word ^ static_cast<uint32_t>(f.original[d]));
+        const uint64_t sequence = sequence_of(o, f, d);
         const int64_t begin = s.begin[d], degree = s.degree[d], taken = o.taken(degree);
         uint64_t state = sequence, seen = 0, picks[HALOGNN_FANOUT];
         for (int64_t i = 0; i < taken; i++) {
@@ -270,18 +302,100 @@ __global__ void draw(one o, frontier f) {
                 seen |= uint64_t{1} << pick % 64;
                 picks[i] = pick;
             }
-            int32_t v = o.of.indices[begin + static_cast<int64_t>(pick)];
-            if (v < 0 || v >= o.of.vertices) o.drawn->fault = 1, v = 0;
-            const int64_t edge = s.first[d] + i;
-            s.drawn[edge] = v;
-            s.ends[edge] = static_cast<int32_t>(d);
-            atomicMin(o.of.map + v, o.tag | static_cast<uint32_t>(n + edge));
-            sum += mix64(sequence ^ static_cast<uint32_t>(o.of.original[v]));
+            sum += take(o, n, d, sequence, s.first[d] + i,
+                        neighbour(o, begin + static_cast<int64_t>(pick)));
         }
     }
-    sum = warp_sum(sum);
-    if (my_lane() == 0 && sum != 0)
-        atomicAdd(reinterpret_cast<word64 *>(&o.drawn->digest), static_cast<word64>(sum));
+    add_to_digest(o, sum);
+}
+
+// number_of returns the number of a vertex with this original id: sample.numbers.of.
+__device__ inline uint32_t number_of(const halognn_cuda_numbers &of, uint32_t original) {
+    uint64_t word = of.now;
+    if (of.turn > 0) {
+        const uint64_t phase = (mix64(of.phases ^ original) >> 32) * of.lasts >> 32;
+        if (of.turn + phase >= of.lasts) word = of.next;
+    }
+    return static_cast<uint32_t>(mix64(word ^ original) >> 32);
+}
+
+// keep_below keeps the neighbours of a row below a bound, in the order of the row, each as its
+// number << 32 | its place in the row: no two are equal. It returns how many they are, or some
+// number above KEPT if they are more than that. All lanes of a warp call it.
+__device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, uint64_t bound,
+                                 uint64_t *kept) {
+    int found = 0;
+    for (int64_t base = 0; base < degree && found <= KEPT; base += PIECE) {
+        uint32_t original[WORDS] = {};
+        for (int k = 0; k < WORDS; k++) { // all are under way before one is needed
+            const int64_t at = base + k * WARP + my_lane();
+            if (at < degree)
+                original[k] = static_cast<uint32_t>(o.of.original[neighbour(o, begin + at)]);
+        }
+#pragma unroll // or the array would lie in local memory
+        for (int k = 0; k < WORDS; k++) {
+            if (base + k * WARP >= degree) break;
+            const int64_t at = base + k * WARP + my_lane();
+            const uint64_t candidate =
+                static_cast<uint64_t>(number_of(o.hop.numbers, original[k])) << 32 | at;
+            const bool keeps = at < degree && candidate < bound;
+            const uint32_t bits = __ballot_sync(ALL, keeps);
+            const int to = found + __popc(bits & ((1u << my_lane()) - 1));
+            if (keeps && to < KEPT) kept[to] = candidate;
+            found += __popc(bits);
+        }
+    }
+    __syncwarp();
+    return found;
+}
+
+// candidates keeps some of a row's neighbours, the fanout smallest among them, and returns how many,
+// at most KEPT. The first bound almost always does. As no two candidates are equal, bisection finds
+// one that does; it begins with small steps.
+__device__ inline int candidates(const one &o, int64_t begin, int64_t degree, uint64_t *kept) {
+    const float fanout = static_cast<float>(o.hop.fanout);
+    const float share = (fanout + 3 * sqrtf(fanout) + 3) / static_cast<float>(degree);
+    uint64_t few = 0, many = UINT64_MAX; // bounds that leave too few, and too many
+    uint64_t bound = share < 1 ? static_cast<uint64_t>(share * 0x1p32f) << 32 : UINT64_MAX;
+    for (;;) {
+        const int found = keep_below(o, begin, degree, bound, kept);
+        if (found >= o.hop.fanout && found <= KEPT) return found;
+        (found < o.hop.fanout ? few : many) = bound;
+        const uint64_t half = (many - few) / 2, step = few / 2;
+        bound = few + (step > 0 && step < half ? step : half);
+    }
+}
+
+__global__ void draw_least(one o, frontier f) {
+    __shared__ uint64_t kept[BLOCK / WARP][KEPT];
+    const scratch &s = o.s;
+    const int64_t n = o.destinations(), d = my_row(), lane = my_lane();
+    uint64_t sum = 0;
+    if (d < n) {
+        const uint64_t sequence = sequence_of(o, f, d);
+        const int64_t begin = s.begin[d], degree = s.degree[d], taken = o.taken(degree);
+        if (taken == degree) {
+            for (int64_t i = lane; i < degree; i += WARP)
+                sum += take(o, n, d, sequence, s.first[d] + i, neighbour(o, begin + i));
+        } else if (taken > 0) {
+            const uint64_t *all = kept[threadIdx.x / WARP];
+            const int found = candidates(o, begin, degree, kept[threadIdx.x / WARP]);
+            int64_t edge = s.first[d];
+            for (int base = 0; base < found; base += WARP) {
+                const int i = base + static_cast<int>(lane);
+                const uint64_t mine = i < found ? all[i] : 0;
+                int smaller = 0;
+                for (int k = 0; k < found; k++) smaller += all[k] < mine;
+                const bool takes = i < found && smaller < taken;
+                const uint32_t bits = __ballot_sync(ALL, takes);
+                if (takes)
+                    sum += take(o, n, d, sequence, edge + __popc(bits & ((1u << lane) - 1)),
+                                neighbour(o, begin + static_cast<uint32_t>(mine)));
+                edge += __popc(bits);
+            }
+        }
+    }
+    add_to_digest(o, sum);
 }
 
 __global__ void resolve(one o) {
@@ -525,7 +639,11 @@ int draw_hop(halognn_cuda *c, const halognn_cuda_drawing &w, const one &o, const
         if (int e = halognn_cuda_zero(c, HALOGNN_DRAW, o.s.cursor, o.hop.sources * 4)) return e;
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, locate, by_piece, o, f)) return e;
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, rows, by_piece, o)) return e;
-    if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, draw, blocks(destinations), o, f)) return e;
+    if (int e = o.hop.numbers.lasts > 0 ? LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, draw_least,
+                                                             rows_by_warp(destinations), o, f)
+                                        : LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, draw,
+                                                             blocks(destinations), o, f))
+        return e;
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, resolve, rows_by_warp(pieces(edges)), o))
         return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, number, blocks(edges), o, f)) return e;

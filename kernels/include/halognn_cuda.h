@@ -116,8 +116,8 @@ typedef struct {
     double limit;
 } halognn_cuda_bound;
 
-/* A minibatch is drawn as sample.Reference draws one of kind neighbour. All pointers are to
- * device memory. Local numbers are positions in the frontier. */
+/* A minibatch is drawn as sample.Reference draws one of kind neighbour or labor. All pointers are
+ * to device memory. Local numbers are positions in the frontier. */
 
 /* What all minibatches share. Rows of the topology are those of graph.CSC; part p has the
  * vertices [parts[p], parts[p+1]). where [vertices] refers to each vertex's feature row in a
@@ -146,11 +146,18 @@ typedef struct {
     int64_t fault;
 } halognn_cuda_drawn;
 
+/* The number of every vertex in a hop (cpu.Numbers, without a table). If lasts is 0, vertices have
+ * none. */
+typedef struct {
+    uint64_t now, next, phases, turn, lasts;
+} halognn_cuda_numbers;
+
 /* One hop: at most the given destinations, edges and sources. Arrays have room for all of them,
  * and for one more edge for each destination if the drawing has self edges. weights and the
  * transposed arrays may be NULL: then they are not made. */
 typedef struct {
     uint64_t word;
+    halognn_cuda_numbers numbers; /* destinations draw by them, not by word */
     int fanout; /* 1 to HALOGNN_FANOUT */
     int64_t destinations, edges, sources;
     int64_t *indptr;     /* [destinations + 1] */
@@ -204,7 +211,7 @@ extern "C" {
 #pragma GCC visibility pop
 
 /* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 9 /* grows with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 10 /* grows with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

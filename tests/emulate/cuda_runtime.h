@@ -48,6 +48,8 @@
 #define __global__
 #define __device__
 #define __host__
+// Queued work runs under one lock, block by block.
+#define __shared__ static
 
 struct dim3 {
     unsigned x, y, z;

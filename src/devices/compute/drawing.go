@@ -20,8 +20,8 @@ const (
 	DrawnSymmetric               // GCN's: parallel.LayerEdges
 )
 
-// DrawOptions say what a Drawer draws: minibatches of kind neighbour on a graph without relations,
-// as package sample draws them. The host arrays are read once.
+// DrawOptions say what a Drawer draws: minibatches of kind neighbour or labor on a graph without
+// relations, as package sample draws them. The host arrays are read once.
 type DrawOptions struct {
 	Indptr   []int64 // row pointers of the whole graph (graph.CSC)
 	Indices  []int32
@@ -79,6 +79,18 @@ func DrawingBytes(o *DrawOptions) (bytes int64) {
 	return bytes
 }
 
+// DrawKeys key the draws of a minibatch. Hop 0 is that of the seeds.
+type DrawKeys struct {
+	Words []uint64 // [hops] key random sequences of destinations, and edges in Drawn.Digest
+	// [hops] if destinations draw the neighbours with the smallest numbers (sample.Labor)
+	Numbers []Numbers
+}
+
+// Numbers gives every vertex a number in one hop, uniform in [0,2^32): Mix(word ^ its original id)
+// >> 32. Every vertex has a phase below Lasts: the high bits of Mix(Phases ^ original id) times
+// Lasts. The word is Now if Turn plus the phase is below Lasts, otherwise it is Next.
+type Numbers struct{ Now, Next, Phases, Turn, Lasts uint64 }
+
 // Drawer draws minibatches on a device. It makes one after the other, in the order of Start.
 type Drawer interface {
 	// NewDrawing returns room for one minibatch at a time.
@@ -94,10 +106,9 @@ type Drawer interface {
 //
 // Any goroutine may call it, one at a time.
 type Drawing interface {
-	// Start begins to draw the minibatch of some seeds, at least one. words[h] keys the draws of
-	// hop h; hop 0 is that of the seeds. It replaces the minibatch before, whose StagingBuffer is
-	// closed or was never sent.
-	Start(seeds []int32, words []uint64) error
+	// Start begins to draw the minibatch of some seeds, at least one. It replaces the minibatch
+	// before, whose StagingBuffer is closed or was never sent.
+	Start(seeds []int32, keys DrawKeys) error
 	// Wait returns what was drawn; it is valid until the next Start.
 	Wait() (*Drawn, error)
 	// PinnedBytes returns the pinned host memory of the drawing.

@@ -53,7 +53,7 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("%d bytes to draw with a topology of %d, and %d where the host draws", n, topology,
 			d.Items.Of(Drawing))
 	}
-	drawing.Sample.Kind = sample.Labor
+	drawing.Sample.Kind = sample.Poisson
 	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n != 0 {
 		t.Errorf("%d bytes to draw what no device does", n)
 	}

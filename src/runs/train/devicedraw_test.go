@@ -70,6 +70,12 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 		{"maxima, one rank, some rows", 1, some,
 			func(o *Options) { o.Model.Aggregation = nn.AggregateMax }},
 		{"several minibatches a step", 2, some, func(o *Options) { o.StreamPerPart = true }},
+		{"labor, one rank, all rows", 1, all, func(o *Options) { o.Sample.Kind = sample.Labor }},
+		{"labor with numbers that last, look-ahead", 2, some, func(o *Options) {
+			cached(policy.Lookahead)(o)
+			o.Sample.Kind = sample.Labor
+			o.Sample.Numbers = sample.Numbers{Share: sample.Together, Dependency: 4, Layers: true}
+		}},
 		{"a static cache", 2, some, cached(policy.VIP)},
 		{"look-ahead", 2, some, cached(policy.Lookahead)},
 		{"sieve", 2, some, cached(policy.Sieve)},
@@ -261,10 +267,11 @@ func TestWhoDraws(t *testing.T) {
 // A neighbour that is no vertex is the error that it is on the host, and no kernel follows it.
 func TestNeighboursBeyondTheGraph(t *testing.T) {
 	library := cudaLibrary(t)
-	fail := func(on string) error {
+	fail := func(on string, kind sample.Kind) error {
 		shards := generated(t)
 		spoilIndices(t, shards)
 		o := sageOptions()
+		o.Sample.Kind = kind
 		o.Epochs, o.DrawOn, o.Cache.Policy = 1, on, policy.None
 		dir := t.TempDir()
 		return comm.RunWorld(1, func(c comm.Comm) error {
@@ -282,13 +289,15 @@ func TestNeighboursBeyondTheGraph(t *testing.T) {
 			return err
 		})
 	}
-	want, got := fail(parallel.DrawHost), fail(parallel.DrawDevice)
-	var bad *graph.LayoutError
-	if !errors.As(got, &bad) || want == nil || got.Error() != want.Error() {
-		t.Errorf("drawn on the device: %v; on the host: %v", got, want)
-	}
-	if !strings.Contains(got.Error(), "epoch 1: item 0: stage sample: ") {
-		t.Errorf("it failed before it was drawn: %v", got)
+	for _, kind := range []sample.Kind{sample.Neighbour, sample.Labor} {
+		want, got := fail(parallel.DrawHost, kind), fail(parallel.DrawDevice, kind)
+		var bad *graph.LayoutError
+		if !errors.As(got, &bad) || want == nil || got.Error() != want.Error() {
+			t.Errorf("%s, drawn on the device: %v; on the host: %v", kind, got, want)
+		}
+		if !strings.Contains(got.Error(), "epoch 1: item 0: stage sample: ") {
+			t.Errorf("%s failed before it was drawn: %v", kind, got)
+		}
 	}
 }
 

@@ -54,9 +54,8 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 			"parallel.mode=" + ModeData},
 		{s.Partitioned, "topology.kind partitioned", "no device has the rows of all vertices",
 			"topology.kind=replicated"},
-		{s.Sample.Kind != sample.Neighbour && s.Sample.Kind != "",
-			"sample.kind " + string(s.Sample.Kind),
-			"the device draws neighbours all equally likely",
+		{s.Sample.Estimates(), "sample.kind " + string(s.Sample.Kind),
+			"the device draws as many neighbours as the fanout, all equally likely",
 			neighbour},
 		{kind != nil && !kind.ReadsNeighbours, "model.kind " + s.Model.Kind,
 			"it reads no neighbours", "sample.on=" + DrawHost},
@@ -143,7 +142,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	if m.card.drawing == nil {
 		d.lend(m)
 	}
-	if err := m.card.drawing.Start(sample.IDs(m.Seeds), d.spec.Words(m.Key)); err != nil {
+	if err := m.card.drawing.Start(sample.IDs(m.Seeds), d.spec.DrawKeys(m.Key)); err != nil {
 		return err
 	}
 	x, err := m.card.drawing.Wait()
@@ -313,7 +312,7 @@ func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots i
 	return d, nil
 }
 
-// DrawBounds returns the bounds of the minibatches that the neighbour sampler draws for a model,
+// DrawBounds returns the bounds of the minibatches that neighbour or labor draws for a model,
 // with at most the given number of seeds, on a graph of the given size.
 func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
 	edges int64) compute.DrawOptions {

@@ -64,9 +64,10 @@ func draws(t *Topology, parts []int64, seeds int, o compute.DrawOptions,
 }
 
 // drawn draws a minibatch.
-func drawn(t *testing.T, d compute.Drawing, seeds []graph.VertexID, words []uint64) *compute.Drawn {
+func drawn(t *testing.T, d compute.Drawing, seeds []graph.VertexID,
+	keys compute.DrawKeys) *compute.Drawn {
 	t.Helper()
-	if err := d.Start(asRows(seeds), words); err != nil {
+	if err := d.Start(asRows(seeds), keys); err != nil {
 		t.Fatal(err)
 	}
 	x, err := d.Wait()
@@ -130,12 +131,10 @@ func unlike(d *cuda.Device, x *compute.Drawn, want *Minibatch, o *compute.DrawOp
 	return ""
 }
 
-// words are those of a key's hops.
-func words(key Key, hops int) (w []uint64) {
-	for h := range hops {
-		w = append(w, key.hop(h+1))
-	}
-	return w
+// byNumbers is a Spec of kind Labor whose numbers last for several steps.
+func byNumbers(fanouts ...int) Spec {
+	return Spec{Kind: Labor, Fanouts: fanouts,
+		Numbers: Numbers{Dependency: 3}}.InJob(5, 1, 1, 1)
 }
 
 // A minibatch drawn on a device is the reference's in every bit: whatever the degrees, hops, parts,
@@ -144,7 +143,8 @@ func TestDrawnOnADevice(t *testing.T) {
 	d := openCard(t)
 	r := rand.New(rand.NewPCG(3, 5))
 	try := func(name string, topology *Topology, o compute.DrawOptions, minibatches, seeds int,
-		fanouts ...int) {
+		spec Spec) {
+		fanouts := spec.Fanouts
 		parts, n := []int64{0}, int64(len(topology.Original))
 		for i := range o.Parts {
 			parts = append(parts, parts[i]+r.Int64N(n-parts[i]+1))
@@ -167,7 +167,7 @@ func TestDrawnOnADevice(t *testing.T) {
 			if i < minibatches {
 				chosen[i%2] = someSeeds(r, len(topology.Original), max(1, seeds-i%3))
 				if err := slots[i%2].Start(asRows(chosen[i%2]),
-					words(keyOf(i), len(fanouts))); err != nil {
+					spec.DrawKeys(keyOf(i))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -176,7 +176,7 @@ func TestDrawnOnADevice(t *testing.T) {
 		for i := range minibatches {
 			start(i + 1) // two are under way
 			seeds, key := chosen[i%2], keyOf(i)
-			want := Reference(topology, Neighbours(fanouts...), seeds, key)
+			want := Reference(topology, spec, seeds, key)
 			got, err := slots[i%2].Wait()
 			if err != nil {
 				t.Fatal(err)
@@ -196,19 +196,27 @@ func TestDrawnOnADevice(t *testing.T) {
 		}
 	}
 	more := func(parts int) []int64 { return make([]int64, parts-1) }
-	try("one hop", randomTopology(r, 90), compute.DrawOptions{Parts: more(1)}, 3, 12, 64)
-	try("two hops", randomTopology(r, 200), compute.DrawOptions{Parts: more(2), Grouped: true}, 3,
-		20, 5, 7)
-	try("three hops", randomTopology(r, 160),
-		compute.DrawOptions{Parts: more(5), Grouped: true, SelfEdges: true}, 2, 9, 3, 64, 2)
-	try("four hops, own edges", randomTopology(r, 70),
-		compute.DrawOptions{Parts: more(3), SelfEdges: true}, 2, 5, 2, 3, 1, 4)
+	for _, by := range []func(...int) Spec{Neighbours, labor, byNumbers} {
+		kind := " by " + by(1).String()
+		try("one hop"+kind, randomTopology(r, 90), compute.DrawOptions{Parts: more(1)}, 3, 12,
+			by(64))
+		try("two hops"+kind, randomTopology(r, 200),
+			compute.DrawOptions{Parts: more(2), Grouped: true}, 3, 20, by(5, 7))
+		try("three hops"+kind, randomTopology(r, 160),
+			compute.DrawOptions{Parts: more(5), Grouped: true, SelfEdges: true}, 2, 9,
+			by(3, 64, 2))
+		try("four hops, own edges"+kind, randomTopology(r, 70),
+			compute.DrawOptions{Parts: more(3), SelfEdges: true}, 2, 5, by(2, 3, 1, 4))
+	}
+	try("equal numbers", alike(300), compute.DrawOptions{}, 4, 305, labor(64, 2))
 	tagged := randomTopology(r, 40) // 2 bits of tags: the map is filled every third time
-	try("tags that run out", tagged, compute.DrawOptions{ValueBits: 30}, 9, 8, 4, 4)
-	try("no room for tags", tagged, compute.DrawOptions{ValueBits: 31}, 3, 8, 4, 4)
+	try("tags that run out", tagged, compute.DrawOptions{ValueBits: 30}, 9, 8,
+		Neighbours(4, 4))
+	try("no room for tags", tagged, compute.DrawOptions{ValueBits: 31}, 3, 8,
+		Neighbours(4, 4))
 	try("no edges", &Topology{Graph: graph.CSC{Indptr: make([]int64, 9)},
 		Original: make([]int32, 8)},
-		compute.DrawOptions{}, 2, 3, 4, 4)
+		compute.DrawOptions{}, 2, 3, Neighbours(4, 4))
 
 	// A hub draws from 70,000; and it is the only in-neighbour of others, whose edges a warp puts
 	// in order.
@@ -239,12 +247,39 @@ func TestDrawnOnADevice(t *testing.T) {
 		seeds = append(seeds, 2099-v)
 	}
 	key := Key{Seed: 4, Epoch: 1}
-	want := Reference(hub, Neighbours(1, 64), seeds, key)
-	if what := unlike(d, drawn(t, slot, seeds, words(key, 2)), want, &o, key); what != "" {
-		t.Errorf("a hub: %.2000s", what)
+	for _, spec := range []Spec{Neighbours(1, 64), labor(1, 64), byNumbers(1, 64)} {
+		want := Reference(hub, spec, seeds, key)
+		if what := unlike(d, drawn(t, slot, seeds, spec.DrawKeys(key)), want, &o,
+			key); what != "" {
+			t.Errorf("a hub by %v: %.2000s", spec, what)
+		}
+		want.Free()
 	}
-	want.Free()
 	freed(t, slot, drawer)
+}
+
+// alike has vertices that have one of their neighbours, and so its number, many times: others are
+// less, or all, or all are others. No bound on numbers alone parts those that are equal.
+func alike(degree int) *Topology {
+	t := &Topology{Graph: graph.CSC{Indptr: []int64{0}}}
+	for v := range graph.VertexID(degree + 5) {
+		for k := range graph.VertexID(degree) {
+			switch u := v; {
+			case v >= 5: // few neighbours
+				continue
+			case v == 4:
+				t.Graph.Indices = append(t.Graph.Indices, 5+k)
+			default:
+				if v > 0 && k%(10*v) == 0 {
+					u = 5 + k
+				}
+				t.Graph.Indices = append(t.Graph.Indices, u)
+			}
+		}
+		t.Graph.Indptr = append(t.Graph.Indptr, int64(len(t.Graph.Indices)))
+		t.Original = append(t.Original, int32(v))
+	}
+	return t
 }
 
 // A drawing of three hops takes 28 launches at most, whatever its size, and the host waits once for
@@ -254,7 +289,7 @@ func TestLaunchesOfADrawing(t *testing.T) {
 	if cuda.Launches() == nil {
 		t.Skip("launches are counted on the emulated device alone")
 	}
-	topology := randomTopology(rand.New(rand.NewPCG(2, 2)), 400)
+	topology, key := randomTopology(rand.New(rand.NewPCG(2, 2)), 400), Key{Seed: 1}
 	o := draws(topology, []int64{0, 400}, 60, compute.DrawOptions{Grouped: true}, 15, 10, 5)
 	drawer, err := d.NewDrawer(o)
 	if err != nil {
@@ -264,22 +299,23 @@ func TestLaunchesOfADrawing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := Key{Seed: 1}
-	cuda.Launches()
-	drawn(t, slot, someSeeds(rand.New(rand.NewPCG(2, 3)), 400, 60), words(key, 3))
-	kernels, waits := 0, 0
-	for name, n := range cuda.Launches() {
-		switch {
-		case strings.HasPrefix(name, "draw/"):
-			kernels += n
-		case strings.HasPrefix(name, "wait"):
-			waits += n
-		case name != "copy up" && name != "copy down" && name != "zero":
-			t.Errorf("%d of %s", n, name)
+	for _, spec := range []Spec{Neighbours(15, 10, 5), byNumbers(15, 10, 5)} {
+		cuda.Launches()
+		drawn(t, slot, someSeeds(rand.New(rand.NewPCG(2, 3)), 400, 60), spec.DrawKeys(key))
+		kernels, waits := 0, 0
+		for name, n := range cuda.Launches() {
+			switch {
+			case strings.HasPrefix(name, "draw/"):
+				kernels += n
+			case strings.HasPrefix(name, "wait"):
+				waits += n
+			case name != "copy up" && name != "copy down" && name != "zero":
+				t.Errorf("%d of %s", n, name)
+			}
 		}
-	}
-	if kernels < 20 || kernels > 28 || waits != 2 {
-		t.Errorf("%d kernels, %d waits", kernels, waits)
+		if kernels < 20 || kernels > 28 || waits != 2 {
+			t.Errorf("%v: %d kernels, %d waits", spec, kernels, waits)
+		}
 	}
 	freed(t, slot, drawer)
 }
@@ -348,7 +384,8 @@ func TestDrawnAgainOnADevice(t *testing.T) {
 					want = append(want, u)
 				}
 			}
-			got := drawn(t, slot, []graph.VertexID{0}, []uint64{hop})
+			got := drawn(t, slot, []graph.VertexID{0},
+				compute.DrawKeys{Words: []uint64{hop}})
 			if !slices.Equal(got.Missing[1:], asRows(want)) {
 				t.Errorf("degree %d, word %d again: drew %v, want %v", degree, i, got.Missing[1:],
 					want)
@@ -398,8 +435,11 @@ func TestFaultsFoundOnADevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x := drawn(t, slot, c.seeds, []uint64{1, 2}); x.Faulty != (c.name != "nothing") {
-			t.Errorf("%s: faulty is %v", c.name, x.Faulty)
+		for _, spec := range []Spec{Neighbours(8, 2), labor(8, 2)} {
+			x := drawn(t, slot, c.seeds, spec.DrawKeys(Key{Seed: 1}))
+			if x.Faulty != (c.name != "nothing") {
+				t.Errorf("%s by %v: faulty is %v", c.name, spec, x.Faulty)
+			}
 		}
 		freed(t, slot, drawer)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/base/mem"
 	"halognn/src/base/random"
+	"halognn/src/devices/compute"
 	"halognn/src/devices/compute/cpu"
 	"halognn/src/topology/graph"
 )
@@ -152,8 +153,12 @@ func (n *numbers) phase(original int32) uint64 {
 
 // forKernel returns the numbers as arguments of a kernel, for vertices with the given original ids.
 func (n *numbers) forKernel(original []int32) cpu.Numbers {
-	return cpu.Numbers{Original: original, Now: n.now, Next: n.next, Phases: n.phases, Turn: n.turn,
-		Lasts: n.lasts}
+	return cpu.Numbers{Original: original, Numbers: n.forDevice()}
+}
+
+// forDevice returns what a device needs to give vertices these numbers.
+func (n *numbers) forDevice() compute.Numbers {
+	return compute.Numbers{Now: n.now, Next: n.next, Phases: n.phases, Turn: n.turn, Lasts: n.lasts}
 }
 
 // numbersEnd is greater than every number.

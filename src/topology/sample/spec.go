@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"halognn/src/devices/compute"
 	"halognn/src/topology/graph"
 )
 
@@ -139,14 +140,17 @@ func (s Spec) Hops() int {
 	return 0
 }
 
-// Words returns the word of each hop, seed hop first, which keys the draws of kinds without
-// numbers.
-func (s Spec) Words(k Key) []uint64 {
-	words := make([]uint64, s.Hops())
-	for h := range words {
-		words[h] = s.word(k, h+1)
+// DrawKeys returns what a device needs to draw the minibatch of a key on a graph without relations.
+func (s Spec) DrawKeys(k Key) (keys compute.DrawKeys) {
+	when := s.moment(k)
+	for h := 1; h <= s.Hops(); h++ {
+		keys.Words = append(keys.Words, k.hop(h))
+		if s.Numbered() {
+			n := when.numbers(s.word(k, h))
+			keys.Numbers = append(keys.Numbers, n.forDevice())
+		}
 	}
-	return words
+	return keys
 }
 
 // IDs returns the memory of vertices as int32 numbers; VerticesOf is its inverse.

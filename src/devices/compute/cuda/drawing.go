@@ -286,11 +286,14 @@ func (s *drawing) lacks(n int) []int32 {
 }
 
 // Start implements compute.Drawing.
-func (s *drawing) Start(seeds []int32, words []uint64) error {
+func (s *drawing) Start(seeds []int32, keys compute.DrawKeys) error {
 	r, c := s.r, s.r.d.c
-	if len(seeds) < 1 || len(seeds) > r.o.Seeds || len(words) != len(r.o.Hops) {
-		return fmt.Errorf("compute/cuda: a drawing has %d hops and %d seeds; it must have %d hops "+
-			"and 1 to %d seeds", len(words), len(seeds), len(r.o.Hops), r.o.Seeds)
+	words, numbers := keys.Words, keys.Numbers
+	if len(seeds) < 1 || len(seeds) > r.o.Seeds || len(words) != len(r.o.Hops) ||
+		len(numbers) > 0 && len(numbers) != len(words) {
+		return fmt.Errorf("compute/cuda: a drawing has %d hops and %d seeds, and numbers for %d "+
+			"hops; it must have %d hops and 1 to %d seeds, and numbers for no hop or all",
+			len(words), len(seeds), len(numbers), len(r.o.Hops), r.o.Seeds)
 	}
 	if s.begun { // nobody has waited, and what is pinned may still be read or written
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
@@ -302,6 +305,13 @@ func (s *drawing) Start(seeds []int32, words []uint64) error {
 	w.num_seeds = C.int64_t(len(seeds))
 	for h, word := range words {
 		w.hop[h].word = C.uint64_t(word)
+		w.hop[h].numbers = C.halognn_cuda_numbers{}
+		if len(numbers) > 0 {
+			n := &numbers[h]
+			w.hop[h].numbers = C.halognn_cuda_numbers{now: C.uint64_t(n.Now),
+				next: C.uint64_t(n.Next), phases: C.uint64_t(n.Phases),
+				turn: C.uint64_t(n.Turn), lasts: C.uint64_t(n.Lasts)}
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

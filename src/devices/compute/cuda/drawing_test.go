@@ -55,7 +55,7 @@ func TestDrawingsFollowKernels(t *testing.T) {
 			t.Fatal("the drawing lies elsewhere: this test shows nothing")
 		}
 		pinned := s.PinnedBytes()
-		if err := s.Start(seeds, []uint64{1}); err != nil {
+		if err := s.Start(seeds, compute.DrawKeys{Words: []uint64{1}}); err != nil {
 			t.Fatal(err)
 		}
 		x, err := s.Wait()
