@@ -2,8 +2,8 @@
 """gpu_products.py BENCHMARKS [--torch-device cuda|cpu]: compares the products that
 BenchmarkProducts of compute/cuda has measured, read from a file of its output, with the same
 products in PyTorch, which calls cuBLAS: same rows and columns, random factors. halognn's time
-includes rounding the factors to bf16 or TF32; PyTorch gets factors in bf16, and leaves TF32 to
-cuBLAS. Prints a line for each product, with the ratio of the rates.
+includes rounding the factors to bf16; PyTorch gets them in bf16. Both leave TF32 to cuBLAS. Prints
+a line for each product, with the ratio of the rates.
 """
 import argparse
 import re

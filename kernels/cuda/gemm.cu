@@ -28,8 +28,8 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
                                           ldb, &zero, const_cast<float *const *>(table + 4), m, 2));
 }
 
-// Rounded factors as tensor cores take them. A TF32 is a float32 whose low bits are 0: the cores do
-// not read them.
+// Factors as tensor cores take them: bfloat16, rounded here, and TF32, a float32 whose low bits the
+// cores do not read. These are as they are stored, so nothing is launched to round them.
 using bf16 = uint16_t;
 struct tf32 {
     float value;
@@ -65,7 +65,7 @@ int on_cores(halognn_cuda *c, const F &multiply) {
     return first ? first : second;
 }
 
-// Both functions for rounded factors.
+// Both functions for such factors.
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {
@@ -138,13 +138,6 @@ int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int r, int
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, r, x, f, y, o, &zero, w);
 }
 
-__device__ void put(bf16 *dst, uint32_t bits) {
-    *dst = static_cast<bf16>(bits >> cores<bf16>::dropped);
-}
-__device__ void put(tf32 *dst, uint32_t bits) {
-    memcpy(dst, &bits, sizeof bits);
-}
-
 // factors are up to four arrays to be rounded; those that are null are empty.
 struct factors {
     const float *of[4];
@@ -153,17 +146,18 @@ struct factors {
 
 // Rounds arrays, a pack of N elements a thread. Each begins at a multiple of HALOGNN_FACTOR_ALIGN
 // elements of `to`.
-template <typename T, int N>
-__global__ void round_kernel(T *to, factors all) {
+template <int N>
+__global__ void round_kernel(bf16 *to, factors all) {
     int64_t i = item() * N;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         if (i >= 0 && i < all.n[k]) {
             const pack<float, N> v = load<float, N>(all.of[k] + i);
-            alignas(sizeof(T) * N) T out[N];
+            constexpr int dropped = cores<bf16>::dropped, words = N / 2;
+            alignas(sizeof(bf16) * N) bf16 out[N];
 #pragma unroll
-            for (int j = 0; j < N; j++) put(out + j, rounded(v.at[j], cores<T>::dropped));
-            constexpr int words = sizeof out < 4 ? 0 : sizeof out / 4;
+            for (int j = 0; j < N; j++)
+                out[j] = static_cast<bf16>(rounded(v.at[j], dropped) >> dropped);
             if constexpr (words == 0) {
                 to[i] = out[0];
             } else {
@@ -178,9 +172,9 @@ __global__ void round_kernel(T *to, factors all) {
 }
 
 // rounded_product rounds the factors and multiplies them.
-template <typename T, typename F>
+template <typename F>
 int rounded_product(halognn_cuda *c, void *room, const factors &all, const F &multiply) {
-    T *at[4], *next = static_cast<T *>(room);
+    bf16 *const to = static_cast<bf16 *>(room), *at[4], *next = to;
     int64_t items = 0;
     for (int k = 0; k < 4; k++) {
         at[k] = all.of[k] ? next : nullptr;
@@ -191,17 +185,21 @@ int rounded_product(halognn_cuda *c, void *room, const factors &all, const F &mu
     for (int k = 0; k < 4; k++)
         wide = wide && (all.of[k] == nullptr || fits(all.of[k], all.n[k], sizeof(float), 4));
     const int e =
-        wide ? LAUNCH(c, (round_kernel<T, 4>), blocks(items / 4), static_cast<T *>(room), all)
-             : LAUNCH(c, (round_kernel<T, 1>), blocks(items), static_cast<T *>(room), all);
+        wide ? LAUNCH(c, round_kernel<4>, blocks(items / 4), to, all)
+             : LAUNCH(c, round_kernel<1>, blocks(items), to, all);
     return e ? e : multiply(at[0], at[1], at[2], at[3]);
 }
 
-// product multiplies factors, rounded or not.
+// product multiplies factors as numbers without some low bits.
 template <typename F>
 int product(halognn_cuda *c, void *room, int dropped, const factors &all, const F &multiply) {
-    if (room == nullptr) return multiply(all.of[0], all.of[1], all.of[2], all.of[3]);
-    return dropped == cores<bf16>::dropped ? rounded_product<bf16>(c, room, all, multiply)
-                                           : rounded_product<tf32>(c, room, all, multiply);
+    const auto as = [&](int k) { return reinterpret_cast<const tf32 *>(all.of[k]); };
+    switch (dropped) {
+    case 0: return multiply(all.of[0], all.of[1], all.of[2], all.of[3]);
+    case cores<tf32>::dropped: return multiply(as(0), as(1), as(2), as(3));
+    case cores<bf16>::dropped: return rounded_product(c, room, all, multiply);
+    }
+    return cudaErrorInvalidValue;
 }
 
 }  // namespace

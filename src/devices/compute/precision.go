@@ -18,7 +18,7 @@ const (
 	// float32.
 	PrecisionBF16 Precision = "bf16"
 	// PrecisionTF32 rounds every factor to what NVIDIA calls TF32: 11 bits of significand, and the
-	// range of float32.
+	// range of float32. Tensor cores get factors as they are and may cut the other bits off.
 	PrecisionTF32 Precision = "tf32"
 )
 
@@ -28,9 +28,9 @@ type precision struct {
 }
 
 // precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
-// a rounded factor where it is multiplied fastest; 0 if factors are not copied.
+// a rounded factor where it is multiplied fastest; 0 if a GPU's factors are not copied.
 var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2},
-	{PrecisionTF32, 13, 4}}
+	{PrecisionTF32, 13, 0}}
 
 // Precisions lists the words of all precisions, for messages.
 func Precisions() string {
@@ -61,7 +61,7 @@ func (p Precision) Dropped() int {
 	return q.dropped
 }
 
-// FactorBytes returns the bytes of a rounded factor on a GPU; 0 if factors are not rounded.
+// FactorBytes returns the bytes of a rounded factor on a GPU; 0 if it makes no rounded copies.
 func (p Precision) FactorBytes() int {
 	q, _ := p.find()
 	return q.bytes

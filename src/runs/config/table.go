@@ -567,7 +567,8 @@ func (c *Config) table() []section {
 				word{"bf16",
 					"factors are rounded to bfloat16 (nearest, ties to even), and rows that layers " +
 						"read stored so; sums, weights, optimizer state and all else stay float32"},
-				word{"tf32", "likewise with TF32, whose significand has 11 bits, not 8"},
+				word{"tf32", "likewise with TF32, whose significand has 11 bits, not 8; a GPU's " +
+					"tensor cores may cut the rest off"},
 			), SameEpoch,
 				"precision of the factors of matrix products",
 				"`cuda` takes tensor cores. On `cpu` bf16 is faster with AMD's AVX512-BF16, and " +

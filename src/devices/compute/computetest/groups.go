@@ -66,7 +66,7 @@ func groups(b *bench, rows []int, f, o int) []result {
 			of = append(of, i)
 		}
 	}
-	x, w, dy := b.normal(n*f), b.normal(len(rows)*g.Stride), b.normal(n*o)
+	x, w, dy := b.factor(n*f), b.factor(len(rows)*g.Stride), b.factor(n*o)
 	mx, mdy, mw := b.matrix(n, f, x), b.matrix(n, o, dy), b.matrix(len(rows), g.Stride, w)
 	y := compute.Matrix{Rows: n, Cols: o, Data: b.dirty(n * o)}
 	dx := compute.Matrix{Rows: n, Cols: f, Data: b.dirty(n * f)}

@@ -123,7 +123,7 @@ var linearTests = family{
 // device rounds them. Products of rounded factors are exact in float32, so the sums have the error
 // of float32 sums, not the far larger one of rounded factors.
 func products(b *bench, r, f, o int, add bool) []result {
-	x, w, dy, y0, dx0 := b.normal(r*f), b.normal(o*f), b.normal(r*o), b.normal(r*o), b.normal(r*f)
+	x, w, dy, y0, dx0 := b.factor(r*f), b.factor(o*f), b.factor(r*o), b.normal(r*o), b.normal(r*f)
 	if !add { // the old content must not matter
 		for i := range y0 {
 			y0[i] = float32(math.NaN())
@@ -169,6 +169,21 @@ func products(b *bench, r, f, o int, add bool) []result {
 			return s
 		}),
 	}
+}
+
+// factor returns numbers that a device multiplies: rounded before if it may cut them off instead.
+func (b *bench) factor(n int) []float32 {
+	x := b.normal(n)
+	if b.cuts() {
+		b.round(x)
+	}
+	return x
+}
+
+// cuts reports whether the device may cut factors off instead of rounding them.
+func (b *bench) cuts() bool {
+	of := compute.CapabilitiesOf(b.dev)
+	return of.Accelerator != nil && of.Precision == compute.PrecisionTF32
 }
 
 // round rounds factors of products to the precision of the device.

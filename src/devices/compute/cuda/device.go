@@ -35,7 +35,7 @@ type Device struct {
 	leftBytes int                  // number of bytes of sums that are in use
 	leftCalls int                  // number of calls that use them
 	scratch   scratchOf            // partial sums, and a loss
-	rounded   scratchOf            // factors of a product, unless they are float32
+	rounded   scratchOf            // factors of a product in bfloat16
 	precision compute.Precision    // precision of the factors
 	result    *C.halognn_cuda_loss // a loss, on the host
 	// the description of rows that kernels get; not in the Go heap, and not made anew each time

@@ -93,7 +93,7 @@ func (d *Device) left(rows, n int) *C.float {
 	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
-// lendFactors lends room for the rounded factors of products; nil if factors are not rounded.
+// lendFactors lends room for the rounded copies of a product's factors; nil if none are made.
 func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
 	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()

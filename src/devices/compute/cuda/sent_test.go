@@ -4,6 +4,8 @@ package cuda
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -108,6 +110,54 @@ func TestArithmeticIsRestored(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+	leaksNothing(t)
+}
+
+// Products in TF32 take factors as they are stored: nothing is launched but the product, and what
+// tensor cores do not read of a factor is at most 2^-10 of it.
+func TestFactorsOfTF32(t *testing.T) {
+	d := openRounding(t, compute.PrecisionTF32, false)
+	const n = 33
+	r := rand.New(rand.NewPCG(1, 2))
+	normal := func() []float32 {
+		x := make([]float32, n*n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		return x
+	}
+	a, b := normal(), normal()
+	x, w := placed(t, d, n, n, a), placed(t, d, n, n, b)
+	y := placed(t, d, n, n, make([]float32, n*n))
+	Launches()
+	d.MatMul(y, x, w, false)
+	got, rounds := d.read(y.Data), false
+	if counted := Launches(); counted != nil && counted["cublas/product"] != 1 ||
+		len(slices.DeleteFunc(slices.Collect(maps.Keys(counted)), func(name string) bool {
+			return !strings.HasPrefix(name, "gemm/")
+		})) > 0 {
+		t.Errorf("a product is %v", counted)
+	}
+	for i := range n {
+		for j := range n {
+			sum, size := 0.0, 0.0
+			for k := range n {
+				of := float64(a[i*n+k]) * float64(b[j*n+k])
+				sum, size = sum+of, size+math.Abs(of)
+			}
+			off := math.Abs(float64(got[i*n+j]) - sum)
+			if off > (0x1p-9+0x1p-18)*size {
+				t.Errorf("element %d, %d is %g, want %g", i, j, got[i*n+j], sum)
+			}
+			rounds = rounds || off > 0x1p-16*size
+		}
+	}
+	if !rounds {
+		t.Error("the factors were multiplied in float32")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 	leaksNothing(t)
 }
