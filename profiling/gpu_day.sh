@@ -35,14 +35,14 @@ python=${PYTHON:-python3} failed=
 # names the part that makes what it needs, and waits for it: otherwise a short part could fit into a
 # call before the long one on which it depends.
 parts=(
-  'machine 10' 'library 15'
-  'modes 60 library' 'layers 45 library' 'steps 40 library' 'kinds 95 library'
-  'suite 100 library' 'training 75 library'
-  'data 75 library' 'resident 50 data' 'kernels 60 library' 'pyg 60 data' 'rounded 35 data'
+  'machine 10' 'library 15' 'drawn 60 library' 'data 75 library' 'epochs 110 data'
+  'kernels 60 library' 'products 40 kernels' 'pyg 60 data' 'loader 90 epochs'
+  'suite 100 library' 'modes 60 library' 'steps 40 library'
 )
 more=(
-  'products 40 kernels' 'memcheck 110 library' 'sweep 70 resident' 'ranks 60 data'
-  'synccheck 40 library' 'initcheck 40 library' 'loader 100 resident' 'racecheck 70 library'
+  'memcheck 110 library' 'layers 45 library' 'kinds 95 library' 'training 75 library'
+  'sweep 70 epochs' 'ranks 60 data' 'synccheck 40 library' 'initcheck 40 library'
+  'racecheck 70 library'
 )
 
 main() {
@@ -375,7 +375,8 @@ s = summary(name)
 print(f"figure: {name}: an epoch {s['epoch_seconds']:.3f} s, {s['steps_per_epoch']} steps of "
       f"{1e3 * s['epoch_seconds'] / s['steps_per_epoch']:.2f} ms, {s['wait_fraction']:.3f} of it "
       f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}, "
-      f"memory pinned {s.get('pinned_growths', 0)} times among steps")
+      f"memory pinned {s.get('pinned_growths', 0)} times among steps, "
+      f"drawn on the {s.get('sampled_on', 'host')}")
 for d in s["device_rows"][:1]:
     print(f"figure: {name}: {d['resident_rows']} of {d['own_rows']} rows on the device, "
           f"the others: {d['reads']} ({d['why']})")
@@ -394,9 +395,29 @@ EOF
 # ended ends a part of several runs: with 1 if one of them failed.
 ended() { [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }; }
 
-part_resident() {
-  train rows-1 compute.gpu_rows=1
-  KERNELS=1 ALIKE=rows-1 train kernels-1 compute.gpu_rows=1
+# Minibatches drawn on the device are the reference's in every bit, and train as the host's.
+part_drawn() {
+  tests topology/sample -test.v -test.run OnADevice || failed="$failed bits"
+  tests devices/compute/cuda -test.v -test.run 'Drawings|FactorsOfTF32' || failed="$failed order"
+  tests runs/train -test.v -test.run 'DrawnOnDevicesTrainAlike' || failed="$failed training"
+  ended
+}
+
+# Epochs of minibatches drawn by the host and on the device, by both samplers and in each precision.
+# The device's must have the losses of the host's.
+part_epochs() {
+  local all=compute.gpu_rows=1 drawn=sample.on=device precision
+  train rows-1 "$all"
+  ALIKE=rows-1 train drawn "$all" "$drawn"
+  KERNELS=1 ALIKE=rows-1 train kernels-1 "$all" "$drawn"
+  for precision in bf16 tf32; do
+    train "$precision" "$all" "$drawn" "compute.precision=$precision"
+    KERNELS=1 ALIKE=$precision train "kernels-$precision" "$all" "$drawn" \
+      "compute.precision=$precision"
+  done
+  train labor "$all" sample.kind=labor
+  ALIKE=labor train drawn-labor "$all" "$drawn" sample.kind=labor
+  ALIKE=rows-1 train drawn-0.2 compute.gpu_rows=0.2 "$drawn"
   ended
 }
 
@@ -423,12 +444,6 @@ part_ranks() {
   RANKS=2 ALIKE=ranks-2 train ranks-2-mpi "data.parts=$work/parts4" compute.gradients=mpi
   RANKS=4 train ranks-4 "data.parts=$work/parts4" compute.gradients=staged
   RANKS=1 train ranks-1 "data.parts=$work/parts4" compute.gradients=auto
-  ended
-}
-
-part_rounded() {
-  KERNELS=1 train bf16 compute.gpu_rows=1 compute.precision=bf16
-  KERNELS=1 train tf32 compute.gpu_rows=1 compute.precision=tf32
   ended
 }
 
