@@ -97,8 +97,7 @@ func (p *planner) resident(r *rankPlan, parameters int64) (rows int64, reads flo
 // residentBytes returns how many of a rank's total bytes of rows are resident.
 func (p *planner) residentBytes(total int, parameters int64) int {
 	free := int(p.job.GPU.Memory)/p.job.sharing() - int(parameters)
-	topology, _ := p.drawn(parameters)
-	free -= int(topology)
+	free -= int(p.drawnTopology(parameters))
 	bytes := free / 2
 	if of := p.job.GPU.Resident; of != nil {
 		bytes = of(total, free)
@@ -106,21 +105,131 @@ func (p *planner) residentBytes(total int, parameters int64) int {
 	return min(max(bytes, 0), total)
 }
 
-// drawn returns the bytes of the topology on a device, which also holds the parameters, and the
-// bytes of the minibatches that it draws: 0 where the host draws them.
-func (p *planner) drawn(parameters int64) (topology, minibatches int64) {
-	on, vertices := p.job.DrawOn, int(p.shards.Vertices)
-	if on != parallel.DrawDevice && on != parallel.DrawAuto ||
+// Draws says where a job with GPUs draws the minibatches that it trains, and where sample.on=auto
+// would.
+type Draws struct {
+	On   string `json:"on"`
+	Auto string `json:"auto"`
+	Why  string `json:"why,omitempty"` // why auto would draw on the host
+	// device memory of what draws, and of the minibatches that are drawn at a time
+	Topology int64 `json:"topology_bytes"`
+	Slots    int   `json:"minibatches"`
+	Bytes    int64 `json:"minibatch_bytes"`
+	// the step if the device drew, which it could
+	Step float64 `json:"step,omitempty"`
+	Idle float64 `json:"idle_share,omitempty"`
+}
+
+// drawsOn returns the planner of the same job with minibatches drawn elsewhere.
+func (p *planner) drawsOn(on string) *planner {
+	other, of, job := *p, *p.job, *p.job.Job
+	job.DrawOn, of.Job, other.job, other.device = on, &job, &of, onGPU{}
+	return &other
+}
+
+// lookAtDraws finds out where minibatches are drawn: the run decides so too.
+func (p *planner) lookAtDraws(t *Traffic) error {
+	if p.job.GPU == nil || p.forward {
+		return nil
+	}
+	vertices := int(p.shards.Vertices)
+	d := &Draws{On: parallel.DrawHost, Auto: parallel.DrawDevice,
+		Why: parallel.HostDraws(&p.job.Spec), Slots: p.job.Depth + 1 + t.Window,
+		Topology: compute.TopologyBytes(vertices, p.shards.Edges)}
+	var bounds compute.DrawOptions
+	if d.Why == "" && p.job.OwnersSums() != nil {
+		d.Why = parallel.SumsNeedEdges
+	} else if d.Why == "" {
+		bounds = parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,
+			p.shards.Edges)
+		d.Bytes = parallel.DrawnBytes(&bounds, d.Slots)
+	}
+	auto := p.drawsOn(parallel.DrawAuto)
+	for _, r := range p.ranks {
+		if d.Why != "" {
+			break
+		}
+		model, err := p.modelBytes(r)
+		if err != nil {
+			return err
+		}
+		left := p.job.GPU.Memory/int64(p.job.sharing()) - model.onDevice
+		if d.Why = parallel.LargeTopology(d.Topology, left); d.Why == "" {
+			rows, _ := auto.resident(r, model.onDevice)
+			cached, _ := auto.cached(r, t, 0, model.onDevice, rows)
+			left -= d.Topology + rows*int64(p.shards.RowBytes()) + cached
+			d.Why = parallel.LargeDraws(&bounds, d.Slots, left)
+		}
+	}
+	if d.Why != "" {
+		d.Auto = parallel.DrawHost
+	} else if p.job.DrawOn == parallel.DrawDevice || p.job.DrawOn == parallel.DrawAuto {
+		d.On = parallel.DrawDevice
+	}
+	p.draws = d
+	return nil
+}
+
+// onCard reports whether a device draws.
+func (p *planner) onCard() bool { return p.draws != nil && p.draws.On == parallel.DrawDevice }
+
+// drawnTopology returns the bytes that rows leave to the topology on a device that also holds the
+// parameters: 0 if the host draws, unless for sums or for want of memory for minibatches, which a
+// run finds out later.
+func (p *planner) drawnTopology(parameters int64) int64 {
+	if on := p.job.DrawOn; on != parallel.DrawDevice && on != parallel.DrawAuto || p.forward ||
 		parallel.HostDraws(&p.job.Spec) != "" {
-		return 0, 0
+		return 0
 	}
-	topology = compute.TopologyBytes(vertices, p.shards.Edges)
-	if topology > (p.job.GPU.Memory/int64(p.job.sharing())-parameters)/2 { // the run decides so too
-		return 0, 0
+	topology := compute.TopologyBytes(int(p.shards.Vertices), p.shards.Edges)
+	if parallel.LargeTopology(topology,
+		p.job.GPU.Memory/int64(p.job.sharing())-parameters) != "" {
+		return 0
 	}
-	bounds := parallel.DrawBounds(p.job.Sample, p.job.Model.Needs(), p.job.MaxSeeds(), vertices,
-		p.shards.Edges)
-	return topology, parallel.DrawnBytes(&bounds, p.job.Depth+1)
+	return topology
+}
+
+// ifDrawnThere completes p.draws by the step of a job whose device draws though this one's does
+// not.
+func (p *planner) ifDrawnThere(t *Traffic, r *Rates, x *Times) error {
+	d := p.draws
+	if d == nil || d.Auto == parallel.DrawHost {
+		return nil
+	}
+	if d.Step, d.Idle = x.Step, x.Idle; d.On == parallel.DrawDevice {
+		return nil
+	}
+	there := p.drawsOn(parallel.DrawAuto)
+	of := *d
+	of.On, there.draws = parallel.DrawDevice, &of
+	if err := there.lookAtDevice(t); err != nil {
+		return err
+	}
+	other := there.times(t, r)
+	d.Step, d.Idle = other.Step, other.Idle
+	return nil
+}
+
+// Reads and writes of a device for each edge that it draws: 8 sectors of 32 bytes, of the
+// neighbour, its original id, the map (four times), and the transpose. By labor each neighbour of a
+// destination is read, with its original id; here destinations have the mean degree. A hop starts
+// some 10 kernels. No card has measured these.
+const (
+	drawnEdge   = 8 * 32
+	scannedEdge = 4 + 32
+	drawnHop    = 10 * 3.5e-6
+)
+
+// drawSeconds returns the time in which a device draws a minibatch.
+func (p *planner) drawSeconds(s *shape, r *Rates) float64 {
+	bytes := drawnEdge * float64(s.numEdges())
+	if p.job.Sample.Numbered() {
+		degree := float64(p.shards.Edges) / float64(max(1, p.shards.Vertices))
+		for _, h := range s.hops {
+			bytes += scannedEdge * degree * float64(h.destinations)
+		}
+	}
+	return bytes/r.Device + drawnHop*float64(len(s.hops))
 }
 
 // residentColumns is resident where a rank has columns of all rows: the first rows of each part are
@@ -189,6 +298,9 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		rowBytes = wide
 	}
 	apart, made := x.rows*rowBytes+8*frontier, 0.0
+	if p.onCard() { // labels, and the rows that are missing
+		x.blocks, apart = 4*float64(s.seeds), x.rows*(rowBytes+8)
+	}
 	if needs.Own {
 		made += destinations * width
 		x.read += destinations * (rowBytes + wide)
@@ -198,15 +310,17 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		x.read += frontier * (rowBytes + wide)
 	}
 	if needs.Aggregate != compute.NoReduction {
-		apart += 8*(destinations+1) + 4*edges
-		if needs.Weights != nn.NoWeights {
+		if !p.onCard() {
+			apart += 8*(destinations+1) + 4*edges
+		}
+		if needs.Weights != nn.NoWeights && !p.onCard() {
 			apart += 4 * edges
 		}
 		made += destinations * width
 		x.read += edges*rowBytes + destinations*wide
 	}
 	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
-	if x.onHost = made <= apart && !inPlace; x.onHost {
+	if x.onHost = made <= apart && !inPlace && !p.onCard(); x.onHost {
 		x.inputs, x.read, x.copied = made, 0, float64(gatheredRows(&p.job.Model, s))
 		return x
 	}
@@ -246,12 +360,15 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 		if err != nil {
 			return nil, err
 		}
-		topology, drawn := p.drawn(model.onDevice)
+		drawing := int64(0)
+		if p.onCard() {
+			drawing = p.draws.Topology + p.draws.Bytes
+		}
 		d := &DeviceMemory{Size: p.job.GPU.Memory / int64(p.job.sharing()), Resident: rows,
 			Items: trace.Memory{
 				{Name: ResidentRows, Bytes: rows * int64(rowBytes)},
 				{Name: CachedRows, Bytes: cached},
-				{Name: Drawing, Bytes: topology + drawn},
+				{Name: Drawing, Bytes: drawing},
 				{Name: trace.MemParameters, Bytes: model.onDevice},
 				{Name: trace.MemActivations, Bytes: model.activations},
 				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
@@ -341,6 +458,7 @@ type onGPU struct {
 	// bytes that go over the bus, and bytes that the device moves to make the input
 	up, read float64
 	copied   float64 // rows that the host reads
+	missing  float64 // rows that are on no device
 }
 
 // lookAtDevice sets the uploads to the devices.
@@ -368,6 +486,8 @@ func (p *planner) lookAtDevice(t *Traffic) error {
 			mean(func(m *minibatchOnDevice) float64 { return m.read }))
 		p.device.copied = max(p.device.copied,
 			mean(func(m *minibatchOnDevice) float64 { return m.copied }))
+		p.device.missing = max(p.device.missing,
+			mean(func(m *minibatchOnDevice) float64 { return m.rows }))
 	}
 	return nil
 }
@@ -379,6 +499,12 @@ func (x *Times) onGPU(p *planner, r *Rates) {
 	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device,
 		p.device.copied/r.Rows
 	x.Train *= share
+	if x.onCard = p.onCard(); x.onCard {
+		x.Sample = share * float64(p.job.Minibatches()) * p.most(func(k *rankPlan) float64 {
+			return k.mean(func(s *shape) float64 { return p.drawSeconds(s, r) })
+		})
+		x.Lookup = p.device.missing / r.Lookups
+	}
 	if p.job.Ranks > 1 {
 		x.Staged = 2 * 4 * float64(p.parameters) * share / r.Bus
 	}

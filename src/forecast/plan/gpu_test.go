@@ -48,11 +48,32 @@ func TestDeviceMemory(t *testing.T) {
 	drawing := planJob()
 	drawing.DrawOn, drawing.GPU = parallel.DrawAuto, &GPU{Memory: 1e9}
 	topology := compute.TopologyBytes(int(s.Vertices), s.Edges)
-	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n <= topology ||
-		d.Items.Of(Drawing) != 0 {
+	there := planned(t, s, drawing, givenGPU)
+	if n := there.Device.Items.Of(Drawing); n != topology+there.Draws.Bytes ||
+		there.Draws.Bytes == 0 || d.Items.Of(Drawing) != 0 {
 		t.Errorf("%d bytes to draw with a topology of %d, and %d where the host draws", n, topology,
 			d.Items.Of(Drawing))
 	}
+	// The host neither draws nor sends blocks. Both plans say what auto would do.
+	if there.Draws.On != parallel.DrawDevice || p.Draws.On != parallel.DrawHost ||
+		p.Draws.Auto != parallel.DrawDevice || there.Times.Up >= p.Times.Up ||
+		there.Times.Sample >= p.Times.Sample || there.Times.Step >= p.Times.Step ||
+		there.Times.Idle >= p.Times.Idle || p.Draws.Step != there.Times.Step ||
+		p.Draws.Idle != there.Times.Idle {
+		t.Errorf("drawn on the device %+v, %+v; on the host %+v, %+v", *there.Draws, there.Times,
+			*p.Draws, p.Times)
+	}
+	if text := strings.Join(p.Notes, ";"); !strings.Contains(text, "the GPU would draw") {
+		t.Errorf("the notes are %s", text)
+	}
+	drawing.GPU.Memory = int64(float64(d.Items.Of(trace.MemParameters)) + 1.5*float64(topology))
+	small := planned(t, s, drawing, givenGPU)
+	if small.Draws.On != parallel.DrawHost || !strings.Contains(small.Draws.Why, "the topology") ||
+		small.Device.Items.Of(Drawing) != 0 {
+		t.Errorf("a topology without room: %+v, %d bytes", *small.Draws,
+			small.Device.Items.Of(Drawing))
+	}
+	drawing.GPU.Memory = 1e9
 	drawing.Sample.Kind = sample.Poisson
 	if n := planned(t, s, drawing, givenGPU).Device.Items.Of(Drawing); n != 0 {
 		t.Errorf("%d bytes to draw what no device does", n)

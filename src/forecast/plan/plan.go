@@ -182,6 +182,7 @@ type Prediction struct {
 	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
 	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
 	Device     *DeviceMemory `json:"device_memory,omitempty"`
+	Draws      *Draws        `json:"draws,omitempty"` // of a job with GPUs
 	Rates      Rates         `json:"rates"`
 	Times      Times         `json:"seconds_per_step"`
 	Curve      []Point       `json:"cache_sizes"`
@@ -270,6 +271,7 @@ type planner struct {
 	parameters int // number of parameters that an allreduce moves
 	unrounded  int // how many of them, at the beginning, are never rounded
 	device     onGPU
+	draws      *Draws // nil without GPUs, and if nothing is trained
 }
 
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
@@ -296,6 +298,9 @@ func (p *planner) plan() (*Prediction, error) {
 		return nil, err
 	}
 	p.addEdgeRows(&out.Traffic)
+	if err := p.lookAtDraws(&out.Traffic); err != nil {
+		return nil, err
+	}
 	if out.Memory, err = p.memory(&out.Traffic); err != nil {
 		return nil, err
 	}
@@ -325,6 +330,10 @@ func (p *planner) plan() (*Prediction, error) {
 	}
 	out.Gradients = p.gradientBytes()
 	out.Times = p.times(&out.Traffic, &out.Rates)
+	if err := p.ifDrawnThere(&out.Traffic, &out.Rates, &out.Times); err != nil {
+		return nil, err
+	}
+	out.Draws = p.draws
 	if err := p.sizes(out); err != nil {
 		return nil, err
 	}
@@ -443,6 +452,18 @@ func (p *planner) note(out *Prediction) {
 	if out.Rates.assumedGPU {
 		add("there is no GPU here: rates that are not given are assumed, those of an A100; give " +
 			"--flops, --gpu-bandwidth and --bus")
+	}
+	switch d := out.Draws; {
+	case d == nil:
+	case d.Auto == parallel.DrawHost && p.job.DrawOn == parallel.DrawDevice:
+		add("a run with sample.on=device would be refused: %s", d.Why)
+	case d.Auto == parallel.DrawHost:
+		add("with sample.on=auto the host draws too: %s", d.Why)
+	case d.On == parallel.DrawHost:
+		add("with sample.on=auto the GPU would draw, with %s MB of topology and %s MB for %d "+
+			"minibatches: a step of %.3g s instead of %.3g s, the GPU idle %.0f %% of it instead "+
+			"of %.0f %% (derived: no GPU has measured this)", megabytes(d.Topology),
+			megabytes(d.Bytes), d.Slots, d.Step, out.Times.Step, 100*d.Idle, 100*out.Times.Idle)
 	}
 	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
 		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, "+

@@ -214,6 +214,7 @@ func (p *Prediction) timeTable() [][]string {
 			{"t_up", seconds(t.Up), fmt.Sprintf("%.3g GB/s of the bus", r.Bus/1e9)},
 			{"t_gather", seconds(t.Gather), fmt.Sprintf("%.3g GB/s of the device", r.Device/1e9)},
 			{"t_staged", seconds(t.Staged), ""},
+			{"share of a step that the GPU idles", fmt.Sprintf("%.0f %%", 100*t.Idle), ""},
 		}...)
 	}
 	return append(rows, [][]string{

@@ -19,6 +19,10 @@ type Times struct {
 
 	Step  float64 `json:"step"`  // with the job's depth
 	Binds string  `json:"binds"` // the term that limits the step
+	// share of a step in which a rank's GPU neither makes input rows nor trains
+	Idle float64 `json:"idle_share,omitempty"`
+
+	onCard bool // a device draws: Sample is its time, and takes none of the pool
 }
 
 // times predicts the times of a step.
@@ -92,7 +96,10 @@ func (p *planner) bytesOf(t *Traffic) float64 {
 func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
-	pool := x.Sample + x.Lookup + x.Copy
+	pool, drawing := x.Sample+x.Lookup+x.Copy, 0.0
+	if x.onCard {
+		pool, drawing = pool-x.Sample, x.Sample
+	}
 	cpu := x.processors(j)
 	terms := []struct {
 		name    string
@@ -100,7 +107,7 @@ func (x *Times) combine(j *laid) {
 	}{
 		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Shuffle +
 			x.Sync},
-		{"preparing", pool / float64(j.Workers)}, {"processors", cpu},
+		{"preparing", pool / float64(j.Workers)}, {"processors", cpu}, {"drawing", drawing},
 	}
 	x.Pipeline, x.Binds = 0, ""
 	for _, t := range terms {
@@ -116,11 +123,17 @@ func (x *Times) combine(j *laid) {
 	default:
 		x.Step = x.Pipeline
 	}
+	if x.Idle = 0; j.GPU != nil && x.Step > 0 {
+		x.Idle = max(0, 1-(x.Gather+x.Train)/x.Step)
+	}
 }
 
 // processors returns the time of a step if the CPUs of a rank were its only limit.
 func (x *Times) processors(j *laid) float64 {
 	cpu := (x.Sample + x.Lookup + x.Copy + x.Score) / j.Cores
+	if x.onCard {
+		cpu -= x.Sample / j.Cores
+	}
 	if j.GPU == nil {
 		cpu += x.Train * float64(j.Threads) / j.Cores
 	}

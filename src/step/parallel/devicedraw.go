@@ -23,6 +23,9 @@ const (
 	DrawAuto   = "auto" // on the device if possible
 )
 
+// SumsNeedEdges says why the host draws for ranks that ask owners for sums.
+const SumsNeedEdges = "exchange.sums: owners are asked for sums by edges, which the host then lacks"
+
 // HostDraws says why a job's minibatches cannot be drawn on a device, as far as this depends on its
 // settings; "" if they can.
 func HostDraws(s *job.Spec) string {
@@ -253,8 +256,7 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	case o.HostDraws != "":
 		return nil, o.HostDraws, nil
 	case o.Exchange.MakesSums():
-		return nil, "exchange.sums: owners are asked for sums by edges, which the host then lacks",
-			nil
+		return nil, SumsNeedEdges, nil
 	}
 	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows ||
 		needs.OfData {
@@ -267,21 +269,11 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices),
 		t.Original
 	draws.Parts, draws.Resident = o.Parts, o.Resident
-	for h, hop := range draws.Hops {
-		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
-			return nil, fmt.Sprintf("hop %d of a minibatch may have %d edges, but on a GPU "+
-				"edges and destinations of a hop are at most 2^28; lower sample.batch or "+
-				"sample.fanouts", h+1, hop.Edges), nil
-		}
-	}
 	slots := o.Depth + 1 + o.Ahead
-	room, left := DrawnBytes(&draws, slots), int64(device.FreeBytes())
-	left -= compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
-	if room > left/2 {
-		return nil, fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d "+
-			"MB of device memory that model, rows and topology leave; lower sample.batch, "+
-			"sample.fanouts, pipeline.depth or compute.gpu_rows", slots, room>>20,
-			max(0, left>>20)), nil
+	left := int64(device.FreeBytes()) -
+		compute.TopologyBytes(len(t.Original), int64(len(t.Graph.Indices)))
+	if why = LargeDraws(&draws, slots, left); why != "" {
+		return nil, why, nil
 	}
 	if d, err = reserveDraws(device, draws, slots); errors.Is(err, compute.ErrMemory) {
 		return nil, err.Error(), nil
@@ -290,6 +282,35 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	}
 	d.alone, d.spec = whole, o.Sample
 	return d, "", nil
+}
+
+// LargeTopology says why a topology of the given bytes has no place on a device with that much free
+// memory; "" if it has.
+func LargeTopology(bytes, free int64) string {
+	if bytes <= free/2 {
+		return ""
+	}
+	return fmt.Sprintf("the topology takes %d MB of device memory, more than half of the %d MB "+
+		"that the model leaves", bytes>>20, free>>20)
+}
+
+// LargeDraws says why a device that has so much memory left, without the topology, cannot draw the
+// given number of minibatches; "" if it can.
+func LargeDraws(o *compute.DrawOptions, minibatches int, left int64) string {
+	for h, hop := range o.Hops {
+		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
+			return fmt.Sprintf("hop %d of a minibatch may have %d edges, but on a GPU edges and "+
+				"destinations of a hop are at most 2^28; lower sample.batch or sample.fanouts",
+				h+1, hop.Edges)
+		}
+	}
+	if room := DrawnBytes(o, minibatches); room > left/2 {
+		return fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of "+
+			"device memory that model, rows and topology leave; lower sample.batch, "+
+			"sample.fanouts, pipeline.depth or compute.gpu_rows", minibatches, room>>20,
+			max(0, left>>20))
+	}
+	return ""
 }
 
 // reserveDraws allocates the memory of all minibatches under way before steps take what is left. So

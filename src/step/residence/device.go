@@ -143,9 +143,7 @@ func (s *Store) leaveTopology(free int) int {
 		return free
 	}
 	topology := compute.TopologyBytes(int(s.shards().Vertices), s.shards().Edges)
-	if topology > int64(free)/2 {
-		s.HostDraws = fmt.Sprintf("the topology takes %d MB of device memory, more than half of "+
-			"the %d MB that the model leaves", topology>>20, free>>20)
+	if s.HostDraws = parallel.LargeTopology(topology, int64(free)); s.HostDraws != "" {
 		return free
 	}
 	return free - int(topology)
