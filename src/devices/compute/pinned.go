@@ -13,6 +13,9 @@ type Growth struct {
 	Destinations, Sources, Labels float64
 	Hops                          []float64
 	Alone                         bool
+	// of minibatches that a device draws, instead of Destinations, Sources and Hops: the most rows
+	// that are sent, which may be none with this one
+	Missing int
 }
 
 // HopEnd is where the arrays of a hop end in Inputs.
@@ -60,6 +63,9 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))
+	if in.Drawing != nil && at != RowsOnDevice {
+		sources = float64(g.Missing)
+	}
 	made, apart := 0.0, 16*sources+float64(4*len(in.Rows.Scale)) // references and addresses
 	if at != RowsOnDevice {
 		apart += sources * float64(in.Rows.RowBytes())
@@ -70,7 +76,9 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 	if in.Sources {
 		made += sources * width
 	}
-	if in.Reduce != NoReduction {
+	if in.Drawing != nil {
+		made = math.Inf(1) // the host has no edges to make means by
+	} else if in.Reduce != NoReduction {
 		made += destinations * width
 		apart += g.Hops[0] * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
 			len(in.EdgeWeights)+len(in.Input.Counts)))

@@ -10,12 +10,13 @@ import (
 	"halognn/src/devices/compute"
 	"halognn/src/devices/compute/cuda"
 	"halognn/src/model/nn"
+	"halognn/src/step/parallel"
 	"halognn/src/step/residence"
 	"halognn/src/topology/sample"
 )
 
 // Minibatches of a skewed graph differ by several times, and all have room in the memory that was
-// pinned for the first, wherever their rows lie.
+// pinned for the first, wherever their rows lie and whoever draws them.
 func TestPinnedMemoryIsReserved(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.RMAT, Vertices: 1500,
@@ -34,6 +35,8 @@ func TestPinnedMemoryIsReserved(t *testing.T) {
 			residence.ReadsCopy, "", func(*Options) {}},
 		{"gcn in bf16, rows mapped", nowhere, residence.ReadsMapped, compute.PrecisionBF16,
 			func(o *Options) { o.Model.Kind = "gcn" }},
+		{"sage, drawn on the device, rows on the host", nowhere, residence.ReadsCopy, "",
+			func(o *Options) { o.DrawOn, o.Seed = parallel.DrawDevice, 1 }}, // begins small
 		{"gat, rows on the host, labor", nowhere, residence.ReadsCopy, "", func(o *Options) {
 			o.Model.Kind, o.Model.Heads, o.Model.Slope, o.Model.Activation = "gat", 2, 0.2, nn.ELU
 			o.Model.Hidden, o.Sample = 6, sample.Spec{Kind: sample.Labor, Fanouts: []int{4, 4, 4}}
@@ -51,6 +54,9 @@ func TestPinnedMemoryIsReserved(t *testing.T) {
 				return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library,
 					Precision: c.rounds})
 			})
+			if o.DrawOn != "" && sum.SampledOn != o.DrawOn {
+				t.Errorf("drawn on %q: %s", sum.SampledOn, sum.SampledWhy)
+			}
 			if sum.PinnedGrowths != 0 {
 				t.Errorf("memory was pinned %d times in %d steps after the first",
 					sum.PinnedGrowths, sum.Epochs*sum.StepsPerEpoch-1)

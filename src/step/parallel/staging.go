@@ -210,8 +210,12 @@ func limitsOf(o *Options) *sample.Limits {
 
 // growth returns by how much the inputs of other minibatches can exceed those of m.
 func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
-	if p.limits == nil || !m.Train || m.card.drawn != nil {
+	if p.limits == nil || !m.Train {
 		return g
+	}
+	if l := p.limits; m.card.drawn != nil {
+		return compute.Growth{Labels: float64(l.Vertices[0]) / float64(len(m.Seeds)),
+			Missing: l.Vertices[len(l.Vertices)-1], Alone: p.alone}
 	}
 	blocks, seeds, ok := p.limits.Growth(&m.Sampled)
 	if !ok || len(blocks) != len(m.Batch.Hops) {
