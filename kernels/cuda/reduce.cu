@@ -32,13 +32,19 @@ __global__ void add_scaled_kernel(float *y, int64_t n, const float *z, const flo
     if (i < n) y[i] = z[i] + (1 + *scale) * x[i];
 }
 
-__global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int64_t y_cols,
+template <int N>
+__global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int lanes, int64_t y_cols,
                                     const float *x, int64_t x_cols, bool add) {
-    const int64_t i = item();
-    if (i >= rows * cols) return;
-    float *to = y + i / cols * y_cols + i % cols;
-    const float v = x[i / cols * x_cols + i % cols];
-    *to = add ? *to + v : v;
+    const place p = my_place(lanes, N);
+    if (p.row >= rows || p.col >= cols) return;
+    float *to = y + p.row * y_cols + p.col;
+    pack<float, N> v = load<float, N>(x + p.row * x_cols + p.col);
+    if (add) {
+        const pack<float, N> old = load<float, N>(to);
+#pragma unroll
+        for (int i = 0; i < N; i++) v.at[i] = old.at[i] + v.at[i];
+    }
+    store<float, N>(to, v);
 }
 
 // One thread a pack of neighbouring elements of a row of y: neighbouring threads read neighbouring
@@ -98,9 +104,15 @@ int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *z
 
 int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t cols, int64_t y_cols,
                               const float *x, int64_t x_cols, int add) {
-    return rows > 0 && cols > 0 ? LAUNCH(c, copy_columns_kernel, blocks(rows * cols), y, rows, cols,
-                                         y_cols, x, x_cols, add != 0)
-                                : 0;
+    if (rows == 0 || cols == 0) return 0;
+    const auto copy = [&](auto n) {
+        constexpr int N = decltype(n)::value;
+        return LAUNCH(c, copy_columns_kernel<N>, grid_of(rows, cols, N), y, rows, cols,
+                      lanes(cols, N), y_cols, x, x_cols, add != 0);
+    };
+    if (cols % 4 == 0 && fits(y, y_cols, sizeof(float), 4) && fits(x, x_cols, sizeof(float), 4))
+        return copy(std::integral_constant<int, 4>{});
+    return copy(std::integral_constant<int, 1>{});
 }
 
 int halognn_cuda_transpose(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,

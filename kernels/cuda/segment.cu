@@ -11,6 +11,18 @@ namespace {
 
 constexpr int FLIGHT = 4;
 
+// A thread takes this many transposed segments, whose first edges it reads together: most have one
+// edge or none, so that one segment alone would leave little in flight.
+constexpr int SEGMENTS = 4;
+
+// begins_of sets where SEGMENTS segments from number first on begin, and where the last ends.
+__device__ inline void begins_of(int64_t *at, int64_t first, int64_t segments,
+                                 const int64_t *indptr) {
+#pragma unroll
+    for (int s = 0; s <= SEGMENTS; s++)
+        at[s] = indptr[first + s < segments ? first + s : segments];
+}
+
 // matrix and scattered give the address of row i.
 struct matrix {
     using element = float;
@@ -262,31 +274,51 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
                                  int64_t first, const int64_t *t_indptr, const int32_t *t_indices,
                                  const int32_t *arg, const float *dout) {
     const place p = my_place(lanes, N);
-    if (p.row >= segments || p.col >= cols) return;
-    const int64_t begin = t_indptr[p.row], end = t_indptr[p.row + 1];
-    pack<float, N> sum{};
-    for (int64_t e = begin; e < end; e += FLIGHT) {
-        int64_t t[FLIGHT + 1]; // [0]: the one before
-        pack<int32_t, N> at[FLIGHT];
-        pack<float, N> d[FLIGHT];
-        t[0] = e > begin ? t_indices[e - 1] : -1;
+    if (p.row > (segments - 1) / SEGMENTS || p.col >= cols) return;
+    int64_t begin[SEGMENTS + 1], target[SEGMENTS];
+    pack<int32_t, N> most[SEGMENTS] = {}; // of the first edges
+    pack<float, N> one[SEGMENTS] = {};
+    begins_of(begin, p.row * SEGMENTS, segments, t_indptr);
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
-            t[k + 1] = t_indices[e + k < end ? e + k : end - 1];
+    for (int s = 0; s < SEGMENTS; s++)
+        target[s] = begin[s] < begin[s + 1] ? t_indices[begin[s]] : -1;
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
-            at[k] = load<int32_t, N>(arg + t[k + 1] * cols + p.col);
-            d[k] = load<float, N>(dout + t[k + 1] * cols + p.col);
-        }
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
-            if (t[k + 1] == t[k]) continue; // an edge that is there twice counts once
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                if (at[k].at[i] == first + p.row) sum.at[i] += d[k].at[i];
-        }
+    for (int s = 0; s < SEGMENTS; s++) {
+        if (target[s] < 0) continue;
+        most[s] = load<int32_t, N>(arg + target[s] * cols + p.col);
+        one[s] = load<float, N>(dout + target[s] * cols + p.col);
     }
-    store<float, N>(dh + p.row * cols + p.col, sum);
+#pragma unroll
+    for (int s = 0; s < SEGMENTS; s++) {
+        const int64_t row = p.row * SEGMENTS + s, end = begin[s + 1];
+        if (row >= segments) break;
+        pack<float, N> sum{};
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (target[s] >= 0 && most[s].at[i] == first + row) sum.at[i] += one[s].at[i];
+        for (int64_t e = begin[s] + 1; e < end; e += FLIGHT) {
+            int64_t t[FLIGHT + 1]; // [0]: the one before
+            pack<int32_t, N> at[FLIGHT];
+            pack<float, N> d[FLIGHT];
+            t[0] = t_indices[e - 1];
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
+                t[k + 1] = t_indices[e + k < end ? e + k : end - 1];
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) {
+                at[k] = load<int32_t, N>(arg + t[k + 1] * cols + p.col);
+                d[k] = load<float, N>(dout + t[k + 1] * cols + p.col);
+            }
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) {
+                if (t[k + 1] == t[k]) continue; // an edge that is there twice counts once
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    if (at[k].at[i] == first + row) sum.at[i] += d[k].at[i];
+            }
+        }
+        store<float, N>(dh + row * cols + p.col, sum);
+    }
 }
 
 // ending is what completes sums: rows [rows,cols] are added, times 1 + *scale unless that is null,
@@ -297,35 +329,82 @@ struct ending {
     int dropped;  // low bits; 0: they are not rounded
 };
 
+// add_rows adds columns [col, col+N) of the rows of edges [begin, end) to a sum, in order.
+template <int N, typename Weight>
+__device__ inline void add_rows(pack<float, N> &sum, int64_t begin, int64_t end,
+                                const int32_t *indices, int64_t col, const matrix &h,
+                                const Weight &weight) {
+    for (int64_t e = begin; e < end; e += FLIGHT) {
+        pack<float, N> v[FLIGHT];
+        decltype(weight.read(0, 0)) weighs[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
+            const int64_t at = e + k < end ? e + k : end - 1, i = indices[at];
+            v[k] = load<float, N>(h.row(i) + col);
+            weighs[k] = weight.read(at, i);
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (e + k >= end) break;
+            const float w = weight.of(weighs[k]);
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(v[k].at[i], w);
+        }
+    }
+}
+
 // weigh sums rows of h over segments, each times its edge's weight. The gradient of means is such a
 // sum over the transposed segments.
 template <int N, typename Weight>
 __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
                       const int32_t *indices, Weight weight, matrix h, ending end, bool add) {
     const place p = my_place(lanes, N);
-    if (p.row >= segments || p.col >= cols) return;
-    pack<float, N> sum =
-        add_segment<N>(indptr[p.row], indptr[p.row + 1], indices, p.col, h, weight);
-    float *to = out + p.row * cols + p.col;
-    if (add) {
-        const pack<float, N> old = load<float, N>(to);
+    if (p.row > (segments - 1) / SEGMENTS || p.col >= cols) return;
+    const int64_t first = p.row * SEGMENTS;
+    int64_t begin[SEGMENTS + 1];
+    int32_t index[SEGMENTS];
+    pack<float, N> one[SEGMENTS] = {}, row[SEGMENTS] = {};
+    decltype(weight.read(0, 0)) weighs[SEGMENTS] = {};
+    begins_of(begin, first, segments, indptr);
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
+    for (int s = 0; s < SEGMENTS; s++)
+        index[s] = begin[s] < begin[s + 1] ? indices[begin[s]] : -1;
+#pragma unroll
+    for (int s = 0; s < SEGMENTS; s++) {
+        if (first + s < end.rows) row[s] = load<float, N>(end.own + (first + s) * cols + p.col);
+        if (index[s] < 0) continue;
+        one[s] = load<float, N>(h.row(index[s]) + p.col);
+        weighs[s] = weight.read(begin[s], index[s]);
     }
-    if (p.row < end.rows) {
-        const pack<float, N> row = load<float, N>(end.own + p.row * cols + p.col);
-        const float factor = end.scale ? 1 + *end.scale : 1;
+    const float factor = end.rows > 0 && end.scale ? 1 + *end.scale : 1;
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] += factor * row.at[i];
-    }
-    if (end.dropped > 0) {
+    for (int s = 0; s < SEGMENTS; s++) {
+        if (first + s >= segments) break;
+        pack<float, N> sum{};
+        if (index[s] >= 0) {
+            const float w = weight.of(weighs[s]);
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            const uint32_t bits = rounded(sum.at[i], end.dropped);
-            memcpy(&sum.at[i], &bits, sizeof bits);
+            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(one[s].at[i], w);
         }
+        add_rows<N>(sum, begin[s] + 1, begin[s + 1], indices, p.col, h, weight);
+        float *to = out + (first + s) * cols + p.col;
+        if (add) {
+            const pack<float, N> old = load<float, N>(to);
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
+        }
+        if (first + s < end.rows)
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] += factor * row[s].at[i];
+        if (end.dropped > 0) {
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const uint32_t bits = rounded(sum.at[i], end.dropped);
+                memcpy(&sum.at[i], &bits, sizeof bits);
+            }
+        }
+        store<float, N>(to, sum);
     }
-    store<float, N>(to, sum);
 }
 
 template <int N, typename Source>
@@ -370,8 +449,8 @@ int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64
 template <int N, typename Weight>
 int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
             const int32_t *indices, const Weight &weight, matrix h, ending end, bool add) {
-    return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N), out, segments, cols,
-                  lanes(cols, N), indptr, indices, weight, h, end, add);
+    return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N, SEGMENTS), out, segments,
+                  cols, lanes(cols, N), indptr, indices, weight, h, end, add);
 }
 
 template <typename Weight>
@@ -487,8 +566,8 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
     if (segments == 0 || cols == 0) return 0;
     return in_packs(cols, {dh, reinterpret_cast<const float *>(arg), dout}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH(c, largest_backward<N>, grid_of(segments, cols, N), dh, segments, cols,
-                      lanes(cols, N), first, t_indptr, t_indices, arg, dout);
+        return LAUNCH(c, largest_backward<N>, grid_of(segments, cols, N, SEGMENTS), dh, segments,
+                      cols, lanes(cols, N), first, t_indptr, t_indices, arg, dout);
     });
 }
 
