@@ -25,9 +25,9 @@ typedef struct {
 } halognn_table;
 
 /* The elements of rows: float32 if bytes is 4; float16 if 2 or, if bf16, bfloat16; int8 if 1.
- * Tables from wide on hold sums, whose elements have wide_bytes: float32 if 4, int16 if 2. Every row
- * begins at a multiple of the bytes of a row of the other tables. Column c of a result is multiplied
- * by scale[c], unless scale is NULL. */
+ * Tables from wide on hold sums, whose elements have wide_bytes: float32 if 4, int16 if 2. Every
+ * row begins at a multiple of the bytes of a row of the other tables. Column c of a result is
+ * multiplied by scale[c], unless scale is NULL. */
 typedef struct {
     int bytes, wide_bytes;
     int64_t wide;

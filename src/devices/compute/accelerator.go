@@ -105,6 +105,8 @@ type Inputs struct {
 	// all rows (Sources).
 	Own, Sources bool
 	Reduce       Reduction
+	// Exact: the matrices are not rounded as rows that layers read. They are float32
+	Exact bool
 	// Types are the rows of vertex types that are read besides. The host makes them.
 	Types []TypeRows
 

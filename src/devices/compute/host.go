@@ -28,8 +28,11 @@ type dtype struct {
 	size int
 }
 
-var dtypes = [...]dtype{Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1},
-	Int16: {"int16", 2}, BFloat16: {"bfloat16", 2}, Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4}}
+var dtypes = [...]dtype{
+	Float32: {"float32", 4}, Float16: {"float16", 2}, Int8: {"int8", 1},
+	Int16: {"int16", 2}, BFloat16: {"bfloat16", 2},
+	Sparse: {"sparse", 8}, SparseOnes: {"sparse-ones", 4},
+}
 
 // Size returns the bytes of one element.
 func (t DType) Size() int { return dtypes[t].size }

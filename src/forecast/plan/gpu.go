@@ -440,7 +440,11 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 			return 0, 0, err
 		}
 		hops[l] = c.hop
-		chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+p.chunkRows(l, c.hop, model.needs))
+		rows := p.chunkRows(l, c.hop, model.needs)
+		if p.mapsFirst(l) { // and own rows, if the layer reads any
+			rows = int64(4 * c.hop.destinations * p.job.Model.MappedColumns(l))
+		}
+		chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+rows)
 	}
 	trained, err := p.inferenceBytes(slot, nil, 0)
 	if err != nil {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"math"
 	"slices"
 
@@ -510,11 +509,11 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
-		if p.mapsFirst(l) { // own rows of a chunk, if the layer reads any
+		if p.mapsFirst(l) && j.GPU == nil { // own rows of a chunk, if the layer reads any
 			chunks += 4 * int64(largest.vertices*(j.Model.MappedColumns(l)-out))
 		}
 		if j.Scratch { // rows on their way to files and, between passes by columns, from files
-			to, from := 2*4*int64(largest.vertices*out), 3*4*int64(largest.vertices*in)
+			to, from := 2*4*int64(largest.vertices*out), 4*4*int64(largest.vertices*in)
 			chunks = max(chunks, from) + to
 		}
 		most = max(most, p.layerRows(rows, l)+chunks)
@@ -527,10 +526,11 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	if p.keepsOutputs() {
 		output = 4 * rows * int64(j.Model.Out)
 	}
-	if j.Scratch {
-		output += job.ChunkBytes // rows read from the files
-	} else {
-		output += rows * int64(j.Model.Layers*j.Model.Hidden) * 4
+	if j.Scratch || p.storedRow(0) < 4*j.Model.Hidden {
+		output += job.ChunkBytes // rows that are read from the files, or widened
+	}
+	if !j.Scratch {
+		output += rows * int64(j.Model.Layers*p.storedRow(0))
 	}
 	if j.GPU == nil {
 		grown, err := p.inferenceBytes(slot, hops,
@@ -670,10 +670,15 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 	for _, l := range order {
 		h := hops[l]
 		if l < len(chunks) && p.mapsFirst(l) {
-			if err := p.reserveMapped(m, l, chunks); err != nil {
+			if err := p.reserveMapped(m, l, chunks[l]); err != nil {
 				return 0, err
 			}
 			h = minibatch.hops[l]
+		}
+		if l < len(chunks) && p.mapsFirst(l+1) {
+			if err := m.ReserveMapped(l+1, chunks[l].destinations); err != nil {
+				return 0, err
+			}
 		}
 		in := nn.Input{Hop: p.hop(h)}
 		if l >= len(chunks) && l == 0 && p.job.Mode.Columns {
@@ -689,13 +694,12 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 	return dev.live - before, nil
 }
 
-// reserveMapped makes room in m for chunks of layer l, whose rows are mapped before they are added.
-func (p *planner) reserveMapped(m *nn.Model, l int, chunks []hopShape) error {
+// reserveMapped makes room in m for a chunk of layer l, whose rows are mapped before they are added.
+func (p *planner) reserveMapped(m *nn.Model, l int, chunk hopShape) error {
 	_, out := p.job.Model.Widths(l)
-	n := chunks[l].destinations
-	in := nn.Input{Hop: nn.Hop{Sources: n, Destinations: n},
-		Shares: []compute.Matrix{{Rows: n, Cols: out}}}
-	return errors.Join(m.ReserveMapped(l, chunks[l-1].destinations), p.reserve(m, l, &in))
+	n := chunk.destinations
+	return p.reserve(m, l, &nn.Input{Hop: nn.Hop{Sources: n, Destinations: n},
+		Shares: []compute.Matrix{{Rows: n, Cols: out}}})
 }
 
 // largestChunk returns the maximum of each number over the sampled chunks of a layer.

@@ -62,4 +62,6 @@ func (m *Model) ReserveMapped(l, rows int) error {
 }
 
 // mapsOf returns the matrices of layer l: of sums of neighbours' rows, and of own rows.
-func (m *Model) mapsOf(l int) [2]trained { return m.stages[l].Layer.(columnwise).firstMap().weights }
+func (m *Model) mapsOf(l int) [2]trained {
+	return m.stages[l].Layer.(columnwise).firstMap().weights
+}

@@ -609,7 +609,7 @@ func (c *Config) table() []section {
 			{"scratch_dir", path(&c.Run.ScratchDir), free | NoResult,
 				"node-local directory for the hidden rows of inference with all neighbours; " +
 					"empty: memory",
-				"Holds two layers of `4 * vertices * model.hidden` bytes, half with bf16 " +
+				"Holds two layers of `4 * vertices * model.hidden` bytes or less " +
 					"([how](guide/predict.md#hidden-rows-in-files)). `gat` and `gatv2` are slow " +
 					"if one exceeds half of the memory free for files."},
 			{"progress", oneOf(&c.Run.Progress, "auto",

@@ -52,7 +52,8 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if err := errors.Join(err, node.Free()); err != nil {
 		return 0, err
 	}
-	lacking, err := comm.AgreeMax(s.Comm, -free/2/max(1, 4*rows))
+	size := s.Job.Model.Stored(0, compute.CapabilitiesOf(s.Device).Stores).Size()
+	lacking, err := comm.AgreeMax(s.Comm, -free/2/max(1, int64(size)*rows))
 	if err != nil {
 		return 0, err
 	}
@@ -84,11 +85,12 @@ func blockColumns(cols, fit int) int {
 }
 
 // inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
-// It gives its rows to put or, if that is nil, returns them. Collective.
-func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put putRows,
+// It gives its rows to put or, if that is nil, returns them, and shows them to see first unless
+// that is nil. Collective.
+func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, put putRows,
 ) (out layerRows, err error) {
 	chunks := s.chunks(rows.rowBytes()) // the same chunks as for inference in memory
-	sums, err := s.makeRows(rows.cols, rows.block, compute.CapabilitiesOf(s.Device).Stores)
+	sums, err := s.makeRows(rows.cols, rows.block, rows.of)
 	if err != nil {
 		return out, err
 	}
@@ -100,7 +102,7 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, put pu
 		put = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
 	}
 	if err == nil {
-		err = s.transform(ctx, l, rows, &sums, put, chunks)
+		err = s.transform(ctx, l, rows, &sums, see.then(put), chunks)
 	}
 	if err != nil || !inPlace {
 		sums.free()
@@ -126,10 +128,10 @@ type deviceRows struct {
 	memory, rows, narrow []float32
 }
 
-// reserve makes room for n elements.
-func (d *deviceRows) reserve(dev compute.Device, n int) (err error) {
+// reserve makes room for n elements of the given type.
+func (d *deviceRows) reserve(dev compute.Device, n int, of compute.Elements) (err error) {
 	d.dev = dev
-	d.memory, err = dev.Alloc(n)
+	d.memory, err = dev.Alloc(of.Floats(n))
 	return err
 }
 
@@ -170,7 +172,8 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put
 	var onDevice [2]deviceRows // own rows, aggregates
 	for k := range onDevice {
 		defer onDevice[k].free()
-		if err := onDevice[k].reserve(s.Device, chunks.most*rows.cols); err != nil {
+		stores := compute.CapabilitiesOf(s.Device).Stores
+		if err := onDevice[k].reserve(s.Device, chunks.most*rows.cols, stores); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,19 +45,24 @@ func inferRows(t *testing.T, shards *shard.Shards, ranks int, o job.Spec, dir st
 			return err
 		}
 		own := &each[c.Rank()]
-		got, err := fullWith(context.Background(), s, func(rows *layerRows) {
-			var buffer []float32
-			own[0] = slices.Clone(rows.view(&buffer, 0, rows.rows))
-			mem.Free(buffer)
-			if c.Rank() == 0 {
-				blocks = (rows.cols + rows.block - 1) / rows.block
-			}
-		})
+		if own[0], own[1], err = fullWith(context.Background(), s); err != nil {
+			return err
+		}
+		alone, err := s.Full(context.Background()) // with nobody to see the hidden rows
 		if err != nil {
 			return err
 		}
-		own[1] = slices.Clone(got)
-		mem.Free(got)
+		defer mem.Free(alone)
+		if !slices.Equal(alone, own[1]) {
+			return errors.New("logits differ if hidden rows are seen")
+		}
+		block, err := s.columnsAtOnce()
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			blocks = (o.Model.Hidden + block - 1) / block
+		}
 		return errors.Join(s.Close(), d.Close())
 	})
 	if err != nil {
@@ -79,7 +85,7 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 	}(chunkBytes, fileHeadroom)
 	chunkBytes = 16000
 	shards := shardtest.Open(t,
-		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 4, Seed: 1,
+		dataset.GenerateOptions{Vertices: 300, Degree: 8, Features: 6, Classes: 19, Seed: 1,
 			EdgeWeights: true}, shardtest.Options{Parts: 4})
 	for i, c := range []struct {
 		model  nn.Config
@@ -87,30 +93,43 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 		fit    int64           // columns that the memory holds
 		blocks int
 		of     compute.Precision
+		hidden int  // columns of hidden rows; 0: 40
+		maps   bool // the last layer maps rows first
 	}{
-		{model: nn.Config{Kind: "sage", Norm: "layer", Residual: true}, blocks: 3},
-		{model: nn.Config{Kind: "sage", Norm: "batch"}, fit: 32, blocks: 2},
-		{model: nn.Config{Kind: "sage", Norm: "none"}, fit: 40, blocks: 1},
-		{model: nn.Config{Kind: "sage", Norm: "none", EdgeWeights: true}, blocks: 3,
+		{model: nn.Config{Kind: "sage", Norm: "layer", Residual: true}, blocks: 3, maps: true},
+		{model: nn.Config{Kind: "sage", Norm: "batch"}, fit: 32, blocks: 2, maps: true},
+		{model: nn.Config{Kind: "sage", Norm: "none"}, fit: 40, blocks: 1, maps: true},
+		{model: nn.Config{Kind: "sage", Norm: "none"}, blocks: 3, maps: true,
+			of: compute.PrecisionBF16},
+		{model: nn.Config{Kind: "gcn", Norm: "none"}, blocks: 3, maps: true,
+			of: compute.PrecisionBF16},
+		{model: nn.Config{Kind: "gcn", Norm: "none"}, blocks: 2, hidden: 20, maps: true},
+		{model: nn.Config{Kind: "sage", Norm: "none"}, blocks: 2, hidden: 32},
+		{model: nn.Config{Kind: "gin", Norm: "layer"}, blocks: 3, hidden: 41,
+			of: compute.PrecisionBF16},
+		{model: nn.Config{Kind: "sage", Norm: "none", EdgeWeights: true}, blocks: 3, maps: true,
 			spec: func(o *job.Spec) { o.Sums = true }},
 		{model: nn.Config{Kind: "sage", Norm: "none", Aggregation: nn.AggregateMax}, blocks: 3},
-		{model: nn.Config{Kind: "gcn", Norm: "none", Residual: true}, blocks: 3,
+		{model: nn.Config{Kind: "gcn", Norm: "none", Residual: true}, blocks: 3, maps: true,
 			spec: func(o *job.Spec) { o.Partitioned = true }},
 		{model: nn.Config{Kind: "gcn", Norm: "layer", EdgeWeights: true, GCNNorm: nn.GCNBoth},
-			blocks: 3, spec: func(o *job.Spec) { o.Sums = true }},
+			blocks: 3, maps: true, spec: func(o *job.Spec) { o.Sums = true }},
 		{model: nn.Config{Kind: "gin", Norm: "layer"}, blocks: 3},
 		{model: nn.Config{Kind: "gin", Norm: "layer", Residual: true}, blocks: 3,
 			of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "none", Jumping: nn.JumpCat}, blocks: 3},
 		{model: nn.Config{Kind: "gcn", Norm: "none", Jumping: nn.JumpMax, Layers: 2}, blocks: 3},
-		{model: nn.Config{Kind: "sage", Norm: "none", Layers: 2}, blocks: 3},
+		{model: nn.Config{Kind: "sage", Norm: "none", Layers: 2}, blocks: 3, maps: true},
 		{model: nn.Config{Kind: "gat", Norm: "none", Heads: 2}, blocks: 1},
 		{model: nn.Config{Kind: "mlp", Norm: "none"}, blocks: 1},
 	} {
 		o := sageOptions()
 		o.Model = c.model
-		if o.Model.Hidden = 40; o.Model.Layers == 0 {
-			o.Model.Layers = 3
+		o.Model.Hidden = cmp.Or(c.hidden, 40)
+		o.Model.Layers = cmp.Or(o.Model.Layers, 3)
+		of := o.Model
+		if of.Out = shards.Classes; of.MapsFirst(of.Layers-1) != c.maps {
+			t.Errorf("%+v: the last layer maps rows first: %v", c.model, !c.maps)
 		}
 		o.Sample = sample.Neighbours(4, 3, 2)
 		o.Sample.Fanouts = o.Sample.Fanouts[:o.Model.Layers]
@@ -133,7 +152,7 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 				if blocks != c.blocks {
 					t.Errorf("%d ranks: rows lie in %d blocks, want %d", ranks, blocks, c.blocks)
 				}
-				if !slices.Equal(hidden, wantHidden) || len(hidden) != 300*40 {
+				if !slices.Equal(hidden, wantHidden) || len(hidden) != 300*o.Model.Hidden {
 					t.Errorf("%d ranks: %d hidden values differ from those in memory", ranks,
 						len(hidden))
 				}

@@ -7,6 +7,7 @@ import (
 
 	"halognn/src/base/mem"
 	"halognn/src/data/shard"
+	"halognn/src/devices/compute"
 	"halognn/src/ranks/comm"
 	"halognn/src/runs/session/sessiontest"
 	"halognn/src/step/job"
@@ -41,9 +42,21 @@ func onRanks(shards *shard.Shards, ranks int, o job.Spec,
 	})
 }
 
-// fullWith is Full that also shows the rows that the last layer reads.
-func fullWith(ctx context.Context, s Passes, hidden func(*layerRows)) ([]float32, error) {
+// fullWith is Full that also returns the rows that the last layer reads, on the heap.
+func fullWith(ctx context.Context, s Passes) (hidden, logits []float32, err error) {
+	var see putRows
+	if l := s.Job.Model.Layers - 2; l >= 0 {
+		_, cols := s.Job.Model.Widths(l)
+		hidden = make([]float32, s.ownRows()*cols)
+		see = func(at int, y compute.Matrix) error {
+			var stored []float32
+			compute.Load(s.Device, hidden[at*cols:][:y.Rows*cols], y, &stored)
+			mem.Free(stored)
+			return nil
+		}
+	}
 	classes := s.Job.Model.Out
-	all := mem.Make[float32](s.ownRows() * classes)
-	return all, s.full(ctx, hidden, func(at int, z []float32) { copy(all[at*classes:], z) })
+	logits = make([]float32, s.ownRows()*classes)
+	return hidden, logits, s.full(ctx, see,
+		func(at int, z []float32) { copy(logits[at*classes:], z) })
 }

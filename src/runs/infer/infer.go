@@ -135,12 +135,12 @@ func (s Passes) finite(what string, ok bool) error {
 type takeLogits func(at int, logits []float32)
 
 // full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
-// hidden, if given, gets the rows that the last layer reads; they are freed once it returns.
+// hidden, if given, is shown the rows that the last layer reads.
 //
 // Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
 // in files if Env.ScratchDir is given, the input rows of depth+1 chunks, and the logits of one.
 // Source: layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
-func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogits) error {
+func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
 	for _, kind := range job.Rows(&s.Shards.Meta) {
@@ -172,11 +172,8 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 	var mapped *mappedRows // what the last layer reads; nil: the rows of the layer before
 	defer func() { mapped.free() }()
 	for l := range last + 1 {
-		if hidden != nil && l > 0 && l == last {
-			hidden(&kept[len(kept)-1])
-		}
 		var next layerRows
-		var put putRows
+		var see, put putRows
 		if s.givesLogits(l) {
 			put = handOn
 		}
@@ -185,40 +182,33 @@ func (s Passes) full(ctx context.Context, hidden func(*layerRows), take takeLogi
 				return mapped.infer(ctx, put)
 			}
 			if l == last-1 {
+				see = hidden
 				if mapped, err = s.mappedFor(last, block); err != nil {
 					return err
 				}
 			}
 			if mapped != nil {
-				if hidden != nil {
-					if next, err = s.makeLayer(l, block); err != nil {
-						return err
-					}
-				}
-				put = mapped.put(&next)
+				put = mapped.put
 			}
-			made, rows := layerRows{}, &layerRows{}
 			if l > 0 {
-				rows = &kept[len(kept)-1]
+				rows := &kept[len(kept)-1]
+				if rows.block < rows.cols {
+					next, err = s.inferColumns(ctx, l, rows, see, put)
+					return err
+				}
 				in = s.inputOf(rows, 0)
 			}
-			if rows.block < rows.cols {
-				made, err = s.inferColumns(ctx, l, rows, put)
-			} else {
-				made, err = s.inferLayer(ctx, l, in, block, put)
-			}
-			if put == nil {
-				next = made
-			}
+			next, err = s.inferLayer(ctx, l, in, block, see, put)
 			return err
 		})
+		if err != nil {
+			return err
+		}
 		if len(kept) > 0 && !s.Job.Model.Jumps() {
 			kept[0].free()
 			kept = kept[1:]
 		}
-		if kept = append(kept, next); err != nil {
-			return err
-		}
+		kept = append(kept, next)
 	}
 	if s.Job.Model.Jumps() {
 		return s.inferOutput(kept, handOn)
@@ -280,9 +270,23 @@ type newStrategy func(parallel.Options) (*parallel.Strategy, error)
 // putRows takes the rows y of the own vertices from the at-th on. y is on the device.
 type putRows func(at int, y compute.Matrix) error
 
-// inferLayer runs layer l over all own vertices, chunk by chunk, and passes its rows to put. If put
-// is nil it returns them; in a file they are stored by blocks of the given number of columns.
-func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, put putRows,
+// then returns the function that calls see, unless it is nil, and then put.
+func (see putRows) then(put putRows) putRows {
+	if see == nil {
+		return put
+	}
+	return func(at int, y compute.Matrix) error {
+		if err := see(at, y); err != nil {
+			return err
+		}
+		return put(at, y)
+	}
+}
+
+// inferLayer runs layer l over all own vertices, chunk by chunk, and passes its rows to put; before
+// that, to see, unless it is nil. If put is nil it returns them; in a file they are stored by blocks
+// of the given number of columns.
+func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, see, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {
 		if out, err = s.makeLayer(l, block); err != nil {
@@ -294,7 +298,7 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 		func(o parallel.Options) (*parallel.Strategy, error) {
 			o.Resident = l == 0 && !s.Job.Mode.Columns // resident rows are feature rows
 			return parallel.NewLayer(o, l)
-		}, put)
+		}, see.then(put))
 	if err != nil {
 		out.free()
 	}

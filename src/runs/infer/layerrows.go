@@ -34,7 +34,8 @@ type layerRows struct {
 
 // makeLayerRows makes zeroed rows. It reserves the space of a file at once, so that the disk cannot
 // be full when pages are written back.
-func makeLayerRows(dir string, rows, cols, block int, of compute.Elements) (r layerRows, err error) {
+func makeLayerRows(dir string, rows, cols, block int, of compute.Elements) (r layerRows,
+	err error) {
 	if dir == "" {
 		block = cols
 	}
@@ -88,7 +89,9 @@ func (r *layerRows) at(first, lo int) int {
 }
 
 // part returns rows [lo,hi) of the block that begins with column first.
-func (r *layerRows) part(first, lo, hi int) []byte { return r.bytes[r.at(first, lo):r.at(first, hi)] }
+func (r *layerRows) part(first, lo, hi int) []byte {
+	return r.bytes[r.at(first, lo):r.at(first, hi)]
+}
 
 // view returns rows [lo,hi) with all columns, as float32. Rows that are stored otherwise, or lie in
 // several blocks, are copied to buffer, which grows as needed; others are returned in place.
@@ -128,16 +131,23 @@ func floats(bytes []byte) []float32 {
 }
 
 // put sets columns [first, first+y.Cols), which must be whole blocks, of the rows from lo on to y,
-// which is on a device and has elements of the same type.
+// which is on a device. Rows of float32 also take y of bfloat16.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
+	load := func(to []float32) {
+		if r.of == compute.Float32s {
+			compute.Load(dev, to, y, &r.narrow)
+		} else {
+			dev.Download(to, y.Memory())
+		}
+	}
 	size, words := r.of.Size(), r.of.Floats(y.Rows*y.Cols)
-	if to := r.at(first, lo); r.file == nil && to%4 == 0 && y.Rows*y.Cols*size%4 == 0 {
-		dev.Download(floats(r.bytes[to:])[:words], y.Memory())
+	if r.file == nil { // the width of rows of bfloat16 is even
+		load(floats(r.bytes[r.at(first, lo):])[:words])
 		return nil
 	}
 	r.moving = mem.Grow(r.moving, words)
-	dev.Download(r.moving, y.Memory())
-	rows := mem.Bytes(r.moving)[:y.Rows*y.Cols*size]
+	load(r.moving)
+	rows := mem.Bytes(r.moving)
 	for from := 0; from < y.Cols; from += r.block {
 		part, width := rows, r.width(first+from)*size
 		if width < y.Cols*size {
@@ -148,11 +158,10 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 			}
 		}
 		at := r.at(first+from, lo)
-		if r.file == nil {
-			copy(r.bytes[at:], part)
-		} else if err := r.file.WriteAt(part, at); err != nil {
+		if err := r.file.WriteAt(part, at); err != nil {
 			return fmt.Errorf("hidden rows in run.scratch_dir: %w", err)
-		} else if r.block < r.cols { // memory is short
+		}
+		if r.block < r.cols { // memory is short
 			r.file.Drop(at, at+len(part))
 		}
 	}
@@ -214,10 +223,11 @@ func checkScratchDir(dir string, bytes int64) error {
 
 // hiddenBytes returns how many bytes of hidden rows inference keeps at a time for the given number
 // of vertices, on a device that stores rows in the given type. It keeps the rows of two layers, of
-// which one may be aggregates (inferColumns), or rows that the last layer has mapped; with jumping
-// knowledge it keeps the rows of all layers.
+// which one may be aggregates (inferColumns); with jumping knowledge those of all layers. If the
+// last layer maps rows first, it keeps the mapped rows and, by columns, their sums, instead of the
+// rows that this layer would read.
 func hiddenBytes(m *nn.Config, vertices int64, stores compute.Elements) int64 {
-	hidden := m.Layers - 1
+	hidden, last := m.Layers-1, m.Layers-1
 	layers := min(2, hidden)
 	if hidden > 0 && m.Fixed().Needs().OnlySums() {
 		layers = 2
@@ -225,14 +235,17 @@ func hiddenBytes(m *nn.Config, vertices int64, stores compute.Elements) int64 {
 	if m.Jumps() {
 		hidden, layers = m.Layers, m.Layers
 	}
+	mapped := 0
+	if m.MapsFirst(last) {
+		_, out := m.Widths(last)
+		if mapped = 4 * (m.MappedColumns(last) + out); hidden == 1 {
+			layers = 0
+		}
+	}
 	widest := 0
 	for l := range hidden {
 		_, width := m.Widths(l)
 		widest = max(widest, width*m.Stored(l, stores).Size())
 	}
-	bytes := layers * widest
-	if last := m.Layers - 1; m.MapsFirst(last) {
-		bytes += 4 * m.MappedColumns(last)
-	}
-	return int64(bytes) * vertices
+	return int64(layers*widest+mapped) * vertices
 }

@@ -20,9 +20,9 @@ type mappedRows struct {
 	neighbours, own layerRows // own has no columns if the layer reads no own rows
 }
 
-// mappedFor makes room for the rows that layer l reads; in files, those of neighbours lie in blocks
-// of at most the given number of columns. It returns nil if the layer adds rows before it maps
-// them. Collective.
+// mappedFor makes room for the rows that layer l reads. It returns nil if the layer adds rows before
+// it maps them. In files, those of neighbours lie in blocks that are no larger than blocks of the
+// given number of columns of the layer before. Collective.
 func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	of := &s.Job.Model
 	if !of.MapsFirst(l) {
@@ -31,7 +31,8 @@ func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	in, out := of.Widths(l)
 	stored := of.Stored(l-1, compute.CapabilitiesOf(s.Device).Stores)
 	m = &mappedRows{Passes: s, layer: l, rowBytes: in * stored.Size()}
-	m.neighbours, err = s.makeRows(out, blockColumns(out, block), compute.Float32s)
+	m.neighbours, err = s.makeRows(out, blockColumns(out, block*stored.Size()/4),
+		compute.Float32s)
 	if err != nil {
 		return nil, err
 	}
@@ -53,23 +54,16 @@ func (m *mappedRows) free() {
 	}
 }
 
-// put returns the putRows of the layer before. Unless rows have no columns, it sets them too.
-func (m *mappedRows) put(rows *layerRows) putRows {
-	return func(at int, y compute.Matrix) error {
-		if rows.cols > 0 {
-			if err := rows.put(m.Device, at, 0, y); err != nil {
-				return err
-			}
-		}
-		neighbours, own, err := m.Model.MapFirst(m.layer, y)
-		if err == nil {
-			err = m.neighbours.put(m.Device, at, 0, neighbours)
-		}
-		if err == nil && m.own.cols > 0 {
-			err = m.own.put(m.Device, at, 0, own)
-		}
-		return err
+// put is the putRows of the layer before.
+func (m *mappedRows) put(at int, y compute.Matrix) error {
+	neighbours, own, err := m.Model.MapFirst(m.layer, y)
+	if err == nil {
+		err = m.neighbours.put(m.Device, at, 0, neighbours)
 	}
+	if err == nil && m.own.cols > 0 {
+		err = m.own.put(m.Device, at, 0, own)
+	}
+	return err
 }
 
 // infer passes the rows of the layer to put. Collective.
@@ -78,7 +72,7 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	rows, chunks := &m.neighbours, m.chunks(m.rowBytes) // chunks as if the rows were not mapped
 	var own, neighbours deviceRows
 	defer own.free()
-	if err := own.reserve(m.Device, chunks.most*m.own.cols); err != nil {
+	if err := own.reserve(m.Device, chunks.most*m.own.cols, compute.Float32s); err != nil {
 		return err
 	}
 	finish := func(at int, sums compute.Matrix) error {
@@ -108,7 +102,7 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 		}
 	}
 	defer neighbours.free()
-	if err := neighbours.reserve(m.Device, chunks.most*cols); err != nil {
+	if err := neighbours.reserve(m.Device, chunks.most*cols, compute.Float32s); err != nil {
 		return err
 	}
 	for i := range chunks.len() {

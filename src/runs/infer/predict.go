@@ -20,7 +20,6 @@ import (
 	"halognn/src/runs/session"
 	"halognn/src/step/job"
 	"halognn/src/step/parallel"
-	"halognn/src/topology/graph"
 )
 
 // Request says what to predict, and where to write it. All ranks must have the same.
@@ -267,16 +266,22 @@ func (p *predictions) set(i int, z []float32) {
 }
 
 func (s Passes) predictFull(ctx context.Context, p *predictions) error {
-	first := graph.VertexID(s.Shards.Meta.Offsets[s.First])
-	var hidden func(*layerRows)
+	var hidden putRows
 	if len(p.hidden) > 0 {
-		hidden = func(rows *layerRows) {
-			var buffer []float32
-			for i := range p.chosen.own() {
-				row := int(p.chosen.vertex(i) - first)
-				copy(p.hidden[i*rows.cols:(i+1)*rows.cols], rows.view(&buffer, row, row+1))
+		var rows, stored []float32
+		defer func() { mem.Free(rows); mem.Free(stored) }()
+		first, next := int(s.Shards.Meta.Offsets[s.First]), 0 // next: of the chosen own vertices
+		hidden = func(at int, y compute.Matrix) error {
+			rows = mem.Grow(rows, y.Rows*y.Cols)
+			compute.Load(s.Device, rows, y, &stored)
+			for ; next < p.chosen.own(); next++ {
+				row := int(p.chosen.vertex(next)) - first - at
+				if row >= y.Rows {
+					break
+				}
+				copy(p.hidden[next*y.Cols:(next+1)*y.Cols], rows[row*y.Cols:])
 			}
-			mem.Free(buffer)
+			return nil
 		}
 	}
 	return s.full(ctx, hidden, s.pick(p.chosen.own(), p.chosen.vertex, p.set))

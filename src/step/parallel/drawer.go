@@ -28,7 +28,7 @@ type DrawerOptions struct {
 	Samplers int // number of samplers that draw at a time, each with about 4 bytes a vertex
 
 	Labels     task.Labels // as in Options
-	Undigested bool
+	Undigested bool        // as in Drawing
 }
 
 // NewDrawer makes the samplers.
@@ -207,7 +207,9 @@ func (o *DrawerOptions) seedsOnly(m *Minibatch) {
 		s.Original[i] = o.Topology.Original[v]
 	}
 	s.Seeds = s.Frontier
-	m.Digest, m.Edges = s.Digest(), 0
+	if m.Digest, m.Edges = 0, 0; !o.Undigested {
+		m.Digest = s.Digest()
+	}
 }
 
 // copyLabels copies the labels of the scored seeds.

@@ -39,7 +39,8 @@ func newLanding(o *Options) landing {
 		return onHostMemory{o.Host, o.Cols, stored, o.Exchange}
 	}
 	return &stagingPool{device: device, host: o.Host, resident: o.Resident, exchange: o.Exchange,
-		steady: o.Model.Steady(), madeInStep: o.Model.MakesArrays(), depth: o.Depth}
+		steady: o.Model.Steady(), madeInStep: o.Model.MakesArrays(), depth: o.Depth,
+		exact: o.Mapped}
 }
 
 // ofLanding is the state that a landing keeps in a minibatch: the inputs of the model.
@@ -177,6 +178,7 @@ type stagingPool struct {
 	steady     []compute.Segments // segments that kernels read in every minibatch
 	madeInStep bool               // whether kernels read arrays that are made in the step
 	depth      int                // number of minibatches that wait while another is trained
+	exact      bool               // whether the rows are mapped: Reading.Mapped
 	limits     *sample.Limits     // limits of training minibatches; nil if unknown
 	alone      bool               // whether no rows come from other ranks
 
@@ -305,7 +307,8 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	in := &m.inputs
 	*in = compute.Inputs{
 		Rows: rows, Input: input.Forward, Destinations: min(input.Destinations, len(rows.Of)),
-		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Labels: b.Labels,
+		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Exact: p.exact,
+		Labels:   b.Labels,
 		Types:    in.Types[:0],
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
 		Weights: in.Weights[:0], HopEnds: in.HopEnds[:0], MadeInStep: p.madeInStep,

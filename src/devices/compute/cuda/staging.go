@@ -30,7 +30,8 @@ type stagingBuffer struct {
 	apart    bool       // always sends rows, never matrices computed from them
 	copies   bool       // copies mapped rows too
 	pinned   buffer
-	room     int // bytes that pinned is to have for all expected inputs; 0: not known
+	exact    bool // the matrices made of rows are float32: Inputs.Exact
+	room     int  // bytes that pinned is to have for all expected inputs; 0: not known
 	device   buffer
 	end      int // end of the bytes that are copied
 	arrays   []sent
@@ -179,7 +180,8 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 			b.cold = append(b.cold, ref)
 		}
 	}
-	width := in.Rows.Cols * b.d.stored().Size()
+	b.exact = in.Exact
+	width := in.Rows.Cols * b.stored().Size()
 	apart, made := (len(b.cold)+len(b.mapped))*b.rowBytes+8*(b.frontier+len(b.mapped)), 0
 	if in.Own {
 		made += in.Destinations * width
@@ -210,7 +212,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	}
 	b.typesAt = b.typesAt[:0]
 	for _, rows := range in.Types {
-		b.typesAt = append(b.typesAt, b.take(rows.Len()*rows.Cols*b.d.stored().Size()))
+		b.typesAt = append(b.typesAt, b.take(rows.Len()*rows.Cols*b.stored().Size()))
 	}
 	for _, s := range in.Segments {
 		array(b, s.Indptr)
@@ -281,7 +283,7 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 	case g.Alone && !b.onHost && len(b.cold)+len(b.mapped) == 0 && b.resident.whole():
 		at = compute.RowsOnDevice
 	}
-	b.room = in.PinnedRoom(g, b.d.stored(), at, most)
+	b.room = in.PinnedRoom(g, b.stored(), at, most)
 	return b.reserve(b.room > b.pinned.bytes)
 }
 
@@ -371,13 +373,13 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 
 // pinnedMatrix returns a matrix of pinned memory.
 func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
-	of := b.d.stored()
+	of := b.stored()
 	return of.In(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
 }
 
 // sentMatrix returns the copy of a pinnedMatrix in device memory.
 func (b *stagingBuffer) sentMatrix(offset, rows, cols int) compute.Matrix {
-	of := b.d.stored()
+	of := b.stored()
 	at := (*float32)(unsafe.Add(b.device.p, offset))
 	return of.In(unsafe.Slice(at, of.Floats(rows*cols)), rows, cols)
 }
@@ -519,6 +521,14 @@ func (d *Device) widened(to *buffer, offset int, m compute.Matrix) (compute.Matr
 // stored returns the type in which the host makes rows.
 func (d *Device) stored() compute.Elements { return d.precision.Stored() }
 
+// stored returns the type that the matrices made of rows have in pinned memory.
+func (b *stagingBuffer) stored() compute.Elements {
+	if b.exact {
+		return compute.Float32s
+	}
+	return b.d.stored()
+}
+
 // Types implements compute.StagingBuffer.
 func (b *stagingBuffer) Types() []compute.Matrix { return b.types }
 
@@ -532,7 +542,7 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	if b.drawn != nil {
 		rows.of = b.drawn.what.refs
 	}
-	if d.stored() == compute.BF16s {
+	if b.stored() == compute.BF16s {
 		rows.dropped = d.dropped()
 	}
 	if b.scaled {
