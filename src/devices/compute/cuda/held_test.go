@@ -104,9 +104,9 @@ func testHeldRows(t *testing.T, d, peer *Device, tables [][]byte, cols int, dtyp
 	}
 	rows := in.Rows
 	rows.Tables = tables
-	same(t, d, "own", own, true, func(m compute.Matrix) { ref.Host{}.GatherRows(m, rows) },
+	same(t, d, d.precision, "own", own, true, func(m compute.Matrix) { ref.Host{}.GatherRows(m, rows) },
 		in.Destinations, cols)
-	same(t, d, "reduced", reduced, true, func(m compute.Matrix) {
+	same(t, d, d.precision, "reduced", reduced, true, func(m compute.Matrix) {
 		ref.Host{}.SegmentRows(m, in.Reduce, in.Input, nil, rows)
 	}, in.Destinations, cols)
 	if err := errors.Join(box.Close(), box.Free(), d.DropRows(), peer.DropRows()); err != nil {

@@ -92,7 +92,7 @@ func TestMapRowsOfFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, d, "rows of a file", all, true,
+		same(t, d, d.precision, "rows of a file", all, true,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, in.Rows) }, len(in.Rows.Of), 8)
 		if err := errors.Join(box.Close(), box.Free(), d.Close()); err != nil {
 			t.Error(err)

@@ -134,18 +134,22 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, d, "own", own, it.in.Own,
+		p := d.precision
+		if it.in.Exact {
+			p = compute.PrecisionFloat32
+		}
+		same(t, d, p, "own", own, it.in.Own,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations,
 			cols)
-		same(t, d, "reduced", reduced, it.in.Reduce != compute.NoReduction, func(m compute.Matrix) {
+		same(t, d, p, "reduced", reduced, it.in.Reduce != compute.NoReduction, func(m compute.Matrix) {
 			ref.Host{}.SegmentRows(m, it.in.Reduce, it.in.Input, it.in.EdgeWeights, it.in.Rows)
 		}, it.in.Destinations, cols)
-		same(t, d, "all", all, it.in.Sources,
+		same(t, d, p, "all", all, it.in.Sources,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of),
 			cols)
 		for k := range it.in.Types {
 			of := &it.in.Types[k]
-			same(t, d, "rows of a type", it.box.Types()[k], true,
+			same(t, d, p, "rows of a type", it.box.Types()[k], true,
 				func(m compute.Matrix) { of.Make(ref.Host{}, m) }, of.Len(), of.Cols)
 		}
 		if len(it.in.Labels) > 0 &&
@@ -160,6 +164,7 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	for i := range 12 {
 		in, _ := randomInputs(random, cols, dtype)
 		in.Rows.Tables = tables
+		in.Exact = i%3 == 1
 		in.Own, in.Reduce, in.Sources = i%4 != 3, compute.Reduction(i/4+1), i%4 == 3
 		if i%4 == 2 {
 			in.Reduce = compute.NoReduction
@@ -224,15 +229,15 @@ func testMapping(t *testing.T, d *Device, tables [][]byte, share float64, reads 
 	}
 }
 
-func same(t *testing.T, d *Device, name string, got compute.Matrix, wanted bool,
-	host func(compute.Matrix), rows, cols int) {
+func same(t *testing.T, d *Device, p compute.Precision, name string, got compute.Matrix,
+	wanted bool, host func(compute.Matrix), rows, cols int) {
 	t.Helper()
 	if !wanted {
 		return
 	}
 	want := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 	host(want)
-	if p := d.precision; p.Stored() == compute.BF16s {
+	if p.Stored() == compute.BF16s {
 		for i, x := range want.Data {
 			want.Data[i] = p.Round(x)
 		}
