@@ -411,7 +411,7 @@ part_epochs() {
   ALIKE=rows-1 train drawn "$all" "$drawn"
   KERNELS=1 ALIKE=rows-1 train kernels-1 "$all" "$drawn"
   for precision in bf16 tf32; do
-    train "$precision" "$all" "$drawn" "compute.precision=$precision"
+    train "$precision" "$all" "compute.precision=$precision"
     KERNELS=1 ALIKE=$precision train "kernels-$precision" "$all" "$drawn" \
       "compute.precision=$precision"
   done

@@ -33,6 +33,7 @@ constexpr int WORDS = 8; // words of 32 bits in a piece
 constexpr int64_t PIECE = WORDS * WARP;
 constexpr int SUMS = 4; // sums of pieces that a lane reads at once
 constexpr int KEPT = 128;          // candidates of a destination that draws by numbers
+static_assert(KEPT >= HALOGNN_FANOUT, "a row keeps at least the fanout, and at most KEPT");
 constexpr int64_t LONG = 1024;     // a warp orders a segment of more edges
 constexpr int64_t ORDERERS = 1024; // warps that order such segments
 constexpr uint64_t GOLDEN = 0x9e3779b97f4a7c15ull;
@@ -326,13 +327,24 @@ __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, ui
                                  uint64_t *kept) {
     int found = 0;
     for (int64_t base = 0; base < degree && found <= KEPT; base += PIECE) {
-        uint32_t original[WORDS] = {};
-        for (int k = 0; k < WORDS; k++) { // all are under way before one is needed
+        int32_t v[WORDS];
+        uint32_t original[WORDS];
+        bool ok = true;
+        // All loads of a kind are under way before one is needed: no store or branch is between
+        // them. The loops are unrolled, or the arrays would lie in local memory.
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) {
             const int64_t at = base + k * WARP + my_lane();
-            if (at < degree)
-                original[k] = static_cast<uint32_t>(o.of.original[neighbour(o, begin + at)]);
+            v[k] = at < degree ? o.of.indices[begin + at] : 0;
         }
-#pragma unroll // or the array would lie in local memory
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) {
+            const bool is = v[k] >= 0 && v[k] < o.of.vertices;
+            ok = ok && is;
+            original[k] = static_cast<uint32_t>(o.of.original[is ? v[k] : 0]);
+        }
+        if (!ok) o.drawn->fault = 1;
+#pragma unroll
         for (int k = 0; k < WORDS; k++) {
             if (base + k * WARP >= degree) break;
             const int64_t at = base + k * WARP + my_lane();
@@ -349,9 +361,9 @@ __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, ui
     return found;
 }
 
-// candidates keeps some of a row's neighbours, the fanout smallest among them, and returns how many,
-// at most KEPT. The first bound almost always does. As no two candidates are equal, bisection finds
-// one that does; it begins with small steps.
+// candidates keeps some of a row's neighbours, the fanout smallest among them, and returns how
+// many, at most KEPT. The first bound almost always does. As no two candidates are equal, bisection
+// finds one that does; it begins with small steps.
 __device__ inline int candidates(const one &o, int64_t begin, int64_t degree, uint64_t *kept) {
     const float fanout = static_cast<float>(o.hop.fanout);
     const float share = (fanout + 3 * sqrtf(fanout) + 3) / static_cast<float>(degree);

@@ -11,15 +11,33 @@ namespace {
 
 constexpr int FLIGHT = 4;
 
-// A thread takes this many transposed segments, whose first edges it reads together: most have one
-// edge or none, so that one segment alone would leave little in flight.
+// A thread of weigh or largest_backward takes S segments, whose first edges it reads together. Most
+// transposed segments have one edge or none, so that one alone would leave little in flight. S is 1
+// if fewer than LARGE blocks would have SEGMENTS: then more threads hide more latency. Forward sums,
+// whose segments have more edges, follow the same rule. Arrays have an unused element more than
+// segments: GCC 12, which compiles the emulation, breaks off at arrays of one element.
 constexpr int SEGMENTS = 4;
+#ifdef HALOGNN_EMULATED // whose tests are small, and are to take both ways
+constexpr int64_t LARGE = 2;
+#else
+constexpr int64_t LARGE = 1024;
+#endif
 
-// begins_of sets where SEGMENTS segments from number first on begin, and where the last ends.
+// by_segments calls f with S as a constant, and the grid.
+template <typename F>
+int by_segments(int64_t segments, int64_t cols, int n, const F &f) {
+    const dim3 grid = grid_of(segments, cols, n, SEGMENTS);
+    if (int64_t{grid.x} * grid.y >= LARGE)
+        return f(std::integral_constant<int, SEGMENTS>{}, grid);
+    return f(std::integral_constant<int, 1>{}, grid_of(segments, cols, n));
+}
+
+// begins_of sets where S segments from number first on begin, and where the last ends.
+template <int S>
 __device__ inline void begins_of(int64_t *at, int64_t first, int64_t segments,
                                  const int64_t *indptr) {
 #pragma unroll
-    for (int s = 0; s <= SEGMENTS; s++)
+    for (int s = 0; s <= S; s++)
         at[s] = indptr[first + s < segments ? first + s : segments];
 }
 
@@ -269,28 +287,28 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
 
-template <int N>
+template <int N, int S>
 __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes,
                                  int64_t first, const int64_t *t_indptr, const int32_t *t_indices,
                                  const int32_t *arg, const float *dout) {
     const place p = my_place(lanes, N);
-    if (p.row > (segments - 1) / SEGMENTS || p.col >= cols) return;
-    int64_t begin[SEGMENTS + 1], target[SEGMENTS];
-    pack<int32_t, N> most[SEGMENTS] = {}; // of the first edges
-    pack<float, N> one[SEGMENTS] = {};
-    begins_of(begin, p.row * SEGMENTS, segments, t_indptr);
+    if (p.row > (segments - 1) / S || p.col >= cols) return;
+    int64_t begin[S + 1], target[S + 1];
+    pack<int32_t, N> most[S + 1] = {}; // of the first edges
+    pack<float, N> one[S + 1] = {};
+    begins_of<S>(begin, p.row * S, segments, t_indptr);
 #pragma unroll
-    for (int s = 0; s < SEGMENTS; s++)
+    for (int s = 0; s < S; s++)
         target[s] = begin[s] < begin[s + 1] ? t_indices[begin[s]] : -1;
 #pragma unroll
-    for (int s = 0; s < SEGMENTS; s++) {
+    for (int s = 0; s < S; s++) {
         if (target[s] < 0) continue;
         most[s] = load<int32_t, N>(arg + target[s] * cols + p.col);
         one[s] = load<float, N>(dout + target[s] * cols + p.col);
     }
 #pragma unroll
-    for (int s = 0; s < SEGMENTS; s++) {
-        const int64_t row = p.row * SEGMENTS + s, end = begin[s + 1];
+    for (int s = 0; s < S; s++) {
+        const int64_t row = p.row * S + s, end = begin[s + 1];
         if (row >= segments) break;
         pack<float, N> sum{};
 #pragma unroll
@@ -355,38 +373,39 @@ __device__ inline void add_rows(pack<float, N> &sum, int64_t begin, int64_t end,
 
 // weigh sums rows of h over segments, each times its edge's weight. The gradient of means is such a
 // sum over the transposed segments.
-template <int N, typename Weight>
+template <int N, int S, typename Weight>
 __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
                       const int32_t *indices, Weight weight, matrix h, ending end, bool add) {
     const place p = my_place(lanes, N);
-    if (p.row > (segments - 1) / SEGMENTS || p.col >= cols) return;
-    const int64_t first = p.row * SEGMENTS;
-    int64_t begin[SEGMENTS + 1];
-    int32_t index[SEGMENTS];
-    pack<float, N> one[SEGMENTS] = {}, row[SEGMENTS] = {};
-    decltype(weight.read(0, 0)) weighs[SEGMENTS] = {};
-    begins_of(begin, first, segments, indptr);
+    if (p.row > (segments - 1) / S || p.col >= cols) return;
+    constexpr bool ahead = S > 1; // first edges are read before the others
+    const int64_t first = p.row * S;
+    int64_t begin[S + 1];
+    int32_t index[S + 1];
+    pack<float, N> one[S + 1] = {}, row[S + 1] = {};
+    decltype(weight.read(0, 0)) weighs[S + 1] = {};
+    begins_of<S>(begin, first, segments, indptr);
 #pragma unroll
-    for (int s = 0; s < SEGMENTS; s++)
+    for (int s = 0; s < S; s++)
         index[s] = begin[s] < begin[s + 1] ? indices[begin[s]] : -1;
 #pragma unroll
-    for (int s = 0; s < SEGMENTS; s++) {
+    for (int s = 0; s < S; s++) {
         if (first + s < end.rows) row[s] = load<float, N>(end.own + (first + s) * cols + p.col);
-        if (index[s] < 0) continue;
+        if (!ahead || index[s] < 0) continue;
         one[s] = load<float, N>(h.row(index[s]) + p.col);
         weighs[s] = weight.read(begin[s], index[s]);
     }
     const float factor = end.rows > 0 && end.scale ? 1 + *end.scale : 1;
 #pragma unroll
-    for (int s = 0; s < SEGMENTS; s++) {
+    for (int s = 0; s < S; s++) {
         if (first + s >= segments) break;
         pack<float, N> sum{};
-        if (index[s] >= 0) {
+        if (ahead && index[s] >= 0) {
             const float w = weight.of(weighs[s]);
 #pragma unroll
             for (int i = 0; i < N; i++) sum.at[i] += weight.apply(one[s].at[i], w);
         }
-        add_rows<N>(sum, begin[s] + 1, begin[s + 1], indices, p.col, h, weight);
+        add_rows<N>(sum, begin[s] + ahead, begin[s + 1], indices, p.col, h, weight);
         float *to = out + (first + s) * cols + p.col;
         if (add) {
             const pack<float, N> old = load<float, N>(to);
@@ -449,8 +468,11 @@ int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64
 template <int N, typename Weight>
 int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
             const int32_t *indices, const Weight &weight, matrix h, ending end, bool add) {
-    return LAUNCH(c, (weigh<N, Weight>), grid_of(segments, cols, N, SEGMENTS), out, segments,
-                  cols, lanes(cols, N), indptr, indices, weight, h, end, add);
+    return by_segments(segments, cols, N, [&](auto s, dim3 grid) {
+        constexpr int S = decltype(s)::value;
+        return LAUNCH(c, (weigh<N, S, Weight>), grid, out, segments, cols, lanes(cols, N), indptr,
+                      indices, weight, h, end, add);
+    });
 }
 
 template <typename Weight>
@@ -566,8 +588,11 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
     if (segments == 0 || cols == 0) return 0;
     return in_packs(cols, {dh, reinterpret_cast<const float *>(arg), dout}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH(c, largest_backward<N>, grid_of(segments, cols, N, SEGMENTS), dh, segments,
-                      cols, lanes(cols, N), first, t_indptr, t_indices, arg, dout);
+        return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
+            constexpr int S = decltype(s)::value;
+            return LAUNCH(c, (largest_backward<N, S>), grid, dh, segments, cols, lanes(cols, N),
+                          first, t_indptr, t_indices, arg, dout);
+        });
     });
 }
 

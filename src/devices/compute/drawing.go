@@ -124,9 +124,10 @@ type Drawn struct {
 	// Faulty is set if seeds or topology break a rule; the other fields are then invalid.
 	Faulty bool
 	// Missing are the vertices of the frontier whose rows are not resident, in its order.
-	Missing  []int32
-	Original []int32      // original ids of the frontier
-	Blocks   []DrawnBlock // input layer first
+	Missing     []int32
+	MostMissing int          // of any minibatch
+	Original    []int32      // original ids of the frontier
+	Blocks      []DrawnBlock // input layer first
 }
 
 // DrawnBlock is a block of a minibatch.

@@ -128,8 +128,11 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
 		// the goroutines of the pool work on no more minibatches than are under way
-		drawn := (x.Sample + x.Lookup + x.Copy) / float64(min(p.job.Workers, p.job.Depth+1))
-		draw, train := drawn+x.Score, x.Gather+x.Train+x.Staged
+		drawn, train := x.Sample+x.Lookup+x.Copy, x.Gather+x.Train+x.Staged
+		if x.onCard { // the GPU draws and trains in turn
+			drawn, train = drawn-x.Sample, train+x.Sample
+		}
+		draw := drawn/float64(min(p.job.Workers, p.job.Depth+1)) + x.Score
 		stretch := 1.0 // above 1 where pool and trainer share fewer CPUs than threads
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)

@@ -212,20 +212,40 @@ func (p *planner) ifDrawnThere(t *Traffic, r *Rates, x *Times) error {
 
 // Reads and writes of a device for each edge that it draws: 8 sectors of 32 bytes, of the
 // neighbour, its original id, the map (four times), and the transpose. By labor each neighbour of a
-// destination is read, with its original id; here destinations have the mean degree. A hop starts
-// some 10 kernels. No card has measured these.
+// destination is read, with its original id; see scannedDegrees. A hop starts some 10 kernels. No
+// card has measured these.
 const (
 	drawnEdge   = 8 * 32
 	scannedEdge = 4 + 32
 	drawnHop    = 10 * 3.5e-6
 )
 
+// scannedDegrees returns the mean degree of a vertex, and of the vertices at the ends of edges,
+// which are most of what a hop after the first scans. If only sizes are known the second is the
+// first too, and so a lower bound.
+func (p *planner) scannedDegrees() (mean, reached float64) {
+	mean = float64(p.shards.Edges) / float64(max(1, p.shards.Vertices))
+	if !p.shards.HasTopology() || p.shards.Edges == 0 {
+		return mean, mean
+	}
+	indptr, squares := p.shards.Topology().Graph.Indptr, 0.0
+	for v, first := range indptr[:len(indptr)-1] {
+		degree := float64(indptr[v+1] - first)
+		squares += degree * degree
+	}
+	return mean, squares / float64(p.shards.Edges)
+}
+
 // drawSeconds returns the time in which a device draws a minibatch.
 func (p *planner) drawSeconds(s *shape, r *Rates) float64 {
 	bytes := drawnEdge * float64(s.numEdges())
 	if p.job.Sample.Numbered() {
-		degree := float64(p.shards.Edges) / float64(max(1, p.shards.Vertices))
-		for _, h := range s.hops {
+		seed, reached := p.scannedDegrees()
+		for l, h := range s.hops {
+			degree := reached
+			if l == len(s.hops)-1 { // the first hop
+				degree = seed
+			}
 			bytes += scannedEdge * degree * float64(h.destinations)
 		}
 	}

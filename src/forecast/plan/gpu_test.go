@@ -200,19 +200,25 @@ func TestWhatBindsOnAGPU(t *testing.T) {
 		binds string
 		gpu   *GPU
 		set   func(r *Rates)
+		on    string
 	}{
-		{"bus", none, func(r *Rates) { r.Bus = 1e6 }},
-		{"training", none, func(r *Rates) { r.Flops = 1e8 }},
-		{"network", none, func(r *Rates) { r.Network = 1e6 }},
-		{"preparing", none, func(r *Rates) { r.Sample = 1e4 }},
-		{"training", all, func(r *Rates) { r.Device = 1e6 }},
+		{"bus", none, func(r *Rates) { r.Bus = 1e6 }, parallel.DrawHost},
+		{"training", none, func(r *Rates) { r.Flops = 1e8 }, parallel.DrawHost},
+		{"network", none, func(r *Rates) { r.Network = 1e6 }, parallel.DrawHost},
+		{"preparing", none, func(r *Rates) { r.Sample = 1e4 }, parallel.DrawHost},
+		{"training", all, func(r *Rates) { r.Device = 1e6 }, parallel.DrawHost},
+		// to draw takes time of the GPU that trains
+		{"device", all, func(r *Rates) { r.Device = 1e6 }, parallel.DrawDevice},
 	} {
 		o := givenGPU
 		c.set(&o.Rates)
-		j.GPU = c.gpu
-		if x := planned(t, s, j, o).Times; c.binds != x.Binds || c.gpu == all &&
-			x.Gather < x.Train {
+		j.GPU, j.DrawOn = c.gpu, c.on
+		x := planned(t, s, j, o).Times
+		if c.binds != x.Binds || c.gpu == all && x.Gather < x.Train {
 			t.Errorf("%s binds, want %s: %+v", x.Binds, c.binds, x)
+		}
+		if c.binds == "device" && (x.Step < 0.999*(x.Sample+x.Gather+x.Train) || x.Idle > 1e-9) {
+			t.Errorf("the GPU draws and trains at once: %+v", x)
 		}
 	}
 }

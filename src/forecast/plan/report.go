@@ -195,9 +195,13 @@ func (p *Prediction) timeTable() [][]string {
 			{"t_sync", seconds(t.Sync), ""},
 		}
 	}
+	drawn := fmt.Sprintf("%.3g edges/s", r.Sample)
+	if t.onCard {
+		drawn = "drawn on the GPU, derived"
+	}
 	rows := [][]string{
 		{"time of a step", "s", "at"},
-		{"t_sample", seconds(t.Sample), fmt.Sprintf("%.3g edges/s", r.Sample)},
+		{"t_sample", seconds(t.Sample), drawn},
 		{"t_ask", seconds(t.Ask), "the same network"},
 		{"t_lookup", seconds(t.Lookup), fmt.Sprintf("%.3g vertices/s", r.Lookups)},
 		{"t_score", seconds(t.Score), ""},

@@ -19,7 +19,7 @@ type Times struct {
 
 	Step  float64 `json:"step"`  // with the job's depth
 	Binds string  `json:"binds"` // the term that limits the step
-	// share of a step in which a rank's GPU neither makes input rows nor trains
+	// share of a step in which a rank's GPU neither draws nor makes input rows nor trains
 	Idle float64 `json:"idle_share,omitempty"`
 
 	onCard bool // a device draws: Sample is its time, and takes none of the pool
@@ -96,9 +96,10 @@ func (p *planner) bytesOf(t *Traffic) float64 {
 func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
-	pool, drawing := x.Sample+x.Lookup+x.Copy, 0.0
+	// what the pool and the device do; kernels that draw take the place of those that train
+	pool, device := x.Sample+x.Lookup+x.Copy, x.Gather+x.Train
 	if x.onCard {
-		pool, drawing = pool-x.Sample, x.Sample
+		pool, device = x.Lookup+x.Copy, device+x.Sample
 	}
 	cpu := x.processors(j)
 	terms := []struct {
@@ -107,7 +108,7 @@ func (x *Times) combine(j *laid) {
 	}{
 		{"training", train}, {"bus", x.Up + x.Staged}, {"network", x.Ask + x.Remote + x.Shuffle +
 			x.Sync},
-		{"preparing", pool / float64(j.Workers)}, {"processors", cpu}, {"drawing", drawing},
+		{"preparing", pool / float64(j.Workers)}, {"processors", cpu}, {"device", device},
 	}
 	x.Pipeline, x.Binds = 0, ""
 	for _, t := range terms {
@@ -119,12 +120,12 @@ func (x *Times) combine(j *laid) {
 	case 0:
 		x.Step = max(x.Base, cpu)
 	case 1:
-		x.Step = max(x.Prefetch, cpu)
+		x.Step = max(x.Prefetch, cpu, device)
 	default:
 		x.Step = x.Pipeline
 	}
 	if x.Idle = 0; j.GPU != nil && x.Step > 0 {
-		x.Idle = max(0, 1-(x.Gather+x.Train)/x.Step)
+		x.Idle = max(0, 1-device/x.Step)
 	}
 }
 

@@ -215,9 +215,9 @@ func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	if p.limits == nil || !m.Train {
 		return g
 	}
-	if l := p.limits; m.card.drawn != nil {
+	if l, x := p.limits, m.card.drawn; x != nil {
 		return compute.Growth{Labels: float64(l.Vertices[0]) / float64(len(m.Seeds)),
-			Missing: l.Vertices[len(l.Vertices)-1], Alone: p.alone}
+			Missing: x.MostMissing, Alone: p.alone}
 	}
 	blocks, seeds, ok := p.limits.Growth(&m.Sampled)
 	if !ok || len(blocks) != len(m.Batch.Hops) {

@@ -250,8 +250,8 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 			for k := range r {
 				s.add(float64(back[k*o+i]) * float64(x[k*cols+j]))
 			}
-			if b.cuts() { // dy, by up to 2^-10 of it
-				s.size *= 0x1p14
+			if b.cuts() { // dy, by up to 2^-10 of it, however many terms are added
+				s.size *= 1 + 0x1p-10/rounding(r)
 			}
 			return s
 		})

@@ -26,12 +26,12 @@ var (
 // drawer implements compute.Drawer: it has the topology on the device, and what drawings share.
 // Drawings run one after the other on HALOGNN_DRAW.
 type drawer struct {
-	d        *Device
-	o        compute.DrawOptions
-	of       C.halognn_cuda_topology
-	blocks   []int          // offsets of its blocks in the arena
-	scratch  unsafe.Pointer // scratch memory of halognn_cuda_draw
-	complete bool           // all rows are resident
+	d         *Device
+	o         compute.DrawOptions
+	of        C.halognn_cuda_topology
+	blocks    []int          // offsets of its blocks in the arena
+	scratch   unsafe.Pointer // scratch memory of halognn_cuda_draw
+	elsewhere int            // number of rows that are not resident
 
 	mu        sync.Mutex // guards Start
 	valueBits int        // number of bits of a value in the map
@@ -134,18 +134,17 @@ func (d *Device) block(blocks *[]int, bytes int) (unsafe.Pointer, error) {
 // row is resident.
 func (r *drawer) where() []compute.RowRef {
 	resident := &r.d.resident
+	r.elsewhere = len(r.o.Original)
 	if !r.o.Resident || resident.p == nil {
 		return nil
 	}
 	where := mem.Make[compute.RowRef](len(r.o.Original))
-	r.complete = true
 	for p := range len(r.o.Parts) - 1 {
 		for v := r.o.Parts[p]; v < r.o.Parts[p+1]; v++ {
 			where[v] = C.HALOGNN_ELSEWHERE
 			if row, ok := resident.holds(compute.MakeRowRef(p, int(v-r.o.Parts[p]))); ok {
 				where[v] = compute.MakeRowRef(residentTable, row)
-			} else {
-				r.complete = false
+				r.elsewhere--
 			}
 		}
 	}
@@ -189,7 +188,7 @@ func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 	w.seeds = (*C.int32_t)(take(4 * o.Seeds))
 	w.frontier, w.original = (*C.int32_t)(take(4*vertices)), (*C.int32_t)(take(4*vertices))
 	w.refs = (*C.uint64_t)(take(8 * vertices))
-	if !r.complete {
+	if r.elsewhere > 0 {
 		w.missing, w.missing_at = (*C.int32_t)(take(4*vertices)), (*C.int32_t)(take(4*vertices))
 	}
 	for i, h := range o.Hops {
@@ -228,8 +227,8 @@ type drawing struct {
 	bytes  int
 	// allocated apart, because C may get no memory with Go pointers in it
 	what *C.halognn_cuda_drawing
-	// the header, the seeds, and room for all vertices of the frontier unless all rows are
-	// resident: to pin memory while steps run would stop the device
+	// the header, the seeds, and room for as many vertices as can be missing: to pin memory while
+	// steps run would stop the device
 	pinned      unsafe.Pointer
 	pinnedBytes int
 	drawn       compute.Drawn
@@ -243,6 +242,7 @@ type drawing struct {
 // NewDrawing implements compute.Drawer.
 func (r *drawer) NewDrawing() (compute.Drawing, error) {
 	s := &drawing{r: r}
+	s.drawn.MostMissing = min(r.elsewhere, r.o.Hops[len(r.o.Hops)-1].Sources)
 	r.drawing(s)
 	var err error
 	if s.p, err = r.d.block(&s.blocks, s.bytes); err != nil {
@@ -250,10 +250,7 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 	}
 	s.what = new(C.halognn_cuda_drawing)
 	*s.what = r.drawing(s)
-	bytes := headerBytes + 4*r.o.Seeds
-	if !r.complete {
-		bytes += 4 * r.o.Hops[len(r.o.Hops)-1].Sources
-	}
+	bytes := headerBytes + 4*(r.o.Seeds+s.drawn.MostMissing)
 	err = pinning("a drawing", bytes, C.gpu_alloc_host(r.d.c, C.int64_t(bytes), &s.pinned))
 	if err == nil {
 		s.pinnedBytes = bytes
