@@ -13,9 +13,9 @@ constexpr int FLIGHT = 4;
 
 // A thread of weigh or largest_backward takes S segments, whose first edges it reads together. Most
 // transposed segments have one edge or none, so that one alone would leave little in flight. S is 1
-// if fewer than LARGE blocks would have SEGMENTS: then more threads hide more latency. Forward sums,
-// whose segments have more edges, follow the same rule. Arrays have an unused element more than
-// segments: GCC 12, which compiles the emulation, breaks off at arrays of one element.
+// if fewer than LARGE blocks would have SEGMENTS: then more threads hide more latency. The segments
+// of forward sums, which have more edges, follow the same rule. Arrays have an unused element more
+// than segments: GCC 12, which compiles the emulation, breaks off at arrays of one element.
 constexpr int SEGMENTS = 4;
 #ifdef HALOGNN_EMULATED // whose tests are small, and are to take both ways
 constexpr int64_t LARGE = 2;

@@ -166,7 +166,9 @@ func (p *planner) lookAtDraws(t *Traffic) error {
 	} else if p.job.DrawOn == parallel.DrawDevice || p.job.DrawOn == parallel.DrawAuto {
 		d.On = parallel.DrawDevice
 	}
-	p.draws = d
+	if p.draws = d; d.Why == "" && p.job.Sample.Numbered() {
+		p.meanDegree, p.reachedDegree = p.scannedDegrees()
+	}
 	return nil
 }
 
@@ -240,11 +242,10 @@ func (p *planner) scannedDegrees() (mean, reached float64) {
 func (p *planner) drawSeconds(s *shape, r *Rates) float64 {
 	bytes := drawnEdge * float64(s.numEdges())
 	if p.job.Sample.Numbered() {
-		seed, reached := p.scannedDegrees()
 		for l, h := range s.hops {
-			degree := reached
+			degree := p.reachedDegree
 			if l == len(s.hops)-1 { // the first hop
-				degree = seed
+				degree = p.meanDegree
 			}
 			bytes += scannedEdge * degree * float64(h.destinations)
 		}

@@ -66,6 +66,14 @@ func TestDeviceMemory(t *testing.T) {
 	if text := strings.Join(p.Notes, ";"); !strings.Contains(text, "the GPU would draw") {
 		t.Errorf("the notes are %s", text)
 	}
+	// Labor scans all neighbours, of which vertices that edges lead to have more than the mean.
+	drawing.Sample.Kind = sample.Labor
+	numbered := planned(t, s, drawing, givenGPU)
+	if numbered.Draws.On != parallel.DrawDevice || numbered.Times.Sample <= there.Times.Sample {
+		t.Errorf("by labor %g s, without %g s: %+v", numbered.Times.Sample, there.Times.Sample,
+			*numbered.Draws)
+	}
+	drawing.Sample.Kind = j.Sample.Kind
 	drawing.GPU.Memory = int64(float64(d.Items.Of(trace.MemParameters)) + 1.5*float64(topology))
 	small := planned(t, s, drawing, givenGPU)
 	if small.Draws.On != parallel.DrawHost || !strings.Contains(small.Draws.Why, "the topology") ||

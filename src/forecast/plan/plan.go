@@ -272,6 +272,8 @@ type planner struct {
 	unrounded  int // how many of them, at the beginning, are never rounded
 	device     onGPU
 	draws      *Draws // nil without GPUs, and if nothing is trained
+	// see scannedDegrees; 0 if no device scans
+	meanDegree, reachedDegree float64
 }
 
 func (p *planner) exact() bool { return len(p.ranks) == p.job.Ranks }
