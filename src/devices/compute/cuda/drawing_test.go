@@ -59,7 +59,7 @@ func TestDrawingsFollowKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, err := s.Wait()
-		if err != nil || x.Faulty || len(x.Missing) < 100 {
+		if err != nil || x.Faulty || len(x.Missing) < 100 || x.MostMissing != 300 {
 			t.Fatalf("drew %+v, %v", x, err)
 		}
 		got := make([]float32, n)
