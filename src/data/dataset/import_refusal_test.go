@@ -1,5 +1,7 @@
 package dataset_test
 
+// This test imports tables and archives of which nothing can be made: each error says what to do.
+
 import (
 	"bytes"
 	"fmt"

@@ -1,5 +1,7 @@
 package dataset_test
 
+// These tests import graphs with vertex types by the options that name types and relations.
+
 import (
 	"path/filepath"
 	"slices"

@@ -1,5 +1,7 @@
 package table_test
 
+// These tests read tables as words, in all the ways in which programs write them.
+
 import (
 	"fmt"
 	"os"

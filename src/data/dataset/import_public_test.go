@@ -1,5 +1,7 @@
 package dataset_test
 
+// These tests import public graphs, each in its own format, and skip those that are not there.
+
 import (
 	"encoding/json"
 	"os"
