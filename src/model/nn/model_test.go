@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -303,4 +304,124 @@ func TestTypesThatNoRelationEndsIn(t *testing.T) {
 			t.Errorf("%s with features of edges: %v", kind, c.Check())
 		}
 	}
+}
+
+// meter is a device that counts its allocated memory and fails at the given allocation.
+type meter struct {
+	compute.Device
+	calls, live int
+	failAt      int // 0: never
+}
+
+var errNoMemory = errors.New("no device memory left")
+
+func (m *meter) Alloc(n int) ([]float32, error) {
+	m.calls++
+	if m.calls == m.failAt {
+		return nil, errNoMemory
+	}
+	x, err := m.Device.Alloc(n)
+	m.live += len(x)
+	return x, err
+}
+
+func (m *meter) Free(x []float32) {
+	m.live -= len(x)
+	m.Device.Free(x)
+}
+
+// Buffers grow a few times while block sizes still vary, then never again, and Close frees them
+// all.
+func TestMemoryGrowsWithSlack(t *testing.T) {
+	race.Alone(t)
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for _, a := range architectures {
+			meter := &meter{Device: dev}
+			m, err := NewModel(meter, a.Config, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(1, 0))
+			calls := 0
+			for _, seeds := range []int{8, 10, 9, 8, 10, 3} {
+				calls = meter.calls
+				b, _ := randomBatch(t, dev, rng, a.Config, seeds)
+				pass(t, dev, m, b)
+				// Attention and gine have arrays over edges, and fewer seeds may have more edges.
+				overEdges := FindKind(a.Kind).HasHeads || FindKind(a.Kind).ReadsEdges
+				if seeds == 9 && meter.calls != calls && !overEdges {
+					t.Errorf("%s: a smaller minibatch allocated", a.name)
+				}
+			}
+			if meter.calls != calls {
+				t.Errorf("%s: the last minibatch still allocated", a.name)
+			}
+			m.Close()
+			if meter.live != 0 {
+				t.Errorf("%s: %d elements were not given back", a.name, meter.live)
+			}
+		}
+	})
+}
+
+// Reserve allocates all memory: afterwards inputs of that size or smaller allocate none.
+func TestReserve(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for _, a := range architectures {
+			meter := &meter{Device: dev}
+			m := newModel(t, meter, a.Config, 1)
+			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), a.Config, 7)
+			for l, h := range b.Hops {
+				size := &Input{Hop: Hop{Sources: h.Sources, Destinations: h.Destinations,
+					Edges: len(h.Forward.Indices)}, Train: true, Gradient: true}
+				if err := m.Reserve(l, size); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls := meter.calls
+			pass(t, dev, m, b)
+			if meter.calls != calls {
+				t.Errorf("%s: a pass allocated %d times after Reserve", a.name, meter.calls-calls)
+			}
+		}
+	})
+}
+
+// Wherever memory runs out, the error says so, nothing is leaked, and the model works once there is
+// memory again.
+func TestOutOfMemory(t *testing.T) {
+	race.Alone(t)
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		for _, a := range architectures {
+			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), a.Config, 4)
+			want, _ := pass(t, dev, newModel(t, dev, a.Config, 1), b)
+			for failAt, finished := 1, false; !finished; failAt++ {
+				meter := &meter{Device: dev, failAt: failAt}
+				m, err := NewModel(meter, a.Config, 1)
+				if err == nil {
+					_, err = m.Forward(b)
+					if got, _ := pass(t, dev, m, b); got != want {
+						t.Errorf("%s: after allocation %d failed the loss is %+v, want %+v", a.name,
+							failAt, got, want)
+					}
+				}
+				if finished = err == nil; !finished && !errors.Is(err, errNoMemory) {
+					t.Errorf("%s: allocation %d failed with %v", a.name, failAt, err)
+				}
+				if m != nil {
+					m.Close()
+				}
+				if meter.live != 0 {
+					t.Errorf("%s: allocation %d failed and left %d elements", a.name, failAt, meter.live)
+				}
+			}
+		}
+		meter := &meter{Device: dev, failAt: 4} // values, gradients, m, v
+		m := newModel(t, meter,
+			Config{Kind: "mlp", Layers: 1, In: 2, Out: 2, Norm: NormNone, Task: task.Multiclass}, 1)
+		_, err := NewOptimizer(meter, m.Params, DefaultOptimizer(Adam))
+		if !errors.Is(err, errNoMemory) || meter.live != 2*m.Params.Len() {
+			t.Errorf("optimizer without memory: got %v, %d elements live", err, meter.live)
+		}
+	})
 }

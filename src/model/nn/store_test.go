@@ -297,3 +297,29 @@ func TestProjectedRowsAreRounded(t *testing.T) {
 		}
 	}
 }
+
+// The first size is taken as given, every later one with a quarter of slack; a growth that fails
+// leaves nothing to free twice.
+func TestBufferGrowth(t *testing.T) {
+	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
+		meter := &meter{Device: dev, failAt: 3}
+		s := store{dev: meter}
+		b := s.buffer()
+		for _, c := range []struct{ n, live int }{{100, 100}, {80, 100}, {120, 150}, {150, 150},
+			{151, 0}, {160, 160}} {
+			err := b.reserve(c.n)
+			if meter.live != c.live || (err == nil) != (c.live > 0) {
+				t.Errorf("reserve(%d): %d elements live, %v; want %d", c.n, meter.live, err, c.live)
+			}
+			if err == nil && len(b.data) < c.n {
+				t.Errorf("reserve(%d) did not make room", c.n)
+			}
+			if err != nil {
+				s.free()
+			}
+		}
+		if s.free(); meter.live != 0 {
+			t.Errorf("%d elements were not given back", meter.live)
+		}
+	})
+}
