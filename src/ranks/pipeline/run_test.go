@@ -85,7 +85,7 @@ func TestFirstErrorEndsTheRun(t *testing.T) {
 						t.Errorf("Run returned %q, want %q", err, c.want)
 					}
 					if strings.Contains(c.place, "panic") &&
-						!strings.Contains(err.Error(), "ending_test.go") {
+						!strings.Contains(err.Error(), "run_test.go") {
 						t.Errorf("no stack in %q", err)
 					}
 					if consumed > bad+1 {

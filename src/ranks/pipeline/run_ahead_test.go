@@ -1,5 +1,7 @@
 package pipeline
 
+// These tests let pipelines see the items to come, within a run and from one into the next.
+
 import (
 	"context"
 	"errors"
