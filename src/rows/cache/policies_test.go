@@ -1,5 +1,7 @@
 package cache
 
+// These tests execute the decisions of every policy on random traces.
+
 import (
 	"errors"
 	"fmt"
