@@ -1,5 +1,7 @@
 package train
 
+// These tests compare the minibatches that package blocks writes with those that a run trains.
+
 import (
 	"context"
 	"encoding/json"

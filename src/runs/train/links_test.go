@@ -1,5 +1,7 @@
 package train
 
+// These tests train models of links: on any ranks, in every mode, with and without types.
+
 import (
 	"encoding/json"
 	"math"

@@ -1,5 +1,7 @@
 package train
 
+// This test adds a task to the table of tasks, and trains it.
+
 import (
 	"context"
 	"fmt"

@@ -2,6 +2,8 @@
 
 package train
 
+// These tests train on devices with memory of their own, wherever rows lie.
+
 import (
 	"context"
 	"math"

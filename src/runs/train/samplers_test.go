@@ -1,5 +1,7 @@
 package train
 
+// These tests train with the samplers that weigh edges.
+
 import (
 	"fmt"
 	"strings"

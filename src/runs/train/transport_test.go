@@ -2,6 +2,8 @@
 
 package train
 
+// These tests train with every transport of gradients between GPUs, and let it fail.
+
 import (
 	"context"
 	"errors"

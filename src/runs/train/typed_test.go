@@ -1,5 +1,7 @@
 package train
 
+// These tests train on graphs with vertex types, on any ranks, topology and device.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package train
 
+// This test compares what is planned of graphs with vertex types with what runs count.
+
 import (
 	"math"
 	"strings"

@@ -1,5 +1,7 @@
 package report
 
+// This test opens a page in a real browser, and skips where there is none.
+
 import (
 	"bytes"
 	"context"

@@ -2,6 +2,8 @@
 
 package train
 
+// This test compares the first steps on a GPU with those on the CPU.
+
 import (
 	"context"
 	"errors"

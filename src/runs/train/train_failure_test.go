@@ -1,5 +1,7 @@
 package train
 
+// These tests let ranks fail while they train, several at once: all return, and say why.
+
 import (
 	"context"
 	"errors"
