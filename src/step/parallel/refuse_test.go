@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"halognn/src/model/nn"
+	"halognn/src/model/task"
 	"halognn/src/rows/policy"
 	"halognn/src/step/job"
 	"halognn/src/topology/graph"
@@ -87,6 +88,40 @@ func TestRefusalsOfAnyKind(t *testing.T) {
 			if got := Refusals(s); len(got) == 0 && (!adds || shares) {
 				t.Errorf("%s of %s: sums are not refused", mode.Name, k.Name)
 			}
+		}
+	}
+}
+
+// What links cannot be trained with is refused by name, and without links none of it is.
+func TestRefusalsOfLinks(t *testing.T) {
+	for want, change := range map[string]func(*job.Spec){
+		"links.filter": func(s *job.Spec) {
+			s.Partitioned, s.Links.Filter = true, true
+		},
+		"the near neighbours among the edges": func(s *job.Spec) { s.Locality.Favour = 2 },
+		"validation links have no weights": func(s *job.Spec) {
+			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
+		},
+		"tells the ends of links from others": func(s *job.Spec) { s.Model.EdgeWeights = true },
+		"divides by degrees": func(s *job.Spec) {
+			s.Mode, s.Model.Kind, s.Model.GCNNorm = modes[1].Mode, "gcn", nn.GCNBoth
+		},
+	} {
+		s := job.Spec{Model: nn.Config{Kind: "sage", Layers: 2, Task: task.Links},
+			Sample: sample.Neighbours(2, 2)}
+		s.Links.Exclude = true
+		change(&s)
+		named := func() (found bool) {
+			for _, r := range Refusals(&s) {
+				found = found || strings.Contains(r.Error(), want) && r.Key != "sample.kind"
+			}
+			return found
+		}
+		if !named() {
+			t.Errorf("%s is not refused: %v", want, Refusals(&s))
+		}
+		if s.Model.Task = task.Multiclass; named() {
+			t.Errorf("%s is refused without links", want)
 		}
 	}
 }
