@@ -2,6 +2,8 @@
 
 package sample
 
+// These tests draw minibatches on an emulated device, and compare them with the reference's.
+
 import (
 	"fmt"
 	"math/rand/v2"
