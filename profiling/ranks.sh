@@ -24,8 +24,8 @@ rm -rf "$out"
 mkdir -p "$out"
 program() { echo "build/$1/halognn"; }
 any=$(program "${mpis%% *}")
-"$any" generate --vertices 40000 --degree 12 --features 100 --classes 16 --seed 1 --out "$out/data" \
-  >"$out/data.log"
+"$any" generate --vertices 40000 --degree 12 --features 100 --classes 16 --seed 1 \
+  --out "$out/data" >"$out/data.log"
 "$any" partition --data "$out/data" --parts "$most" --method ldg --allow-imbalance --seed 1 \
   --out "$out/parts" >"$out/parts.log"
 
@@ -43,20 +43,22 @@ launch() {
 train() {
   local mpi=$1 n=$2 run=$3 flags=() kv
   shift 3
-  for kv in model.layers=2 sample.fanouts=10,5 sample.batch=32 sample.streams=part compute.threads=1 \
-    pipeline.workers=1 train.epochs=2 train.eval_every=0 run.ranks_per_node=8 "${sets[@]}" "$@"; do
+  for kv in model.layers=2 sample.fanouts=10,5 sample.batch=32 sample.streams=part \
+    compute.threads=1 pipeline.workers=1 train.epochs=2 train.eval_every=0 \
+    run.ranks_per_node=8 "${sets[@]}" "$@"; do
     flags+=(--set "$kv")
   done
-  launch "$mpi" "$n" "$(program "$mpi")" train --config inputs/demo.yaml --set data.parts="$out/parts" \
-    --set run.dir="$run" "${flags[@]}" >"$run.log" 2>&1 </dev/null
+  launch "$mpi" "$n" "$(program "$mpi")" train --config inputs/demo.yaml \
+    --set data.parts="$out/parts" --set run.dir="$run" "${flags[@]}" >"$run.log" 2>&1 </dev/null
 }
 field() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},*$/\1/p" "$1/summary.json" | head -1; }
 part() { sed -n "s/.*\"$2\": \([0-9.]*\).*/\1/p" "$1.pss"; }
 
 runs() {
   local mpi n sum run pss code
-  echo '| MPI | sums | ranks | s before the first step | s of launching in it | s an epoch | MB a rank (PSS) |' \
-    'largest | of MPI | program | files | arrays | log lines | exit code | loss digest |'
+  echo '| MPI | sums | ranks | s before the first step | s of launching in it | s an epoch |' \
+    'MB a rank (PSS) | largest | of MPI | program | files | arrays | log lines | exit code |' \
+    'loss digest |'
   echo '|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|'
   for mpi in $mpis; do
     for sum in ${SUMS:-reproducible auto}; do
@@ -67,9 +69,11 @@ runs() {
         code=0
         train "$mpi" "$n" "$run" train.allreduce="$sum" || code=$?
         wait "$pss"
-        printf '| %s | %s | %d | %.1f | %.1f | %.1f | %s | %s | %s | %s | %s | %s | %d | %d | %s |\n' "$mpi" \
-          "$sum" "$n" "$(field "$run" setup_seconds)" "$(field "$run" launch)" \
-          "$(field "$run" epoch_seconds)" "$(part "$run" pss)" "$(part "$run" largest)" \
+        printf '| %s | %s | %d | %.1f | %.1f | %.1f |' "$mpi" "$sum" \
+          "$n" "$(field "$run" setup_seconds)" "$(field "$run" launch)" \
+          "$(field "$run" epoch_seconds)"
+        printf ' %s | %s | %s | %s | %s | %s | %d | %d | %s |\n' \
+          "$(part "$run" pss)" "$(part "$run" largest)" \
           "$(part "$run" mpi)" "$(part "$run" program)" "$(part "$run" files)" \
           "$(part "$run" arrays)" "$(wc -l <"$run.log")" "$code" \
           "$(field "$run" loss_digest)"
@@ -82,7 +86,8 @@ runs() {
 dies() {
   local mpi n=${DIES-128} run pid began
   [ -n "$n" ] || return 0
-  printf '\n| MPI | ranks | s from the death of one to the end of all | lines on the terminal |\n|---|--:|--:|--:|\n'
+  printf '\n| MPI | ranks | s from the death of one to the end of all | lines on the terminal |\n'
+  echo '|---|--:|--:|--:|'
   for mpi in $mpis; do
     run=$out/$mpi-dies
     train "$mpi" "$n" "$run" train.epochs=1000 &
@@ -99,27 +104,59 @@ dies() {
   done
 }
 
-# Once the results are written the launcher gets a millisecond of a processor in each second, as where
-# hundreds of ranks share few cores. It must still see that all ranks ended in order.
+# Once the results are written the launcher gets a millisecond of a processor in each second, as
+# where hundreds of ranks share few cores. It must still see that all ranks ended in order.
 ends() {
-  local mpi n=${ENDS-16} run pid job code groups=/sys/fs/cgroup group
+  local mpi n=${ENDS-16} failed=0
   [ -n "$n" ] || return 0
-  printf '\n| MPI | ranks | exit code with a late launcher |\n|---|--:|--:|\n'
-  [ -f $groups/cgroup.controllers ] || groups=$groups/cpu
-  group=$groups/halognn-$$
+  [ "$(id -u)" = 0 ] || {
+    echo "ranks.sh: a late launcher needs root; left out" >&2
+    return 0
+  }
+  printf '\n| MPI | ranks | exit code with a late launcher | times it waited |\n|---|--:|--:|--:|\n'
   for mpi in $mpis; do
-    run=$out/$mpi-ends code=0
-    mkdir "$group"
-    if [ -f "$group/cpu.max" ]; then echo "1000 1000000" >"$group/cpu.max"
-    else echo 1000000 >"$group/cpu.cfs_period_us"; echo 1000 >"$group/cpu.cfs_quota_us"; fi
-    train "$mpi" "$n" "$run" train.epochs=1 &
-    job=$!
-    until grep -qs '^written to' "$run.log" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
-    for pid in $(pgrep -f "mpirun.*run.dir=$run( |$)"); do echo "$pid" >"$group/cgroup.procs"; done
-    wait $job || code=$?
-    rmdir "$group"
-    echo "| $mpi | $n | $code |"
+    (late "$mpi" "$n") || failed=1
   done
+  return $failed
+}
+# late MPI RANKS: one such run, in a shell of its own
+late() {
+  local mpi=$1 n=$2 run=$out/$1-ends groups=/sys/fs/cgroup moved=0 waited code=0 pid
+  [ -f $groups/cgroup.controllers ] || groups=$groups/cpu # version 1
+  group=$groups/halognn-$$ above=$groups/cgroup.procs job=
+  mkdir "$group" || return 1
+  trap restore EXIT
+  trap 'exit 1' INT TERM HUP
+  if [ -f $groups/cgroup.controllers ]; then
+    echo "1000 1000000" >"$group/cpu.max"
+  else
+    echo 1000000 >"$group/cpu.cfs_period_us"
+    echo 1000 >"$group/cpu.cfs_quota_us"
+  fi || return 1
+  train "$mpi" "$n" "$run" train.epochs=1 &
+  job=$!
+  until grep -qs '^written to' "$run.log" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
+  for pid in $(pgrep -f "mpirun.*run.dir=$run( |$)"); do
+    if echo "$pid" >"$group/cgroup.procs"; then moved=$((moved + 1)); fi 2>/dev/null
+  done
+  wait $job || code=$?
+  waited=$(awk '$1 == "nr_throttled" { print $2 }' "$group/cpu.stat")
+  echo "| $mpi | $n | $code | $waited |"
+  if [ $moved = 0 ] || [ "$waited" = 0 ]; then
+    echo "ranks.sh: the launcher of $run was not late" >&2
+    return 1
+  fi
+  [ $code = 0 ] || {
+    echo "ranks.sh: the launcher of $run returned $code, see $run.log" >&2
+    return 1
+  }
+}
+# restore ends what late left, moves it out of its group, and removes that.
+restore() {
+  local pid
+  for pid in $(pgrep -f "run.dir=$out/[a-z]*-ends( |$)"); do kill "$pid" 2>/dev/null || true; done
+  while read -r pid; do echo "$pid" >"$above" || true; done <"$group/cgroup.procs" 2>/dev/null
+  rmdir "$group"
 }
 
 resumes() {
@@ -140,4 +177,11 @@ resumes() {
   done
 }
 
-{ runs; dies; ends; resumes; } | tee "$out/table.md"
+failed=0
+{
+  runs
+  dies
+  ends || failed=1
+  resumes
+  exit $failed
+} | tee "$out/table.md"

@@ -369,6 +369,8 @@ func TestBadPlansAreRefused(t *testing.T) {
 			[]string{"--parts", parts, "--config", config, "--set", "cache.alfa=1"}},
 		{"a directory in use", "not empty", 3,
 			[]string{"--parts", parts, "--config", config, "--out", smallData.dir(t)}},
+		{"leaf switches of no trace", "--leaf is for traces; give --trace too", 2,
+			[]string{"--parts", parts, "--config", config, "--leaf", "2"}},
 	} {
 		r := halognn(t).run(t, append([]string{"plan"}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.message(t), c.message) {

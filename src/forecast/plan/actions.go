@@ -176,9 +176,9 @@ func (a *acts) pairs(from, to int) int64 {
 	return int64((hi - lo) * (end - first))
 }
 
-// join lets every leaf nodes act as one. Their link is as fast as all of theirs together, so what it
-// carries is made larger: it takes as long as the busiest of them, whose messages also go to nodes
-// of the same leaf.
+// join lets every leaf nodes act as one. Their link is as fast as all of theirs together, so what
+// it carries is made larger: it takes as long as the busiest of them, whose messages also go to
+// nodes of the same leaf.
 func (a *acts) join(leaf int) {
 	for _, m := range []*[][]int64{&a.ids, &a.rows, &a.slices} {
 		*m = joined(*m, leaf)
@@ -391,6 +391,36 @@ func writeFile(path string, write func(*bufio.Writer)) error {
 // latency is the assumed one-way latency of a link, in seconds: that of an Ethernet switch.
 const latency = 25e-6
 
+// latencyFactors are SimGrid's own factors of a link's latency, for messages of at least so many
+// bytes (its setting smpi/lat-factor), and window is the most that one of its flows has on the way
+// (network/TCP-gamma).
+var latencyFactors = []struct {
+	bytes  int
+	factor float64
+}{{65472, 11.6436}, {15424, 3.48845}, {9376, 2.59299}, {5776, 2.18796}, {3484, 1.88101},
+	{1426, 1.61075}, {732, 1.9503}, {257, 1.95341}, {0, 2.01467}}
+
+const window = 4194304 // bytes
+
+// ofPairs is the part of a platform by which a message between leaf switches, which stands for one
+// of each pair of their nodes, has the latency of one of those and the windows of all. SimGrid's
+// factors of the bandwidth stay those of large messages: the small ones share a link.
+func ofPairs(leaf int) string {
+	if leaf <= 1 {
+		return ""
+	}
+	pairs := leaf * leaf
+	var factors []string
+	for _, f := range latencyFactors {
+		factors = append(factors, fmt.Sprintf("%d:%g", f.bytes*pairs, f.factor))
+	}
+	return fmt.Sprintf(`  <config>
+    <prop id="smpi/lat-factor" value="%s"/>
+    <prop id="network/TCP-gamma" value="%d"/>
+  </config>
+`, strings.Join(factors, ";"), window*pairs)
+}
+
 // Bandwidths in bytes a second: between processes of a node, and of a network that takes no time.
 const (
 	inMemory = 1e10
@@ -406,10 +436,10 @@ func (a *Actions) writePlatform(all *acts, r *Rates) error {
 			fmt.Fprintf(w, `<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
-  <cluster id="nodes" prefix="node-" suffix="" radical="0-%d" speed="%.0ff" core="%d"
+%s  <cluster id="nodes" prefix="node-" suffix="" radical="0-%d" speed="%.0ff" core="%d"
            bw="%.0fBps" lat="%gs" loopback_bw="%.0fBps" loopback_lat="1e-8s"/>
 </platform>
-`, all.nodes()-1, flopsPerSecond, all.perNode*ofRank+ofNode, bandwidth, latency, inMemory)
+`, ofPairs(a.Leaf), all.nodes()-1, flopsPerSecond, all.perNode*ofRank+ofNode, bandwidth, latency, inMemory)
 		}
 	}
 	hosts := func(w *bufio.Writer) {

@@ -235,6 +235,11 @@ func TestNodesOfALeafActAsOne(t *testing.T) {
 			t.Errorf("leaf %d sends %d bytes, its busiest node %d", leaf, all, most)
 		}
 	}
+	// a message of 16 pairs of nodes has the latency of one of a pair, and the windows of 16
+	if got := ofPairs(4); !strings.Contains(got, `"1047552:11.6436;246784:3.48845;`) ||
+		!strings.Contains(got, `"67108864"`) || ofPairs(1) != "" {
+		t.Errorf("%s%s", got, ofPairs(1))
+	}
 	o := given
 	o.Actions = &Actions{Dir: t.TempDir(), Leaf: 5, Warm: 3, More: 5}
 	if _, err := New(s, j, o); !errors.Is(err, ErrJob) || !strings.Contains(err.Error(),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,6 +181,21 @@ func typed() bool {
 	_ = terminal.Close()
 	session, err := unix.Getsid(0)
 	return err == nil && session != unix.Getpgrp()
+}
+
+// linger stays after an MPI_Finalize under Open MPI's launcher that took so long, until a signal.
+func linger(took time.Duration) {
+	stay := lingering(took)
+	if stay == 0 || os.Getenv("OMPI_COMM_WORLD_SIZE") == "" {
+		return
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, unix.SIGTERM, unix.SIGINT)
+	defer signal.Stop(end)
+	select {
+	case <-end:
+	case <-time.After(stay):
+	}
 }
 
 // lingering returns how long a process stays after an MPI_Finalize that took so long. Open MPI 4

@@ -3,9 +3,13 @@ package mpi
 import (
 	"maps"
 	"net"
+	"os"
+	"os/signal"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A launch is believed where the launcher is there; variables of a shell are none.
@@ -101,7 +105,7 @@ func TestServersAnswer(t *testing.T) {
 }
 
 // A process stays after a slow end until Open MPI's daemon, which has not answered in 2 s, had the
-// cores for some seconds; after a quick one it does not stay.
+// cores for some seconds; after a quick one, under another launcher or after a signal it does not.
 func TestLingering(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		0: 0, 300 * time.Millisecond: 0, 2 * time.Second: 6 * time.Second,
@@ -110,5 +114,17 @@ func TestLingering(t *testing.T) {
 		if got := lingering(took); got != want {
 			t.Errorf("after %v it stays for %v, expected %v", took, got, want)
 		}
+	}
+	t.Setenv("OMPI_COMM_WORLD_SIZE", "")
+	began := time.Now()
+	linger(time.Hour)
+	t.Setenv("OMPI_COMM_WORLD_SIZE", "2")
+	kept := make(chan os.Signal, 1)
+	signal.Notify(kept, unix.SIGTERM) // which ends the process otherwise
+	defer signal.Stop(kept)
+	defer time.AfterFunc(time.Second, func() { _ = unix.Kill(unix.Getpid(), unix.SIGTERM) }).Stop()
+	linger(time.Hour)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it stays for %v under another launcher, or after a signal", took)
 	}
 }
