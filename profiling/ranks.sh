@@ -7,7 +7,7 @@
 #   MPIS    which programs: openmpi, mpich, or build/NAME/... ["openmpi mpich"]
 #   SUMS    values of train.allreduce                         ["reproducible auto"]
 #   DIES    ranks of the run in which one dies                [128]
-#   ENDS    ranks of the run whose launcher is late           [16]
+#   ENDS    ranks of the run whose launcher is late, of Open MPI [16]
 #   RESUMED ranks of the first start, then of the resumed ones ["128 64 256"]
 #   SETS    further settings, as "model.hidden=256"           [none]
 # Makes a graph of 40,000 vertices. Ranks share cores, so times only show that a job starts and
@@ -115,7 +115,8 @@ ends() {
   }
   printf '\n| MPI | ranks | exit code with a late launcher | times it waited |\n|---|--:|--:|--:|\n'
   for mpi in $mpis; do
-    (late "$mpi" "$n") || failed=1
+    # others' launchers have too little to do to be late
+    if [ "$mpi" = openmpi ]; then (late "$mpi" "$n") || failed=1; fi
   done
   return $failed
 }
