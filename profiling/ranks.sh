@@ -143,7 +143,7 @@ late() {
   wait $job || code=$?
   waited=$(awk '$1 == "nr_throttled" { print $2 }' "$group/cpu.stat")
   echo "| $mpi | $n | $code | $waited |"
-  if [ $moved = 0 ] || [ "$waited" = 0 ]; then
+  if [ $moved = 0 ] || [ "${waited:-0}" = 0 ]; then
     echo "ranks.sh: the launcher of $run was not late" >&2
     return 1
   fi

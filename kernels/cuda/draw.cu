@@ -32,7 +32,7 @@ namespace {
 constexpr int WORDS = 8; // words of 32 bits in a piece
 constexpr int64_t PIECE = WORDS * WARP;
 constexpr int SUMS = 4; // sums of pieces that a lane reads at once
-constexpr int KEPT = 128;          // candidates of a destination that draws by numbers
+constexpr int KEPT = 128; // candidates of a destination that draws by numbers
 static_assert(KEPT >= HALOGNN_FANOUT, "a row keeps at least the fanout, and at most KEPT");
 constexpr int64_t LONG = 1024;     // a warp orders a segment of more edges
 constexpr int64_t ORDERERS = 1024; // warps that order such segments

@@ -151,7 +151,7 @@ float *coarse(const input *in) {
 }
 
 halognn_elements elements_of(const input *in, int bytes, int64_t wide, int wide_bytes) {
-    return (halognn_elements){bytes, wide_bytes, wide, bytes == 1 ? in->scale : NULL};
+    return (halognn_elements){bytes, wide_bytes, wide, bytes == 1 ? in->scale : NULL, 0};
 }
 
 const halognn_table *tables_of(const input *in, int bytes) {

@@ -439,7 +439,8 @@ func (a *Actions) writePlatform(all *acts, r *Rates) error {
 %s  <cluster id="nodes" prefix="node-" suffix="" radical="0-%d" speed="%.0ff" core="%d"
            bw="%.0fBps" lat="%gs" loopback_bw="%.0fBps" loopback_lat="1e-8s"/>
 </platform>
-`, ofPairs(a.Leaf), all.nodes()-1, flopsPerSecond, all.perNode*ofRank+ofNode, bandwidth, latency, inMemory)
+`, ofPairs(a.Leaf), all.nodes()-1, flopsPerSecond, all.perNode*ofRank+ofNode, bandwidth,
+				latency, inMemory)
 		}
 	}
 	hosts := func(w *bufio.Writer) {

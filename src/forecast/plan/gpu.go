@@ -223,7 +223,7 @@ const (
 )
 
 // scannedDegrees returns the mean degree of a vertex, and of the vertices at the ends of edges,
-// which are most of what a hop after the first scans. If only sizes are known the second is the
+// which are most of what a hop after the first scans, in a graph whose edges go both ways. If only sizes are known the second is the
 // first too, and so a lower bound.
 func (p *planner) scannedDegrees() (mean, reached float64) {
 	mean = float64(p.shards.Edges) / float64(max(1, p.shards.Vertices))
@@ -247,7 +247,9 @@ func (p *planner) drawSeconds(s *shape, r *Rates) float64 {
 			if l == len(s.hops)-1 { // the first hop
 				degree = p.meanDegree
 			}
-			bytes += scannedEdge * degree * float64(h.destinations)
+			// each vertex scans its own neighbours, once
+			scanned := min(degree*float64(h.destinations), float64(p.shards.Edges))
+			bytes += scannedEdge * scanned
 		}
 	}
 	return bytes/r.Device + drawnHop*float64(len(s.hops))

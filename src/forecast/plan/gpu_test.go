@@ -73,6 +73,9 @@ func TestDeviceMemory(t *testing.T) {
 		t.Errorf("by labor %g s, without %g s: %+v", numbered.Times.Sample, there.Times.Sample,
 			*numbered.Draws)
 	}
+	if mean, reached := (&planner{shards: s}).scannedDegrees(); reached <= mean {
+		t.Errorf("vertices have %g edges, those that edges lead to %g", mean, reached)
+	}
 	drawing.Sample.Kind = j.Sample.Kind
 	drawing.GPU.Memory = int64(float64(d.Items.Of(trace.MemParameters)) + 1.5*float64(topology))
 	small := planned(t, s, drawing, givenGPU)

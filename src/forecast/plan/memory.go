@@ -694,7 +694,8 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 	return dev.live - before, nil
 }
 
-// reserveMapped makes room in m for a chunk of layer l, whose rows are mapped before they are added.
+// reserveMapped makes room in m for a chunk of layer l, whose rows are mapped before they are
+// added.
 func (p *planner) reserveMapped(m *nn.Model, l int, chunk hopShape) error {
 	_, out := p.job.Model.Widths(l)
 	n := chunk.destinations

@@ -60,9 +60,14 @@ func inferRows(t *testing.T, shards *shard.Shards, ranks int, o job.Spec, dir st
 		if err != nil {
 			return err
 		}
-		if c.Rank() == 0 {
-			blocks = (o.Model.Hidden + block - 1) / block
+		rows, err := s.makeLayer(0, block)
+		if err != nil {
+			return err
 		}
+		if c.Rank() == 0 {
+			blocks = (rows.cols + rows.block - 1) / rows.block
+		}
+		rows.free()
 		return errors.Join(s.Close(), d.Close())
 	})
 	if err != nil {
@@ -105,6 +110,8 @@ func TestInferenceByColumnsGivesTheSameBits(t *testing.T) {
 			of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gcn", Norm: "none"}, blocks: 2, hidden: 20, maps: true},
 		{model: nn.Config{Kind: "sage", Norm: "none"}, blocks: 2, hidden: 32},
+		{model: nn.Config{Kind: "gin", Norm: "layer"}, fit: 16, blocks: 2,
+			of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "layer"}, blocks: 3, hidden: 41,
 			of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "sage", Norm: "none", EdgeWeights: true}, blocks: 3, maps: true,

@@ -284,8 +284,8 @@ func (see putRows) then(put putRows) putRows {
 }
 
 // inferLayer runs layer l over all own vertices, chunk by chunk, and passes its rows to put; before
-// that, to see, unless it is nil. If put is nil it returns them; in a file they are stored by blocks
-// of the given number of columns.
+// that, to see, unless it is nil. If put is nil it returns them; in a file they are stored by
+// blocks of the given number of columns.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, see, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {

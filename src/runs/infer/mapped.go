@@ -20,9 +20,10 @@ type mappedRows struct {
 	neighbours, own layerRows // own has no columns if the layer reads no own rows
 }
 
-// mappedFor makes room for the rows that layer l reads. It returns nil if the layer adds rows before
-// it maps them. In files, those of neighbours lie in blocks that are no larger than blocks of the
-// given number of columns of the layer before. Collective.
+// mappedFor makes room for the rows that layer l reads. It returns nil if the layer adds rows
+// before it maps them. If memory is short, those of neighbours lie in blocks that take no more
+// memory than blocks of the given number of columns of the layer before, but for whole cache lines.
+// Collective.
 func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	of := &s.Job.Model
 	if !of.MapsFirst(l) {
@@ -31,8 +32,11 @@ func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	in, out := of.Widths(l)
 	stored := of.Stored(l-1, compute.CapabilitiesOf(s.Device).Stores)
 	m = &mappedRows{Passes: s, layer: l, rowBytes: in * stored.Size()}
-	m.neighbours, err = s.makeRows(out, blockColumns(out, block*stored.Size()/4),
-		compute.Float32s)
+	fit := out
+	if block < in {
+		fit = block * stored.Size() / 4
+	}
+	m.neighbours, err = s.makeRows(out, blockColumns(out, fit), compute.Float32s)
 	if err != nil {
 		return nil, err
 	}

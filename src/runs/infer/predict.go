@@ -272,14 +272,14 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 		defer func() { mem.Free(rows); mem.Free(stored) }()
 		first, next := int(s.Shards.Meta.Offsets[s.First]), 0 // next: of the chosen own vertices
 		hidden = func(at int, y compute.Matrix) error {
+			row := func() int { return int(p.chosen.vertex(next)) - first - at }
+			if next == p.chosen.own() || row() >= y.Rows {
+				return nil
+			}
 			rows = mem.Grow(rows, y.Rows*y.Cols)
 			compute.Load(s.Device, rows, y, &stored)
-			for ; next < p.chosen.own(); next++ {
-				row := int(p.chosen.vertex(next)) - first - at
-				if row >= y.Rows {
-					break
-				}
-				copy(p.hidden[next*y.Cols:(next+1)*y.Cols], rows[row*y.Cols:])
+			for ; next < p.chosen.own() && row() < y.Rows; next++ {
+				copy(p.hidden[next*y.Cols:(next+1)*y.Cols], rows[row()*y.Cols:])
 			}
 			return nil
 		}

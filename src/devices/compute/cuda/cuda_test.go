@@ -2,7 +2,8 @@
 
 package cuda
 
-// These tests run the suite of all devices on this one, and compare its bits with those of the reference.
+// These tests run the suite of all devices on this one, and compare its bits with those of the
+// reference.
 
 import (
 	"runtime"

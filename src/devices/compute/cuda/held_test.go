@@ -104,8 +104,8 @@ func testHeldRows(t *testing.T, d, peer *Device, tables [][]byte, cols int, dtyp
 	}
 	rows := in.Rows
 	rows.Tables = tables
-	same(t, d, d.precision, "own", own, true, func(m compute.Matrix) { ref.Host{}.GatherRows(m, rows) },
-		in.Destinations, cols)
+	same(t, d, d.precision, "own", own, true,
+		func(m compute.Matrix) { ref.Host{}.GatherRows(m, rows) }, in.Destinations, cols)
 	same(t, d, d.precision, "reduced", reduced, true, func(m compute.Matrix) {
 		ref.Host{}.SegmentRows(m, in.Reduce, in.Input, nil, rows)
 	}, in.Destinations, cols)

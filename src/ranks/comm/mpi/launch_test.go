@@ -2,7 +2,8 @@
 
 package mpi
 
-// These tests launch this program under mpirun: its suite on several ranks, and jobs that end badly.
+// These tests launch this program under mpirun: its suite on several ranks, and jobs that end
+// badly.
 
 import (
 	"bytes"
