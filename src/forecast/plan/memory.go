@@ -477,7 +477,8 @@ func (c *counter) Capabilities() compute.Capabilities { return c.is }
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, the logits of a chunk, and those of the vertices
 // that are judged. With rows in files it counts the rows that are read at a time; by columns,
-// chunks take less than counted. What a model on a GPU grows by counts as device memory.
+// chunks take less than counted, as they do where rows are read in place (infer/inplace.go). What a
+// model on a GPU grows by counts as device memory.
 func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
 	if j.GPU == nil {

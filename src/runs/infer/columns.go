@@ -9,7 +9,6 @@ import (
 	"halognn/src/devices/compute"
 	"halognn/src/model/nn"
 	"halognn/src/ranks/comm"
-	"halognn/src/step/parallel"
 )
 
 // Inference by columns, for hidden rows in files that are larger than memory. The neighbours of a
@@ -95,7 +94,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, p
 		return out, err
 	}
 	for first := 0; first < rows.cols && err == nil; first += rows.block {
-		err = s.inferBlock(ctx, rows, &sums, first, chunks, parallel.NewAggregates)
+		err = s.inferBlock(ctx, rows, &sums, first, chunks,
+			pass{layer: l, sums: true})
 	}
 	inPlace := put == nil // a chunk is read before it is written
 	if inPlace {
@@ -111,11 +111,11 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, p
 }
 
 // inferBlock sets the block of sums that begins with column first to the aggregates of the same
-// block of rows, by a strategy that the argument newSums makes.
+// block of rows.
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int, chunks chunks,
-	newSums newStrategy) error {
+	of pass) error {
 	rows.ahead(first, 0, rows.rows)
-	err := s.inferChunks(ctx, s.inputOf(rows, first), chunks, newSums,
+	err := s.inferChunks(ctx, s.inputOf(rows, first), chunks, of,
 		func(at int, y compute.Matrix) error { return sums.put(s.Device, at, first, y) })
 	rows.drop(first, 0, rows.rows)
 	sums.drop(first, 0, rows.rows)

@@ -264,8 +264,29 @@ func (s Passes) inputOf(rows *layerRows, first int) layerInput {
 	return layerInput{Rows: in}
 }
 
-// newStrategy makes the strategy that runs over chunks. Collective.
-type newStrategy func(parallel.Options) (*parallel.Strategy, error)
+// pass says what is made of the rows of each chunk.
+type pass struct {
+	layer int  // the layer that reads them
+	sums  bool // only what that layer adds of its neighbours' rows, column by column
+	exact bool // the sums are not rounded, because the rows are mapped
+}
+
+// stored returns the type of the rows that a device adds.
+func (p pass) stored(dev compute.Device) compute.Elements {
+	if p.exact {
+		return compute.Float32s
+	}
+	return compute.CapabilitiesOf(dev).Stores
+}
+
+// open makes the strategy that runs over chunks. Collective.
+func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, error) {
+	if o.Mapped = p.exact; p.sums {
+		return parallel.NewAggregates(o)
+	}
+	o.Resident = p.layer == 0 && !byColumns // resident rows are feature rows
+	return parallel.NewLayer(o, p.layer)
+}
 
 // putRows takes the rows y of the own vertices from the at-th on. y is on the device.
 type putRows func(at int, y compute.Matrix) error
@@ -294,11 +315,7 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 		}
 		put = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
 	}
-	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())),
-		func(o parallel.Options) (*parallel.Strategy, error) {
-			o.Resident = l == 0 && !s.Job.Mode.Columns // resident rows are feature rows
-			return parallel.NewLayer(o, l)
-		}, see.then(put))
+	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())), pass{layer: l}, see.then(put))
 	if err != nil {
 		out.free()
 	}
@@ -328,10 +345,14 @@ func (s Passes) givesLogits(l int) bool {
 	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
-// inferChunks runs a strategy over the chunks of all own vertices, through a pipeline of its own,
-// and passes the rows that it makes to put. Collective.
-func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, open newStrategy,
+// inferChunks makes rows of the chunks of all own vertices, and passes them to put. Unless the rank
+// can read rows in place, a strategy runs over the chunks, through a pipeline of its own.
+// Collective.
+func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) (err error) {
+	if x, ok := s.inPlace(in); ok {
+		return s.inferInPlace(ctx, x, chunks, of, put)
+	}
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
 		return err
@@ -356,7 +377,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, o
 		return err
 	}
 	defer func() { err = errors.Join(err, edges()) }()
-	strategy, err := open(o)
+	strategy, err := of.open(o, s.Job.Mode.Columns)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	*buffer = mem.Grow(*buffer, (hi-lo)*r.cols)
 	for first := 0; first < r.cols; first += r.block {
 		width := r.width(first)
-		part := r.matrix(r.part(first, lo, hi), hi-lo, width)
+		part := matrixOf(r.of, r.part(first, lo, hi), hi-lo, width)
 		if whole {
 			part.Widen(*buffer)
 			break
@@ -115,10 +115,10 @@ func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	return *buffer
 }
 
-// matrix returns rows whose elements are in bytes.
-func (r *layerRows) matrix(bytes []byte, rows, cols int) compute.Matrix {
+// matrixOf returns rows whose elements are in bytes.
+func matrixOf(of compute.Elements, bytes []byte, rows, cols int) compute.Matrix {
 	m := compute.Matrix{Rows: rows, Cols: cols}
-	if r.of == compute.BF16s {
+	if of == compute.BF16s {
 		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/2)
 	} else {
 		m.Data = floats(bytes)

@@ -5,7 +5,6 @@ import (
 
 	"halognn/src/devices/compute"
 	"halognn/src/model/nn"
-	"halognn/src/step/parallel"
 )
 
 // mappedRows are what the last layer reads if it maps rows before it adds them
@@ -73,7 +72,8 @@ func (m *mappedRows) put(at int, y compute.Matrix) error {
 // infer passes the rows of the layer to put. Collective.
 func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	_, cols := m.Job.Model.Widths(m.layer)
-	rows, chunks := &m.neighbours, m.chunks(m.rowBytes) // chunks as if the rows were not mapped
+	rows, of := &m.neighbours, pass{layer: m.layer, sums: true, exact: true}
+	chunks := m.chunks(m.rowBytes) // as if the rows were not mapped
 	var own, neighbours deviceRows
 	defer own.free()
 	if err := own.reserve(m.Device, chunks.most*m.own.cols, compute.Float32s); err != nil {
@@ -93,7 +93,7 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 		return err
 	}
 	if rows.block == cols {
-		return m.inferChunks(ctx, m.inputOf(rows, 0), chunks, mappedSums, finish)
+		return m.inferChunks(ctx, m.inputOf(rows, 0), chunks, of, finish)
 	}
 	sums, err := m.makeRows(cols, rows.block, compute.Float32s)
 	if err != nil {
@@ -101,7 +101,7 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	}
 	defer sums.free()
 	for first := 0; first < cols; first += rows.block {
-		if err := m.inferBlock(ctx, rows, &sums, first, chunks, mappedSums); err != nil {
+		if err := m.inferBlock(ctx, rows, &sums, first, chunks, of); err != nil {
 			return err
 		}
 	}
@@ -121,10 +121,4 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 		}
 	}
 	return nil
-}
-
-// mappedSums makes the strategy that adds the rows of neighbours.
-func mappedSums(o parallel.Options) (*parallel.Strategy, error) {
-	o.Mapped = true
-	return parallel.NewAggregates(o)
 }
