@@ -68,7 +68,7 @@ sbom: build ## the Go modules in the program and their licences: dist/halognn.cd
 
 .PHONY: bench-gpu
 bench-gpu: build cuda ## on a GPU: kernels beside its bandwidth and cuBLAS, a step beside PyG
-	@$(QUIET); profiling/bench_gpu.sh
+	@$(QUIET); profiling/lab/bench_gpu.sh
 
 # The flags of the last build: another MPI (HALOGNN_MPICC, a module) links the program again.
 build/flags: FORCE
@@ -81,16 +81,13 @@ FORCE:
 PREFIX ?= /usr/local
 INTO    = $(DESTDIR)$(abspath $(PREFIX))
 SHARE   = $(INTO)/share
-NOT_INSTALLED = bench.sh bench_gpu.sh gpu_day.sh gpu_products.py sanitize_gpu.sh
-PROFILING     = $(filter-out $(addprefix %/, $(NOT_INSTALLED)), \
-                  $(wildcard profiling/*.sh profiling/*.py))
 
 .PHONY: install
 install: build ## program, man pages, docs, module file below PREFIX (/usr/local); DESTDIR
 	@install -d $(INTO)/bin $(SHARE)/halognn/profiling $(SHARE)/modulefiles/halognn
 	@install -m 755 bin/halognn $(INTO)/bin/halognn
 	@cp -R env.sh jobs inputs docs README.md CHANGELOG.md LICENSE $(SHARE)/halognn/
-	@install -m 755 $(PROFILING) $(SHARE)/halognn/profiling/
+	@install -m 755 profiling/*.sh profiling/*.py $(SHARE)/halognn/profiling/
 	@ln -sfn ../../bin $(SHARE)/halognn/bin
 	@install -d $(SHARE)/man/man1 && bin/halognn man $(SHARE)/man/man1
 	@install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
@@ -108,12 +105,12 @@ install: build ## program, man pages, docs, module file below PREFIX (/usr/local
 
 .PHONY: bench
 bench: build ## the benchmarks of docs/results/performance.md, each beside the machine's own limit
-	@$(QUIET); profiling/bench.sh
+	@$(QUIET); profiling/lab/bench.sh
 
 .PHONY: papers
 papers: papers-all ## figures of two papers, into run/papers (3 hours, root); papers-NAME: one
 papers-%: build
-	@$(QUIET); go run ./profiling/papers $(PAPERS) $*
+	@$(QUIET); go run ./profiling/lab/papers $(PAPERS) $*
 
 .PHONY: faults-nightly
 faults-nightly: deps build ## 1000 faults injected at random (3 hours); SEED=n chooses others

@@ -17,7 +17,7 @@ fail=0
 printf '| data set | seed 0 | seed 1 | seed 2 | mean | reference | difference | s/epoch |\n|---|--:|--:|--:|--:|--:|--:|--:|\n' | tee "$out/table.md"
 while read -r name format path epochs lr reference; do
   case " ${REFERENCE_SETS:-cora amazon cornell5 fb100-5} " in *" $name "*) ;; *) continue ;; esac
-  [ -d "$out/$name" ] || profiling/import.sh "$format" "$data/$path" "$out/$name" >&2
+  [ -d "$out/$name" ] || profiling/lab/import.sh "$format" "$data/$path" "$out/$name" >&2
   [ -d "$out/$name-4" ] || bin/halognn partition --data "$out/$name" --parts 4 --method metis \
     --seed 1 --out "$out/$name-4" >&2
   for seed in 0 1 2; do

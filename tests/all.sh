@@ -109,7 +109,7 @@ races() { # the packages that start goroutines, or whose tests do
 }
 shell_lint() {
   if ! command -v shellcheck >/dev/null 2>&1; then echo "shellcheck is not installed"; return 77; fi
-  shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh jobs/*.sh jobs/*.sbatch .ci/run
+  shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh profiling/lab/*.sh jobs/*.sh jobs/*.sbatch .ci/run
 }
 slurm() {
   local reason

@@ -55,7 +55,7 @@ HALOGNN_CUDA_LIB=$emulated "$program" train --config inputs/demo.yaml \
   --set train.epochs=2 --kernels >"$dir/log" 2>&1 || { cat "$dir/log"; exit 1; }
 grep -q 'input rows .*[0-9]' "$dir/log" || { cat "$dir/log"; exit 1; }
 if "$python" -c 'import torch, numpy' >/dev/null 2>&1; then
-  HALOGNN_CUDA_LIB=$emulated "$python" profiling/gpu_vs_pyg.py --device cuda --torch-device cpu \
+  HALOGNN_CUDA_LIB=$emulated "$python" profiling/lab/gpu_vs_pyg.py --device cuda --torch-device cpu \
     --halognn "$program" --work "$dir/compared" \
     --data "$dir/data" --parts "$dir/parts" --hidden 8 --fanouts 4,3 --batch 64 --epochs 1 --steps 5
 else

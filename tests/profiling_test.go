@@ -69,7 +69,7 @@ func TestPoliciesAreCompared(t *testing.T) {
 				"HALOGNN=" + halognn(t).path, "OUT=" + t.TempDir(), "SIZES=none",
 				"ALPHAS=0.1,0.3", "EPOCHS=3", c.set,
 			}
-			r := start(t, env, "../profiling/policies.sh", smallParts.dir(t)+":96:5,3").wait(t)
+			r := start(t, env, "../profiling/lab/policies.sh", smallParts.dir(t)+":96:5,3").wait(t)
 			tables := strings.Count(r.out, "\n| vip |")
 			if r.code != c.code || !strings.Contains(r.out, c.want) || tables != 2 {
 				t.Errorf("want exit code %d and %q: %v", c.code, c.want, r)
@@ -82,7 +82,7 @@ func TestPoliciesAreCompared(t *testing.T) {
 func TestFigureOfAPaper(t *testing.T) {
 	unlessShort(t)
 	dir := t.TempDir()
-	r := start(t, nil, "go", "run", "../profiling/papers", "-program", halognn(t).path,
+	r := start(t, nil, "go", "run", "../profiling/lab/papers", "-program", halognn(t).path,
 		"-launch", launcher(t)+" -np %n", "-data", "small="+smallData.dir(t)+":32", "-out", dir,
 		"-repeat", "1", "-epochs", "2", "massivegnn-8").wait(t)
 	page, err := os.ReadFile(filepath.Join(dir, "massivegnn-8.md"))
@@ -103,7 +103,7 @@ func TestHostsRefuses(t *testing.T) {
 		{[]string{"-n", "many"}, "-n many: give 1 to 64 hosts"},
 		{[]string{"-p", "0"}, "-p 0: give at least 1 rank"},
 	} {
-		r := start(t, nil, "../profiling/hosts.sh", append(c.args, "--", "true")...).wait(t)
+		r := start(t, nil, "../profiling/lab/hosts.sh", append(c.args, "--", "true")...).wait(t)
 		if r.code != 2 || !strings.Contains(r.err, c.want) || strings.Count(r.err, "\n") != 1 {
 			t.Errorf("%v: want one line, %q: %v", c.args, c.want, r)
 		}
@@ -116,19 +116,20 @@ func TestPeersWithoutTheirPackages(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 here")
 	}
-	scripts, err := filepath.Glob("../profiling/peers/*_*.py")
+	scripts, err := filepath.Glob("../profiling/lab/peers/*_*.py")
 	if err != nil || len(scripts) < 5 {
 		t.Fatalf("%v: %v", scripts, err)
 	}
 	bare := []string{"PYTHONPATH="} // and with -S no packages of this machine
-	for _, script := range append(scripts, "../profiling/gpu_vs_pyg.py",
-		"../profiling/gpu_products.py") {
+	for _, script := range append(scripts, "../profiling/lab/gpu_vs_pyg.py",
+		"../profiling/lab/gpu_products.py") {
 		r := start(t, bare, "python3", "-B", "-S", script, "--help").wait(t)
 		if r.code != 0 || !strings.Contains(r.out, "usage: "+filepath.Base(script)) {
 			t.Errorf("%s: %v", script, r)
 		}
 	}
-	r := start(t, bare, "python3", "-B", "-S", "../profiling/peers/pyg_accuracy.py", "DATA").wait(t)
+	r := start(t, bare, "python3", "-B", "-S", "../profiling/lab/peers/pyg_accuracy.py",
+		"DATA").wait(t)
 	if r.code != 1 || !strings.Contains(r.err, "not installed: dgl, torch, torch_geometric") {
 		t.Error(r)
 	}
@@ -145,7 +146,7 @@ func TestGPUDayKeepsTheOrder(t *testing.T) {
 	env := []string{"PACK=" + pack, "WORK=" + filepath.Join(dir, "work"), "PYTHON=false",
 		"REHEARSE=1"}
 	day := func(args ...string) result {
-		return start(t, env, "../profiling/gpu_day.sh", args...).wait(t)
+		return start(t, env, "../profiling/lab/gpu_day.sh", args...).wait(t)
 	}
 	if r := day("run", results); r.code != 69 || !strings.Contains(r.err, "no "+pack+".tar.xz") {
 		t.Error(r)

@@ -35,5 +35,5 @@ for model in "norm=none" "norm=layer" "aggregation=max" "kind=gcn" "kind=gcn gcn
 done
 "$python" -W ignore tests/pytorch/logits.py "${cases[@]}"
 # Both train on the same minibatches: the loss of every step agrees.
-"$python" profiling/gpu_vs_pyg.py --device cpu --halognn "$program" --work "$dir/compared" --vertices 20000 --degree 10 --columns 16 --classes 5 \
+"$python" profiling/lab/gpu_vs_pyg.py --device cpu --halognn "$program" --work "$dir/compared" --vertices 20000 --degree 10 --columns 16 --classes 5 \
   --hidden 16 --fanouts 5,4,3 --batch 256 --epochs 1 --steps 20

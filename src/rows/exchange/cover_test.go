@@ -85,7 +85,7 @@ func coverBytes(t *testing.T, c *cover, sources int) (bytes int64) {
 }
 
 // The minibatches on which TestCoverOfMinibatches measures, instead of those of a small graph;
-// profiling/sums.sh gives them.
+// profiling/lab/sums.sh gives them.
 var (
 	measured = flag.String("parts", "", "a PARTS directory")
 	fanouts  = flag.String("fanouts", "15,10,5", "of its minibatches")

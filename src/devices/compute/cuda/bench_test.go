@@ -78,8 +78,8 @@ func BenchmarkKernels(b *testing.B) {
 
 // BenchmarkProducts reports the flops a second of products in every precision, rounding of the
 // factors included, on the shapes of an input layer and a hidden one. The name has the rows, the
-// columns in and the columns out: profiling/gpu_products.py makes the same products with PyTorch.
-// The factors are random, because products of zeros take less power and run faster.
+// columns in and the columns out: profiling/lab/gpu_products.py has PyTorch make the same. The
+// factors are random, because products of zeros take less power and run faster.
 func BenchmarkProducts(b *testing.B) {
 	for _, p := range []compute.Precision{compute.PrecisionFloat32, compute.PrecisionTF32,
 		compute.PrecisionBF16} {
