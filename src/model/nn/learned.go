@@ -44,9 +44,9 @@ type Learned struct {
 
 // LearnedOptions say how rows begin and how they are trained.
 type LearnedOptions struct {
-	LR     float64 // learning rate where the schedule's is Base; both are scaled alike
-	Scale  float64 // rows begin uniform in [-Scale, Scale)
-	Decay  float64 // weight decay of rows with a gradient; decoupled, as in AdamW
+	LR     float64 // learning rate where the schedule's is Base, > 0; both are scaled alike
+	Scale  float64 // rows begin uniform in [-Scale, Scale); 0: as zeros
+	Decay  float64 // weight decay of rows with a gradient, decoupled as in AdamW; 0: none
 	Unread Unread
 }
 

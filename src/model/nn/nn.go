@@ -86,7 +86,7 @@ const (
 type Config struct {
 	Kind   string // name in the table kinds
 	Layers int    // convolutions, >= 1
-	// widths of features, of hidden rows (not used with one layer) and of logits
+	// widths of features, of hidden rows (not used with one layer) and of logits, each >= 1
 	In, Hidden, Out int
 	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
@@ -105,11 +105,11 @@ type Config struct {
 	// number of outputs of the score of links with labels; 0: one score, by which links are ranked
 	Rated int
 
-	// on a graph with vertex types: the types, the relations, and the width of each type's rows. In
-	// is then the width to which the model maps all rows
+	// on a graph with vertex types: the types and the relations. In is then the width to which the
+	// model maps all rows
 	Schema       graph.Schema
-	TypeFeatures []int
-	Project      int // the width to which rows are mapped; 0: Hidden
+	TypeFeatures []int // the width of each type's rows; 0: the type has none
+	Project      int   // the width to which rows are mapped; 0: Hidden
 	// number of basis matrices, which each relation combines; 0: none; only for kind rgcn
 	Bases int
 	// when the maps of types and the weights of relations become one product; the device decides,

@@ -17,11 +17,11 @@ const (
 // OptimizerOptions are the settings of an optimiser. They have no useful zeros: start from
 // DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
-	Kind         string
-	Momentum     float64 // momentum of SGD
-	Beta1, Beta2 float64 // decay rates of the moments of Adam and AdamW
-	Eps          float64 // eps of Adam and AdamW
-	WeightDecay  float64
+	Kind         string  // adam, adamw or sgd
+	Momentum     float64 // of SGD, in [0, 1); 0: none
+	Beta1, Beta2 float64 // decay rates of the moments of Adam and AdamW, in [0, 1)
+	Eps          float64 // of Adam and AdamW, > 0: keeps a step finite where gradients were 0
+	WeightDecay  float64 // SGD and Adam add it to gradients, AdamW applies it to weights; 0: none
 }
 
 // DefaultOptimizer returns the default settings: no decay; SGD momentum 0.9; Adam betas 0.9, 0.999,

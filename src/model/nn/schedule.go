@@ -22,11 +22,11 @@ const (
 //	   0 └┴──┴──────────────────       Floor·Base                    Warmup   Every   Every
 type Schedule struct {
 	Kind   string  // ScheduleConstant, ScheduleCosine or ScheduleStep
-	Base   float64 // the highest rate
-	Warmup int     // steps of linear rise: step s < Warmup runs at Base (s+1)/Warmup
-	Floor  float64 // for cosine: the fraction of Base at the end of the run
-	Every  int     // for step: number of steps between two decays, after the warm-up
-	Gamma  float64 // for step: factor of a decay
+	Base   float64 // the highest rate; 0: nothing is learned
+	Warmup int     // steps of linear rise: step s < Warmup runs at Base (s+1)/Warmup; 0: none
+	Floor  float64 // for cosine: the fraction of Base at the end of the run; may be 0
+	Every  int     // for step: number of steps between two decays, after the warm-up; >= 1
+	Gamma  float64 // for step: factor of a decay, in (0, 1]
 }
 
 // Check returns all errors in s, joined.

@@ -12,18 +12,19 @@ import (
 // its comment gives the meaning of 0.
 type Settings struct {
 	Policy string // name of the policy in the table
-	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0.
+	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0; 0: no cache.
 	Alpha        float64
-	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo
+	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo; 0: by Alpha
 	HaloHops     int     // hops for degree, paths and prefetch; 0 means one for each layer
 	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
-	PeerCost     float64 // for PlacementGroup: see Place; MeasuredPeerCost lets the run measure it
-	Source       string  // SourceOwners or SourceFiles; "" is SourceOwners
+	// For PlacementGroup: see Place, in [0, 1]; MeasuredPeerCost lets the run measure it.
+	PeerCost float64
+	Source   string // SourceOwners or SourceFiles; "" is SourceOwners
 
 	Window  int     // lookahead: number of minibatches known in advance; 0 if planned
 	Level   bool    // lookahead: fetch early if the next minibatch has more misses
-	Gamma   float64 // prefetch: decay of a score in a step that does not use the row
-	Delta   int     // prefetch: number of minibatches between eviction rounds
+	Gamma   float64 // prefetch: decay of a score in a step that does not use the row, in (0, 1]
+	Delta   int     // prefetch: number of minibatches between eviction rounds, >= 1
 	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
 	Evict   bool    // prefetch: false keeps the first rows
 	Initial string  // prefetch: the static policy that fills it

@@ -24,8 +24,9 @@ import (
 // Config is the settings of one run. Each field is a key; table.go names it and gives its meaning.
 type Config struct {
 	Data struct {
-		Parts, Verify string
-		Split         int
+		Parts  string // directory of the parts; must be given
+		Verify string // hashes or sizes
+		Split  int    // index of the split; 0 is the first, by which parts are balanced
 	}
 	// Job is the job as far as keys are bound to it; Spec completes it.
 	Job      job.Spec
@@ -36,20 +37,21 @@ type Config struct {
 	Compute  Compute
 	Saves    Saves
 	Run      struct {
-		Dir          string
-		Load         string // how the topology is loaded
-		RanksPerNode int
-		StageDir     string
-		ScratchDir   string
-		Progress     string
-		StallSeconds float64
+		Dir          string  // directory of the results; must be given
+		Load         string  // how the topology is loaded: map or copy
+		RanksPerNode int     // ranks of a pretended node; 0: nodes as launched
+		StageDir     string  // node-local directory to which parts are copied; "": not copied
+		ScratchDir   string  // directory for hidden rows of full inference; "": they are in memory
+		Progress     string  // auto, bar or lines
+		StallSeconds float64 // seconds without progress after which a job ends; 0: it never does
 	}
 }
 
 // Drawn is how minibatches are drawn; the sampling of a job follows from it.
 type Drawn struct {
-	Fanouts, EvalFanouts []int
-	LayerVertices        int
+	Fanouts       []int // neighbours per hop, seed hop first; each >= 1, or sample.All
+	EvalFanouts   []int // of minibatches that are not trained; empty: Fanouts
+	LayerVertices int   // for LADIES: vertices of a layer on average, >= 1
 }
 
 // Training is how a model is trained and judged.
@@ -58,7 +60,7 @@ type Training struct {
 	EvalFull  bool   // evaluate with all neighbours
 	Metric    string // "" or "auto": the default of the task
 	Loss      Loss
-	Patience  int
+	Patience  int // validations without improvement after which training stops; 0: it never does
 }
 
 // Loss says how the loss differs from that of the task.
@@ -69,15 +71,15 @@ type Loss struct {
 
 // Compute is what a rank computes with.
 type Compute struct {
-	Device    string
-	Threads   int
-	Workers   int // goroutines that prepare minibatches
+	Device    string // cpu, cuda or ref
+	Threads   int    // compute threads of a rank; 0: one for each CPU that it is bound to
+	Workers   int    // goroutines that prepare minibatches; 0: as many as Depth, CPUs permitting
 	GPU       residence.GPU
 	Gradients parallel.Transport
 	Shuffles  parallel.Shuffling
-	GEMM      string
+	GEMM      string // library of matrix products: auto, onednn, openblas or go
 	Precision compute.Precision
-	SIMD      string
+	SIMD      string // level of the kernels: auto, scalar, avx2 or avx512
 }
 
 // Saves says how often rank 0 saves the state of a run, besides at a stop and at the end of training,
@@ -85,7 +87,7 @@ type Compute struct {
 type Saves struct {
 	EverySteps   int     // updates between two saves; 0: never by steps
 	EveryMinutes float64 // minutes between two saves; 0: never by time
-	Keep         int
+	Keep         int     // newest checkpoints that stay, >= 1
 }
 
 // Default returns the config with every key at its default.

@@ -67,7 +67,7 @@ func (c *Config) table() []section {
 			{"hidden", whole(&c.Job.Model.Hidden, 256, 1).upTo(mostHidden), 0,
 				"width of the hidden layers", ""},
 			{"dropout", number(&c.Job.Model.Dropout, 0.5, from(0).below(1)), 0,
-				"probability of dropping a hidden activation",
+				"probability of dropping a hidden activation; 0: none",
 				"The same on any ranks and threads."},
 			{"norm", oneOf(&c.Job.Model.Norm, "none",
 				word{"none", ""},
@@ -133,7 +133,7 @@ func (c *Config) table() []section {
 					"vertices",
 				"By SparseAdam ([how](guide/typed.md#learned-rows))."},
 			{"learned_scale", number(&c.Job.Learned.Scale, 0.01, from(0)), 0,
-				"learned rows begin uniform in [-scale, scale)",
+				"learned rows begin uniform in [-scale, scale); 0: zeros",
 				"An older run's config without it means 1."},
 			{"learned_unread", oneOf(&c.Job.Learned.Unread, nn.UnreadZero,
 				word{string(nn.UnreadZero), "zeros; a mean counts the vertex"},
@@ -155,7 +155,7 @@ func (c *Config) table() []section {
 				"neighbours per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it, and `ladies` in training."},
 			{"relation_fanouts", path(&c.Job.RelationFanouts), 0,
-				"fanouts of single relations: `writes=5,3 paper,cites,paper=10,5`",
+				"fanouts of single relations: `writes=5,3 paper,cites,paper=10,5`; empty: of none",
 				"Others have `sample.fanouts` ([typed graphs](guide/typed.md)); " +
 					"`sample.eval_fanouts` ignores it."},
 			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
@@ -251,7 +251,7 @@ func (c *Config) table() []section {
 				"learning rate of learned rows (`model.learned`)", "`train.schedule` changes it " +
 					"too."},
 			{"learned_decay", number(&c.Job.Learned.Decay, 0, from(0)), 0,
-				"decoupled weight decay of learned rows",
+				"decoupled weight decay of learned rows; 0: none",
 				"A step decays only rows that it reads."},
 			{"optimizer", oneOf(&c.Job.Optimizer.Kind, "adam",
 				word{"adam", ""},
@@ -260,10 +260,10 @@ func (c *Config) table() []section {
 			), 0,
 				"optimizer", ""},
 			{"momentum", number(&c.Job.Optimizer.Momentum, 0.9, from(0).below(1)), 0,
-				"momentum", "For `sgd`."},
+				"momentum; 0: none", "For `sgd`."},
 			{"weight_decay", number(&c.Job.Optimizer.WeightDecay, 0, from(0)), 0,
-				"weight decay", "`adam` and `sgd` add it to the gradient, `adamw` applies it to " +
-					"the weights."},
+				"weight decay; 0: none",
+				"`adam` and `sgd` add it to the gradient, `adamw` applies it to the weights."},
 			{"schedule", oneOf(&c.Job.Schedule.Kind, "constant",
 				word{"constant", ""},
 				word{"cosine", "falls to 0 at the end of the run"},
@@ -294,7 +294,8 @@ func (c *Config) table() []section {
 				"For one class a vertex. The loss is divided by seeds, not weights, on the host, " +
 					"as with `train.label_smoothing`."},
 			{"label_smoothing", number(&c.Training.Loss.Smoothing, 0, from(0).below(1)), 0,
-				"share of the target that all classes get alike", "For one class a vertex."},
+				"share of the target that all classes get alike; 0: none",
+				"For one class a vertex."},
 			{"loss", oneOf(&c.Training.Loss.Loss, task.LossAuto,
 				word{task.LossAuto, "the task's loss; for regression `mse`"},
 				word{task.LossSquared, "the squared error"},
@@ -366,7 +367,8 @@ func (c *Config) table() []section {
 				"what passes messages when test links are judged", ""},
 			{"eval_file", path(&c.Job.Links.JudgedFile), SameEpoch,
 				"file with these vertices instead: a line of source, target and the others for " +
-					"each validation and test link, by source ids; or a .npy of integers",
+					"each validation and test link, by source ids; or a .npy of integers; empty: " +
+					"drawn",
 				""},
 		}},
 
@@ -410,7 +412,7 @@ func (c *Config) table() []section {
 					"`cache.placement: group` or `parts`, `cache.source: files` or " +
 					"`sample.locality`; `none` with `model.learned`."},
 			{"alpha", number(&c.Job.Cache.Alpha, 0.1, from(0)), free,
-				"capacity: rows of a rank's cache / vertices of an average rank", ""},
+				"capacity: rows of a rank's cache / vertices of an average rank; 0: no cache", ""},
 			{"halo_fraction", number(&c.Job.Cache.HaloFraction, 0, from(0).upTo(1)), free,
 				"capacity as a fraction of the rank's 1-hop halo; 0: by `cache.alpha`", ""},
 			{"halo_hops", whole(&c.Job.Cache.HaloHops, 0, 0).upTo(mostLayers), free,
@@ -522,7 +524,7 @@ func (c *Config) table() []section {
 				"0: all CPUs that the launcher bound the rank to, divided where ranks share " +
 					"them. Not for `cuda`."},
 			{"gpu_rows", share(&c.Compute.GPU.Rows), free,
-				"`cuda`: how many rows of the own parts, hottest first, lie in device memory",
+				"`cuda`: how many rows of the own parts, hottest first, lie in device memory; 0: none",
 				"`auto`: as many as fit half of what the model leaves."},
 			{"gpu_reads", oneOf(&c.Compute.GPU.Reads, residence.ReadsAuto,
 				word{residence.ReadsAuto, "the faster one, measured at the start"},
@@ -602,7 +604,7 @@ func (c *Config) table() []section {
 				""},
 			{"stage_dir", path(&c.Run.StageDir), free,
 				"node-local directory to which topology and parts are copied at the start, once " +
-					"per node",
+					"per node; empty: not copied",
 				"Copies stay; later runs verify them (`data.verify`) and renew damaged ones. A " +
 					"missing directory is made, for all users where its parent is. A run that " +
 					"cannot begin removes its own copies."},

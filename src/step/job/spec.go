@@ -32,7 +32,7 @@ type Spec struct {
 	Optimizer nn.OptimizerOptions
 	Schedule  nn.Schedule // Every is set by New, from StepEpochs
 
-	StepEpochs int // for schedule step: epochs between two drops
+	StepEpochs int // for schedule step: epochs between two drops, >= 1
 	Learned    nn.LearnedOptions
 
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
@@ -41,18 +41,18 @@ type Spec struct {
 	// Fanouts for minibatches drawn by Sample on a graph with relations: NAME=FANOUTS, separated by
 	// spaces. "" means Sample.Fanouts for all relations.
 	RelationFanouts string
-	Batch           int  // seeds of a stream in a step, for each rank that shares the stream
+	Batch           int  // seeds of a stream in a step, for each rank that shares the stream; >= 1
 	GlobalBatch     bool // Batch is the number of seeds of all streams together
 	GlobalSeeds     bool // streams draw from the whole graph
 	StreamPerPart   bool // there is a stream for every part instead of every rank; only with Alone
 
 	Mode Mode // how ranks share a step
 
-	Seed   uint64
-	Epochs int
-	Depth  int // number of minibatches in preparation while another trains
+	Seed   uint64 // random stream of the run; 0 is a stream like any other
+	Epochs int    // passes over the training seeds, >= 1
+	Depth  int    // number of minibatches in preparation while another trains; 0: none
 
-	Sparse bool // feature rows are sparse; set from the parts
+	Sparse bool // feature rows have few columns, each with its number; set from the parts
 
 	DrawOn string // where training minibatches are drawn; this changes no number of the training
 
@@ -66,9 +66,8 @@ type Spec struct {
 	AsNodes  bool // ranks of a node fetch as one; see Job.FetchesAsNodes
 	TryNodes bool // a run may set AsNodes to false before the first step, if that is faster
 
-	// How gradients are added over the ranks, and whether they travel as bfloat16.
-	Sum          comm.SumMode
-	HalfGradient bool
+	Sum          comm.SumMode // how gradients are added over the ranks
+	HalfGradient bool         // gradients travel as bfloat16, not as float32
 
 	Window int // limit on the bytes of rows under way from a rank at a time; 0 is no limit
 

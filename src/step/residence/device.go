@@ -53,9 +53,9 @@ type GPU struct {
 // first. The zero value uses half of the memory that the model leaves free; the other half is for
 // activations and minibatches.
 type GPURows struct {
-	Set      bool
-	Fraction float64 // fraction of the rows
-	Bytes    int     // number of bytes of rows; used if Fraction is 0
+	Set      bool    // Fraction or Bytes says how many; if not, the device's memory does
+	Fraction float64 // fraction of the rows; 0: Bytes counts
+	Bytes    int     // number of bytes of rows; 0: none
 }
 
 // Of returns how many of the total bytes of rows become resident, on a device on which the model

@@ -16,8 +16,8 @@ import (
 // Negatives says how many negatives a link has and how they are drawn. A negative is a vertex that
 // replaces an end of the link.
 type Negatives struct {
-	Kind  string
-	Count int // number of negatives of a link; ignored for NegativesBatch
+	Kind  string // a word of those below; "" if links have labels and no negatives
+	Count int    // number of negatives of a link, >= 1; ignored for NegativesBatch
 }
 
 // The kinds of negatives.
@@ -61,12 +61,12 @@ const (
 // LinkOptions say what a minibatch of links contains besides the links.
 type LinkOptions struct {
 	Negatives Negatives
-	Corrupt   string
-	Filter    bool // draw a negative again if it is an edge of the graph
-	Exclude   bool // do not sample the minibatch's links, or their reverses, as edges
+	Corrupt   string // the end that a negative replaces: CorruptTarget and so on
+	Filter    bool   // draw a negative again if it is an edge of the graph
+	Exclude   bool   // do not sample the minibatch's links, or their reverses, as edges
 	// Label words of all links, the same number for each link; nil if links have no labels.
 	Labels []int32
-	// Vertex types of the ends.
+	// Vertex types of the ends; 0 on a graph without types.
 	Source, Target int
 }
 
