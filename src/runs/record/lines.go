@@ -2,6 +2,13 @@ package record
 
 import "time"
 
+// The kinds of the lines of metrics.jsonl.
+const (
+	KindStep  = "step"
+	KindEpoch = "epoch"
+	KindEval  = "eval"
+)
+
 // Step is the line of metrics.jsonl of a step.
 type Step struct {
 	// `step`

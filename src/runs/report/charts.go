@@ -51,9 +51,9 @@ func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 }
 
 // series returns a number of each record, with its epoch.
-func series(records []record, of func(record) (float64, bool)) (x, y []float64) {
+func series(records []values, of func(values) (float64, bool)) (x, y []float64) {
 	for _, e := range records {
-		epoch, _ := e.num("epoch")
+		epoch, _ := e.num(&the.epoch.Epoch)
 		if v, ok := of(e); ok {
 			x, y = append(x, epoch), append(y, v)
 		}
@@ -64,7 +64,7 @@ func series(records []record, of func(record) (float64, bool)) (x, y []float64) 
 func lossEpochs(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "epoch", Y: "mean loss of the epoch", Whole: true}
 	curvesOf(c, runs, func(r *Run) chart.Curve {
-		x, y := series(r.Epochs, func(e record) (float64, bool) { return e.num("loss") })
+		x, y := series(r.Epochs, func(e values) (float64, bool) { return e.num(&the.epoch.Loss) })
 		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
 	})
 	return chart.New("loss", "Training loss",
@@ -109,13 +109,13 @@ func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x
 func (r *Run) places() []float64 {
 	longest := 0.0
 	for i := range r.Steps.n {
-		step, _ := r.Steps.at("step", i)
+		step, _ := r.Steps.at(&the.step.Step, i)
 		longest = max(longest, step+1)
 	}
 	out := make([]float64, r.Steps.n)
 	for i := range out {
-		epoch, _ := r.Steps.at("epoch", i)
-		step, _ := r.Steps.at("step", i)
+		epoch, _ := r.Steps.at(&the.step.Epoch, i)
+		step, _ := r.Steps.at(&the.step.Step, i)
 		out[i] = (epoch-1)*longest + step
 	}
 	return out
@@ -126,7 +126,7 @@ func lossSteps(runs []*Run) *chart.Chart {
 	size := bins(runs)
 	curvesOf(c, runs, func(r *Run) chart.Curve {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
-			loss, ok := r.Steps.at("loss", k)
+			loss, ok := r.Steps.at(&the.step.Loss, k)
 			return loss, 1, ok
 		})
 		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
@@ -140,7 +140,7 @@ func rates(runs []*Run) *chart.Chart {
 	size, least, most := bins(runs), math.Inf(1), math.Inf(-1)
 	for _, r := range runs {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
-			rate, ok := r.Steps.at("lr", k)
+			rate, ok := r.Steps.at(&the.step.LR, k)
 			if ok {
 				least, most = min(least, rate), max(most, rate)
 			}
@@ -171,12 +171,12 @@ func validation(runs []*Run, metric string) *chart.Chart {
 	}
 	c := &chart.Curves{X: "epoch", Y: "validation " + metric + unit, Whole: true}
 	curvesOf(c, runs, func(r *Run) chart.Curve {
-		x, y := series(r.Evals, func(e record) (float64, bool) {
-			v, ok := e.num("valid_metric")
+		x, y := series(r.Evals, func(e values) (float64, bool) {
+			v, ok := e.num(&the.eval.ValidMetric)
 			return scale * v, ok
 		})
 		one := chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
-		if v, ok := r.Summary.num("test_metric"); ok {
+		if v, ok := r.Summary.num(&the.summary.TestMetric); ok {
 			one.End = ", test " + strconv.FormatFloat(scale*v, 'f', digits, 64)
 		}
 		return one
@@ -211,9 +211,9 @@ const mostTrained = 3
 func (r *Run) training() (x, y []float64) {
 	right, seeds := map[float64]float64{}, map[float64]float64{}
 	for i := range r.Steps.n {
-		epoch, _ := r.Steps.at("epoch", i)
-		share, ok := r.Steps.at("accuracy", i)
-		n, counted := r.Steps.at("seeds", i)
+		epoch, _ := r.Steps.at(&the.step.Epoch, i)
+		share, ok := r.Steps.at(&the.step.Accuracy, i)
+		n, counted := r.Steps.at(&the.step.Seeds, i)
 		if ok && counted && n > 0 {
 			right[epoch] += share * n
 			seeds[epoch] += n
@@ -243,7 +243,7 @@ func policyTimes(runs []*Run) *chart.Chart {
 		}
 		one := chart.Bar{Name: name, Values: []float64{math.NaN(), math.NaN(), seconds},
 			End: chart.Short(seconds) + " s"}
-		if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
+		if wait, waits := mean(r.Epochs, &the.epoch.WaitFraction); waits {
 			one.Values = []float64{seconds * (1 - wait), seconds * wait, math.NaN()}
 		}
 		b.Add(one)
@@ -328,8 +328,8 @@ func phaseBars(runs []*Run) *chart.Chart {
 		b.Pieces = append(b.Pieces, chart.Piece{Name: p, Color: phaseColors[p]})
 	}
 	for _, row := range rowsOf(runs) {
-		phases := meanOf(row.epochs, "phase_seconds")
-		seconds, _ := mean(row.epochs, "seconds")
+		phases := meanOf(row.epochs, &the.epoch.PhaseSeconds)
+		seconds, _ := mean(row.epochs, &the.epoch.Seconds)
 		train, prepare := make([]float64, len(phaseNames)), make([]float64, len(phaseNames))
 		for i, p := range phaseNames {
 			x, ok := phases[p]
@@ -357,11 +357,11 @@ func phaseBars(runs []*Run) *chart.Chart {
 func overlapChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "epoch", Y: "training waited, % of the epoch", Whole: true, Zero: true}
 	for _, r := range runs {
-		x, y := series(r.Epochs, func(e record) (float64, bool) {
-			w, ok := e.num("wait_fraction")
+		x, y := series(r.Epochs, func(e values) (float64, bool) {
+			w, ok := e.num(&the.epoch.WaitFraction)
 			return 100 * w, ok
 		})
-		wait, _ := mean(r.Epochs, "wait_fraction") // without epochs there is no curve
+		wait, _ := mean(r.Epochs, &the.epoch.WaitFraction) // without epochs there is no curve
 		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x,
 			Y: y, Color: r.color})
 	}
@@ -376,7 +376,7 @@ func memoryBars(runs []*Run) *chart.Chart {
 		Tick: "largest resident set that the system has seen"}
 	names := map[string]bool{}
 	for _, r := range runs {
-		for k := range r.Summary.object("memory") {
+		for k := range r.Summary.object(&the.summary.Memory) {
 			names[k] = true
 		}
 	}
@@ -385,14 +385,14 @@ func memoryBars(runs []*Run) *chart.Chart {
 		b.Pieces = append(b.Pieces, chart.Piece{Name: visible(k), Color: i})
 	}
 	for _, r := range runs {
-		items := r.Summary.object("memory")
+		items := r.Summary.object(&the.summary.Memory)
 		if r.Summary == nil {
 			continue
 		}
-		peak, _ := r.Summary.num("peak_rss_bytes")
+		peak, _ := r.Summary.num(&the.summary.PeakRSSBytes)
 		one := chart.Bar{Name: r.Name, Tick: peak / 1e6}
 		for _, k := range keys {
-			x, ok := items.num(k)
+			x, ok := numberOf(items[k])
 			if !ok {
 				x = math.NaN()
 			}

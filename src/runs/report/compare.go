@@ -42,8 +42,9 @@ func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 // alike reports whether runs are on the same graph and their configs differ only in keys that the
 // function but picks.
 func alike(a, b *Run, but func(key string) bool) bool {
+	graph := &the.summary.Graph
 	if a.Summary != nil && b.Summary != nil &&
-		fmt.Sprint(a.Summary["graph"]) != fmt.Sprint(b.Summary["graph"]) {
+		fmt.Sprint(a.Summary.object(graph)) != fmt.Sprint(b.Summary.object(graph)) {
 		return false
 	}
 	return len(differing([]*Run{a, b}, but)) == 0
@@ -88,7 +89,7 @@ func repeated(runs []*Run) [][]*Run {
 func ranked(runs []*Run) (out []*Run) {
 	for _, g := range byData(runs) {
 		valid := func(r *Run) float64 {
-			x, ok := r.Summary.num("valid_metric")
+			x, ok := r.Summary.num(&the.summary.ValidMetric)
 			if !ok {
 				return -1
 			}
@@ -200,8 +201,8 @@ func (s *study) efficiency(i int) float64 {
 
 // sameSeeds reports whether the first steps of two runs have equally many seeds.
 func sameSeeds(a, b *Run) bool {
-	seedsA, knownA := a.Steps.at("seeds", 0)
-	seedsB, knownB := b.Steps.at("seeds", 0)
+	seedsA, knownA := a.Steps.at(&the.step.Seeds, 0)
+	seedsB, knownB := b.Steps.at(&the.step.Seeds, 0)
 	return knownA && knownB && seedsA == seedsB
 }
 
@@ -211,7 +212,7 @@ func timed(r *Run) bool {
 	ranks, known := r.ranks()
 	seconds, _ := r.seconds()
 	moved := slices.ContainsFunc(r.Epochs,
-		func(e record) bool { n := len(e.list("ranks")); return n > 0 && n != ranks })
+		func(e values) bool { n := len(e.list(&the.epoch.Ranks)); return n > 0 && n != ranks })
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
@@ -269,7 +270,7 @@ func studies(runs []*Run) (out []study) {
 			for _, r := range p.runs {
 				x, _ := r.seconds()
 				seconds = append(seconds, x)
-				if n, ok := r.Summary.num("steps_per_epoch"); ok && n > 0 {
+				if n, ok := r.Summary.num(&the.summary.StepsPerEpoch); ok && n > 0 {
 					step = append(step, x/n)
 				}
 			}
@@ -277,7 +278,7 @@ func studies(runs []*Run) (out []study) {
 			if len(step) == len(seconds) {
 				p.step = timing.Median(step)
 			}
-			p.seeds, _ = p.runs[0].Steps.at("seeds", 0)
+			p.seeds, _ = p.runs[0].Steps.at(&the.step.Seeds, 0)
 			s.points = append(s.points, p)
 		}
 		out = append(out, s)

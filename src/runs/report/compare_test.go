@@ -146,7 +146,7 @@ func TestTrialsStandBesideNoPrediction(t *testing.T) {
 func TestARunThatMovedHasTheRanksOfItsEnd(t *testing.T) {
 	r := fixture(t, "base")[0]
 	r.Epochs[0]["ranks"] = []any{map[string]any{"remote_rows": 9e6}}
-	if got := r.rankMeans("remote_rows"); len(got) != 2 || got[0] != 500 {
+	if got := r.rankMeans(&the.rank.Remote); len(got) != 2 || got[0] != 500 {
 		t.Errorf("rows of each rank: %v", got)
 	}
 }

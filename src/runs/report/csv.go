@@ -20,15 +20,15 @@ func plain(v any) string {
 }
 
 // flat replaces an object within a record by its values, under keys with a dot.
-func flat(r record) record {
+func flat(r values) values {
 	out := map[string]any{}
 	flatten("", r, out)
-	delete(out, "kind")
+	delete(out, keyOf(&the.step.Kind))
 	return out
 }
 
 // keysOf returns the sorted keys under which records have single values.
-func keysOf(records []record) []string {
+func keysOf(records []values) []string {
 	keys := map[string]bool{}
 	for _, r := range records {
 		for k, v := range r {
@@ -44,7 +44,7 @@ func keysOf(records []record) []string {
 // writeRuns writes a line for each run: its settings and its summary.
 func writeRuns(w io.Writer, runs []*Run) error {
 	config := map[string]bool{}
-	var all []record
+	var all []values
 	for _, r := range runs {
 		for k := range r.Config {
 			config[k] = true
@@ -69,19 +69,19 @@ func writeRuns(w io.Writer, runs []*Run) error {
 
 // writeEpochs writes a line for each epoch, with the evaluation after it.
 func writeEpochs(w io.Writer, runs []*Run) error {
-	var all []record
+	var all []values
 	var of []*Run
 	for _, r := range runs {
-		evals := map[float64]record{}
+		evals := map[float64]values{}
 		for _, e := range r.Evals {
-			epoch, _ := e.num("epoch")
+			epoch, _ := e.num(&the.epoch.Epoch)
 			evals[epoch] = e
 		}
 		for _, e := range r.Epochs {
 			one := flat(e)
-			epoch, _ := e.num("epoch")
+			epoch, _ := e.num(&the.epoch.Epoch)
 			for k, v := range evals[epoch] {
-				if k != "kind" && k != "epoch" {
+				if k != keyOf(&the.eval.Kind) && k != keyOf(&the.eval.Epoch) {
 					one["eval."+k] = v
 				}
 			}
@@ -116,7 +116,7 @@ func writeSteps(w io.Writer, runs []*Run) error {
 			line := []string{r.Name}
 			for _, k := range columns {
 				text := ""
-				if x, ok := r.Steps.at(k, i); ok {
+				if x, ok := r.Steps.under(k, i); ok {
 					text = plain(x)
 				}
 				line = append(line, text)

@@ -8,14 +8,19 @@ import (
 	"strings"
 
 	"halognn/src/base/timing"
-	measured "halognn/src/runs/record"
+	"halognn/src/runs/record"
 )
 
 // popMetrics are POP's metrics in the order of their columns.
-var popMetrics = []struct{ column, key string }{
-	{"parallel", "parallel_efficiency"}, {"load balance", "load_balance"},
-	{"communication", "communication_efficiency"}, {"transfer", "transfer_efficiency"},
-	{"serialisation", "serialisation_efficiency"},
+var popMetrics = []struct {
+	column string
+	of     field
+}{
+	{"parallel", &the.summary.Efficiency.Parallel},
+	{"load balance", &the.summary.Efficiency.LoadBalance},
+	{"communication", &the.summary.Efficiency.Communication},
+	{"transfer", &the.summary.Efficiency.Transfer},
+	{"serialisation", &the.summary.Efficiency.Serialisation},
 }
 
 // efficiencies is the table of the POP metrics.
@@ -36,7 +41,7 @@ func efficiencies(runs []*Run) table {
 	smallest := smallestRuns(runs)
 	var told []*Run
 	for _, r := range runs {
-		e := r.Summary.object("efficiency")
+		e := r.Summary.object(&the.summary.Efficiency)
 		if e == nil {
 			continue
 		}
@@ -44,7 +49,7 @@ func efficiencies(runs []*Run) table {
 		ranks, known := r.ranks()
 		row := []string{r.Name, cell(float64(ranks), known)}
 		for _, m := range popMetrics {
-			x, ok := e.num(m.key)
+			x, ok := e.num(m.of)
 			row = append(row, percent(x, ok))
 		}
 		seconds, ok := r.computation()
@@ -58,7 +63,8 @@ func efficiencies(runs []*Run) table {
 
 // computation returns the processor seconds of computation in an epoch of a run.
 func (r *Run) computation() (seconds float64, ok bool) {
-	seconds, ok = r.Summary.object("efficiency").num("computation_seconds")
+	e := &the.summary.Efficiency
+	seconds, ok = r.Summary.object(e).num(&e.ComputationSeconds)
 	return seconds, ok && seconds > 0
 }
 
@@ -109,19 +115,19 @@ func withoutEfficiency(runs []*Run) string {
 	told := map[string]bool{}
 	for _, m := range popMetrics {
 		for _, r := range runs {
-			why := whyNone(r, m.key)
+			why := whyNone(r, m.of)
 			if why == "" || told[why] {
 				continue
 			}
 			told[why] = true
 			var columns, names []string
 			for _, other := range popMetrics {
-				if whyNone(r, other.key) == why {
+				if whyNone(r, other.of) == why {
 					columns = append(columns, other.column)
 				}
 			}
 			for _, other := range runs {
-				if whyNone(other, m.key) == why {
+				if whyNone(other, m.of) == why {
 					names = append(names, other.Name)
 				}
 			}
@@ -144,24 +150,24 @@ const mostNamed = 3
 
 // whyNone returns why a run has no value of a metric; "" if it has one, or the run does not say
 // why.
-func whyNone(r *Run, key string) string {
-	e := r.Summary.object("efficiency")
-	if _, ok := e.num(key); ok {
+func whyNone(r *Run, f field) string {
+	e := r.Summary.object(&the.summary.Efficiency)
+	if _, ok := e.num(f); ok {
 		return ""
 	}
-	return e.object("no_value").text(key)
+	return e.object(&the.summary.Efficiency.NoValue).text(f)
 }
 
 // slowest returns a sentence about the rank for which the others wait, and where to read what to
 // do; "" if the rank is not known.
 func slowest(r *Run) string {
-	text, err := json.Marshal(r.Summary.object("efficiency"))
-	var e measured.Efficiency
+	text, err := json.Marshal(r.Summary.object(&the.summary.Efficiency))
+	var e record.Efficiency
 	if err != nil || json.Unmarshal(text, &e) != nil {
 		return ""
 	}
 	if n, known := r.ranks(); !known || n < 2 || e.Slowest == nil {
 		return ""
 	}
-	return e.Sentence() + " " + measured.WhatToDo
+	return e.Sentence() + " " + record.WhatToDo
 }

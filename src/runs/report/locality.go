@@ -17,11 +17,11 @@ func locality(runs []*Run) table {
 	for _, r := range runs {
 		var factors, shares []string
 		for _, e := range r.Epochs {
-			factor, ok := e.num("locality_factor")
+			factor, ok := e.num(&the.epoch.Factor)
 			if !ok {
 				continue
 			}
-			share, _ := e.num("loading_share")
+			share, _ := e.num(&the.epoch.LoadingShare)
 			shares = append(shares, percent(share, true))
 			if text := chart.Number(factor); len(factors) == 0 || factors[len(factors)-1] != text {
 				factors = append(factors, text)

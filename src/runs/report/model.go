@@ -8,23 +8,26 @@ import (
 )
 
 // modelTerms are the numbers of time_model, in the order of the table.
-var modelTerms = []struct{ key, name string }{
-	{"depth", "pipeline depth"},
-	{"t_sample", "t_sample"},
-	{"t_lookup", "t_lookup"},
-	{"t_score", "t_score"},
-	{"t_remote", "t_remote"},
-	{"t_copy", "t_copy"},
-	{"t_train", "t_train"},
-	{"t_shuffle", "t_shuffle"},
-	{"t_sync", "t_sync"},
-	{"t_prepare", "T_prepare (eq. 3)"},
-	{"t_base", "T_base (eq. 2), depth 0"},
-	{"t_prefetch", "T_prefetch (eq. 5), depth 1"},
-	{"step", "a step, measured"},
-	{"t_first", "T_prefetch of the first step (eq. 4)"},
-	{"first_step", "the first step, measured"},
-	{"potential_gain", "T_base / t_DDP (eq. 6)"},
+var modelTerms = []struct {
+	of   field
+	name string
+}{
+	{&the.summary.TimeModel.Depth, "pipeline depth"},
+	{&the.summary.TimeModel.Sample, "t_sample"},
+	{&the.summary.TimeModel.Lookup, "t_lookup"},
+	{&the.summary.TimeModel.Score, "t_score"},
+	{&the.summary.TimeModel.Remote, "t_remote"},
+	{&the.summary.TimeModel.Copy, "t_copy"},
+	{&the.summary.TimeModel.Train, "t_train"},
+	{&the.summary.TimeModel.Shuffle, "t_shuffle"},
+	{&the.summary.TimeModel.Sync, "t_sync"},
+	{&the.summary.TimeModel.Prepare, "T_prepare (eq. 3)"},
+	{&the.summary.TimeModel.Base, "T_base (eq. 2), depth 0"},
+	{&the.summary.TimeModel.Prefetch, "T_prefetch (eq. 5), depth 1"},
+	{&the.summary.TimeModel.Step, "a step, measured"},
+	{&the.summary.TimeModel.First, "T_prefetch of the first step (eq. 4)"},
+	{&the.summary.TimeModel.FirstStep, "the first step, measured"},
+	{&the.summary.TimeModel.Gain, "T_base / t_DDP (eq. 6)"},
 }
 
 // mostTurned is the largest number of runs that a table shows as columns. With more, each run is a
@@ -45,13 +48,13 @@ func timeModel(runs []*Run) table {
 		t.columns = append(t.columns, term.name)
 	}
 	for _, r := range runs {
-		m := r.Summary.object("time_model")
+		m := r.Summary.object(&the.summary.TimeModel)
 		if m == nil {
 			continue
 		}
 		row := []string{r.Name}
 		for _, term := range modelTerms {
-			x, ok := m.num(term.key)
+			x, ok := m.num(term.of)
 			row = append(row, cell(x, ok))
 		}
 		t.rows = append(t.rows, row)
@@ -66,14 +69,14 @@ func modelBars(runs []*Run) *chart.Chart {
 		Pieces: []chart.Piece{{Name: "measured"}},
 	}
 	for _, r := range runs {
-		m := r.Summary.object("time_model")
-		step, measured := m.num("step")
-		depth, known := m.num("depth")
-		key := "t_prefetch"
+		m := r.Summary.object(&the.summary.TimeModel)
+		step, measured := m.num(&the.summary.TimeModel.Step)
+		depth, known := m.num(&the.summary.TimeModel.Depth)
+		term := &the.summary.TimeModel.Prefetch
 		if depth == 0 {
-			key = "t_base"
+			term = &the.summary.TimeModel.Base
 		}
-		model, modelled := m.num(key)
+		model, modelled := m.num(term)
 		if !measured {
 			continue
 		}
@@ -103,12 +106,12 @@ func overheads(runs []*Run) table {
 			"first step.",
 	}
 	for _, r := range runs {
-		wait, waits := mean(r.Epochs, "wait_fraction")
-		stall, stalls := r.Summary.num("communication_stall_seconds")
-		stalled, shares := r.Summary.num("communication_stall_fraction")
-		startup, starts := mean(r.Epochs, "startup_seconds")
-		started, known := mean(r.Epochs, "startup_fraction")
-		prepared, sets := r.Summary.num("setup_seconds")
+		wait, waits := mean(r.Epochs, &the.epoch.WaitFraction)
+		stall, stalls := r.Summary.num(&the.summary.StallSeconds)
+		stalled, shares := r.Summary.num(&the.summary.StallFraction)
+		startup, starts := mean(r.Epochs, &the.epoch.Startup)
+		started, known := mean(r.Epochs, &the.epoch.StartupFraction)
+		prepared, sets := r.Summary.num(&the.summary.SetUpSeconds)
 		if !stalls && !starts {
 			continue
 		}
@@ -135,22 +138,22 @@ func setUp(runs []*Run) table {
 	}
 	t.columns = append(t.columns, "together", "cache, of all epochs")
 	for _, r := range runs {
-		items := r.Summary.object("setup")
+		items := r.Summary.object(&the.summary.SetUp)
 		if items == nil {
 			continue
 		}
 		row := []string{r.Name}
 		for i := range trace.NumSetUpItems {
-			x, ok := items.num(i.String())
+			x, ok := numberOf(items[i.String()])
 			row = append(row, cell(x, ok))
 		}
-		total, known := r.Summary.num("setup_seconds")
+		total, known := r.Summary.num(&the.summary.SetUpSeconds)
 		cache := 0.0
 		for _, i := range []trace.SetUpItem{trace.SetUpRank, trace.SetUpPredict, trace.SetUpFill} {
-			x, _ := items.num(i.String())
+			x, _ := numberOf(items[i.String()])
 			cache += x
 		}
-		epoch, timed := mean(r.Epochs, "seconds")
+		epoch, timed := mean(r.Epochs, &the.epoch.Seconds)
 		trained := epoch * float64(len(r.Epochs))
 		t.rows = append(t.rows,
 			append(row, cell(total, known), share(cache/trained, timed && trained > 0)))

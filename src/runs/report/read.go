@@ -13,10 +13,11 @@ import (
 	"slices"
 
 	"halognn/src/base/mem"
+	"halognn/src/runs/record"
 )
 
-// record is one JSON object.
-type record map[string]any
+// values is one JSON object.
+type values map[string]any
 
 // most is the largest number accepted in a record, which keeps sums and means finite. No count,
 // time or loss comes near it.
@@ -28,23 +29,23 @@ func numberOf(v any) (float64, bool) {
 	return x, ok && math.Abs(x) < most
 }
 
-func (r record) num(key string) (float64, bool) { return numberOf(r[key]) }
+func (r values) num(f field) (float64, bool) { return numberOf(r[keyOf(f)]) }
 
 // text returns a string of the record, safe to display; empty if it is absent.
-func (r record) text(key string) string {
-	s, _ := r[key].(string)
+func (r values) text(f field) string {
+	s, _ := r[keyOf(f)].(string)
 	return visible(s)
 }
 
 // object returns an object within the record; nil if it is absent.
-func (r record) object(key string) record {
-	inner, _ := r[key].(map[string]any)
+func (r values) object(f field) values {
+	inner, _ := r[keyOf(f)].(map[string]any)
 	return inner
 }
 
 // list returns a list of objects within the record.
-func (r record) list(key string) (out []record) {
-	all, _ := r[key].([]any)
+func (r values) list(f field) (out []values) {
+	all, _ := r[keyOf(f)].([]any)
 	for _, one := range all {
 		inner, _ := one.(map[string]any)
 		out = append(out, inner)
@@ -59,7 +60,7 @@ type columns struct {
 	of map[string][]float64
 }
 
-func (c *columns) add(r record) {
+func (c *columns) add(r values) {
 	if c.of == nil {
 		c.of = map[string][]float64{}
 	}
@@ -78,7 +79,10 @@ func (c *columns) add(r record) {
 }
 
 // at returns a number of record i, and whether the record has it.
-func (c *columns) at(key string, i int) (float64, bool) {
+func (c *columns) at(f field, i int) (float64, bool) { return c.under(keyOf(f), i) }
+
+// under is at by key.
+func (c *columns) under(key string, i int) (float64, bool) {
 	column := c.of[key]
 	if i >= len(column) || math.IsNaN(column[i]) {
 		return 0, false
@@ -89,8 +93,11 @@ func (c *columns) at(key string, i int) (float64, bool) {
 func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
 
 // must lists the required numbers of each kind of record.
-var must = map[string][]string{"step": {"epoch", "step", "loss"}, "epoch": {"epoch", "seconds"},
-	"eval": {"epoch"}}
+var must = map[string][]field{
+	record.KindStep:  {&the.step.Epoch, &the.step.Step, &the.step.Loss},
+	record.KindEpoch: {&the.epoch.Epoch, &the.epoch.Seconds},
+	record.KindEval:  {&the.eval.Epoch},
+}
 
 // longestLine limits the memory for a line of a damaged file.
 const longestLine = 16 << 20
@@ -152,26 +159,26 @@ func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 
 // take parses and keeps one record.
 func (r *Run) take(line []byte) error {
-	var one record
+	var one values
 	if err := json.Unmarshal(line, &one); err != nil {
 		return err
 	}
-	kind := one.text("kind")
-	keys, known := must[kind]
+	kind := one.text(&the.step.Kind)
+	required, known := must[kind]
 	if !known {
 		return fmt.Errorf("a record of unknown kind %q", kind)
 	}
-	for _, k := range keys {
-		if _, ok := one.num(k); !ok {
-			return fmt.Errorf("a record of kind %s without a number %q", kind, k)
+	for _, f := range required {
+		if _, ok := one.num(f); !ok {
+			return fmt.Errorf("a record of kind %s without a number %q", kind, keyOf(f))
 		}
 	}
 	switch kind {
-	case "step":
+	case record.KindStep:
 		r.Steps.add(one)
-	case "epoch":
+	case record.KindEpoch:
 		r.Epochs = append(r.Epochs, one)
-	case "eval":
+	case record.KindEval:
 		r.Evals = append(r.Evals, one)
 	}
 	return nil

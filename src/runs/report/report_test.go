@@ -159,12 +159,12 @@ func TestTablesHoldWhatWasComputedByHand(t *testing.T) {
 
 func TestFactorsOfLocality(t *testing.T) {
 	runs := []*Run{
-		{Name: "near", Epochs: []record{
+		{Name: "near", Epochs: []values{
 			{"locality_factor": 1.0, "loading_share": 0.5}, {"locality_factor": 2.0,
 				"loading_share": 0.25},
 			{"locality_factor": 2.0},
 		}},
-		{Name: "plain", Epochs: []record{{"loss": 1.0}}},
+		{Name: "plain", Epochs: []values{{"loss": 1.0}}},
 	}
 	want := [][]string{{"near", "1, 2", "50.00 %", "0.00 %"}}
 	if d := cmp.Diff(want, plainText(locality(runs).rows)); d != "" {

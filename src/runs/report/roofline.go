@@ -20,12 +20,12 @@ type kernel struct {
 
 // kernelsOf returns the kernels of a run that took time, longest first.
 func kernelsOf(r *Run) (all []kernel) {
-	for _, one := range r.Kernels.list("kernels") {
-		k := kernel{name: one.text("name")}
-		k.calls, _ = one.num("calls")
-		k.seconds, _ = one.num("seconds")
-		k.bytes, _ = one.num("bytes")
-		k.flops, _ = one.num("flops")
+	for _, one := range r.Kernels.list(&the.kernels.Kernels) {
+		k := kernel{name: one.text(&the.kernel.Name)}
+		k.calls, _ = one.num(&the.kernel.Calls)
+		k.seconds, _ = one.num(&the.kernel.Seconds)
+		k.bytes, _ = one.num(&the.kernel.Bytes)
+		k.flops, _ = one.num(&the.kernel.Flops)
 		if k.seconds > 0 && k.bytes > 0 {
 			all = append(all, k)
 		}
@@ -36,8 +36,8 @@ func kernelsOf(r *Run) (all []kernel) {
 
 // roofs are the measured rates of the device of a metered run.
 func roofs(r *Run) (copies, product float64, ok bool) {
-	copies, _ = r.Kernels.num("copy_bytes_per_second")
-	product, _ = r.Kernels.num("product_flops_per_second")
+	copies, _ = r.Kernels.num(&the.kernels.Copy)
+	product, _ = r.Kernels.num(&the.kernels.Product)
 	return copies, product, copies > 0 && product > 0
 }
 
@@ -77,7 +77,7 @@ func kernels(r *Run) table {
 		note: "Of the roof: the time at the device's measured rates, for the bytes or for the " +
 			"flops, whichever is longer, over the time taken.",
 	}
-	steps, _ := r.Kernels.num("steps")
+	steps, _ := r.Kernels.num(&the.kernels.Steps)
 	all := 0.0
 	for _, k := range kernelsOf(r) {
 		all += k.seconds

@@ -12,7 +12,7 @@ import (
 // of the roof; a copy has no place on the plot, and one in the table.
 func TestRoofline(t *testing.T) {
 	r := fixture(t, "base")[0]
-	r.Kernels = record{"steps": 10.0, "copy_bytes_per_second": 1e10,
+	r.Kernels = values{"steps": 10.0, "copy_bytes_per_second": 1e10,
 		"product_flops_per_second": 2e11,
 		"kernels": []any{
 			map[string]any{"name": "Copy", "calls": 20.0, "seconds": 2.0, "bytes": 1e10,

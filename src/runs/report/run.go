@@ -21,10 +21,10 @@ type Run struct {
 	Name    string         // shortest unique end of its path, safe to display
 	Dir     string         // its path as given
 	Config  map[string]any // "train.lr" -> 0.01
-	Summary record         // nil for a run that has not finished
-	Kernels record         // kernels of a metered run; otherwise nil
-	Epochs  []record
-	Evals   []record
+	Summary values         // nil for a run that has not finished
+	Kernels values         // kernels of a metered run; otherwise nil
+	Epochs  []values
+	Evals   []values
 	Steps   columns // the steps as rank 0 recorded them; loss, accuracy and seeds are of all ranks
 
 	Damaged []string // records left out because they are damaged: file, line and error
@@ -71,7 +71,7 @@ func load(dir string) (*Run, error) {
 	flatten("", config, r.Config)
 	for _, file := range []struct {
 		name string
-		to   *record
+		to   *values
 	}{{rundir.SummaryFile, &r.Summary}, {rundir.KernelsFile, &r.Kernels}} {
 		path := filepath.Join(dir, file.name)
 		switch text, err := mem.ReadFile(path); {
@@ -140,7 +140,7 @@ func (r *Run) shown(key string) string {
 // policy returns the cache policy. It is none for runs of versions without caches, and for runs on
 // one node, which have no remote rows.
 func (r *Run) policy() string {
-	if nodes, ok := r.Summary.num("nodes"); ok && nodes == 1 {
+	if nodes, ok := r.Summary.num(&the.summary.Nodes); ok && nodes == 1 {
 		return "none"
 	}
 	if p, ok := r.setting("cache.policy"); ok {
@@ -155,26 +155,27 @@ func (r *Run) tried() bool { return r.policy() == "auto" }
 
 // policyName returns the cache policy and, for auto, the policy that it chose.
 func (r *Run) policyName() string {
-	if chosen := r.Summary.object("cache").text("policy"); r.tried() && chosen != "" {
+	chosen := r.Summary.object(&the.summary.Cache).text(&the.cache.Policy)
+	if r.tried() && chosen != "" {
 		return "auto (" + chosen + ")"
 	}
 	return r.policy()
 }
 
 // metric returns the validation metric from the summary; empty without one.
-func (r *Run) metric() string { return r.Summary.text("metric_name") }
+func (r *Run) metric() string { return r.Summary.text(&the.summary.MetricName) }
 
 // noValue returns why a metric of the summary is null; empty if it has a value, or no reason is
 // given.
-func (r *Run) noValue(key string) string { return r.Summary.object("no_value").text(key) }
+func (r *Run) noValue(f field) string { return r.Summary.object(&the.summary.NoValue).text(f) }
 
 // ranks returns the number of ranks; for an unfinished run it is taken from the epochs.
 func (r *Run) ranks() (int, bool) {
-	if n, ok := r.Summary.num("ranks"); ok {
+	if n, ok := r.Summary.num(&the.summary.Ranks); ok {
 		return int(n), true
 	}
 	for _, e := range r.Epochs {
-		if list := e.list("ranks"); len(list) > 0 {
+		if list := e.list(&the.epoch.Ranks); len(list) > 0 {
 			return len(list), true
 		}
 	}
@@ -189,8 +190,8 @@ func (r *Run) state() string {
 	if r.Steps.n == 0 {
 		return "no step recorded"
 	}
-	epoch, _ := r.Steps.at("epoch", r.Steps.n-1)
-	step, _ := r.Steps.at("step", r.Steps.n-1)
+	epoch, _ := r.Steps.at(&the.step.Epoch, r.Steps.n-1)
+	step, _ := r.Steps.at(&the.step.Step, r.Steps.n-1)
 	return fmt.Sprintf("not finished: epoch %g, step %g", epoch, step)
 }
 
@@ -198,7 +199,7 @@ func (r *Run) state() string {
 func (r *Run) seconds() (float64, bool) {
 	var all []float64
 	for _, e := range r.Epochs {
-		if x, ok := e.num("seconds"); ok {
+		if x, ok := e.num(&the.epoch.Seconds); ok {
 			all = append(all, x)
 		}
 	}
@@ -206,10 +207,13 @@ func (r *Run) seconds() (float64, bool) {
 }
 
 // mean returns the mean of a number over the records that have it, and whether any has.
-func mean(records []record, key string) (float64, bool) {
+func mean(records []values, f field) (float64, bool) { return meanUnder(records, keyOf(f)) }
+
+// meanUnder is mean by key.
+func meanUnder(records []values, key string) (float64, bool) {
 	sum, n := 0.0, 0
 	for _, e := range records {
-		if x, ok := e.num(key); ok {
+		if x, ok := numberOf(e[key]); ok {
 			sum += x
 			n++
 		}
@@ -218,8 +222,8 @@ func mean(records []record, key string) (float64, bool) {
 }
 
 // meanOf is mean over the numbers of an object within the records, such as phase_seconds.
-func meanOf(records []record, object string) map[string]float64 {
-	inner := make([]record, len(records))
+func meanOf(records []values, object field) map[string]float64 {
+	inner := make([]values, len(records))
 	out := map[string]float64{}
 	for i, e := range records {
 		inner[i] = e.object(object)
@@ -228,7 +232,7 @@ func meanOf(records []record, object string) map[string]float64 {
 		}
 	}
 	for k := range out {
-		if x, ok := mean(inner, k); ok {
+		if x, ok := meanUnder(inner, k); ok {
 			out[k] = x
 		} else {
 			delete(out, k)
@@ -239,25 +243,25 @@ func meanOf(records []record, object string) map[string]float64 {
 
 // accesses returns the mean number of remote accesses in an epoch: the rows that a run without a
 // cache fetches.
-func accesses(epochs []record) (float64, bool) {
-	hits, cached := mean(epochs, "cache_hits")
-	peer, _ := mean(epochs, "peer_cache_rows") // only where caches are shared
-	summed, _ := mean(epochs, "summed_rows")   // only where owners add rows
-	shared, _ := mean(epochs, "shared_rows")   // only where ranks of a node fetch as one
-	fetched, known := mean(epochs, "fetched_rows")
+func accesses(epochs []values) (float64, bool) {
+	hits, cached := mean(epochs, &the.epoch.Cached)
+	peer, _ := mean(epochs, &the.epoch.PeerCached) // only where caches are shared
+	summed, _ := mean(epochs, &the.epoch.Summed)   // only where owners add rows
+	shared, _ := mean(epochs, &the.epoch.Shared)   // only where ranks of a node fetch as one
+	fetched, known := mean(epochs, &the.epoch.Fetched)
 	return hits + peer + summed + shared + fetched, cached && known
 }
 
-func transfers(epochs []record) (float64, bool) {
-	rows, known := mean(epochs, "remote_rows")
-	sums, _ := mean(epochs, "sum_vectors") // only where owners add rows
+func transfers(epochs []values) (float64, bool) {
+	rows, known := mean(epochs, &the.epoch.Remote)
+	sums, _ := mean(epochs, &the.epoch.Sums) // only where owners add rows
 	return rows + sums, known
 }
 
 // hitRate is 1 - (transferred rows and sums) / remote accesses. Without a summary it is computed
 // from the epochs.
 func (r *Run) hitRate() (float64, bool) {
-	if x, ok := r.Summary.num("hit_rate"); ok {
+	if x, ok := r.Summary.num(&the.summary.HitRate); ok {
 		return x, true
 	}
 	all, known := accesses(r.Epochs)
@@ -265,6 +269,6 @@ func (r *Run) hitRate() (float64, bool) {
 	if !known || !counted || all == 0 {
 		return 0, false
 	}
-	shared, _ := mean(r.Epochs, "shared_rows") // rows that another rank of the node transferred
+	shared, _ := mean(r.Epochs, &the.epoch.Shared) // rows that another rank of the node transferred
 	return 1 - (moved+shared)/all, true
 }

@@ -22,10 +22,10 @@ type score struct {
 	n               int
 }
 
-func scoreOf(runs []*Run, key string) (s score) {
+func scoreOf(runs []*Run, f field) (s score) {
 	var all []float64
 	for _, r := range runs {
-		if x, ok := r.Summary.num(key); ok {
+		if x, ok := r.Summary.num(f); ok {
 			all = append(all, x)
 		}
 	}
@@ -53,20 +53,21 @@ func (r *Run) Scores() string {
 	}
 	score := scores([]*Run{r})
 	return fmt.Sprintf("%s: valid %s, test %s", cmp.Or(r.metric(), "metric"),
-		score(r, "valid_metric"), score(r, "test_metric"))
+		score(r, &the.summary.ValidMetric), score(r, &the.summary.TestMetric))
 }
 
 // jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without
 // a validation value belong to no job. A run may lack a test value, which chooses nothing.
 func jobsOf(runs []*Run) (jobs []job) {
 	valued := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
-		_, valid := r.Summary.num("valid_metric")
+		_, valid := r.Summary.num(&the.summary.ValidMetric)
 		return !valid
 	})
 	all := repeated(valued)
 	for i, name := range jobNames(all) {
-		jobs = append(jobs, job{name: name, runs: all[i], valid: scoreOf(all[i], "valid_metric"),
-			test: scoreOf(all[i], "test_metric")})
+		jobs = append(jobs, job{name: name, runs: all[i],
+			valid: scoreOf(all[i], &the.summary.ValidMetric),
+			test:  scoreOf(all[i], &the.summary.TestMetric)})
 	}
 	slices.SortStableFunc(jobs,
 		func(a, b job) int { return cmp.Compare(b.valid.mean, a.valid.mean) })

@@ -87,16 +87,16 @@ func outcomes(runs []*Run) table {
 	}
 	score := scores(runs)
 	for _, r := range runs {
-		s := r.Summary
 		seconds, timed := r.seconds()
-		wait, waits := mean(r.Epochs, "wait_fraction")
-		memory, measured := s.num("peak_rss_bytes")
+		wait, waits := mean(r.Epochs, &the.epoch.WaitFraction)
+		memory, measured := r.Summary.num(&the.summary.PeakRSSBytes)
 		ranks, known := r.ranks()
 		t.rows = append(t.rows, []string{
-			r.Name, cell(float64(ranks), known), score(r, "test_metric"), score(r, "valid_metric"),
+			r.Name, cell(float64(ranks), known),
+			score(r, &the.summary.TestMetric), score(r, &the.summary.ValidMetric),
 			strconv.Itoa(len(r.Epochs)), cell(seconds, timed), r.spread(),
 			share(wait, waits), count(memory/1e6, measured),
-			cmp.Or(s.text("loss_digest"), chart.Absent),
+			cmp.Or(r.Summary.text(&the.summary.LossDigest), chart.Absent),
 		})
 	}
 	return t
@@ -104,17 +104,17 @@ func outcomes(runs []*Run) table {
 
 // scores returns a function that formats a metric of a run, or why the run has none. It adds the
 // name of the metric if the runs have different ones.
-func scores(runs []*Run) func(r *Run, key string) string {
+func scores(runs []*Run) func(r *Run, f field) string {
 	names := map[string]bool{}
 	for _, r := range runs {
 		if r.metric() != "" {
 			names[r.metric()] = true
 		}
 	}
-	return func(r *Run, key string) string {
-		x, ok := r.Summary.num(key)
+	return func(r *Run, f field) string {
+		x, ok := r.Summary.num(f)
 		text := metricText(r.metric(), x, ok)
-		if why := r.noValue(key); !ok && why != "" {
+		if why := r.noValue(f); !ok && why != "" {
 			text += " (" + why + ")"
 		}
 		if ok && len(names) > 1 {
@@ -147,7 +147,8 @@ func differences(runs []*Run) table {
 		hit, rated := r.hitRate()
 		t.rows = append(t.rows,
 			append(row, cell(float64(ranks), known), cell(seconds, timed), count(remote, counted),
-				percent(hit, rated), score(r, "valid_metric"), score(r, "test_metric")))
+				percent(hit, rated), score(r, &the.summary.ValidMetric),
+				score(r, &the.summary.TestMetric)))
 	}
 	if len(t.columns) > 10 && len(runs) < 10 {
 		t.turn()
@@ -192,8 +193,8 @@ func traffic(runs []*Run) table {
 			row = append(row, chart.Number(math.Round(tier(r.Epochs, i))))
 		}
 		remote, counted := transfers(r.Epochs)
-		bytes, sized := mean(r.Epochs, "remote_bytes")
-		rounds, known := r.Summary.num("rounds_per_step")
+		bytes, sized := mean(r.Epochs, &the.epoch.RemoteBytes)
+		rounds, known := r.Summary.num(&the.summary.CollectivesPerStep)
 		t.rows = append(t.rows,
 			append(row, count(remote, counted), cell(bytes/1e6, sized), cell(rounds, known)))
 	}
@@ -215,16 +216,16 @@ func caches(runs []*Run) table {
 		if r.policy() == "none" {
 			continue
 		}
-		held := r.Summary.object("cache")
-		rows, sized := held.num("capacity_rows")
-		bytes, _ := held.num("bytes")
-		plan, _ := held.num("plan_bytes")
+		held := r.Summary.object(&the.summary.Cache)
+		rows, sized := held.num(&the.cache.Capacity)
+		bytes, _ := held.num(&the.cache.Bytes)
+		plan, _ := held.num(&the.cache.PolicyBytes)
 		hit, rated := r.hitRate()
-		buffer, buffered := r.Summary.num("buffer_hit_rate")
-		evictions, evicts := mean(r.Epochs, "evictions")
-		score, scored := mean(r.Epochs, "score_seconds")
-		step, stepped := r.Summary.num("remote_rows_per_step")
-		expected, predicted := r.Summary.num("expected_remote_rows_per_step")
+		buffer, buffered := r.Summary.num(&the.summary.BufferHitRate)
+		evictions, evicts := mean(r.Epochs, &the.epoch.Evictions)
+		score, scored := mean(r.Epochs, &the.epoch.ScoreSeconds)
+		step, stepped := r.Summary.num(&the.summary.RemoteRowsPerStep)
+		expected, predicted := r.Summary.num(&the.summary.ExpectedRowsPerStep)
 		t.rows = append(t.rows, []string{
 			r.Name, r.policyName(), count(rows, sized), cell((bytes+plan)/1e6, sized),
 			percent(hit, rated), percent(buffer, buffered),
@@ -306,8 +307,8 @@ func balance(runs []*Run) table {
 	}
 	for _, r := range runs {
 		row := []string{r.Name}
-		for _, key := range []string{"remote_rows", "wait_fraction"} {
-			all := r.rankMeans(key)
+		for i, f := range []field{&the.rank.Remote, &the.rank.WaitFraction} {
+			all := r.rankMeans(f)
 			if len(all) < 2 {
 				row = nil
 				break
@@ -317,7 +318,7 @@ func balance(runs []*Run) table {
 				sum += x
 			}
 			show := count
-			if key == "wait_fraction" {
+			if i == 1 {
 				show = percent
 			} else {
 				row = append(row, strconv.Itoa(len(all)))
@@ -350,9 +351,9 @@ func phases(runs []*Run) table {
 		if len(r.Epochs) == 0 {
 			continue
 		}
-		seconds, timed := mean(r.Epochs, "seconds")
+		seconds, timed := mean(r.Epochs, &the.epoch.Seconds)
 		row := []string{r.Name, cell(seconds, timed)}
-		all := meanOf(r.Epochs, "phase_seconds")
+		all := meanOf(r.Epochs, &the.epoch.PhaseSeconds)
 		for _, p := range phaseNames {
 			x, ok := all[p]
 			row = append(row, cell(x, ok))

@@ -13,7 +13,7 @@ import (
 type rowOf struct {
 	name   string
 	run    *Run
-	epochs []record
+	epochs []values
 }
 
 // mostEpochs is the largest number of epochs shown of a single run; of a run with more epochs, this
@@ -36,7 +36,7 @@ func rowsOf(runs []*Run) (rows []rowOf) {
 		if n > 1 {
 			at = i * (len(all) - 1) / (n - 1)
 		}
-		epoch, _ := all[at].num("epoch")
+		epoch, _ := all[at].num(&the.epoch.Epoch)
 		rows = append(rows, rowOf{fmt.Sprintf("epoch %g", epoch), runs[0], all[at : at+1]})
 	}
 	return rows
@@ -44,18 +44,19 @@ func rowsOf(runs []*Run) (rows []rowOf) {
 
 // tiers are the sources of rows, nearest first.
 var tiers = []struct {
-	key, name string
-	color     int
+	of    field
+	name  string
+	color int
 }{
-	{"local_rows", "local", 6},
-	{"peer_rows", "peer", 5},
-	{"peer_cache_rows", "peer's cache", 0},
-	{"cache_hits", "own cache", 2},
-	{"shared_rows", "fetched by a peer", 7},
-	{"stored_rows", "read from files", 7},
-	{"fetched_rows", "fetched for the step", 1},
-	{"replacement_rows", "replacements", 3},
-	{"early_rows", "fetched early", 4},
+	{&the.epoch.Local, "local", 6},
+	{&the.epoch.Peer, "peer", 5},
+	{&the.epoch.PeerCached, "peer's cache", 0},
+	{&the.epoch.Cached, "own cache", 2},
+	{&the.epoch.Shared, "fetched by a peer", 7},
+	{&the.epoch.Stored, "read from files", 7},
+	{&the.epoch.Fetched, "fetched for the step", 1},
+	{&the.epoch.Replaced, "replacements", 3},
+	{&the.epoch.Early, "fetched early", 4},
 }
 
 // transferredTiers is the index of the first tier of transferred rows.
@@ -63,13 +64,13 @@ const transferredTiers = 6
 
 // tier returns the mean of a tier per epoch, or NaN if it is not recorded. It does not count rows
 // from a peer's cache twice.
-func tier(epochs []record, i int) float64 {
-	x, ok := mean(epochs, tiers[i].key)
+func tier(epochs []values, i int) float64 {
+	x, ok := mean(epochs, tiers[i].of)
 	if !ok {
 		return math.NaN()
 	}
-	if tiers[i].key == "peer_rows" {
-		cached, _ := mean(epochs, "peer_cache_rows")
+	if tiers[i].of == field(&the.epoch.Peer) {
+		cached, _ := mean(epochs, &the.epoch.PeerCached)
 		x -= cached
 	}
 	return x
@@ -85,13 +86,13 @@ func tierPieces(from int) (out []chart.Piece) {
 	return append(out, chart.Piece{Name: unknownTier, Color: 7})
 }
 
-func tierValues(epochs []record, from int) (values []float64) {
+func tierValues(epochs []values, from int) (values []float64) {
 	unknown := math.NaN()
 	for i := from; i < len(tiers); i++ {
 		values = append(values, tier(epochs, i))
 	}
-	if _, known := mean(epochs, "fetched_rows"); !known {
-		if x, ok := mean(epochs, "remote_rows"); ok {
+	if _, known := mean(epochs, &the.epoch.Fetched); !known {
+		if x, ok := mean(epochs, &the.epoch.Remote); ok {
 			unknown = x
 		}
 	}
@@ -182,8 +183,8 @@ func predicted(runs []*Run) *chart.Chart {
 		note += " Runs of cache.policy auto are left out: their steps had several caches."
 	}
 	for _, r := range runs {
-		expected, has := r.Summary.num("expected_remote_rows_per_step")
-		rows, counted := r.Summary.num("remote_rows_per_step")
+		expected, has := r.Summary.num(&the.summary.ExpectedRowsPerStep)
+		rows, counted := r.Summary.num(&the.summary.RemoteRowsPerStep)
 		if has && counted && expected > 0 && !r.tried() {
 			b.Add(chart.Bar{Name: r.Name, Values: []float64{rows}, Tick: expected,
 				End: fmt.Sprintf("%s, %+.1f %%", chart.Short(rows),
@@ -201,9 +202,9 @@ func hitRates(runs []*Run) *chart.Chart {
 	size := bins(runs)
 	for _, r := range runs {
 		of := func(k int) (hits, all float64, ok bool) {
-			own, has := r.Steps.at("cache_hits", k)
-			peer, _ := r.Steps.at("peer_cache_rows", k)
-			fetched, known := r.Steps.at("fetched_rows", k)
+			own, has := r.Steps.at(&the.step.Cached, k)
+			peer, _ := r.Steps.at(&the.step.PeerCached, k)
+			fetched, known := r.Steps.at(&the.step.Fetched, k)
 			return 100 * (own + peer), own + peer + fetched, has && known
 		}
 		x, y := r.binned(size, of)
@@ -247,7 +248,7 @@ func hitRates(runs []*Run) *chart.Chart {
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {
-		if n, _ := r.Steps.at("evictions", k); n > 0 {
+		if n, _ := r.Steps.at(&the.step.Evictions, k); n > 0 {
 			marks = append(marks, place[k]+1)
 		}
 	}
@@ -259,10 +260,10 @@ func (r *Run) evictions() (marks []float64, all bool) {
 
 // rankMeans returns the mean of a number over the epochs for every rank; nil if it is not recorded.
 // If the number of ranks changed during the run, only epochs with the final number count.
-func (r *Run) rankMeans(key string) (out []float64) {
+func (r *Run) rankMeans(f field) (out []float64) {
 	n, ranks := 0, 0
 	for _, e := range slices.Backward(r.Epochs) {
-		list := e.list("ranks")
+		list := e.list(&the.epoch.Ranks)
 		if ranks == 0 {
 			ranks = len(list)
 		}
@@ -274,7 +275,7 @@ func (r *Run) rankMeans(key string) (out []float64) {
 			if k == len(out) {
 				out = append(out, 0)
 			}
-			x, ok := one.num(key)
+			x, ok := one.num(f)
 			if !ok {
 				return nil
 			}
@@ -291,7 +292,7 @@ func (r *Run) rankMeans(key string) (out []float64) {
 func rankDots(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per epoch by one rank"}
 	for _, r := range runs {
-		dots := r.rankMeans("remote_rows")
+		dots := r.rankMeans(&the.rank.Remote)
 		if len(dots) < 2 || slices.Max(dots) == 0 {
 			continue
 		}

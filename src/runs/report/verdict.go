@@ -45,19 +45,19 @@ func verdict(runs []*Run) (sentences []string) {
 
 // judged returns a sentence about the quality of a run's model.
 func judged(r *Run) string {
-	test, ok := r.Summary.num("test_metric")
+	test, ok := r.Summary.num(&the.summary.TestMetric)
 	metric := cmp.Or(visible(r.metric()), "metric")
-	if why := r.noValue("test_metric"); !ok && why != "" {
+	if why := r.noValue(&the.summary.TestMetric); !ok && why != "" {
 		return fmt.Sprintf("The test split gives no %s: %s.", metric, why)
 	}
 	if !ok {
 		return ""
 	}
 	s := fmt.Sprintf("Test %s %s", metric, metricText(metric, test, true))
-	if epoch, known := r.Summary.num("best_epoch"); known {
+	if epoch, known := r.Summary.num(&the.summary.BestEpoch); known {
 		s += fmt.Sprintf(" with the weights of epoch %g of %d", epoch, len(r.Epochs))
 	}
-	majority, known := r.Summary.num("majority_accuracy")
+	majority, known := r.Summary.num(&the.summary.MajorityAccuracy)
 	if !known || r.metric() != "accuracy" {
 		return s + "."
 	}
@@ -75,10 +75,10 @@ func paced(r *Run) string {
 		return ""
 	}
 	s := fmt.Sprintf("An epoch took %s s", chart.Number(seconds))
-	if wait, waits := mean(r.Epochs, "wait_fraction"); waits {
+	if wait, waits := mean(r.Epochs, &the.epoch.WaitFraction); waits {
 		s += fmt.Sprintf(", of which training waited %s for minibatches", percent(wait, true))
 	}
-	if remote, counted := mean(r.Epochs, "remote_rows"); counted && remote > 0 {
+	if remote, counted := mean(r.Epochs, &the.epoch.Remote); counted && remote > 0 {
 		s += fmt.Sprintf("; %s feature rows crossed between nodes", count(remote, true))
 	}
 	return s + "."
@@ -152,7 +152,7 @@ func fastest(runs []*Run) string {
 func (r *Run) spread() string {
 	least, most, n := math.Inf(1), math.Inf(-1), 0
 	for _, e := range r.Epochs {
-		if x, ok := e.num("seconds"); ok {
+		if x, ok := e.num(&the.epoch.Seconds); ok {
 			least, most, n = min(least, x), max(most, x), n+1
 		}
 	}
@@ -185,9 +185,9 @@ func settings(runs []*Run) table {
 		}},
 		{"cache", (*Run).policyName},
 		{"ranks", placeOf},
-		{"device", func(r *Run) string { return visible(r.Summary.text("device")) }},
+		{"device", func(r *Run) string { return visible(r.Summary.text(&the.summary.Device)) }},
 		{"finished", finishOf},
-		{"version", func(r *Run) string { return visible(r.Summary.text("version")) }},
+		{"version", func(r *Run) string { return visible(r.Summary.text(&the.summary.Version)) }},
 	}
 	for _, r := range shown {
 		t.columns = append(t.columns, r.Name)
@@ -230,11 +230,12 @@ func (r *Run) words(keys ...string) string {
 }
 
 func graphOf(r *Run) string {
-	g := r.Summary.object("graph")
+	g := r.Summary.object(&the.summary.Graph)
 	var all []string
-	for _, key := range []string{"vertices", "edges", "features", "classes"} {
-		if x, ok := g.num(key); ok {
-			all = append(all, count(x, true)+" "+key)
+	size := &the.summary.Graph
+	for _, f := range []field{&size.Vertices, &size.Edges, &size.Features, &size.Classes} {
+		if x, ok := g.num(f); ok {
+			all = append(all, count(x, true)+" "+keyOf(f))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -272,23 +273,23 @@ func placeOf(r *Run) string {
 		return ""
 	}
 	s := fmt.Sprint(ranks)
-	if nodes, ok := r.Summary.num("nodes"); ok {
+	if nodes, ok := r.Summary.num(&the.summary.Nodes); ok {
 		s += fmt.Sprintf(" on %g nodes", nodes)
 		if nodes == 1 {
 			s = strings.TrimSuffix(s, "s")
 		}
 	}
-	if host := r.Summary.text("host"); host != "" {
+	if host := r.Summary.text(&the.summary.Host); host != "" {
 		s += ", " + visible(host)
 	}
-	if job := r.Summary.text("job"); job != "" {
+	if job := r.Summary.text(&the.summary.Job); job != "" {
 		s += ", job " + visible(job)
 	}
 	return s
 }
 
 func finishOf(r *Run) string {
-	if at := r.Summary.text("finished"); at != "" {
+	if at := r.Summary.text(&the.summary.Finished); at != "" {
 		return visible(strings.Replace(strings.TrimSuffix(at, "Z"), "T", " ", 1)) + " UTC"
 	}
 	return ""
@@ -331,7 +332,7 @@ func confusions(runs []*Run) (all []table) {
 
 // className returns the name of a class in the dataset, or its number.
 func className(r *Run, c int) string {
-	names, _ := r.Summary["class_names"].([]any)
+	names, _ := r.Summary[keyOf(&the.summary.ClassNames)].([]any)
 	if c < len(names) {
 		if name, ok := names[c].(string); ok && name != "" {
 			return visible(name)
@@ -367,7 +368,7 @@ func classRow(r *Run, m [][]float64, c int, row []float64) []string {
 
 // confusionOf reads the matrix of a summary; nil if there is none, or it is damaged.
 func confusionOf(r *Run) (m [][]float64) {
-	rows, _ := r.Summary["confusion"].([]any)
+	rows, _ := r.Summary[keyOf(&the.summary.Confusion)].([]any)
 	for _, row := range rows {
 		cells, _ := row.([]any)
 		if len(cells) != len(rows) {

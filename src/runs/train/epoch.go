@@ -54,7 +54,7 @@ func (r *run) endEpoch(took time.Duration) error {
 	}
 	ranks := float64(len(all.each))
 	rec := record.Epoch{
-		Kind: "epoch", Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
+		Kind: record.KindEpoch, Time: record.Now(), Epoch: r.epoch, Seconds: took.Seconds(),
 		Loss:         r.loss / float64(r.seeds),
 		LR:           r.s.Job.Schedule.LR(r.epoch*r.steps()-1, r.s.Job.Epochs*r.steps()),
 		PhaseSeconds: map[string]float64{}, Collectives: total.Collectives / int64(len(all.each)),

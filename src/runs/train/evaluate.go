@@ -39,7 +39,8 @@ type evaluation struct {
 // line returns the evaluation's line for metrics.jsonl.
 func (e *evaluation) line(of *task.Task, epoch int, took time.Duration) record.Eval {
 	rec := record.Eval{
-		Kind: "eval", Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(), Mode: e.mode,
+		Kind: record.KindEval, Time: record.Now(), Epoch: epoch, Seconds: took.Seconds(),
+		Mode:          e.mode,
 		ValidAccuracy: accuracy(of, e.valid.Accuracy), ValidMetric: e.valid.Metric,
 	}
 	rec.Links = e.links

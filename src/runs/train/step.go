@@ -192,7 +192,7 @@ func (r *run) record(of *stepUnderWay, stats task.Stats) {
 func (r *run) line(of *stepUnderWay, stats task.Stats) record.Step {
 	share := r.share(stats.Sums)
 	line := record.Step{
-		Kind: "step", Time: record.Now(), Epoch: r.epoch, Step: of.number, Loss: stats.Loss,
+		Kind: record.KindStep, Time: record.Now(), Epoch: r.epoch, Step: of.number, Loss: stats.Loss,
 		LossBits: fmt.Sprintf("%08x", math.Float32bits(float32(stats.Loss))), LR: of.lr,
 		Seeds: of.seeds, Accuracy: accuracy(r.s.Task, share),
 		WaitSeconds: of.waiting.Seconds(),

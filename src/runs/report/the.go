@@ -1,0 +1,63 @@
+package report
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"halognn/src/devices/compute/meter"
+	"halognn/src/runs/record"
+	"halognn/src/step/residence"
+)
+
+// the has one of each record, as runs write them. Only addresses of its fields are used: a number
+// of a run's files is asked for by the field that the run wrote, as in
+// r.Summary.num(&the.summary.HitRate). So a field that is renamed does not compile here, and one
+// whose key changes is found by its new key.
+var the struct {
+	step    record.Step
+	epoch   record.Epoch
+	rank    record.Rank
+	eval    record.Eval
+	summary record.Summary
+	cache   residence.Summary
+	kernels meter.Report
+	kernel  meter.Kernel
+}
+
+// field is the address of a field of the.
+type field any
+
+// jsonKeys has the JSON key of every field.
+var jsonKeys = func() map[field]string {
+	all := map[field]string{}
+	var walk func(reflect.Value)
+	walk = func(v reflect.Value) {
+		for i := range v.NumField() {
+			of := v.Type().Field(i)
+			if !of.IsExported() {
+				continue
+			}
+			if key, _, _ := strings.Cut(of.Tag.Get("json"), ","); key != "" && key != "-" {
+				all[v.Field(i).Addr().Interface()] = key
+			}
+			if v.Field(i).Kind() == reflect.Struct {
+				walk(v.Field(i))
+			}
+		}
+	}
+	for _, one := range []any{&the.step, &the.epoch, &the.rank, &the.eval, &the.summary, &the.cache,
+		&the.kernels, &the.kernel} {
+		walk(reflect.ValueOf(one).Elem())
+	}
+	return all
+}()
+
+// keyOf returns the key under which a record has the field.
+func keyOf(f field) string {
+	key, ok := jsonKeys[f]
+	if !ok {
+		panic(fmt.Sprintf("report: no record has the field at %T", f))
+	}
+	return key
+}
