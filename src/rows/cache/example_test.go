@@ -1,0 +1,35 @@
+package cache_test
+
+import (
+	"fmt"
+
+	"halognn/src/rows/cache"
+	"halognn/src/topology/graph"
+)
+
+// A cache of two rows that knows two steps ahead. It says where rows lie before the step, and which
+// of the fetched ones stay; who moves them is the caller.
+func ExampleLookahead() {
+	steps := [][]graph.VertexID{{1, 2, 3}, {2, 4}, {1, 2}, {4}}
+	l, err := cache.NewLookahead(cache.LookaheadOptions{Vertices: 5, Capacity: 2, Window: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Free()
+	fed := 0
+	var d cache.Decision
+	defer d.Free()
+	for t, remote := range steps {
+		for ; fed < len(steps) && fed <= t+l.Window(); fed++ {
+			l.Feed(steps[fed], nil)
+		}
+		l.Step(remote, &d)
+		fmt.Printf("step %d reads %v: in slots %v, fetches %d\n", t, remote, d.Slot, d.Misses)
+	}
+	// Output:
+	// step 0 reads [1 2 3]: in slots [-1 -1 -1], fetches 3
+	// step 1 reads [2 4]: in slots [1 -1], fetches 1
+	// step 2 reads [1 2]: in slots [0 1], fetches 0
+	// step 3 reads [4]: in slots [-1], fetches 1
+}
