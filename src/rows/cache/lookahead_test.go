@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -183,37 +182,6 @@ func TestWiderWindowsTransferLess(t *testing.T) {
 	}
 }
 
-// A step with few misses fetches for a following one with many.
-func TestLevelFetchesEarly(t *testing.T) {
-	trace := [][]graph.VertexID{{0}, {1, 2, 3, 4, 5}, {6}, {7, 8, 9}}
-	for _, c := range []struct {
-		capacity, high int
-		want           []string
-	}{
-		{0, 0, []string{"1+0", "5+0", "1+0", "3+0"}},
-		{1, 1, []string{"1+1", "4+0", "1+1", "2+0"}},
-		{5, 2, []string{"1+2", "3+0", "1+1", "2+0"}},
-	} {
-		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 10, Capacity: c.capacity,
-			Window: 1, Level: true}))
-		var d Decision
-		feed := feeder(l, trace)
-		for step, remote := range trace {
-			feed(step)
-			l.Step(remote, &d)
-			if got := fmt.Sprintf("%d+%d", d.Misses, len(d.Early)); got != c.want[step] {
-				t.Errorf("capacity %d, step %d: misses and early rows %s, want %s", c.capacity,
-					step, got, c.want[step])
-			}
-		}
-		if l.HighWater() != c.high {
-			t.Errorf("capacity %d: high-water mark %d, want %d", c.capacity, l.HighWater(), c.high)
-		}
-		d.Free()
-		l.Free()
-	}
-}
-
 // Positions of uses wrap around; the result must not depend on them.
 func TestWindowSurvivesWrapping(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 11))
@@ -232,44 +200,5 @@ func TestWindowSurvivesWrapping(t *testing.T) {
 				want.transferred)
 		}
 		l.Free()
-	}
-}
-
-func TestLookaheadPanicsOnMisuse(t *testing.T) {
-	step := []graph.VertexID{1, 2}
-	for _, c := range []struct {
-		name string
-		use  func(l *Lookahead, d *Decision)
-	}{
-		{"fed too far", func(l *Lookahead,
-			_ *Decision) {
-			l.Feed(step, nil)
-			l.Feed(step, nil)
-			l.Feed(step, nil)
-		}},
-		{"not fed", func(l *Lookahead, d *Decision) { l.Step(step, d) }},
-		{"other vertices", func(l *Lookahead,
-			d *Decision) {
-			l.Feed(step, nil)
-			l.Step([]graph.VertexID{1, 3}, d)
-		}},
-		{"other number", func(l *Lookahead, d *Decision) {
-			l.Feed(step, nil)
-			l.Step(step[:1], d)
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: 2,
-				Window: 1}))
-			var d Decision
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-				d.Free()
-				l.Free()
-			}()
-			c.use(l, &d)
-		})
 	}
 }

@@ -9,61 +9,6 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// ICS 2022, section 3.2: six vertices, two devices with room for two, a = 0.3.
-func TestPlaceWorkedExample(t *testing.T) {
-	g := must[*Placement](t)(Place([]float32{4. / 6, 1, 1, 1, 5. / 6, 5. / 6}, 2, 2, 0.3))
-	defer g.Free()
-	for d, want := range [][]graph.VertexID{{1, 3}, {4, 2}} {
-		if got := g.Held(d); !slices.Equal(got, want) {
-			t.Errorf("device %d holds %v, want %v", d+1, got, want)
-		}
-	}
-	device, slot := g.Lookup(0)
-	defer mem.Free(device)
-	defer mem.Free(slot)
-	if want := []int16{-1, 0, 1, 0, 1, -1}; !slices.Equal(device, want) {
-		t.Errorf("devices %v, want %v", device, want)
-	}
-	if want := []int32{-1, 0, 1, 1, 0, -1}; !slices.Equal(slot, want) {
-		t.Errorf("slots %v, want %v", slot, want)
-	}
-}
-
-func TestPlaceEnds(t *testing.T) {
-	p := []float32{.9, .8, .7, .6, .5, .4, .3, .2, .1, 0}
-	for _, c := range []struct {
-		name           string
-		devices, slots int
-		a              float64
-		want           [][]graph.VertexID
-	}{
-		{"replicate", 3, 3, 1, [][]graph.VertexID{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}},
-		{"one device", 1, 3, 0, [][]graph.VertexID{{0, 1, 2}}},
-		{"no room", 2, 0, 0, [][]graph.VertexID{{}, {}}},
-		// Gained after round 0: .6, .5 and 0, so that device 1 keeps vertex 1; after round 1: .6,
-		// .8 and .4, so that device 2 keeps vertex 0.
-		{"spread", 3, 3, 0, [][]graph.VertexID{{8, 1, 3}, {0, 6, 4}, {7, 5, 2}}},
-		{"more room than rows", 2, 20, 0,
-			[][]graph.VertexID{{0, 1, 2, 3, 4, 5, 6, 7, 8}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}},
-		// .6 > .8*.7, but .5 < .8*.8
-		{"stops at a refusal", 2, 3, 0.8, [][]graph.VertexID{{0, 1, 3}, {0, 1, 2}}},
-	} {
-		g := must[*Placement](t)(Place(p, c.devices, c.slots, c.a))
-		for d := range g.Devices() {
-			if got := g.Held(d); !slices.Equal(got, c.want[d]) {
-				t.Errorf("%s: device %d holds %v, want %v", c.name, d, got, c.want[d])
-			}
-		}
-		g.Free()
-	}
-	// A gain that is not above the loss is no reason to move a row.
-	g := must[*Placement](t)(Place([]float32{1, 1, 1, 1}, 2, 2, 1))
-	defer g.Free()
-	if !slices.Equal(g.Held(0), g.Held(1)) {
-		t.Errorf("equal likelihoods, a = 1: the devices hold %v and %v", g.Held(0), g.Held(1))
-	}
-}
-
 // cost is what a step is expected to cost all devices: nothing for an own row, a for a peer's, 1
 // for any other.
 func cost(g *Placement, p []float32, a float64) (sum float64) {
@@ -81,26 +26,6 @@ func cost(g *Placement, p []float32, a float64) (sum float64) {
 		mem.Free(slot)
 	}
 	return sum
-}
-
-// Every device holds its own vertices, the likeliest first, and fewer than there is room for if it
-// has no more that are read.
-func TestPlaceOwned(t *testing.T) {
-	p := []float32{.1, .5, 0, .4, .9, .2, .3, .3}
-	owner := func(v graph.VertexID) int { return min(int(v)/3, 2) - 1 } // 0 to 2 belong to nobody
-	g := must[*Placement](t)(PlaceOwned(p, 3, 2, owner))
-	defer g.Free()
-	for d, want := range [][]graph.VertexID{{4, 3}, {6, 7}, nil} {
-		if got := g.Held(d); !slices.Equal(got, want) {
-			t.Errorf("device %d holds %v, want %v", d, got, want)
-		}
-	}
-	if g.Rows() != 4 || g.Bytes() != 16 {
-		t.Errorf("%d rows in %d bytes", g.Rows(), g.Bytes())
-	}
-	if _, err := PlaceOwned([]float32{-1}, 1, 1, owner); err == nil {
-		t.Error("a likelihood below 0 is no error")
-	}
 }
 
 // Laws on random likelihoods: devices are full, no row lies twice on one, look-ups lead to the row

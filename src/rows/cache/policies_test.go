@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"halognn/src/base/mem"
@@ -112,66 +111,12 @@ func TestPoliciesAreExecutable(t *testing.T) {
 	}
 }
 
-func TestBadOptions(t *testing.T) {
-	prefetch := func(change func(*PrefetchOptions)) error {
-		o := PrefetchOptions{Vertices: 100, Capacity: 3, Gamma: 0.9, Delta: 4, Degree: degreeOf}
-		change(&o)
-		_, err := NewPrefetch(o)
-		return err
-	}
-	second := func(_ any, err error) error { return err }
-	for _, c := range []struct {
-		name string
-		err  error
-		want string
-	}{
-		{"static: vertex too large", second(NewStatic(5, []graph.VertexID{1, 5})),
-			"vertex out of range"},
-		{"static: twice", second(NewStatic(5, []graph.VertexID{1, 2, 1})),
-			"vertex 1 twice: entries 0 and 2"},
-		{"sieve: negative", second(NewSieve(5, -1)), "capacity of -1"},
-		{"optimum: negative", second(NewOptimum(-5, 1, true)), "-5 vertices"},
-		{"look-ahead: window",
-			second(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: -2, Window: -1})),
-			"the window has -1 steps"},
-		{"look-ahead: all faults",
-			second(NewLookahead(LookaheadOptions{Vertices: 5, Capacity: -2, Window: -1})),
-			"capacity of -2"},
-		{"prefetch: gamma 0", prefetch(func(o *PrefetchOptions) { o.Gamma = 0 }), "gamma is 0"},
-		{"prefetch: gamma above 1", prefetch(func(o *PrefetchOptions) { o.Gamma = 1.1 }),
-			"gamma is 1.1"},
-		{"prefetch: delta", prefetch(func(o *PrefetchOptions) { o.Delta = -1 }), "delta is -1"},
-		{"prefetch: degree", prefetch(func(o *PrefetchOptions) { o.Degree = nil }), "Degree is missing"},
-		{"prefetch: too much",
-			prefetch(func(o *PrefetchOptions) { o.Initial = make([]graph.VertexID, 4) }),
-			"4 rows to begin with"},
-		{"prefetch: twice", prefetch(func(o *PrefetchOptions) {
-			o.Initial = []graph.VertexID{7,
-				7}
-		}), "vertex 7 is twice"},
-		{"prefetch: no candidate", prefetch(func(o *PrefetchOptions) {
-			o.Initial, o.Candidates = []graph.VertexID{7}, []uint64{1, 1}
-		}), "not a candidate"},
-		{"prefetch: range",
-			prefetch(func(o *PrefetchOptions) { o.Initial = []graph.VertexID{100} }),
-			"vertex out of range"},
-		{"prefetch: words", prefetch(func(o *PrefetchOptions) { o.Candidates = []uint64{1} }),
-			"the bitmap of candidates has 1 words; for 100 vertices it must have 2"},
-		{"prefetch: beyond", prefetch(func(o *PrefetchOptions) {
-			o.Candidates = []uint64{0,
-				1 << 36}
-		}), "beyond the last of 100"},
-		{"place: no device", second(Place([]float32{1}, 0, 1, 0.5)), "0 devices"},
-		{"place: slots", second(Place([]float32{1}, 1, -1, 0.5)), "capacity of -1"},
-		{"place: cost", second(Place([]float32{1}, 1, 1, -1)), "-1"},
-		{"place: likelihood", second(Place([]float32{1, -1}, 1, 1, 0)), "vertex 1 is -1"},
-	} {
-		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, c.err, c.want)
+// Callers tell a vertex that the graph lacks from other faults.
+func TestAVertexThatTheGraphLacks(t *testing.T) {
+	for _, v := range []graph.VertexID{-1, 5} {
+		if _, err := NewStatic(5, []graph.VertexID{v}); !errors.Is(err, graph.ErrVertexRange) {
+			t.Errorf("%v is not ErrVertexRange", err)
 		}
-	}
-	if err := second(NewStatic(5, []graph.VertexID{-1})); !errors.Is(err, graph.ErrVertexRange) {
-		t.Errorf("%v is not ErrVertexRange", err)
 	}
 }
 

@@ -228,65 +228,6 @@ func TestUnusedForDeltaStepsQualifies(t *testing.T) {
 	}
 }
 
-// Without decay, rounds fill what is empty, and then the buffer keeps what it has.
-func TestGammaOneEvictsNothing(t *testing.T) {
-	p := must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-		Vertices: 8, Capacity: 4, Initial: []graph.VertexID{0, 1}, Gamma: 1, Delta: 2,
-		Degree: degreeOf,
-	}))
-	defer p.Free()
-	var d Decision
-	defer d.Free()
-	holds := newTable(4, []graph.VertexID{0, 1})
-	for step, remote := range [][]graph.VertexID{{5}, {5, 6}, {7}, {7}, {7, 4}, {7, 4}, {2, 3},
-		{2, 3}} {
-		p.Step(remote, &d)
-		if err := holds.execute(remote, &d); err != nil {
-			t.Fatal(err)
-		}
-		want := []graph.VertexID{0, 1}
-		if step >= 1 {
-			want = []graph.VertexID{0, 1, 5, 6}
-		}
-		if d.Evictions != 0 || !slices.Equal(held(holds), want) {
-			t.Errorf("step %d: %d evictions; it holds %v, want %v", step+1, d.Evictions,
-				held(holds), want)
-		}
-	}
-}
-
-// A row that came with S_E above 1 takes longer, as the paper has it: until S_E has fallen to
-// gamma^Delta.
-func TestNewcomersTakeTheirCountAlong(t *testing.T) {
-	p := must[*Prefetch](t)(NewPrefetch(PrefetchOptions{
-		Vertices: 4, Capacity: 1, Initial: []graph.VertexID{0}, Gamma: 0.5, Delta: 4,
-		Degree: degreeOf,
-	}))
-	defer p.Free()
-	var d Decision
-	defer d.Free()
-	left := -1
-	for step := 1; left < 0 && step < 20; step++ {
-		remote := []graph.VertexID{1} // missed four times: comes at step 4 with S_E = 4 = gamma^-2
-		if step > 4 {
-			remote[0] = 2
-		}
-		p.Step(remote, &d)
-		switch {
-		case step == 4 && (d.Replacements != 1 || p.vertex[0] != 1 ||
-			math.Abs(p.score(0)-math.Log(4)) > 1e-15):
-			t.Fatalf("step 4: vertex %d with log S_E %v, want 1 with %v", p.vertex[0], p.score(0),
-				math.Log(4))
-		case step > 4 && d.Evictions > 0:
-			left = step
-		}
-	}
-	// gamma^-2 falls to gamma^4 in 6 steps, by step 10; the next round is that of step 12.
-	if left != 12 {
-		t.Errorf("it left at step %d, want 12", left)
-	}
-}
-
 func TestSelectFirst(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

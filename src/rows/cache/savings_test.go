@@ -9,32 +9,6 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// A row that is read soon but for little goes, one that is read later for a whole vector stays.
-func TestSavingsStayForWhatTheyAreWorth(t *testing.T) {
-	for _, c := range []struct {
-		worth []uint8 // of vertex 0 and 1
-		want  graph.VertexID
-	}{{nil, 0}, {[]uint8{255, 255}, 0}, {[]uint8{200, 100}, 0}, {[]uint8{60, 255}, 1}} {
-		p := must[*Savings](t)(NewSavings(LookaheadOptions{Vertices: 2, Capacity: 1, Window: 2}))
-		only := func(v int) []uint8 {
-			if c.worth == nil {
-				return nil
-			}
-			return c.worth[v : v+1]
-		}
-		p.Feed([]graph.VertexID{0, 1}, c.worth)
-		p.Feed([]graph.VertexID{0}, only(0))
-		p.Feed([]graph.VertexID{1}, only(1))
-		var d Decision
-		p.Step([]graph.VertexID{0, 1}, &d)
-		if len(d.Insert) != 1 || graph.VertexID(d.Insert[0].From()) != c.want {
-			t.Errorf("worth %v: inserts %v, want vertex %d", c.worth, d.Insert, c.want)
-		}
-		d.Free()
-		p.Free()
-	}
-}
-
 // rule is the definition of Savings, over sets.
 type rule struct {
 	capacity, window int
