@@ -107,6 +107,14 @@ races() { # the packages that start goroutines, or whose tests do
     go test -short -race -vet=off -timeout 40m -run 'TestLinks(That|$)|CutsLinks|Staging|AnyThread|Queued|(With|On|Between)GPUs|Travel|OnDevices' \
       ./src/devices/compute/cuda ./src/step/parallel ./src/runs/train
 }
+# Checks that cost as much as the work (package invariant), in the packages that have them and those
+# that drive them; the checks allocate.
+invariants() {
+  local of
+  mapfile -t of < <(packages '"halognn/src/base/invariant"')
+  HALOGNN_EMULATED_DEVICES=0 go test -short -tags "$HALOGNN_TAGS,invariants" -vet=off -timeout 40m -skip Allocate \
+    "${of[@]}" ./src/rows/policy ./src/step/parallel ./src/forecast/simulate
+}
 shell_lint() {
   if ! command -v shellcheck >/dev/null 2>&1; then echo "shellcheck is not installed"; return 77; fi
   shellcheck env.sh && shellcheck -x tests/*.sh tests/*/*.sh profiling/*.sh profiling/lab/*.sh jobs/*.sh jobs/*.sbatch .ci/run
@@ -177,6 +185,7 @@ case ${1:-test} in
     step "CUDA: kernels by nvcc, and on a GPU or an emulated device" tests/cuda.sh
     step "plain Go: build and tests with CGO_ENABLED=0" plain_build
     step "race detector, in-process ranks" races
+    step "invariants" invariants
     join
     step "make install" tests/installed.sh # installs what the steps have built
     ;;

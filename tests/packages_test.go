@@ -29,6 +29,7 @@ var wings = []struct {
 }{
 	{"base", "memory, files, random words, time; what tests make go wrong", []pkg{
 		{"fault", "points at which tests make things go wrong; empty in the product"},
+		{"invariant", "checks that cost as much as the work, for tests; empty in the product"},
 		{"flock", "processes of a node take turns at a place"},
 		{"interrupt", "signals that stop the process: the first asks, the second ends it"},
 		{"mem", "arrays outside the Go heap, mapped files"},

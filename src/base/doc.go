@@ -10,6 +10,7 @@
 // Its packages, each of which imports only those above it:
 //
 //	fault      points at which tests make things go wrong
+//	invariant  checks that cost as much as the work
 //	flock      turns at a place, between processes of a node
 //	interrupt  signals: the first asks, the second ends the process
 //	mem        arrays outside the Go heap, mapped files

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/topology/graph"
 )
@@ -164,6 +165,9 @@ func (p *Prefetch) Step(remote []graph.VertexID, d *Decision) {
 	p.step++
 	if p.delta > 0 && p.step%p.delta == 0 {
 		p.round(remote, d)
+	}
+	if invariant.On {
+		invariant.Holds(p.check())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/topology/graph"
 )
@@ -140,6 +141,9 @@ func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 	c.serve(first, d)
 	c.keep(first, d)
 	c.base++
+	if invariant.On {
+		invariant.Holds(c.check())
+	}
 }
 
 // rate looks up which rows are cached, and computes the rates of all rows.

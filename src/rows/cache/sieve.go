@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/topology/graph"
 )
@@ -84,6 +85,9 @@ func (s *Sieve) Step(remote []graph.VertexID, d *Decision) {
 	}
 	for _, i := range d.Insert {
 		s.insert[i.Slot()] = 0
+	}
+	if invariant.On {
+		invariant.Holds(s.check())
 	}
 }
 

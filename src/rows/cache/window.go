@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/topology/graph"
 )
@@ -136,6 +137,9 @@ func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	}
 	l.stay(first, d)
 	l.bookings.pass()
+	if invariant.On {
+		invariant.Holds(l.check())
+	}
 }
 
 // serve looks up the rows in the slots, and releases slots whose row has no booked use after this

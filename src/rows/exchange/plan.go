@@ -3,6 +3,7 @@ package exchange
 import (
 	"fmt"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/base/trace"
 	"halognn/src/devices/compute"
@@ -178,6 +179,9 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 		p.part[part]++
 	}
 	x.group(p, early)
+	if invariant.On {
+		invariant.Holds(x.check(p))
+	}
 	if x.ends != nil {
 		x.layEntries(p)
 	}

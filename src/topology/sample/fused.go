@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/devices/compute/cpu"
 	"halognn/src/topology/graph"
@@ -182,6 +183,9 @@ func (s *Fused) sample(spec Spec, seeds []graph.VertexID, key Key) error {
 	mb.Seeds = mb.Frontier[:len(seeds)]
 	for l := 1; l < layers && !s.options.ForwardOnly; l++ {
 		mb.Blocks[l].Transpose(&mb.Transposes[l])
+	}
+	if invariant.On {
+		invariant.Holds(s.check(&spec, mb))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 
+	"halognn/src/base/invariant"
 	"halognn/src/base/mem"
 	"halognn/src/topology/graph"
 )
@@ -129,6 +130,9 @@ func (s *Ladies) sample(spec Spec, mb *Minibatch, seeds []graph.VertexID, key Ke
 	mb.Seeds = mb.Frontier[:len(seeds)]
 	for l := 1; l < layers && !s.fused.options.ForwardOnly; l++ {
 		mb.Blocks[l].Transpose(&mb.Transposes[l])
+	}
+	if invariant.On {
+		invariant.Holds(s.fused.check(&spec, mb))
 	}
 	return nil
 }

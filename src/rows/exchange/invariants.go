@@ -1,0 +1,54 @@
+package exchange
+
+import (
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// check returns an error unless a plan's requests, as group has listed them, fit: numbers add up to
+// the ids, every id is a row of its owner, and every row has a landing place of its own. See package
+// invariant.
+func (x *Exchange) check(p *Plan) error {
+	numbers, rows := 0, 0
+	for r := range x.ranks {
+		numbers, rows = numbers+p.askNumbers[r], rows+p.askRows[r]
+	}
+	if numbers != len(p.askIDs) || rows*x.unit != len(p.received) {
+		return fmt.Errorf("exchange: %d words and %d units are asked for; there are %d words and "+
+			"room for %d bytes", numbers, rows, len(p.askIDs), len(p.received))
+	}
+	landed := map[compute.RowRef]bool{}
+	land := func(at compute.RowRef) error {
+		if at.Table() < x.received || at.Table() >= len(p.Rows.Tables) || landed[at] {
+			return fmt.Errorf("exchange: a row lands in row %d of table %d, which is no place, or "+
+				"not its own", at.Row(), at.Table())
+		}
+		landed[at] = true
+		return nil
+	}
+	for _, i := range p.rows {
+		if err := land(p.Rows.Of[i]); err != nil {
+			return err
+		}
+	}
+	for _, at := range p.early {
+		if err := land(at); err != nil {
+			return err
+		}
+	}
+	if x.sums != nil {
+		return nil // members of sums, which are no rows, are among the ids
+	}
+	next := 0
+	for _, r := range x.owners() {
+		has := x.offsets[(r+1)*x.perRank] - x.offsets[r*x.perRank]
+		for _, id := range p.askIDs[next : next+p.askNumbers[r]] {
+			if id < 0 || int64(id) >= has {
+				return fmt.Errorf("exchange: row %d is asked of rank %d, which has %d", id, r, has)
+			}
+		}
+		next += p.askNumbers[r]
+	}
+	return nil
+}
