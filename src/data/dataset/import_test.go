@@ -379,3 +379,23 @@ func TestImportVariants(t *testing.T) {
 		})
 	}
 }
+
+// A dry run writes nothing, of typed graphs neither, and finds the faults of features.
+func TestDryRun(t *testing.T) {
+	in, out := typedTables(t), t.TempDir()
+	o := dataset.ImportOptions{Format: "csv", In: in, DryRun: true, Out: filepath.Join(out, "d")}
+	r, err := dataset.Import(o)
+	if err != nil || r.Vertices != 5 || r.Edges != 4 || !strings.Contains(r.String(), "dry run") {
+		t.Errorf("%v\n%s", err, r)
+	}
+	if want := "nodes.paper.csv: a to b, 2 columns: feature"; !strings.Contains(r.String(), want) {
+		t.Errorf("the report lacks %q:\n%s", want, r)
+	}
+	if left, _ := os.ReadDir(out); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	nodes("id,f\na,1\nb,x\nc,2\n")(t, t.TempDir(), &o)
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), `column f holds "x"`) {
+		t.Errorf("a word among features: %v", err)
+	}
+}

@@ -162,3 +162,28 @@ func TestSparseFeaturesFromDenseRows(t *testing.T) {
 		t.Errorf("no columns: %+v, %v", r, err)
 	}
 }
+
+// Sparse features that would take much more dense are refused, with both sizes, unless a flag says how.
+func TestSparseStaysSmall(t *testing.T) {
+	const n = 40000
+	ends, columns := make([]int64, n+1), make([]int32, n)
+	ones := make([]float32, n)
+	for v := range columns {
+		ends[v+1], columns[v], ones[v] = int64(v+1), int32(v), 1
+	}
+	dir := t.TempDir()
+	o := dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d")}
+	archive(t, o.In, map[string][]byte{
+		"edge_index": array(t, []int64{0, 1}, 2, 1), "attr_indptr": array(t, ends, n+1),
+		"attr_indices": array(t, columns, n), "attr_data": array(t, ones, n), "attr_shape": array(t, []int64{n, n}, 2),
+		"num_nodes": array(t, []int64{n}, 1),
+	})
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "5.96 GiB as float32") ||
+		!strings.Contains(err.Error(), "--feature-type sparse stores 625 KiB") {
+		t.Errorf("%v", err)
+	}
+	o.FeatureType = dataset.Sparse
+	if r, err := dataset.Import(o); err != nil || r.FeatureType != dataset.SparseOnes {
+		t.Errorf("%v, %s", err, r.FeatureType)
+	}
+}

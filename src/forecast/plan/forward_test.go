@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"halognn/src/data/shard/shardtest"
 	"halognn/src/model/nn"
 	"halognn/src/model/task"
+	"halognn/src/step/job"
 	"halognn/src/topology/sample"
 )
 
@@ -107,5 +109,86 @@ func TestForwardReadsEdges(t *testing.T) {
 	if _, err := Forward(s, j, true); !errors.Is(err, ErrParts) || !strings.Contains(err.Error(),
 		"edge_features=false") {
 		t.Errorf("of too many edges: %v", err)
+	}
+}
+
+// What layers have grown by for the chunks of the final test they keep while those after them run.
+func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
+	s, j := generated(t, 4), planJob()
+	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden = "gat", 4, 0.2, 64
+	j.Batch, j.Depth = 4, 0
+	p := laidOut(t, s, &j)
+	r := probed(t, p, 0)
+	hops, last := make([]hopShape, j.Model.Layers), j.Model.Layers-1
+	for l := range hops {
+		c, err := p.largestChunk(r, l, p.chunks(0, p.rowBytes(l)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hops[l] = c.hop
+	}
+	all, err := p.inferenceBytes(r.slot(), hops, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trained, err := p.inferenceBytes(r.slot(), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.chunk(r, last, p.chunks(0, p.rowBytes(last)).some[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := c.bytes + p.layerRows(p.rows(0), last)
+	if got, err := p.evaluationBytes(r); err != nil || got < all-trained+beside {
+		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d "+
+			"beside (%v)", got,
+			all-trained, beside, err)
+	}
+}
+
+// Layers keep arrays of their own, each for its chunks, and share those that number edges, which
+// grow once.
+func TestLayersShareTheNumbersOfEdges(t *testing.T) {
+	j := planJob()
+	j.Model.In, j.Model.Out = j.Model.Hidden, j.Model.Hidden
+	j.Model.EdgeIn, j.Model.EdgeFeatures = 4, true
+	j.Model.Kind, j.Model.Task, j.Model.Norm = "gine", task.Multiclass, nn.NormNone
+	p := &planner{job: j.lay(&job.Job{Spec: j.Spec}), options: &Options{}}
+	minibatch := &shape{
+		hops: slices.Repeat([]hopShape{{sources: 60, destinations: 30, edges: 200}}, 3)}
+	chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 300, edges: 2200}}, 3)
+	var takes [4]int64
+	for n := range takes {
+		var err error
+		if takes[n], err = p.inferenceBytes(minibatch, chunks[:n], 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each := takes[2] - takes[1]
+	if shared := takes[1] - takes[0] - each; shared != 2000*(8+8+4) || takes[3]-takes[2] != each {
+		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it "+
+			"grows by %d "+
+			"that it shares", takes, shared)
+	}
+	// whichever layer has the most edges, or the most destinations
+	for _, output := range []int{0, 200} {
+		var bytes [2]int64
+		if output > 0 {
+			p.job.Model.Jumping = nn.JumpCat
+		}
+		for i, largest := range []int{0, 2} {
+			chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 100, edges: 2200}}, 3)
+			chunks[largest].edges, chunks[largest].destinations = 4400, 300
+			var err error
+			if bytes[i], err = p.inferenceBytes(minibatch, chunks, output); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if bytes[0] != bytes[1] {
+			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest "+
+				"chunks, and "+
+				"%d if the last has", output, bytes[0], bytes[1])
+		}
 	}
 }

@@ -316,31 +316,6 @@ func TestMinibatchesThatHaveRoom(t *testing.T) {
 	}
 }
 
-// Arrays of all layers, or of edges and vertices, have room for sums that have been, not for the
-// sum of the most of each.
-func TestSumsHaveRoom(t *testing.T) {
-	two := func(edges, destinations [2]int) *shape {
-		return &shape{hops: []hopShape{{destinations: destinations[0], edges: edges[0]},
-			{destinations: destinations[1], edges: edges[1]}}}
-	}
-	for name, of := range map[string][3]*shape{
-		"edges": {two([2]int{80, 0}, [2]int{}), two([2]int{0, 80}, [2]int{}),
-			two([2]int{80, 80}, [2]int{})},
-		"edges of vertices to themselves": {two([2]int{80, 0}, [2]int{}),
-			two([2]int{}, [2]int{80, 0}), two([2]int{80, 0}, [2]int{80, 0})},
-	} {
-		a := &trial{room: map[bool][]int{}}
-		for i, s := range of {
-			if a.hasRoom(s, true) {
-				t.Errorf("%s: minibatch %d is said to have room", name, i)
-			}
-		}
-		if !a.hasRoom(of[2], true) || !a.hasRoom(of[0], true) {
-			t.Errorf("%s: minibatches have no room once they were prepared", name)
-		}
-	}
-}
-
 // A run has no more minibatches in its pipeline than it trains.
 func TestPipelinesHoldWhatIsTrained(t *testing.T) {
 	j := planJob()
@@ -504,35 +479,6 @@ func TestChunksReadFiles(t *testing.T) {
 	}
 }
 
-// Each worker has what it chooses sums with, and no more of what the rank has by vertex for learned
-// rows.
-func TestWorkersChooseSums(t *testing.T) {
-	s := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 1000, Features: 8,
-		Classes: 4, Seed: 1}, shardtest.Options{Parts: 4})
-	of := func(sums bool, workers int) Job {
-		j := planJob()
-		j.Ranks, j.RanksPerNode, j.Workers, j.Sums = 4, 1, workers, sums
-		j.Model.Learned, j.Batch = 8, 4
-		return j
-	}
-	samplers := func(sums bool, workers int) int64 {
-		o := given
-		o.Analyse = 1 // the same rank
-		return planned(t, s, of(sums, workers), o).Memory.Of(trace.MemSamplers)
-	}
-	held := func(sums bool) heldBytes {
-		j := of(sums, 1)
-		return probed(t, laidOut(t, s, &j), 2).held() // that rank
-	}
-	once := held(true).Strategy - held(false).Strategy // of gradients of sums
-	one := samplers(true, 1) - samplers(false, 1)
-	more := (samplers(true, 9) - samplers(false, 9) - one) / 8
-	if more == 0 || more != held(true).Choices || one != more+once {
-		t.Errorf("a worker takes %d bytes for sums, the first one %d, of which %d are for all",
-			more, one, once)
-	}
-}
-
 // A slot keeps the room of the largest chunk that has passed it, of a vertex with very many
 // neighbours too.
 func TestSlotsKeepTheLargestChunk(t *testing.T) {
@@ -599,87 +545,6 @@ func TestFilesHaveAllEdgeRows(t *testing.T) {
 	p.job.Model.EdgeIn, p.job.Cache.Source = s.EdgeFeatures, policy.SourceFiles
 	if got, want := p.edgeRowBytes(0, 1), s.Edges*int64(4*s.EdgeFeatures); got != want {
 		t.Errorf("a rank maps %d bytes of features of edges, not %d", got, want)
-	}
-}
-
-// What layers have grown by for the chunks of the final test they keep while those after them run.
-func TestLayersKeepWhatTheyHaveGrownBy(t *testing.T) {
-	s, j := generated(t, 4), planJob()
-	j.Model.Kind, j.Model.Heads, j.Model.Slope, j.Model.Hidden = "gat", 4, 0.2, 64
-	j.Batch, j.Depth = 4, 0
-	p := laidOut(t, s, &j)
-	r := probed(t, p, 0)
-	hops, last := make([]hopShape, j.Model.Layers), j.Model.Layers-1
-	for l := range hops {
-		c, err := p.largestChunk(r, l, p.chunks(0, p.rowBytes(l)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		hops[l] = c.hop
-	}
-	all, err := p.inferenceBytes(r.slot(), hops, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trained, err := p.inferenceBytes(r.slot(), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := p.chunk(r, last, p.chunks(0, p.rowBytes(last)).some[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	beside := c.bytes + p.layerRows(p.rows(0), last)
-	if got, err := p.evaluationBytes(r); err != nil || got < all-trained+beside {
-		t.Errorf("the final test takes %d bytes; layers grow by %d, and the last has %d "+
-			"beside (%v)", got,
-			all-trained, beside, err)
-	}
-}
-
-// Layers keep arrays of their own, each for its chunks, and share those that number edges, which
-// grow once.
-func TestLayersShareTheNumbersOfEdges(t *testing.T) {
-	j := planJob()
-	j.Model.In, j.Model.Out = j.Model.Hidden, j.Model.Hidden
-	j.Model.EdgeIn, j.Model.EdgeFeatures = 4, true
-	j.Model.Kind, j.Model.Task, j.Model.Norm = "gine", task.Multiclass, nn.NormNone
-	p := &planner{job: j.lay(&job.Job{Spec: j.Spec}), options: &Options{}}
-	minibatch := &shape{
-		hops: slices.Repeat([]hopShape{{sources: 60, destinations: 30, edges: 200}}, 3)}
-	chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 300, edges: 2200}}, 3)
-	var takes [4]int64
-	for n := range takes {
-		var err error
-		if takes[n], err = p.inferenceBytes(minibatch, chunks[:n], 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	each := takes[2] - takes[1]
-	if shared := takes[1] - takes[0] - each; shared != 2000*(8+8+4) || takes[3]-takes[2] != each {
-		t.Errorf("after chunks of 0 to 3 layers a model takes %d bytes; by the first it "+
-			"grows by %d "+
-			"that it shares", takes, shared)
-	}
-	// whichever layer has the most edges, or the most destinations
-	for _, output := range []int{0, 200} {
-		var bytes [2]int64
-		if output > 0 {
-			p.job.Model.Jumping = nn.JumpCat
-		}
-		for i, largest := range []int{0, 2} {
-			chunks := slices.Repeat([]hopShape{{sources: 600, destinations: 100, edges: 2200}}, 3)
-			chunks[largest].edges, chunks[largest].destinations = 4400, 300
-			var err error
-			if bytes[i], err = p.inferenceBytes(minibatch, chunks, output); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if bytes[0] != bytes[1] {
-			t.Errorf("output %d: a model takes %d bytes if the first layer has the largest "+
-				"chunks, and "+
-				"%d if the last has", output, bytes[0], bytes[1])
-		}
 	}
 }
 
