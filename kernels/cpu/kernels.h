@@ -1,4 +1,6 @@
-/* The functions of all levels. */
+/* The functions of all levels. NAME_ref is the level scalar, written to be read: processors without
+ * AVX2 run it, and the tests in cpu/test hold the other levels to it. The reference of all devices
+ * is in Go, compute/ref. */
 #ifndef HALOGNN_KERNELS_H
 #define HALOGNN_KERNELS_H
 
