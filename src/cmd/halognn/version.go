@@ -30,7 +30,7 @@ var release string
 // commit is set by the linker. A build without the Makefile takes it from Go's build information.
 var commit string
 
-// version is the release and the commit in the form of semantic versioning: 0.2.0+f7dd4e4. Runs,
+// version is the release and the commit in the form of semantic versioning: 0.3.0+f7dd4e4. Runs,
 // models, checkpoints and benchmarks record it.
 var version = versionOf(release, cmp.Or(commit, recordedCommit()))
 

@@ -1,7 +1,7 @@
 # Spack recipe. From the repository root, in a checkout of a release:
 #
 #   spack repo add docs/packages/spack
-#   spack dev-build halognn@0.2.0
+#   spack dev-build halognn@0.3.0
 #
 # dev-build takes the sources from the directory it runs in. Go fetches its modules while building:
 # give GOPROXY, or GOMODCACHE of a machine that has them.
@@ -15,7 +15,7 @@ class Halognn(MakefilePackage, CudaPackage):
 
     license("Apache-2.0")
 
-    version("0.2.0")
+    version("0.3.0")
 
     variant("metis", default=True, description="Partition with METIS")
     variant("hwloc", default=True, description="Look at cores and caches with hwloc")
