@@ -477,8 +477,7 @@ func (c *counter) Capabilities() compute.Capabilities { return c.is }
 // evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
 // the rows of two layers, the chunks in flight, the logits of a chunk, and those of the vertices
 // that are judged. With rows in files it counts the rows that are read at a time; by columns,
-// chunks take less than counted, as they do where rows are read in place (infer/inplace.go). What a
-// model on a GPU grows by counts as device memory.
+// chunks take less than counted. What a model on a GPU grows by counts as device memory.
 func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
 	if j.GPU == nil {
@@ -499,6 +498,10 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 			return 0, err
 		}
 		hops[l] = largest.hop
+		inPlace := p.readsInPlace(l)
+		if inPlace {
+			chunks = p.spanBytes(rows, l, &largest)
+		}
 		if j.GPU == nil {
 			grown, err := p.inferenceBytes(slot, hops[:l+1], 0)
 			if err != nil {
@@ -506,7 +509,9 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 			}
 			chunks += grown - trained
 		}
-		chunks += p.chunkSamplers(int64(of.of)) * largest.sampler
+		if !inPlace {
+			chunks += p.chunkSamplers(int64(of.of)) * largest.sampler
+		}
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
@@ -542,6 +547,31 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		output += grown - trained
 	}
 	return judged + max(most, output), nil
+}
+
+// readsInPlace reports whether inference reads the rows of layer l in place.
+func (p *planner) readsInPlace(l int) bool {
+	j := p.job
+	return j.GPU == nil && j.ReadsInPlace() && !p.shards.Schema.Typed() &&
+		!(l == 0 && p.shards.Type().IsSparse())
+}
+
+// spanBytes returns the bytes of the vertices of layer l that are reduced in one go, at most:
+// aggregates, edges, the own rows of a chunk, and references to rows, unless these are in memory.
+func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
+	cols, out := p.job.Model.Widths(l)
+	size := p.job.Stored.Size()
+	if p.mapsFirst(l) {
+		cols, size = out, 4
+	}
+	vertices, edges := job.SpanOf(cols, job.ChunkBytes)
+	n := min(rows, int64(max(vertices, largest.vertices)))
+	e := min(p.shards.Edges, int64(max(edges, largest.hop.edges)))
+	bytes := n*int64(cols*size+8) + 4*e
+	if l == 0 || p.job.Scratch {
+		bytes += int64(largest.vertices*cols*size) + 8*rows
+	}
+	return bytes + bytes/8 // arrays that grow
 }
 
 // chunkSamplers returns how many samplers draw chunks, if there are the given number of chunks.

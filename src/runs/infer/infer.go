@@ -138,7 +138,8 @@ type takeLogits func(at int, logits []float32)
 // hidden, if given, is shown the rows that the last layer reads.
 //
 // Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
-// in files if Env.ScratchDir is given, the input rows of depth+1 chunks, and the logits of one.
+// in files if Env.ScratchDir is given, the input rows of depth+1 chunks or, in place, of a span, and
+// the logits of a chunk.
 // Source: layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}
@@ -246,7 +247,8 @@ func (s Passes) inferOutput(layers []layerRows, put putRows) error {
 // tables.
 type layerInput struct {
 	compute.Rows
-	stored bool // rows of the store, of vertex types or learned; Cols is the widest
+	stored   bool // rows of the store, of vertex types or learned; Cols is the widest
+	inMemory bool // not in a file, which may shrink
 }
 
 // inputOf returns the block of rows that begins with column first, as the input of chunks: a table
@@ -261,7 +263,7 @@ func (s Passes) inputOf(rows *layerRows, first int) layerInput {
 			in.Tables[p] = rows.part(first, lo, hi)
 		}
 	}
-	return layerInput{Rows: in}
+	return layerInput{Rows: in, inMemory: rows.file == nil}
 }
 
 // pass says what is made of the rows of each chunk.
@@ -350,8 +352,8 @@ func (s Passes) givesLogits(l int) bool {
 // Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) (err error) {
-	if x, ok := s.inPlace(in); ok {
-		return s.inferInPlace(ctx, x, chunks, of, put)
+	if s.readsInPlace(in) {
+		return s.inferInPlace(ctx, in, chunks, of, put)
 	}
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {

@@ -2,11 +2,14 @@ package infer
 
 import (
 	"context"
-	"unsafe"
+	"errors"
+	"fmt"
+	"sync/atomic"
 
 	"halognn/src/base/mem"
 	"halognn/src/devices/compute"
 	"halognn/src/model/nn"
+	"halognn/src/step/job"
 	"halognn/src/topology/graph"
 )
 
@@ -22,69 +25,65 @@ import (
 // prepares, so the bits are the same. Edges from several parts would first have to be sorted by
 // part (parallel.LayerEdges.Group).
 
-// spanRows is the least number of vertices whose neighbours are reduced in one call, so that all
-// threads have tiles, and long ones do not delay the rest. Chunks of hubs have few vertices.
-const spanRows = 4096
-
 // alwaysPrepare is set by tests that compare with what a pipeline prepares.
 var alwaysPrepare bool
 
-// inPlace returns the rows [N, in.Cols] that a pass reads, and true, if this rank can reduce them
-// where they lie.
-func (s Passes) inPlace(in layerInput) (x compute.Matrix, ok bool) {
-	if alwaysPrepare || in.stored || len(in.Tables) != 1 || !s.Job.Reads() {
-		return x, false
-	}
-	device, needs := compute.CapabilitiesOf(s.Device), s.Model.Config.Fixed().Needs()
-	// Copied edges, and weights of edges, are made by a pipeline.
-	if device.Accelerator != nil || !needs.OnlySums() || needs.Copies() || needs.EdgeRows || needs.Weights != nn.NoWeights ||
-		!s.Topology.Columns.Plain() {
-		return x, false
-	}
-	for _, e := range []compute.Elements{compute.Float32s, device.Stores} {
-		if e.DType() == in.Type && len(in.Tables[0]) == s.ownRows()*in.Cols*e.Size() {
-			return matrixOf(e, in.Tables[0], s.ownRows(), in.Cols), true
-		}
-	}
-	return x, false
+// passesInPlace counts for tests.
+var passesInPlace atomic.Int64
+
+// readsInPlace reports whether a pass over these rows may read them in place.
+func (s Passes) readsInPlace(in layerInput) bool {
+	return !alwaysPrepare && !in.stored && !in.Type.IsSparse() &&
+		compute.CapabilitiesOf(s.Device).Accelerator == nil && s.Job.ReadsInPlace() &&
+		s.Topology.Columns.Plain()
 }
 
-// inferInPlace runs a pass over the chunks, which reads the rows x, and passes the rows that it
-// makes to put.
-func (s Passes) inferInPlace(ctx context.Context, x compute.Matrix, chunks chunks, of pass,
+// inPlace is a pass that reads rows in place.
+type inPlace struct {
+	Passes
+	pass
+	rows   compute.Rows   // all rows; row v is that of vertex v
+	hidden compute.Matrix // the same rows, if they lie in memory as layers read them
+	stored compute.Elements
+
+	sums, own []float32 // memory of the rows of a span, and of a chunk
+	indptr    []int64   // edges of a span
+	sources   []int32
+}
+
+// inferInPlace runs a pass over the chunks and passes the rows that it makes to put.
+func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) error {
-	stored := of.stored(s.Device)
-	var sums, own []float32
-	var spare []int64
-	defer func() { mem.Free(sums); mem.Free(own); mem.Free(spare) }()
-	needs, most := s.Model.Config.Fixed().Needs(), min(spanRows+chunks.most, x.Rows)
-	sums, spare = mem.Make[float32](stored.Floats(most*x.Cols)), mem.Make[int64](most+1)
+	passesInPlace.Add(1)
+	p := inPlace{Passes: s, pass: of, rows: in.Rows, stored: of.stored(s.Device)}
+	defer p.free()
+	if in.inMemory && in.Type == p.stored.DType() {
+		p.hidden = matrixOf(p.stored, in.Tables[0], s.ownRows(), in.Cols)
+	} else {
+		p.rows.Mixed = true // so that only rows that are read are checked, not all for each tile
+		p.rows.Of = mem.Make[compute.RowRef](s.ownRows())
+		for v := range p.rows.Of {
+			p.rows.Of[v] = compute.MakeRowRef(0, v)
+		}
+	}
 	for i, end := 0, 0; i < chunks.len(); i = end {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		s.Watch.Alive()
-		first := chunks.bounds[i]
-		for end < chunks.len() && int(chunks.bounds[end]-first) < spanRows {
-			end++
+		end = p.spanFrom(i, chunks)
+		sums, err := p.reduce(chunks.bounds[i], chunks.bounds[end])
+		if err != nil {
+			return err
 		}
-		n := int(chunks.bounds[end] - first)
-		span := stored.In(sums[:stored.Floats(n*x.Cols)], n, x.Cols)
-		reduce(s.Device, span, needs.Aggregate, segments(&s.Topology.Graph, first, spare[:n+1]), x)
+		first, _ := chunks.at(i)
 		for ; i < end; i++ {
 			lo, hi := chunks.at(i)
-			y := span.RowsAt(lo-int(first-chunks.bounds[0]), hi-int(first-chunks.bounds[0]))
-			if !of.sums {
-				in := nn.Input{Hop: nn.Hop{Sources: hi - lo, Destinations: hi - lo}, Aggregate: y}
-				if needs.Own {
-					in.Own = s.storedRows(&own, stored, x.RowsAt(lo, hi))
-				}
-				var err error
-				if y, err = s.Model.ForwardLayer(of.layer, &in); err != nil {
-					return err
-				}
+			y, err := p.of(lo, hi, sums.RowsAt(lo-first, hi-first))
+			if err == nil {
+				err = put(lo, y)
 			}
-			if err := put(lo, y); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -92,38 +91,135 @@ func (s Passes) inferInPlace(ctx context.Context, x compute.Matrix, chunks chunk
 	return nil
 }
 
-// storedRows returns x as the given type, in place or in memory, which grows as needed.
-func (s Passes) storedRows(memory *[]float32, of compute.Elements, x compute.Matrix,
-) compute.Matrix {
-	if x.Elements() == of {
-		return x
+// spanFrom returns the end of the span that begins with chunk i: of few edges, and of enough rows
+// to keep all threads busy, as hubs make chunks of few rows.
+func (p *inPlace) spanFrom(i int, chunks chunks) (end int) {
+	indptr, first := p.Topology.Graph.Indptr, chunks.bounds[i]
+	rows, edges := job.SpanOf(p.rows.Cols, chunkBytes)
+	for end = i + 1; end < chunks.len(); end++ {
+		last := chunks.bounds[end+1]
+		if int(last-first) > rows || indptr[last]-indptr[first] > int64(edges) {
+			break
+		}
 	}
-	*memory = mem.Grow(*memory, of.Floats(x.Rows*x.Cols))
-	y := of.In(*memory, x.Rows, x.Cols)
-	s.Host.ToBF16(y.BF16, x.Data)
-	return y
+	return end
 }
 
-// segments returns the in-edges of consecutive vertices from first on, whose sources are rows of
-// the whole graph. indptr has an entry more than there are vertices.
-func segments(g *graph.CSC, first graph.VertexID, indptr []int64) compute.Segments {
-	of := g.Indptr[first : int(first)+len(indptr)]
-	for i, at := range of {
-		indptr[i] = at - of[0]
-	}
-	edges := g.Indices[of[0]:of[len(of)-1]]
-	return compute.Segments{Indptr: indptr,
-		Indices: unsafe.Slice((*int32)(unsafe.SliceData(edges)), len(edges))}
+func (p *inPlace) free() {
+	mem.Free(p.rows.Of)
+	mem.Free(p.sums)
+	mem.Free(p.own)
+	mem.Free(p.indptr)
+	mem.Free(p.sources)
 }
 
-func reduce(dev compute.Device, out compute.Matrix, how compute.Reduction, s compute.Segments,
-	x compute.Matrix) {
-	switch how {
-	case compute.ReduceMean:
-		dev.SegmentMean(out, s, x)
-	case compute.ReduceSum:
-		dev.SegmentSum(out, s, nil, x, false)
+// reduceRows is the number of vertices whose neighbours a thread reduces at a time.
+const reduceRows = 64
+
+// reduce returns the aggregates of the in-neighbours of vertices first to end-1. Rows of files are
+// read by the host's kernels, which tell if the file shrinks.
+func (p *inPlace) reduce(first, end graph.VertexID) (compute.Matrix, error) {
+	edges, err := p.edges(first, end)
+	if err != nil {
+		return compute.Matrix{}, err
+	}
+	n := int(end - first)
+	p.sums = mem.Grow(p.sums, p.stored.Floats(n*p.rows.Cols))
+	sums, how := p.stored.In(p.sums, n, p.rows.Cols), p.Model.Config.Fixed().Needs().Aggregate
+	switch {
+	case p.hidden.Cols == 0:
+		inTiles(p.Device, n, func(lo, hi int) {
+			p.Host.SegmentRows(sums.RowsAt(lo, hi), how, compute.Segments{
+				Indptr: edges.Indptr[lo : hi+1], Indices: edges.Indices}, nil, p.rows)
+		})
+	case how == compute.ReduceMean:
+		p.Device.SegmentMean(sums, edges, p.hidden)
+	case how == compute.ReduceSum:
+		p.Device.SegmentSum(sums, edges, nil, p.hidden, false)
 	default:
-		dev.SegmentMax(out, compute.Matrix{}, s, x)
+		p.Device.SegmentMax(sums, compute.Matrix{}, edges, p.hidden)
 	}
+	return sums, nil
+}
+
+// inTiles calls do for all of n rows, some on each thread of the device.
+func inTiles(dev compute.Device, n int, do func(lo, hi int)) {
+	compute.InTiles(dev, (n+reduceRows-1)/reduceRows, func(tile int) {
+		do(tile*reduceRows, min(n, (tile+1)*reduceRows))
+	})
+}
+
+// edges copies the edges into vertices first to end-1, whose sources are rows of the whole graph,
+// and checks them: the file that they are mapped from may be damaged, or shrink meanwhile.
+func (p *inPlace) edges(first, end graph.VertexID) (compute.Segments, error) {
+	g, n := &p.Topology.Graph, int(end-first)
+	p.indptr = mem.Grow(p.indptr, n+1)
+	rows := p.indptr
+	copy(rows, g.Indptr[first:int(end)+1])
+	begin := rows[0]
+	for i := range rows {
+		if at := rows[i]; at < begin || i > 0 && at-begin < rows[i-1] ||
+			at > int64(len(g.Indices)) {
+			return compute.Segments{}, p.damage(first, end)
+		}
+		rows[i] -= begin
+	}
+	p.sources = mem.Grow(p.sources, int(rows[n]))
+	var met atomic.Pointer[error]
+	inTiles(p.Device, n, func(lo, hi int) {
+		err := mem.Guard(func() error {
+			from, to := g.Indices[begin+rows[lo]:begin+rows[hi]], p.sources[rows[lo]:rows[hi]]
+			for e, u := range from {
+				if uint32(u) >= uint32(len(p.Topology.Original)) {
+					return p.damage(first+graph.VertexID(lo), first+graph.VertexID(hi))
+				}
+				to[e] = int32(u)
+			}
+			return nil
+		})
+		if err != nil {
+			met.CompareAndSwap(nil, &err)
+		}
+	})
+	if err := met.Load(); err != nil {
+		return compute.Segments{}, *err
+	}
+	return compute.Segments{Indptr: rows, Indices: p.sources}, nil
+}
+
+// damage returns the error of the first of these vertices whose edges break a rule.
+func (p *inPlace) damage(first, end graph.VertexID) error {
+	for v := first; v < end; v++ {
+		if err := p.Topology.Graph.CheckRow(v, len(p.Topology.Original)); err != nil {
+			return fmt.Errorf("in-neighbours of vertex %d: %w", v, err)
+		}
+	}
+	return errors.New("edges changed while they were read")
+}
+
+// of returns what the pass makes of the own rows [lo,hi) and of the aggregates of their neighbours.
+func (p *inPlace) of(lo, hi int, sums compute.Matrix) (compute.Matrix, error) {
+	if p.pass.sums {
+		return sums, nil
+	}
+	in := nn.Input{Hop: nn.Hop{Sources: hi - lo, Destinations: hi - lo}, Aggregate: sums}
+	if p.Model.Config.Fixed().Needs().Own {
+		in.Own = p.ownRowsAt(lo, hi)
+	}
+	return p.Model.ForwardLayer(p.layer, &in)
+}
+
+// ownRowsAt returns the rows [lo,hi) as layers read them.
+func (p *inPlace) ownRowsAt(lo, hi int) compute.Matrix {
+	if p.hidden.Cols > 0 {
+		return p.hidden.RowsAt(lo, hi)
+	}
+	p.own = mem.Grow(p.own, p.stored.Floats((hi-lo)*p.rows.Cols))
+	own := p.stored.In(p.own, hi-lo, p.rows.Cols)
+	inTiles(p.Device, hi-lo, func(from, end int) {
+		rows := p.rows
+		rows.Of = rows.Of[lo+from : lo+end]
+		p.Host.GatherRows(own.RowsAt(from, end), rows)
+	})
+	return own
 }

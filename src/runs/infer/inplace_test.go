@@ -2,15 +2,23 @@ package infer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"halognn/src/base/mem"
 	"halognn/src/data/dataset"
 	"halognn/src/data/shard/shardtest"
 	"halognn/src/devices/compute"
 	"halognn/src/devices/compute/cpu"
 	"halognn/src/model/nn"
+	"halognn/src/ranks/comm"
+	"halognn/src/runs/session/sessiontest"
+	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
 )
 
@@ -31,6 +39,8 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 		{model: nn.Config{Kind: "sage", Norm: "layer", Hidden: 40}},
 		{model: nn.Config{Kind: "sage", Norm: "none", Hidden: 40}, of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "sage", Norm: "none", Hidden: 40, Aggregation: nn.AggregateMax}},
+		{model: nn.Config{Kind: "sage", Norm: "none", Hidden: 40, Aggregation: nn.AggregateMax},
+			of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "none", Hidden: 41}, of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "layer", Hidden: 40, Jumping: nn.JumpCat}},
 	} {
@@ -47,7 +57,12 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 					return hidden, logits
 				}
 				alwaysPrepare = false
+				before := passesInPlace.Load()
 				hidden, logits := infer()
+				// both times over all layers, by three blocks of columns if in files
+				if n := passesInPlace.Load() - before; n < 6 || dir != "" && n < 10 {
+					t.Errorf("%d passes were in place", n)
+				}
 				alwaysPrepare = true
 				wantHidden, want := infer()
 				if !slices.Equal(hidden, wantHidden) || !slices.Equal(logits, want) {
@@ -93,7 +108,7 @@ func TestWhichRowsAreReadInPlace(t *testing.T) {
 			}
 			defer rows.free()
 			for l, in := range []layerInput{in, s.inputOf(&rows, 0)} {
-				if _, got := s.inPlace(in); got != c.want {
+				if got := s.readsInPlace(in); got != c.want {
 					return fmt.Errorf("layer %d: %v", l, got)
 				}
 			}
@@ -101,6 +116,65 @@ func TestWhichRowsAreReadInPlace(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// A file that shrinks, or edges that are damaged, end inference with an error that says so.
+func TestDamageInPlaceIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		damage func(*os.File) error
+		want   error
+		says   string
+	}{
+		{"part-0000/features.npy", func(f *os.File) error { return f.Truncate(4096) },
+			mem.ErrShrank, "features.npy"},
+		{"indices.npy", func(f *os.File) error { return f.Truncate(4096) }, mem.ErrShrank,
+			"indices.npy"},
+		{"indices.npy", func(f *os.File) error {
+			_, err := f.WriteAt([]byte{255, 255, 255, 255}, 8000)
+			return err
+		}, graph.ErrVertexRange, "in-neighbours of vertex"},
+		{"indptr.npy", func(f *os.File) error {
+			_, err := f.WriteAt([]byte{255, 255, 255, 255, 255, 255, 255, 127}, 8000)
+			return err
+		}, nil, "in-neighbours of vertex"},
+	} {
+		shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 3000, Degree: 8, Features: 6,
+			Classes: 5, Seed: 1}, shardtest.Options{Parts: 1})
+		err := comm.RunWorld(1, func(w comm.Comm) error {
+			env := sessiontest.Env(w, shards)
+			d, err := cpu.New(cpu.Options{Threads: 2})
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			if env.Host, err = cpu.NewHost(""); err != nil {
+				return err
+			}
+			env.Device = d
+			s, err := open(env, sageOptions(), "")
+			if err != nil {
+				return err
+			}
+			f, err := os.OpenFile(filepath.Join(shards.Dir, c.file), os.O_RDWR, 0)
+			if err == nil {
+				err = errors.Join(c.damage(f), f.Close())
+			}
+			if err != nil {
+				return err
+			}
+			return errors.Join(mem.Guard(func() error {
+				rows, err := s.Full(context.Background())
+				mem.Free(rows)
+				return err
+			}), s.Close())
+		})
+		var layout *graph.LayoutError
+		if c.want == nil && !errors.As(err, &layout) || c.want != nil && !errors.Is(err, c.want) ||
+			!strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%s: %v", c.file, err)
 		}
 	}
 }
