@@ -4,6 +4,7 @@
 #include "exp.cuh"
 #include "reduce.cuh"
 #include "rows.cuh"
+#include "stored.cuh"
 #include "warp.cuh"
 
 namespace halognn {
@@ -15,27 +16,27 @@ constexpr int FLIGHT = 4;
 // weighted_row returns columns [col, col+N) of the sum of the rows of the edges [begin,end), each
 // column weighted by its head. edges has the index of each edge in alpha; NULL if that is its
 // position. The columns lie within one head.
-template <int N>
+template <int N, typename T>
 __device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_t heads,
                                               int64_t width, const int32_t *indices,
                                               const int32_t *edges, const float *alpha,
-                                              const float *rows, int64_t col) {
+                                              const T *rows, int64_t col) {
     const int64_t h = col / width;
     pack<float, N> sum{};
     for (int64_t e = begin; e < end; e += FLIGHT) {
-        pack<float, N> v[FLIGHT];
+        pack<T, N> v[FLIGHT];
         float w[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
             const int64_t at = e + k < end ? e + k : end - 1;
-            v[k] = load<float, N>(rows + indices[at] * (heads * width) + col);
+            v[k] = load<T, N>(rows + indices[at] * (heads * width) + col);
             w[k] = alpha[(edges ? edges[at] : at) * heads + h];
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             if (e + k >= end) break;
 #pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += v[k].at[i] * w[k];
+            for (int i = 0; i < N; i++) sum.at[i] += to_float(v[k].at[i]) * w[k];
         }
     }
     return sum;
@@ -99,10 +100,10 @@ __device__ inline void weigh(float *alpha, int64_t heads, int64_t begin, int64_t
 
 // attend makes the weights of a destination's edges and, unless y is null, the sum of their rows.
 // One warp for each destination.
-template <int N>
+template <int N, typename T>
 __global__ void attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
                        const int64_t *indptr, const int32_t *indices, const float *src,
-                       const float *dst, const float *z, float slope) {
+                       const float *dst, const T *z, float slope) {
     const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
     const int64_t begin = indptr[d], end = indptr[d + 1];
@@ -118,10 +119,10 @@ __global__ void attend(float *y, float *alpha, int64_t segments, int64_t heads, 
 // dots_by_edge calls put(e, h) with the sum of term(x, y, j) over the columns j of head h, where x
 // and y are the rows of edge e: others[indices[e]] and own. One warp does it, with one head for
 // each group of lanes. It reads FLIGHT edges before it uses the first.
-template <int N, typename Term, typename Put>
+template <int N, typename X, typename Y, typename Term, typename Put>
 __device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, int64_t width,
-                                    int lanes, const int32_t *indices, const float *others,
-                                    const float *own, const Term &term, const Put &put) {
+                                    int lanes, const int32_t *indices, const X *others,
+                                    const Y *own, const Term &term, const Put &put) {
     const int64_t cols = heads * width, column = my_lane() % lanes * N;
     for (int64_t head = 0; head < heads; head += WARP / lanes) {
         const int64_t h = head + my_lane() / lanes;
@@ -129,17 +130,18 @@ __device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, i
         for (int64_t e = begin; e < end; e += FLIGHT) {
             float sum[FLIGHT] = {};
             for (int64_t j = column; mine && j < width; j += lanes * N) {
-                const pack<float, N> y = load<float, N>(own + h * width + j);
-                pack<float, N> x[FLIGHT];
+                const pack<Y, N> y = load<Y, N>(own + h * width + j);
+                pack<X, N> x[FLIGHT];
 #pragma unroll
                 for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
-                    x[k] = load<float, N>(others + indices[e + k < end ? e + k : end - 1] * cols +
+                    x[k] = load<X, N>(others + indices[e + k < end ? e + k : end - 1] * cols +
                                           h * width + j);
 #pragma unroll
                 for (int k = 0; k < FLIGHT; k++)
 #pragma unroll
                     for (int i = 0; i < N; i++)
-                        sum[k] += term(x[k].at[i], y.at[i], h * width + j + i);
+                        sum[k] += term(to_float(x[k].at[i]), to_float(y.at[i]),
+                                       h * width + j + i);
             }
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++) {
@@ -155,11 +157,11 @@ __device__ inline float multiplied(float x, float y, int64_t) { return x * y; }
 // attend_backward turns de, the gradients of the weights of a destination's edges, into those of
 // the scores before LeakyReLU, and sums them. Unless dy is null, it first makes de from the rows z
 // and the row of dy. One warp for each destination.
-template <int N>
+template <int N, typename T>
 __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_t heads,
                                 int64_t width, int lanes, const int64_t *indptr,
                                 const int32_t *indices, const float *alpha, const float *src,
-                                const float *dst, const float *z, const float *dy, float slope) {
+                                const float *dst, const T *z, const float *dy, float slope) {
     const int64_t d = my_row(), cols = heads * width;
     if (d >= segments) return;
     const int64_t begin = indptr[d], end = indptr[d + 1];
@@ -280,10 +282,10 @@ __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t 
 }
 
 // weighted_sum is a weighted_row for each segment.
-template <int N>
+template <int N, typename T>
 __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
                              const int64_t *indptr, const int32_t *indices, const int32_t *edges,
-                             const float *alpha, const float *rows) {
+                             const float *alpha, const T *rows) {
     const int64_t cols = heads * width;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
@@ -293,10 +295,10 @@ __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_
 }
 
 // One warp for each source.
-template <int N>
+template <int N, typename T>
 __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_t width, int lanes,
                           const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
-                          const float *z, const float *dy) {
+                          const T *z, const float *dy) {
     const int64_t s = my_row();
     if (s >= segments) return;
     dots_by_edge<N>(
@@ -305,21 +307,22 @@ __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_
         [=](int64_t e, int64_t h, float sum) { dalpha[t_edges[e] * heads + h] = sum; });
 }
 
-template <int N>
+template <int N, typename T>
 int weighted_n(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
                const int64_t *indptr, const int32_t *indices, const int32_t *edges,
-               const float *alpha, const float *rows) {
+               const float *alpha, const T *rows) {
     const int64_t cols = heads * width;
-    return LAUNCH(c, weighted_sum<N>, grid_of(segments, cols, N), out, segments, heads, width,
+    return LAUNCH(c, (weighted_sum<N, T>), grid_of(segments, cols, N), out, segments, heads, width,
                   lanes(cols, N), indptr, indices, edges, alpha, rows);
 }
 
+template <typename T>
 int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
              const int64_t *indptr, const int32_t *indices, const int32_t *edges,
-             const float *alpha, const float *rows) {
+             const float *alpha, const T *rows) {
     if (segments == 0 || width == 0) return 0;
     const auto both = [&](int n) {
-        return fits(out, width, sizeof(float), n) && fits(rows, width, sizeof(float), n);
+        return fits(out, width, sizeof(float), n) && fits(rows, width, sizeof(T), n);
     };
     if (both(4))
         return weighted_n<4>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
@@ -341,14 +344,17 @@ int collected(halognn_cuda *c, float *dz, float *dsrc, int64_t sources, int64_t 
 
 int backward_of_scores(halognn_cuda *c, float *de, float *ddst, int64_t segments, int64_t heads,
                        int64_t width, const int64_t *indptr, const int32_t *indices,
-                       const float *alpha, const float *src, const float *dst, const float *z,
-                       const float *dy, float slope) {
+                       const float *alpha, const float *src, const float *dst,
+                       halognn_cuda_matrix z, const float *dy, float slope) {
     if (segments == 0) return 0;
     return in_packs(width, {z, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH_TOGETHER(c, attend_backward<N>, rows_by_warp(segments), de, ddst,
-                               segments, heads, width, group(width, N), indptr, indices,
-                               alpha, src, dst, z, dy, slope);
+        return by_type(z, [=](auto *of) {
+            using T = std::remove_pointer_t<decltype(of)>;
+            return LAUNCH_TOGETHER(c, (attend_backward<N, T>), rows_by_warp(segments), de, ddst,
+                                   segments, heads, width, group(width, N), indptr, indices, alpha,
+                                   src, dst, static_cast<const T *>(of), dy, slope);
+        });
     });
 }
 
@@ -375,12 +381,16 @@ extern "C" {
 
 int halognn_cuda_attend(halognn_cuda *c, float *y, float *alpha, int64_t segments, int64_t heads,
                         int64_t width, const int64_t *indptr, const int32_t *indices,
-                        const float *src, const float *dst, const float *z, float slope) {
+                        const float *src, const float *dst, halognn_cuda_matrix z, float slope) {
     if (segments == 0) return 0;
     return in_packs(width, {y, z}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH_TOGETHER(c, attend<N>, rows_by_warp(segments), y, alpha, segments,
-                               heads, width, indptr, indices, src, dst, z, slope);
+        return by_type(z, [=](auto *of) {
+            using T = std::remove_pointer_t<decltype(of)>;
+            return LAUNCH_TOGETHER(c, (attend<N, T>), rows_by_warp(segments), y, alpha, segments,
+                                   heads, width, indptr, indices, src, dst,
+                                   static_cast<const T *>(of), slope);
+        });
     });
 }
 
@@ -388,7 +398,7 @@ int halognn_cuda_edge_softmax(halognn_cuda *c, float *alpha, int64_t segments, i
                               const int64_t *indptr, const int32_t *indices, const float *src,
                               const float *dst, float slope) {
     return halognn_cuda_attend(c, nullptr, alpha, segments, heads, 0, indptr, indices, src, dst,
-                               nullptr, slope);
+                               {}, slope);
 }
 
 int halognn_cuda_attend_backward(halognn_cuda *c, float *dz, float *dsrc, float *ddst, float *de,
@@ -396,7 +406,8 @@ int halognn_cuda_attend_backward(halognn_cuda *c, float *dz, float *dsrc, float 
                                  const int64_t *indptr, const int32_t *indices,
                                  const int64_t *t_indptr, const int32_t *t_indices,
                                  const int32_t *t_edges, const float *alpha, const float *src,
-                                 const float *dst, const float *z, const float *dy, float slope) {
+                                 const float *dst, halognn_cuda_matrix z, const float *dy,
+                                 float slope) {
     const int e = backward_of_scores(c, de, ddst, segments, heads, width, indptr, indices, alpha,
                                      src, dst, z, dy, slope);
     if (e != 0) return e;
@@ -409,7 +420,7 @@ int halognn_cuda_edge_softmax_backward(halognn_cuda *c, float *de, float *ddst, 
                                        const float *alpha, const float *src, const float *dst,
                                        float slope) {
     return backward_of_scores(c, de, ddst, segments, heads, 0, indptr, indices, alpha, src, dst,
-                              nullptr, nullptr, slope);
+                              {}, nullptr, slope);
 }
 
 int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, int64_t heads,
@@ -458,22 +469,27 @@ int halognn_cuda_edge_dot_collect(halognn_cuda *c, float *dsrc, int64_t segments
 
 int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t heads, int64_t width,
                           const int64_t *indptr, const int32_t *indices, const float *alpha,
-                          const float *z) {
-    return weighted(c, y, segments, heads, width, indptr, indices, nullptr, alpha, z);
+                          halognn_cuda_matrix z) {
+    return by_type(z, [=](auto *of) {
+        return weighted(c, y, segments, heads, width, indptr, indices, nullptr, alpha, of);
+    });
 }
 
 int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, int64_t segments,
                                    int64_t heads, int64_t width, const int64_t *t_indptr,
                                    const int32_t *t_indices, const int32_t *t_edges,
-                                   const float *alpha, const float *z, const float *dy) {
+                                   const float *alpha, halognn_cuda_matrix z, const float *dy) {
     if (segments == 0 || width == 0) return 0;
     if (int e = weighted(c, dz, segments, heads, width, t_indptr, t_indices, t_edges, alpha, dy))
         return e;
     return in_packs(width, {z, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH_TOGETHER(c, edge_dots<N>, rows_by_warp(segments), dalpha, segments,
-                               heads, width, group(width, N), t_indptr, t_indices, t_edges, z,
-                               dy);
+        return by_type(z, [=](auto *of) {
+            using T = std::remove_pointer_t<decltype(of)>;
+            return LAUNCH_TOGETHER(c, (edge_dots<N, T>), rows_by_warp(segments), dalpha, segments,
+                                   heads, width, group(width, N), t_indptr, t_indices, t_edges,
+                                   static_cast<const T *>(of), dy);
+        });
     });
 }
 

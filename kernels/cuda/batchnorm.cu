@@ -34,13 +34,20 @@ constexpr int ROWS = 4; // rows of a thread in a map
 template <int N>
 struct packs {
     pack<float, N> of[ROWS];
-    __device__ void read(const float *x, const place &p, int64_t rows, int64_t cols,
+    __device__ void read(const halognn_cuda_matrix &x, const place &p, int64_t rows, int64_t cols,
                          int64_t stride) {
+        pack<uint32_t, N> held[ROWS];
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             const int64_t row = p.row + k * stride;
-            of[k] = load<float, N>(x + (row < rows ? row : p.row) * cols + p.col);
+            held[k] = hold<N>(x, (row < rows ? row : p.row) * cols + p.col);
         }
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) of[k] = widen<N>(x, held[k]);
+    }
+    __device__ void read(const float *x, const place &p, int64_t rows, int64_t cols,
+                         int64_t stride) {
+        read(halognn_cuda_matrix{const_cast<float *>(x), 0}, p, rows, cols, stride);
     }
 };
 
@@ -50,8 +57,8 @@ __device__ inline int64_t stride_of(int lanes) {
 }
 
 template <int N>
-__global__ void forward(float *y, int64_t rows, int64_t cols, int lanes, const float *x,
-                        const float *gamma, const float *beta, const float *mean,
+__global__ void forward(halognn_cuda_matrix y, int64_t rows, int64_t cols, int lanes,
+                        const float *x, const float *gamma, const float *beta, const float *mean,
                         const float *variance, float eps, halognn_cuda_then then) {
     const place p = my_place(lanes, N);
     if (p.row >= rows || p.col >= cols) return;
@@ -63,7 +70,7 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, int lanes, const f
     const int64_t stride = stride_of(lanes);
     packs<N> in, add{};
     in.read(x, p, rows, cols, stride);
-    if (then.add) add.read(then.add, p, rows, cols, stride);
+    if (then.add.of) add.read(then.add, p, rows, cols, stride);
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
         const int64_t row = p.row + k * stride;
@@ -73,26 +80,28 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, int lanes, const f
 #pragma unroll
         for (int i = 0; i < N; i++) {
             float to = (in.of[k].at[i] - m.at[i]) * s.at[i] * g.at[i] + b.at[i];
-            if (then.add) to += add.of[k].at[i];
+            if (then.add.of) to += add.of[k].at[i];
             v.at[i] = follow(then, to, bits, p.col + i);
         }
-        store<float, N>(y + row * cols + p.col, v);
+        put<N>(y, row * cols + p.col, v);
     }
 }
 
-// dy is taken back through what followed, in place; then the sums of dy*n and of dy over the rows.
-// partial [chunks,2,cols]
-__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
+// dy is taken back through what followed, in place if it is of float32; then the sums of dy*n and
+// of dy over the rows. partial [chunks,2,cols]
+template <typename D, typename Y>
+__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, D *dy,
                                const float *x, const float *mean, const float *variance, float eps,
-                               const float *y, halognn_cuda_then then, float *partial,
+                               const Y *y, halognn_cuda_then then, float *partial,
                                uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     const float m = mean[j], s = 1 / sqrtf(variance[j] + eps);
     float *out = partial + chunk * 2 * cols + j;
-    const two sum = sum_back(dy, y, then, chunk, rows, cols, j, [=](int64_t r, float d) {
-        return two{d, d * ((x[r * cols + j] - m) * s)};
-    });
+    const two sum =
+        sum_back(dy, y, then, in_place<D>, chunk, rows, cols, j, [=](int64_t r, float d) {
+            return two{d, d * ((x[r * cols + j] - m) * s)};
+        });
     out[cols] = sum.a;
     out[0] = sum.b;
     if (!arrive(arrived + j, chunks)) return;
@@ -101,10 +110,10 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
 }
 
 template <int N>
-__global__ void backward(float *dx, int64_t rows, int64_t cols, int lanes, const float *dy,
+__global__ void backward(float *dx, int64_t rows, int64_t cols, int lanes, halognn_cuda_matrix dy,
                          const float *x, const float *gamma, const float *mean,
-                         const float *variance, const float *dgamma, const float *dbeta,
-                         float eps) {
+                         const float *variance, const float *dgamma, const float *dbeta, float eps,
+                         halognn_cuda_matrix y, halognn_cuda_then then) {
     const place p = my_place(lanes, N);
     if (p.row >= rows || p.col >= cols) return;
     const float n = static_cast<float>(rows);
@@ -118,13 +127,22 @@ __global__ void backward(float *dx, int64_t rows, int64_t cols, int lanes, const
         db.at[i] = db.at[i] / n;
     }
     const int64_t stride = stride_of(lanes);
-    packs<N> in, d;
+    const bool changes = dy.bf16 && then.activation != 0;
+    packs<N> in, d, out{};
     in.read(x, p, rows, cols, stride);
     d.read(dy, p, rows, cols, stride);
+    if (changes) out.read(y, p, rows, cols, stride);
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
         const int64_t row = p.row + k * stride;
         if (row >= rows) break;
+        if (changes) {
+            const uint64_t bits = drawn_back(then, row);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                d.of[k].at[i] =
+                    follow_back(then, d.of[k].at[i], out.of[k].at[i], bits, p.col + i);
+        }
         pack<float, N> v;
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -150,9 +168,10 @@ int halognn_cuda_column_moments(halognn_cuda *c, float *mean, float *variance, i
     return LAUNCH(c, variances, grid, variance, rows, cols, x, mean, scratch, c->arrived);
 }
 
-int halognn_cuda_batch_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
-                            const float *gamma, const float *beta, const float *mean,
-                            const float *variance, float eps, halognn_cuda_then then) {
+int halognn_cuda_batch_norm(halognn_cuda *c, halognn_cuda_matrix y, int64_t rows, int64_t cols,
+                            const float *x, const float *gamma, const float *beta,
+                            const float *mean, const float *variance, float eps,
+                            halognn_cuda_then then) {
     if (rows == 0 || cols == 0) return 0;
     return in_packs(cols, {y, x, gamma, beta, mean, variance, then.add}, [=](auto n) {
         constexpr int N = decltype(n)::value;
@@ -162,18 +181,23 @@ int halognn_cuda_batch_norm(halognn_cuda *c, float *y, int64_t rows, int64_t col
 }
 
 int halognn_cuda_batch_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
-                                     int64_t rows, int64_t cols, float *dy, const float *x,
-                                     const float *gamma, const float *mean, const float *variance,
-                                     float eps, const float *y, halognn_cuda_then then,
-                                     float *scratch) {
+                                     int64_t rows, int64_t cols, halognn_cuda_matrix dy,
+                                     const float *x, const float *gamma, const float *mean,
+                                     const float *variance, float eps, halognn_cuda_matrix y,
+                                     halognn_cuda_then then, float *scratch) {
     if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
-    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
-                       dy, x, mean, variance, eps, y, then, scratch, c->arrived))
-        return e;
-    return in_packs(cols, {dx, dy, x, gamma, mean, variance, dgamma, dbeta}, [=](auto n) {
+    const int e = by_types(dy, y, [&](auto *d, auto *of) {
+        using D = std::remove_pointer_t<decltype(d)>;
+        using Y = std::remove_pointer_t<decltype(of)>;
+        return LAUNCH(c, (parameter_sums<D, Y>), columns_by_chunk(rows, cols), dgamma, dbeta, rows,
+                      cols, d, x, mean, variance, eps, static_cast<const Y *>(of), then, scratch,
+                      c->arrived);
+    });
+    if (e != 0) return e;
+    return in_packs(cols, {dx, dy, x, gamma, mean, variance, dgamma, dbeta, y}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return LAUNCH(c, backward<N>, grid_of(rows, cols, N, ROWS), dx, rows, cols, lanes(cols, N),
-                      dy, x, gamma, mean, variance, dgamma, dbeta, eps);
+                      dy, x, gamma, mean, variance, dgamma, dbeta, eps, y, then);
     });
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "cublas.cuh"
 #include "halognn_cuda.h"
@@ -23,7 +24,7 @@ constexpr int TABLES = 32;
 // times is null. If total, b [1] gets the sum of these sums.
 struct sums {
     float *b;
-    const float *dy, *times;
+    halognn_cuda_matrix dy, times;
     int64_t rows, cols;
     float *chunks; // [chunks,cols], and one row more for a total
     bool total;
@@ -155,10 +156,24 @@ __device__ inline float to_float(float v) { return v; }
 __device__ inline float to_float(__half v) { return __half2float(v); }
 __device__ inline float to_float(int8_t v) { return static_cast<float>(v); }
 
+// bf16 is a bfloat16: the upper half of a float32.
+struct bf16 {
+    uint16_t bits;
+};
+__device__ inline float to_float(bf16 v) {
+    const uint32_t bits = static_cast<uint32_t>(v.bits) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 // fits reports whether rows of cols elements of the given size at p can be read in packs of n.
 inline bool fits(const void *p, int64_t cols, int size, int n) {
     const int bytes = size * n < 16 ? size * n : 16;
     return cols % n == 0 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
+}
+inline bool fits(const halognn_cuda_matrix &m, int64_t cols, int n) {
+    return fits(m.of, cols, m.bf16 ? sizeof(bf16) : sizeof(float), n);
 }
 
 // lanes returns the number of threads that share a row of cols elements, each taking n at a time.

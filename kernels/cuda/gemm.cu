@@ -1,11 +1,10 @@
 // Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every
 // product is computed transposed.
-#include <cstring>
 #include <initializer_list>
 #include <type_traits>
 
-#include "rounded.cuh"
 #include "settle.cuh"
+#include "stored.cuh"
 
 namespace halognn {
 namespace {
@@ -28,9 +27,8 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
                                           ldb, &zero, const_cast<float *const *>(table + 4), m, 2));
 }
 
-// Factors as tensor cores take them: bfloat16, rounded here, and TF32, a float32 whose low bits the
-// cores do not read. These are as they are stored, so nothing is launched to round them.
-using bf16 = uint16_t;
+// Factors as tensor cores take them: bfloat16, rounded here if they are stored as float32, and
+// TF32, a float32 whose low bits the cores do not read: nothing is launched to round it.
 struct tf32 {
     float value;
 };
@@ -138,9 +136,9 @@ int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int r, int
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, r, x, f, y, o, &zero, w);
 }
 
-// factors are up to four arrays to be rounded; those that are null are empty.
+// factors are up to four matrices of n elements each.
 struct factors {
-    const float *of[4];
+    halognn_cuda_matrix of[4];
     int64_t n[4];
 };
 
@@ -151,56 +149,52 @@ __global__ void round_kernel(bf16 *to, factors all) {
     int64_t i = item() * N;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        if (i >= 0 && i < all.n[k]) {
-            const pack<float, N> v = load<float, N>(all.of[k] + i);
-            constexpr int dropped = cores<bf16>::dropped, words = N / 2;
-            alignas(sizeof(bf16) * N) bf16 out[N];
-#pragma unroll
-            for (int j = 0; j < N; j++)
-                out[j] = static_cast<bf16>(rounded(v.at[j], dropped) >> dropped);
-            if constexpr (words == 0) {
-                to[i] = out[0];
-            } else {
-                pack<uint32_t, words> packed;
-                memcpy(&packed, out, sizeof out);
-                store<uint32_t, words>(reinterpret_cast<uint32_t *>(to + i), packed);
-            }
-        }
+        if (i >= 0 && i < all.n[k])
+            put<N>(to + i, load<float, N>(static_cast<const float *>(all.of[k].of) + i));
         i -= all.n[k];
         to += (all.n[k] + HALOGNN_FACTOR_ALIGN - 1) / HALOGNN_FACTOR_ALIGN * HALOGNN_FACTOR_ALIGN;
     }
 }
 
-// rounded_product rounds the factors and multiplies them.
+// rounded_product rounds the factors that are stored as float32, and multiplies them.
 template <typename F>
-int rounded_product(halognn_cuda *c, void *room, const factors &all, const F &multiply) {
-    bf16 *const to = static_cast<bf16 *>(room), *at[4], *next = to;
+int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply) {
+    const bf16 *at[4];
+    bf16 *const to = static_cast<bf16 *>(room), *next = to;
     int64_t items = 0;
+    bool wide = true;
     for (int k = 0; k < 4; k++) {
-        at[k] = all.of[k] ? next : nullptr;
+        at[k] = static_cast<const bf16 *>(all.of[k].of);
+        if (all.of[k].bf16) all.n[k] = 0; // nothing to round
+        if (all.n[k] > 0) at[k] = next;
         next += ceil_div(all.n[k], HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
         items += all.n[k];
+        wide = wide && (all.n[k] == 0 || fits(all.of[k], all.n[k], 4));
     }
-    bool wide = true;
-    for (int k = 0; k < 4; k++)
-        wide = wide && (all.of[k] == nullptr || fits(all.of[k], all.n[k], sizeof(float), 4));
-    const int e =
-        wide ? LAUNCH(c, round_kernel<4>, blocks(items / 4), to, all)
-             : LAUNCH(c, round_kernel<1>, blocks(items), to, all);
+    const int e = items == 0 ? 0
+                  : wide     ? LAUNCH(c, round_kernel<4>, blocks(items / 4), to, all)
+                             : LAUNCH(c, round_kernel<1>, blocks(items), to, all);
     return e ? e : multiply(at[0], at[1], at[2], at[3]);
 }
 
 // product multiplies factors as numbers without some low bits.
 template <typename F>
 int product(halognn_cuda *c, void *room, int dropped, const factors &all, const F &multiply) {
-    const auto as = [&](int k) { return reinterpret_cast<const tf32 *>(all.of[k]); };
+    const auto as = [&](auto zero, int k) {
+        return static_cast<const decltype(zero) *>(all.of[k].of);
+    };
+    const float f = 0;
+    const tf32 t{};
     switch (dropped) {
-    case 0: return multiply(all.of[0], all.of[1], all.of[2], all.of[3]);
-    case cores<tf32>::dropped: return multiply(as(0), as(1), as(2), as(3));
+    case 0: return multiply(as(f, 0), as(f, 1), as(f, 2), as(f, 3));
+    case cores<tf32>::dropped: return multiply(as(t, 0), as(t, 1), as(t, 2), as(t, 3));
     case cores<bf16>::dropped: return rounded_product(c, room, all, multiply);
     }
     return cudaErrorInvalidValue;
 }
+
+// weight returns weights, which are float32, as a factor.
+halognn_cuda_matrix weight(const float *w) { return {const_cast<float *>(w), 0}; }
 
 }  // namespace
 }  // namespace halognn
@@ -209,29 +203,29 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_matmul(halognn_cuda *c, float *y, const float *x, const float *w, int64_t r,
-                        int64_t f, int64_t o, int add, void *rounded, int dropped) {
+int halognn_cuda_matmul(halognn_cuda *c, float *y, halognn_cuda_matrix x, const float *w,
+                        int64_t r, int64_t f, int64_t o, int add, void *rounded, int dropped) {
     if (r == 0 || o == 0) return 0;
     if (f == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, y, r * o * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, rounded, dropped, {{x, w}, {r * f, o * f}},
+    return product(c, rounded, dropped, {{x, weight(w)}, {r * f, o * f}},
                    [&](auto *x, auto *w, auto *, auto *) {
                        return matmul(c, y, x, w, ri, fi, oi, add);
                    });
 }
 
-int halognn_cuda_matmul_two(halognn_cuda *c, float *y, float *y2, const float *x, const float *x2,
-                            const float *w, const float *w2, int64_t r, int64_t f, int64_t o,
-                            void *rounded, int dropped) {
+int halognn_cuda_matmul_two(halognn_cuda *c, float *y, float *y2, halognn_cuda_matrix x,
+                            halognn_cuda_matrix x2, const float *w, const float *w2, int64_t r,
+                            int64_t f, int64_t o, void *rounded, int dropped) {
     if (r == 0 || o == 0) return 0;
     if (f == 0) return zero_both(c, y, y2, r * o);
-    if (!aligned({y, y2, x, x2, w, w2})) {
+    if (!aligned({y, y2, x.of, x2.of, w, w2})) {
         if (int e = halognn_cuda_matmul(c, y, x, w, r, f, o, 0, rounded, dropped)) return e;
         return halognn_cuda_matmul(c, y2, x2, w2, r, f, o, 0, rounded, dropped);
     }
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
     return product(
-        c, rounded, dropped, {{x, x2, w, w2}, {r * f, r * f, o * f, o * f}},
+        c, rounded, dropped, {{x, x2, weight(w), weight(w2)}, {r * f, r * f, o * f, o * f}},
         [&](auto *x, auto *x2, auto *w, auto *w2) {
             using T = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
             const T *const *table;
@@ -240,39 +234,42 @@ int halognn_cuda_matmul_two(halognn_cuda *c, float *y, float *y2, const float *x
         });
 }
 
-int halognn_cuda_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w, int64_t r,
-                              int64_t f, int64_t o, int add, void *rounded, int dropped) {
+int halognn_cuda_matmul_input(halognn_cuda *c, float *x, halognn_cuda_matrix y, const float *w,
+                              int64_t r, int64_t f, int64_t o, int add, void *rounded,
+                              int dropped) {
     if (r == 0 || f == 0) return 0;
     if (o == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, x, r * f * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, rounded, dropped, {{y, w}, {r * o, o * f}},
+    return product(c, rounded, dropped, {{y, weight(w)}, {r * o, o * f}},
                    [&](auto *y, auto *w, auto *, auto *) {
                        return matmul_input(c, x, y, w, ri, fi, oi, add);
                    });
 }
 
-int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b, const float *y,
-                                const float *x, const float *x2, int64_t r, int64_t f, int64_t o,
+int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b,
+                                halognn_cuda_matrix y, halognn_cuda_matrix x,
+                                halognn_cuda_matrix x2, int64_t r, int64_t f, int64_t o,
                                 float *scratch, void *rounded, int dropped) {
     if (o == 0) return 0;
-    if (r == 0 || f == 0) {
-        if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, w, o * f * 4)) return e;
-        if (int e = w2 ? halognn_cuda_zero(c, HALOGNN_COMPUTE, w2, o * f * 4) : 0) return e;
-        return b ? halognn_cuda_column_sum(c, b, r, o, y, scratch) : 0;
-    }
-    const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    if (int e = product(c, rounded, dropped, {{y, x, x2}, {r * o, r * f, x2 ? r * f : 0}},
-                        [&](auto *y, auto *x, auto *x2, auto *) {
-                            if (int e = matmul_weights(c, w, y, x, ri, fi, oi)) return e;
-                            return x2 ? matmul_weights(c, w2, y, x2, ri, fi, oi) : 0;
-                        }))
-        return e;
     sums bias{};
     bias.b = b;
     bias.cols = o;
     bias.dy = y;
     bias.rows = r;
     bias.chunks = scratch;
+    if (r == 0 || f == 0) {
+        if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, w, o * f * 4)) return e;
+        if (int e = w2 ? halognn_cuda_zero(c, HALOGNN_COMPUTE, w2, o * f * 4) : 0) return e;
+        if (b && r == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, o * 4);
+        return b ? later(c, bias) : 0;
+    }
+    const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
+    if (int e = product(c, rounded, dropped, {{y, x, x2}, {r * o, r * f, x2.of ? r * f : 0}},
+                        [&](auto *y, auto *x, auto *x2, auto *) {
+                            if (int e = matmul_weights(c, w, y, x, ri, fi, oi)) return e;
+                            return x2 ? matmul_weights(c, w2, y, x2, ri, fi, oi) : 0;
+                        }))
+        return e;
     return b ? later(c, bias) : 0;
 }
 

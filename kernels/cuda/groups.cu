@@ -1,6 +1,6 @@
 // Products of groups of rows with weights of their own, all small groups of a call in one launch. A
 // group of more than `large` rows is left out: a product by cuBLAS takes longer than its launch.
-#include "rounded.cuh"
+#include "stored.cuh"
 
 namespace halognn {
 namespace {
@@ -37,8 +37,8 @@ struct grouping {
 // One thread makes column j of up to ROWS rows, which may be of several groups, of
 //   out[r,j] = sum over k of in[r,k] w_g[j,k], or, if turned, w_g[k,j]
 // Neighbouring threads have neighbouring columns and read the same rows.
-template <bool turned>
-__global__ void product(float *out, int64_t rows, int64_t cols, int64_t inner, const float *in,
+template <bool turned, typename T>
+__global__ void product(float *out, int64_t rows, int64_t cols, int64_t inner, const T *in,
                         const float *w, grouping all) {
     const int64_t at = item(), j = at % cols;
     int64_t row = at / cols * ROWS;
@@ -48,7 +48,8 @@ __global__ void product(float *out, int64_t rows, int64_t cols, int64_t inner, c
         const int64_t end = all.ends[g] < last ? all.ends[g] : last;
         if (end <= row) continue;
         if (all.small(g)) {
-            const float *from[ROWS], *weights = w + g * all.stride + (turned ? j : j * inner);
+            const T *from[ROWS];
+            const float *weights = w + g * all.stride + (turned ? j : j * inner);
             float sum[ROWS] = {};
 #pragma unroll
             for (int i = 0; i < ROWS; i++) // beyond the group its last row is read again
@@ -56,7 +57,7 @@ __global__ void product(float *out, int64_t rows, int64_t cols, int64_t inner, c
             for (int64_t k = 0; k < inner; k++) {
                 const float v = all.factor(weights[turned ? k * cols : k]);
 #pragma unroll
-                for (int i = 0; i < ROWS; i++) sum[i] += all.factor(from[i][k]) * v;
+                for (int i = 0; i < ROWS; i++) sum[i] += all.factor(to_float(from[i][k])) * v;
             }
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
@@ -68,8 +69,8 @@ __global__ void product(float *out, int64_t rows, int64_t cols, int64_t inner, c
 
 // One thread makes column k of OUTPUTS rows of  dw_g[j,k] = sum of dy[r,j] x[r,k] over the rows r of
 // group g, in order.
-__global__ void weights(float *dw, int64_t o, int64_t f, const float *dy, const float *x,
-                        grouping all) {
+template <typename D, typename X>
+__global__ void weights(float *dw, int64_t o, int64_t f, const D *dy, const X *x, grouping all) {
     const int64_t at = item(), k = at % f, parts = (o + OUTPUTS - 1) / OUTPUTS;
     const int64_t g = at / f / parts, j = at / f % parts * OUTPUTS;
     if (g >= all.count || !all.small(g)) return;
@@ -78,9 +79,9 @@ __global__ void weights(float *dw, int64_t o, int64_t f, const float *dy, const 
 #pragma unroll
     for (int i = 0; i < OUTPUTS; i++) of[i] = j + i < o ? j + i : o - 1;
     for (int64_t r = all.begin(g); r < all.ends[g]; r++) {
-        const float v = all.factor(x[r * f + k]);
+        const float v = all.factor(to_float(x[r * f + k]));
 #pragma unroll
-        for (int i = 0; i < OUTPUTS; i++) sum[i] += all.factor(dy[r * o + of[i]]) * v;
+        for (int i = 0; i < OUTPUTS; i++) sum[i] += all.factor(to_float(dy[r * o + of[i]])) * v;
     }
 #pragma unroll
     for (int i = 0; i < OUTPUTS; i++)
@@ -94,28 +95,46 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_group_matmul(halognn_cuda *c, float *y, const float *x, const float *w,
+int halognn_cuda_group_matmul(halognn_cuda *c, float *y, halognn_cuda_matrix x, const float *w,
                               int64_t rows, int64_t f, int64_t o, const int32_t *ends,
                               int64_t groups, int64_t stride, int64_t large, int dropped) {
     const int64_t items = ceil_div(rows, ROWS) * o;
     const grouping all{ends, groups, stride, large, dropped};
-    return items ? LAUNCH(c, product<false>, blocks(items), y, rows, o, f, x, w, all) : 0;
+    if (items == 0) return 0;
+    return by_type(x, [&](auto *in) {
+        using T = std::remove_pointer_t<decltype(in)>;
+        return LAUNCH(c, (product<false, T>), blocks(items), y, rows, o, f,
+                      static_cast<const T *>(in), w, all);
+    });
 }
 
-int halognn_cuda_group_matmul_input(halognn_cuda *c, float *x, const float *y, const float *w,
-                                    int64_t rows, int64_t f, int64_t o, const int32_t *ends,
-                                    int64_t groups, int64_t stride, int64_t large, int dropped) {
+int halognn_cuda_group_matmul_input(halognn_cuda *c, float *x, halognn_cuda_matrix y,
+                                    const float *w, int64_t rows, int64_t f, int64_t o,
+                                    const int32_t *ends, int64_t groups, int64_t stride,
+                                    int64_t large, int dropped) {
     const int64_t items = ceil_div(rows, ROWS) * f;
     const grouping all{ends, groups, stride, large, dropped};
-    return items ? LAUNCH(c, product<true>, blocks(items), x, rows, f, o, y, w, all) : 0;
+    if (items == 0) return 0;
+    return by_type(y, [&](auto *in) {
+        using T = std::remove_pointer_t<decltype(in)>;
+        return LAUNCH(c, (product<true, T>), blocks(items), x, rows, f, o,
+                      static_cast<const T *>(in), w, all);
+    });
 }
 
-int halognn_cuda_group_matmul_weights(halognn_cuda *c, float *w, const float *y, const float *x,
-                                      int64_t f, int64_t o, const int32_t *ends, int64_t groups,
-                                      int64_t stride, int64_t large, int dropped) {
+int halognn_cuda_group_matmul_weights(halognn_cuda *c, float *w, halognn_cuda_matrix y,
+                                      halognn_cuda_matrix x, int64_t f, int64_t o,
+                                      const int32_t *ends, int64_t groups, int64_t stride,
+                                      int64_t large, int dropped) {
     const int64_t items = groups * ceil_div(o, OUTPUTS) * f;
     const grouping all{ends, groups, stride, large, dropped};
-    return items ? LAUNCH(c, weights, blocks(items), w, o, f, y, x, all) : 0;
+    if (items == 0) return 0;
+    return by_types(y, x, [&](auto *dy, auto *in) {
+        using D = std::remove_pointer_t<decltype(dy)>;
+        using X = std::remove_pointer_t<decltype(in)>;
+        return LAUNCH(c, (weights<D, X>), blocks(items), w, o, f, static_cast<const D *>(dy),
+                      static_cast<const X *>(in), all);
+    });
 }
 
 }  // extern "C"

@@ -1,26 +1,26 @@
 // Rows of several heads: sums along each head, and maps between them and one row of their width.
 #include "reduce.cuh"
 #include "rows.cuh"
+#include "stored.cuh"
 #include "warp.cuh"
 
 namespace halognn {
 namespace {
 
 // The dots of every row with a, and of the first rows with a2.
-template <int N>
+template <int N, typename T>
 __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int64_t heads,
-                          int64_t width, int lanes, const float *z, const float *a,
-                          const float *a2) {
+                          int64_t width, int lanes, const T *z, const float *a, const float *a2) {
     const int64_t i = item() / lanes, at = i % heads * width; // i of rows*heads
     const bool mine = i < rows * heads, both = i < first * heads;
     float sum = 0, sum2 = 0;
     for (int64_t j = threadIdx.x % lanes * N; mine && j < width; j += lanes * N) {
-        const pack<float, N> v = load<float, N>(z + i * width + j),
-                             w = load<float, N>(a + at + j), w2 = load<float, N>(a2 + at + j);
+        const pack<T, N> v = load<T, N>(z + i * width + j);
+        const pack<float, N> w = load<float, N>(a + at + j), w2 = load<float, N>(a2 + at + j);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            sum += v.at[k] * w.at[k];
-            sum2 += v.at[k] * w2.at[k];
+            sum += to_float(v.at[k]) * w.at[k];
+            sum2 += to_float(v.at[k]) * w2.at[k];
         }
     }
     sum = group_sum(sum, lanes);
@@ -33,10 +33,10 @@ __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int6
 // dots_back adds to column j of the rows [r,end) of dz the gradient of the dots with a and, if
 // BOTH, with a2, and to the sums the gradients of a and a2. UNROLL rows are read before the first
 // is written.
-template <bool BOTH>
+template <bool BOTH, typename T>
 __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols, int64_t j,
                                  int64_t heads, int64_t h, const float *ds, const float *ds2,
-                                 const float *z, float a, float a2, float &sum, float &sum2) {
+                                 const T *z, float a, float a2, float &sum, float &sum2) {
     constexpr int UNROLL = 8;
     for (; r < end; r += UNROLL) {
         float d[UNROLL], v[UNROLL], g[UNROLL], g2[UNROLL];
@@ -44,7 +44,7 @@ __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols
         for (int k = 0; k < UNROLL; k++) { // past the end, read the last row again
             const int64_t row = r + k < end ? r + k : end - 1;
             d[k] = dz[row * cols + j];
-            v[k] = z[row * cols + j];
+            v[k] = to_float(z[row * cols + j]);
             g[k] = ds[row * heads + h];
             if (BOTH) g2[k] = ds2[row * heads + h];
         }
@@ -64,9 +64,10 @@ __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols
 
 // dz += ds*a and da = the sum over the rows of ds*z; the same for the first rows with ds2 and a2.
 // partial [2,chunks,cols]
+template <typename T>
 __global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, int64_t first,
                               int64_t heads, int64_t width, const float *ds, const float *ds2,
-                              const float *z, const float *a, const float *a2, float *partial,
+                              const T *z, const float *a, const float *a2, float *partial,
                               uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     const int64_t cols = heads * width, h = j / width;
@@ -169,25 +170,32 @@ using namespace halognn;
 extern "C" {
 
 int halognn_cuda_head_dots(halognn_cuda *c, float *s, float *s2, int64_t rows, int64_t first,
-                           int64_t heads, int64_t width, const float *z, const float *a,
+                           int64_t heads, int64_t width, halognn_cuda_matrix z, const float *a,
                            const float *a2) {
     if (rows == 0) return 0;
     return in_packs(width, {z, a, a2}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         const int lanes = group(width, N);
-        return LAUNCH_TOGETHER(c, head_dots<N>, blocks(rows * heads * lanes), s, s2, rows,
-                               first, heads, width, lanes, z, a, a2);
+        return by_type(z, [=](auto *of) {
+            using T = std::remove_pointer_t<decltype(of)>;
+            return LAUNCH_TOGETHER(c, (head_dots<N, T>), blocks(rows * heads * lanes), s, s2, rows,
+                                   first, heads, width, lanes, static_cast<const T *>(of), a, a2);
+        });
     });
 }
 
 int halognn_cuda_head_dots_backward(halognn_cuda *c, float *dz, float *da, float *da2, int64_t rows,
                                     int64_t first, int64_t heads, int64_t width, const float *ds,
-                                    const float *ds2, const float *z, const float *a,
+                                    const float *ds2, halognn_cuda_matrix z, const float *a,
                                     const float *a2, float *scratch) {
     const int64_t cols = heads * width;
     if (rows == 0 || cols == 0) return zero_both(c, da, da2, cols);
-    return LAUNCH(c, dots_backward, columns_by_chunk(rows, cols), dz, da, da2, rows, first, heads,
-                  width, ds, ds2, z, a, a2, scratch, c->arrived);
+    return by_type(z, [=](auto *of) {
+        using T = std::remove_pointer_t<decltype(of)>;
+        return LAUNCH(c, dots_backward<T>, columns_by_chunk(rows, cols), dz, da, da2, rows, first,
+                      heads, width, ds, ds2, static_cast<const T *>(of), a, a2, scratch,
+                      c->arrived);
+    });
 }
 
 int halognn_cuda_head_mean(halognn_cuda *c, float *y, int64_t rows, int64_t heads, int64_t width,

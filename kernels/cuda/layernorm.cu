@@ -7,8 +7,8 @@
 namespace halognn {
 namespace {
 
-__global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, const float *gamma,
-                        const float *beta, float *mean, float *rstd, float eps,
+__global__ void forward(halognn_cuda_matrix y, int64_t rows, int64_t cols, const float *x,
+                        const float *gamma, const float *beta, float *mean, float *rstd, float eps,
                         halognn_cuda_then then) {
     const int64_t r = my_row();
     if (r >= rows) return;
@@ -21,8 +21,8 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
     const uint64_t row = drawn(then, r);
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         float v = (in[j] - m) * s * gamma[j] + beta[j];
-        if (then.add) v += then.add[r * cols + j];
-        y[r * cols + j] = follow(then, v, row, j);
+        if (then.add.of) v += take<1>(then.add, r * cols + j).at[0];
+        put<1>(y, r * cols + j, {follow(then, v, row, j)});
     }
     if (my_lane() == 0) {
         mean[r] = m;
@@ -30,17 +30,19 @@ __global__ void forward(float *y, int64_t rows, int64_t cols, const float *x, co
     }
 }
 
-// dy is taken back through what followed, in place; then the sums of dy*n and of dy over the rows,
-// n = (x-mean)*rstd. partial [chunks,2,cols]
-__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, float *dy,
-                               const float *x, const float *mean, const float *rstd, const float *y,
+// dy is taken back through what followed, in place if it is of float32; then the sums of dy*n and
+// of dy over the rows, n = (x-mean)*rstd. partial [chunks,2,cols]
+template <typename D, typename Y>
+__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, D *dy,
+                               const float *x, const float *mean, const float *rstd, const Y *y,
                                halognn_cuda_then then, float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     float *out = partial + chunk * 2 * cols + j;
-    const two sum = sum_back(dy, y, then, chunk, rows, cols, j, [=](int64_t r, float d) {
-        return two{d, d * ((x[r * cols + j] - mean[r]) * rstd[r])};
-    });
+    const two sum =
+        sum_back(dy, y, then, in_place<D>, chunk, rows, cols, j, [=](int64_t r, float d) {
+            return two{d, d * ((x[r * cols + j] - mean[r]) * rstd[r])};
+        });
     out[cols] = sum.a;
     out[0] = sum.b;
     if (!arrive(arrived + j, chunks)) return;
@@ -50,15 +52,22 @@ __global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_
 
 // dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before
 // it writes them.
-__global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy, const float *x,
-                         const float *gamma, const float *mean, const float *rstd) {
+template <typename D, typename Y>
+__global__ void backward(float *dx, int64_t rows, int64_t cols, const D *dy, const float *x,
+                         const float *gamma, const float *mean, const float *rstd, const Y *y,
+                         halognn_cuda_then then) {
     const int64_t r = my_row();
     if (r >= rows) return;
-    const float *in = x + r * cols, *grad = dy + r * cols;
+    const float *in = x + r * cols;
+    const uint64_t row = in_place<D> ? 0 : drawn_back(then, r);
+    const auto grad = [=](int64_t j) {
+        const float d = to_float(dy[r * cols + j]);
+        return in_place<D> ? d : follow_back(then, d, to_float(y[r * cols + j]), row, j);
+    };
     const float m = mean[r], s = rstd[r];
     float g_sum = 0, gn_sum = 0;
     for (int64_t j = my_lane(); j < cols; j += WARP) {
-        const float g = grad[j] * gamma[j];
+        const float g = grad(j) * gamma[j];
         g_sum += g;
         gn_sum += g * ((in[j] - m) * s);
     }
@@ -66,7 +75,7 @@ __global__ void backward(float *dx, int64_t rows, int64_t cols, const float *dy,
                 gn_mean = warp_sum(gn_sum) / static_cast<float>(cols);
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         const float n = (in[j] - m) * s;
-        dx[r * cols + j] = s * (grad[j] * gamma[j] - g_mean - n * gn_mean);
+        dx[r * cols + j] = s * (grad(j) * gamma[j] - g_mean - n * gn_mean);
     }
 }
 
@@ -77,25 +86,32 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_layer_norm(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,
-                            const float *gamma, const float *beta, float *mean, float *rstd,
-                            float eps, halognn_cuda_then then) {
+int halognn_cuda_layer_norm(halognn_cuda *c, halognn_cuda_matrix y, int64_t rows, int64_t cols,
+                            const float *x, const float *gamma, const float *beta, float *mean,
+                            float *rstd, float eps, halognn_cuda_then then) {
     return rows ? LAUNCH_TOGETHER(c, forward, rows_by_warp(rows), y, rows, cols, x, gamma, beta,
                                   mean, rstd, eps, then)
                 : 0;
 }
 
 int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, float *dbeta,
-                                     int64_t rows, int64_t cols, float *dy, const float *x,
-                                     const float *gamma, const float *mean, const float *rstd,
-                                     const float *y, halognn_cuda_then then, float *scratch) {
+                                     int64_t rows, int64_t cols, halognn_cuda_matrix dy,
+                                     const float *x, const float *gamma, const float *mean,
+                                     const float *rstd, halognn_cuda_matrix y,
+                                     halognn_cuda_then then, float *scratch) {
     if (rows == 0 || cols == 0) return zero_both(c, dgamma, dbeta, cols);
-    // the sums first: dx may be dy
-    if (int e = LAUNCH(c, parameter_sums, columns_by_chunk(rows, cols), dgamma, dbeta, rows, cols,
-                       dy, x, mean, rstd, y, then, scratch, c->arrived))
-        return e;
-    return LAUNCH_TOGETHER(c, backward, rows_by_warp(rows), dx, rows, cols, dy, x, gamma, mean,
-                           rstd);
+    return by_types(dy, y, [&](auto *d, auto *of) {
+        using D = std::remove_pointer_t<decltype(d)>;
+        using Y = std::remove_pointer_t<decltype(of)>;
+        // the sums first: dx may be dy
+        if (int e = LAUNCH(c, (parameter_sums<D, Y>), columns_by_chunk(rows, cols), dgamma, dbeta,
+                           rows, cols, d, x, mean, rstd, static_cast<const Y *>(of), then, scratch,
+                           c->arrived))
+            return e;
+        return LAUNCH_TOGETHER(c, (backward<D, Y>), rows_by_warp(rows), dx, rows, cols,
+                               static_cast<const D *>(d), x, gamma, mean, rstd,
+                               static_cast<const Y *>(of), then);
+    });
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 // the groups: by lane, then as a tree, so the sum does not depend on which warps these are. A fence
 // before a warp is counted costs more than a row, so there are at most WARPS warps.
 #include "reduce.cuh"
+#include "stored.cuh"
 #include "warp.cuh"
 
 #include <cmath>
@@ -55,9 +56,9 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
 // find_fault writes the place of the first number of a suspect that is not finite. It is not
 // inlined: 24 copies of it make the code of a loss three times as long. It takes a suspect in
 // parts: the address of a kernel's parameter would move all of them to local memory.
-__attribute__((noinline)) __device__ void find_fault(const float *x, int64_t rows, int64_t cols,
-                                                     int64_t known, const int32_t *vertices,
-                                                     uint32_t *place) {
+__attribute__((noinline)) __device__ void find_fault(halognn_cuda_matrix x, int64_t rows,
+                                                     int64_t cols, int64_t known,
+                                                     const int32_t *vertices, uint32_t *place) {
     constexpr int FLIGHT = 8;
     constexpr int64_t NONE = INT64_MAX;
     const int64_t n = rows * cols;
@@ -65,7 +66,9 @@ __attribute__((noinline)) __device__ void find_fault(const float *x, int64_t row
     for (int64_t base = my_lane(); base - my_lane() < n && first == NONE; base += FLIGHT * WARP) {
         for (int k = FLIGHT - 1; k >= 0; k--) {
             const int64_t i = base + k * WARP;
-            if (i < n && !(x[i] - x[i] == 0)) first = i;
+            if (i >= n) continue;
+            const float number = take<1>(x, i).at[0];
+            if (!(number - number == 0)) first = i;
         }
         for (int mask = WARP / 2; mask > 0; mask /= 2) {
             const int64_t other = __shfl_xor_sync(0xffffffffu, first, mask);

@@ -1,5 +1,6 @@
 #include "rows.cuh"
 #include "settle.cuh"
+#include "stored.cuh"
 
 namespace halognn {
 namespace {
@@ -19,26 +20,21 @@ __global__ void add_into_kernel(float *sum, int64_t n, const float *x) {
     if (i < n) sum[i] += x[i];
 }
 
-__global__ void from_bf16_kernel(float *dst, int64_t n, const uint16_t *x) {
+__global__ void add_scaled_kernel(halognn_cuda_matrix y, int64_t n, halognn_cuda_matrix z,
+                                  halognn_cuda_matrix x, const float *scale) {
     const int64_t i = item();
     if (i >= n) return;
-    const uint32_t bits = static_cast<uint32_t>(x[i]) << 16;
-    memcpy(dst + i, &bits, sizeof bits);
-}
-
-__global__ void add_scaled_kernel(float *y, int64_t n, const float *z, const float *x,
-                                  const float *scale) {
-    const int64_t i = item();
-    if (i < n) y[i] = z[i] + (1 + *scale) * x[i];
+    const auto own = hold<1>(z, i), more = hold<1>(x, i);
+    put<1>(y, i, {widen<1>(z, own).at[0] + (1 + *scale) * widen<1>(x, more).at[0]});
 }
 
 template <int N>
 __global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int lanes, int64_t y_cols,
-                                    const float *x, int64_t x_cols, bool add) {
+                                    halognn_cuda_matrix x, int64_t x_cols, bool add) {
     const place p = my_place(lanes, N);
     if (p.row >= rows || p.col >= cols) return;
     float *to = y + p.row * y_cols + p.col;
-    pack<float, N> v = load<float, N>(x + p.row * x_cols + p.col);
+    pack<float, N> v = take<N>(x, p.row * x_cols + p.col);
     if (add) {
         const pack<float, N> old = load<float, N>(to);
 #pragma unroll
@@ -93,24 +89,20 @@ int halognn_cuda_add_slices(halognn_cuda *c, int stream, float *sum, int64_t n, 
     return n ? LAUNCH_ON(c, stream, add_slices_kernel, blocks(n), sum, n, slices, rank, ranks) : 0;
 }
 
-int halognn_cuda_from_bf16(halognn_cuda *c, float *dst, int64_t n, const uint16_t *x) {
-    return n ? LAUNCH(c, from_bf16_kernel, blocks(n), dst, n, x) : 0;
-}
-
-int halognn_cuda_add_scaled(halognn_cuda *c, float *y, int64_t n, const float *z, const float *x,
-                            const float *scale) {
+int halognn_cuda_add_scaled(halognn_cuda *c, halognn_cuda_matrix y, int64_t n,
+                            halognn_cuda_matrix z, halognn_cuda_matrix x, const float *scale) {
     return n ? LAUNCH(c, add_scaled_kernel, blocks(n), y, n, z, x, scale) : 0;
 }
 
 int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t cols, int64_t y_cols,
-                              const float *x, int64_t x_cols, int add) {
+                              halognn_cuda_matrix x, int64_t x_cols, int add) {
     if (rows == 0 || cols == 0) return 0;
     const auto copy = [&](auto n) {
         constexpr int N = decltype(n)::value;
         return LAUNCH(c, copy_columns_kernel<N>, grid_of(rows, cols, N), y, rows, cols,
                       lanes(cols, N), y_cols, x, x_cols, add != 0);
     };
-    if (cols % 4 == 0 && fits(y, y_cols, sizeof(float), 4) && fits(x, x_cols, sizeof(float), 4))
+    if (cols % 4 == 0 && fits(y, y_cols, sizeof(float), 4) && fits(x, x_cols, 4))
         return copy(std::integral_constant<int, 4>{});
     return copy(std::integral_constant<int, 1>{});
 }
@@ -123,8 +115,8 @@ int halognn_cuda_transpose(halognn_cuda *c, float *y, int64_t rows, int64_t cols
     });
 }
 
-int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols, const float *x,
-                     const float *y, float *scratch) {
+int halognn_cuda_dot(halognn_cuda *c, float *sum, int64_t rows, int64_t cols,
+                     halognn_cuda_matrix x, halognn_cuda_matrix y, float *scratch) {
     if (rows == 0 || cols == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, sum, 4);
     sums dot{};
     dot.cols = cols;

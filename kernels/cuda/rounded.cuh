@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstring>
-
 #include "context.cuh"
 
 namespace halognn {

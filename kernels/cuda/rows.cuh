@@ -28,12 +28,21 @@ inline dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
                   static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
 }
 
+// array is an array of any type, or a matrix.
+struct array {
+    const void *p;
+    int size; // of an element
+    template <typename T>
+    array(const T *p) : p(p), size(sizeof(T)) {}
+    array(const halognn_cuda_matrix &m) : p(m.of), size(m.bf16 ? sizeof(bf16) : sizeof(float)) {}
+};
+
 // in_packs calls f with the size of the packs, 4 or 1, that fit rows of the given width in all
 // these arrays.
 template <typename F>
-int in_packs(int64_t width, std::initializer_list<const float *> all, const F &f) {
+int in_packs(int64_t width, std::initializer_list<array> all, const F &f) {
     bool wide = true;
-    for (const float *p : all) wide = wide && fits(p, width, sizeof(float), 4);
+    for (const array &a : all) wide = wide && fits(a.p, width, a.size, 4);
     return wide ? f(std::integral_constant<int, 4>{}) : f(std::integral_constant<int, 1>{});
 }
 

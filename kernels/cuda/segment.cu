@@ -3,8 +3,8 @@
 // Every thread has FLIGHT rows in flight before it uses the first: their addresses depend only on
 // the indices, and no other work hides the latency of device memory. Sums run in edge
 // order, so nothing depends on the mapping; those of scattered rows group by group.
-#include "rounded.cuh"
 #include "rows.cuh"
+#include "stored.cuh"
 
 namespace halognn {
 namespace {
@@ -42,13 +42,14 @@ __device__ inline void begins_of(int64_t *at, int64_t first, int64_t segments,
 }
 
 // matrix and scattered give the address of row i.
+template <typename T>
 struct matrix {
-    using element = float;
+    using element = T;
     static constexpr bool grouped = false;
     static constexpr bool scaled = false;
-    const float *h;
+    const T *h;
     int64_t cols;
-    __device__ const float *row(int64_t i) const { return h + i * cols; }
+    __device__ const T *row(int64_t i) const { return h + i * cols; }
 };
 
 template <typename T>
@@ -59,7 +60,6 @@ struct scattered {
     const T *tables[HALOGNN_TABLES];
     const uint64_t *of;
     const float *scale; // factors of the columns of scaled rows; null for 1
-    int dropped;        // low bits of results; 0: they are not rounded
     int64_t cols;
     __device__ const T *row(int64_t i) const {
         const uint64_t r = load<uint64_t, 1>(of + i).at[0];
@@ -78,12 +78,11 @@ scattered<T> scatter(const halognn_cuda_rows *r, int64_t cols) {
     for (int t = 0; t < HALOGNN_TABLES; t++) s.tables[t] = static_cast<const T *>(r->tables[t]);
     s.of = r->of;
     s.scale = r->scale;
-    s.dropped = r->dropped;
     s.cols = cols;
     return s;
 }
 
-// complete scales columns [col, col+N) of what was made from rows of source, and rounds them.
+// complete scales columns [col, col+N) of what was made from rows of source.
 template <int N, typename Source>
 __device__ inline void complete(pack<float, N> &x, int64_t col, const Source &source) {
     if constexpr (Source::scaled) {
@@ -93,19 +92,10 @@ __device__ inline void complete(pack<float, N> &x, int64_t col, const Source &so
             for (int i = 0; i < N; i++) x.at[i] *= by.at[i];
         }
     }
-    if constexpr (Source::grouped) {
-        if (source.dropped > 0) {
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                const uint32_t bits = rounded(x.at[i], source.dropped);
-                memcpy(&x.at[i], &bits, sizeof bits);
-            }
-        }
-    }
 }
 
 template <int N, typename Source>
-__global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source source) {
+__global__ void gather(halognn_cuda_matrix dst, int64_t n, int64_t cols, int lanes, Source source) {
     using T = typename Source::element;
     const place p = my_place(lanes, N);
     const int64_t stride = static_cast<int64_t>(gridDim.x) * (blockDim.x / lanes);
@@ -125,7 +115,7 @@ __global__ void gather(float *dst, int64_t n, int64_t cols, int lanes, Source so
             pack<float, N> out;
             for (int i = 0; i < N; i++) out.at[i] = to_float(v[k].at[i]);
             complete(out, p.col, source);
-            store<float, N>(dst + (first + k * stride) * cols + p.col, out);
+            put<N>(dst, (first + k * stride) * cols + p.col, out);
         }
     }
 }
@@ -216,23 +206,24 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
     return sum;
 }
 
-// copy_own copies the part of a thread's own row that p says, unless own is null.
+// copy_own copies the part of a thread's own row that p says, unless own is absent.
 template <int N, typename Source>
-__device__ inline void copy_own(float *own, int64_t cols, const place &p, const Source &source) {
-    if (own == nullptr) return;
+__device__ inline void copy_own(const halognn_cuda_matrix &own, int64_t cols, const place &p,
+                                const Source &source) {
+    if (own.of == nullptr) return;
     const pack<typename Source::element, N> v =
         load<typename Source::element, N>(source.row(p.row) + p.col);
     pack<float, N> to;
 #pragma unroll
     for (int i = 0; i < N; i++) to.at[i] = to_float(v.at[i]);
     complete(to, p.col, source);
-    store<float, N>(own + p.row * cols + p.col, to);
+    put<N>(own, p.row * cols + p.col, to);
 }
 
 template <int N, typename Source, typename Weight>
-__global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, int lanes,
-                       const int64_t *indptr, const int32_t *indices, Source source, Weight weight,
-                       bool mean, const int32_t *counts) {
+__global__ void reduce(halognn_cuda_matrix out, halognn_cuda_matrix own, int64_t segments,
+                       int64_t cols, int lanes, const int64_t *indptr, const int32_t *indices,
+                       Source source, Weight weight, bool mean, const int32_t *counts) {
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
     copy_own<N>(own, cols, p, source);
@@ -244,13 +235,14 @@ __global__ void reduce(float *out, float *own, int64_t segments, int64_t cols, i
             sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
     complete(sum, p.col, source);
-    store<float, N>(out + p.row * cols + p.col, sum);
+    put<N>(out, p.row * cols + p.col, sum);
 }
 
 // largest finds maxima and, if arg is not null, the rows that they are in.
 template <int N, typename Source>
-__global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, int64_t cols,
-                        int lanes, const int64_t *indptr, const int32_t *indices, Source source) {
+__global__ void largest(halognn_cuda_matrix out, halognn_cuda_matrix own, int32_t *arg,
+                        int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
+                        const int32_t *indices, Source source) {
     using T = typename Source::element;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
@@ -283,7 +275,7 @@ __global__ void largest(float *out, float *own, int32_t *arg, int64_t segments, 
         }
     }
     complete(most, p.col, source);
-    store<float, N>(out + p.row * cols + p.col, most);
+    put<N>(out, p.row * cols + p.col, most);
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
 
@@ -342,23 +334,24 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
 // ending is what completes sums: rows [rows,cols] are added, times 1 + *scale unless that is null,
 // and all are rounded.
 struct ending {
-    const float *own, *scale;
+    halognn_cuda_matrix own;
+    const float *scale;
     int64_t rows; // number of added rows; 0: none
     int dropped;  // low bits; 0: they are not rounded
 };
 
 // add_rows adds columns [col, col+N) of the rows of edges [begin, end) to a sum, in order.
-template <int N, typename Weight>
+template <int N, typename T, typename Weight>
 __device__ inline void add_rows(pack<float, N> &sum, int64_t begin, int64_t end,
-                                const int32_t *indices, int64_t col, const matrix &h,
+                                const int32_t *indices, int64_t col, const matrix<T> &h,
                                 const Weight &weight) {
     for (int64_t e = begin; e < end; e += FLIGHT) {
-        pack<float, N> v[FLIGHT];
+        pack<T, N> v[FLIGHT];
         decltype(weight.read(0, 0)) weighs[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
             const int64_t at = e + k < end ? e + k : end - 1, i = indices[at];
-            v[k] = load<float, N>(h.row(i) + col);
+            v[k] = load<T, N>(h.row(i) + col);
             weighs[k] = weight.read(at, i);
         }
 #pragma unroll
@@ -366,23 +359,25 @@ __device__ inline void add_rows(pack<float, N> &sum, int64_t begin, int64_t end,
             if (e + k >= end) break;
             const float w = weight.of(weighs[k]);
 #pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(v[k].at[i], w);
+            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(to_float(v[k].at[i]), w);
         }
     }
 }
 
 // weigh sums rows of h over segments, each times its edge's weight. The gradient of means is such a
 // sum over the transposed segments.
-template <int N, int S, typename Weight>
-__global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, const int64_t *indptr,
-                      const int32_t *indices, Weight weight, matrix h, ending end, bool add) {
+template <int N, int S, typename T, typename Weight>
+__global__ void weigh(halognn_cuda_matrix out, int64_t segments, int64_t cols, int lanes,
+                      const int64_t *indptr, const int32_t *indices, Weight weight, matrix<T> h,
+                      ending end, bool add) {
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
     constexpr bool ahead = S > 1; // first edges are read before the others
     const int64_t first = p.row * S;
     int64_t begin[S + 1];
     int32_t index[S + 1];
-    pack<float, N> one[S + 1] = {}, row[S + 1] = {};
+    pack<T, N> one[S + 1] = {};
+    pack<uint32_t, N> row[S + 1] = {};
     decltype(weight.read(0, 0)) weighs[S + 1] = {};
     begins_of<S>(begin, first, segments, indptr);
 #pragma unroll
@@ -390,9 +385,9 @@ __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, con
         index[s] = begin[s] < begin[s + 1] ? indices[begin[s]] : -1;
 #pragma unroll
     for (int s = 0; s < S; s++) {
-        if (first + s < end.rows) row[s] = load<float, N>(end.own + (first + s) * cols + p.col);
+        if (first + s < end.rows) row[s] = hold<N>(end.own, (first + s) * cols + p.col);
         if (!ahead || index[s] < 0) continue;
-        one[s] = load<float, N>(h.row(index[s]) + p.col);
+        one[s] = load<T, N>(h.row(index[s]) + p.col);
         weighs[s] = weight.read(begin[s], index[s]);
     }
     const float factor = end.rows > 0 && end.scale ? 1 + *end.scale : 1;
@@ -403,18 +398,20 @@ __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, con
         if (ahead && index[s] >= 0) {
             const float w = weight.of(weighs[s]);
 #pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(one[s].at[i], w);
+            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(to_float(one[s].at[i]), w);
         }
         add_rows<N>(sum, begin[s] + ahead, begin[s + 1], indices, p.col, h, weight);
-        float *to = out + (first + s) * cols + p.col;
+        const int64_t to = (first + s) * cols + p.col;
         if (add) {
-            const pack<float, N> old = load<float, N>(to);
+            const pack<float, N> old = take<N>(out, to);
 #pragma unroll
             for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
         }
-        if (first + s < end.rows)
+        if (first + s < end.rows) {
+            const pack<float, N> own = widen<N>(end.own, row[s]);
 #pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += factor * row[s].at[i];
+            for (int i = 0; i < N; i++) sum.at[i] += factor * own.at[i];
+        }
         if (end.dropped > 0) {
 #pragma unroll
             for (int i = 0; i < N; i++) {
@@ -422,19 +419,20 @@ __global__ void weigh(float *out, int64_t segments, int64_t cols, int lanes, con
                 memcpy(&sum.at[i], &bits, sizeof bits);
             }
         }
-        store<float, N>(to, sum);
+        put<N>(out, to, sum);
     }
 }
 
 template <int N, typename Source>
-int gather_n(halognn_cuda *c, float *dst, int64_t n, int64_t cols, const Source &source) {
+int gather_n(halognn_cuda *c, halognn_cuda_matrix dst, int64_t n, int64_t cols,
+             const Source &source) {
     return LAUNCH(c, (gather<N, Source>), grid_of(n, cols, N, FLIGHT), dst, n, cols, lanes(cols, N),
                   source);
 }
 
 // reduction is what segment_rows and segment_mean do to the rows of a source.
 struct reduction {
-    float *out, *own; // own may be null
+    halognn_cuda_matrix out, own; // own may be absent
     int64_t segments, cols;
     const int64_t *indptr;
     const int32_t *indices;
@@ -457,42 +455,53 @@ int reduce_n(halognn_cuda *c, const reduction &r, const Source &source) {
                   r.indptr, r.indices, source, plain{}, r.how == HALOGNN_MEAN, r.counts);
 }
 
-template <int N>
-int largest_n(halognn_cuda *c, float *out, int32_t *arg, int64_t segments, int64_t cols,
-              const int64_t *indptr, const int32_t *indices, matrix h) {
-    return LAUNCH(c, (largest<N, matrix>), grid_of(segments, cols, N), out,
-                  static_cast<float *>(nullptr), arg, segments, cols, lanes(cols, N), indptr,
-                  indices, h);
+template <int N, typename T>
+int largest_n(halognn_cuda *c, halognn_cuda_matrix out, int32_t *arg, int64_t segments,
+              int64_t cols, const int64_t *indptr, const int32_t *indices, matrix<T> h) {
+    return LAUNCH(c, (largest<N, matrix<T>>), grid_of(segments, cols, N), out,
+                  halognn_cuda_matrix{}, arg, segments, cols, lanes(cols, N), indptr, indices, h);
 }
 
-template <int N, typename Weight>
-int weigh_n(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-            const int32_t *indices, const Weight &weight, matrix h, ending end, bool add) {
+template <int N, typename T, typename Weight>
+int weigh_n(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments, int64_t cols,
+            const int64_t *indptr, const int32_t *indices, const Weight &weight, matrix<T> h,
+            ending end, bool add) {
     return by_segments(segments, cols, N, [&](auto s, dim3 grid) {
         constexpr int S = decltype(s)::value;
-        return LAUNCH(c, (weigh<N, S, Weight>), grid, out, segments, cols, lanes(cols, N), indptr,
-                      indices, weight, h, end, add);
+        return LAUNCH(c, (weigh<N, S, T, Weight>), grid, out, segments, cols, lanes(cols, N),
+                      indptr, indices, weight, h, end, add);
     });
 }
 
-template <typename Weight>
-int weigh_any(halognn_cuda *c, float *out, int64_t segments, int64_t cols, const int64_t *indptr,
-              const int32_t *indices, const Weight &weight, const float *h, ending end, bool add) {
+// with_packs calls f with the size of the packs that fit rows of T: up to 8 of bfloat16, 4 of
+// float32.
+template <typename T, typename Fits, typename F>
+int with_packs(const Fits &fit, const F &f) {
+    if constexpr (sizeof(T) == sizeof(bf16))
+        if (fit(8)) return f(std::integral_constant<int, 8>{});
+    if (fit(4)) return f(std::integral_constant<int, 4>{});
+    if (fit(2)) return f(std::integral_constant<int, 2>{});
+    return f(std::integral_constant<int, 1>{});
+}
+
+template <typename T, typename Weight>
+int weigh_any(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments, int64_t cols,
+              const int64_t *indptr, const int32_t *indices, const Weight &weight, const T *h,
+              ending end, bool add) {
     if (segments == 0 || cols == 0) return 0;
-    const matrix s{h, cols};
     const auto all = [&](int n) {
-        return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n) &&
-               fits(end.own, cols, sizeof(float), n);
+        return fits(out, cols, n) && fits(h, cols, sizeof(T), n) && fits(end.own, cols, n);
     };
-    if (all(4)) return weigh_n<4>(c, out, segments, cols, indptr, indices, weight, s, end, add);
-    if (all(2)) return weigh_n<2>(c, out, segments, cols, indptr, indices, weight, s, end, add);
-    return weigh_n<1>(c, out, segments, cols, indptr, indices, weight, s, end, add);
+    return with_packs<T>(all, [&](auto n) {
+        return weigh_n<n>(c, out, segments, cols, indptr, indices, weight, matrix<T>{h, cols}, end,
+                          add);
+    });
 }
 
 // fits_all reports whether packs of n fit the output, the scale and every table of rows.
 template <typename T>
-bool fits_all(const float *out, const halognn_cuda_rows *r, int64_t cols, int n) {
-    bool ok = fits(out, cols, sizeof(float), n) && fits(r->scale, cols, sizeof(float), n);
+bool fits_all(const halognn_cuda_matrix &out, const halognn_cuda_rows *r, int64_t cols, int n) {
+    bool ok = fits(out, cols, n) && fits(r->scale, cols, sizeof(float), n);
     for (const void *t : r->tables) ok = ok && fits(t, cols, sizeof(T), n);
     return ok;
 }
@@ -504,7 +513,7 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t cols,
+int halognn_cuda_gather_rows(halognn_cuda *c, halognn_cuda_matrix dst, int64_t n, int64_t cols,
                              const halognn_cuda_rows *r) {
     if (n == 0 || cols == 0) return 0;
     if (r->bytes == 1) {
@@ -526,14 +535,14 @@ int halognn_cuda_gather_rows(halognn_cuda *c, float *dst, int64_t n, int64_t col
     return gather_n<1>(c, dst, n, cols, s);
 }
 
-int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t segments,
-                              int64_t cols, const int64_t *indptr, const int32_t *indices, int how,
-                              const int32_t *counts, const float *weights,
-                              const halognn_cuda_rows *r) {
+int halognn_cuda_segment_rows(halognn_cuda *c, halognn_cuda_matrix out, halognn_cuda_matrix own,
+                              int64_t segments, int64_t cols, const int64_t *indptr,
+                              const int32_t *indices, int how, const int32_t *counts,
+                              const float *weights, const halognn_cuda_rows *r) {
     if (segments == 0 || cols == 0) return 0;
     const reduction reduced{out, own, segments, cols, indptr, indices, how, counts, weights};
     const auto all = [&](auto zero, int n) {
-        return fits_all<decltype(zero)>(out, r, cols, n) && fits(own, cols, sizeof(float), n);
+        return fits_all<decltype(zero)>(out, r, cols, n) && fits(own, cols, n);
     };
     if (r->bytes == 1) {
         const auto s = scatter<int8_t>(r, cols);
@@ -554,31 +563,32 @@ int halognn_cuda_segment_rows(halognn_cuda *c, float *out, float *own, int64_t s
     return reduce_n<1>(c, reduced, s);
 }
 
-int halognn_cuda_segment_mean(halognn_cuda *c, float *out, int64_t segments, int64_t cols,
-                              const int64_t *indptr, const int32_t *indices, const float *h) {
+int halognn_cuda_segment_mean(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments,
+                              int64_t cols, const int64_t *indptr, const int32_t *indices,
+                              halognn_cuda_matrix h) {
     if (segments == 0 || cols == 0) return 0;
-    const matrix s{h, cols};
-    const reduction mean{out,     nullptr,      segments, cols,   indptr,
+    const reduction mean{out,     {},           segments, cols,   indptr,
                          indices, HALOGNN_MEAN, nullptr,  nullptr};
-    const auto both = [&](int n) {
-        return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
-    };
-    if (both(4)) return reduce_n<4>(c, mean, s);
-    if (both(2)) return reduce_n<2>(c, mean, s);
-    return reduce_n<1>(c, mean, s);
+    const auto both = [&](int n) { return fits(out, cols, n) && fits(h, cols, n); };
+    return by_type(h, [&](auto *rows) {
+        using T = std::remove_pointer_t<decltype(rows)>;
+        return with_packs<T>(
+            both, [&](auto n) { return reduce_n<n>(c, mean, matrix<T>{rows, cols}); });
+    });
 }
 
-int halognn_cuda_segment_max(halognn_cuda *c, float *out, int32_t *arg, int64_t segments,
-                             int64_t cols, const int64_t *indptr, const int32_t *indices,
-                             const float *h) {
+int halognn_cuda_segment_max(halognn_cuda *c, halognn_cuda_matrix out, int32_t *arg,
+                             int64_t segments, int64_t cols, const int64_t *indptr,
+                             const int32_t *indices, halognn_cuda_matrix h) {
     if (segments == 0 || cols == 0) return 0;
-    const matrix s{h, cols};
-    const auto both = [&](int n) {
-        return fits(out, cols, sizeof(float), n) && fits(h, cols, sizeof(float), n);
-    };
-    if (both(4)) return largest_n<4>(c, out, arg, segments, cols, indptr, indices, s);
-    if (both(2)) return largest_n<2>(c, out, arg, segments, cols, indptr, indices, s);
-    return largest_n<1>(c, out, arg, segments, cols, indptr, indices, s);
+    const auto both = [&](int n) { return fits(out, cols, n) && fits(h, cols, n); };
+    return by_type(h, [&](auto *rows) {
+        using T = std::remove_pointer_t<decltype(rows)>;
+        return with_packs<T>(both, [&](auto n) {
+            return largest_n<n>(c, out, arg, segments, cols, indptr, indices,
+                                matrix<T>{rows, cols});
+        });
+    });
 }
 
 int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
@@ -586,7 +596,7 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
                                       const int32_t *t_indices, const int32_t *arg,
                                       const float *dout) {
     if (segments == 0 || cols == 0) return 0;
-    return in_packs(cols, {dh, reinterpret_cast<const float *>(arg), dout}, [=](auto n) {
+    return in_packs(cols, {dh, arg, dout}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;
@@ -596,21 +606,24 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
     });
 }
 
-int halognn_cuda_segment_sum(halognn_cuda *c, float *out, int64_t segments, int64_t cols,
-                             const int64_t *indptr, const int32_t *indices, const float *weights,
-                             const float *h, const float *own, int64_t rows, const float *scale,
-                             int add, int dropped) {
+int halognn_cuda_segment_sum(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments,
+                             int64_t cols, const int64_t *indptr, const int32_t *indices,
+                             const float *weights, halognn_cuda_matrix h, halognn_cuda_matrix own,
+                             int64_t rows, const float *scale, int add, int dropped) {
     const ending end{own, scale, rows, dropped};
-    if (weights)
-        return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, h, end,
-                         add != 0);
-    return weigh_any(c, out, segments, cols, indptr, indices, plain{}, h, end, add != 0);
+    return by_type(h, [&](auto *rows) {
+        if (weights)
+            return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, rows, end,
+                             add != 0);
+        return weigh_any(c, out, segments, cols, indptr, indices, plain{}, rows, end, add != 0);
+    });
 }
 
-int halognn_cuda_segment_mean_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
-                                       const int64_t *t_indptr, const int32_t *t_indices,
-                                       const int64_t *indptr, const float *dout,
-                                       const float *own, int64_t rows, int dropped) {
+int halognn_cuda_segment_mean_backward(halognn_cuda *c, halognn_cuda_matrix dh, int64_t segments,
+                                       int64_t cols, const int64_t *t_indptr,
+                                       const int32_t *t_indices, const int64_t *indptr,
+                                       const float *dout, halognn_cuda_matrix own, int64_t rows,
+                                       int dropped) {
     return weigh_any(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout,
                      ending{own, nullptr, rows, dropped}, false);
 }

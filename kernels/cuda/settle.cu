@@ -1,16 +1,26 @@
 // The sums over rows, other than products, that give gradients of parameters.
 #include "settle.cuh"
+#include "stored.cuh"
 
 namespace halognn {
 namespace {
 
-// settle_one sums the rows of a chunk, one thread a column and chunk.
+// settle_one sums the rows of a chunk, one thread a column and chunk. Only one of the two matrices
+// may be of bfloat16.
 __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) {
     const int64_t chunks = (s.rows + CHUNK - 1) / CHUNK, chunk = at / s.cols, j = at % s.cols;
-    s.chunks[chunk * s.cols + j] = sum_in_order(chunk, s.rows, [=](int64_t r) {
-        const int64_t i = r * s.cols + j;
-        return s.times ? s.dy[i] * s.times[i] : s.dy[i];
-    });
+    const auto over = [&](const auto *dy, const auto *times) {
+        return sum_in_order(chunk, s.rows, [=](int64_t r) {
+            const int64_t i = r * s.cols + j;
+            return times ? to_float(dy[i]) * to_float(times[i]) : to_float(dy[i]);
+        });
+    };
+    const auto *dy = static_cast<const float *>(s.dy.of),
+               *times = static_cast<const float *>(s.times.of);
+    s.chunks[chunk * s.cols + j] =
+        s.dy.bf16      ? over(static_cast<const bf16 *>(s.dy.of), times)
+        : s.times.bf16 ? over(dy, static_cast<const bf16 *>(s.times.of))
+                       : over(dy, times);
     if (!arrive(arrived + j, chunks)) return;
     const float sum = add_in_order(s.chunks + j, s.cols, chunks);
     if (!s.total) {
@@ -23,13 +33,19 @@ __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) 
 }
 
 __global__ void settle(pending p, uint32_t *arrived) {
-    int64_t at = item();
+    int64_t at = item(), mine = -1;
+    uint32_t counter = 0;
+    sums of{};
 #pragma unroll // no indexed access to parameters, which would move them to local memory
     for (int k = 0; k < PENDING; k++) {
-        if (k < p.count && at >= 0 && at < p.items[k])
-            settle_one(p.of[k], at, arrived + p.counters[k]);
+        if (k < p.count && at >= 0 && at < p.items[k]) {
+            of = p.of[k];
+            counter = p.counters[k];
+            mine = at;
+        }
         at -= p.items[k];
     }
+    if (mine >= 0) settle_one(of, mine, arrived + counter);
 }
 
 }  // namespace

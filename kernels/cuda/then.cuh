@@ -4,7 +4,7 @@
 
 #include "exp.cuh"
 #include "reduce.cuh"
-#include "rounded.cuh"
+#include "stored.cuh"
 
 namespace halognn {
 
@@ -70,20 +70,29 @@ __device__ inline uint64_t drawn_back(const halognn_cuda_then &then, int64_t r) 
 __device__ inline float gradient(float d) { return d; }
 __device__ inline float gradient(const two &v) { return v.a; }
 
-// sum_back replaces column j of a chunk of dy by its gradient d and returns the sum of of(r, d).
-template <typename Of>
-__device__ inline auto sum_back(float *dy, const float *y, const halognn_cuda_then &then,
+// sum_back returns the sum of of(r, d) over a chunk, where d is the gradient that column j of dy
+// becomes. If keep, it replaces dy by d, rounded to the type of dy.
+template <typename D, typename Y, typename Of>
+__device__ inline auto sum_back(D *dy, const Y *y, const halognn_cuda_then &then, bool keep,
                                 int64_t chunk, int64_t rows, int64_t cols, int64_t j,
                                 const Of &of) {
     if (then.activation == 0)
-        return sum_in_order(chunk, rows, [=](int64_t r) { return of(r, dy[r * cols + j]); });
+        return sum_in_order(chunk, rows,
+                            [=](int64_t r) { return of(r, to_float(dy[r * cols + j])); });
     return sum_in_order(
         chunk, rows,
         [=](int64_t r) {
-            return of(r, follow_back(then, dy[r * cols + j], y[r * cols + j], drawn_back(then, r),
-                                     j));
+            return of(r, follow_back(then, to_float(dy[r * cols + j]), to_float(y[r * cols + j]),
+                                     drawn_back(then, r), j));
         },
-        [=](int64_t r, auto v) { dy[r * cols + j] = gradient(v); });
+        [=](int64_t r, auto v) {
+            if (keep) put<1>(dy + r * cols + j, {gradient(v)});
+        });
 }
+
+// in_place says whether the backward pass of a norm replaces a gradient of type D by that before
+// what followed the norm. One of bfloat16 stays: it is taken back twice.
+template <typename D>
+constexpr bool in_place = std::is_same_v<D, float>;
 
 }  // namespace halognn

@@ -18,12 +18,12 @@
  * From the start a context has cuBLAS's workspace, and counters by which the threads of a kernel
  * find out which is the last.
  *
- * Matrices are row-major float32 without padding. All pointers of kernels are to device memory
- * unless the name begins with host_. Sums over edges are made in edge order, sums over rows in
- * chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk order, and nothing is fused (no
- * multiply-add). Matrix products, layer_norm, attention and the losses sum in another fixed order;
- * all other kernels give the bits of the plain reference. Every kernel gives the same bits in every
- * run on one kind of device.
+ * Matrices are row-major without padding, of float32 unless they are a halognn_cuda_matrix. All
+ * pointers of kernels are to device memory unless the name begins with host_. Sums over edges are
+ * made in edge order, sums over rows in chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk
+ * order, and nothing is fused (no multiply-add). Matrix products, layer_norm, attention and the
+ * losses sum in another fixed order; all other kernels give the bits of the plain reference. Every
+ * kernel gives the same bits in every run on one kind of device.
  *
  * halognn_cuda.def declares the functions, halognn_kernels.def the kernels among them.
  */
@@ -48,28 +48,33 @@ typedef struct {
     unsigned char uuid[16];         /* unique to the device */
 } halognn_cuda_properties;
 
+/* A matrix of float32 or, if bf16, of bfloat16; absent if of is NULL. Numbers stored in bfloat16
+ * are rounded to nearest, ties to even. */
+typedef struct {
+    void *of;
+    int bf16;
+} halognn_cuda_matrix;
+
 /* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at
  * most HALOGNN_TABLES. Elements are float32 if bytes is 4, float16 if 2, int8 if 1. For int8,
- * column c of a result is multiplied by scale[c], in device memory, unless scale is NULL. Unless
- * dropped is 0, results are rounded to float32 without `dropped` low bits, to nearest, ties to
- * even. */
+ * column c of a result is multiplied by scale[c], in device memory, unless scale is NULL. */
 #define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
     const void *tables[HALOGNN_TABLES];
     const uint64_t *of;
-    int bytes, dropped;
+    int bytes;
     const float *scale;
 } halognn_cuda_rows;
 
-/* What follows a sum x: add is added, unless NULL; HALOGNN_RELU makes it x < 0 ? 0 : x, so that NaN
- * stays NaN, and HALOGNN_ELU x > 0 ? x : exp(x) - 1; then elements whose bits are below threshold
- * become 0 and the others are multiplied by scale. The bits follow from (key, vertices[r], column)
- * as compute.DropoutRow.Bits defines; with threshold 0 nothing is dropped and vertices are not
- * read. Last, results are rounded to float32 without `dropped` low bits; 0: they are not. All zero:
- * nothing follows. */
+/* What follows a sum x: add is added, unless absent; HALOGNN_RELU makes it x < 0 ? 0 : x, so that
+ * NaN stays NaN, and HALOGNN_ELU x > 0 ? x : exp(x) - 1; then elements whose bits are below
+ * threshold become 0 and the others are multiplied by scale. The bits follow from (key,
+ * vertices[r], column) as compute.DropoutRow.Bits defines; with threshold 0 nothing is dropped and
+ * vertices are not read. Last, results are rounded to float32 without `dropped` low bits; 0: they
+ * are not. All zero: nothing follows. */
 typedef struct {
-    const float *add; /* [rows,cols] */
+    halognn_cuda_matrix add; /* [rows,cols] */
     int activation;
     uint32_t threshold;
     float scale;
@@ -95,7 +100,7 @@ typedef struct {
 #define HALOGNN_SUSPECTS 24
 #define HALOGNN_EXTRAS 12
 typedef struct {
-    const float *x; /* [rows,cols] */
+    halognn_cuda_matrix x; /* [rows,cols] */
     int64_t rows, cols, known;
     const int32_t *vertices; /* [known] */
 } halognn_cuda_suspect;
@@ -211,7 +216,7 @@ extern "C" {
 #pragma GCC visibility pop
 
 /* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 10 /* grows with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 11 /* grows with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

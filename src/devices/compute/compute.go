@@ -87,7 +87,7 @@ type Counter interface {
 // A device that wraps another one passes on its capabilities.
 type Capabilities struct {
 	Precision Precision // precision of the factors of its matrix products
-	// type of the rows that layers read: Precision.Stored, or float32 rounded to it
+	// type of the rows that layers read, at even width (docs/design/32-stored-in-bf16.md)
 	Stores      Elements
 	Accelerator Accelerator // nil unless the device has its own memory
 	// nil unless the device sends slices to the devices of other ranks

@@ -372,11 +372,8 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 			fetched = 8 * minibatch.rows
 		}
 		inputs := p.inputRows(slot, model.needs)
-		switch {
-		case p.multiplies(): // the minibatches hold the input
+		if p.multiplies() { // the minibatches hold the input
 			inputs = 0
-		case model.needs.Types && p.job.Stored == compute.BF16s: // widened to float32
-			inputs = 2 * int64(slot.sent.types)
 		}
 		each := withRoom(minibatch.blocks + minibatch.inputs + fetched)
 		chunk, grown, err := p.deviceEvaluation(r, model)
@@ -412,8 +409,9 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes returns the bytes of the rounded factors of the largest product: both factors of a
-// weight gradient, or the weights and the wider matrix.
+// roundedBytes returns the bytes of the factors that the largest product rounds: of a weight
+// gradient, or the weights and the wider matrix. Rows that are stored rounded are none of them, nor
+// are their gradients, unless a norm makes these.
 func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 	slot := r.slot()
 	for l, h := range slot.hops {
@@ -421,17 +419,28 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 		if l == 0 {
 			h, in, _ = p.input(slot)
 		}
-		rows := h.destinations
-		most = max(most, int64(p.job.GPU.Rounded)*
-			int64(max(rows*(in+out), rows*max(in, out)+in*out)))
+		x, dy := h.destinations*in, h.destinations*out
+		below := p.job.Stored
+		if l > 0 {
+			below = p.job.Model.Stored(l-1, below)
+		}
+		if below == compute.BF16s {
+			x = 0
+		}
+		if p.job.Model.Norm == nn.NormNone &&
+			p.job.Model.Stored(l, p.job.Stored) == compute.BF16s {
+			dy = 0
+		}
+		most = max(most, int64(p.job.GPU.Rounded)*int64(max(x+dy, max(x, dy)+2*in*out)))
 	}
 	return most
 }
 
 // partialBytes returns what a GPU keeps for the layer that needs most: for each chunk of rows, its
-// sums of the gradients that are not matrix products, and two moments of a norm; and the second
-// product of a layer that adds two. Arrays grow by a quarter at a time.
-func partialBytes(m *nn.Model, hops []hopShape) int64 {
+// sums of the gradients that are not matrix products, and two moments of a norm; and of its
+// products the second, if it adds two, and the one whose sum is stored rounded. Arrays grow by a
+// quarter at a time.
+func partialBytes(m *nn.Model, hops []hopShape, stored compute.Elements) int64 {
 	left, scratch, second := 0, 0, 0
 	for l, h := range hops {
 		rows, chunks := multiplied(m, h)
@@ -445,9 +454,14 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 		}
 		_, out := m.Config.Widths(l)
 		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
+		room := 0
 		if products > 1 {
-			second = max(second, rows*out)
+			room++
 		}
+		if m.Config.Stored(l, stored) == compute.BF16s {
+			room++
+		}
+		second = max(second, room*rows*out)
 	}
 	return 5 * int64(left+scratch+second)
 }

@@ -256,11 +256,7 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 		return 0
 	}
 	h, cols, _ := p.input(s)
-	size := p.job.Stored.Size()
-	if p.job.GPU != nil { // widened to float32
-		size = 4
-	}
-	return h.inputRows(needs) * int64(cols*size)
+	return h.inputRows(needs) * int64(cols*p.job.Stored.Size())
 }
 
 // sparseInputs returns the bytes that a host makes from sparse rows for the input layer: the length
@@ -350,7 +346,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	out.scratch = scratchBytes(m, r.most.hops, p.multiplies())
 	if j.GPU != nil {
-		out.partial = partialBytes(m, r.most.hops)
+		out.partial = partialBytes(m, r.most.hops, p.job.Stored)
 	}
 	return out, nil
 }
@@ -437,20 +433,11 @@ type counter struct {
 
 // counter returns a counter that rounds and stores rows as the job's devices do.
 func (p *planner) counter() *counter {
-	c := &counter{is: compute.Capabilities{Stores: p.stores()}}
+	c := &counter{is: compute.Capabilities{Stores: p.job.Stored}}
 	if p.job.Stored == compute.BF16s {
 		c.is.Precision = compute.PrecisionBF16
 	}
 	return c
-}
-
-// stores returns the type in which the job's devices store rows. GPUs store float32, even where its
-// values are rounded.
-func (p *planner) stores() compute.Elements {
-	if p.job.GPU != nil {
-		return compute.Float32s
-	}
-	return p.job.Stored
 }
 
 var _ compute.Counter = new(counter)
@@ -630,7 +617,7 @@ func (p *planner) hiddenRow(l int) int {
 // storedRow returns the bytes of a row of hidden layer l.
 func (p *planner) storedRow(l int) int {
 	_, out := p.job.Model.Widths(l)
-	return out * p.job.Model.Stored(l, p.stores()).Size()
+	return out * p.job.Model.Stored(l, p.job.Stored).Size()
 }
 
 // chunk is the size of a chunk of layer-wise inference.

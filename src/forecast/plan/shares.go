@@ -281,7 +281,7 @@ func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
 		in, _ := p.job.Model.Widths(l)
 		if l > 0 {
-			size := p.job.Model.Stored(l-1, p.stores()).Size()
+			size := p.job.Model.Stored(l-1, p.job.Stored).Size()
 			computed = max(computed, int64((size+4)*x.Wanted*in))
 			pinned = max(pinned, 4*int64((x.Wanted+x.Others)*in))
 		}

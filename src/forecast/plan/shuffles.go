@@ -64,7 +64,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 			}
 			in, _ := p.job.Model.Widths(l)
 			s.Hidden += others
-			bytes := parallel.StoredBytes(in, p.job.Model.Stored(l-1, p.stores()))
+			bytes := parallel.StoredBytes(in, p.job.Model.Stored(l-1, p.job.Stored))
 			s.Bytes += others * bytes
 			between += most * bytes
 		}

@@ -95,7 +95,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	}
 	if of.layer > 0 {
 		in, out := j.Model.Widths(of.layer)
-		kind := exchange.Kind{Cols: in, Type: j.Model.Stored(of.layer-1, p.stores()).DType()}
+		kind := exchange.Kind{Cols: in, Type: j.Model.Stored(of.layer-1, p.job.Stored).DType()}
 		if o.Mapped = p.mapsFirst(of.layer); o.Mapped {
 			kind = exchange.Kind{Cols: out, Type: compute.Float32}
 		}

@@ -16,15 +16,17 @@ func TestOffboardInfersByColumns(t *testing.T) {
 	library := computetest.CUDALibrary(t, "../../..")
 	defer func(headroom func() (int64, error)) { fileHeadroom = headroom }(fileHeadroom)
 	fileHeadroom = func() (int64, error) { return 0, nil }
-	gpu := func() (compute.Device, error) {
-		return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library})
-	}
 	o, shards := sageOptions(), generated(t)
 	o.Model.Hidden = 40
-	wantHidden, want, _ := inferRows(t, shards, 1, o, "", gpu)
-	hidden, got, blocks := inferRows(t, shards, 1, o, t.TempDir(), gpu)
-	if blocks != 3 || !slices.Equal(hidden, wantHidden) || !slices.Equal(got, want) {
-		t.Errorf("in %d blocks, %d hidden values or %d logits differ from those of all at once",
-			blocks, len(hidden), len(got))
+	for _, p := range []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16} {
+		gpu := func() (compute.Device, error) {
+			return cuda.Open(cuda.Options{Memory: 2 << 20, Library: library, Precision: p})
+		}
+		wantHidden, want, _ := inferRows(t, shards, 1, o, "", gpu)
+		hidden, got, blocks := inferRows(t, shards, 1, o, t.TempDir(), gpu)
+		if blocks != 3 || !slices.Equal(hidden, wantHidden) || !slices.Equal(got, want) {
+			t.Errorf("%s: in %d blocks, %d hidden values or %d logits differ from those of all at "+
+				"once", p, blocks, len(hidden), len(got))
+		}
 	}
 }

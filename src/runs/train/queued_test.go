@@ -653,8 +653,8 @@ func TestOneWaitAStep(t *testing.T) {
 	// in a step.
 	for on, each := range map[string]int{parallel.DrawHost: 1, parallel.DrawDevice: 2} {
 		o.DrawOn = on
-		before, steps := launchesOf(t, library, shards, o, 3)
-		after, _ := launchesOf(t, library, shards, o, 4)
+		before, steps := launchesOf(t, library, "", shards, o, 3)
+		after, _ := launchesOf(t, library, "", shards, o, 4)
 		if before == nil {
 			t.Skip("the library counts nothing: it is not emulated")
 		}

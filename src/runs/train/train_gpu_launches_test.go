@@ -27,18 +27,21 @@ var launchesPerStep = []struct {
 	most int
 	set  func(*nn.Config)
 	bare bool // of sparse rows, and fewer than a chunk
+	of   compute.Precision
 }{
-	{"sage", 26, func(c *nn.Config) {}, false},
-	{"sage, layer norm", 32, func(c *nn.Config) { c.Norm = nn.NormLayer }, false},
-	{"sage, batch norm", 36, func(c *nn.Config) { c.Norm = nn.NormBatch }, false},
-	{"gcn", 20, func(c *nn.Config) { c.Kind = "gcn" }, false},
-	{"gin", 40, func(c *nn.Config) { c.Kind = "gin" }, false},
+	{"sage", 26, func(c *nn.Config) {}, false, ""},
+	{"sage, layer norm", 32, func(c *nn.Config) { c.Norm = nn.NormLayer }, false, ""},
+	{"sage, batch norm", 36, func(c *nn.Config) { c.Norm = nn.NormBatch }, false, ""},
+	{"gcn", 20, func(c *nn.Config) { c.Kind = "gcn" }, false, ""},
+	{"gin", 40, func(c *nn.Config) { c.Kind = "gin" }, false, ""},
 	{"gat", 34, func(c *nn.Config) {
 		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
-	}, false},
+	}, false, ""},
 	// weights are turned, and so are their gradients
-	{"sage, sparse rows", 32, func(c *nn.Config) {}, true},
-	{"gcn, sparse rows", 24, func(c *nn.Config) { c.Kind = "gcn" }, true},
+	{"sage, sparse rows", 32, func(c *nn.Config) {}, true, ""},
+	{"gcn, sparse rows", 24, func(c *nn.Config) { c.Kind = "gcn" }, true, ""},
+	// weights are rounded for each product, and what the loss gives for its two
+	{"sage, bf16", 33, func(c *nn.Config) {}, false, compute.PrecisionBF16},
 }
 
 // TestLaunches counts what training puts on the streams of an emulated device. A launch takes a GPU
@@ -62,8 +65,8 @@ func TestLaunches(t *testing.T) {
 			if c.bare {
 				s = sparse
 			}
-			before, steps := launchesOf(t, library, s, o, 2)
-			after, _ := launchesOf(t, library, s, o, 3)
+			before, steps := launchesOf(t, library, c.of, s, o, 2)
+			after, _ := launchesOf(t, library, c.of, s, o, 3)
 			if before == nil {
 				t.Skip("the library counts no launches: it is not emulated")
 			}
@@ -86,14 +89,14 @@ func TestLaunches(t *testing.T) {
 
 // launchesOf trains some epochs on one rank and returns what was launched, and the steps of an
 // epoch.
-func launchesOf(t *testing.T, library string, shards *shard.Shards, o Options, epochs int) (
-	map[string]int, int) {
+func launchesOf(t *testing.T, library string, p compute.Precision, shards *shard.Shards, o Options,
+	epochs int) (map[string]int, int) {
 	t.Helper()
 	o.Epochs = epochs
 	cuda.Launches()
 	sum := trainedOn(t, shards, 1, o, residence.GPURows{}, residence.ReadsCopy,
 		func(int) (compute.Device, error) {
-			return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library})
+			return cuda.Open(cuda.Options{Memory: 8 << 20, Library: library, Precision: p})
 		})
 	return cuda.Launches(), sum.StepsPerEpoch
 }

@@ -117,8 +117,8 @@ func TestTypedLaunches(t *testing.T) {
 		o := typedOptions(kind)
 		o.EvalEvery, o.Model.Hidden = 0, 2
 		step := func(s *shard.Shards) map[string]int {
-			before, _ := launchesOf(t, library, s, o, 1)
-			after, steps := launchesOf(t, library, s, o, 2)
+			before, _ := launchesOf(t, library, "", s, o, 1)
+			after, steps := launchesOf(t, library, "", s, o, 2)
 			for name, n := range before {
 				after[name] = (after[name] - n) / steps
 			}

@@ -32,10 +32,11 @@ type world struct {
 	features []float32 // [vertices, cols]; float16 and int8 hold them exactly
 	labels   []int32
 	targets  []uint8
-	spec     sample.Spec    // what modes draw by; the zero Spec: fanouts
-	wide     bool           // sharers have float32 features
-	sums     *exchange.Sums // what owners add for sharers; nil: nothing
-	over     Transport      // of sharers' gradients; "" is TransportStaged
+	spec     sample.Spec       // what modes draw by; the zero Spec: fanouts
+	wide     bool              // sharers have float32 features
+	sums     *exchange.Sums    // what owners add for sharers; nil: nothing
+	over     Transport         // of sharers' gradients; "" is TransportStaged
+	rounds   compute.Precision // of sharers' GPUs; "" is float32
 }
 
 func newWorld(t *testing.T, parts int) *world {

@@ -63,6 +63,11 @@ var errClosing = errors.New("closing a device")
 // world whose messages may lie in device memory. It returns the errors of the job and of closing
 // the devices.
 func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) error) error {
+	return onGPUsIn(compute.PrecisionFloat32, path, ranks, f)
+}
+
+func onGPUsIn(p compute.Precision, path string, ranks int,
+	f func(c comm.Comm, d compute.PeerDevice) error) error {
 	w := comm.NewWorld(ranks)
 	w.Copy = cuda.CopyNow
 	closed := make([]error, ranks)
@@ -71,7 +76,8 @@ func onGPUs(path string, ranks int, f func(c comm.Comm, d compute.PeerDevice) er
 		return err
 	}
 	err = w.Run(func(c comm.Comm) error {
-		d, err := cuda.Open(cuda.Options{Device: c.Rank() % there, Memory: 1 << 20, Library: path})
+		d, err := cuda.Open(cuda.Options{Device: c.Rank() % there, Memory: 1 << 20, Library: path,
+			Precision: p})
 		if err != nil {
 			return err
 		}

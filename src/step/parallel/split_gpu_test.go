@@ -67,7 +67,7 @@ func (w *world) onEach(path string, g grouping, config nn.Config, n int) (result
 	handed, pinned int64, err error) {
 	results = make([][]result, g.ranks())
 	var all, held atomic.Int64
-	err = onGPUs(path, g.ranks(), func(c comm.Comm, d compute.PeerDevice) error {
+	err = onGPUsIn(w.rounds, path, g.ranks(), func(c comm.Comm, d compute.PeerDevice) error {
 		l, err := w.sharer(c, d, g, config, false, nil, 0)
 		if err != nil {
 			return err
@@ -85,14 +85,19 @@ func (w *world) onEach(path string, g grouping, config nn.Config, n int) (result
 // bits as they are where the hosts carry them; as many are counted, and the hosts carry none.
 func TestShufflesBetweenGPUs(t *testing.T) {
 	t.Run("mpi", func(t *testing.T) { // ranks may share a GPU
-		shufflesBetweenGPUs(t, computetest.CUDALibrary(t, "../../.."), TransportMPI)
+		path := computetest.CUDALibrary(t, "../../..")
+		shufflesBetweenGPUs(t, path, TransportMPI, compute.PrecisionFloat32)
+		shufflesBetweenGPUs(t, path, TransportMPI, compute.PrecisionBF16)
 	})
-	t.Run("nccl", func(t *testing.T) { shufflesBetweenGPUs(t, withNCCL(t), TransportNCCL) })
+	t.Run("nccl", func(t *testing.T) {
+		shufflesBetweenGPUs(t, withNCCL(t), TransportNCCL, compute.PrecisionFloat32)
+	})
 }
 
-func shufflesBetweenGPUs(t *testing.T, path string, over Transport) {
+func shufflesBetweenGPUs(t *testing.T, path string, over Transport, rounds compute.Precision) {
 	const n = 3
 	plain := newWorld(t, 4)
+	plain.rounds = rounds
 	w := *plain
 	w.over = over
 	for _, name := range []string{"sage", "gat", "gin", "batch norm, residual, jumping"} {

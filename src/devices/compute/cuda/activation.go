@@ -16,7 +16,7 @@ var (
 // ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckReLU(y, p, vertices)).Done()
-	d.epilogue("ReLU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
+	d.epilogue("ReLU", y, y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
 		Key: key, Vertices: vertices})
 }
 
@@ -30,7 +30,7 @@ func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 // ELU implements compute.Device.
 func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
-	d.epilogue("ELU", y, nil, nil, compute.Epilogue{Activation: compute.ActivateELU, P: p, Key: key,
+	d.epilogue("ELU", y, y, nil, nil, compute.Epilogue{Activation: compute.ActivateELU, P: p, Key: key,
 		Vertices: vertices})
 }
 
@@ -42,12 +42,12 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 		P: p, Key: key, Vertices: vertices})
 }
 
-// epilogue sets y = e(y + bias + second), each nil for none.
-func (d *Device) epilogue(kernel string, y compute.Matrix, bias, second []float32,
+// epilogue sets y = e(x + bias + second): bias and second are nil for none, and y may be x.
+func (d *Device) epilogue(kernel string, y, x compute.Matrix, bias, second []float32,
 	e compute.Epilogue) {
 	rows, cols := size(y)
-	must(kernel, C.gpu_epilogue(d.c, float(y.Data), rows, cols, float(bias), float(second),
-		d.cEpilogue(e)))
+	must(kernel, C.gpu_epilogue(d.c, matrix(y), rows, cols, float(x.Data), float(bias),
+		float(second), d.cEpilogue(e)))
 }
 
 // epilogueBackward turns dy into the gradient of the epilogue's input, in place, and sets db to the
@@ -63,7 +63,7 @@ func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Mat
 		sums = dy.Cols
 	}
 	d.lendSums(kernel, dy.Rows, sums, func(partial *C.float) C.int {
-		return C.gpu_epilogue_backward(d.c, float(dy.Data), float(db), rows, cols, float(y.Data),
+		return C.gpu_epilogue_backward(d.c, matrix(dy), float(db), rows, cols, matrix(y),
 			then, partial)
 	})
 }
@@ -76,14 +76,16 @@ func (d *Device) rounds(rounded bool) C.int {
 	return d.dropped()
 }
 
-// complete completes rows, in launches of their own.
-func (d *Device) complete(kernel string, y compute.Matrix, c compute.Completion) {
-	first, of := y.RowsAt(0, c.Own.Rows), compute.Epilogue{Rounded: c.Rounded}
-	if first.Rows > 0 {
-		d.epilogue(kernel, first, nil, c.Own.Data, of)
+// complete sets y to the rows x, completed, in launches of its own. y may be x.
+func (d *Device) complete(kernel string, y, x compute.Matrix, c compute.Completion) {
+	n, of := c.Own.Rows, compute.Epilogue{Rounded: c.Rounded}
+	if n > 0 {
+		own := of
+		own.Add = c.Own
+		d.epilogue(kernel, y.RowsAt(0, n), x.RowsAt(0, n), nil, nil, own)
 	}
-	if d.rounds(c.Rounded) > 0 {
-		d.epilogue(kernel, y.RowsAt(first.Rows, y.Rows), nil, nil, of)
+	if d.rounds(c.Rounded) > 0 || matrix(y) != matrix(x) {
+		d.epilogue(kernel, y.RowsAt(n, y.Rows), x.RowsAt(n, x.Rows), nil, nil, of)
 	}
 }
 
@@ -91,7 +93,7 @@ func (d *Device) complete(kernel string, y compute.Matrix, c compute.Completion)
 func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
 	to := C.halognn_cuda_then{scale: 1}
 	if e.Add.Cols > 0 {
-		to.add = float(e.Add.Data)
+		to.add = matrix(e.Add)
 	}
 	to.dropped = d.rounds(e.Rounded)
 	if e.Activation == compute.NoActivation {

@@ -141,17 +141,25 @@ func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.in
 	})
 }
 
-// zero clears device memory.
-func (d *Device) zero(x []float32) {
-	if len(x) > 0 {
-		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, unsafe.Pointer(float(x)),
-			C.int64_t(4*len(x))))
+// zero clears a matrix.
+func (d *Device) zero(m compute.Matrix) {
+	if n := m.Rows * m.Cols; n > 0 {
+		must("zeroing", C.gpu_zero(d.c, C.HALOGNN_COMPUTE, matrix(m).of,
+			C.int64_t(n*m.Elements().Size())))
 	}
 }
 
 // Conversions of arguments to C types.
 
 func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
+
+// matrix returns a matrix of either type.
+func matrix(m compute.Matrix) C.halognn_cuda_matrix {
+	if m.BF16 != nil {
+		return C.halognn_cuda_matrix{of: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}
+	}
+	return C.halognn_cuda_matrix{of: unsafe.Pointer(float(m.Data))}
+}
 
 // bytesAt returns the address of host memory as C bytes.
 func bytesAt(x []float32) *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(x))) }

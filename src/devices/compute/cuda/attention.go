@@ -22,7 +22,7 @@ func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
 	defer d.probe.Start(compute.CheckHeadDots(src, dst, z, asrc, adst)).Done()
 	n, width := heads(src, z)
 	must("HeadDots", C.gpu_head_dots(d.c, float(src.Data), float(dst.Data), C.int64_t(z.Rows),
-		C.int64_t(dst.Rows), n, width, float(z.Data), float(asrc), float(adst)))
+		C.int64_t(dst.Rows), n, width, matrix(z), float(asrc), float(adst)))
 }
 
 // HeadDotsBackward implements compute.Device.
@@ -34,7 +34,7 @@ func (d *Device) HeadDotsBackward(dz compute.Matrix, dasrc, dadst []float32,
 	d.lendSums("HeadDotsBackward", z.Rows, 2*z.Cols, func(partial *C.float) C.int {
 		return C.gpu_head_dots_backward(d.c, float(dz.Data), float(dasrc), float(dadst),
 			C.int64_t(z.Rows), C.int64_t(ddst.Rows), n, width, float(dsrc.Data), float(ddst.Data),
-			float(z.Data), float(asrc), float(adst), partial)
+			matrix(z), float(asrc), float(adst), partial)
 	})
 }
 
@@ -66,7 +66,7 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	from, edges := d.indptr(transposed.Indptr), d.edges(kernel, transposed)
 	must(kernel, C.gpu_edge_collect(d.c, float(dsrc.Data), C.int64_t(transposed.Len()), n, from,
 		edges, float(dalpha.Data)))
-	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
+	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows))
 }
 
 // EdgeDotSoftmax implements compute.Device, in a launch for each group.
@@ -129,7 +129,7 @@ func (d *Device) EdgeSum(y compute.Matrix, s compute.Segments, alpha, z compute.
 	indptr, indices := d.indptr(s.Indptr), d.indices("EdgeSum", s, z.Rows)
 	n, width := heads(alpha, z)
 	must("EdgeSum", C.gpu_edge_sum(d.c, float(y.Data), C.int64_t(y.Rows), n, width, indptr, indices,
-		float(alpha.Data), float(z.Data)))
+		float(alpha.Data), matrix(z)))
 }
 
 // EdgeSumBackward implements compute.Device.
@@ -143,8 +143,8 @@ func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.S
 	n, width := heads(alpha, z)
 	must(kernel, C.gpu_edge_sum_backward(d.c, float(dz.Data), float(dalpha.Data),
 		C.int64_t(transposed.Len()), n, width, indptr, indices, edges, float(alpha.Data),
-		float(z.Data), float(dy.Data)))
-	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
+		matrix(z), float(dy.Data)))
+	d.zero(dz.RowsAt(transposed.Len(), dz.Rows))
 }
 
 // Attend implements compute.Device, in one launch.
@@ -155,7 +155,7 @@ func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z
 	indptr, indices := d.indptr(s.Indptr), d.indices("Attend", s, src.Rows)
 	n, width := heads(alpha, z)
 	must("Attend", C.gpu_attend(d.c, float(y.Data), float(alpha.Data), C.int64_t(s.Len()), n, width,
-		indptr, indices, float(src.Data), float(dst.Data), float(z.Data), C.float(slope)))
+		indptr, indices, float(src.Data), float(dst.Data), matrix(z), C.float(slope)))
 }
 
 // AttendBackward implements compute.Device: a launch by destination and one by source.
@@ -173,9 +173,9 @@ func (d *Device) AttendBackward(dz, dsrc, ddst, dalpha compute.Matrix, s,
 	must(kernel, C.gpu_attend_backward(d.c, float(dz.Data), float(dsrc.Data), float(ddst.Data),
 		float(dalpha.Data), C.int64_t(s.Len()), C.int64_t(transposed.Len()), n, width, indptr,
 		indices, from, to, edges, float(alpha.Data), float(src.Data), float(dst.Data),
-		float(z.Data), float(dy.Data), C.float(slope)))
-	d.zero(dz.RowsAt(transposed.Len(), dz.Rows).Data)
-	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows).Data)
+		matrix(z), float(dy.Data), C.float(slope)))
+	d.zero(dz.RowsAt(transposed.Len(), dz.Rows))
+	d.zero(dsrc.RowsAt(transposed.Len(), dsrc.Rows))
 }
 
 // HeadMean implements compute.Device.

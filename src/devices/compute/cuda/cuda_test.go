@@ -125,7 +125,6 @@ func TestRoundedFactors(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			computetest.Products(t, map[string]func() compute.Device{"as late as it may": at(0, false),
 				"at random": at(5, false), "arrays apart": at(0, true)})
-			computetest.Completed(t, at(5, true))
 		})
 	}
 	leaksNothing(t)
@@ -134,6 +133,31 @@ func TestRoundedFactors(t *testing.T) {
 		!strings.Contains(err.Error(), "fp8") {
 		t.Errorf("an unknown precision gives %v", err)
 	}
+}
+
+// Kernels that complete rows, and those that read rows of bfloat16, give the bits of their parts.
+func TestStored(t *testing.T) {
+	race.Alone(t)
+	library(t)
+	defer schedule(0)
+	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
+		at := func() compute.Device {
+			d, err := Open(Options{Memory: 4 * arenaBytes, Library: library(t), Apart: true,
+				Precision: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			schedule(5)
+			return d
+		}
+		t.Run(string(p), func(t *testing.T) {
+			computetest.Completed(t, at)
+			if p.Stored() == compute.BF16s {
+				computetest.Stored(t, at)
+			}
+		})
+	}
+	leaksNothing(t)
 }
 
 // Two runs give equal bits, under any schedule of queued work, and most kernels give the bits of

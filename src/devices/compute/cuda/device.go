@@ -30,7 +30,8 @@ type Device struct {
 	base  unsafe.Pointer // address of the arena
 
 	loose     buffer               // host arrays of one call that were not sent
-	product   buffer               // the second product of a Dense
+	product   buffer               // rows before they are complete, and a second product
+	results   []compute.Matrix     // what lies in product
 	sums      buffer               // partial sums that Settle completes
 	leftBytes int                  // number of bytes of sums that are in use
 	leftCalls int                  // number of calls that use them
@@ -41,8 +42,7 @@ type Device struct {
 	// the description of rows that kernels get; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
 	queuedLoss        *C.halognn_cuda_queued_loss
-	own, reduced, all buffer // rows of the open staging buffer, gathered or widened
-	types             buffer // rows of types, widened
+	own, reduced, all buffer // rows of the open staging buffer, gathered
 	// the staging buffer whose host arrays kernels find on the device; nil if none is open
 	open     *stagingBuffer
 	resident residence
@@ -186,7 +186,7 @@ func (d *Device) Name() string { return d.name }
 
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
-	return compute.Capabilities{Precision: d.precision, Accelerator: d, Peer: d,
+	return compute.Capabilities{Precision: d.precision, Stores: d.stored(), Accelerator: d, Peer: d,
 		NewStopwatch: d.NewStopwatch}
 }
 
@@ -222,7 +222,7 @@ func (d *Device) Alloc(n int) ([]float32, error) {
 		return nil, err
 	}
 	x := unsafe.Slice((*float32)(d.at(at)), n)
-	d.zero(x)
+	d.zero(compute.Float32s.In(x, 1, n))
 	return x, nil
 }
 
@@ -374,7 +374,7 @@ func (d *Device) reserve(r *buffer, bytes int, u use) error {
 	return nil
 }
 
-// matrix returns a buffer as a matrix.
-func (r buffer) matrix(rows, cols int) compute.Matrix {
-	return compute.Matrix{Rows: rows, Cols: cols, Data: unsafe.Slice((*float32)(r.p), rows*cols)}
+// matrix returns a buffer as a matrix of the given type.
+func (r buffer) matrix(of compute.Elements, rows, cols int) compute.Matrix {
+	return of.In(unsafe.Slice((*float32)(r.p), of.Floats(rows*cols)), rows, cols)
 }

@@ -40,7 +40,7 @@ func (d *Device) GroupMatMul(y, x compute.Matrix, w []float32, g compute.Groups)
 	o := C.int64_t(y.Cols)
 	d.inGroups(compute.CheckGroupMatMul(y, x, w, g), g,
 		func(ends *C.int32_t, groups, stride C.int64_t) C.int {
-			return C.gpu_group_matmul(d.c, float(y.Data), float(x.Data), float(w), rows, f, o, ends,
+			return C.gpu_group_matmul(d.c, float(y.Data), matrix(x), float(w), rows, f, o, ends,
 				groups, stride, largeGroup, d.dropped())
 		},
 		func(i, lo, hi int) {
@@ -54,7 +54,7 @@ func (d *Device) GroupMatMulInput(dx, dy compute.Matrix, w []float32, g compute.
 	o := C.int64_t(dy.Cols)
 	d.inGroups(compute.CheckGroupMatMulInput(dx, dy, w, g), g,
 		func(ends *C.int32_t, groups, stride C.int64_t) C.int {
-			return C.gpu_group_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w), rows, f,
+			return C.gpu_group_matmul_input(d.c, float(dx.Data), matrix(dy), float(w), rows, f,
 				o, ends, groups, stride, largeGroup, d.dropped())
 		},
 		func(i, lo, hi int) {
@@ -68,7 +68,7 @@ func (d *Device) GroupMatMulWeights(dw []float32, dy, x compute.Matrix, g comput
 	f, o := C.int64_t(x.Cols), C.int64_t(dy.Cols)
 	d.inGroups(compute.CheckGroupMatMulWeights(dw, dy, x, g), g,
 		func(ends *C.int32_t, groups, stride C.int64_t) C.int {
-			return C.gpu_group_matmul_weights(d.c, float(dw), float(dy.Data), float(x.Data), f, o,
+			return C.gpu_group_matmul_weights(d.c, float(dw), matrix(dy), matrix(x), f, o,
 				ends, groups, stride, largeGroup, d.dropped())
 		},
 		func(i, lo, hi int) {

@@ -16,17 +16,16 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	r, f := size(x)
 	d.lendFactors("MatMul", [4]compute.Matrix{x, w}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul(d.c, float(y.Data), float(x.Data), float(w.Data), r, f,
+		return C.gpu_matmul(d.c, float(y.Data), matrix(x), float(w.Data), r, f,
 			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
 	})
 }
 
 // matMulTwo sets y = x wᵀ and y2 = x2 w2ᵀ, products of one shape, in one launch.
-func (d *Device) matMulTwo(kernel string, y compute.Matrix, y2 []float32, x, x2,
-	w, w2 compute.Matrix) {
+func (d *Device) matMulTwo(kernel string, y, y2, x, x2, w, w2 compute.Matrix) {
 	r, f := size(x)
 	d.lendFactors(kernel, [4]compute.Matrix{x, x2, w, w2}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul_two(d.c, float(y.Data), float(y2), float(x.Data), float(x2.Data),
+		return C.gpu_matmul_two(d.c, float(y.Data), float(y2.Data), matrix(x), matrix(x2),
 			float(w.Data), float(w2.Data), r, f, C.int64_t(w.Rows), rounded, d.dropped())
 	})
 }
@@ -36,7 +35,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	r, f := size(dx)
 	d.lendFactors("MatMulInput", [4]compute.Matrix{dy, w}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul_input(d.c, float(dx.Data), float(dy.Data), float(w.Data), r, f,
+		return C.gpu_matmul_input(d.c, float(dx.Data), matrix(dy), float(w.Data), r, f,
 			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
 	})
 }
@@ -57,7 +56,7 @@ func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 comp
 	}
 	d.lendFactors(kernel, [4]compute.Matrix{dy, x, x2}, func(rounded unsafe.Pointer) C.int {
 		return C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
-			float(dy.Data), float(x.Data), float(x2.Data), r, f, C.int64_t(g.W.Rows), left, rounded,
+			matrix(dy), matrix(x), matrix(x2), r, f, C.int64_t(g.W.Rows), left, rounded,
 			d.dropped())
 	})
 }
@@ -93,7 +92,8 @@ func (d *Device) left(rows, n int) *C.float {
 	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
-// lendFactors lends room for the rounded copies of a product's factors; nil if none are made.
+// lendFactors lends room for the rounded copies of a product's factors of float32; nil if none are
+// made.
 func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
 	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()
@@ -104,7 +104,9 @@ func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
 	const align = C.HALOGNN_FACTOR_ALIGN
 	n := 0
 	for _, m := range all {
-		n += (m.Rows*m.Cols + align - 1) / align * align
+		if m.BF16 == nil {
+			n += (m.Rows*m.Cols + align - 1) / align * align
+		}
 	}
 	d.lend(kernel, &d.rounded, bytes*n, launch)
 }
@@ -115,7 +117,7 @@ func (d *Device) dropped() C.int { return C.int(d.precision.Dropped()) }
 // AddBias implements compute.Device.
 func (d *Device) AddBias(y compute.Matrix, b []float32) {
 	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
-	d.epilogue("AddBias", y, b, nil, compute.Epilogue{})
+	d.epilogue("AddBias", y, y, b, nil, compute.Epilogue{})
 }
 
 // ColumnSum implements compute.Device.
@@ -130,8 +132,8 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 // AddScaled implements compute.Device.
 func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
-	must("AddScaled", C.gpu_add_scaled(d.c, float(y.Data), C.int64_t(y.Rows*y.Cols), float(z.Data),
-		float(x.Data), float(scale)))
+	must("AddScaled", C.gpu_add_scaled(d.c, matrix(y), C.int64_t(y.Rows*y.Cols), matrix(z), matrix(x),
+		float(scale)))
 }
 
 // CopyColumns implements compute.Device.
@@ -140,8 +142,10 @@ func (d *Device) CopyColumns(y compute.Matrix, at int, x compute.Matrix, from, n
 	if y.Rows == 0 || n == 0 {
 		return
 	}
+	source := matrix(x)
+	source.of = unsafe.Add(source.of, from*x.Elements().Size())
 	must("CopyColumns", C.gpu_copy_columns(d.c, float(y.Data[at:]), C.int64_t(y.Rows), C.int64_t(n),
-		C.int64_t(y.Cols), float(x.Data[from:]), C.int64_t(x.Cols), cBool(add)))
+		C.int64_t(y.Cols), source, C.int64_t(x.Cols), cBool(add)))
 }
 
 // Transpose implements compute.Device.
@@ -156,6 +160,6 @@ func (d *Device) Transpose(y, x compute.Matrix) {
 func (d *Device) Dot(sum []float32, x, y compute.Matrix) {
 	defer d.probe.Start(compute.CheckDot(sum, x, y)).Done()
 	rows, cols := size(x)
-	must("Dot", C.gpu_dot(d.c, float(sum), rows, cols, float(x.Data), float(y.Data),
+	must("Dot", C.gpu_dot(d.c, float(sum), rows, cols, matrix(x), matrix(y),
 		d.left(x.Rows+compute.ChunkRows, x.Cols)))
 }

@@ -23,7 +23,7 @@ func TestArithmeticIsRestored(t *testing.T) {
 		for _, by := range []compute.Precision{p, compute.PrecisionFloat32, p, compute.PrecisionFloat32} {
 			d.precision = by
 			d.MatMul(y, x, x, false)
-			d.matMulTwo("two", y, y2.Data, x, x, x, x)
+			d.matMulTwo("two", y, y2, x, x, x, x)
 		}
 		if got := d.read(y.Data); got[5] != 4 {
 			t.Errorf("%s: %v", p, got)
@@ -113,6 +113,47 @@ func TestManyChunks(t *testing.T) {
 	d.BatchNormBackward(ones, both[:1], both[1:], ones, x, unit, zero[:1], unit, 0, compute.Matrix{},
 		compute.Epilogue{})
 	check("BatchNormBackward")
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	leaksNothing(t)
+}
+
+// Rows that are stored in bfloat16 are factors as they are: of a layer's products the forward ones
+// round the weights alone, and those of the weights' gradients round nothing.
+func TestStoredRowsAreNotRounded(t *testing.T) {
+	d := openRounding(t, compute.PrecisionBF16, false)
+	const rows, in, out = 3000, 64, 32
+	narrow := func(cols int) compute.Matrix {
+		all, err := d.Alloc(compute.BF16s.Floats(rows * cols))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return compute.BF16s.In(all, rows, cols)
+	}
+	weights := func() compute.Matrix { return placed(t, d, out, in, make([]float32, out*in)) }
+	a := compute.Dense{X: narrow(in), W: weights(), X2: narrow(in), W2: weights(),
+		Bias:     placed(t, d, 1, out, make([]float32, out)).Data,
+		Epilogue: compute.Epilogue{Activation: compute.ActivateReLU, Rounded: true}}
+	y, dy := narrow(out), narrow(out)
+	g := compute.DenseGradients{W: weights(), W2: weights(),
+		Bias: placed(t, d, 1, out, make([]float32, out)).Data}
+	counts := func(name string, run func(), want map[string]int) {
+		t.Helper()
+		run() // tables and scratch are made
+		Launches()
+		run()
+		if got := Launches(); got != nil && !maps.Equal(got, want) {
+			t.Errorf("%s launches %v, want %v", name, got, want)
+		}
+	}
+	counts("forward", func() { d.Dense(y, a) },
+		map[string]int{"gemm/round_kernel": 1, "cublas/product": 1, "relu/epilogue_kernel": 1})
+	if n := d.rounded.bytes; n != 2*2*in*out {
+		t.Errorf("%d bytes of factors are rounded, want those of the weights", n)
+	}
+	counts("backward", func() { d.DenseBackward(g, dy, y, a) },
+		map[string]int{"cublas/product": 2, "relu/bias_backward_kernel": 1})
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

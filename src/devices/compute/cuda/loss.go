@@ -122,7 +122,7 @@ func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
 	}
 	for k, s := range to.Suspects {
 		in := &told.of[k]
-		in.x, in.known = float(s.X.Data), C.int64_t(len(s.Vertices))
+		in.x, in.known = matrix(s.X), C.int64_t(len(s.Vertices))
 		in.rows, in.cols = size(s.X)
 		in.vertices = (*C.int32_t)(onDevice(d, s.Vertices))
 	}

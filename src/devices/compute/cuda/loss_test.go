@@ -74,7 +74,7 @@ func TestQueuedLosses(t *testing.T) {
 // finite, and its vertex. Later losses do not change what it found, and none searches after an
 // update that was skipped: then another rank's loss was the first.
 func TestPlacesOfFaults(t *testing.T) {
-	d := open(t)
+	d := openRounding(t, compute.PrecisionBF16, false)
 	to := queuedLoss(t, d)
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	suspect := func(rows, cols int, known int, bad ...int) compute.Suspect {
@@ -93,9 +93,19 @@ func TestPlacesOfFaults(t *testing.T) {
 	}
 	to.Suspects = []compute.Suspect{
 		suspect(700, 3, 0), suspect(700, 3, 700, 2099), {}, suspect(900, 2, 10, 1700, 41, 900),
-		suspect(1, 1, 1, 0),
+		suspect(1, 1, 1, 0), suspect(700, 3, 700, 1000), suspect(700, 3, 0),
 	}
-	want := [][2]int{{-1, -1}, {699, 1699}, {-1, -1}, {20, -1}, {0, 1000}}
+	for k := range to.Suspects[5:] {
+		wide := &to.Suspects[5+k]
+		memory, err := d.Alloc(compute.BF16s.Floats(700 * 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		narrow := compute.BF16s.In(memory, 700, 3)
+		d.Round(narrow, wide.X)
+		wide.X = narrow
+	}
+	want := [][2]int{{-1, -1}, {699, 1699}, {-1, -1}, {20, -1}, {0, 1000}, {333, 1333}, {-1, -1}}
 	logits := placed(t, d, 2, 2, []float32{1, 2, nan, 4})
 	for _, found := range []bool{false, true} {
 		if !found {

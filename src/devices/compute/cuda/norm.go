@@ -12,7 +12,7 @@ func (d *Device) LayerNorm(y, x compute.Matrix, gamma, beta, mean, rstd []float3
 	epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckLayerNorm(y, x, gamma, beta, mean, rstd, epilogue)).Done()
 	rows, cols := size(x)
-	must("LayerNorm", C.gpu_layer_norm(d.c, float(y.Data), rows, cols, float(x.Data), float(gamma),
+	must("LayerNorm", C.gpu_layer_norm(d.c, matrix(y), rows, cols, float(x.Data), float(gamma),
 		float(beta), float(mean), float(rstd), C.float(eps), d.cEpilogue(epilogue)))
 }
 
@@ -25,8 +25,8 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	then := d.cEpilogue(epilogue)
 	d.lendSums("LayerNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {
 		return C.gpu_layer_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows,
-			cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(rstd),
-			float(y.Data), then, partial)
+			cols, matrix(dy), float(x.Data), float(gamma), float(mean), float(rstd), matrix(y),
+			then, partial)
 	})
 }
 
@@ -45,7 +45,7 @@ func (d *Device) BatchNorm(y, x compute.Matrix, gamma, beta, mean, variance []fl
 	eps float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckBatchNorm(y, x, gamma, beta, mean, variance, epilogue)).Done()
 	rows, cols := size(x)
-	must("BatchNorm", C.gpu_batch_norm(d.c, float(y.Data), rows, cols, float(x.Data), float(gamma),
+	must("BatchNorm", C.gpu_batch_norm(d.c, matrix(y), rows, cols, float(x.Data), float(gamma),
 		float(beta), float(mean), float(variance), C.float(eps), d.cEpilogue(epilogue)))
 }
 
@@ -58,7 +58,7 @@ func (d *Device) BatchNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 	then := d.cEpilogue(epilogue)
 	d.lendSums("BatchNormBackward", x.Rows, 2*x.Cols, func(partial *C.float) C.int {
 		return C.gpu_batch_norm_backward(d.c, float(dx.Data), float(dgamma), float(dbeta), rows,
-			cols, float(dy.Data), float(x.Data), float(gamma), float(mean), float(variance),
-			C.float(eps), float(y.Data), then, partial)
+			cols, matrix(dy), float(x.Data), float(gamma), float(mean), float(variance),
+			C.float(eps), matrix(y), then, partial)
 	})
 }

@@ -17,8 +17,8 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices("SegmentMean", s, h.Rows)
 	rows, cols := size(out)
-	must("SegmentMean", C.gpu_segment_mean(d.c, float(out.Data), rows, cols, indptr, indices,
-		float(h.Data)))
+	must("SegmentMean", C.gpu_segment_mean(d.c, matrix(out), rows, cols, indptr, indices,
+		matrix(h)))
 }
 
 // SegmentMeanBackward implements compute.Device.
@@ -29,10 +29,10 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 	degrees, indptr := d.indptr(forward.Indptr), d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMeanBackward", transposed, dout.Rows)
 	rows, cols := size(dh.RowsAt(0, transposed.Len()))
-	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, float(dh.Data), rows, cols, indptr,
-		indices, degrees, float(dout.Data), float(c.Own.Data), C.int64_t(c.Own.Rows),
+	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, matrix(dh), rows, cols, indptr,
+		indices, degrees, float(dout.Data), matrix(c.Own), C.int64_t(c.Own.Rows),
 		d.rounds(c.Rounded)))
-	d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
+	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }
 
 // SegmentMax implements compute.Device.
@@ -41,8 +41,8 @@ func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compu
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
 	indptr, indices := d.indptr(s.Indptr), d.indices("SegmentMax", s, h.Rows)
 	rows, cols := size(out)
-	must("SegmentMax", C.gpu_segment_max(d.c, float(out.Data), bits(arg.Data), rows, cols, indptr,
-		indices, float(h.Data)))
+	must("SegmentMax", C.gpu_segment_max(d.c, matrix(out), bits(arg.Data), rows, cols, indptr,
+		indices, matrix(h)))
 }
 
 // SegmentMaxBackward implements compute.Device.
@@ -53,11 +53,12 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 	indptr := d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMaxBackward", transposed, dout.Rows)
 	first := dh.RowsAt(0, transposed.Len())
+	sum := d.whole(first)
 	rows, cols := size(first)
-	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(dh.Data), rows, cols, 0,
+	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(sum.Data), rows, cols, 0,
 		indptr, indices, bits(arg.Data), float(dout.Data)))
-	d.complete("SegmentMaxBackward", first, c)
-	d.zero(dh.RowsAt(transposed.Len(), dh.Rows).Data)
+	d.complete("SegmentMaxBackward", first, sum, c)
+	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }
 
 // bits are the int32 numbers that an array of floats holds.
@@ -83,7 +84,7 @@ func (d *Device) segmentSum(kernel string, out compute.Matrix, s compute.Segment
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, h.Rows)
 	edges := (*C.float)(onDevice(d, weights))
 	rows, cols := size(out)
-	must(kernel, C.gpu_segment_sum(d.c, float(out.Data), rows, cols, indptr, indices, edges,
-		float(h.Data), float(c.Own.Data), C.int64_t(c.Own.Rows), float(c.Scale), cBool(add),
+	must(kernel, C.gpu_segment_sum(d.c, matrix(out), rows, cols, indptr, indices, edges,
+		matrix(h), matrix(c.Own), C.int64_t(c.Own.Rows), float(c.Scale), cBool(add),
 		d.rounds(c.Rounded)))
 }

@@ -454,74 +454,24 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	defer d.probe.Start(b.call).Done()
 	must("receiving a minibatch", C.gpu_order(d.c, C.HALOGNN_COMPUTE, b.copied))
 	d.open = b
-	if err := b.widenTypes(); err != nil {
-		return own, reduced, all, err
-	}
 	if !b.onHost {
 		return b.gather()
 	}
-	at := func(wanted bool, to *buffer, offset, rows int) (m compute.Matrix) {
-		if wanted && err == nil {
-			m, err = d.widened(to, 0, b.sentMatrix(offset, rows, b.cols))
+	at := func(wanted bool, offset, rows int) (m compute.Matrix) {
+		if wanted {
+			m = b.sentMatrix(offset, rows, b.cols)
 		}
 		return m
 	}
-	own = at(b.own, &d.own, b.ownAt, b.destinations)
-	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.reducedAt, b.destinations)
-	all = at(b.all, &d.all, b.allAt, b.frontier)
-	return own, reduced, all, err
+	return at(b.own, b.ownAt, b.destinations),
+		at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations),
+		at(b.all, b.allAt, b.frontier), nil
 }
 
-// widenTypes turns the rows of types into float32, which kernels read.
-func (b *stagingBuffer) widenTypes() error {
-	d, at, bytes := b.d, 0, 0
-	for _, m := range b.types {
-		bytes += widenedBytes(m)
-	}
-	if bytes == 0 {
-		return nil
-	}
-	if err := d.reserve(&d.types, bytes, useInputs); err != nil {
-		return err
-	}
-	for t, m := range b.types {
-		var err error
-		if b.types[t], err = d.widened(&d.types, at, m); err != nil {
-			return err
-		}
-		at += widenedBytes(m)
-	}
-	return nil
-}
-
-// widenedBytes returns the room of the float32 copy of a matrix; 0 if it needs none.
-func widenedBytes(m compute.Matrix) int {
-	return (4*len(m.BF16) + alignment - 1) / alignment * alignment
-}
-
-// widened returns the float32 copy of a matrix of bfloat16, at an offset of a buffer, which grows
-// as needed if the offset is 0. It returns a matrix of float32 as it is.
-func (d *Device) widened(to *buffer, offset int, m compute.Matrix) (compute.Matrix, error) {
-	if m.BF16 == nil {
-		return m, nil
-	}
-	if offset == 0 {
-		if err := d.reserve(to, max(to.bytes, widenedBytes(m)), useInputs); err != nil {
-			return m, err
-		}
-	}
-	n := len(m.BF16)
-	wide := compute.Matrix{Rows: m.Rows, Cols: m.Cols,
-		Data: unsafe.Slice((*float32)(unsafe.Add(to.p, offset)), n)}
-	must("widening rows", C.gpu_from_bf16(d.c, float(wide.Data), C.int64_t(n),
-		(*C.uint16_t)(unsafe.SliceData(m.BF16))))
-	return wide, nil
-}
-
-// stored returns the type in which the host makes rows.
+// stored returns the type in which the device stores rows, and in which the host makes them.
 func (d *Device) stored() compute.Elements { return d.precision.Stored() }
 
-// stored returns the type that the matrices made of rows have in pinned memory.
+// stored returns the type of the matrices made of rows.
 func (b *stagingBuffer) stored() compute.Elements {
 	if b.exact {
 		return compute.Float32s
@@ -542,9 +492,6 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	if b.drawn != nil {
 		rows.of = b.drawn.what.refs
 	}
-	if b.stored() == compute.BF16s {
-		rows.dropped = d.dropped()
-	}
 	if b.scaled {
 		rows.scale = (*C.float)(unsafe.Add(b.device.p, b.scaleAt))
 	}
@@ -559,8 +506,9 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	}
 	at := func(wanted bool, r *buffer, n int) (m compute.Matrix) {
 		if wanted && err == nil {
-			if err = d.reserve(r, max(1, n*b.cols)*4, useInputs); err == nil {
-				m = r.matrix(n, b.cols)
+			of := b.stored()
+			if err = d.reserve(r, max(1, of.Floats(n*b.cols))*4, useInputs); err == nil {
+				m = r.matrix(of, n, b.cols)
 			}
 		}
 		return m
@@ -571,7 +519,7 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 		return own, reduced, all, err
 	}
 	if b.own && b.reduce == compute.NoReduction {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(own.Data), C.int64_t(own.Rows), cols,
+		must("gathering rows", C.gpu_gather_rows(d.c, matrix(own), C.int64_t(own.Rows), cols,
 			rows))
 	}
 	if b.reduce != compute.NoReduction {
@@ -592,11 +540,11 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 				weights = last.weights
 			}
 		}
-		must("reducing rows", C.gpu_segment_rows(d.c, float(reduced.Data), float(own.Data),
+		must("reducing rows", C.gpu_segment_rows(d.c, matrix(reduced), matrix(own),
 			C.int64_t(reduced.Rows), cols, indptr, indices, C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {
-		must("gathering rows", C.gpu_gather_rows(d.c, float(all.Data), C.int64_t(all.Rows), cols,
+		must("gathering rows", C.gpu_gather_rows(d.c, matrix(all), C.int64_t(all.Rows), cols,
 			rows))
 	}
 	return own, reduced, all, nil
