@@ -306,7 +306,6 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations),
 		float64(hop.edges)
 	rowBytes, width := float64(stored), float64(cols*p.job.Stored.Size())
-	wide := float64(4 * cols) // bytes of a row as kernels read it, in float32
 	x := minibatchOnDevice{blocks: float64(s.sent.blocks), rows: max(0, frontier-resident)}
 	if needs.Types {
 		x.onHost, x.copied, x.inputs = true, frontier, float64(s.sent.types)
@@ -318,7 +317,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 		return x
 	}
 	if p.job.Sparse { // the host makes rows dense
-		rowBytes = wide
+		rowBytes = float64(4 * cols)
 	}
 	apart, made := x.rows*rowBytes+8*frontier, 0.0
 	if p.onCard() { // labels, and the rows that are missing
@@ -326,11 +325,11 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 	}
 	if needs.Own {
 		made += destinations * width
-		x.read += destinations * (rowBytes + wide)
+		x.read += destinations * (rowBytes + width)
 	}
 	if needs.Sources {
 		made += frontier * width
-		x.read += frontier * (rowBytes + wide)
+		x.read += frontier * (rowBytes + width)
 	}
 	if needs.Aggregate != compute.NoReduction {
 		if !p.onCard() {
@@ -340,7 +339,7 @@ func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatch
 			apart += 4 * edges
 		}
 		made += destinations * width
-		x.read += edges*rowBytes + destinations*wide
+		x.read += edges*rowBytes + destinations*width
 	}
 	inPlace := p.job.GPU.Mapped && x.rows > float64(s.remote)
 	if x.onHost = made <= apart && !inPlace && !p.onCard(); x.onHost {
