@@ -71,6 +71,33 @@ func TestCuBLASOfGPUsIsTold(t *testing.T) {
 	}
 }
 
+// doctor says how much memory of its GPU a rank has, and whether sample.on=auto would draw there.
+func TestDoctorTellsWhereAGPUWouldDraw(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		parts, ranks, want string
+	}{
+		{"", "1", "\nGPU 0: 1 MB for a rank\n"},
+		{smallParts.dir(t), "1",
+			"MB for a rank; sample.on=auto would draw there, with 0 MB of topology, if"},
+		{smallParts.dir(t), "8",
+			"would draw on the host: the topology takes 0 MB of device memory, more than half"},
+		{sparseParts.dir(t), "1",
+			"would draw on the host: sparse features: the host makes what layers read of them"},
+	} {
+		args := []string{"doctor", "--ranks-in-process", c.ranks, "--dir", dir, "--parts", c.parts}
+		env := emulatedGPU(t, "HALOGNN_EMULATED_BYTES=1500000", "HALOGNN_EMULATED_DEVICES=1")
+		if r := start(t, env, halognn(t).path, args...).wait(t); r.code != 0 ||
+			!strings.Contains(r.out, c.want) {
+			t.Errorf("want %q: %v", c.want, r)
+		}
+		if r := start(t, []string{"HALOGNN_CUDA_LIB=/nowhere"}, halognn(t).path,
+			args...).wait(t); r.code != 0 || strings.Contains(r.out, "\nGPU") {
+			t.Errorf("without a GPU: %v", r)
+		}
+	}
+}
+
 func TestVersionAsJSON(t *testing.T) {
 	var all map[string]string
 	decode(t, []byte(halognn(t).must(t, "version", "--json").out), &all)

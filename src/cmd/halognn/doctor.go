@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -9,18 +10,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"halognn/src/base/npy"
+	"halognn/src/data/shard"
+	"halognn/src/devices/compute"
 	"halognn/src/devices/compute/cpu"
+	"halognn/src/devices/compute/cuda"
 	"halognn/src/forecast/doctor"
+	"halognn/src/model/nn"
 	"halognn/src/ranks/comm"
 	"halognn/src/ranks/comm/mpi"
 	"halognn/src/runs/record"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
 )
 
 func doctorCommand(p *process) *cobra.Command {
-	var dir string
+	var dir, parts string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "doctor [--dir DIR] [--json]",
+		Use: "doctor [--dir DIR] [--parts DIR] [--json]",
 		Short: "Measure the ranks, nodes and filesystem of a job, and say what is wrong; under " +
 			"mpirun or srun, like train",
 		Example: "  mpirun -np 4 halognn doctor --dir run\n" +
@@ -28,21 +35,27 @@ func doctorCommand(p *process) *cobra.Command {
 			"/scratch/$USER",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, asJSON) })
+			return p.run(func(c comm.Comm) error { return doctorRank(c, p, dir, parts, asJSON) })
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the directory for parts and runs, in which doctor "+
 		"writes and reads a small file")
+	c.Flags().StringVar(&parts, "parts", "", "parts of a graph: says whether a GPU has room to draw "+
+		"their minibatches")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
 }
 
 // doctorRank examines one rank, which is set up as by train.
-func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
+func doctorRank(c comm.Comm, p *process, dir, parts string, asJSON bool) error {
 	o := doctor.Options{Dir: dir, Network: p.transport()}
 	if c.Rank() == 0 { // only rank 0's report is printed
 		o.CUDA = cudaFound()
+	}
+	var err error
+	if o.GPU, err = p.gpuFound(c, parts); err != nil {
+		return err
 	}
 	if p.byMPI() {
 		o.Network += ", MPI " + mpi.Standard() + ", " + mpi.ThreadLevel()
@@ -95,6 +108,48 @@ func doctorRank(c comm.Comm, p *process, dir string, asJSON bool) error {
 				"error"))))
 	}
 	return nil
+}
+
+// gpuFound says on rank 0 how much memory of its GPU a rank has and, if parts are given, whether
+// sample.on=auto would draw their minibatches there. It returns "" without a GPU. Collective.
+func (p *process) gpuFound(c comm.Comm, parts string) (text string, err error) {
+	g, err := p.placeGPU(c)
+	if err != nil {
+		return "", err
+	}
+	var m *shard.Meta
+	if parts != "" && c.Rank() == 0 {
+		m, err = shard.ReadMeta(parts)
+	}
+	if err := comm.Agree(c, err); err != nil {
+		return "", dataError(err)
+	}
+	if c.Rank() != 0 || errors.Is(g.err, cuda.ErrNoLibrary) {
+		return "", nil
+	}
+	d, err := openGPU(g, compute.PrecisionFloat32)
+	if err != nil {
+		return strings.TrimPrefix(err.Error(), "compute/cuda: "), nil
+	}
+	free := int64(d.Capabilities().Accelerator.FreeBytes())
+	if err := d.Close(); err != nil {
+		return "", err
+	}
+	text = fmt.Sprintf("%d: %d MB for a rank", g.device, free>>20)
+	if m == nil {
+		return text, nil
+	}
+	topology := compute.TopologyBytes(int(m.Vertices), m.Edges)
+	why := parallel.HostDraws(&job.Spec{Sparse: m.Type().IsSparse(),
+		Model: nn.Config{Schema: m.Schema, Task: m.Task}})
+	if why == "" {
+		why = parallel.LargeTopology(topology, free)
+	}
+	if why != "" {
+		return text + "; sample.on=auto would draw on the host: " + why, nil
+	}
+	return fmt.Sprintf("%s; sample.on=auto would draw there, with %d MB of topology, if half of "+
+		"the rest has room for the minibatches (halognn plan)", text, topology>>20), nil
 }
 
 // firstWords returns the first n words. Of a library's description of itself they are its name and

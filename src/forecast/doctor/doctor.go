@@ -32,6 +32,7 @@ type Options struct {
 	Slow    []string    // what makes this build slow
 	Network string      // the transport and its thread level, for the headline
 	CUDA    string      // what the rank's machine has of CUDA, for the headline
+	GPU     string      // what its GPU has for a rank, for the headline; "" without one
 }
 
 // Rank holds the facts of one rank.
@@ -86,6 +87,7 @@ type Report struct {
 	Network  string    `json:"network"`
 	Device   string    `json:"device"`
 	CUDA     string    `json:"cuda"`
+	GPU      string    `json:"gpu,omitempty"`
 	Dir      string    `json:"dir"`
 	Ranks    []Rank    `json:"ranks"`
 	Traffic  Traffic   `json:"traffic"`
@@ -122,7 +124,8 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 	if err := measureRank(c, node, o, &me); err != nil {
 		return nil, err
 	}
-	r := &Report{Network: o.Network, Device: o.Device.Name(), CUDA: o.CUDA, Dir: o.Dir}
+	r := &Report{Network: o.Network, Device: o.Device.Name(), CUDA: o.CUDA,
+		GPU: o.GPU, Dir: o.Dir}
 	if r.Traffic, err = measureTraffic(c); err != nil {
 		return nil, err
 	}

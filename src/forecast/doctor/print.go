@@ -13,8 +13,12 @@ import (
 
 // Print writes the report: one table, then the findings, each with its cure.
 func (r *Report) Print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%d ranks on %d nodes, %s\nrank 0: %s\nCUDA %s\n\n", len(r.Ranks),
-		len(nodes(r.Ranks)), r.Network, r.Device, r.CUDA); err != nil {
+	gpu := ""
+	if r.GPU != "" {
+		gpu = "GPU " + r.GPU + "\n"
+	}
+	if _, err := fmt.Fprintf(w, "%d ranks on %d nodes, %s\nrank 0: %s\nCUDA %s\n%s\n", len(r.Ranks),
+		len(nodes(r.Ranks)), r.Network, r.Device, r.CUDA, gpu); err != nil {
 		return err
 	}
 	rows := [][]string{{"rank", "node", "CPUs", "NUMA", "threads", "GEMM GFLOP/s",
