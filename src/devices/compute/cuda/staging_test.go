@@ -95,7 +95,9 @@ func TestStaging(t *testing.T) {
 
 func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype compute.DType,
 	share float64, reads string) {
-	precision := []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16}[cols%2]
+	// both with rows that are loaded one by one and in packs
+	precision := []compute.Precision{compute.PrecisionFloat32,
+		compute.PrecisionBF16}[(cols+int(2*share))%2]
 	d, err := Open(Options{Memory: 16 << 20, Library: path, Apart: random.IntN(2) == 0,
 		Precision: precision})
 	if err != nil {
