@@ -44,8 +44,8 @@ type Counters struct {
 	// rows fetched in the same step for another rank of the node and passed on (`exchange.nodes`),
 	// without early ones
 	Shared int64 `json:"shared_rows"`
-	// bytes within nodes for that: rows (of `fetched_rows` too), a bit for each, 4 for each id, 8
-	// for each count
+	// bytes within nodes for that: rows (of `fetched_rows` too), a bit or two for each, 4 for each
+	// id, 8 for each count
 	NodeBytes int64 `json:"node_bytes"`
 	// remote rows never received: their owners added them (`exchange.sums`)
 	Summed int64 `json:"summed_rows"`

@@ -52,10 +52,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	}
 	// share is the part of its remote rows that a minibatch fetches. It is below 1 if the cache is
 	// full from the first minibatch on, or knows the reads to come. A cache that fills during the
-	// run spares the first minibatches nothing. Without a cache all rows are fetched, also where
-	// ranks share minibatches, whose rows do not count as traffic.
+	// run spares the first minibatches nothing, nor does one that a node divides, whose rows are
+	// passed on. Without a cache all rows are fetched, also where ranks share minibatches, whose
+	// rows do not count as traffic.
 	share, cache := 1.0, policy.Find(t.Policy)
-	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) {
+	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) &&
+		!j.Divides(&j.Cache) {
 		share = min(1, fetched/mean)
 	}
 	resident, whole := 0.0, false
@@ -86,7 +88,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	first, _ := j.Vertices(lo)
 	_, end := j.Vertices(hi - 1)
 	cached, mapped := t.held, of.Within(first, end)
-	if j.Cache.Shared() {
+	shared := j.Cache.Shared() && !j.Divides(&j.Cache)
+	if shared {
 		cached *= int64(hi - lo)
 	}
 	if j.Cache.FromFiles() {
@@ -107,7 +110,7 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 			Bytes: int64(j.Workers)*(r.sampler+held.Choices) + held.Strategy +
 				r.reader.Near.Bytes() + p.drawingBytes(slot, slots+waits)},
 		{Name: trace.MemSeeds, Bytes: p.seedBytes(r)},
-		{Name: trace.MemCacheRows, Bytes: cached, Shared: j.Cache.Shared()},
+		{Name: trace.MemCacheRows, Bytes: cached, Shared: shared},
 		{Name: trace.MemCacheIndex, Bytes: t.policyBytes},
 		{Name: trace.MemWindow, Bytes: waits * waiting},
 		{Name: trace.MemMinibatches, Bytes: slots*(waiting+buffers) + judging*evaluated},

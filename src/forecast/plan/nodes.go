@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"halognn/src/base/mem"
+	"halognn/src/rows/cache"
 	"halognn/src/rows/exchange"
 	"halognn/src/rows/policy"
 	"halognn/src/topology/graph"
@@ -131,5 +132,133 @@ func (f *fetch) buy(share perKind) {
 	f.shared = before - f.rows.sum()
 	if f.ids > 0 { // sums have ids too
 		f.ids -= f.shared * exchange.IDBytes
+	}
+}
+
+// wanted are what the ranks of a node want of the rows that one of them buys, minibatch by
+// minibatch, each row once.
+type wanted struct {
+	accesses
+	by   []int32 // number of ranks that want each
+	self []uint8 // 1 if the buyer itself does
+}
+
+func (w *wanted) free() {
+	w.accesses.free()
+	mem.Free(w.by)
+	mem.Free(w.self)
+}
+
+// wantedOf samples n minibatches of each rank of the node of rank r.
+func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
+	w, ranks := new(wanted), p.job.Neighbours(r.rank)
+	each := make([]*accesses, len(ranks))
+	defer func() {
+		for _, a := range each {
+			if a != nil {
+				a.free()
+			}
+		}
+	}()
+	for i, rank := range ranks {
+		reader := r.reader
+		if rank != r.rank {
+			reader = p.job.Workload(rank, p.job.Workers)
+			var err error
+			if reader.Near, err = p.near(&rankPlan{rank: rank, reader: reader}); err != nil {
+				return nil, err
+			}
+		}
+		of := p.job.Bought(r.rank, reader)
+		a, err := record(of, n)
+		if rank != r.rank {
+			reader.Near.Free()
+		}
+		if err != nil {
+			return nil, err
+		}
+		each[i] = a
+	}
+	last := mem.Make[int32](int(p.shards.Vertices)) // index in w of each vertex's last use, plus 1
+	defer mem.Free(last)
+	for step := range n {
+		begin := len(w.ids)
+		for i, a := range each {
+			if step >= len(a.ends) {
+				continue
+			}
+			self := uint8(0)
+			if ranks[i] == r.rank {
+				self = 1
+			}
+			for _, v := range a.step(step) {
+				at := int(last[v]) - 1
+				if at < begin {
+					at = len(w.ids)
+					w.ids, w.by = mem.Grow(w.ids, at+1), mem.Grow(w.by, at+1)
+					w.self = mem.Grow(w.self, at+1)
+					w.ids[at], w.by[at], w.self[at], last[v] = v, 0, 0, int32(at+1)
+				}
+				w.by[at]++
+				w.self[at] |= self
+			}
+		}
+		w.ends = append(w.ends, len(w.ids))
+	}
+	return w, nil
+}
+
+// fetchedByBuyer is fetched for a cache that changes and that the ranks of a node divide: it plays
+// the policy on what the ranks want of rank r. To this rank it counts all that it buys, and all that
+// others find in its cache or share.
+func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
+	error) {
+	ranks := p.job.Neighbours(r.rank)
+	w, err := p.wantedOf(r, p.traceSteps(r, len(ranks)))
+	if err != nil {
+		return nil, err
+	}
+	var scores []float32
+	if kind.Scores {
+		if scores, err = p.nodeScore(policy.Find(c.Initial), ranks); err != nil {
+			w.free()
+			return nil, err
+		}
+	}
+	return &fetched{free: w.free, at: func(capacity int) (f fetch, err error) {
+		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
+			Passing: p.job.Partitioned, Cold: true}
+		setup.Window, err = kind.WindowOf(&setup, r.read, p.job.Items()*p.job.Epochs)
+		if err != nil {
+			return f, err
+		}
+		setup.Workload = p.job.Bought(r.rank, r.reader)
+		if scores != nil { // the policy changes them
+			setup.Scores = mem.Make[float32](len(scores))
+			defer mem.Free(setup.Scores)
+			copy(setup.Scores, scores)
+		}
+		f = fetch{rows: p.same(0), held: capacity, window: setup.Window, counted: len(w.ends),
+			heldBytes: int64(capacity) * int64(p.shards.RowBytes())}
+		got, err := w.play(kind, setup, func(i int, d *cache.Decision) { f.pass(w, i, d) })
+		f.deciding, f.bytes = got.seconds, got.bytes
+		n := float64(len(w.ends))
+		f.rows[0], f.peer, f.shared = f.rows[0]/n, f.peer/n, f.shared/n
+		return f, err
+	}}, nil
+}
+
+// pass counts what a buyer fetches and passes on for the i-th minibatch.
+func (f *fetch) pass(w *wanted, i int, d *cache.Decision) {
+	f.rows[0] += float64(d.Counters().Remote)
+	end := w.ends[i]
+	begin := end - len(w.step(i))
+	for k, slot := range d.Slot {
+		at := begin + k
+		if slot < 0 {
+			f.shared += float64(w.by[at] - 1)
+		} else {
+			f.peer += float64(w.by[at] - int32(w.self[at]))
+		}
 	}
 }

@@ -409,7 +409,11 @@ func (p *planner) note(out *Prediction) {
 		add("exchange.nodes=auto measures when a run begins whether fetching as nodes is faster; " +
 			"this plan has on")
 	}
-	if p.job.FetchesAsNodes() {
+	switch as := p.job.FetchesAsNodes(); {
+	case as && p.job.Divides(&p.job.Cache):
+		add("ranks of a node fetch as one and divide their caches; cache sizes are compared as " +
+			"with exchange.nodes=off and cache.placement=own")
+	case as:
 		add("ranks of a node fetch as one: the rows that several want are predicted as if " +
 			"dynamic caches kept the rows read most, and cache sizes are compared as with " +
 			"exchange.nodes=off")
@@ -433,8 +437,12 @@ func (p *planner) note(out *Prediction) {
 			"minibatches "+
 			"of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	} else if out.Traffic.Counted > 0 {
-		add("policy %s decides by earlier reads and has no formula: it was played over %d "+
-			"minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+		why := "decides by earlier reads and has no formula"
+		if p.job.Divides(&p.job.Cache) {
+			why = "decides about what a node wants of a rank"
+		}
+		add("policy %s %s: it was played over %d minibatches of a rank", p.job.Cache.Policy, why,
+			out.Traffic.Counted)
 	}
 	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
 		out.RanksPerNode < out.Ranks {

@@ -49,31 +49,24 @@ func (a *accesses) step(i int) []graph.VertexID {
 
 // played is the mean of what a policy does for a minibatch.
 type played struct {
-	rows    perKind // rows transferred
 	held    int     // rows held before the first step
 	seconds float64 // time that the policy takes
 	bytes   int64   // memory that the policy takes
 }
 
-// play lets a policy decide minibatch by minibatch, as training would, and counts the rows it
-// transfers.
-func (a *accesses) play(kind *policy.Policy, kinds *access.Kinds, setup policy.Setup) (played,
-	error) {
-	steps, rows := len(a.ends), make(perKind, len(kinds.Bytes))
+// play lets a policy decide minibatch by minibatch, as training would. count gets each decision.
+func (a *accesses) play(kind *policy.Policy, setup policy.Setup,
+	count func(minibatch int, d *cache.Decision)) (played, error) {
+	steps := len(a.ends)
 	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
 	defer h.Free()
 	defer player.Free()
-	count := func(i int, d *cache.Decision) { rows.count(kinds, h.Remote(i), d) }
 	for i := range steps {
 		h.Add(a.step(i), nil)
 		if err := player.Advance(h, i == steps-1, count); err != nil {
 			return played{}, err
 		}
 	}
-	n := float64(max(1, steps))
-	for i := range rows {
-		rows[i] /= n
-	}
-	return played{rows: rows, held: player.Filled(), seconds: player.Took().Seconds() / n,
+	return played{held: player.Filled(), seconds: player.Took().Seconds() / float64(max(1, steps)),
 		bytes: player.Bytes()}, nil
 }

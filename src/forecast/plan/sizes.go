@@ -375,9 +375,14 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	if p.options.Bound == Most {
 		wanted *= int64(p.job.RanksPerNode)
 	}
-	// for each wanted row: 8 bytes for where it is received, 4 for its size, and at most 1 for two
-	// bits that say for whom it was fetched, one sent and one received
-	return (n+3*wanted)*row + wanted*(8+4+1)
+	// for each wanted row: 4 bytes for its vertex, 8 for where it is received, 4 for its size, and at
+	// most 1 for the bits that say for whom it was fetched, sent and received; if buyers keep rows, 8
+	// more for where a miss is received
+	each := int64(4 + 8 + 4 + 1)
+	if p.job.Divides(&p.job.Cache) {
+		each += 8
+	}
+	return (n+3*wanted)*row + wanted*each
 }
 
 // sizedUnion returns the bytes of the table in which a rank finds the rows that several ranks of

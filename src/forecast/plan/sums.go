@@ -59,7 +59,7 @@ func meanVectors(r *rankPlan) float64 {
 // the rank, as in a run, and its misses are divided between rows and sums.
 func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
-	steps := min(p.traceSteps(r), summedSteps)
+	steps := min(p.traceSteps(r, 1), summedSteps)
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Sums: true}

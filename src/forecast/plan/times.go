@@ -204,9 +204,12 @@ func (p *planner) sizes(out *Prediction) error {
 		}
 	}
 	c.HaloFraction = 0
+	if p.job.Divides(&c) { // ranks are compared that fetch for themselves
+		c.Placement = policy.PlacementOwn
+	}
 	ranks := int64(p.job.RanksPerNode)
 	cache := ranks * (out.Memory.Of(trace.MemCacheIndex) + out.Memory.Of(trace.MemWindow))
-	if p.job.Cache.Shared() {
+	if p.job.Cache.Shared() && !p.job.Divides(&p.job.Cache) {
 		cache += out.Memory.Of(trace.MemCacheRows)
 	} else {
 		cache += ranks * out.Memory.Of(trace.MemCacheRows)

@@ -119,7 +119,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 					got.rows[kind] *= factor
 				}
 			}
-			if nodes {
+			if nodes && !p.job.Divides(c) { // else the buyer's counts say what is shared
 				share, err := bought.of(p, r, c)
 				if err != nil {
 					f.free()
@@ -270,6 +270,8 @@ func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched,
 			rows, err := p.expected(r, nil)
 			return fetch{rows: rows}, err
 		}}, nil
+	case p.job.Divides(c):
+		return p.fetchedByBuyer(r, kind, c)
 	case kind.Static() && c.Shared():
 		return p.fetchedByNode(r, kind, c)
 	case kind.Static():
@@ -406,16 +408,17 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 // sampled minibatches of the rank.
 func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
-	t, err := record(r.reader, p.traceSteps(r))
+	t, err := record(r.reader, p.traceSteps(r, 1))
 	if err != nil {
 		return nil, err
 	}
 	return &fetched{free: t.free, at: func(capacity int) (fetch, error) {
-		got, err := t.play(kind, p.kinds(), policy.Setup{
+		rows := p.same(0)
+		got, err := t.play(kind, policy.Setup{
 			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Passing: p.job.Partitioned,
-		})
-		f := fetch{rows: got.rows, held: capacity, heldBytes: int64(capacity), counted: len(t.ends),
+		}, func(i int, d *cache.Decision) { rows.count(p.kinds(), t.step(i), d) })
+		f := fetch{rows: rows.each(len(t.ends)), held: capacity, heldBytes: int64(capacity), counted: len(t.ends),
 			deciding: got.seconds, bytes: got.bytes}
 		if p.shards.Schema.Typed() {
 			f.held = got.held
@@ -434,9 +437,11 @@ const (
 	traceEdges = 1 << 28
 )
 
-// traceSteps returns the number of minibatches of a rank over which the policy is played.
-func (p *planner) traceSteps(r *rankPlan) int {
+// traceSteps returns the number of minibatches over which the policy is played, for each of so many
+// readers.
+func (p *planner) traceSteps(r *rankPlan, readers int) int {
 	n := min(traceSteps, p.job.Items())
-	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, r.most.numEdges()*len(p.ranks)))
+	edges := r.most.numEdges() * len(p.ranks) * readers
+	n = min(n, traceRows/max(1, r.most.remote), traceEdges/max(1, edges))
 	return max(n, 8)
 }

@@ -111,7 +111,7 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 		return err
 	}
 	if j.FetchesAsNodes() {
-		o.Exchange.PlanNodes(j.NodeOf())
+		o.Exchange.PlanNodes(j.NodeOf(), of.train && j.Divides(&j.Cache))
 	}
 	if of.layer > 0 {
 		o.Cols = kinds[0].Cols

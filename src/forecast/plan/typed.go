@@ -37,6 +37,14 @@ func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 	return all
 }
 
+// each returns k divided by n.
+func (k perKind) each(n int) perKind {
+	for i := range k {
+		k[i] /= float64(max(1, n))
+	}
+	return k
+}
+
 // count adds the remote rows of a minibatch that decision d fetches.
 func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
 	if len(k) == 1 {

@@ -380,6 +380,13 @@ func check(c comm.Comm, o Options) error {
 	}
 	if o.Node != nil {
 		errs = append(errs, o.Node.check(c.Rank(), c.Size()))
+		switch of := o.Kinds[0].Type; {
+		case !o.Node.Keeps:
+		case o.Buffer == nil:
+			reject("there is no Buffer for the rows that a rank keeps for its node")
+		case len(o.Kinds) > 1 || of.IsSparse():
+			reject("rows that a rank keeps for its node must have one size")
+		}
 	}
 	if o.Kinds[0].Type.IsSparse() {
 		if err := checkSparse(&o); err != nil {

@@ -25,7 +25,7 @@ func Open(c comm.Comm, o Options) (f *Fetcher, err error) {
 		if f.node, err = o.Node.Comm.Dup(); err != nil {
 			return nil, err
 		}
-		o.Node = &Node{Comm: f.node, Of: o.Node.Of}
+		o.Node = &Node{Comm: f.node, Of: o.Node.Of, Keeps: o.Node.Keeps}
 	}
 	f.Exchange, err = New(f.Comm, o)
 	return f, err

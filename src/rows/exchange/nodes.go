@@ -1,10 +1,13 @@
 package exchange
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"halognn/src/base/mem"
 	"halognn/src/ranks/comm"
+	"halognn/src/topology/graph"
 )
 
 // Ranks of a node that fetch as one. For each vertex of another node, one rank of this node is the
@@ -25,11 +28,23 @@ import (
 // the rank itself wait in purchase.own. If rows of ranks of the own node cannot be read where they
 // lie, each rank asks for them alone. Each also asks for its sums alone, because two ranks never
 // want the same sum.
+//
+// With Node.Keeps buyers cache rows that change from step to step. Each sees all that its node wants
+// of the rows that it buys, so it decides alone which of them to keep:
+//
+//	Merge      what the ranks want, each row once: Plan.Wanted
+//	           cache.Policy.Step                                      in step order
+//	Buy        what the cache lacks, and early rows
+//	           StartAsk ... StartRows
+//	PassOn     from the cache or as received; then Keep               in step order
 
 // Node says which ranks fetch as one. Either all ranks must set it, or none.
 type Node struct {
 	Comm comm.Comm // for the ranks of this node, in rank order; used only by exchanges
 	Of   []int     // [K] the number of each rank's node
+	// Keeps says that Options.Buffer holds rows that the rank buys, for all ranks of the node. Merge
+	// and Buy then take the place of Unite.
+	Keeps bool
 }
 
 // check returns an error unless Comm is the node of rank r of k.
@@ -65,6 +80,7 @@ type buying struct {
 	// before those on this node, for which each rank is its own buyer.
 	order, first []int
 	far          int // number of owners on other nodes for which this rank is the buyer
+	keeps        bool
 	// [K] 1 for ranks that this rank asks, and for ranks that ask it; 0 for ranks without messages
 	// to or from it.
 	asks, hears []int
@@ -76,7 +92,7 @@ func newBuying(n *Node, r int, sums bool) *buying {
 	place, ranks := n.places(r)
 	b := &buying{comm: n.Comm, self: place[r], buyer: make([]int, k),
 		first: make([]int, 1, ranks+1), asks: make([]int, k), hears: make([]int, k),
-		finders: make(chan *finder, 64)}
+		finders: make(chan *finder, 64), keeps: n.Keeps}
 	of := map[int]int{} // ranks of each node
 	for _, node := range n.Of {
 		of[node]++
@@ -84,7 +100,7 @@ func newBuying(n *Node, r int, sums bool) *buying {
 	for q, node := range n.Of {
 		near := node == n.Of[r]
 		b.near = append(b.near, near)
-		if b.buyer[q] = place[q] % ranks; near {
+		if b.buyer[q] = buyerOf(place[q], ranks); near {
 			b.buyer[q] = b.self
 		}
 		if near || sums || b.buyer[q] == b.self {
@@ -108,6 +124,22 @@ func newBuying(n *Node, r int, sums bool) *buying {
 		b.first = append(b.first, len(b.order))
 	}
 	return b
+}
+
+// buyerOf returns the place of the buyer, on a node of the given number of ranks, of the rows of an
+// owner that has the given place on another node.
+func buyerOf(place, ranks int) int { return place % ranks }
+
+// Bought returns the ranks of other nodes whose rows rank r buys for its node, ascending; of is
+// Node.Of.
+func Bought(of []int, r int) (owners []int) {
+	place, ranks := (&Node{Of: of}).places(r)
+	for q, node := range of {
+		if node != of[r] && buyerOf(place[q], ranks) == place[r] {
+			owners = append(owners, q)
+		}
+	}
+	return owners
 }
 
 // ranks returns the number of ranks on the node.
@@ -149,15 +181,24 @@ type purchase struct {
 	counts, told []int64
 	// Ids that ranks want, by rank; then their indices in the union.
 	ids []int32
-	// [U] where each row of the union is received, in units.
+	// [U] the rows that ranks want, each once, by owner; and how many there are of each owner [K].
+	union []graph.VertexID
+	each  []int
+	// [U] where each row of the union is received, in units, or ^slot of the buffer.
 	start []int64
-	// [U] units of each row; start and size are empty if all rows have one size.
+	// [U] units of each row; start and size are empty if all rows have one size and none is kept.
 	size []int32
+
+	// Of a buyer that keeps rows: where misses, in the order of the union, and early rows are
+	// received, in units; early rows by owner; and the bytes that this rank is to receive.
+	missAt, earlyAt []int64
+	earlyBy         []int32
+	room            int
 	// Rows, in the order in which ranks want them.
 	sent []byte
 
 	// A bit for each wanted row: 1 if it was fetched for the rank that wants it. Each rank begins a
-	// new byte.
+	// new byte. If buyers keep rows, there follow as many bits that are 1 if the buyer had the row.
 	firsts, fetched        []byte
 	firstBytes, fetchBytes []int
 
@@ -167,6 +208,9 @@ type purchase struct {
 // Buys reports whether ranks of a node fetch as one: StartWants and Unite then come before
 // StartAsk, and PassOn and StartPass after StartRows.
 func (x *Exchange) Buys() bool { return x.node != nil }
+
+// KeepsBought reports whether buyers keep rows for their node: see Node.Keeps.
+func (x *Exchange) KeepsBought() bool { return x.node != nil && x.node.keeps }
 
 // owners returns the owners in the order in which their rows are listed and land: by buyer.
 func (x *Exchange) owners() []int {
@@ -193,6 +237,14 @@ func (x *Exchange) sumUnits(asked []int64, rank int) (units int) {
 		units += int(x.countsOf(asked, rank, kind)[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 	}
 	return units
+}
+
+// bitBytes returns the bytes of what is told about n wanted rows.
+func (b *buying) bitBytes(n int) int {
+	if b.keeps {
+		return 2 * ((n + 7) / 8)
+	}
+	return (n + 7) / 8
 }
 
 // plain reports whether a rank receives only rows, all of one size.
@@ -223,7 +275,7 @@ func (x *Exchange) StartWants(p *Plan) comm.Request {
 			w.comes[m] += p.askRows[owner] - x.sumUnits(p.asked, owner)
 		}
 		rows += w.wants[m]
-		w.fetchBytes[m] = (w.wants[m] + 7) / 8
+		w.fetchBytes[m] = b.bitBytes(w.wants[m])
 		w.toldTo[m], w.toldBy[m] = b.first[m+1]-b.first[m], b.told(m)
 		told += w.toldBy[m]
 	}
@@ -253,7 +305,7 @@ func (p *wanting) Expect() ([]byte, []int, error) {
 			w.wanted[m] += int(n)
 		}
 		at += w.toldBy[m]
-		w.firstBytes[m] = (w.wanted[m] + 7) / 8
+		w.firstBytes[m] = b.bitBytes(w.wanted[m])
 		all += w.wanted[m]
 	}
 	w.ids = mem.Grow(w.ids[:0], all)
@@ -264,90 +316,49 @@ func (p *wanting) Expect() ([]byte, []int, error) {
 // request of StartWants is complete. A row that several ranks want is requested once, for the first
 // of them. An id outside an owner's rows is an error.
 func (x *Exchange) Unite(p *Plan) error {
+	err := x.Merge(p)
+	if err == nil {
+		x.Buy(p, nil, nil)
+	}
+	return err
+}
+
+// Merge is the first half of Unite: it lists what the ranks of the node want, in p.Wanted.
+func (x *Exchange) Merge(p *Plan) error {
 	b, w := x.node, &p.bought
-	all, bits, units := 0, 0, 0
+	all, bits := 0, 0
 	for m, n := range w.wanted {
 		all, bits = all+n, bits+w.firstBytes[m]
 	}
 	w.firsts = mem.Grow(w.firsts[:0], bits)
 	clear(w.firsts)
-	numbers := all
-	for r, n := range p.askNumbers { // and members of sums
-		numbers += n - x.rowsAsked(p.asked, r)
+	w.union = mem.Grow(w.union[:0], all)[:0]
+	if len(w.each) != x.ranks {
+		w.each = make([]int, x.ranks)
 	}
-	w.own.swap(p)
-	if len(p.asked) != len(w.own.asked) || len(p.askRows) != x.ranks {
-		p.asked = mem.Grow(p.asked, len(w.own.asked))
-		p.askRows, p.askNumbers = make([]int, x.ranks), make([]int, x.ranks)
-	}
-	copy(p.asked, w.own.asked)
-	p.askIDs = mem.Grow(p.askIDs[:0], numbers)
-	if !x.plain() {
-		w.start, w.size = mem.Grow(w.start[:0], all), mem.Grow(w.size[:0], all)
-	}
-	u := union{x: x, p: p, finder: b.borrow(all)}
-	err := u.make()
-	b.giveBack(u.finder)
-	if err != nil {
-		return err
-	}
-	for _, n := range p.askRows {
-		units += n
-	}
-	p.askIDs = p.askIDs[:u.next]
-	p.received = mem.Grow(p.received[:0], units*x.unit)
-	if !x.plain() {
-		p.AskedBytes = int64(len(p.received))
-	}
-	return nil
-}
-
-// union is the state of Unite.
-type union struct {
-	x *Exchange
-	p *Plan
-	*finder
-	next, landing int // next index in askIDs, and next unit of the receive buffer
-	rows          int // number of rows listed so far
-}
-
-// make lists what to ask of each owner: rows, for one rank of the node after another, and then the
-// sums that this rank wants.
-func (u *union) make() error {
-	x, p, b, w := u.x, u.p, u.x.node, &u.p.bought
-	own := &w.own
-	sums := 0 // members of sums follow all rows
-	for m := range w.wants {
-		sums += w.wants[m]
-	}
+	f := b.borrow(all)
+	defer b.giveBack(f)
 	far, near := 0, b.far // index of the owner's count among those that a rank sends
 	for r := range x.ranks {
-		begin, landed := u.next, u.landing
-		for kind := range x.kinds {
-			x.countsOf(p.asked, r, kind)[0] = 0
-		}
+		before := len(w.union)
 		if b.buyer[r] == b.self {
 			k := &far
 			if b.near[r] {
 				k = &near
 			}
-			if err := u.rowsOf(r, *k); err != nil {
+			if err := x.merge(p, f, r, *k); err != nil {
 				return err
 			}
 			*k++
 		}
-		members := own.askNumbers[r] - x.rowsAsked(own.asked, r)
-		copy(p.askIDs[u.next:], own.askIDs[sums:sums+members])
-		u.next, sums = u.next+members, sums+members
-		u.landing += x.sumUnits(own.asked, r)
-		p.askNumbers[r], p.askRows[r] = u.next-begin, u.landing-landed
+		w.each[r] = len(w.union) - before
 	}
 	return nil
 }
 
-// rowsOf lists the rows of an owner, whose counts are the k-th that ranks have sent.
-func (u *union) rowsOf(owner, k int) error {
-	x, p, w := u.x, u.p, &u.p.bought
+// merge lists the rows of an owner, whose counts are the k-th that ranks have sent.
+func (x *Exchange) merge(p *Plan, f *finder, owner, k int) error {
+	w := &p.bought
 	first := x.offsets[owner*x.perRank]
 	end := x.offsets[(owner+1)*x.perRank]
 	told, ids, bits := 0, 0, 0 // where the rank's counts, ids and bits begin
@@ -364,29 +375,169 @@ func (u *union) rowsOf(owner, k int) error {
 						"exchange: rank %d of the node wants row %d of rank %d, which has %d; %s",
 						m, id, owner, end-first, cure)
 				}
-				place, isNew := u.find(uint32(first+id), u.rows)
-				if w.ids[i] = int32(place); !isNew {
-					continue
+				place, isNew := f.find(uint32(first+id), len(w.union))
+				if w.ids[i] = int32(place); isNew {
+					w.firsts[bits+(i-ids)/8] |= 1 << ((i - ids) % 8)
+					w.union = append(w.union, graph.VertexID(first+id))
 				}
-				w.firsts[bits+(i-ids)/8] |= 1 << ((i - ids) % 8)
-				p.askIDs[u.next] = int32(id)
-				part := x.parts.Find(uint32(first + id))
-				size := x.rowBytesOf(part) / x.unit
-				if x.ends != nil {
-					size = int(x.ends[first+id+1] - x.ends[first+id])
-				}
-				if !x.plain() {
-					w.start[u.rows], w.size[u.rows] = int64(u.landing), int32(size)
-				}
-				x.countsOf(p.asked, owner, int(x.partKind[part]))[0]++
-				u.landing += size
-				u.next++
-				u.rows++
 			}
 		}
 		told, ids, bits = told+n, ids+w.wanted[m], bits+w.firstBytes[m]
 	}
 	return nil
+}
+
+// Wanted returns the rows that ranks of the node want of this rank, each once, after Merge.
+func (p *Plan) Wanted() []graph.VertexID { return p.bought.union }
+
+// Buy is the second half of Unite: it lists what to ask of each owner. slot [len(p.Wanted())] says
+// which rows are in Options.Buffer, as Wants.Slot does; early rows are bought too. Both are nil
+// unless buyers keep rows.
+func (x *Exchange) Buy(p *Plan, slot []int32, early []graph.VertexID) {
+	b, w := x.node, &p.bought
+	numbers := len(w.union) + len(early)
+	for r, n := range p.askNumbers { // and members of sums
+		numbers += n - x.rowsAsked(p.asked, r)
+	}
+	w.own.swap(p)
+	if len(p.asked) != len(w.own.asked) || len(p.askRows) != x.ranks {
+		p.asked = mem.Grow(p.asked, len(w.own.asked))
+		p.askRows, p.askNumbers = make([]int, x.ranks), make([]int, x.ranks)
+	}
+	copy(p.asked, w.own.asked)
+	p.askIDs = mem.Grow(p.askIDs[:0], numbers)
+	if !x.plain() || b.keeps {
+		w.start = mem.Grow(w.start[:0], len(w.union))
+		w.size = mem.Grow(w.size[:0], len(w.union))
+	}
+	if b.keeps {
+		x.makeRoom(p, early)
+		w.markHeld(slot)
+	}
+	l := listing{x: x, p: p, slot: slot, early: early}
+	l.make()
+	p.askIDs = p.askIDs[:l.next]
+	p.received = mem.Grow(p.received[:0], l.landing*x.unit)
+	if !x.plain() {
+		p.AskedBytes = int64(len(p.received))
+	}
+}
+
+// makeRoom makes room for what is fetched, and for what this rank is to receive.
+func (x *Exchange) makeRoom(p *Plan, early []graph.VertexID) {
+	w := &p.bought
+	w.own.received = mem.Grow(w.own.received[:0], w.room)
+	p.Rows.Tables[x.received] = w.own.received
+	if p.Rows.Wide == x.summed {
+		p.Rows.Tables[x.summed] = w.own.received
+	}
+	w.missAt = mem.Grow(w.missAt[:0], len(w.union))[:0]
+	w.earlyAt = mem.Grow(w.earlyAt[:0], len(early))
+	w.earlyBy = mem.Grow(w.earlyBy[:0], len(early))
+	for i := range w.earlyBy {
+		w.earlyBy[i] = int32(i)
+	}
+	slices.SortFunc(w.earlyBy, func(i, j int32) int { return cmp.Compare(early[i], early[j]) })
+}
+
+// markHeld sets the bits of the wanted rows that the buffer holds: nothing is fetched for them.
+func (w *purchase) markHeld(slot []int32) {
+	if len(slot) == 0 {
+		return
+	}
+	at, bits := 0, 0
+	for m, n := range w.wanted {
+		firsts := w.firsts[bits : bits+w.firstBytes[m]]
+		held := firsts[len(firsts)/2:]
+		for i, place := range w.ids[at : at+n] {
+			if slot[place] >= 0 {
+				firsts[i/8] &^= 1 << (i % 8)
+				held[i/8] |= 1 << (i % 8)
+			}
+		}
+		at, bits = at+n, bits+w.firstBytes[m]
+	}
+}
+
+// listing is the state of Buy.
+type listing struct {
+	x             *Exchange
+	p             *Plan
+	slot          []int32
+	early         []graph.VertexID
+	next, landing int // next index in askIDs, and next unit of the receive buffer
+}
+
+// make lists what to ask of each owner: rows, for one rank of the node after another, early rows,
+// and the sums that this rank wants.
+func (l *listing) make() {
+	x, p, w := l.x, l.p, &l.p.bought
+	own := &w.own
+	sums := 0 // members of sums follow all rows
+	for m := range w.wants {
+		sums += w.wants[m]
+	}
+	place, ahead := 0, w.earlyBy
+	for r := range x.ranks {
+		begin, landed := l.next, l.landing
+		for kind := range x.kinds {
+			x.countsOf(p.asked, r, kind)[0] = 0
+		}
+		for range w.each[r] {
+			l.row(r, place)
+			place++
+		}
+		for len(ahead) > 0 && int64(l.early[ahead[0]]) < x.offsets[(r+1)*x.perRank] {
+			w.earlyAt[ahead[0]] = int64(l.landing)
+			l.ask(r, l.early[ahead[0]])
+			ahead = ahead[1:]
+		}
+		members := own.askNumbers[r] - x.rowsAsked(own.asked, r)
+		copy(p.askIDs[l.next:], own.askIDs[sums:sums+members])
+		l.next, sums = l.next+members, sums+members
+		l.landing += x.sumUnits(own.asked, r)
+		p.askNumbers[r], p.askRows[r] = l.next-begin, l.landing-landed
+	}
+}
+
+// row lists the row of an owner that is at a place of the union, unless the buffer has it.
+func (l *listing) row(owner, place int) {
+	x, w := l.x, &l.p.bought
+	keeps, landing := x.node.keeps, l.landing
+	if keeps {
+		if len(l.slot) > 0 && l.slot[place] >= 0 {
+			w.start[place], w.size[place] = ^int64(l.slot[place]), 1
+			return
+		}
+		w.missAt = append(w.missAt, int64(landing))
+	}
+	if l.ask(owner, w.union[place]); !x.plain() || keeps {
+		w.start[place], w.size[place] = int64(landing), int32(l.landing-landing)
+	}
+}
+
+// ask lists a row of an owner.
+func (l *listing) ask(owner int, v graph.VertexID) {
+	x, p := l.x, l.p
+	p.askIDs[l.next] = int32(int64(v) - x.offsets[owner*x.perRank])
+	part := x.parts.Find(uint32(v))
+	size := x.rowBytesOf(part) / x.unit
+	if x.ends != nil {
+		size = int(x.ends[v+1] - x.ends[v])
+	}
+	x.countsOf(p.asked, owner, int(x.partKind[part]))[0]++
+	l.landing += size
+	l.next++
+}
+
+// keepBought is Keep for a buyer: rows are numbered as misses of Plan.Wanted, then early rows.
+func (x *Exchange) keepBought(p *Plan, n, slot int) {
+	w := &p.bought
+	at := w.missAt
+	if n >= len(at) {
+		n, at = n-len(at), w.earlyAt
+	}
+	copy(x.tables[len(x.base)][slot*x.unit:][:x.unit], p.received[int(at[n])*x.unit:])
 }
 
 // PassOn copies the bought rows in the order in which each rank of the node wants them, and this
@@ -408,14 +559,17 @@ func (x *Exchange) PassOn(p *Plan) {
 	if x.planning {
 		return
 	}
-	if x.plain() {
+	if x.plain() && !x.node.keeps {
 		x.host.SliceRows(w.sent, p.received, x.unit, w.ids)
 		return
 	}
 	to := w.sent
 	for _, place := range w.ids {
-		from, size := int(w.start[place])*x.unit, int(w.size[place])*x.unit
-		to = to[copy(to, p.received[from:from+size]):]
+		of, from, size := p.received, int(w.start[place]), int(w.size[place])*x.unit
+		if from < 0 {
+			of, from = x.tables[len(x.base)], ^from
+		}
+		to = to[copy(to, of[from*x.unit:][:size]):]
 	}
 	if x.sums == nil {
 		return
@@ -464,12 +618,17 @@ func (x *Exchange) Passed(p *Plan) {
 	if x.planning { // a prediction receives no bits
 		return
 	}
-	rows, fetched, early := 0, 0, 0
+	rows, fetched, early, held := 0, 0, 0, [2]int{} // held: by peers, and by this rank
 	at, bits := 0, 0
 	for m, n := range w.wants {
 		rows += n
-		for i := range n {
-			fetched += int(w.fetched[bits+i/8] >> (i % 8) & 1)
+		fetched += ones(w.fetched[bits:], n)
+		if x.node.keeps {
+			whose := 0
+			if m == x.node.self {
+				whose = 1
+			}
+			held[whose] += ones(w.fetched[bits+w.fetchBytes[m]/2:], n)
 		}
 		for _, place := range w.early {
 			if i := int(place) - at; i >= 0 && i < n {
@@ -478,8 +637,21 @@ func (x *Exchange) Passed(p *Plan) {
 		}
 		at, bits = at+n, bits+w.fetchBytes[m]
 	}
-	p.Shared = int64(rows-len(w.early)) - int64(fetched-early)
+	p.Shared = int64(rows-len(w.early)-held[0]-held[1]) - int64(fetched-early)
 	p.Remote, p.Early = int64(fetched), int64(early)
+	if x.node.keeps {
+		p.Remote, p.Early = p.Remote+int64(len(w.earlyAt)), int64(len(w.earlyAt))
+		p.Cached, p.PeerCached = int64(held[1]), int64(held[0])
+		p.Peer += p.PeerCached
+	}
+}
+
+// ones counts the bits that are 1 among the first n.
+func ones(of []byte, n int) (count int) {
+	for i := range n {
+		count += int(of[i/8] >> (i % 8) & 1)
+	}
+	return count
 }
 
 // compact returns the counts of the given ranks, without those of others.
@@ -575,16 +747,20 @@ func (b *buying) free() {
 
 // bytes returns the memory of the arrays.
 func (w *purchase) bytes() int64 {
-	return int64(cap(w.own.asked)+cap(w.counts)+cap(w.told)+cap(w.start)+cap(w.out)+cap(w.in))*8 +
-		int64(cap(w.own.askIDs)+cap(w.early)+cap(w.ids)+cap(w.size))*4 +
+	return int64(cap(w.own.asked)+cap(w.counts)+cap(w.told)+cap(w.start)+cap(w.out)+cap(w.in)+
+		cap(w.missAt)+cap(w.earlyAt))*8 +
+		int64(cap(w.own.askIDs)+cap(w.early)+cap(w.ids)+cap(w.union)+cap(w.size)+
+			cap(w.earlyBy))*4 +
 		int64(cap(w.own.received)+cap(w.sent)+cap(w.firsts)+cap(w.fetched))
 }
 
 func (w *purchase) free() {
-	for _, s := range [][]int64{w.own.asked, w.counts, w.told, w.start, w.out, w.in} {
+	for _, s := range [][]int64{w.own.asked, w.counts, w.told, w.start, w.out, w.in, w.missAt,
+		w.earlyAt} {
 		mem.Free(s)
 	}
-	for _, s := range [][]int32{w.own.askIDs, w.early, w.ids, w.size} {
+	mem.Free(w.union)
+	for _, s := range [][]int32{w.own.askIDs, w.early, w.ids, w.size, w.earlyBy} {
 		mem.Free(s)
 	}
 	for _, s := range [][]byte{w.own.received, w.sent, w.firsts, w.fetched} {

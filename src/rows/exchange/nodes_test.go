@@ -161,7 +161,7 @@ func TestRanksOfANodeFetchAsOne(t *testing.T) {
 					}
 					near := &peers{Comm: n.Comm}
 					far := &peers{Comm: world}
-					o.Node = &Node{near, of}
+					o.Node = &Node{Comm: near, Of: of}
 					x, err := New(far, o)
 					if err != nil {
 						return err
@@ -448,6 +448,182 @@ func TestNodesWithBuffers(t *testing.T) {
 	}
 }
 
+// Buyers keep rows of their choice for their nodes, and fetch some early: every rank gets the rows of
+// its vertices, also with many plans under way, and each row is counted where it came from.
+func TestBuyersKeepRows(t *testing.T) {
+	const slots, steps = 40, 25
+	size := 3 * 4
+	for name, of := range map[string][]int{"three and two": {0, 0, 0, 1, 1}, "in turn": {0, 1, 0, 1},
+		"two and one": {0, 0, 1}} {
+		w := newNodesWorld(of, 2, 300, []Kind{{3, compute.Float32}})
+		for _, depth := range []int{0, 2} {
+			before := mem.Allocated()
+			totals := make([]trace.Counters, len(of))
+			err := comm.RunWorld(len(of), func(world comm.Comm) error {
+				rank := world.Rank()
+				o := w.options(rank, false)
+				o.Buffer = make([]byte, slots*size)
+				var err error
+				if o.Node, err = node(world, of); err != nil {
+					return err
+				}
+				o.Node.Keeps = true
+				f, err := Open(world, o)
+				if err != nil {
+					return err
+				}
+				x := f.Exchange
+				var buys []graph.VertexID
+				for v := range graph.VertexID(300) {
+					if slices.Contains(Bought(of, rank), w.owner(v)) {
+						buys = append(buys, v)
+					}
+				}
+				type item struct {
+					minibatch
+					slot     []int32
+					early    []graph.VertexID
+					from, to []int // fetched rows that stay, and their slots
+					extra    int
+				}
+				items := make([]*item, depth+1)
+				for k := range items {
+					items[k] = new(item)
+					defer func() { items[k].plan.Free() }()
+				}
+				held := slices.Repeat([]graph.VertexID{-1}, slots)
+				rng := rand.New(rand.NewPCG(77, uint64(rank)))
+				decide := func(m *item) error {
+					wanted := m.plan.Wanted()
+					m.slot, m.early, m.from, m.to = m.slot[:0], m.early[:0], m.from[:0], m.to[:0]
+					var fetched []graph.VertexID
+					for _, v := range wanted {
+						if !slices.Contains(buys, v) {
+							return fmt.Errorf("%d is wanted of rank %d", v, rank)
+						}
+						at := slices.Index(held, v)
+						if m.slot = append(m.slot, int32(at)); at < 0 {
+							fetched = append(fetched, v)
+						}
+					}
+					for _, i := range rng.Perm(len(buys))[:min(len(buys), rng.IntN(8))] {
+						if v := buys[i]; !slices.Contains(wanted, v) && !slices.Contains(held, v) {
+							m.early = append(m.early, v)
+						}
+					}
+					fetched = append(fetched, m.early...)
+					for n, to := range rng.Perm(slots)[:min(len(fetched), rng.IntN(slots))] {
+						from := n // few of the misses, and the early rows
+						if n%2 == 1 {
+							from = len(fetched) - 1 - n/2
+						}
+						if !slices.Contains(m.from, from) {
+							m.from, m.to = append(m.from, from), append(m.to, to)
+							held[to] = fetched[from]
+						}
+					}
+					m.extra = len(m.early)
+					return nil
+				}
+				stages := []pipeline.Stage[item]{
+					{Name: "plan", Local: func(m *item) error { return x.Plan(&m.plan, m.ids) }},
+					{Name: "wants", Start: func(m *item) (pipeline.Request, error) {
+						return x.StartWants(&m.plan), nil
+					}},
+					{Name: "merge", Local: func(m *item) error { return x.Merge(&m.plan) }},
+					{Name: "decide", Ordered: decide},
+					{Name: "buy", Local: func(m *item) error {
+						x.Buy(&m.plan, m.slot, m.early)
+						return nil
+					}},
+					{Name: "ids", Start: func(m *item) (pipeline.Request, error) {
+						return x.StartAsk(&m.plan), nil
+					}},
+					{Name: "slice", Local: func(m *item) error { return x.SliceRows(&m.plan) }},
+					{Name: "rows", Start: func(m *item) (pipeline.Request, error) {
+						return x.StartRows(&m.plan), nil
+					}},
+					{Name: "pass on", Ordered: func(m *item) error {
+						x.PassOn(&m.plan)
+						for k, from := range m.from {
+							x.Keep(&m.plan, from, m.to[k])
+						}
+						return nil
+					}},
+					{Name: "share", Start: func(m *item) (pipeline.Request, error) {
+						return x.StartPass(&m.plan), nil
+					},
+						Finish: func(m *item) error { x.Passed(&m.plan); return nil }},
+				}
+				p, err := pipeline.New(items, stages, pipeline.Options{Depth: depth, Workers: 2})
+				if err != nil {
+					return err
+				}
+				defer p.Close()
+				draw := func(step int, m *item) {
+					rng := rand.New(rand.NewPCG(uint64(step), uint64(rank)))
+					m.ids = w.layouts[0].frontier(rng, rng.Float64(),
+						func(graph.VertexID) bool { return true })
+				}
+				err = p.Run(context.Background(), steps, draw, func(_ int, m *item) error {
+					if err := w.check(x, &m.plan, m.ids); err != nil {
+						return err
+					}
+					if int(m.plan.Early) != m.extra {
+						return fmt.Errorf("%d rows are counted as early, %d were", m.plan.Early,
+							m.extra)
+					}
+					totals[rank].Add(m.plan.Counters)
+					return nil
+				})
+				return errors.Join(err, f.Close(), o.Node.Comm.Free())
+			})
+			if err != nil {
+				t.Fatalf("%s, depth %d: %v", name, depth, err)
+			}
+			var sum trace.Counters
+			for _, c := range totals {
+				sum.Add(c)
+			}
+			if sum.Remote != sum.Served || sum.Shared == 0 || sum.Early == 0 || sum.Cached == 0 ||
+				sum.PeerCached == 0 {
+				t.Errorf("%s, depth %d: %+v", name, depth, sum)
+			}
+			if after := mem.Allocated(); after != before {
+				t.Errorf("%s, depth %d: %d bytes were not given back", name, depth, after-before)
+			}
+		}
+	}
+}
+
+// What a buyer keeps has one size, and there is room for it.
+func TestBuyersThatCannotKeep(t *testing.T) {
+	of := []int{0, 0, 1, 1}
+	for want, kinds := range map[string][]Kind{
+		"there is no Buffer for the rows that a rank keeps for its node": {{3, compute.Float32}},
+		"rows that a rank keeps for its node must have one size": {{3, compute.Float32},
+			{4, compute.Float32}},
+	} {
+		w := newNodesWorld(of, 1, 100, kinds)
+		err := comm.RunWorld(len(of), func(world comm.Comm) error {
+			o := w.options(world.Rank(), false)
+			var err error
+			if o.Node, err = node(world, of); err != nil {
+				return err
+			}
+			if o.Node.Keeps = true; len(kinds) > 1 {
+				o.Kept = []int{1, 1}
+				o.Buffer = make([]byte, TableBytes(kinds, o.Kept))
+			}
+			_, err = New(world, o)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // A rank of a node that fails between two of its collectives frees the others, of its node and of
 // others.
 func TestNodesEndWithARank(t *testing.T) {
@@ -527,7 +703,7 @@ func TestDamagedWants(t *testing.T) {
 					}
 				}
 			}
-			o.Node = &Node{transport, of}
+			o.Node = &Node{Comm: transport, Of: of}
 			x, err := New(world, o)
 			if err != nil {
 				return err
@@ -544,7 +720,7 @@ func TestDamagedWants(t *testing.T) {
 	}
 	err := comm.RunWorld(2, func(world comm.Comm) error {
 		_, err := New(world, Options{Offsets: []int64{0, 0, 0}, Tables: make([][]byte, 2),
-			Kinds: []Kind{{1, compute.Float32}}, Host: slicer{}, Node: &Node{world, []int{0, 1}}})
+			Kinds: []Kind{{1, compute.Float32}}, Host: slicer{}, Node: &Node{Comm: world, Of: []int{0, 1}}})
 		return err
 	})
 	either := regexp.MustCompile(`rank (0 is rank 0|1 is rank 1) of 2 on its node, and must be 0 of 1`)

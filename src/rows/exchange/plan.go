@@ -125,8 +125,12 @@ func (p *Plan) Landed(n int) compute.RowRef {
 
 // Keep copies the n-th fetched row to a slot in Options.Buffer, counted among the slots of the
 // row's kind. Call it once the request of StartRows is complete and the plan has read all its rows
-// of the buffer.
+// of the buffer: after PassOn, if buyers keep rows.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
+	if x.KeepsBought() {
+		x.keepBought(p, n, slot)
+		return
+	}
 	from := p.Landed(n)
 	part := from.Table() - x.received // tells the kind of the row
 	size := x.rowBytesOf(part)
@@ -321,8 +325,10 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		}
 	}
 	p.askIDs = mem.Grow(p.askIDs[:0], next)
-	p.received = mem.Grow(p.received[:0], landing*x.unit)
-	p.cutReceived(x)
+	if p.bought.room = landing * x.unit; !x.KeepsBought() { // else Buy makes room
+		p.received = mem.Grow(p.received[:0], p.bought.room)
+		p.cutReceived(x)
+	}
 	of, position, ask, firsts := p.Rows.Of, p.part, p.askIDs, x.firsts
 	for _, i := range p.rows {
 		part := of[i].Table()

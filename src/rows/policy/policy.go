@@ -69,6 +69,9 @@ type Policy struct {
 	// without fanouts.
 	Fanouts bool
 
+	// Scores says that Open takes Setup.Scores, those of the static policy Settings.Initial.
+	Scores bool
+
 	// Needs says that Open analyses the graph. Static policies always need it, to rank vertices.
 	Needs bool
 
@@ -100,12 +103,17 @@ type Setup struct {
 	Capacity int // number of rows, or of bytes if Workload.Kinds says that rows differ in size
 	Vertices int // number of vertices, if Graph is nil
 
+	// Scores [N] rank the rows of the first fill, outside the Go heap, and may be changed; nil lets
+	// Open rank them for Workload.
+	Scores []float32
+
 	Sums bool // owners add rows of which only the sum is read, so rows differ in worth
 
 	// Window and Ahead are for policies that know minibatches in advance: the number of known
 	// minibatches, and the remote vertices of the first Window+1 minibatches, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
+	Cold   bool // a policy that looks ahead holds nothing before the first step, whatever Ahead says
 }
 
 // vertices returns the number of vertices of the graph.

@@ -17,8 +17,8 @@ const Prefetch = "prefetch"
 var prefetch = &Policy{
 	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer: at intervals the rows missed most " +
 		"replace unused ones",
-	Needs: true,
-	Open:  openPrefetch,
+	Needs: true, Scores: true,
+	Open: openPrefetch,
 	Bytes: func(s Size) int64 {
 		bytes := 4*s.Vertices + 24*s.Rows
 		if s.Degrees { // degrees break ties
@@ -41,11 +41,14 @@ func Initial() []string { return []string{Degree, VIP, Inclusion} }
 // others are never read.
 func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	m, o := s.Graph, s.Settings
-	score, err := Find(o.Initial).Rank(m, s.Workload)
-	if err != nil {
-		return nil, nil, err
+	score := s.Scores
+	if score == nil {
+		var err error
+		if score, err = Find(o.Initial).Rank(m, s.Workload); err != nil {
+			return nil, nil, err
+		}
+		defer mem.Free(score)
 	}
-	defer mem.Free(score)
 	candidates, err := m.Candidates(s.Workload)
 	defer candidates.Free()
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	case adapts && !p.Static():
 		return KeyPolicy, "a run that goes on would fetch other rows, and sample.locality_adapt " +
 			"adapt to them"
-	case s.Placement == PlacementGroup && s.PeerCost < 0:
+	case s.Placement == PlacementGroup && s.PeerCost < 0 && p.Static():
 		return KeyPeerCost, "it is measured, and what ranks hold depends on it"
 	}
 	return "", ""

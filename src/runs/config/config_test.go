@@ -214,7 +214,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 				"run.stall_seconds is -1; it must be in [0, 1e+06]: seconds without"}},
 		{"group and a dynamic policy", minimal, []string{"cache.placement=group",
 			"cache.policy=sieve"}, []string{"cache.placement is group", "cache.policy sieve",
-			"choose cache.policy=degree, ", "cache.placement=own"}},
+			"choose exchange.nodes=on, or cache.policy=degree, ", "cache.placement=own"}},
 		{"parts of owners", minimal, []string{"cache.placement=parts", "cache.peer_cost=2"},
 			[]string{"cache.placement is parts", "choose cache.source=files",
 				`cache.peer_cost is 2; it must be auto, or 0 to 1`}},

@@ -454,15 +454,16 @@ func (c *Config) table() []section {
 				word{policy.PlacementOwn, "every rank keeps its best rows"},
 				word{policy.PlacementGroup,
 					"the ranks of a node divide rows and read each other's caches, so together they " +
-						"hold more; `/dev/shm` must have room for them"},
+						"hold more; `/dev/shm` must have room for static ones, dynamic ones need " +
+						"`exchange.nodes: on`"},
 				word{policy.PlacementParts,
 					"as `group`, but each rank keeps rows of its own parts: a baseline, only with " +
 						"`cache.source: files`"},
 			), free,
-				"where the rows of a static cache lie", ""},
+				"where the rows of a cache lie", ""},
 			{"peer_cost", costOrAuto(&c.Job.Cache.PeerCost), free,
-				"placement `group`: cost of a peer's row / cost of a row that no cache of the " +
-					"node holds",
+				"static, placement `group`: cost of a peer's row / cost of a row that no cache of " +
+					"the node holds",
 				"0 spreads rows as widely as possible, 1 gives every rank the same; in between, " +
 					"all keep the hottest and one rank each of the others. `auto` measures it at " +
 					"the start; a number places rows alike in all runs."},

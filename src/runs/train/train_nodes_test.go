@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"halognn/src/base/trace"
@@ -11,11 +12,13 @@ import (
 	"halognn/src/data/shard/shardtest"
 	"halognn/src/forecast/plan"
 	"halognn/src/ranks/comm"
+	"halognn/src/rows/access"
 	"halognn/src/rows/policy"
 	"halognn/src/runs/record"
 	"halognn/src/runs/session/sessiontest"
 	"halognn/src/step/job"
 	"halognn/src/step/parallel"
+	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
 	"halognn/tests/race"
 )
@@ -159,6 +162,80 @@ func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 	}
 }
 
+// A cache that changes may be divided among the ranks of a node, each of which decides about what it
+// buys. No number changes, with any policy, model, sampler, topology, depth, sums, and unequal
+// nodes; more rows are found in caches than in those of each rank's own.
+func TestNodesDivideCachesThatChange(t *testing.T) {
+	race.Alone(t)
+	four, three := generatedIn(t, 4), generatedIn(t, 3)
+	labor := sample.Neighbours(4, 3, 2)
+	labor.Kind = sample.Labor
+	sieve := policy.Settings{Policy: policy.Sieve, Alpha: 0.1}
+	rounds := policy.Settings{Policy: policy.Prefetch, Alpha: 0.05, Gamma: 0.5, Delta: 2,
+		Evict: true, Initial: policy.Degree}
+	ahead := policy.Settings{Policy: policy.Lookahead, Alpha: 0.1}
+	for _, c := range []struct {
+		name   string
+		ranks  int
+		cache  policy.Settings
+		change func(*Options)
+	}{
+		{"sieve", 4, sieve, func(*Options) {}},
+		{"sieve, nothing ahead", 4, sieve, func(o *Options) { o.Depth = 0 }},
+		{"sieve, one node smaller", 3, sieve, func(*Options) {}},
+		{"gat by labor, sieve", 4, sieve, func(o *Options) {
+			o.Model.Kind, o.Model.Heads, o.Model.Hidden, o.Sample = "gat", 2, 6, labor
+		}},
+		{"rounds", 4, rounds, func(*Options) {}},
+		{"rounds, partitioned", 4, rounds, func(o *Options) { o.Partitioned = true }},
+		{"rounds, one node smaller, nothing ahead", 3, rounds, func(o *Options) { o.Depth = 0 }},
+		{"rounds that start with what minibatches read most", 4, policy.Settings{
+			Policy: policy.Prefetch, Alpha: 0.05, Gamma: 0.9, Delta: 2, Evict: true,
+			Initial: policy.VIP, Leave: policy.LeaveUnused}, func(*Options) {}},
+		{"look-ahead", 4, ahead, func(*Options) {}},
+		{"look-ahead of 3, nothing ahead", 4, policy.Settings{Policy: policy.Lookahead, Alpha: 0.1,
+			Window: 3}, func(o *Options) { o.Depth = 0 }},
+		{"look-ahead that levels, one node smaller", 3, policy.Settings{Policy: policy.Lookahead,
+			Alpha: 0.1, Level: true}, func(*Options) {}},
+		{"look-ahead, partitioned", 4, ahead, func(o *Options) { o.Partitioned = true }},
+		{"sums, sieve", 4, sieve, func(o *Options) { o.Sums = true }},
+		{"weighted sums, rounds", 4, rounds, func(o *Options) {
+			o.Model.Kind, o.Sums = "gcn", true
+		}},
+		{"sums, look-ahead", 4, ahead, func(o *Options) { o.Sums = true }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			shards := four
+			if c.ranks == 3 {
+				shards = three
+			}
+			o := sageOptions()
+			o.Cache, o.Epochs = c.cache, 3
+			if o.Cache.Evict { // rows leave that some minibatches do not read
+				o.Batch = 5
+			}
+			c.change(&o)
+			o.Cache.Placement = policy.PlacementOwn
+			own := asNodes(t, shards, c.ranks, 2, o, true)
+			o.Cache.Placement = policy.PlacementGroup
+			got := asNodes(t, shards, c.ranks, 2, o, true)
+			if got.LossDigest != own.LossDigest || got.WeightsDigest != own.WeightsDigest ||
+				got.BlocksDigest != own.BlocksDigest || *got.TestAccuracy != *own.TestAccuracy {
+				t.Errorf("other numbers: %+v, %+v", got.Quality, own.Quality)
+			}
+			few := got.Remote < own.Remote
+			if c.ranks == 3 { // half of the caches are those of a rank alone on its node
+				few = got.Remote <= own.Remote
+			}
+			if !few || got.PeerCached == 0 || got.Cached == 0 || got.Shared == 0 ||
+				got.Evictions == 0 || (got.Replacements > 0) != o.Cache.Evict ||
+				(got.Early > 0) != (own.Early > 0) {
+				t.Errorf("%+v, and with caches of each rank's own %+v", got.Rows, own.Rows)
+			}
+		})
+	}
+}
+
 // So it is with graphs of several types, whose rows differ in length, and with learned rows.
 func TestTypedNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 	race.Alone(t)
@@ -220,6 +297,44 @@ func TestModesThatDoNotFetchAsNodes(t *testing.T) {
 	}
 }
 
+// What a node lacks is bought by its ranks: each row by one of them, from what any of them reads.
+func TestRanksOfANodeBuyWhatItLacks(t *testing.T) {
+	s := sageOptions().Spec
+	s.AsNodes, s.Ranks = true, 4
+	shards := generatedIn(t, 4)
+	j, err := job.New(shards, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	for _, of := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}, {2, 2, 2, 1}} {
+		j.SetNodes(of)
+		for rank := range j.Ranks {
+			seeds := 0
+			for _, q := range j.Neighbours(rank) {
+				seeds += len(j.Workload(q, 1).Seeds())
+			}
+			for v := range graph.VertexID(shards.Vertices) {
+				has := func(r access.Range) bool { return r.Has(v) }
+				near, buyers := slices.ContainsFunc(j.Local(rank), has), 0
+				for _, q := range j.Neighbours(rank) {
+					r := j.Bought(q, j.Workload(q, 1))
+					if len(r.Seeds()) != seeds {
+						t.Fatalf("%v: %d seeds of the node's %d", of, len(r.Seeds()), seeds)
+					}
+					if !slices.ContainsFunc(r.Local, has) {
+						buyers++
+					}
+				}
+				if near && buyers != 0 || !near && buyers != 1 {
+					t.Fatalf("%v: %d ranks buy %d for rank %d, on its node: %v", of, buyers, v,
+						rank, near)
+				}
+			}
+		}
+	}
+}
+
 // Plans know what nodes fetch as one, within a tenth of what runs count, the collectives, and no
 // less memory than runs take.
 func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
@@ -235,6 +350,12 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 			Placement: policy.PlacementGroup, PeerCost: 0.3}},
 		{"a share of each rank's halo", policy.Settings{Policy: policy.VIP, HaloFraction: 0.3}},
 		{"look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
+		{"a divided sieve", policy.Settings{Policy: policy.Sieve, Alpha: 0.2,
+			Placement: policy.PlacementGroup}},
+		{"divided rounds", policy.Settings{Policy: policy.Prefetch, Alpha: 0.2, Gamma: 0.9, Delta: 2,
+			Evict: true, Initial: policy.Degree, Placement: policy.PlacementGroup}},
+		{"divided look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2,
+			Placement: policy.PlacementGroup}},
 	} {
 		o := sageOptions()
 		o.Cache, o.Epochs, o.EvalEvery = c.cache, 4, 0
@@ -251,9 +372,11 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		for what, x := range map[string][2]float64{
 			"fetched": {p.Traffic.Rows, float64(got.Remote) / steps},
 			"shared":  {p.Traffic.Shared, float64(got.Shared) / steps},
+			"peer":    {p.Traffic.Peer, float64(got.PeerCached) / steps},
 		} {
 			near := 0.1 * float64(got.Remote+got.Shared) / steps
-			if math.Abs(x[0]-x[1]) > near || x[1] == 0 {
+			some := what != "peer" || c.cache.Placement == policy.PlacementGroup
+			if math.Abs(x[0]-x[1]) > near || (x[1] > 0) != some {
 				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", c.name, x[0], what,
 					x[1])
 			}

@@ -10,6 +10,7 @@ import (
 	"halognn/src/model/nn"
 	"halognn/src/model/task"
 	"halognn/src/rows/access"
+	"halognn/src/rows/exchange"
 	"halognn/src/rows/policy"
 	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
@@ -395,7 +396,6 @@ func (j *Job) finds(rank int) []access.Range {
 	case j.Mode.Columns:
 		return []access.Range{{First: 0, End: graph.VertexID(j.Shards.Vertices)}}
 	}
-	var local []access.Range
 	ranks := j.Neighbours(rank)
 	switch j.Mode.Sharing {
 	case sample.Together:
@@ -403,15 +403,20 @@ func (j *Job) finds(rank int) []access.Range {
 	case sample.InNodes:
 		ranks = j.notFetched(rank)
 	}
+	return j.rangesOf(ranks)
+}
+
+// rangesOf returns the vertices of ranks, which ascend.
+func (j *Job) rangesOf(ranks []int) (all []access.Range) {
 	for _, r := range ranks {
 		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
-		if n := len(local); n > 0 && local[n-1].End == lo {
-			local[n-1].End = hi
+		if n := len(all); n > 0 && all[n-1].End == lo {
+			all[n-1].End = hi
 			continue
 		}
-		local = append(local, access.Range{First: lo, End: hi})
+		all = append(all, access.Range{First: lo, End: hi})
 	}
-	return local
+	return all
 }
 
 // home returns the vertices from which a rank's halo is counted. These are the vertices whose rows
@@ -499,6 +504,31 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Epochs: j.Epochs,
 		Workers: workers,
 	}
+}
+
+// Divides reports whether the ranks of a node divide a cache of these settings that changes: each
+// keeps rows that it buys for its node.
+func (j *Job) Divides(o *policy.Settings) bool {
+	p := policy.Find(o.Policy)
+	return j.FetchesAsNodes() && o.Placement == policy.PlacementGroup && p != nil && !p.Static()
+}
+
+// Bought returns the workload of a rank's node as far as the rank buys what it reads
+// (exchange.Node), from that of the rank: what others buy counts as local.
+func (j *Job) Bought(rank int, r *access.Workload) *access.Workload {
+	of, owners := *r, exchange.Bought(j.node, rank)
+	var others []int
+	for q := range j.Ranks {
+		if !slices.Contains(owners, q) {
+			others = append(others, q)
+		}
+	}
+	of.Home, of.Local, of.Sources = j.home(rank), j.rangesOf(others), nil
+	for _, q := range j.Neighbours(rank) {
+		share := j.share[q]
+		of.Sources = append(of.Sources, access.Sources(j.Streams, share.First, share.Count)...)
+	}
+	return &of
 }
 
 // Capacity returns how many rows a rank's cache holds with settings o, from alpha or halo_fraction.

@@ -351,10 +351,16 @@ func changes(s *policy.Settings) bool {
 
 // placementRefuses lists what cannot be combined with caches that ranks share.
 func placementRefuses(s *job.Spec) []clash {
+	group := s.Cache.Placement == policy.PlacementGroup
+	static := policies(func(p *policy.Policy) bool { return p.Static() && !p.None() })
+	why, cure := "ranks read each other's caches, which must not change", static
+	if group {
+		why, cure = "ranks divide a cache that changes only where nodes fetch as one",
+			"exchange.nodes=on, or "+static
+	}
 	return []clash{
-		{s.Cache.Shared() && changes(&s.Cache), "cache.policy " + s.Cache.Policy,
-			"ranks read each other's caches, which must not change",
-			policies(func(p *policy.Policy) bool { return p.Static() && !p.None() })},
+		{s.Cache.Shared() && changes(&s.Cache) && !(group && s.AsNodes && !s.TryNodes),
+			"cache.policy " + s.Cache.Policy, why, cure},
 		{s.Cache.Placement == policy.PlacementParts && !s.Cache.FromFiles(),
 			"cache.source " + policy.SourceOwners,
 			"a rank reads the rows of its own parts in memory and needs no cache for them",

@@ -109,7 +109,9 @@ type readers interface {
 type keeper interface {
 	// plan returns the stages from the blocks to the list of rows to fetch.
 	plan(*fetched) []Stage
-	// last is a stage after which the minibatch no longer reads the cache.
+	// passOn is the stage in which a buyer copies rows for the ranks of its node.
+	passOn(*fetched) Stage
+	// last is a stage after which the minibatch no longer reads the cache of this rank.
 	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
 	release(*Minibatch)
 	bytes() int64 // memory of idle buffers
@@ -125,10 +127,8 @@ func newFetched(s *Strategy, r readers) *fetched {
 func (f *fetched) stages() []Stage {
 	x := f.x
 	stages := f.keeper.plan(f)
-	if x.Buys() {
-		stages = append(stages,
-			collective(trace.Exchange, "wants",
-				func(m *Minibatch) (request, error) { return x.StartWants(&m.Fetch), nil }, nil),
+	if x.Buys() && !x.KeepsBought() {
+		stages = append(stages, f.wants(),
 			local(trace.Slice, "unite", func(m *Minibatch) error { return x.Unite(&m.Fetch) }))
 	}
 	stages = append(stages,
@@ -137,13 +137,17 @@ func (f *fetched) stages() []Stage {
 		local(trace.Slice, "slice", f.slice),
 		collective(trace.Exchange, "rows", f.start, nil))
 	if x.Buys() {
-		stages = append(stages,
-			local(trace.Slice, "pass on",
-				func(m *Minibatch) error { x.PassOn(&m.Fetch); return nil }),
+		stages = append(stages, f.keeper.passOn(f),
 			collective(trace.Exchange, "share", f.share,
 				func(m *Minibatch) error { x.Passed(&m.Fetch); return nil }))
 	}
 	return append(stages, f.readers.stages(f)...)
+}
+
+// wants is the collective in which ranks of a node tell each other which rows they want.
+func (f *fetched) wants() Stage {
+	return collective(trace.Exchange, "wants",
+		func(m *Minibatch) (request, error) { return f.x.StartWants(&m.Fetch), nil }, nil)
 }
 
 // group sorts the edges of the input layer into the order in which their rows are added. parts has
@@ -238,6 +242,9 @@ func newKeeper(o *Options) keeper {
 	for range cap(d.buffers) * min(1, o.Ahead) {
 		d.buffers <- bufferSet{}
 	}
+	if o.Exchange.KeepsBought() {
+		return divided{d}
+	}
 	return d
 }
 
@@ -245,12 +252,19 @@ func newKeeper(o *Options) keeper {
 type settled struct{}
 
 func (settled) plan(f *fetched) []Stage {
-	return []Stage{local(trace.Plan, "plan", func(m *Minibatch) error {
-		if err := f.x.Find(&m.Fetch, f.readers.vertices(m)); err != nil {
-			return err
-		}
-		return f.readers.request(f, m, exchange.Wants{Edges: f.readers.edges(f, m)})
-	})}
+	return []Stage{local(trace.Plan, "plan", f.requestAll)}
+}
+
+// requestAll lists all rows that a minibatch finds neither in memory nor in a cache that stays.
+func (f *fetched) requestAll(m *Minibatch) error {
+	if err := f.x.Find(&m.Fetch, f.readers.vertices(m)); err != nil {
+		return err
+	}
+	return f.readers.request(f, m, exchange.Wants{Edges: f.readers.edges(f, m)})
+}
+
+func (settled) passOn(f *fetched) Stage {
+	return local(trace.Slice, "pass on", func(m *Minibatch) error { f.x.PassOn(&m.Fetch); return nil })
 }
 
 func (settled) last(_ *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
@@ -311,12 +325,16 @@ func (d *deciding) feed(m *Minibatch) error {
 // decide asks the policy which remote rows are in the buffer. The answer depends on the earlier
 // minibatches.
 func (d *deciding) decide(m *Minibatch) error {
+	d.step(m, m.Fetch.RemoteIDs)
+	return nil
+}
+
+func (d *deciding) step(m *Minibatch, remote []graph.VertexID) {
 	if m.Train {
-		d.policy.Step(m.Fetch.RemoteIDs, &m.Decision)
+		d.policy.Step(remote, &m.Decision)
 	} else {
 		m.Decision.Clear()
 	}
-	return nil
 }
 
 // request lists the rows and sums to fetch and their owners, after the decision.
@@ -328,6 +346,8 @@ func (d *deciding) request(f *fetched, m *Minibatch) error {
 		Kept: m.kept, Edges: m.summable})
 }
 
+func (*deciding) passOn(f *fetched) Stage { return settled{}.passOn(f) }
+
 // last reads the rows of a minibatch, then copies the rows to be cached into the buffer. It runs in
 // the order of the decisions, so that the next minibatch finds its rows there.
 func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
@@ -335,11 +355,61 @@ func (d *deciding) last(f *fetched, p trace.Phase, name string, do func(*Minibat
 		if err := do(m); err != nil {
 			return err
 		}
-		for _, i := range m.Decision.Insert {
-			f.x.Keep(&m.Fetch, i.From(), i.Slot())
-		}
+		f.keep(m)
 		return nil
 	})
+}
+
+// keep copies fetched rows to the slots that the decision gives them.
+func (f *fetched) keep(m *Minibatch) {
+	for _, i := range m.Decision.Insert {
+		f.x.Keep(&m.Fetch, i.From(), i.Slot())
+	}
+}
+
+// divided is the keeper of a cache that changes and that the ranks of a node divide: each keeps rows
+// that it buys, for all of them. It decides about what the node wants of it, which it knows after a
+// collective of the node.
+type divided struct{ *deciding }
+
+func (d divided) plan(f *fetched) []Stage {
+	var arrive func(*Minibatch) error
+	if d.looks {
+		arrive = d.feed
+	}
+	return []Stage{local(trace.Plan, "plan", f.requestAll), f.wants(),
+		local(trace.Slice, "merge", func(m *Minibatch) error { return f.x.Merge(&m.Fetch) }),
+		ordered(trace.Score, "decide", arrive, d.decide),
+		local(trace.Slice, "buy", func(m *Minibatch) error {
+			d.lend(m)
+			f.x.Buy(&m.Fetch, m.Decision.Slot, m.Decision.Early)
+			return nil
+		})}
+}
+
+func (d divided) feed(m *Minibatch) error {
+	if m.Train {
+		d.policy.Feed(m.Fetch.Wanted(), nil)
+	}
+	return nil
+}
+
+func (d divided) decide(m *Minibatch) error {
+	d.deciding.step(m, m.Fetch.Wanted())
+	return nil
+}
+
+// passOn reads the rows of a minibatch, then writes those that stay, in the order of the decisions.
+func (d divided) passOn(f *fetched) Stage {
+	return ordered(trace.Slice, "pass on", nil, func(m *Minibatch) error {
+		f.x.PassOn(&m.Fetch)
+		f.keep(m)
+		return nil
+	})
+}
+
+func (d divided) last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
+	return settled{}.last(f, p, name, do)
 }
 
 // lend gives a decided minibatch a set of buffers. At most Depth+1 minibatches of the pipeline have

@@ -48,6 +48,12 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	}
 	var sampling error // error of sampling the first window
 	setup.Ahead = setup.Workload.Ahead(at.Epoch, at.Item, setup.Window+1, &sampling)
+	if s.Job.Divides(&c.Settings) {
+		if err := s.divide(kind, &setup); err != nil {
+			return fmt.Errorf("dividing a cache among the ranks of a node: %w", err)
+		}
+		defer mem.Free(setup.Scores)
+	}
 	opened, initial, err := kind.Start(&setup)
 	defer func() { mem.Free(initial) }()
 	if err = comm.Agree(s.Comm, errors.Join(sampling, err)); err != nil {
@@ -64,6 +70,30 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
 	s.SetUp.Done(trace.SetUpFill)
+	return nil
+}
+
+// divide changes the setup to that of a buyer, which decides about what its node wants of it. The
+// ranks rank the vertices of the first fill together. A policy that looks ahead begins with nothing,
+// because this rank has not sampled what others of its node read; it fetches a row with its first
+// use instead. Ranks choose between rows and sums before they know what buyers hold, so for a buyer
+// all rows are worth the same. Collective.
+func (s *Store) divide(kind *policy.Policy, setup *policy.Setup) error {
+	initial := policy.Find(setup.Settings.Initial)
+	var err error
+	if kind.Scores && initial != nil {
+		setup.Scores, err = initial.Rank(setup.Graph, setup.Workload)
+	}
+	if err = comm.Agree(s.Comm, err); err != nil {
+		return err
+	}
+	if setup.Scores != nil {
+		if err := addUp(s.node, setup.Scores, s.Host.AddInto); err != nil {
+			return err
+		}
+	}
+	setup.Workload = s.Job.Bought(s.Comm.Rank(), setup.Workload)
+	setup.Cold, setup.Sums = true, false
 	return nil
 }
 

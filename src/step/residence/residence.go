@@ -7,7 +7,8 @@
 //	Choose       counts what every policy would transfer; trials of the best ──> Auto
 //	OpenCache    policy ──┬─ static    ranked once, fetched before the first step
 //	                      ├─ group     the same, spread over the ranks of a node in shared memory
-//	                      └─ dynamic   first fill fetched; a cache.Policy decides from then on
+//	                      └─ dynamic   first fill fetched; a cache.Policy decides from then on,
+//	                                   for its rank or, as a buyer, for its node
 //	             each predicts the rows that a step transfers
 //	Fetcher      the exchange of rows that lie in Tables, in the cache, or elsewhere
 //
@@ -171,6 +172,9 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o.Offsets, o.Stored = s.shards().Ranges(), s.Job.Cache.FromFiles()
 	if c != nil {
 		o.Cache, o.Buffer, o.Kept = c.fixed, c.buffer(), c.kept()
+		if o.Node != nil {
+			o.Node.Keeps = o.Buffer != nil && s.Job.Divides(&c.Settings)
+		}
 	}
 	if learned && s.Learned.Cols > 0 {
 		s.addLearned(&o)
