@@ -13,8 +13,10 @@
 #   RANKS    ranks        [8]     NODE  ranks of a node      [4]
 #   FANOUTS  [15,10,5]    BATCH   [1024]    EPOCHS [2]       ALPHA of the caches [0.1]
 #   GOALS    the least ratio without a cache, with static caches of each rank's own, with look-ahead
-#            caches of each rank's own, and of these static caches to the divided one with on   [none]
-#   CACHES   which rows of the table: 0 no cache, 1 static, 2 look-ahead, 3 divided [0 1 2 3]
+#            caches of each rank's own, of these static caches to the divided one with on, and of
+#            rows 4 to 6                                                            [none]
+#   CACHES   which rows of the table: 0 no cache, 1 static, 2 look-ahead, 3 divided static; each
+#            rank's with off and divided with on: 4 look-ahead, 5 sieve, 6 prefetch  [0 1 2 3 4]
 #   SETS     further settings, as "topology.kind=partitioned"                      [none]
 #   RATES    what each host may send, as "1gbit 200mbit": times runs instead, off and on in turn, whose
 #            nodes are network hosts of a core each (profiling/lab/hosts.sh)            [none]
@@ -48,9 +50,16 @@ run() {
 }
 
 caches=("cache.policy=none" "cache.policy=vip" "cache.policy=lookahead"
-  "cache.policy=vip cache.placement=group cache.peer_cost=0")
-names=("no cache" "each rank's, static" "each rank's, look-ahead" "divided among the ranks, static")
-indices=${CACHES:-0 1 2 3}
+  "cache.policy=vip cache.placement=group cache.peer_cost=0" "cache.policy=lookahead"
+  "cache.policy=sieve" "cache.policy=prefetch")
+names=("no cache" "each rank's, static" "each rank's, look-ahead" "divided among the ranks, static"
+  "divided with on, look-ahead" "divided with on, sieve" "divided with on, prefetch")
+indices=${CACHES:-0 1 2 3 4}
+# settings I NODES: puts the settings of row I into cache.
+settings() {
+  read -ra cache <<<"${caches[$1]} exchange.nodes=$2"
+  [ "$2" = off ] || (($1 < 4)) || cache+=(cache.placement=group)
+}
 
 timed() {
   local rate i round nodes
@@ -60,9 +69,11 @@ timed() {
   for rate in $RATES; do
     on_hosts=(profiling/lab/hosts.sh -n $((ranks / ${NODE:-4})) -p "${NODE:-4}" -r "$rate" -c 1 --)
     for i in $indices; do
-      read -ra cache <<<"${caches[$i]}"
       for ((round = 1; round <= ${ROUNDS:-2}; round++)); do
-        for nodes in off on; do run "$i-$rate-$nodes-$round" "${cache[@]}" exchange.nodes=$nodes; done
+        for nodes in off on; do
+          settings "$i" $nodes
+          run "$i-$rate-$nodes-$round" "${cache[@]}"
+        done
       done
       for nodes in off on; do
         for ((round = 1; round <= ${ROUNDS:-2}; round++)); do
@@ -75,7 +86,7 @@ timed() {
           s["off"] / s["on"], mb["off"], mb["on"] }'
     done
   done
-  same_digest "$out"/[0-3]-*-o*[0-9]
+  same_digest "$out"/[0-6]-*-o*[0-9]
 }
 if [ -n "${RATES:-}" ]; then
   timed
@@ -83,8 +94,10 @@ if [ -n "${RATES:-}" ]; then
 fi
 
 for i in $indices; do
-  read -ra cache <<<"${caches[$i]}"
-  for nodes in off on; do run "$i-$nodes" "${cache[@]}" exchange.nodes=$nodes; done
+  for nodes in off on; do
+    settings "$i" $nodes
+    run "$i-$nodes" "${cache[@]}"
+  done
 done
 
 echo '| cache | rows off | rows on | off / on | own off / on | MB in nodes |'
@@ -101,5 +114,5 @@ for i in $indices; do
         bytes / steps / 1e6
       exit (i == 3 ? far : ratio) < goal }' || missed=1
 done
-same_digest "$out"/[0-3]-o*[fn] || missed=1
+same_digest "$out"/[0-6]-o*[fn] || missed=1
 exit $missed

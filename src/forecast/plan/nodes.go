@@ -227,7 +227,7 @@ func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Set
 	}
 	return &fetched{free: w.free, at: func(capacity int) (f fetch, err error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
-			Passing: p.job.Partitioned, Cold: true}
+			Passing: p.job.Partitioned}
 		setup.Window, err = kind.WindowOf(&setup, r.read, p.job.Items()*p.job.Epochs)
 		if err != nil {
 			return f, err

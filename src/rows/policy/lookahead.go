@@ -16,12 +16,9 @@ var lookahead = &Policy{
 	Needs: true, // a graph, to sample its first window and to plan it
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
-		var start []graph.VertexID
-		if !s.Cold {
-			var err error
-			if start, err = cache.Start(n, s.Capacity, s.Ahead); err != nil {
-				return nil, nil, err
-			}
+		start, err := cache.Start(n, s.Capacity, s.Ahead)
+		if err != nil {
+			return nil, nil, err
 		}
 		o := cache.LookaheadOptions{
 			Vertices: n, Capacity: s.Capacity, Window: s.Window, Level: s.Settings.Level,

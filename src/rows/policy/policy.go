@@ -113,7 +113,6 @@ type Setup struct {
 	// minibatches, and the remote vertices of the first Window+1 minibatches, in frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
-	Cold   bool // a policy that looks ahead holds nothing before the first step, whatever Ahead says
 }
 
 // vertices returns the number of vertices of the graph.

@@ -3,13 +3,17 @@ package residence
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 
 	"halognn/src/base/mem"
 	"halognn/src/base/trace"
 	"halognn/src/ranks/comm"
 	"halognn/src/rows/access"
 	"halognn/src/rows/cache"
+	"halognn/src/rows/exchange"
 	"halognn/src/rows/policy"
+	"halognn/src/topology/graph"
 )
 
 // dynamicCache is a cache whose rows change while training runs.
@@ -49,7 +53,7 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	var sampling error // error of sampling the first window
 	setup.Ahead = setup.Workload.Ahead(at.Epoch, at.Item, setup.Window+1, &sampling)
 	if s.Job.Divides(&c.Settings) {
-		if err := s.divide(kind, &setup); err != nil {
+		if err := s.divide(kind, &setup, &sampling); err != nil {
 			return fmt.Errorf("dividing a cache among the ranks of a node: %w", err)
 		}
 		defer mem.Free(setup.Scores)
@@ -73,28 +77,63 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	return nil
 }
 
-// divide changes the setup to that of a buyer, which decides about what its node wants of it. The
-// ranks rank the vertices of the first fill together. A policy that looks ahead begins with nothing,
-// because this rank has not sampled what others of its node read; it fetches a row with its first
-// use instead. Ranks choose between rows and sums before they know what buyers hold, so for a buyer
+// divide changes the setup to that of a buyer, which decides about what its node wants of it: the
+// ranks rank the vertices of the first fill together, and tell each other what they read in the
+// first window. Ranks choose between rows and sums before they know what buyers hold, so for a buyer
 // all rows are worth the same. Collective.
-func (s *Store) divide(kind *policy.Policy, setup *policy.Setup) error {
-	initial := policy.Find(setup.Settings.Initial)
+func (s *Store) divide(kind *policy.Policy, setup *policy.Setup, sampling *error) error {
 	var err error
-	if kind.Scores && initial != nil {
-		setup.Scores, err = initial.Rank(setup.Graph, setup.Workload)
+	if kind.Scores {
+		setup.Scores, err = policy.Find(setup.Settings.Initial).Rank(setup.Graph, setup.Workload)
 	}
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return err
 	}
-	if setup.Scores != nil {
+	if kind.Scores {
 		if err := addUp(s.node, setup.Scores, s.Host.AddInto); err != nil {
 			return err
 		}
 	}
-	setup.Workload = s.Job.Bought(s.Comm.Rank(), setup.Workload)
-	setup.Cold, setup.Sums = true, false
+	if kind.Window != nil {
+		wanted, err := s.wantedOf(setup.Ahead, sampling)
+		if err != nil {
+			return err
+		}
+		setup.Ahead = slices.Values(wanted)
+	}
+	setup.Workload, setup.Sums = s.Job.Bought(s.Comm.Rank(), setup.Workload), false
 	return nil
+}
+
+// wantedOf returns what the ranks of the node want of this rank, minibatch by minibatch, where ahead
+// has the remote vertices of this rank's. Collective.
+func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
+	all [][]graph.VertexID, err error) {
+	for remote := range ahead {
+		all = append(all, slices.Clone(remote))
+	}
+	if err := comm.Agree(s.Comm, *sampling); err != nil {
+		return nil, err
+	}
+	f, err := s.Fetcher(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	var p exchange.Plan
+	defer p.Free()
+	for i, remote := range all { // as many on every rank
+		if err := f.Plan(&p, remote); err != nil {
+			return nil, err
+		}
+		if err := f.StartWants(&p).Wait(); err != nil {
+			return nil, err
+		}
+		if err := f.Merge(&p); err != nil {
+			return nil, err
+		}
+		all[i] = append(remote[:0], p.Wanted()...)
+	}
+	return all, f.Close()
 }
 
 // planWindow sets how many minibatches the policy knows in advance: the configured number, or the
