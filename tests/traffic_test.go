@@ -254,11 +254,14 @@ func sameLosses(t *testing.T, got, want *outcome) {
 func TestNodesThatFetchAsOneUnderMPI(t *testing.T) {
 	t.Parallel()
 	parts := smallParts.dir(t)
-	sets := []string{"run.ranks_per_node=2", "exchange.nodes=on", "cache.policy=lookahead",
-		"cache.alpha=0.1"}
-	want, got := trained(t, parts, 4, sets...), trainedMPI(t, parts, 4, sets...)
-	sameNumbers(t, got, want)
-	if moved(got.Rows) != moved(want.Rows) || got.NodeBytes != want.NodeBytes || got.Shared == 0 {
-		t.Errorf("%+v, in one process %+v", got.Rows, want.Rows)
+	for _, placement := range []string{"own", "group"} {
+		sets := []string{"run.ranks_per_node=2", "exchange.nodes=on", "cache.policy=lookahead",
+			"cache.alpha=0.1", "cache.placement=" + placement}
+		want, got := trained(t, parts, 4, sets...), trainedMPI(t, parts, 4, sets...)
+		sameNumbers(t, got, want)
+		if moved(got.Rows) != moved(want.Rows) || got.NodeBytes != want.NodeBytes ||
+			got.Shared == 0 || (got.PeerCached > 0) != (placement == "group") {
+			t.Errorf("%s: %+v, in one process %+v", placement, got.Rows, want.Rows)
+		}
 	}
 }

@@ -297,6 +297,31 @@ func TestModesThatDoNotFetchAsNodes(t *testing.T) {
 	}
 }
 
+// A run with a divided cache that changes goes on where it stopped: buyers begin with what their node
+// reads next.
+func TestDividedCachesGoOn(t *testing.T) {
+	race.Alone(t)
+	shards := generatedIn(t, 4)
+	for _, c := range []policy.Settings{
+		{Policy: policy.Lookahead, Alpha: 0.1, Window: 4},
+		{Policy: policy.Prefetch, Alpha: 0.05, Gamma: 0.5, Delta: 2, Evict: true,
+			Initial: policy.Degree},
+	} {
+		o := sageOptions()
+		o.AsNodes, o.Cache, o.Batch, o.Epochs = true, c, 5, 3
+		o.Cache.Placement = policy.PlacementGroup
+		want := (&journey{shards: shards, ranks: 4, node: 2, dir: t.TempDir()}).finished(t, o)
+		for _, after := range []int{1, 3} {
+			j := &journey{shards: shards, ranks: 4, node: 2, dir: t.TempDir()}
+			j.stopped(t, o, after)
+			if got := j.finished(t, o); got.LossDigest != want.LossDigest ||
+				got.WeightsDigest != want.WeightsDigest || got.PeerCached == 0 {
+				t.Errorf("%s, stopped after %d: %+v, want %+v", c.Policy, after, got, want)
+			}
+		}
+	}
+}
+
 // What a node lacks is bought by its ranks: each row by one of them, from what any of them reads.
 func TestRanksOfANodeBuyWhatItLacks(t *testing.T) {
 	s := sageOptions().Spec
