@@ -118,7 +118,8 @@ func simulateCommand() *cobra.Command {
 			"without training",
 		Long: "Count the rows that training would fetch, for every cache policy and size, " +
 			"without training.\nThe run is that of the config; its cache.policy and cache.alpha " +
-			"are not read. With exchange.sums on, it counts the rows and sums that travel.",
+			"are not read. With exchange.sums on, it counts the rows and sums that travel, with\n" +
+			"exchange.nodes on those that each node fetches as one.",
 		Example: "  halognn simulate --parts parts/products-4 --set sample.fanouts=10,10,5 " +
 			"--out runs/traffic",
 		Args: noArguments,

@@ -233,11 +233,7 @@ func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Set
 			return f, err
 		}
 		setup.Workload = p.job.Bought(r.rank, r.reader)
-		if scores != nil { // the policy changes them
-			setup.Scores = mem.Make[float32](len(scores))
-			defer mem.Free(setup.Scores)
-			copy(setup.Scores, scores)
-		}
+		setup.Scores = scores
 		f = fetch{rows: p.same(0), held: capacity, window: setup.Window, counted: len(w.ends),
 			heldBytes: int64(capacity) * int64(p.shards.RowBytes())}
 		got, err := w.play(kind, setup, func(i int, d *cache.Decision) { f.pass(w, i, d) })

@@ -27,7 +27,7 @@ func (s *Simulation) shareNodes(m *access.Graph) error {
 		node := make(shared, len(s.policies))
 		s.shared[rank] = node
 		for i, p := range s.policies {
-			if p.None() {
+			if p.None() || !p.Static() {
 				continue
 			}
 			var err error

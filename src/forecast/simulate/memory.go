@@ -61,10 +61,32 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 		counts += max(int64(together)*(6*n+4*n), 16*n)
 	}
 	work := int64(together) * s.rankBytes(each, u, capacity)
-	if s.job.FavoursNear() {
+	switch {
+	case s.job.FetchesAsNodes():
+		work = s.nodesBytes(together, each, u, capacity)
+	case s.job.FavoursNear():
 		work = s.nearBytes(together, each, u, capacity)
 	}
 	return programBytes + mapped + 16*seeds + counts + work
+}
+
+// nodesBytes returns the memory if ranks of a node fetch as one: that of all ranks of the nodes that
+// are counted at a time. Each node also knows when vertices came last, at which place, and how often
+// it reads them; scores of first fills; and what ranks lack of the minibatches about which not all
+// have decided, or what is wanted of them.
+func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int64 {
+	n, ranks, rows := s.shards.Vertices, int64(s.mostRanks()), int64(0)
+	node := 12 * n
+	for i, p := range s.policies {
+		if p.Scores && s.own[i].Placement == policy.PlacementGroup {
+			node += 8 * n // and those of a rank, while they are added
+		}
+		for size := range capacity {
+			rows += int64(s.windows[i][size] + 1)
+		}
+	}
+	node += ranks * u.minibatch * rows * 2 * 8 // lists grow by doubling
+	return int64(s.nodesTogether(together)) * (ranks*s.rankBytes(each, u, capacity) + node)
 }
 
 // nearBytes returns the memory of all ranks if draws depend on the cache. Policies and sizes are
@@ -115,7 +137,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				if s.job.Sums && !p.None() { // the static policy is played
+				if (s.job.Sums || s.job.FetchesAsNodes()) && !p.None() { // the policy is played
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
 			}

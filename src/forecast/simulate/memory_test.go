@@ -40,6 +40,12 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		{[]string{policy.Prefetch}, 3, func(*Options) {}},
 		{[]string{policy.Lookahead}, 3, func(*Options) {}},
 		{[]string{policy.VIP, policy.Sim}, 3, near}, {[]string{policy.Prefetch}, 3, near},
+		{[]string{policy.VIP, policy.Oracle}, 3, asNodes},
+		{[]string{policy.Sieve, policy.Lookahead}, 6, asNodes},
+		{[]string{policy.Prefetch, policy.Lookahead}, 6, func(o *Options) {
+			asNodes(o)
+			o.Cache.Placement = policy.PlacementGroup
+		}},
 	} {
 		o := options()
 		c.set(&o)
@@ -62,7 +68,10 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		together := min(o.Workers, o.Ranks)
 		each := o.Workers / together
 		arrays := int64(together) * sim.rankBytes(each, r.used, r.Capacity)
-		if sim.job.FavoursNear() {
+		switch {
+		case sim.job.FetchesAsNodes():
+			arrays = sim.nodesBytes(together, each, r.used, r.Capacity)
+		case sim.job.FavoursNear():
 			arrays = sim.nearBytes(together, each, r.used, r.Capacity)
 		}
 		arrays += 12 * int64(sim.job.Streams.Streams()*sim.job.Steps()*o.Batch) // orders of seeds
@@ -81,6 +90,9 @@ func TestMemoryIsThatOfTheFormula(t *testing.T) {
 		sim.Close()
 	}
 }
+
+// asNodes lets the two ranks of each node fetch as one.
+func asNodes(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 }
 
 // near makes vertices at hand likelier.
 func near(o *Options) {

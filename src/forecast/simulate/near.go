@@ -123,7 +123,8 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	n.own, n.peers = access.NewSet(m.NumVertices()), access.NewSet(m.NumVertices())
 	switch {
 	case !p.Static():
-		n.recent = policy.NewHistory(n.addPlayer(m, reader, which, size, capacity[size]).Window())
+		n.recent = policy.NewHistory(n.addPlayer(m, reader, which, size, capacity[size],
+			nil).Window())
 	case n.shared != nil && !p.None():
 		ranks := n.job.Neighbours(n.rank)
 		place := n.shared[ranks[0]][which][size]

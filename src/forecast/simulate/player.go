@@ -29,18 +29,19 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 			continue
 		}
 		for size, rows := range capacity {
-			most = max(most, c.addPlayer(m, r, i, size, rows).Window())
+			most = max(most, c.addPlayer(m, r, i, size, rows, nil).Window())
 		}
 	}
 	c.recent = policy.NewHistory(most)
 }
 
-// addPlayer adds one policy with one size of cache.
-func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int) *player {
+// addPlayer adds one policy with one size of cache. scores are those of Setup.
+func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int,
+	scores []float32) *player {
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
 	d.Player = policy.NewPlayer(p, policy.Setup{
 		Graph: m, Workload: r, Settings: c.own[i], Capacity: rows, Window: c.windows[i][size],
-		Sums: c.job.Sums,
+		Scores: scores, Sums: c.job.Sums,
 	})
 	if !p.Static() && !p.Hindsight {
 		d.trace = make(Trace, c.job.Epochs*c.job.Steps())

@@ -131,6 +131,12 @@ func (r *Result) Print(w io.Writer) error {
 			}
 			return fmt.Sprintf("%.2f", float64(r.Totals[p][i].RowBytes)/1e6/epochs)
 		}),
+		table("rows shared within nodes per epoch", func(p, i int) string {
+			if n := r.Shared[p][i]; n > 0 {
+				return fmt.Sprintf("%.1f", float64(n)/epochs)
+			}
+			return ""
+		}),
 		table("rows of peers' caches per epoch", func(p, i int) string {
 			return ofPeers(float64(r.Peer[p][i]) / epochs)
 		}),
@@ -240,6 +246,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		"halo_fraction", "hit_rate", "buffer_hit_rate", "window", "early_rows", "evictions",
 		"replacements", "filled_rows", "placement", "source", "peer_rows", "peer_cost",
 		"cost_per_epoch", "sum_vectors", "vector_bytes", "id_bytes", "locality", "capacity_bytes",
+		"shared_rows",
 	}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for p, name := range r.Options.Policies {
@@ -253,6 +260,7 @@ func (r *Result) WriteCSV(w io.Writer) error {
 				halo, number(hit), number(buffer), "", "", "", "", count(r.Filled[p][i]),
 				r.Options.Cache.Placement, r.Options.Cache.Source, count(r.Peer[p][i]),
 				number(r.Options.Cache.PeerCost), number(r.Cost(p, i)), "", "", "", "", "",
+				count(r.Shared[p][i]),
 			}
 			if r.kinds != nil {
 				line[2], line[22], line[25] = "", count(r.Totals[p][i].RowBytes),

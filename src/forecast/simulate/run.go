@@ -40,7 +40,10 @@ func (s *Simulation) Run() (*Result, error) {
 		}
 	}
 	count := s.counted
-	if s.job.FavoursNear() {
+	switch {
+	case s.job.FetchesAsNodes():
+		count = s.countedNodes
+	case s.job.FavoursNear():
 		count = s.countedNear
 	}
 	r, err := count(m, together, each)
@@ -117,6 +120,7 @@ func (r *Result) add(o *Result) {
 			r.Rows[p][size] += o.Rows[p][size]
 			r.Read[p][size] += o.Read[p][size]
 			r.Peer[p][size] += o.Peer[p][size]
+			r.Shared[p][size] += o.Shared[p][size]
 			r.Filled[p][size] += o.Filled[p][size]
 			r.Predicted[p][size] += o.Predicted[p][size]
 			r.Totals[p][size].Add(o.Totals[p][size])
@@ -127,6 +131,21 @@ func (r *Result) add(o *Result) {
 	}
 }
 
+// newCounter makes the counter of a rank, which must be freed even after an error.
+func (s *Simulation) newCounter(rank int) (*counter, error) {
+	c := &counter{Simulation: s, rank: rank, kinds: s.job.Kinds(),
+		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64,
+			s.job.Epochs*s.job.Steps())}
+	if s.job.Model.LearnsRows() {
+		x, err := s.job.LearnedExchange(rank)
+		if err != nil {
+			return c, err
+		}
+		c.learns = parallel.NewLearnedCounter(s.job.Model, s.shards.Topology(), x)
+	}
+	return c, nil
+}
+
 // rank simulates one rank.
 func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, error) {
 	reader := s.reader(rank, workers)
@@ -134,16 +153,10 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{Simulation: s, rank: rank, kinds: s.job.Kinds(),
-		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64,
-			s.job.Epochs*s.job.Steps())}
+	c, err := s.newCounter(rank)
 	defer c.free()
-	if s.job.Model.LearnsRows() {
-		x, err := s.job.LearnedExchange(rank)
-		if err != nil {
-			return nil, err
-		}
-		c.learns = parallel.NewLearnedCounter(s.job.Model, s.shards.Topology(), x)
+	if err != nil {
+		return nil, err
 	}
 	if s.job.Sums {
 		err = c.countSums(m, reader, capacity, workers)
@@ -203,6 +216,7 @@ func (s *Simulation) result(c *counter, capacity []int) *Result {
 		n := len(capacity)
 		r.Rows, r.Read = append(r.Rows, make([]int64, n)), append(r.Read, make([]int64, n))
 		r.Peer, r.Filled = append(r.Peer, make([]int64, n)), append(r.Filled, make([]int64, n))
+		r.Shared = append(r.Shared, make([]int64, n))
 		r.Predicted = append(r.Predicted, make([]float64, n))
 		r.Traces = append(r.Traces, make([]Trace, n))
 		r.Totals = append(r.Totals, make([]trace.Counters, n))

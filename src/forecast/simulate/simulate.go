@@ -100,6 +100,12 @@ func checkReads(s *job.Spec) error {
 		"there is nothing to count; set model.kind=sage", s.Model.Kind)
 }
 
+// fetchesAsNodes says as Job.FetchesAsNodes whether ranks of a node fetch as one.
+func (o *Options) fetchesAsNodes() bool {
+	n := o.RanksPerNode
+	return o.AsNodes && n > 1 && (o.Ranks == 0 || n < o.Ranks)
+}
+
 // Check returns every error of the options themselves.
 func (o *Options) Check() error {
 	var errs []error
@@ -123,8 +129,10 @@ func (o *Options) Check() error {
 		reject("simulate counts sums over minibatches that do not depend on the cache; set " +
 			"exchange.sums=off, or sample.locality=1")
 	}
-	if n := o.RanksPerNode; o.AsNodes && n > 1 && (o.Ranks == 0 || n < o.Ranks) {
-		reject("simulate counts the rows that each rank fetches for itself; set exchange.nodes=off")
+	if o.fetchesAsNodes() && (o.Sums || o.Locality.Favours()) {
+		reject("simulate counts nodes that fetch as one without sums, and with draws that do not " +
+			"depend on the cache; set exchange.nodes=off, or exchange.sums=off and " +
+			"sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short needs a stream for each rank, with seeds and a batch of its own, as " +
@@ -181,6 +189,10 @@ func (o *Options) refused(name string) (why []string) {
 	if o.Model.Schema.Typed() && o.Policy(name).Hindsight {
 		why = append(why, fmt.Sprintf("policy %s is the best only for rows of one size; leave it "+
 			"out for a graph with vertex types", name))
+	}
+	if o.fetchesAsNodes() && o.Policy(name).Hindsight {
+		why = append(why, fmt.Sprintf("policy %s counts rows and does not know which; leave it "+
+			"out, or set exchange.nodes=off", name))
 	}
 	if o.Sums && o.Policy(name).Hindsight {
 		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set "+
@@ -309,6 +321,8 @@ type Result struct {
 	// all epochs
 	Totals [][]trace.Counters
 	Peer   [][]int64 // [policies][sizes] rows read from caches of peers
+	// [policies][sizes] rows fetched in the same step for another rank of the node
+	Shared [][]int64
 	Filled [][]int64 // [policies][sizes] rows fetched before the first step
 	// [policies][sizes] expected rows of an epoch; NaN if there is no prediction
 	Predicted [][]float64
@@ -356,12 +370,13 @@ func (r *Result) HitRates(p, size int) (hit, buffer float64) {
 	if r.Options.Sums { // all caches are played
 		return r.Totals[p][size].HitRates()
 	}
-	fetched := r.Rows[p][size]
+	fetched := r.Rows[p][size] + r.Shared[p][size]
+	early := int64(0)
 	for _, d := range r.Traces[p][size] {
-		fetched -= d.Early
+		early += d.Early
 	}
 	read := r.Read[p][size]
-	return 1 - share(r.Rows[p][size], read, 1), 1 - share(fetched, read, 1)
+	return 1 - share(fetched, read, 1), 1 - share(fetched-early, read, 1)
 }
 
 // share returns a/b, or ofNothing if b is 0.

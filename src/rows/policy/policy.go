@@ -103,8 +103,7 @@ type Setup struct {
 	Capacity int // number of rows, or of bytes if Workload.Kinds says that rows differ in size
 	Vertices int // number of vertices, if Graph is nil
 
-	// Scores [N] rank the rows of the first fill, outside the Go heap, and may be changed; nil lets
-	// Open rank them for Workload.
+	// Scores [N] rank the rows of the first fill; nil lets Open rank them for Workload.
 	Scores []float32
 
 	Sums bool // owners add rows of which only the sum is read, so rows differ in worth

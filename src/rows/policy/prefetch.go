@@ -41,14 +41,11 @@ func Initial() []string { return []string{Degree, VIP, Inclusion} }
 // others are never read.
 func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	m, o := s.Graph, s.Settings
-	score := s.Scores
-	if score == nil {
-		var err error
-		if score, err = Find(o.Initial).Rank(m, s.Workload); err != nil {
-			return nil, nil, err
-		}
-		defer mem.Free(score)
+	score, err := s.firstScores()
+	if err != nil {
+		return nil, nil, err
 	}
+	defer mem.Free(score)
 	candidates, err := m.Candidates(s.Workload)
 	defer candidates.Free()
 	if err != nil {
@@ -68,6 +65,16 @@ func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		return nil, nil, err
 	}
 	return p, held, nil
+}
+
+// firstScores returns the scores of the first fill, which the caller frees.
+func (s *Setup) firstScores() ([]float32, error) {
+	if s.Scores == nil {
+		return Find(s.Settings.Initial).Rank(s.Graph, s.Workload)
+	}
+	score := mem.Make[float32](len(s.Scores))
+	copy(score, s.Scores)
+	return score, nil
 }
 
 // interval returns the number of minibatches between eviction rounds, 0 for no rounds.

@@ -2,15 +2,18 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
 	"testing"
 
+	"halognn/src/base/mem"
 	"halognn/src/base/trace"
 	"halognn/src/data/shard"
 	"halognn/src/data/shard/shardtest"
 	"halognn/src/forecast/plan"
+	"halognn/src/forecast/simulate"
 	"halognn/src/ranks/comm"
 	"halognn/src/rows/access"
 	"halognn/src/rows/policy"
@@ -258,6 +261,15 @@ func TestTypedNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		c.change(&o)
 		off, on := asNodes(t, s, 4, 2, o, false), asNodes(t, s, 4, 2, o, true)
 		holdToEachOther(t, off, on, true)
+		if !o.Sums {
+			o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
+			r := simulatedNodes(t, s, o)
+			all, epochs := r.Totals[0][1], int64(o.Epochs)
+			if all.Remote/epochs != on.Remote || all.Shared/epochs != on.Shared ||
+				all.RowBytes/epochs != on.RemoteBytes {
+				t.Errorf("%+v are simulated, %+v counted", all, on.Rows)
+			}
+		}
 		if t.Failed() {
 			t.Fatal(c.name)
 		}
@@ -295,6 +307,98 @@ func TestModesThatDoNotFetchAsNodes(t *testing.T) {
 		}
 		j.Close()
 	}
+}
+
+// What simulate counts of nodes that fetch as one is what training fetches, shares, finds in caches
+// and evicts, step by step, with any cache, and nodes that are alike or not.
+func TestNodesThatFetchAsOneAreSimulatedRowForRow(t *testing.T) {
+	race.Alone(t)
+	rounds := policy.Settings{Gamma: 0.5, Delta: 2, Evict: true, Initial: policy.Degree}
+	group := func(s policy.Settings) policy.Settings {
+		s.Placement, s.PeerCost = policy.PlacementGroup, 0.3
+		return s
+	}
+	for _, c := range []struct {
+		policy string
+		ranks  int
+		with   policy.Settings
+		change func(*Options)
+	}{
+		{policy.None, 4, policy.Settings{}, nil},
+		{policy.None, 3, policy.Settings{}, nil},
+		{policy.VIP, 4, policy.Settings{}, nil},
+		{policy.Oracle, 3, policy.Settings{}, nil},
+		{policy.VIP, 4, group(policy.Settings{}), nil},
+		{policy.Oracle, 3, group(policy.Settings{}), nil},
+		{policy.Sieve, 4, policy.Settings{}, nil},
+		{policy.Prefetch, 3, rounds, nil},
+		{policy.Lookahead, 4, policy.Settings{Window: 3, Level: true}, nil},
+		{policy.Lookahead, 3, policy.Settings{}, nil},
+		{policy.Sieve, 4, group(policy.Settings{}), nil},
+		{policy.Prefetch, 4, group(rounds), nil},
+		{policy.Prefetch, 3, group(rounds), func(o *Options) { o.Cache.Initial = policy.VIP }},
+		{policy.Lookahead, 4, group(policy.Settings{Window: 3, Level: true}), nil},
+		{policy.Lookahead, 3, group(policy.Settings{}), nil},
+	} {
+		shards, o := generatedIn(t, c.ranks), sageOptions()
+		o.Cache, o.Batch, o.Epochs, o.EvalEvery = c.with, 5, 3, 0
+		o.Cache.Policy, o.Cache.Alpha = c.policy, 0.1
+		if c.change != nil {
+			c.change(&o)
+		}
+		name := fmt.Sprintf("%s %s of %d", c.policy, c.with.Placement, c.ranks)
+		got := asNodes(t, shards, c.ranks, 2, o, true)
+		o.AsNodes, o.Ranks, o.RanksPerNode = true, c.ranks, 2
+		before := mem.Allocated()
+		r := simulatedNodes(t, shards, o)
+		p, n := 0, int64(o.Epochs)
+		all := r.Totals[p][1]
+		for what, x := range map[string][2]int64{
+			"fetched": {r.Rows[p][1] / n, got.Remote}, "shared": {r.Shared[p][1] / n, got.Shared},
+			"of peers":  {r.Peer[p][1] / n, got.PeerCached},
+			"found":     {all.Cached / n, got.Cached},
+			"early":     {all.Early / n, got.Early + got.Replaced},
+			"evictions": {all.Evictions / n, got.Evictions},
+		} {
+			if x[0] != x[1] {
+				t.Errorf("%s: %d rows %s are simulated, %d counted", name, x[0], what, x[1])
+			}
+		}
+		if r.Shared[p][1] == 0 || r.Read[p][1] != all.Accesses() {
+			t.Errorf("%s: %d rows are shared; %d are read, %+v", name, r.Shared[p][1],
+				r.Read[p][1], all)
+		}
+		var steps trace.Counters
+		for _, d := range r.Traces[p][1] {
+			steps.Add(d)
+		}
+		if r.Traces[p][1] != nil && steps != all {
+			t.Errorf("%s: steps have %+v, all %+v", name, steps, all)
+		}
+		if left := mem.Allocated() - before; left != 0 {
+			t.Errorf("%s: %d bytes were not given back", name, left)
+		}
+	}
+}
+
+// simulatedNodes simulates a run with a cache of half the size, with its own, and without.
+func simulatedNodes(t *testing.T, s *shard.Shards, o Options) *simulate.Result {
+	t.Helper()
+	policies, a := []string{o.Cache.Policy}, o.Cache.Alpha
+	if o.Cache.Policy != policy.None {
+		policies = append(policies, policy.None)
+	}
+	sim, err := simulate.New(s, simulate.Options{Spec: o.Spec, Policies: policies,
+		Alphas: []float64{a / 2, a + 1e-9}, Workers: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	r, err := sim.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // A run with a divided cache that changes goes on where it stopped: buyers begin with what their node

@@ -1,0 +1,516 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+
+	"halognn/src/base/mem"
+	"halognn/src/base/trace"
+	"halognn/src/rows/access"
+	"halognn/src/rows/cache"
+	"halognn/src/rows/exchange"
+	"halognn/src/rows/policy"
+	"halognn/src/topology/graph"
+)
+
+// If ranks of a node fetch as one (job.FetchesAsNodes), minibatches are looked at in turn, one of
+// each rank of the node: a row that several of these lack is fetched once, for the first rank. Every
+// minibatch is sampled twice, because what an oracle keeps depends on all of them.
+
+// node counts what the ranks of one node fetch as one.
+type node struct {
+	*Simulation
+	ranks  []*counter
+	sells  []*seller // [ranks] for caches that change and that the ranks divide
+	buyer  []int     // [all ranks] index of the rank that buys the rows of each owner; -1: near
+	parts  graph.PartIndex
+	byPart []byPart   // [ranks] what the ranks want of one buyer
+	tally  [][]*tally // [policies][sizes]
+
+	turn  uint32   // number of the last merge of lists
+	last  []uint32 // [N] the last merge that had the vertex
+	place []int32  // [N] its place there
+	union []uint32 // [N] number of turns in which some rank reads each remote vertex
+
+	scores [][]float32 // of policies whose caches are divided
+}
+
+// tally counts one policy with one size of cache.
+type tally struct {
+	total   trace.Counters
+	trace   Trace // nil for a policy that keeps its rows
+	filled  int64
+	first   int // number of the minibatch that waiting begins with
+	waiting []*lacks
+	spare   []*lacks
+	perStep int // minibatches of a step
+	ranks   int // of the node
+}
+
+// lacks are the rows that ranks fetch for one minibatch each, in rank order: twice the vertex, plus
+// 1 for an early row.
+type lacks struct {
+	rows  []int64
+	ranks int // number of ranks that have decided
+	d     trace.Counters
+}
+
+// byPart are vertices sorted by part: those of part p are ids[ends[p-1]:ends[p]].
+type byPart struct {
+	ids  []graph.VertexID
+	ends []int
+}
+
+// seller plays the caches that a buyer keeps for its node, on what the node wants of it.
+type seller struct {
+	counter
+	wanted []graph.VertexID
+	by     [][]int32 // a ring like the history: number of ranks that want each row
+	self   [][]uint8 // 1 if the buyer itself does
+	n      int       // number of minibatches so far
+}
+
+// countedNodes counts all policies and sizes, for as many nodes at a time as have together ranks.
+func (s *Simulation) countedNodes(m *access.Graph, together, _ int) (*Result, error) {
+	var nodes [][]int
+	for rank := range s.job.Ranks {
+		if ranks := s.job.Neighbours(rank); ranks[0] == rank {
+			nodes = append(nodes, ranks)
+		}
+	}
+	var sum sum
+	together = s.nodesTogether(together)
+	err := mem.Together(together, func(w int) error {
+		for k := w; k < len(nodes); k += together {
+			r, err := s.node(m, nodes[k], max(1, s.o.Workers/together))
+			if err != nil {
+				return err
+			}
+			sum.add(k, r)
+		}
+		return nil
+	})
+	return sum.Result, err
+}
+
+// nodesTogether returns how many nodes are counted at a time if so many ranks may be.
+func (s *Simulation) nodesTogether(ranks int) int {
+	return max(1, min(s.job.Nodes(), ranks/s.mostRanks()))
+}
+
+// mostRanks returns the number of ranks of the largest node.
+func (s *Simulation) mostRanks() (most int) {
+	for rank := range s.job.Ranks {
+		most = max(most, len(s.job.Neighbours(rank)))
+	}
+	return most
+}
+
+// node simulates the ranks of a node.
+func (s *Simulation) node(m *access.Graph, ranks []int, workers int) (*Result, error) {
+	vertices := int(s.shards.Vertices)
+	n := &node{Simulation: s, buyer: make([]int, s.job.Ranks),
+		parts: graph.NewPartIndex(s.shards.Offsets), byPart: make([]byPart, len(ranks)),
+		last: mem.Make[uint32](vertices), place: mem.Make[int32](vertices),
+		union: mem.Make[uint32](vertices)}
+	defer n.free()
+	for owner := range n.buyer {
+		n.buyer[owner] = -1 // near
+	}
+	var all *Result
+	for k, rank := range ranks {
+		for _, owner := range exchange.Bought(s.job.NodeOf(), rank) {
+			n.buyer[owner] = k
+		}
+		capacity, err := s.capacities(m, rank)
+		if err != nil {
+			return nil, err
+		}
+		c, err := s.newCounter(rank)
+		n.ranks = append(n.ranks, c)
+		if err == nil {
+			err = c.eachMinibatch(workers, s.plain(), c.count)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r := s.result(c, capacity); all == nil {
+			all = r
+		} else {
+			all.add(r)
+		}
+	}
+	if err := n.open(m, ranks, workers); err != nil {
+		return nil, err
+	}
+	if err := n.play(workers); err != nil {
+		return nil, err
+	}
+	n.settle(all)
+	return all, nil
+}
+
+func (n *node) free() {
+	for _, c := range n.ranks {
+		c.free()
+	}
+	for _, s := range n.sells {
+		s.counter.free()
+		mem.Free(s.wanted)
+		for i := range s.by {
+			mem.Free(s.by[i])
+			mem.Free(s.self[i])
+		}
+	}
+	for _, score := range n.scores {
+		mem.Free(score)
+	}
+	for _, b := range n.byPart {
+		mem.Free(b.ids)
+	}
+	mem.Free(n.last)
+	mem.Free(n.place)
+	mem.Free(n.union)
+}
+
+// placed reports whether the ranks of the node divide the rows of a static cache of the i-th policy.
+// These need no player: a row that the node holds is fetched by none of its ranks.
+func (n *node) placed(i int) bool {
+	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
+}
+
+// divided reports whether they divide a cache of the i-th policy that changes.
+func (n *node) divided(i int) bool {
+	return !n.policies[i].Static() && n.own[i].Placement == policy.PlacementGroup
+}
+
+// open adds the players of all ranks.
+func (n *node) open(m *access.Graph, ranks []int, workers int) error {
+	var readers []*access.Workload
+	most, sold := 0, 0
+	for _, c := range n.ranks {
+		r := n.reader(c.rank, workers)
+		r.Known = c.accesses
+		readers = append(readers, r)
+		n.sells = append(n.sells, &seller{counter: counter{Simulation: n.Simulation, rank: c.rank}})
+	}
+	for i, p := range n.policies {
+		n.tally = append(n.tally, nil)
+		var scores []float32
+		if n.divided(i) && p.Scores {
+			var err error
+			scores, err = policy.Find(n.own[i].Initial).RankTogether(m, readers)
+			n.scores = append(n.scores, scores)
+			if err != nil {
+				return err
+			}
+		}
+		for size := range n.settings() {
+			t := &tally{perStep: n.job.Minibatches(), ranks: len(ranks)}
+			if n.tally[i] = append(n.tally[i], t); !p.Static() {
+				t.trace = make(Trace, n.job.Epochs*n.job.Steps())
+			}
+			for k, c := range n.ranks {
+				capacity, err := n.capacities(m, c.rank)
+				switch {
+				case err != nil:
+					return err
+				case n.placed(i):
+				case n.divided(i):
+					bought := n.job.Bought(c.rank, readers[k])
+					p := n.sells[k].addPlayer(m, bought, i, size, capacity[size], scores)
+					sold = max(sold, p.Window())
+				default:
+					p := c.addPlayer(m, readers[k], i, size, capacity[size], nil)
+					most = max(most, p.Window())
+				}
+			}
+		}
+	}
+	for k, c := range n.ranks {
+		s := n.sells[k]
+		c.recent, s.recent = policy.NewHistory(most), policy.NewHistory(sold)
+		s.by, s.self = make([][]int32, sold+1), make([][]uint8, sold+1)
+	}
+	return nil
+}
+
+var errEnded = errors.New("no more minibatches are wanted")
+
+// minibatches yields the rank's minibatches; each is valid until the next.
+func (c *counter) minibatches(workers int, fault *error) iter.Seq[*minibatch] {
+	return func(yield func(*minibatch) bool) {
+		err := c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
+			if !yield(m) {
+				return errEnded
+			}
+			return nil
+		})
+		if err != nil && *fault == nil {
+			*fault = err
+		}
+	}
+}
+
+// play lets all caches decide about the minibatches of all ranks, one of each in turn.
+func (n *node) play(workers int) error {
+	next := make([]func() (*minibatch, bool), len(n.ranks))
+	var fault error
+	for k, c := range n.ranks {
+		var stop func()
+		next[k], stop = iter.Pull(c.minibatches(workers, &fault))
+		defer stop()
+	}
+	turn := make([]*minibatch, len(next))
+	for {
+		for k := range next {
+			m, more := next[k]()
+			if !more { // all ranks have as many
+				return fault
+			}
+			turn[k] = m
+		}
+		if err := n.take(turn); err != nil {
+			return err
+		}
+	}
+}
+
+// take lets all caches decide about one more minibatch of each rank.
+func (n *node) take(turn []*minibatch) error {
+	n.turn++
+	for _, m := range turn {
+		for _, v := range m.remote {
+			if n.last[v] != n.turn {
+				n.last[v] = n.turn
+				n.union[v]++
+			}
+		}
+	}
+	for k, c := range n.ranks {
+		c.recent.Add(turn[k].remote, nil)
+		for _, p := range c.playing {
+			t := n.tally[p.policy][p.size]
+			err := p.Advance(c.recent, turn[k].ends, func(i int, d *cache.Decision) {
+				t.lack(i, c.recent.Remote(i), d)
+			})
+			if err != nil {
+				return fmt.Errorf("rank %d, policy %s: %w", c.rank, p.Name(), err)
+			}
+		}
+	}
+	for k := range n.sells {
+		if err := n.sell(k, turn); err != nil {
+			return err
+		}
+	}
+	for _, sizes := range n.tally {
+		for _, t := range sizes {
+			n.merge(t)
+		}
+	}
+	return nil
+}
+
+// lack notes what the next rank lacks of its i-th minibatch.
+func (t *tally) lack(i int, remote []graph.VertexID, d *cache.Decision) {
+	for i-t.first >= len(t.waiting) {
+		l := new(lacks)
+		if n := len(t.spare); n > 0 {
+			l, t.spare = t.spare[n-1], t.spare[:n-1]
+			l.rows, l.ranks, l.d = l.rows[:0], 0, trace.Counters{}
+		}
+		t.waiting = append(t.waiting, l)
+	}
+	l := t.waiting[i-t.first]
+	l.ranks++
+	c := d.Counters()
+	l.d.Add(trace.Counters{Cached: c.Cached, Evictions: c.Evictions, Replacements: c.Replacements})
+	for k, slot := range d.Slot {
+		if slot < 0 {
+			l.rows = append(l.rows, int64(remote[k])<<1)
+		}
+	}
+	for _, v := range d.Early {
+		l.rows = append(l.rows, int64(v)<<1|1)
+	}
+}
+
+// merge counts the minibatches about which all ranks have decided.
+func (n *node) merge(t *tally) {
+	kinds := n.job.Kinds()
+	for len(t.waiting) > 0 && t.waiting[0].ranks == t.ranks {
+		l := t.waiting[0]
+		n.turn++
+		for _, row := range l.rows {
+			v, early := graph.VertexID(row>>1), row&1
+			if n.last[v] == n.turn {
+				l.d.Shared += 1 - early
+				continue
+			}
+			n.last[v] = n.turn
+			l.d.Remote++
+			l.d.Early += early
+			if kinds != nil {
+				l.d.RowBytes += int64(kinds.Size(v))
+			}
+		}
+		t.count(t.first, &l.d)
+		t.first, t.waiting, t.spare = t.first+1, t.waiting[1:], append(t.spare, l)
+	}
+}
+
+// count adds what was decided about the i-th minibatches.
+func (t *tally) count(i int, d *trace.Counters) {
+	t.total.Add(*d)
+	if t.trace != nil {
+		t.trace[i/t.perStep].Add(*d)
+	}
+}
+
+// sell lets the caches of a buyer decide about what its node wants of it in one more turn.
+func (n *node) sell(k int, turn []*minibatch) error {
+	s := n.sells[k]
+	if len(s.playing) == 0 {
+		return nil
+	}
+	n.turn++
+	at := s.n % len(s.by)
+	by, self := s.by[at][:0], s.self[at][:0]
+	s.wanted = s.wanted[:0]
+	for rank, m := range turn {
+		n.byPart[rank].sort(m.remote, n)
+	}
+	for owner, buyer := range n.buyer { // in the order of exchange.Merge
+		if buyer != k {
+			continue
+		}
+		for rank := range turn {
+			for _, v := range n.byPart[rank].of(owner, n) {
+				if n.last[v] != n.turn {
+					u := len(by)
+					n.last[v], n.place[v] = n.turn, int32(u)
+					s.wanted = mem.Grow(s.wanted, u+1)
+					by, self = mem.Grow(by, u+1), mem.Grow(self, u+1)
+					s.wanted[u], by[u], self[u] = v, 0, 0
+				}
+				by[n.place[v]]++
+				if rank == k {
+					self[n.place[v]] = 1
+				}
+			}
+		}
+	}
+	s.by[at], s.self[at] = by, self
+	s.n++
+	s.recent.Add(s.wanted, nil)
+	for _, p := range s.playing {
+		t := n.tally[p.policy][p.size]
+		err := p.Advance(s.recent, turn[k].ends, func(i int, d *cache.Decision) {
+			c := d.Counters()
+			by, self := s.by[i%len(s.by)], s.self[i%len(s.self)]
+			c.Cached = 0
+			for u, slot := range d.Slot {
+				if slot < 0 {
+					c.Shared += int64(by[u] - 1)
+					continue
+				}
+				c.Cached += int64(self[u])
+				c.PeerCached += int64(by[u] - int32(self[u]))
+			}
+			c.Peer = c.PeerCached
+			t.count(i, &c)
+		})
+		if err != nil {
+			return fmt.Errorf("rank %d, policy %s: %w", s.rank, p.Name(), err)
+		}
+	}
+	return nil
+}
+
+// sort sorts vertices by part; those of a part keep their order.
+func (b *byPart) sort(ids []graph.VertexID, n *node) {
+	if b.ends == nil {
+		b.ends = make([]int, n.shards.Parts)
+	}
+	clear(b.ends)
+	for _, v := range ids {
+		b.ends[n.parts.Find(uint32(v))]++
+	}
+	at := 0
+	for p, count := range b.ends {
+		b.ends[p], at = at, at+count
+	}
+	b.ids = mem.Grow(b.ids[:0], len(ids))
+	for _, v := range ids {
+		end := &b.ends[n.parts.Find(uint32(v))]
+		b.ids[*end] = v
+		*end++
+	}
+}
+
+// of returns the vertices of an owner.
+func (b *byPart) of(owner int, n *node) []graph.VertexID {
+	each, first := n.shards.Parts/n.job.Ranks, 0
+	if owner > 0 {
+		first = b.ends[owner*each-1]
+	}
+	return b.ids[first:b.ends[(owner+1)*each-1]]
+}
+
+// settle sets the counts of the node.
+func (n *node) settle(r *Result) {
+	for k, c := range n.ranks {
+		r.used.atLeast(c.used)
+		bytes := int64(0)
+		for _, of := range [][]*player{c.playing, n.sells[k].playing} {
+			for _, p := range of {
+				bytes += p.Bytes()
+				n.tally[p.policy][p.size].filled += int64(p.Filled())
+			}
+		}
+		r.used.policies = max(r.used.policies, bytes)
+	}
+	for i := range n.policies {
+		for size, t := range n.tally[i] {
+			r.Read[i][size], r.Predicted[i][size] = r.Remote, math.NaN() // of ranks alone
+			if n.placed(i) {
+				n.settlePlaced(i, size, t)
+			}
+			r.Rows[i][size], r.Totals[i][size], r.Traces[i][size] = t.total.Remote, t.total, t.trace
+			r.Peer[i][size], r.Shared[i][size] = t.total.PeerCached, t.total.Shared
+			r.Filled[i][size] = t.filled
+		}
+	}
+}
+
+// settlePlaced counts a static cache that the ranks of the node divide.
+func (n *node) settlePlaced(which, size int, t *tally) {
+	place := n.shared[n.ranks[0].rank][which][size]
+	for self, c := range n.ranks {
+		device, slot := place.Lookup(self)
+		mem.Free(slot)
+		t.filled += int64(len(place.Held(self)))
+		for v, reads := range c.accesses {
+			switch d := int(device[v]); {
+			case d < 0:
+				t.total.Shared += int64(reads)
+			case d == self:
+				t.total.Cached += int64(reads)
+			default:
+				t.total.PeerCached += int64(reads)
+			}
+		}
+		if self == 0 {
+			for v, turns := range n.union {
+				if device[v] < 0 {
+					t.total.Remote += int64(turns)
+				}
+			}
+		}
+		mem.Free(device)
+	}
+	t.total.Shared -= t.total.Remote
+}
