@@ -209,8 +209,8 @@ func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 }
 
 // fetchedByBuyer is fetched for a cache that changes and that the ranks of a node divide: it plays
-// the policy on what the ranks want of rank r. To this rank it counts all that it buys, and all that
-// others find in its cache or share.
+// the policy on what the ranks want of rank r. To this rank it counts all that it buys, and all
+// that others find in its cache or share.
 func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	ranks := p.job.Neighbours(r.rank)

@@ -28,7 +28,8 @@ const (
 )
 
 // Bounds returns the least and the most memory of a rank, for shards that have only sizes (see
-// shard.Sizes). Its errors are those of New that the sizes show, and one if only the parts can tell.
+// shard.Sizes). Its errors are those of New that the sizes show, and one if only the parts can
+// tell.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
@@ -375,9 +376,9 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	if p.options.Bound == Most {
 		wanted *= int64(p.job.RanksPerNode)
 	}
-	// for each wanted row: 4 bytes for its vertex, 8 for where it is received, 4 for its size, and at
-	// most 1 for the bits that say for whom it was fetched, sent and received; if buyers keep rows, 8
-	// more for where a miss is received
+	// for each wanted row: 4 bytes for its vertex, 8 for where it is received, 4 for its size, and
+	// at most 1 for the bits that say for whom it was fetched, sent and received; if buyers keep
+	// rows, 8 more for where a miss is received
 	each := int64(4 + 8 + 4 + 1)
 	if p.job.Divides(&p.job.Cache) {
 		each += 8

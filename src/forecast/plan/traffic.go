@@ -418,8 +418,8 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 			Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
 			Passing: p.job.Partitioned,
 		}, func(i int, d *cache.Decision) { rows.count(p.kinds(), t.step(i), d) })
-		f := fetch{rows: rows.each(len(t.ends)), held: capacity, heldBytes: int64(capacity), counted: len(t.ends),
-			deciding: got.seconds, bytes: got.bytes}
+		f := fetch{rows: rows.each(len(t.ends)), held: capacity, heldBytes: int64(capacity),
+			counted: len(t.ends), deciding: got.seconds, bytes: got.bytes}
 		if p.shards.Schema.Typed() {
 			f.held = got.held
 		} else {

@@ -70,10 +70,10 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	return programBytes + mapped + 16*seeds + counts + work
 }
 
-// nodesBytes returns the memory if ranks of a node fetch as one: that of all ranks of the nodes that
-// are counted at a time. Each node also knows when vertices came last, at which place, and how often
-// it reads them; scores of first fills; and what ranks lack of the minibatches about which not all
-// have decided, or what is wanted of them.
+// nodesBytes returns the memory if ranks of a node fetch as one: that of all ranks of the nodes
+// that are counted at a time. Each node also knows when vertices came last, at which place, and how
+// often it reads them; scores of first fills; and what ranks lack of the minibatches about which
+// not all have decided, or what is wanted of them.
 func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int64 {
 	n, ranks, rows := s.shards.Vertices, int64(s.mostRanks()), int64(0)
 	node := 12 * n

@@ -16,8 +16,8 @@ import (
 )
 
 // If ranks of a node fetch as one (job.FetchesAsNodes), minibatches are looked at in turn, one of
-// each rank of the node: a row that several of these lack is fetched once, for the first rank. Every
-// minibatch is sampled twice, because what an oracle keeps depends on all of them.
+// each rank of the node: a row that several of these lack is fetched once, for the first rank.
+// Every minibatch is sampled twice, because what an oracle keeps depends on all of them.
 
 // node counts what the ranks of one node fetch as one.
 type node struct {
@@ -175,8 +175,8 @@ func (n *node) free() {
 	mem.Free(n.union)
 }
 
-// placed reports whether the ranks of the node divide the rows of a static cache of the i-th policy.
-// These need no player: a row that the node holds is fetched by none of its ranks.
+// placed reports whether the ranks of the node divide the rows of a static cache of the i-th
+// policy. These need no player: a row that the node holds is fetched by none of its ranks.
 func (n *node) placed(i int) bool {
 	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
 }

@@ -29,8 +29,8 @@ import (
 // lie, each rank asks for them alone. Each also asks for its sums alone, because two ranks never
 // want the same sum.
 //
-// With Node.Keeps buyers cache rows that change from step to step. Each sees all that its node wants
-// of the rows that it buys, so it decides alone which of them to keep:
+// With Node.Keeps buyers cache rows that change from step to step. Each sees all that its node
+// wants of the rows that it buys, so it decides alone which of them to keep:
 //
 //	Merge      what the ranks want, each row once: Plan.Wanted
 //	           cache.Policy.Step                                      in step order
@@ -42,8 +42,8 @@ import (
 type Node struct {
 	Comm comm.Comm // for the ranks of this node, in rank order; used only by exchanges
 	Of   []int     // [K] the number of each rank's node
-	// Keeps says that Options.Buffer holds rows that the rank buys, for all ranks of the node. Merge
-	// and Buy then take the place of Unite.
+	// Keeps says that Options.Buffer holds rows that the rank buys, for all ranks of the node.
+	// Merge and Buy then take the place of Unite.
 	Keeps bool
 }
 

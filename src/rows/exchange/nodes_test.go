@@ -448,13 +448,13 @@ func TestNodesWithBuffers(t *testing.T) {
 	}
 }
 
-// Buyers keep rows of their choice for their nodes, and fetch some early: every rank gets the rows of
-// its vertices, also with many plans under way, and each row is counted where it came from.
+// Buyers keep rows of their choice for their nodes, and fetch some early: every rank gets the rows
+// of its vertices, also with many plans under way, and each row is counted where it came from.
 func TestBuyersKeepRows(t *testing.T) {
 	const slots, steps = 40, 25
 	size := 3 * 4
-	for name, of := range map[string][]int{"three and two": {0, 0, 0, 1, 1}, "in turn": {0, 1, 0, 1},
-		"two and one": {0, 0, 1}} {
+	for name, of := range map[string][]int{"three and two": {0, 0, 0, 1, 1},
+		"in turn": {0, 1, 0, 1}, "two and one": {0, 0, 1}} {
 		w := newNodesWorld(of, 2, 300, []Kind{{3, compute.Float32}})
 		for _, depth := range []int{0, 2} {
 			before := mem.Allocated()
@@ -720,7 +720,8 @@ func TestDamagedWants(t *testing.T) {
 	}
 	err := comm.RunWorld(2, func(world comm.Comm) error {
 		_, err := New(world, Options{Offsets: []int64{0, 0, 0}, Tables: make([][]byte, 2),
-			Kinds: []Kind{{1, compute.Float32}}, Host: slicer{}, Node: &Node{Comm: world, Of: []int{0, 1}}})
+			Kinds: []Kind{{1, compute.Float32}}, Host: slicer{},
+			Node: &Node{Comm: world, Of: []int{0, 1}}})
 		return err
 	})
 	either := regexp.MustCompile(`rank (0 is rank 0|1 is rank 1) of 2 on its node, and must be 0 of 1`)

@@ -45,7 +45,8 @@ func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 				heap, outside = append(heap, of.heap), append(outside, of.outside)
 				square = append(square, words(k))
 				if k == 256 && of.largest >= words(k) {
-					t.Errorf("an array has %.0f bytes: a word for each pair of %d ranks", of.largest, k)
+					t.Errorf("an array has %.0f bytes: a word for each pair of %d ranks", of.largest,
+						k)
 				}
 			}
 			// 0 for a + b K; arrays outside the heap take whole pages, so it is never quite 0

@@ -165,8 +165,8 @@ func holdToEachOther(t *testing.T, off, on *record.Summary, shares bool) {
 	}
 }
 
-// A cache that changes may be divided among the ranks of a node, each of which decides about what it
-// buys. No number changes, with any policy, model, sampler, topology, depth, sums, and unequal
+// A cache that changes may be divided among the ranks of a node, each of which decides about what
+// it buys. No number changes, with any policy, model, sampler, topology, depth, sums, and unequal
 // nodes; more rows are found in caches than in those of each rank's own.
 func TestNodesDivideCachesThatChange(t *testing.T) {
 	race.Alone(t)
@@ -401,8 +401,8 @@ func simulatedNodes(t *testing.T, s *shard.Shards, o Options) *simulate.Result {
 	return r
 }
 
-// A run with a divided cache that changes goes on where it stopped: buyers begin with what their node
-// reads next.
+// A run with a divided cache that changes goes on where it stopped: buyers begin with what their
+// node reads next.
 func TestDividedCachesGoOn(t *testing.T) {
 	race.Alone(t)
 	shards := generatedIn(t, 4)
@@ -481,8 +481,8 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		{"look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
 		{"a divided sieve", policy.Settings{Policy: policy.Sieve, Alpha: 0.2,
 			Placement: policy.PlacementGroup}},
-		{"divided rounds", policy.Settings{Policy: policy.Prefetch, Alpha: 0.2, Gamma: 0.9, Delta: 2,
-			Evict: true, Initial: policy.Degree, Placement: policy.PlacementGroup}},
+		{"divided rounds", policy.Settings{Policy: policy.Prefetch, Alpha: 0.2, Gamma: 0.9,
+			Delta: 2, Evict: true, Initial: policy.Degree, Placement: policy.PlacementGroup}},
 		{"divided look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2,
 			Placement: policy.PlacementGroup}},
 	} {

@@ -264,7 +264,8 @@ func (f *fetched) requestAll(m *Minibatch) error {
 }
 
 func (settled) passOn(f *fetched) Stage {
-	return local(trace.Slice, "pass on", func(m *Minibatch) error { f.x.PassOn(&m.Fetch); return nil })
+	return local(trace.Slice, "pass on",
+		func(m *Minibatch) error { f.x.PassOn(&m.Fetch); return nil })
 }
 
 func (settled) last(_ *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
@@ -367,9 +368,9 @@ func (f *fetched) keep(m *Minibatch) {
 	}
 }
 
-// divided is the keeper of a cache that changes and that the ranks of a node divide: each keeps rows
-// that it buys, for all of them. It decides about what the node wants of it, which it knows after a
-// collective of the node.
+// divided is the keeper of a cache that changes and that the ranks of a node divide: each keeps
+// rows that it buys, for all of them. It decides about what the node wants of it, which it knows
+// after a collective of the node.
 type divided struct{ *deciding }
 
 func (d divided) plan(f *fetched) []Stage {

@@ -79,8 +79,8 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 
 // divide changes the setup to that of a buyer, which decides about what its node wants of it: the
 // ranks rank the vertices of the first fill together, and tell each other what they read in the
-// first window. Ranks choose between rows and sums before they know what buyers hold, so for a buyer
-// all rows are worth the same. Collective.
+// first window. Ranks choose between rows and sums before they know what buyers hold, so for a
+// buyer all rows are worth the same. Collective.
 func (s *Store) divide(kind *policy.Policy, setup *policy.Setup, sampling *error) error {
 	var err error
 	if kind.Scores {
@@ -105,8 +105,8 @@ func (s *Store) divide(kind *policy.Policy, setup *policy.Setup, sampling *error
 	return nil
 }
 
-// wantedOf returns what the ranks of the node want of this rank, minibatch by minibatch, where ahead
-// has the remote vertices of this rank's. Collective.
+// wantedOf returns what the ranks of the node want of this rank, minibatch by minibatch, where
+// ahead has the remote vertices of this rank's. Collective.
 func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 	all [][]graph.VertexID, err error) {
 	for remote := range ahead {
