@@ -453,9 +453,8 @@ func (c *Config) table() []section {
 			{"placement", oneOf(&c.Job.Cache.Placement, policy.PlacementOwn,
 				word{policy.PlacementOwn, "every rank keeps its best rows"},
 				word{policy.PlacementGroup,
-					"the ranks of a node divide rows and read each other's caches, so together they " +
-						"hold more; `/dev/shm` must have room for static ones, dynamic ones need " +
-						"`exchange.nodes: on`"},
+					"the ranks of a node divide rows and read each other's caches; `/dev/shm` must " +
+						"have room for static ones, dynamic ones need `exchange.nodes: on`"},
 				word{policy.PlacementParts,
 					"as `group`, but each rank keeps rows of its own parts: a baseline, only with " +
 						"`cache.source: files`"},
