@@ -14,9 +14,13 @@ func (x *Exchange) check(p *Plan) error {
 	for r := range x.ranks {
 		numbers, rows = numbers+p.askNumbers[r], rows+p.askRows[r]
 	}
-	if numbers != len(p.askIDs) || rows*x.unit != len(p.received) {
+	room := len(p.received)
+	if x.KeepsBought() { // Buy makes it later
+		room = p.bought.room
+	}
+	if numbers != len(p.askIDs) || rows*x.unit != room {
 		return fmt.Errorf("exchange: %d words and %d units are asked for; there are %d words and "+
-			"room for %d bytes", numbers, rows, len(p.askIDs), len(p.received))
+			"room for %d bytes", numbers, rows, len(p.askIDs), room)
 	}
 	landed := map[compute.RowRef]bool{}
 	land := func(at compute.RowRef) error {
