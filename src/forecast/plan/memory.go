@@ -543,11 +543,12 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 func (p *planner) readsInPlace(l int) bool {
 	j := p.job
 	return j.GPU == nil && j.ReadsInPlace() && !p.shards.Schema.Typed() &&
-		!(l == 0 && p.shards.Type().IsSparse())
+		!(l == 0 && (p.shards.Type().IsSparse() || j.Model.LearnsRows()))
 }
 
 // spanBytes returns the bytes of the vertices of layer l that are reduced in one go, at most:
-// aggregates, edges, the own rows of a chunk, and references to rows, unless these are in memory.
+// aggregates, edges and, unless rows are in memory as the device stores them, references to them
+// and the own rows of a chunk.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()
@@ -558,7 +559,9 @@ func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	n := min(rows, int64(max(vertices, largest.vertices)))
 	e := min(p.shards.Edges, int64(max(edges, largest.hop.edges)))
 	bytes := n*int64(cols*size+8) + 4*e
-	if l == 0 || p.job.Scratch {
+	inMemory := l > 0 && !p.job.Scratch &&
+		(p.mapsFirst(l) || p.job.Model.Stored(l-1, p.job.Stored) == p.job.Stored)
+	if !inMemory {
 		bytes += int64(largest.vertices*cols*size) + 8*rows
 	}
 	return bytes + bytes/8 // arrays that grow

@@ -157,12 +157,12 @@ func (p *inPlace) edges(first, end graph.VertexID) (compute.Segments, error) {
 	rows := p.indptr
 	copy(rows, g.Indptr[first:int(end)+1])
 	begin := rows[0]
-	for i := range rows {
-		if at := rows[i]; at < begin || i > 0 && at-begin < rows[i-1] ||
-			at > int64(len(g.Indices)) {
+	for i, last := 0, int64(0); i < len(rows); i++ {
+		at := rows[i]
+		if at < last || at > int64(len(g.Indices)) {
 			return compute.Segments{}, p.damage(first, end)
 		}
-		rows[i] -= begin
+		rows[i], last = at-begin, at
 	}
 	p.sources = mem.Grow(p.sources, int(rows[n]))
 	var met atomic.Pointer[error]

@@ -140,6 +140,10 @@ func TestDamageInPlaceIsNamed(t *testing.T) {
 			_, err := f.WriteAt([]byte{255, 255, 255, 255, 255, 255, 255, 127}, 8000)
 			return err
 		}, nil, "in-neighbours of vertex"},
+		{"indptr.npy", func(f *os.File) error { // the first, behind the header
+			_, err := f.WriteAt([]byte{255, 255, 255, 255, 255, 255, 255, 255}, 128)
+			return err
+		}, nil, "in-neighbours of vertex"},
 	} {
 		shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 3000, Degree: 8, Features: 6,
 			Classes: 5, Seed: 1}, shardtest.Options{Parts: 1})
