@@ -7,7 +7,7 @@ case ${2:-} in
 esac
 if [ $code = 0 ] || [ $(($# - 1)) -lt "$1" ]; then
   script=$0
-  [ -f "$script" ] || script=$(find profiling -name "$(basename "$0")") # after a cd to the root
+  [ -f "$script" ] || script=$(find profiling/ -name "$(basename "$0")") # after a cd to the root
   sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$script"
   exit $code
 fi
