@@ -52,7 +52,7 @@ type Spec struct {
 	Epochs int    // passes over the training seeds, >= 1
 	Depth  int    // number of minibatches in preparation while another trains; 0: none
 
-	Sparse bool // feature rows have few columns, each with its number; set from the parts
+	Sparse bool // rows hold only their non-zero elements, each with its column; set from the parts
 
 	DrawOn string // where training minibatches are drawn; this changes no number of the training
 
