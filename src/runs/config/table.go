@@ -155,8 +155,9 @@ func (c *Config) table() []section {
 				"neighbours per vertex and hop, seed hop first, one per layer",
 				"`mlp` ignores it, and `ladies` in training."},
 			{"relation_fanouts", path(&c.Job.RelationFanouts), 0,
-				"fanouts of single relations: `writes=5,3 paper,cites,paper=10,5`; empty: of none",
-				"Others have `sample.fanouts` ([typed graphs](guide/typed.md)); " +
+				"fanouts of single relations: `writes=5,3 paper,cites,paper=10,5`; empty: all " +
+					"relations have `sample.fanouts`",
+				"Other relations have these too ([typed graphs](guide/typed.md)); " +
 					"`sample.eval_fanouts` ignores it."},
 			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
 				"vertices that `ladies` draws for a layer, on average", "`labor` refuses it."},
@@ -412,7 +413,9 @@ func (c *Config) table() []section {
 					"`cache.placement: group` or `parts`, `cache.source: files` or " +
 					"`sample.locality`; `none` with `model.learned`."},
 			{"alpha", number(&c.Job.Cache.Alpha, 0.1, from(0)), free,
-				"capacity: rows of a rank's cache / vertices of an average rank; 0: no cache", ""},
+				"capacity: rows of a rank's cache / vertices of an average rank; 0: no cache, " +
+					"unless `cache.halo_fraction` sets it",
+				""},
 			{"halo_fraction", number(&c.Job.Cache.HaloFraction, 0, from(0).upTo(1)), free,
 				"capacity as a fraction of the rank's 1-hop halo; 0: by `cache.alpha`", ""},
 			{"halo_hops", whole(&c.Job.Cache.HaloHops, 0, 0).upTo(mostLayers), free,
