@@ -88,7 +88,7 @@ type Config struct {
 	Layers int    // convolutions, >= 1
 	// widths of features, of hidden rows (not used with one layer) and of logits, each >= 1
 	In, Hidden, Out int
-	Dropout         float32 // probability in [0,1) of dropping an activation, in every hidden layer
+	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
 	EdgeFeatures    bool    // read the features of edges if there are any, which sets EdgeIn
@@ -124,7 +124,7 @@ type Config struct {
 	GCNNorm     string // for kind gcn: GCNRight or GCNBoth; empty: GCNRight
 	Heads       int    // number of heads, >= 1; only for kinds with attention
 	HeadMerge   string // for kinds with attention: HeadsConcat or HeadsMean; empty: HeadsConcat
-	// for kinds with attention: factor in [0,1] by which LeakyReLU multiplies scores < 0
+	// for kinds with attention: factor in [0,1] by which LeakyReLU multiplies scores < 0; 0: ReLU
 	Slope float32
 }
 

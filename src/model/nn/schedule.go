@@ -24,7 +24,7 @@ type Schedule struct {
 	Kind   string  // ScheduleConstant, ScheduleCosine or ScheduleStep
 	Base   float64 // the highest rate; 0: nothing is learned
 	Warmup int     // steps of linear rise: step s < Warmup runs at Base (s+1)/Warmup; 0: none
-	Floor  float64 // for cosine: the fraction of Base at the end of the run; may be 0
+	Floor  float64 // for cosine: the fraction of Base at the end of the run; 0: it ends at 0
 	Every  int     // for step: number of steps between two decays, after the warm-up; >= 1
 	Gamma  float64 // for step: factor of a decay, in (0, 1]
 }

@@ -16,8 +16,8 @@ type Objective struct {
 	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
 	// weights.
 	Weights []float64
-	// Smoothing is the share of a vertex's target that goes to all classes alike, 0 <= Smoothing <
-	// 1 (Szegedy et al., CVPR 2016).
+	// Smoothing is the share of a vertex's target that goes to all classes alike, in [0, 1)
+	// (Szegedy et al., CVPR 2016); 0: none.
 	Smoothing float64
 	// Loss is the loss of regression, one of LossAuto, ...; "" is LossAuto. Targets are scaled.
 	Loss string

@@ -17,11 +17,12 @@ type Settings struct {
 	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo; 0: by Alpha
 	HaloHops     int     // hops for degree, paths and prefetch; 0 means one for each layer
 	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
-	// For PlacementGroup: see Place, in [0, 1]; MeasuredPeerCost lets the run measure it.
+	// For PlacementGroup: see Place, in [0, 1]; 0 spreads rows as widely as possible.
+	// MeasuredPeerCost lets the run measure it.
 	PeerCost float64
 	Source   string // SourceOwners or SourceFiles; "" is SourceOwners
 
-	Window  int     // lookahead: number of minibatches known in advance; 0 if planned
+	Window  int     // lookahead: number of minibatches known in advance; 0: planned
 	Level   bool    // lookahead: fetch early if the next minibatch has more misses
 	Gamma   float64 // prefetch: decay of a score in a step that does not use the row, in (0, 1]
 	Delta   int     // prefetch: number of minibatches between eviction rounds, >= 1

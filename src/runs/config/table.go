@@ -142,7 +142,7 @@ func (c *Config) table() []section {
 				"what evaluation and inference read of learned rows that training never changed",
 				"An older run's config without it means `keep`."},
 			{"slope", number(&c.Job.Model.Slope, 0.2, from(0).upTo(1)), 0,
-				"slope below 0 of the LeakyReLU of attention scores",
+				"slope below 0 of the LeakyReLU of attention scores; 0: ReLU",
 				"For " + kindsWithHeads() + "."},
 		}},
 
@@ -272,7 +272,7 @@ func (c *Config) table() []section {
 			), 0,
 				"how the learning rate changes", ""},
 			{"warmup_steps", whole(&c.Job.Schedule.Warmup, 0, 0), 0,
-				"steps of a linear rise of the learning rate from 0", ""},
+				"steps of a linear rise of the learning rate from 0; 0: none", ""},
 			{"step_epochs", whole(&c.Job.StepEpochs, 10, 1).upTo(mostEpochs), 0,
 				"schedule `step`: epochs between two drops of the learning rate", ""},
 			{"step_factor", number(&c.Job.Schedule.Gamma, 0.5, above(0).upTo(1)), 0,

@@ -9,7 +9,7 @@ import (
 // rank has at hand (data placement, Song and Jiang, ICS '22, section 4). It changes the
 // minibatches, which then depend on the cache and on the nodes.
 type Locality struct {
-	Favour   float64 // how many times likelier; 0 and 1 mean no likelier
+	Favour   float64 // how many times likelier, >= 1; 0 means 1
 	Vertices int     // number of likelier vertices in each hop but the last, >= 1
 	Adapts   bool    // whether the factor adapts, with Favour as its maximum; if not, it is Favour
 	Adaption         // only if Adapts
@@ -19,9 +19,11 @@ type Locality struct {
 // time that loading takes, computed from counts and given rates. It reads no clock, so that runs
 // can be repeated.
 type Adaption struct {
-	Lower, Upper float64 // in [0, 1]: a share of loading between these leaves the factor as it is
-	Link         float64 // bytes/s at which a rank gets rows that are not at hand; not 0
-	Edges        float64 // sampled edges/s that a rank draws and trains on; not 0
+	// In [0, 1]: a share of loading between these leaves the factor as it is; 0 is a share like any
+	// other.
+	Lower, Upper float64
+	Link         float64 // bytes/s at which a rank gets rows that are not at hand; > 0
+	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0
 }
 
 // Clash returns every error of numbers that do not fit each other. The argument reads says whether

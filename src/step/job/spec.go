@@ -73,7 +73,7 @@ type Spec struct {
 
 	Ranks int // number of ranks; 0 means one for each part
 	// RanksPerNode is the number of ranks that share a node's memory and, with InNodes,
-	// minibatches. If 0, each rank is a node, unless Job.SetNodes says otherwise.
+	// minibatches. 0: each rank is a node, unless Job.SetNodes says otherwise.
 	RanksPerNode int
 }
 

@@ -66,7 +66,7 @@ type LinkOptions struct {
 	Exclude   bool   // do not sample the minibatch's links, or their reverses, as edges
 	// Label words of all links, the same number for each link; nil if links have no labels.
 	Labels []int32
-	// Vertex types of the ends; 0 on a graph without types.
+	// Vertex types of the ends; 0: the first, the only one of a graph without types.
 	Source, Target int
 }
 
