@@ -60,7 +60,7 @@ func ExampleSampler() {
 		if err := s.Sample(&mb, []graph.VertexID{3, 400, 999}, key); err != nil {
 			panic(err)
 		}
-		return mb.EdgesDigest(key)
+		return mb.Digest() // of blocks and frontier
 	}
 	here := draw(sample.Key{Seed: 1, Epoch: 2, Step: 7})
 	fmt.Println("another rank:", draw(sample.Key{Seed: 1, Epoch: 2, Step: 7}) == here)
