@@ -204,9 +204,9 @@ func (s *script) ask(world comm.Comm, r request) (string, error) {
 	var words []string
 	for i, v := range r.ids {
 		at := p.Rows.Of[i]
-		place := [...]string{"kept", "fetched", "passed on"}[max(0, at.Table()-x.Parts())]
-		if at.Table() < x.Parts() {
-			place = "own"
+		place := "own"
+		if table := at.Table() - x.Parts(); table >= 0 {
+			place = [...]string{"kept", "fetched"}[table]
 		}
 		if got := p.Rows.Tables[at.Table()][at.Row()]; got != byte(v) {
 			place += fmt.Sprintf(", where %d lies", got)
