@@ -108,11 +108,15 @@ races() { # the packages that start goroutines, or whose tests do
       ./src/devices/compute/cuda ./src/step/parallel ./src/runs/train
 }
 # Checks that cost as much as the work (package invariant), in the packages that have them and those
-# that drive them; the checks allocate.
+# that drive them; the checks allocate. A misspelt tag would leave out the checks and their tests.
 invariants() {
-  local of
+  local of tags=$HALOGNN_TAGS,invariants
+  if [ "$(go list -tags "$tags" -f '{{.GoFiles}}' ./src/base/invariant)" != '[invariant.go on.go]' ]; then
+    echo "the tags $tags do not switch on the checks"
+    return 1
+  fi
   mapfile -t of < <(packages '"halognn/src/base/invariant"')
-  HALOGNN_EMULATED_DEVICES=0 go test -short -tags "$HALOGNN_TAGS,invariants" -vet=off -timeout 40m -skip Allocate \
+  HALOGNN_EMULATED_DEVICES=0 go test -short -tags "$tags" -vet=off -timeout 40m -skip Allocate \
     "${of[@]}" ./src/rows/policy ./src/step/parallel ./src/forecast/simulate
 }
 shell_lint() {
