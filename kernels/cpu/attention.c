@@ -496,10 +496,18 @@ ALWAYS_INLINE void put(float *p, vec v, int64_t first) {
     }
 }
 
+/* The dot products by head of the rows of edges and a row of their segment, to[e,h], are made while
+ * the rows are summed if no strip ends within a head. */
+typedef struct {
+    const float *own; /* the row of the segment */
+    float *to;
+} dotted;
+
 /* strip sums n vectors of the rows of the edges [lo,hi); columns below j do not belong to the last
- * vector. If uniform, all lanes of a vector belong to one head. */
-ALWAYS_INLINE void strip(int bf16, int uniform, const int n, const weighted *g, const lanes_of *v,
-                         int64_t lo, int64_t hi, int64_t j, float *out) {
+ * vector. If uniform, all lanes of a vector belong to one head. dot may be NULL. */
+ALWAYS_INLINE void strip(int bf16, int uniform, const int n, const weighted *g, const dotted *dot,
+                         const lanes_of *v, int64_t lo, int64_t hi, int64_t j, float *out) {
+    const int64_t of_head = g->width / LANES; /* vectors: a power of two if dot */
     vec sum[MAX_ACCUMULATORS];
     UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
     for (int64_t e = lo; e < hi; e++) {
@@ -507,9 +515,22 @@ ALWAYS_INLINE void strip(int bf16, int uniform, const int n, const weighted *g, 
             prefetch_edge(g, e);
         const int64_t row = g->indices[e] * g->cols;
         const float *alpha = alpha_of(g, e);
+        vec part[WAY_VECS] = {0};
+        if (dot && j == 0) {
+            const int64_t ahead = ahead_of(g->edges, e, g->last) * g->heads;
+            __builtin_prefetch(g->alpha + ahead);
+            __builtin_prefetch(dot->to + ahead, 1);
+        }
         UNROLL for (int k = 0; k < n; k++) {
             const vec x = bf16 ? load_bf16(g->halves + row + v[k].at)
                                : load(g->rows + row + v[k].at);
+            if (dot) {
+                part[k % WAY_VECS] += x * load(dot->own + v[k].at);
+                if ((k + 1) % WAY_VECS == 0 && ((k + 1) & (of_head - 1)) == 0) {
+                    dot->to[g->edges[e] * g->heads + v[k].first] = tree(part);
+                    UNROLL for (int i = 0; i < WAY_VECS; i++) part[i] = (vec){0};
+                }
+            }
             if (uniform)
                 sum[k] += x * alpha[v[k].first];
             else
@@ -537,14 +558,15 @@ ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out)
 }
 
 /* strips sums the columns of the vectors, the first of which is column j. */
-ALWAYS_INLINE void strips(int bf16, int uniform, const weighted *g, const lanes_of *v, int vecs,
-                          int64_t j, int64_t lo, int64_t hi, float *out) {
+ALWAYS_INLINE void strips(int bf16, int uniform, const weighted *g, const dotted *dot,
+                          const lanes_of *v, int vecs, int64_t j, int64_t lo, int64_t hi,
+                          float *out) {
     for (int first = 0; first < vecs; first += MAX_ACCUMULATORS) {
         const int n = vecs - first < MAX_ACCUMULATORS ? vecs - first : MAX_ACCUMULATORS;
         switch (n) {
-#define STRIP(n)                                                                           \
-    case n:                                                                                \
-        strip(bf16, uniform, n, g, v + first, lo, hi, j + (int64_t)first * LANES, out);    \
+#define STRIP(n)                                                                            \
+    case n:                                                                                 \
+        strip(bf16, uniform, n, g, dot, v + first, lo, hi, j + (int64_t)first * LANES, out); \
         break;
             STRIP(1) STRIP(2) STRIP(3) STRIP(4)
 #if MAX_ACCUMULATORS > 4
@@ -572,9 +594,9 @@ ALWAYS_INLINE void sum_segments(int bf16, const weighted *g, float *out, int64_t
         const int vecs = place_vectors(v, g, j);
         for (int64_t d = 0; d < segments; d++) {
             if (uniform)
-                strips(bf16, 1, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+                strips(bf16, 1, g, NULL, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
             else
-                strips(bf16, 0, g, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
+                strips(bf16, 0, g, NULL, v, vecs, j, indptr[d], indptr[d + 1], out + d * g->cols);
         }
     }
 }
@@ -592,8 +614,29 @@ void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width,
         sum_segments(0, &g, y, segments, indptr);
 }
 
-/* The rows of dy for the edges of a few sources are read twice, the second time from the caches.
- * The numbers of a source's edges are scattered, so they are prefetched as the rows are. */
+/* sum_and_dot is edge_sum_backward in one pass over the rows of dy. */
+ALWAYS_INLINE void sum_and_dot(const weighted *g, float *dz, float *dalpha, int64_t segments,
+                               const int64_t *t_indptr, const float *z) {
+    enum { SEGMENTS_AHEAD = 2 };
+    const int64_t bytes = g->cols * 4;
+    lanes_of v[MAX_VECS];
+    for (int64_t j = 0; j < g->cols; j += MAX_VECS * LANES) {
+        const int vecs = place_vectors(v, g, j);
+        for (int64_t s = 0; s < segments; s++) {
+            const dotted dot = {z + s * g->cols, dalpha};
+            if (j == 0 && s + SEGMENTS_AHEAD < segments) {
+                prefetch_row(dot.own + SEGMENTS_AHEAD * g->cols, bytes);
+                for (int64_t i = 0; i < g->cols; i += CACHE_LINE / 4)
+                    __builtin_prefetch(dz + (s + SEGMENTS_AHEAD) * g->cols + i, 1);
+            }
+            strips(0, 1, g, &dot, v, vecs, j, t_indptr[s], t_indptr[s + 1], dz + s * g->cols);
+        }
+    }
+}
+
+/* The numbers of a source's edges are scattered, so they are prefetched as the rows are. If heads
+ * do not fit strips, the rows of dy for the edges of a few sources are read twice, the second time
+ * from the caches. */
 void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads,
                               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
                               const int32_t *t_edges, const float *alpha, const float *z,
@@ -602,6 +645,10 @@ void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_
     const int64_t cols = heads * width;
     const weighted g = {heads, width, cols, t_indptr[segments] - 1, rows_ahead(cols * 4),
                         t_indices, t_edges, alpha, dy, NULL};
+    if (width > 0 && width % WAYS == 0 && MAX_ACCUMULATORS * LANES % width == 0) {
+        sum_and_dot(&g, dz, dalpha, segments, t_indptr, z);
+        return;
+    }
     const factors f = {0};
     groups near;
     set_groups(&near, width);

@@ -156,6 +156,10 @@ int main(void) {
             const shape strips = {"a strip of some vectors", 3, 12, 3, cols};
             test_level(k, plain, levels[l], &strips);
         }
+        for (int64_t cols = 16; cols <= 1024; cols *= 2) {
+            const shape whole = {"heads of whole vectors", 3, 12, 3, cols};
+            test_level(k, plain, levels[l], &whole);
+        }
         printf("tested %s\n", k->level);
     }
     failures += test_products();
