@@ -361,6 +361,8 @@ func placementRefuses(s *job.Spec) []clash {
 	return []clash{
 		{s.Cache.Shared() && changes(&s.Cache) && !(group && s.AsNodes && !s.TryNodes),
 			"cache.policy " + s.Cache.Policy, why, cure},
+		{group && s.Cache.Policy == policy.Auto, "cache.policy " + policy.Auto,
+			"it counts ranks' own caches", static},
 		{s.Cache.Placement == policy.PlacementParts && !s.Cache.FromFiles(),
 			"cache.source " + policy.SourceOwners,
 			"a rank reads the rows of its own parts in memory and needs no cache for them",

@@ -44,6 +44,10 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		{ModeHybrid, func(s *job.Spec) { s.StreamPerPart = true }, "sample.streams part"},
 		{ModeData, func(s *job.Spec) { s.Sums, s.Model.Kind = true, "gat" },
 			"exchange.sums is on, which cannot be combined with model.kind gat"},
+		{ModeData, func(s *job.Spec) {
+			s.Cache.Policy, s.Cache.Placement, s.AsNodes = policy.Auto, policy.PlacementGroup, true
+		}, "cache.placement is group, which cannot be combined with cache.policy auto, because it " +
+			"counts ranks' own caches; choose cache.policy="},
 		{ModeSplit, func(s *job.Spec) { s.Sums = true },
 			"which cannot be combined with parallel.mode split"},
 	} {
