@@ -119,6 +119,7 @@ func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	var p exchange.Plan
 	defer p.Free()
 	for i, remote := range all { // as many on every rank
@@ -133,7 +134,7 @@ func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 		}
 		all[i] = append(remote[:0], p.Wanted()...)
 	}
-	return all, f.Close()
+	return all, nil
 }
 
 // planWindow sets how many minibatches the policy knows in advance: the configured number, or the
