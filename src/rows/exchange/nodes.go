@@ -723,7 +723,7 @@ func (f *finder) find(vertex uint32, place int) (at int, isNew bool) {
 	}
 }
 
-// bytes returns the memory that plans share, and free frees it. No plan may be in Unite.
+// bytes returns the memory that plans share, and free frees it. No plan may be in Merge.
 func (b *buying) bytes() (bytes int64) {
 	if b == nil {
 		return 0

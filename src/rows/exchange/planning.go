@@ -28,8 +28,8 @@ func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part
 }
 
 // PlanNodes lets a planning exchange fetch as one with its node; the arguments are Node.Of and
-// Node.Keeps. It assumes that no two ranks of the node want the same row, which is the most expensive case, and
-// that others want as many rows from this buyer as it buys for itself.
+// Node.Keeps. It assumes that no two ranks of the node want the same row, which is the most
+// expensive case, and that others want as many rows from this buyer as it buys for itself.
 func (x *Exchange) PlanNodes(of []int, keeps bool) {
 	n := &Node{Of: of, Keeps: keeps}
 	place, ranks := n.places(x.rank)

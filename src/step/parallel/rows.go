@@ -279,7 +279,9 @@ func (settled) free()              {}
 // and so are the reads and writes of the cache.
 type deciding struct {
 	policy cache.Policy
-	looks  bool // whether the policy looks ahead; then decide is the first stage that is not local
+	// Whether the policy looks ahead. Then the first stage that is not local is decide, or wants
+	// where ranks of a node divide caches.
+	looks bool
 	// Buffers for minibatches that are decided and not consumed; empty unless the policy looks
 	// ahead.
 	buffers chan bufferSet
