@@ -448,7 +448,8 @@ func (p *planner) note(out *Prediction) {
 		out.RanksPerNode < out.Ranks {
 		add("rows within a step are assumed to go to all other ranks equally, on the node or not")
 	}
-	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 {
+	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 &&
+		!j.Divides(&j.Cache) {
 		add("a row of a peer's cache is assumed to cost %g of a far row; a run measures it "+
 			"(cache.peer_cost)", policy.AssumedPeerCost)
 	}

@@ -142,8 +142,11 @@ func (p *Prediction) trafficTable() [][]string {
 		rows = append(rows, [][]string{
 			{"rows of own caches", fmt.Sprintf("%.0f", t.Own)},
 			{"rows of peers' caches", fmt.Sprintf("%.0f", t.Peer)},
-			{fmt.Sprintf("cost in far rows, a peer's %g", t.PeerCost), fmt.Sprintf("%.0f", t.Cost)},
 		}...)
+	}
+	if t.Cost > 0 {
+		rows = append(rows, []string{fmt.Sprintf("cost in far rows, a peer's %g", t.PeerCost),
+			fmt.Sprintf("%.0f", t.Cost)})
 	}
 	rows = append(rows, [][]string{
 		{"rows and sums on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},

@@ -160,7 +160,10 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 		}
 		t.Peer, t.Sums, t.IDs, t.Shared = t.Peer*scale, t.Sums*scale, t.IDs*scale, t.Shared*scale
 		if c.Shared() {
-			t.Own, t.PeerCost = t.Reads-t.Rows-t.Shared-t.Peer, c.Cost()
+			t.Own = t.Reads - t.Rows - t.Shared - t.Peer
+		}
+		if c.Shared() && !p.job.Divides(c) { // the cost of a peer's row places static rows alone
+			t.PeerCost = c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
 		t.Bytes = rows.bytes(of) + t.sumBytes*scale
