@@ -263,6 +263,7 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 		}
 	}
 	if p.options.Bound != Least {
+		remote := float64(p.sizedWanted(int64(math.Ceil(r.remote.sum()))))
 		t.policyBytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: held,
 			Window: int64(t.Window), Uses: remote, Degrees: p.job.Partitioned})
 	}
@@ -395,6 +396,16 @@ func (p *planner) sizedUnion(rows int) int64 {
 	return 4 * 8 * int64(p.job.RanksPerNode) * int64(rows)
 }
 
+// sizedWanted returns how many rows a changing cache decides about in a minibatch whose rank reads
+// the given number. Where ranks of a node divide caches, that is what they want of the rank: about
+// as many or, with Most, all that each of them reads.
+func (p *planner) sizedWanted(rows int64) int64 {
+	if p.options.Bound == Most && p.job.Divides(&p.job.Cache) {
+		return rows * int64(p.job.RanksPerNode)
+	}
+	return rows
+}
+
 // sizedWaiting returns the bytes of a minibatch that is sampled and planned.
 func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	// bytes of original ids, references, parts and positions
@@ -427,11 +438,16 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 		}
 	}
 	if t.dynamic() {
-		bytes += int64(s.remote) * (4 + 4) // remote ids, slots
+		wanted := p.sizedWanted(int64(s.remote))
+		bytes += int64(s.remote)*4 + wanted*4 // remote ids, slots
 		// ids of the slot's last use: those that the rank asked for and, as other ranks ask for
 		// equally many, those that they asked it for
 		if t.Window > 0 {
-			bytes += int64(s.remote) * (4 + 4)
+			bytes += wanted * (4 + 4)
+		}
+		// ids that the rank wants, and those that its node wants of it, as they came and once each
+		if t.Window > 0 && p.job.Divides(&p.job.Cache) {
+			bytes += int64(s.remote)*4 + wanted*(4+4)
 		}
 	}
 	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)

@@ -57,6 +57,10 @@ func TestBounds(t *testing.T) {
 		"nodes, look-ahead": func(j *Job) {
 			j.AsNodes, j.RanksPerNode, j.Cache.Policy = true, 2, policy.Lookahead
 		},
+		"nodes that divide a look-ahead cache": func(j *Job) {
+			j.AsNodes, j.RanksPerNode, j.Cache.Policy = true, 2, policy.Lookahead
+			j.Cache.Placement = policy.PlacementGroup
+		},
 		"split":       func(j *Job) { j.Mode.Sharing = sample.Together },
 		"push-pull":   func(j *Job) { j.Mode.Columns = true },
 		"partitioned": func(j *Job) { j.Partitioned = true },
@@ -99,6 +103,36 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// With Most a rank decides about all that ranks of its node read, where they divide a cache; and no
+// run measures what a row of a peer's cache costs there.
+func TestPlanOfDividedCaches(t *testing.T) {
+	parts := shardtest.Open(t, generatedOptions, shardtest.Options{Parts: 4})
+	j := planJob()
+	j.AsNodes, j.RanksPerNode, j.Cache.Policy, j.Cache.Window = true, 2, policy.Lookahead, 4
+	j.Cache.PeerCost = -1
+	var most [2]trace.Memory
+	for i, placement := range []string{policy.PlacementOwn, policy.PlacementGroup} {
+		var err error
+		j.Cache.Placement = placement
+		if _, most[i], err = Bounds(shard.Sizes(&parts.Meta, parts.Dir), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{trace.MemMinibatches, trace.MemCacheIndex} {
+		if own, divided := most[0].Of(name), most[1].Of(name); divided <= own {
+			t.Errorf("%s: at most %d bytes, with own caches %d", name, divided, own)
+		}
+	}
+	got, err := New(parts, j, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(got.Notes, "\n"); strings.Contains(notes, "cache.peer_cost") ||
+		!strings.Contains(notes, "divide their caches") || got.Traffic.Cost != 0 {
+		t.Errorf("cost %g:\n%s", got.Traffic.Cost, notes)
 	}
 }
 
