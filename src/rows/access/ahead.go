@@ -148,7 +148,7 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 }
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its
-// turn: 24 bytes for a vertex of the input frontier, and 16 more for a vertex of each other
+// turn: vertexBytes for a vertex of the input frontier, and 16 more for a vertex of each other
 // frontier; 4 bytes for an edge of the input layer, whose rows get no gradient, and 12 for an edge
 // of each other layer. For a kind of sampling without fanouts, it is the mean of a few minibatches.
 func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
@@ -160,7 +160,7 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 		return 0, fmt.Errorf("access: %w", err)
 	}
 	frontier := total(p)
-	bytes, reached := 24*frontier, float64(r.Streams.MaxPiece())
+	bytes, reached := float64(r.vertexBytes())*frontier, float64(r.Streams.MaxPiece())
 	for h, f := range fanouts {
 		draws := float64(f) * float64(m.columns.width()) / float64(max(m.in.NumVertices(), 1))
 		if f == sample.All {
@@ -176,13 +176,23 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	return int64(bytes), nil
 }
 
+// vertexBytes is what a vertex of the input frontier takes in a minibatch that waits. In a divided
+// cache that is also its id as the rank wants it, and for a row that the node wants of the rank, of
+// which there are about as many: its id as it came, in the union, and its slot.
+func (r *Workload) vertexBytes() int {
+	if r.Divided {
+		return 24 + 4*4
+	}
+	return 24
+}
+
 // countedBytes measures what waitingBytes estimates, on the first n minibatches.
 func (r *Workload) countedBytes(n int) (int64, error) {
 	var fault error
 	bytes, counted := 0, 0
 	for _, mb := range r.ahead(1, 0, n, &fault) {
 		counted++
-		bytes += 24 * len(mb.Frontier)
+		bytes += r.vertexBytes() * len(mb.Frontier)
 		for l := range mb.Blocks {
 			edge := 12
 			if l == 0 {

@@ -92,6 +92,23 @@ func TestPlannedWindows(t *testing.T) {
 	}
 }
 
+// Where ranks of a node divide a cache, minibatches that wait take more, and fewer fit.
+func TestWindowBytesOfDividedCaches(t *testing.T) {
+	m, r := reading(t, 0)
+	p := memtest.Must[float32](t)(m.Reads(r))
+	var bytes [2]int64
+	for i := range bytes {
+		var err error
+		r.Divided = i == 1
+		if bytes[i], err = m.WindowBytes(r, p, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more := bytes[1] - bytes[0] - int64(16*total(p)); more < -1 || more > 1 {
+		t.Errorf("%d bytes, with own caches %d, of %g vertices", bytes[1], bytes[0], total(p))
+	}
+}
+
 // The halo is the vertices outside that are sampled from inside.
 func TestHaloSize(t *testing.T) {
 	m, r := reading(t, 0)

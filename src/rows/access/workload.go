@@ -31,6 +31,10 @@ type Workload struct {
 	// Kinds are the kinds of the rows, if these differ in size; capacities are then in bytes.
 	Kinds *Kinds
 
+	// Divided says that the ranks of a node divide a cache that changes: a minibatch that waits
+	// for its decision then keeps what the node wants of the rank.
+	Divided bool
+
 	// Known [N] are the accesses of the run's epochs, if already counted.
 	Known []uint32
 

@@ -191,21 +191,33 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// Lend swaps the plan's send and receive buffers with b, so that plans that wait long for Request
-// need no such buffers.
+// Lend swaps the plan's send and receive buffers with b, and what Buy makes, so that plans that
+// wait long for Request or Buy need none of these.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
 	p.bought.own.received, b.Bought = b.Bought, p.bought.own.received
-	p.bought.sent, b.PassedOn = b.PassedOn, p.bought.sent
+	w := &p.bought
+	w.sent, b.PassedOn = b.PassedOn, w.sent
+	w.start, b.start = b.start, w.start
+	w.size, b.size = b.size, w.size
+	w.missAt, b.missAt = b.missAt, w.missAt
+	w.earlyAt, b.earlyAt = b.earlyAt, w.earlyAt
+	w.earlyBy, b.earlyBy = b.earlyBy, w.earlyBy
 }
 
-// Buffers are the send and receive buffers of rows, the largest arrays of a plan.
-type Buffers struct{ Sent, Received, Bought, PassedOn []byte }
+// Buffers are the send and receive buffers of rows, the largest arrays of a plan, and the arrays
+// that Buy makes.
+type Buffers struct {
+	Sent, Received, Bought, PassedOn []byte
+	start, missAt, earlyAt           []int64
+	size, earlyBy                    []int32
+}
 
 // Bytes returns the memory of the buffers.
 func (b *Buffers) Bytes() int64 {
-	return int64(cap(b.Sent) + cap(b.Received) + cap(b.Bought) + cap(b.PassedOn))
+	return int64(cap(b.Sent)+cap(b.Received)+cap(b.Bought)+cap(b.PassedOn)) +
+		int64(cap(b.start)+cap(b.missAt)+cap(b.earlyAt))*8 + int64(cap(b.size)+cap(b.earlyBy))*4
 }
 
 // Free frees the buffers.
@@ -214,6 +226,11 @@ func (b *Buffers) Free() {
 	mem.Free(b.Received)
 	mem.Free(b.Bought)
 	mem.Free(b.PassedOn)
+	for _, s := range [][]int64{b.start, b.missAt, b.earlyAt} {
+		mem.Free(s)
+	}
+	mem.Free(b.size)
+	mem.Free(b.earlyBy)
 	*b = Buffers{}
 }
 

@@ -212,3 +212,20 @@ func (m *decided) check(l *layout, rank int) error {
 	p.Remote, p.IDBytes, p.Early = p.Remote-p.Early, p.IDBytes-IDBytes*p.Early, 0
 	return l.check(&p, rank, m.ids, hit)
 }
+
+// What Buy makes is lent with the buffers: a plan that waits for Buy keeps ids alone.
+func TestLendOfWhatBuyMakes(t *testing.T) {
+	var p Plan
+	w := &p.bought
+	w.start, w.missAt, w.earlyAt = mem.Make[int64](8), mem.Make[int64](8), mem.Make[int64](8)
+	w.size, w.earlyBy = mem.Make[int32](8), mem.Make[int32](8)
+	before := p.MessageBytes()
+	var b Buffers
+	if p.Lend(&b); p.MessageBytes() != 0 || b.Bytes() != before {
+		t.Errorf("%d bytes stay and %d are lent, of %d", p.MessageBytes(), b.Bytes(), before)
+	}
+	if p.Lend(&b); p.MessageBytes() != before || b.Bytes() != 0 {
+		t.Errorf("%d bytes come back, of %d", p.MessageBytes(), before)
+	}
+	p.Free()
+}

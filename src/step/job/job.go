@@ -502,7 +502,7 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 		Local: j.Local(rank), Home: j.home(rank), Kinds: j.Kinds(),
 		Sources: access.Sources(j.Streams, share.First, share.Count), Reader: *j.Reader(rank),
 		Sample: j.Sample, Hops: j.Cache.HaloHops, Topology: j.Shards.Topology(), Epochs: j.Epochs,
-		Workers: workers,
+		Workers: workers, Divided: j.Divides(&j.Cache),
 	}
 }
 
