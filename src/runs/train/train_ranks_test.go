@@ -16,8 +16,9 @@ import (
 )
 
 // The memory of a rank, with as many vertices and rows for each, grows no faster than the number of
-// ranks K: the second difference of its bytes over K, 2K and 4K is far from that of an array of K^2
-// words. Nor does any single array have K^2 words, on whatever rank.
+// ranks K: the second difference of its bytes over K, 2K and 4K, of the mean rank, is less than that
+// of an array of K^2 words of 4 bytes. Nor do the arrays of any one call on the Go heap, of whatever
+// rank, have K^2 such words in the mean. What a single rank takes outside the heap counts only in the mean of all.
 func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 	race.Alone(t)
 	if testing.Short() {
@@ -38,7 +39,7 @@ func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			numbers, words := []int{64, 128, 256}, func(k int) float64 { return 8 * float64(k*k) }
+			numbers, words := []int{64, 128, 256}, func(k int) float64 { return 4 * float64(k*k) }
 			var heap, outside, square []float64
 			for _, k := range numbers {
 				of := memoryOfRanks(t, k, change)
@@ -52,11 +53,11 @@ func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 			// 0 for a + b K; arrays outside the heap take whole pages, so it is never quite 0
 			second := func(x []float64) float64 { return x[2] - 3*x[1] + 2*x[0] }
 			for what, of := range map[string][]float64{"on": heap, "outside": outside} {
-				got, far := second(of), second(square)*2/3
+				got, far := second(of), second(square)
 				t.Logf("a rank of %v takes %.0f bytes %s the heap; second difference %.0f", numbers,
 					of, what, got)
-				if got > far {
-					t.Errorf("the second difference %s the heap is more than %.0f", what, far)
+				if got >= far {
+					t.Errorf("the second difference %s the heap is %.0f or more", what, far)
 				}
 			}
 		})
@@ -64,7 +65,7 @@ func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 }
 
 // memory is that of ranks that have ended an epoch: the mean bytes of a rank on the Go heap and
-// outside, and those of the largest array on the heap.
+// outside, and those of the largest array on the heap: the mean of the arrays of one call.
 type memory struct{ heap, outside, largest float64 }
 
 func memoryOfRanks(t *testing.T, ranks int, change func(*Options)) (m memory) {
@@ -100,6 +101,8 @@ func memoryOfRanks(t *testing.T, ranks int, change func(*Options)) (m memory) {
 	}()
 	dir := t.TempDir()
 	err := comm.RunWorld(ranks, func(c comm.Comm) error {
+		var once sync.Once // a rank that fails does not let the others wait
+		defer once.Do(arrived.Done)
 		of := shards
 		if o.Partitioned {
 			own, err := shard.Open(shards.Dir, shard.Options{Rank: c.Rank(), Ranks: ranks})
@@ -113,7 +116,7 @@ func memoryOfRanks(t *testing.T, ranks int, change func(*Options)) (m memory) {
 		env.RanksPerNode, env.Workers = 8, 1
 		_, err := Run(context.Background(), Env{Env: env, Dir: dir, OnSteps: func(begin bool) {
 			if !begin {
-				arrived.Done()
+				once.Do(arrived.Done)
 				measured.Wait()
 			}
 		}}, o)
