@@ -141,9 +141,11 @@ func (p *process) gpuFound(c comm.Comm, parts string) (text string, err error) {
 	}
 	topology := compute.TopologyBytes(int(m.Vertices), m.Edges)
 	why := parallel.HostDraws(&job.Spec{Sparse: m.Type().IsSparse(),
-		Model: nn.Config{Schema: m.Schema, Task: m.Task}})
-	if why == "" {
-		why = parallel.LargeTopology(topology, free)
+		// by default a job uses the weights that the parts have; HostDraws reads them if In is set
+		Model: nn.Config{Schema: m.Schema, Task: m.Task, EdgeWeights: m.Weighted, In: 1}})
+	if why == "" && parallel.LargeTopology(topology, free) != "" {
+		why = fmt.Sprintf("the topology takes %d MB of device memory, more than half of the %d "+
+			"MB for a rank, of which the model takes some", topology>>20, free>>20)
 	}
 	if why != "" {
 		return text + "; sample.on=auto would draw on the host: " + why, nil
