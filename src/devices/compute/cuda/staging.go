@@ -22,7 +22,7 @@ import (
 //	then, on the device       rows that do not lie there, copied | mapped rows, fetched later
 //
 // Rows of types are always made on the host. The host makes rows in the type in which rows are
-// stored. Kernels read float32, so the device widens rows of bfloat16.
+// stored.
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
