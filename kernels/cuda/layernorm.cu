@@ -59,10 +59,11 @@ __global__ void backward(float *dx, int64_t rows, int64_t cols, const D *dy, con
     const int64_t r = my_row();
     if (r >= rows) return;
     const float *in = x + r * cols;
-    const uint64_t row = in_place<D> ? 0 : drawn_back(then, r);
+    const bool changes = !in_place<D> && then.activation != 0; // else y may be null
+    const uint64_t row = changes ? drawn_back(then, r) : 0;
     const auto grad = [=](int64_t j) {
         const float d = to_float(dy[r * cols + j]);
-        return in_place<D> ? d : follow_back(then, d, to_float(y[r * cols + j]), row, j);
+        return changes ? follow_back(then, d, to_float(y[r * cols + j]), row, j) : d;
     };
     const float m = mean[r], s = rstd[r];
     float g_sum = 0, gn_sum = 0;
