@@ -185,6 +185,8 @@ int product(halognn_cuda *c, void *room, int dropped, const factors &all, const 
     };
     const float f = 0;
     const tf32 t{};
+    for (const halognn_cuda_matrix &m : all.of)
+        if (m.bf16 && dropped != cores<bf16>::dropped) return cudaErrorInvalidValue;
     switch (dropped) {
     case 0: return multiply(as(f, 0), as(f, 1), as(f, 2), as(f, 3));
     case cores<tf32>::dropped: return multiply(as(t, 0), as(t, 1), as(t, 2), as(t, 3));
