@@ -437,16 +437,16 @@ func (p *planner) roundedBytes(r *rankPlan) (most int64) {
 
 // partialBytes returns what a GPU keeps for the layer that needs most: for each chunk of rows, its
 // sums of the gradients that are not matrix products, and two moments of a norm; and of its
-// products the second, if it adds two, and the one whose sum is stored rounded. Arrays grow by a
-// quarter at a time.
+// products the second, if it adds two, and the one whose sum is stored rounded, which may be of an
+// inner matrix, as of attention's heads. Arrays grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape, stored compute.Elements) int64 {
 	left, scratch, second := 0, 0, 0
 	for l, h := range hops {
 		rows, chunks := multiplied(m, h)
-		all, products := 0, 0
+		all, products, wide := 0, 0, 0
 		for _, p := range m.Params.Layer(l) {
 			if len(p.Shape) == 2 {
-				products++
+				products, wide = products+1, max(wide, p.Shape[0])
 			} else {
 				all += p.Len()
 			}
@@ -457,10 +457,11 @@ func partialBytes(m *nn.Model, hops []hopShape, stored compute.Elements) int64 {
 		if products > 1 {
 			room++
 		}
-		if m.Config.Stored(l, stored) == compute.BF16s {
+		inner := m.Needs().Sources || products > 1
+		if stored == compute.BF16s && (inner || m.Config.Stored(l, stored) == stored) {
 			room++
 		}
-		second = max(second, room*rows*out)
+		second = max(second, room*rows*wide)
 	}
 	return 5 * int64(left+scratch+second)
 }

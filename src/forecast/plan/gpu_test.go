@@ -105,7 +105,7 @@ func TestDeviceMemory(t *testing.T) {
 	in, out := j.Model.Widths(0)
 	factors := map[compute.Precision]int64{compute.PrecisionFloat32: d.Items.Of(Factors)}
 	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
-		j.GPU.Rounded = p.FactorBytes()
+		j.GPU.Rounded, j.Stored = p.FactorBytes(), p.Stored()
 		factors[p] = planned(t, s, j, givenGPU).Device.Items.Of(Factors)
 	}
 	if factors[compute.PrecisionFloat32] != 0 ||
