@@ -33,7 +33,7 @@ struct tf32 {
     float value;
 };
 
-// cores say how cuBLAS multiplies them.
+// cores<T> says how cuBLAS multiplies factors of type T.
 template <typename T>
 struct cores;
 template <>

@@ -44,7 +44,7 @@ type Limits struct {
 	Data      int64 // limit of private memory that may be written (ulimit -d)
 }
 
-// limits returns the limits as they were at the first call: the Go runtime knows none of them.
+// limits asks the kernel at the first call, because the Go runtime does not know the limits.
 var limits = sync.OnceValue(func() Limits {
 	of := func(resource int) int64 {
 		var l unix.Rlimit

@@ -51,8 +51,8 @@ var dtypeOf = map[reflect.Kind]string{
 	reflect.Float64: "<f8",
 }
 
-// longestElement bounds the strings that are read. An element has at least one byte, so that a
-// short file cannot claim any number of elements.
+// longestElement is the longest string that is read. The shortest has length 1, or a short file
+// could claim any number of elements.
 const longestElement = 1 << 16
 
 // dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is

@@ -153,7 +153,7 @@ func (p *process) say(err error) {
 	slog.Error(err.Error()+curedBy(err), attributes...)
 }
 
-// curedBy returns what helps against a limit of the process that err met.
+// curedBy returns advice if err says that a limit was reached, and otherwise "".
 func curedBy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):

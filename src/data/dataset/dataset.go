@@ -72,7 +72,7 @@ const metaFile = "meta.json"
 // ScaleFile holds the scales of int8 columns, in a dataset and in parts.
 const ScaleFile = "feature_scale.npy"
 
-// RowEndsFile holds where the entries of sparse rows begin, in a dataset and in parts.
+// RowEndsFile holds the row pointers of sparse rows, in a dataset and in parts.
 const RowEndsFile = "feature_indptr.npy"
 
 // WeightsFile holds the weights of edges, in a dataset and in parts.

@@ -228,8 +228,8 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 			sure = sure || !m.plain[i]
 		}
 	}
-	// a single column called test is a number like others, and so are valid_for and test_used
-	// without one to train
+	// if all names are plain (test, valid_for), the columns are masks only if there are several,
+	// one of them for training; otherwise they are numbers like others
 	take := masks > 0 && sure || masks > 1 && m.columns[0] >= 0 && !m.none[0]
 	v, one, other, both := m.overlap(len(ids))
 	switch {

@@ -13,9 +13,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// choose returns the words of a flag that are for the type or relation with one of the names: those
-// after NAME=, up to the next known name. If no word has its name, it returns the words before any
-// name.
+// choose returns the words of a flag that are for one type or relation: those that follow NAME=, up
+// to the next known name, where NAME is one of the argument names. If there is no such NAME=, it
+// returns the words before the first known name.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)
 	in.known = known
@@ -308,7 +308,7 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 		(in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
-// unread is the note on an array that is not read; its relation follows its name.
+// unread returns the note that an array is not read. The argument key is its name and relation.
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")
 	if isTime(name) {

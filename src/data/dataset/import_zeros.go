@@ -2,9 +2,9 @@ package dataset
 
 import "fmt"
 
-// Features that are mostly zeros are not stored dense unasked. If they would take more than
-// largeFeatures bytes dense, and more than muchLarger times the bytes of sparse rows,
-// --feature-type must say what to store. From worthTelling bytes on the report says that sparse
+// Large features that are mostly zeros are stored dense only on request. If they would take more
+// than largeFeatures bytes dense, and more than muchLarger times the bytes of sparse rows,
+// --feature-type must say what to store. From worthTelling bytes on, the report says that sparse
 // rows are smaller.
 var largeFeatures int64 = 4 << 30
 

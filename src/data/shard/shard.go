@@ -12,8 +12,8 @@
 //	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by
 //	                         the part of the target and, inside a part, by original ids of target
 //	                         and source
-//	        source_id.npy    int64 [N], or source_name.npy: ids of the source, by id in the dataset
-//	                         where they differ from that; a copy of the dataset's file
+//	        source_id.npy    int64 [N], or source_name.npy: the source's id of each vertex, by id in
+//	                         the dataset; only if the two differ; a copy of the dataset's file
 //	        feature_scale.npy             float32 [F], only of int8 rows
 //	        feature_indptr.npy            int64 [N+1]  where the entries of each row begin, only of
 //	                                      sparse rows

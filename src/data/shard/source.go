@@ -206,8 +206,8 @@ func (i *SourceIDs) noTable(path, line string) error {
 		"table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
 }
 
-// marked reports whether any id begins with # or %, perhaps after its type: then lines that begin
-// so are not comments.
+// marked reports whether any id begins with # or %, after its type if it has one. If so, lines that
+// begin with # or % are not comments.
 func (i *SourceIDs) marked() bool {
 	for _, at := range []string{"\n#", "\n%", "/#", "/%"} {
 		if bytes.Contains(i.names, []byte(at)) {

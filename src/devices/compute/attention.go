@@ -89,7 +89,7 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 		Bytes: 2*dz.bytes() + z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
 }
 
-// checkBothEnds checks that src has a row for each row of z, and dst for each of the first rows.
+// checkBothEnds checks that src has as many rows as z, dst at most as many, and both equal heads.
 func checkBothEnds(kernel string, src, dst, z Matrix) {
 	checkHeads(kernel, src, z)
 	if dst.Rows < 0 || dst.Rows > z.Rows {

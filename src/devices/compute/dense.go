@@ -126,8 +126,8 @@ func (e Epilogue) Apply(k Kernels, y Matrix) {
 	}
 }
 
-// Backward turns dy, the gradient with respect to the result of Apply, into the gradient with
-// respect to its input, which is also the gradient of Add.
+// Backward turns dy from the gradient with respect to Apply's result into that with respect to
+// Apply's input, which is also the gradient with respect to e.Add.
 func (e Epilogue) Backward(k Kernels, dy, y Matrix) {
 	switch e.Activation {
 	case ActivateReLU:

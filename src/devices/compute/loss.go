@@ -18,8 +18,8 @@ type LossKernels interface {
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
 }
 
-// QueuedLoss says where a loss that the host does not wait for puts its result in device memory
-// and, if that is not finite, the places of the first numbers that are not.
+// QueuedLoss has the device memory of a loss that the host does not wait for: for its result and,
+// if the result is not finite, for the places of the first numbers that are not.
 type QueuedLoss struct {
 	// Head [4+len(Extras)] receives the loss times scale and three counts, which for
 	// SoftmaxCrossEntropy are rows: right, wrong, wrong. Then it receives Extras, from the host.

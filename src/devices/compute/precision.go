@@ -55,7 +55,7 @@ func (p Precision) Known() bool {
 	return known
 }
 
-// Dropped returns how many low bits of a float32 rounding drops; 0 if factors are not rounded.
+// Dropped returns the number of low bits that rounding removes from a float32; 0: no rounding.
 func (p Precision) Dropped() int {
 	q, _ := p.find()
 	return q.dropped

@@ -176,9 +176,9 @@ func (a *acts) pairs(from, to int) int64 {
 	return int64((hi - lo) * (end - first))
 }
 
-// join lets every leaf nodes act as one. Their link is as fast as all of theirs together, so what
-// it carries is made larger: it takes as long as the busiest of them, whose messages also go to
-// nodes of the same leaf.
+// join merges the nodes of a leaf switch into one; the argument leaf is their number. The merged
+// node's link is as fast as all of theirs together, so its bytes are scaled up: it takes as long as
+// the link of the busiest node, which also carries messages within the leaf.
 func (a *acts) join(leaf int) {
 	for _, m := range []*[][]int64{&a.ids, &a.rows, &a.slices} {
 		*m = joined(*m, leaf)
@@ -402,9 +402,9 @@ var latencyFactors = []struct {
 
 const window = 4194304 // bytes
 
-// ofPairs is the part of a platform by which a message between leaf switches, which stands for one
-// of each pair of their nodes, has the latency of one of those and the windows of all. SimGrid's
-// factors of the bandwidth stay those of large messages: the small ones share a link.
+// ofPairs returns the part of a platform about messages between leaf switches. Such a message
+// stands for one of each pair of their nodes, and has the latency of one and the windows of all.
+// SimGrid's factors of the bandwidth stay those of large messages: the small ones share a link.
 func ofPairs(leaf int) string {
 	if leaf <= 1 {
 		return ""

@@ -440,12 +440,12 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	if t.dynamic() {
 		wanted := p.sizedWanted(int64(s.remote))
 		bytes += int64(s.remote)*4 + wanted*4 // remote ids, slots
-		// ids of the slot's last use: those that the rank asked for and, as other ranks ask for
-		// equally many, those that they asked it for
+		// ids that a pipeline slot keeps from its last use: those that the rank asked for and,
+		// assumed as many, those that other ranks asked it for
 		if t.Window > 0 {
 			bytes += wanted * (4 + 4)
 		}
-		// ids that the rank wants, and those that its node wants of it, as they came and once each
+		// ids that the rank wants; ids that its node wants of it, as they came and without repeats
 		if t.Window > 0 && p.job.Divides(&p.job.Cache) {
 			bytes += int64(s.remote)*4 + wanted*(4+4)
 		}

@@ -217,8 +217,8 @@ func (p *planner) learned() *Shuffles {
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
 			Hidden: rows, Sums: sums, Bytes: bytes,
 		}, 1/scale)
-		// With a pipeline half of the bytes, those of rows, are taken to come while the minibatch
-		// is prepared. Rows and sums that the step under way changes come later; their number is
+		// With a pipeline, all rows, half of the bytes, are assumed to come while the minibatch is
+		// prepared. In fact rows and sums that the step under way changes come later; how many is
 		// not computed.
 		fetched := 0.0
 		if p.job.Depth > 0 {

@@ -358,15 +358,15 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	}
 }
 
-// hidden counts received hidden rows of the given columns, and the gradients that go back for them.
-// far of the rows come from other nodes.
+// hidden counts received hidden rows with the given number of columns, and the gradients that go
+// back for them. The argument far is the number of rows from other nodes.
 func (c *ModeCounts) hidden(rows, far int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
 	c.Network += 2 * far * 4 * int64(cols)
 }
 
-// fetch counts received feature rows and their bytes; far of the bytes come from other nodes.
+// fetch counts received feature rows and bytes; the argument far is the bytes from other nodes.
 func (c *ModeCounts) fetch(rows, bytes, far int64) {
 	c.Features += rows
 	c.Bytes += bytes

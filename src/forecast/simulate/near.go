@@ -112,8 +112,8 @@ func (n *nearRank) free() {
 	n.counter.free()
 }
 
-// open finds the rows that training puts into the cache, and the vertices near them and the local
-// ones. For a cache that changes, the cached rows do not count.
+// open finds the rows that training puts into the cache. It also finds the vertices near the local
+// vertices and, unless the cache changes, near the cached ones.
 func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	reader, p := n.reader(n.rank, workers), n.policies[which]
 	capacity, err := n.capacities(m, n.rank)

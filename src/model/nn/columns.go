@@ -145,9 +145,9 @@ func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	return in.Aggregate
 }
 
-// Backward sets the gradients of the map from the gradient dsum [Destinations, width] with respect
-// to the sum of the shares; columns of other shares become zero. Forward ran before on the same
-// input and the same weights.
+// Backward sets the gradients of the map; their columns of other shares become zero. The argument
+// dsum [Destinations, width] is the gradient with respect to the sum of the shares. Forward must
+// have run on the same input with the same weights.
 func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	f, cols, dev := c.layer.firstMap(), c.end-c.first, c.store.dev
 	for k := range c.slices {

@@ -47,8 +47,8 @@ type relationWeights interface {
 	// turned reports whether weights are [in,out], not [out,in]
 	turned() bool
 	reserve() error
-	// prepare stores the weights of relations and of sets in the form that kernels read, and sets
-	// bias [sets,out].
+	// prepare puts the weights of relations and of sets into the form that kernels read, and fills
+	// the argument bias [sets,out].
 	prepare(bias compute.Matrix)
 	// of returns the weights of relations and of sets, or, if gradient is set, their gradients, and
 	// the distance in elements from one matrix to the next.
@@ -335,8 +335,8 @@ func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matr
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
 }
 
-// relationSAGE has the weights of a SAGEConv for each relation. The own weights and the biases of
-// relations that end in one type are added first, because they multiply the same rows.
+// relationSAGE has the weights of a SAGEConv for each relation. Relations that end in one type
+// multiply the same own rows, so their own weights are summed first, and so are their biases.
 type relationSAGE struct {
 	eachRelation
 	dev                  compute.Device

@@ -190,12 +190,12 @@ type Ranked struct {
 // RankedNumbers is the length of Ranked.Numbers.
 const RankedNumbers = 2 + len(HitsAt)
 
-// Numbers returns the sums in a row.
+// Numbers returns all sums in one slice.
 func (r *Ranked) Numbers() []float64 {
 	return append([]float64{r.Links, r.Reciprocal}, r.Hits[:]...)
 }
 
-// Add adds Numbers of other links.
+// Add adds the sums of other links, in the order of Numbers().
 func (r *Ranked) Add(x []float64) {
 	r.Links, r.Reciprocal = r.Links+x[0], r.Reciprocal+x[1]
 	for i := range r.Hits {
@@ -203,7 +203,7 @@ func (r *Ranked) Add(x []float64) {
 	}
 }
 
-// See counts a link: above of its candidates have higher scores, equal have the same score.
+// See counts a link, given how many of its candidates have higher scores, and how many the same.
 func (r *Ranked) See(above, equal int) {
 	rank := 1 + float64(above) + float64(equal)/2
 	r.Links++

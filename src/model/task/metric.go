@@ -37,13 +37,13 @@ func NewTally(of *Task, outputs int) Tally {
 	return Tally{Facts: make([]float64, of.Facts(outputs))}
 }
 
-// Numbers returns the sums in a row.
+// Numbers returns all sums in one slice.
 func (t *Tally) Numbers() []float64 {
 	return slices.Concat([]float64{t.Vertices, t.Labelled, t.Undefined, t.Shortfall}, t.Sums[:],
 		t.Facts)
 }
 
-// Add adds Numbers of other vertices.
+// Add adds the sums of other vertices, in the order of Numbers().
 func (t *Tally) Add(x []float64) {
 	t.Vertices, t.Labelled, t.Undefined, t.Shortfall = t.Vertices+x[0], t.Labelled+x[1],
 		t.Undefined+x[2], t.Shortfall+x[3]

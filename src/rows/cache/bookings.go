@@ -69,8 +69,8 @@ func (b *bookings) book(from, to int) bool {
 }
 
 // latest returns the latest step, no later than the argument from, that has free slots. If there is
-// none, it returns base. It keeps the answer in below, so that later calls skip the steps between.
-// None of these steps can get free slots: only base can, and steps after from.
+// none, it returns b.base. It stores the answer in b.below, so that later calls skip the steps
+// between the two. None of these can get free slots: only b.base and later steps can.
 func (b *bookings) latest(from int) int {
 	mask := b.mask()
 	s := from

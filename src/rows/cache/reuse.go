@@ -39,8 +39,8 @@ const (
 	reuseLevels = 8 // number of shares: 1, 1/2, 1/4 ...
 )
 
-// NewReuse returns an empty histogram. lasts is the number of minibatches for which the random
-// numbers of vertices last. If it is 1, minibatches are independent.
+// NewReuse returns an empty histogram. The random numbers of vertices change every k minibatches,
+// where k is the argument lasts. If it is 1, minibatches are independent.
 func NewReuse(lasts int) *Reuse {
 	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(lasts)}
 	if lasts > 1 {
@@ -70,10 +70,10 @@ func (r *Reuse) AddDrawn(p, mean []float32) {
 	}
 }
 
-// gap is the distribution of the time in which a vertex is not read, if vertices have random
-// numbers (LABOR). With its present number, a minibatch reads the vertex with probability p. A
-// number lasts for lasts minibatches. With probability share the next number gives the same p;
-// otherwise no minibatch reads the vertex. The times of new numbers are spread evenly.
+// gap is the distribution of the time for which a vertex is not read, if vertices have random
+// numbers (LABOR). A minibatch reads the vertex with probability p. Its number changes every k
+// minibatches, where k is the field lasts. With probability share the next number gives the same p,
+// otherwise 0. The times of new numbers are spread evenly.
 type gap struct {
 	p, share, lasts float64
 }

@@ -203,7 +203,7 @@ func (g *Groups) Free() {
 	*g = Groups{}
 }
 
-// Chooser chooses between the rows and the sums of minibatches, so that few bytes travel.
+// Chooser decides which rows of minibatches travel and which sums, so that few bytes travel.
 type Chooser struct {
 	costs  []costs                  // [kinds] costs of each kind
 	early  func(graph.VertexID) int // returns the kind of a vertex, if there are several

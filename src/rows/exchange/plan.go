@@ -191,8 +191,8 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// Lend swaps the plan's send and receive buffers with b, and what Buy makes, so that plans that
-// wait long for Request or Buy need none of these.
+// Lend swaps the plan's send and receive buffers, and the arrays that Buy makes, with those of b,
+// so that plans that wait long for Request or Buy hold none of these.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received

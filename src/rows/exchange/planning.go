@@ -50,7 +50,7 @@ func NewEcho(rank, ranks int) comm.Comm { return echo{rank: rank, ranks: ranks} 
 func (e echo) Rank() int { return e.rank }
 func (e echo) Size() int { return e.ranks }
 
-// StartAlltoallv implements comm.Comm. Nobody reads what others send.
+// StartAlltoallv implements comm.Comm. It moves nothing: predictions do not read what they receive.
 func (e echo) StartAlltoallv(_, _ []byte, _, _ []int, _ int) comm.Request { return answered{} }
 
 // StartAlltoallThen implements comm.Comm.

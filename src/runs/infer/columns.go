@@ -84,8 +84,8 @@ func blockColumns(cols, fit int) int {
 }
 
 // inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
-// It gives its rows to put or, if that is nil, returns them, and shows them to see first unless
-// that is nil. Collective.
+// It passes the layer's rows to see(), unless it is nil, and then to put(). If put is nil, it
+// returns them. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, put putRows,
 ) (out layerRows, err error) {
 	chunks := s.chunks(rows.rowBytes()) // the same chunks as for inference in memory
@@ -110,8 +110,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, p
 	return sums, err
 }
 
-// inferBlock sets the block of sums that begins with column first to the aggregates of the same
-// block of rows.
+// inferBlock aggregates one block of the argument rows, the columns that begin at column first,
+// into the same columns of sums.
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int, chunks chunks,
 	of pass) error {
 	rows.ahead(first, 0, rows.rows)

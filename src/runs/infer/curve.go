@@ -51,7 +51,7 @@ func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A rank with scores left has none above the last that it sent.
+		// What a rank has not sent yet is at most the last score that it sent.
 		at, bounded := 0, false
 		var least task.Scored
 		for r, n := range counts {

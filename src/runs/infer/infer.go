@@ -290,10 +290,10 @@ func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, erro
 	return parallel.NewLayer(o, p.layer)
 }
 
-// putRows takes the rows y of the own vertices from the at-th on. y is on the device.
+// putRows takes rows y, on the device, of consecutive own vertices from number at on.
 type putRows func(at int, y compute.Matrix) error
 
-// then returns the function that calls see, unless it is nil, and then put.
+// then returns a function that calls see(), unless see is nil, and then put().
 func (see putRows) then(put putRows) putRows {
 	if see == nil {
 		return put
@@ -306,9 +306,9 @@ func (see putRows) then(put putRows) putRows {
 	}
 }
 
-// inferLayer runs layer l over all own vertices, chunk by chunk, and passes its rows to put; before
-// that, to see, unless it is nil. If put is nil it returns them; in a file they are stored by
-// blocks of the given number of columns.
+// inferLayer runs layer l over all own vertices, chunk by chunk. It passes the layer's rows to
+// see(), unless it is nil, and then to put(). If put is nil, it returns them; in a file they are
+// stored in blocks of columns, as wide as block says.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, see, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {

@@ -132,8 +132,7 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
 		}
-		// rows of the last step are hidden where training has not read them; the best rows are
-		// stored in that form
+		// hide the rows that training has not read; the best rows are stored with these hidden
 		if ofCheckpoint && m.learned == nn.LearnedRows {
 			err := l.HideOf(p,
 				func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })

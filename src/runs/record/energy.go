@@ -13,7 +13,7 @@ type Energy struct {
 	NoValue map[string]string `json:"no_value,omitempty"`
 }
 
-// Joules is what one kind of part took, on all nodes.
+// Joules is the energy that one kind of hardware took, on all nodes.
 type Joules struct {
 	// of all epochs, with evaluations between them
 	Training *float64 `json:"training_joules"`
@@ -23,7 +23,7 @@ type Joules struct {
 	Seeds *float64 `json:"joules_per_1000_seeds"`
 }
 
-// JoulesOf returns what was taken in some epochs of so many seeds altogether.
+// JoulesOf returns the energy of the given number of epochs, which train that many seeds in all.
 func JoulesOf(training, inEpochs float64, epochs, seeds int) Joules {
 	epoch, each := inEpochs/float64(epochs), 1000*inEpochs/float64(max(1, seeds))
 	return Joules{&training, &epoch, &each}

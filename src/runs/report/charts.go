@@ -161,8 +161,8 @@ func meansOf(size int) string {
 	return fmt.Sprintf("A point is the mean of %d steps.", size)
 }
 
-// validation draws the metric over epochs. The label of a curve has the test result if it is of one
-// run.
+// validation draws the metric over epochs. A curve of a single run has the run's test result in its
+// label.
 func validation(runs []*Run, metric string) *chart.Chart {
 	scale, unit := scaleOf(metric)
 	digits := 1

@@ -194,7 +194,7 @@ func (s *study) speedup(i int) float64 {
 	return s.points[0].seconds / s.points[i].seconds
 }
 
-// efficiency is the speed-up over the ideal one, relative to the smallest number of ranks.
+// efficiency is the speed-up divided by the ideal one; both are relative to the fewest ranks.
 func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }

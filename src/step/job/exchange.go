@@ -33,7 +33,7 @@ func (s *Spec) LearnedSums() *exchange.Sums {
 	return &exchange.Sums{How: compute.ReduceMean, Back: true}
 }
 
-// NewChooser makes the chooser between rows and sums for the rows of a job.
+// NewChooser makes the chooser that decides which rows and which sums of a job travel.
 func NewChooser(j *Job) *exchange.Chooser {
 	return exchange.NewChooser(j.OwnersSums(), Rows(&j.Shards.Meta), j.Kinds().Of)
 }

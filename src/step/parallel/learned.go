@@ -259,7 +259,7 @@ func (u *underWay) free() {
 }
 
 // sources returns the range of the sources of type t in the input layer, for a graph with the given
-// number of types. all is the number of vertices of the layer.
+// number of types. The argument all is the number of its vertices.
 func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
 	if types == 1 && !e.sorted {
 		return 0, all

@@ -22,8 +22,8 @@ type landing interface {
 	receive(*Minibatch) error
 	// release ends what receive began.
 	release(*Minibatch) error
-	// pinned returns the pinned memory of all buffers. growths returns how often more memory was
-	// pinned for training minibatches than at first.
+	// pinned returns the bytes of pinned memory of all buffers. growths returns how often training
+	// minibatches needed more than was pinned at first.
 	pinned() int64
 	growths() int
 	close() error

@@ -45,9 +45,9 @@ func (c *NodesChoice) compare() {
 // triedNodes is the number of a rank's minibatches that are fetched.
 const triedNodes = 4
 
-// ChooseNodes decides whether ranks of a node fetch as one, for Job.TryNodes, and sets Job.AsNodes.
-// The argument without says why they cannot; "" if they can. The choice affects traffic and time,
-// but no number of the training. Collective.
+// ChooseNodes decides whether the ranks of a node fetch as one (Job.TryNodes), and sets
+// Job.AsNodes. The argument without is the reason why they cannot, or "". The choice affects
+// traffic and time, but no number of the training. Collective.
 func (s *Store) ChooseNodes(at Position, without string) (*NodesChoice, error) {
 	c, err := nodesOff(without), error(nil)
 	if without == "" {

@@ -56,9 +56,9 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is the number of a rank's minibatches that are examined.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows, for Job.TrySums, and sets Job.Sums. The argument
-// without says why they cannot; "" if they can. The choice affects traffic and time, but no number
-// of the training. Collective.
+// ChooseSums decides whether owners add rows (Job.TrySums), and sets Job.Sums. The argument without
+// is the reason why they cannot, or "". The choice affects traffic and time, but no number of the
+// training. Collective.
 func (s *Store) ChooseSums(at Position, without string) (*SumsChoice, error) {
 	c, err := sumsOff(without), error(nil)
 	if without == "" {
@@ -242,8 +242,7 @@ func (s *Store) timeByte() (float64, error) {
 }
 
 // timeSending is timeByte for rows of several kinds, measured by sending zeros. All ranks send at
-// the same time to the ranks that send them rows: those of other nodes or, for learned rows, all
-// others.
+// the same time: to the ranks of other nodes or, for learned rows, to all others.
 func (s *Store) timeSending() (float64, error) {
 	rank, size := s.Comm.Rank(), s.Comm.Size()
 	near := s.Job.Neighbours(rank)

@@ -9,9 +9,9 @@ import (
 )
 
 // Split makes one rank's share of minibatches that a group of ranks makes together (GSplit,
-// Polisetty et al., section 4). Every vertex belongs to one of the ranks (Owners), which draws for
-// it, no matter which rank has found it. So no edge is drawn twice, and all shares together have
-// the edges that Fused draws alone:
+// Polisetty et al., section 4). Every vertex belongs to one rank of the group (Owners). That rank
+// draws for it, no matter which rank has found it. So no edge is drawn twice, and all shares
+// together have the edges that Fused draws alone:
 //
 //	this rank                                          the other ranks
 //	Begin    own seeds are the frontier

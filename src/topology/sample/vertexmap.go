@@ -30,14 +30,14 @@ type vertexMap interface {
 	// frontier[:n] in the order seen. It returns the new n. rows may be the memory of ids; frontier
 	// has room for one entry beyond the last new one.
 	number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int
-	// claim offers value first+i for ids[i], which are one block. Many goroutines may call it at a
-	// time.
+	// claim offers the value first+i to ids[i]; the smallest offer to a vertex wins. The ids are
+	// one block. Many goroutines may call it at a time.
 	claim(ids []graph.VertexID, first int)
 	// resolve sets values[i] to the value of ids[i] and returns how many claims have won: values[i]
 	// == first+i.
 	resolve(ids []graph.VertexID, values []uint32, first int) int
-	// settle sets the value of vertices[i], which are one block, to first+i. Many goroutines may
-	// call it at a time, on disjoint vertices.
+	// settle sets the value of vertices[i] to first+i. The vertices are one block. Many goroutines
+	// may call it at a time, on disjoint vertices.
 	settle(vertices []graph.VertexID, first int)
 	// capacity is the number of values an entry can tell apart.
 	capacity() int

@@ -18,7 +18,7 @@ type Names struct {
 	Data func(row []string, after [][]string) bool
 	// Either says whether a row that could be both has the names, if it can know; nil: it never can
 	Either func(row []string, after [][]string) (named, known bool)
-	// Remark says that a comment before the first row may hold the names, if one of them is known.
+	// Remark says that a comment before the first row may be the names, if Known knows one of them.
 	Remark bool
 }
 

@@ -63,13 +63,13 @@ func (w *weights) at(group int) []float32 {
 type rounding interface {
 	// keep rounds the which-th weights of a kernel.
 	keep(which int, w weights)
-	// product multiplies in by the which-th weights of a group; out, a tile, is set to the result
-	// or, if add is set, increased by it.
+	// product sets the tile out to the product of the argument in and the which-th weights of a
+	// group. If add is set, it adds the product to out.
 	product(out, in compute.Matrix, which, group int, add bool)
 	// tileRows returns the rows of a tile of a product with the given number of rows.
 	tileRows(rows int) int
 	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or adds it if add is set; it
-	// uses width columns of right from first on. The factors have at most compute.ChunkRows rows.
+	// uses columns [first,first+width) of right. The factors have at most compute.ChunkRows rows.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
 	bytes() int64 // memory that the rounding holds
 	free()

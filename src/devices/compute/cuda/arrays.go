@@ -110,9 +110,9 @@ func bounds(x []int32) (lowest, above int32) {
 	return lowest, above
 }
 
-// scratchOf is device memory for one launch at a time: lend gives it to the launch that a function
-// makes, and takes it back. Launches run in the order in which they are made, so the next one may
-// have the same memory. If a larger block replaces it, only later work uses the old memory.
+// scratchOf is device memory that one launch at a time borrows from lend(). Launches run in the
+// order in which they are made, so the next launch may use the same memory. If a larger block
+// replaces it, only later work can get the memory of the old block.
 type scratchOf struct {
 	buffer
 	lent bool
@@ -133,7 +133,7 @@ func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe
 	must(kernel, launch(s.p))
 }
 
-// lendSums lends room for a sum of n floats of each chunk of rows.
+// lendSums lends room for partial sums: n floats for each chunk of rows.
 func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.int) {
 	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
 	d.lend(kernel, &d.scratch, chunks*n*4, func(p unsafe.Pointer) C.int {

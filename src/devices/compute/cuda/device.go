@@ -141,7 +141,7 @@ func (d *Device) prepare(number int, o Options) error {
 	return nil
 }
 
-// take allocates and give frees a block for Options.Apart. Its offset is its address.
+// take allocates a block, and give frees it (Options.Apart). A block's offset is its address.
 func (d *Device) take(bytes int) (int, error) {
 	var p unsafe.Pointer
 	err := failure("allocating "+mega(bytes)+" of device memory",

@@ -271,7 +271,7 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 // headerBytes is the size of the header in pinned memory.
 const headerBytes = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
 
-// header returns the header in pinned memory. The method seeds returns room for the seeds.
+// header and seeds return parts of the pinned memory: the header, and room for the seeds.
 func (s *drawing) header() *C.halognn_cuda_drawn { return (*C.halognn_cuda_drawn)(s.pinned) }
 func (s *drawing) seeds() []int32 {
 	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes)), s.r.o.Seeds)

@@ -111,7 +111,7 @@ func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
 	d.lend(kernel, &d.rounded, bytes*n, launch)
 }
 
-// dropped returns how many low bits of a factor rounding drops.
+// dropped returns the number of low bits that rounding removes from a factor.
 func (d *Device) dropped() C.int { return C.int(d.precision.Dropped()) }
 
 // AddBias implements compute.Device.

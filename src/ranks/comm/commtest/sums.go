@@ -155,8 +155,8 @@ func roundedSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// fastSum allows the error of a different order of size additions: size rounding errors of the sum
-// of magnitudes.
+// fastSum lets n ranks be added in any order: the error may be n rounding errors of the sum of
+// magnitudes.
 func fastSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
 	if err != nil {
