@@ -19,7 +19,7 @@ type pace struct {
 	saidDone int
 }
 
-// epochBegins notes the beginning of an epoch, counted from 1, at step first of steps.
+// epochBegins notes that an epoch, counted from 1, begins at step number first of its steps.
 func (p *pace) epochBegins(epoch, first, steps int) {
 	p.epoch, p.step, p.steps = epoch, first, steps
 	p.done = (epoch-1)*steps + first

@@ -73,8 +73,8 @@ func (w *weighing) flags(c *cobra.Command) {
 
 func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
 
-// check completes the sampling and returns all faults. It reads --fanouts and --batch from order,
-// and may change how.
+// check completes the sampling and returns all faults. It reads --fanouts and --batch from the
+// argument order, and may change the argument how.
 func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts int) error {
 	if words := weighings.list(); !slices.Contains(words, w.by) {
 		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))

@@ -369,8 +369,8 @@ func (o GenerateOptions) spans() []span {
 	return spans
 }
 
-// edgeWeights draws the weight of each pair of vertices from a stream of its own; rows has the rows
-// of the vertices from first on.
+// edgeWeights draws the weight of each pair of vertices from a stream of its own; the argument rows
+// has the rows of the vertices from number first on.
 func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	weights := mem.Make[float32](len(rows.Indices))
 	for row := range rows.NumVertices() {

@@ -483,7 +483,7 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks puts the links into a report; of are the relations that hold them.
+// describeLinks puts the links into a report; the argument of lists the relations that hold them.
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
 	e := g.relations[of[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)

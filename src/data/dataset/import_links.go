@@ -100,7 +100,7 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 // room for a reverse with an edge more or less.
 const leak = 0.8
 
-// wideRows returns rows of vertices from first on as rows of all vertices; it shares the edges.
+// wideRows turns rows of the vertices from number first on into rows of all; it shares the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
 	if len(starts) == 2 { // with one type, g has the rows of all vertices
 		return *g
@@ -120,7 +120,7 @@ func freeWide(wide graph.CSC, g *graph.CSC) {
 	}
 }
 
-// pairs returns the distinct edges, of targets from first on.
+// pairs returns the distinct edges of all targets, whose numbers begin at first.
 func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
 	for v := range r.g.NumVertices() {
 		row := r.g.InNeighbours(graph.VertexID(v))

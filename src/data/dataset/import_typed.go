@@ -14,7 +14,7 @@ import (
 )
 
 // choose returns the words of a flag that are for one type or relation: those that follow NAME=, up
-// to the next known name, where NAME is one of the argument names. If there is no such NAME=, it
+// to the next known name, where NAME is one of the given names. If there is no such NAME=, it
 // returns the words before the first known name.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)

@@ -128,9 +128,9 @@ func (r *RowWriter) Write(rows []float32) error {
 	return r.WriteChecked(rows)
 }
 
-// Check returns an error for the first value that Write would reject in the rows of vertices from
-// first on. It does not depend on the rows written, so that several goroutines may check rows that
-// one of them then passes to WriteChecked.
+// Check returns an error for the first value that Write would reject in the rows of vertices, whose
+// numbers begin at first. It does not depend on the rows written, so that several goroutines may
+// check rows that one of them then passes to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
 		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch,
@@ -150,8 +150,8 @@ func (r *RowWriter) limit() float32 {
 	return math.MaxFloat32
 }
 
-// within returns an error for the first value beyond the limit in the rows of vertices from first
-// on.
+// within returns an error for the first value beyond the limit in the rows of vertices, whose
+// numbers begin at first.
 func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
 		if !(x <= limit && x >= -limit) { // NaN compares false

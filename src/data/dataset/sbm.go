@@ -165,7 +165,7 @@ func (m *blockModel) fillClasses(classes []int32) {
 	})
 }
 
-// drawEdges draws the edges of every vertex, keyed by its place, and keeps those with an end in of.
+// drawEdges draws each vertex's edges, keyed by its place, and keeps those with an end in the span.
 func (m *blockModel) drawEdges(b *graph.Builder, of span) {
 	own := make([]graph.Builder, workers())
 	mem.Pieces(m.o.Vertices, 2048, func(worker, lo, hi int) {

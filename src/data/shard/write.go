@@ -324,7 +324,7 @@ func put[T npy.Element](w *writer, name string, data []T, shape ...int) error {
 	return err
 }
 
-// writeFile writes an array by write, and leaves nothing if that fails.
+// writeFile writes an array by calling write(), and leaves nothing if that fails.
 func (w *writer) writeFile(name, dtype string, shape []int, write func(*npy.Writer) error) error {
 	out, err := npy.Create(filepath.Join(w.dir, name), dtype, shape...)
 	if err != nil {

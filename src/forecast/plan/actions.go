@@ -342,7 +342,7 @@ func (s *script) compute(seconds float64) { s.do("compute %.0f", seconds*flopsPe
 func (s *script) send(to actor, at, tag int)      { s.do("send %d %d 0", s.process(to, at), tag) }
 func (s *script) receive(from actor, at, tag int) { s.do("recv %d %d 0", s.process(from, at), tag) }
 
-// gather receives from all ranks of a node, and spread sends to them.
+// gather receives a message from all ranks of a node, and spread sends one to each.
 func (s *script) gather(from actor, tag int) {
 	lo, hi := s.acts.of(s.at)
 	for rank := lo; rank < hi; rank++ {
@@ -377,7 +377,7 @@ func (s *script) exchange(tag int, bytes [][]int64) {
 	}
 }
 
-// writeFile writes a file by write.
+// writeFile writes a file by calling write().
 func writeFile(path string, write func(*bufio.Writer)) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -154,7 +154,7 @@ func (p *planner) probeForward(r *rankPlan) error {
 	return nil
 }
 
-// consecutive returns n vertices, from first on.
+// consecutive returns n vertices, from number first on.
 func consecutive(first, n int64) []graph.VertexID {
 	all := make([]graph.VertexID, n)
 	for i := range all {

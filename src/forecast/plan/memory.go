@@ -143,7 +143,7 @@ type untried struct {
 }
 
 // untried returns the untried memory of a minibatch of shape s, with the given number of its rows
-// on devices; whole says that all rows of all minibatches are on devices.
+// on devices; the argument whole says that all rows of all minibatches are on devices.
 func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs) (u untried) {
 	if p.shares() {
 		u.waiting = p.askingBytes(s)
@@ -384,7 +384,7 @@ func (p *planner) reserveFolds(m *nn.Model, l int, in nn.Input, h *hopShape) err
 	return p.reserve(m, l, &in)
 }
 
-// reserve makes room in m for layer l on an input of the size of in.
+// reserve makes room in m for layer l on an input of the size of the argument in.
 func (p *planner) reserve(m *nn.Model, l int, in *nn.Input) error {
 	if l == 0 && p.multiplies() {
 		if err := m.ReserveSparse(in); err != nil {

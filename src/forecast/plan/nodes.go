@@ -14,8 +14,7 @@ import (
 // the node fetches as one, divided by the rows that its ranks would fetch for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r. c is the cache, with the capacity of one
-// rank.
+// The method of returns the shares of the node of rank r. The cache c has the capacity of one rank.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
@@ -89,7 +88,7 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	return share, nil
 }
 
-// addReads adds the probabilities of a rank to once and all.
+// addReads adds the probabilities of a rank to the arguments once and all.
 func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) error {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {

@@ -76,8 +76,8 @@ func (s *Simulation) freeShared() {
 	s.shared = nil
 }
 
-// sharedStatic is static for ranks of a node that read each other's caches. peer counts the rows
-// that the rank reads from caches of the others.
+// sharedStatic is static for ranks of a node that read each other's caches. The argument peer
+// counts the rows that the rank reads from caches of the others.
 func (c *counter) sharedStatic(which int, m *access.Graph, r *access.Workload,
 	inclusion []float32, rows, peer, filled []int64, predicted []float64) error {
 	ranks := c.job.Neighbours(c.rank)

@@ -35,7 +35,7 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 	c.recent = policy.NewHistory(most)
 }
 
-// addPlayer adds one policy with one size of cache. scores are those of Setup.
+// addPlayer adds one policy with one size of cache. The scores are those of Setup.
 func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int,
 	scores []float32) *player {
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
@@ -51,8 +51,8 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 }
 
 // take lets the player decide as many minibatches as its window permits, and counts what is
-// transferred: rows and sums if s is not nil, and bytes if kinds is not nil. last says that no
-// minibatch follows.
+// transferred: rows and sums if s is not nil, and bytes if kinds is not nil. The argument last says
+// that no minibatch follows.
 func (p *player) take(h *policy.History, s *parallel.SumCounter, kinds *access.Kinds,
 	last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {

@@ -98,8 +98,8 @@ func (c *Columns) Bytes() int64 { return c.store.bytes() }
 // Close frees the device memory.
 func (c *Columns) Close() { c.store.free() }
 
-// Reserve makes room for passes over in; it reads only the number of destinations. Forward calls
-// it.
+// Reserve makes room for passes over an input; it reads only the number of destinations. Forward
+// calls it.
 func (c *Columns) Reserve(in *Input) error {
 	n := in.Destinations
 	err := c.y.reserve(n * c.width)

@@ -70,8 +70,8 @@ type LearnedRange struct {
 type given struct{ first, end int }
 
 // NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
-// original. Every number is drawn by seed, id and column, so it depends on no other row. trained
-// makes room for an optimiser and the best rows.
+// original. Every number is drawn by seed, id and column, so it depends on no other row. If trained
+// is set, it makes room for an optimiser and the best rows.
 func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
 	trained bool) *Learned {
 	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
@@ -239,7 +239,7 @@ func (l *Learned) list() {
 	l.indptr[0] = 0
 }
 
-// find returns the range of an own vertex, looking from range k on.
+// find returns the number of the range of an own vertex. It looks in range k first.
 func (l *Learned) find(k int, own int32) int {
 	for n := len(l.Ranges); n > 0; n-- {
 		if r := &l.Ranges[k]; int(own) >= r.First && int(own) < r.End {

@@ -209,7 +209,7 @@ func (m *Model) Close() {
 // Needs says which rows the input layer reads, so that preparation gathers or aggregates them.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
-// Reserve makes room for layer l to run on an input of the size of in; it reads only counts, flags
+// Reserve makes room for layer l to run on an input of the given size; it reads only counts, flags
 // and whether Aggregate is given. ForwardLayer calls it. If it is called beforehand with the
 // largest sizes to come, memory does not move later. It fails only if device memory runs out.
 func (m *Model) Reserve(l int, in *Input) error {

@@ -187,7 +187,7 @@ func (c Config) stores(l int) bool {
 }
 
 // Stored returns the type in which the rows of layer l are stored on a device that stores rows in
-// the type of.
+// the given type.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	if !c.stores(l) {
 		return compute.Float32s

@@ -44,9 +44,9 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 	return s.Aggregate
 }
 
-// ReserveSparse makes room for the map of the sparse rows of an input layer, and turns in into an
-// input with the result of the map as its share. It reads the counts and Train of in. ForwardLayer
-// calls it. Errors are as for Reserve.
+// ReserveSparse makes room for the map of the sparse rows of an input layer, and makes the result
+// of the map the share of the input. It reads the input's counts and its Train. ForwardLayer calls
+// it. Errors are as for Reserve.
 func (m *Model) ReserveSparse(in *Input) error {
 	if m.sparse == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map")

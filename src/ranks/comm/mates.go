@@ -175,8 +175,8 @@ func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	}
 }
 
-// fails records that a rank is about to report why it ends the job, and tells all peers except
-// from, which has reported it.
+// fails records that a rank is about to report why it ends the job, and tells all peers except the
+// one that has reported it.
 func (m *Mates) fails(rank int, from net.Conn) {
 	m.over.Store(true)
 	m.mu.Lock()

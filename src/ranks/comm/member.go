@@ -145,7 +145,7 @@ func (s *meeting) meet(p *post, earlier []int) error {
 	return s.deliver(p, p)
 }
 
-// deliver copies the rows that the rank of from sends to the rank of to.
+// deliver copies the rows that one rank, the argument from, sends to another, the argument to.
 func (s *meeting) deliver(from, to *post) error {
 	var rows []byte
 	var sent int

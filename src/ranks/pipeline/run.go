@@ -317,8 +317,8 @@ func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	}
 }
 
-// beyond reports whether the run is stopping and will never admit item i. limit may be read only
-// once r.stop is closed.
+// beyond reports whether the run is stopping and will never admit item i. It may read the limit
+// only once r.stop is closed.
 func (r *run) beyond(i int, limit *int) bool {
 	select {
 	case <-r.stop:

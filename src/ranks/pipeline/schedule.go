@@ -53,7 +53,7 @@ func (o Order) Schedule() iter.Seq2[int, int] {
 	}
 }
 
-// oldest returns the first item, from first on, with tick - item*g < end.
+// oldest returns the first item, at or after number first, with tick - item*g < end.
 func oldest(tick, end, g, first int) int {
 	if tick < end {
 		return first

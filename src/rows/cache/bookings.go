@@ -56,8 +56,8 @@ func (b *bookings) grow() {
 	old.release()
 }
 
-// book keeps a row between the steps from and to, of which to is the last one opened, and reports
-// whether a slot was free for it.
+// book keeps a row between two steps, the arguments from and to, and reports whether a slot was
+// free for it. The later step must be the last one opened.
 func (b *bookings) book(from, to int) bool {
 	s := b.latest(from)
 	if b.free[s&b.mask()] == 0 {

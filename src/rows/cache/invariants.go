@@ -90,7 +90,7 @@ func (l *slots) check(index *Index) (unbooked int, err error) {
 }
 
 // checkUses returns an error unless every slot that a use waits for has its row, and the index
-// leads to the last use of each vertex. last gives the entry of a position.
+// leads to the last use of each vertex. The function last returns the entry of a position.
 func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID, slot []int32,
 	last func(at uint32) int32) error {
 	mask := uint32(len(ids) - 1)

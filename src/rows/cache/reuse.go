@@ -156,7 +156,7 @@ func (r *Reuse) Fetched(capacity, window, run int) float64 {
 		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
 }
 
-// between interpolates linearly: it returns x at from, and y at to.
+// between interpolates linearly: it returns x if at is from, and y if at is to.
 func between(at, from, to, x, y float64) float64 {
 	if to <= from {
 		return y

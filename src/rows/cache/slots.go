@@ -73,8 +73,8 @@ func (l *slots) unlink(slot int32) {
 	l.newer[older], l.older[newer] = newer, older
 }
 
-// take gives the oldest slot without a booked row to vertex v, whose row has the number from among
-// the fetched rows.
+// take gives the oldest slot without a booked row to vertex v. The argument from is the number of
+// its row among the fetched rows.
 func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int32 {
 	slot := l.newer[len(l.vertex)]
 	l.unlink(slot)

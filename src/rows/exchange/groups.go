@@ -217,8 +217,8 @@ type Chooser struct {
 	kinds  []int64 // [2*kinds] for chooseKinds: the bytes of rows, and of sums
 }
 
-// NewChooser makes the chooser of an exchange with these kinds of rows. of returns the kind of a
-// vertex; only Counts with several kinds needs it.
+// NewChooser makes the chooser of an exchange with these kinds of rows. The function of returns the
+// kind of a vertex; only Counts with several kinds needs it.
 func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
 	c := &Chooser{early: of}
 	for _, k := range kinds {
@@ -233,8 +233,8 @@ func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 }
 
 // choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
-// negative; without slots, no row is at hand. kept lists vertices whose rows must come as rows,
-// numbered among the vertices whose rows are not at hand.
+// negative; without slots, no row is at hand. The argument kept lists vertices whose rows must come
+// as rows, numbered among the vertices whose rows are not at hand.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))
@@ -318,8 +318,8 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs, early: c.early}
 }
 
-// Counts returns the counters that the plan of a minibatch would have after Request with w. g are
-// the groups of w.Edges.
+// Counts returns the counters that the plan of a minibatch would have after Request with w. The
+// argument g has the groups of w.Edges.
 func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
 	c.choose(g, w.Slot, w.Kept)
 	early, sums := int64(len(w.Early)), int64(len(c.chosen))

@@ -130,8 +130,8 @@ func newBuying(n *Node, r int, sums bool) *buying {
 // owner that has the given place on another node.
 func buyerOf(place, ranks int) int { return place % ranks }
 
-// Bought returns the ranks of other nodes whose rows rank r buys for its node, ascending; of is
-// Node.Of.
+// Bought returns the ranks of other nodes whose rows rank r buys for its node, ascending; the
+// argument of is Node.Of.
 func Bought(of []int, r int) (owners []int) {
 	place, ranks := (&Node{Of: of}).places(r)
 	for q, node := range of {

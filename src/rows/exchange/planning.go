@@ -7,8 +7,8 @@ import (
 
 // NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans
 // and makes room for messages, but reads and sends nothing. It assumes that other ranks ask this
-// rank for as much as it asks them for. Offsets, kinds and s are as in Options. local says whose
-// rows the rank reads in memory.
+// rank for as much as it asks them for. Offsets, kinds and s are as in Options. The function local
+// says which parts' rows the rank reads in memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),

@@ -47,8 +47,8 @@ type Saver struct {
 // saveShare is the largest share of the time that saves by time may take.
 const saveShare = 0.005
 
-// NewSaver returns the saver of a run that has made the given number of updates. last is the
-// checkpoint from which the run continues, if any. lock is the lock of the run directory.
+// NewSaver returns the saver of a run that has made the given number of updates. The argument last
+// is the checkpoint from which the run continues, if any, and lock the lock of the run directory.
 func NewSaver(o config.Saves, run string, lock *rundir.Lock, updates int, last string) *Saver {
 	return &Saver{o: o, run: run, lock: lock, saved: updates, at: time.Now(), Last: last}
 }

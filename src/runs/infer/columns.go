@@ -166,7 +166,7 @@ func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
 }
 
 // transform makes the rows of layer l from its own vertices' rows and aggregates, and passes them
-// to put, chunk by chunk.
+// to put(), chunk by chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
 	chunks chunks) error {
 	var onDevice [2]deviceRows // own rows, aggregates

@@ -77,8 +77,8 @@ func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
 		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
-// pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to take,
-// and drops those of others.
+// pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to
+// take(), and drops all others.
 func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
 	take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
@@ -347,8 +347,8 @@ func (s Passes) givesLogits(l int) bool {
 	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
-// inferChunks makes rows of the chunks of all own vertices, and passes them to put. Unless the rank
-// can read rows in place, a strategy runs over the chunks, through a pipeline of its own.
+// inferChunks makes rows of the chunks of all own vertices, and passes them to put(). Unless the
+// rank can read rows in place, a strategy runs over the chunks, through a pipeline of its own.
 // Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) (err error) {

@@ -51,7 +51,7 @@ type inPlace struct {
 	sources   []int32
 }
 
-// inferInPlace runs a pass over the chunks and passes the rows that it makes to put.
+// inferInPlace runs a pass over the chunks and passes the rows that it makes to put().
 func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) error {
 	passesInPlace.Add(1)
@@ -187,7 +187,7 @@ func (p *inPlace) edges(first, end graph.VertexID) (compute.Segments, error) {
 	return compute.Segments{Indptr: rows, Indices: p.sources}, nil
 }
 
-// damage returns the error of the first of these vertices whose edges break a rule.
+// damage returns the error of one vertex from first to end-1, the first whose edges break a rule.
 func (p *inPlace) damage(first, end graph.VertexID) error {
 	for v := first; v < end; v++ {
 		if err := p.Topology.Graph.CheckRow(v, len(p.Topology.Original)); err != nil {

@@ -336,8 +336,8 @@ func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) 
 	return z, err
 }
 
-// JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score. own are
-// the embeddings [own vertices, Out]. Collective.
+// JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score. The
+// argument own has the embeddings [own vertices, Out]. Collective.
 func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)
 	first, labels := of[s.First], shard.LinkLabels(s.Shards, split)

@@ -69,7 +69,7 @@ func (m *mappedRows) put(at int, y compute.Matrix) error {
 	return err
 }
 
-// infer passes the rows of the layer to put. Collective.
+// infer passes the rows of the layer to put(). Collective.
 func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	_, cols := m.Job.Model.Widths(m.layer)
 	rows, of := &m.neighbours, pass{layer: m.layer, sums: true, exact: true}

@@ -25,7 +25,7 @@ var (
 const judging = 0xD1B54A32D192ED03
 
 // eachBlock calls f with the embeddings of all vertices, block by block: rows has those of the
-// vertices from first on. own are this rank's. A single rank copies nothing. Collective.
+// vertices from number first on. own has this rank's. A single rank copies nothing. Collective.
 func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
@@ -85,11 +85,11 @@ type ranking struct {
 }
 
 // RankLinks ranks the own links of a split, 1 for validation and 2 for test, among candidates:
-// links with the same source and another target. own are the embeddings [own vertices, Out]. The
-// targets are given, or Job.Links.Judged of them are drawn by a key of the link's original ids
-// alone, or all are candidates. Unless they are given, targets that have a link or edge with the
-// source, in either direction and in any split, are left out. A link without candidates is not
-// ranked. A tie gets the mean of its best and worst rank.
+// links with the same source and another target. The argument own has the embeddings [own vertices,
+// Out]. The targets are given, or Job.Links.Judged of them are drawn by a key of the link's
+// original ids alone, or all are candidates. Unless they are given, targets that have a link or
+// edge with the source, in either direction and in any split, are left out. A link without
+// candidates is not ranked. A tie gets the mean of its best and worst rank.
 //
 // It returns every metric over all ranks; AUC and average precision count one negative for each
 // link. If a score of a link or of its first candidate is not finite, it returns nn.ErrDiverged.

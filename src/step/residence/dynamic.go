@@ -105,8 +105,8 @@ func (s *Store) divide(kind *policy.Policy, setup *policy.Setup, sampling *error
 	return nil
 }
 
-// wantedOf returns what the ranks of the node want of this rank, minibatch by minibatch, where
-// ahead has the remote vertices of this rank's. Collective.
+// wantedOf returns what the ranks of the node want of this rank, minibatch by minibatch, where the
+// sequence ahead has the remote vertices of this rank's minibatches. Collective.
 func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 	all [][]graph.VertexID, err error) {
 	for remote := range ahead {

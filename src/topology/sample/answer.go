@@ -62,8 +62,8 @@ func (a *Answer) Bytes() int64 {
 
 // Answer draws for the vertices ids, whose rows this rank holds. The list ids has the requests,
 // rank after rank: words[r] of its words are the request of rank r, whose draws word[r] keys. All
-// ranks ask for the same hop of the same step as own. A vertex that is not held is
-// graph.ErrVertexRange.
+// ranks ask for the same hop of the same step as this rank's Asking, the argument own. A vertex
+// that is not held is graph.ErrVertexRange.
 func (r *Remote) Answer(
 	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {

@@ -347,8 +347,8 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 	return nil
 }
 
-// renumberAlone draws the hop and renumbers it, chunk by chunk. n is the length of the frontier
-// before this; it returns the length after it.
+// renumberAlone draws the hop and renumbers it, chunk by chunk. The frontier has length n before
+// this; it returns the length after it.
 func (s *Fused) renumberAlone(n int) int {
 	h, total, rows := &s.hop, n, len(s.hop.vertices)
 	for lo, hi := 0, 0; lo < rows; lo = hi {

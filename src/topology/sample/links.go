@@ -116,9 +116,9 @@ type exclusion struct {
 	source graph.VertexID
 }
 
-// Rate makes the seeds of a job's streams stand for links: seed i is links[i]. first [K+1] are the
-// first vertices of the streams' parts. The caller still owns the links. It is an error if more
-// negatives are wanted than there are vertices.
+// Rate makes the seeds of a job's streams stand for links: seed i is links[i]. The argument first
+// [K+1] has the first vertices of the streams' parts. The caller still owns the links. It is an
+// error if more negatives are wanted than there are vertices.
 func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
 	o LinkOptions) (*Links,
 	error) {

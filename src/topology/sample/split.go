@@ -298,7 +298,7 @@ func (s *Split) checkWanted(c *Crossing) error {
 	return nil
 }
 
-// joined appends to own the vertices of WantIDs that are not in it yet, and sets At.
+// joined appends to the list own the vertices of WantIDs that are not in it yet, and sets At.
 func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
 	f, n := s.fused, len(own)
 	c.At = mem.Grow(c.At, len(c.WantIDs))

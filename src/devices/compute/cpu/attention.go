@@ -38,7 +38,7 @@ func (a *headDots) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDot sets s for rows [lo,hi), as far as s has them; z holds these rows.
+// headDot sets rows [lo,hi) of s, as far as s has them, from z, which holds just these rows.
 func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
 	if hi = min(hi, s.Rows); lo >= hi {
 		return

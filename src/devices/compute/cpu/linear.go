@@ -86,7 +86,7 @@ func (a *product) tile(d *Device, lo, hi int) {
 	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
 }
 
-// into computes the rows out of the product from the rows in.
+// into sets the rows out of the product from the input rows, the argument in.
 func (a *product) into(d *Device, out, in compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(out, in, a.which, 0, a.add)

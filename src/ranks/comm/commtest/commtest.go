@@ -104,7 +104,7 @@ func (p plan) received(rank int) []int {
 	return rows
 }
 
-// fill writes row k of the rows that from sends to to.
+// fill writes row k of those that one rank sends to another.
 func (p plan) fill(row []byte, from, to, k int) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:],
