@@ -14,6 +14,9 @@ import (
 // emulatedGPU returns the environment of a program that finds an emulated GPU.
 func emulatedGPU(t *testing.T, env ...string) []string {
 	t.Helper()
+	if !halognn(t).cgo {
+		t.Skip("built without cgo, so without GPUs")
+	}
 	path, err := filepath.Abs("../build/libhalognn_cuda_emulated.so")
 	if err != nil {
 		t.Fatal(err)
