@@ -138,8 +138,8 @@ type takeLogits func(at int, logits []float32)
 // hidden, if given, is shown the rows that the last layer reads.
 //
 // Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
-// in files if Env.ScratchDir is given, the input rows of depth+1 chunks or, in place, of a span, and
-// the logits of a chunk.
+// in files if Env.ScratchDir is given, the input rows of depth+1 chunks or, in place, of a span,
+// and the logits of a chunk.
 // Source: layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
 func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}

@@ -13,9 +13,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The rank of the only part has all rows of a layer before it. On a device that reads host memory it
-// reduces them where they lie, by the edges as the graph stores them: nothing is sampled, numbered,
-// planned or fetched.
+// The rank of the only part has all rows of a layer before it. On a device that reads host memory
+// it reduces them where they lie, by the edges as the graph stores them: nothing is sampled,
+// numbered, planned or fetched.
 //
 //	edges of a span of chunks ─┐
 //	rows [N, in], anywhere ────┴─ reduce ──> aggregates of the span
