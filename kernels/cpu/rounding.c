@@ -19,8 +19,12 @@ void LEVEL(to_bf16)(uint16_t *dst, int64_t width, int64_t rows, int64_t cols, co
     }
 }
 
-void LEVEL(from_bf16)(float *dst, int64_t n, const uint16_t *x) {
-    INDEPENDENT for (int64_t i = 0; i < n; i++) dst[i] = halognn_widened(x[i]);
+void LEVEL(from_bf16)(float *dst, int64_t rows, int64_t cols, const uint16_t *x, int64_t stride) {
+    int64_t width = cols;
+    ONE_ROW_IF_PACKED
+    for (int64_t r = 0; r < rows; r++, dst += width, x += stride) {
+        INDEPENDENT for (int64_t j = 0; j < cols; j++) dst[j] = halognn_widened(x[j]);
+    }
 }
 
 void LEVEL(round_factors)(float *dst, int64_t width, int64_t rows, int64_t cols, const float *x,

@@ -18,8 +18,14 @@ static outputs to_bf16_packed(const halognn_cpu *k, const input *in) {
 }
 
 static outputs from_bf16(const halognn_cpu *k, const input *in) {
+    const outputs o = one(in->s->sources * (in->s->cols - 1), NULL);
+    halognn_from_bf16(k, o.at[0], in->s->sources, in->s->cols - 1, in->half + 1, in->s->cols);
+    return o;
+}
+
+static outputs from_bf16_packed(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->s->sources * in->s->cols, NULL);
-    halognn_from_bf16(k, o.at[0], in->s->sources * in->s->cols, in->half);
+    halognn_from_bf16(k, o.at[0], in->s->sources, in->s->cols, in->half, in->s->cols);
     return o;
 }
 
@@ -101,6 +107,7 @@ const test pointwise_tests[] = {
     {"to_bf16", to_bf16, 0},
     {"to_bf16, packed", to_bf16_packed, 0},
     {"from_bf16", from_bf16, 0},
+    {"from_bf16, packed", from_bf16_packed, 0},
     {"round_factors", round_factors, 0},
     {"round_factors, packed", round_factors_packed, 0},
     {"relu", relu, 0},

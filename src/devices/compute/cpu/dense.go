@@ -131,7 +131,8 @@ func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 func (d *Device) widen(y compute.Matrix) result {
 	r := d.begin(y)
 	if r.scratch != nil {
-		C.halognn_from_bf16(d.level, floats(r.wide.Data), C.int64_t(y.Rows*y.Cols), halves(y.BF16))
+		n := C.int64_t(y.Rows * y.Cols)
+		C.halognn_from_bf16(d.level, floats(r.wide.Data), 1, n, halves(y.BF16), n)
 	}
 	return r
 }

@@ -106,7 +106,8 @@ func (h *Host) ToBF16(dst []uint16, x []float32) {
 // FromBF16 implements compute.Host.
 func (h *Host) FromBF16(dst []float32, x []uint16) {
 	compute.CheckLengths("FromBF16", len(dst), len(x))
-	C.halognn_from_bf16(h.level, floats(dst), C.int64_t(len(dst)), halves(x))
+	n := C.int64_t(len(x))
+	C.halognn_from_bf16(h.level, floats(dst), 1, n, halves(x), n)
 }
 
 // elements says what the elements of rows are.

@@ -141,9 +141,9 @@ func roundingToFloats(e engine, p compute.Precision, k level, threads int) round
 		},
 		stored: func(dst *[]float32, x compute.Matrix, first, width int) ([]float32, int) {
 			*dst = mem.Grow(*dst, x.Rows*width)
-			for i := range x.Rows {
-				C.halognn_from_bf16(k, floats((*dst)[i*width:]), C.int64_t(width),
-					halves(x.BF16[i*x.Cols+first:]))
+			if len(*dst) > 0 {
+				C.halognn_from_bf16(k, floats(*dst), C.int64_t(x.Rows), C.int64_t(width),
+					halves(x.BF16[first:]), C.int64_t(x.Cols))
 			}
 			return *dst, width
 		},
