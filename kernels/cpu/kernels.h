@@ -24,6 +24,12 @@
 /* The row that an index of segment_rows refers to: an index that begins a group is inverted. */
 static inline int32_t source_of(int32_t index) { return index < 0 ? ~index : index; }
 
+/* The reference to row i of a list of references that, if of is NULL, has the rows of the first
+ * table in order. */
+static inline uint64_t halognn_ref_at(const uint64_t *of, int32_t i) {
+    return of != NULL ? of[i] : (uint64_t)i;
+}
+
 static inline const void *halognn_ref_row(const halognn_table *tables, uint64_t ref,
                                           int64_t row_bytes) {
     const uint64_t row = ref & (((uint64_t)1 << HALOGNN_REF_ROW_BITS) - 1);

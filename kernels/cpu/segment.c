@@ -31,7 +31,7 @@ typedef struct {
     int64_t last, ahead; /* last edge of the tile; how many edges ahead to prefetch */
     const void *h;       /* the matrix, for sources other than tables */
     const halognn_table *tables; /* sources with groups */
-    const uint64_t *of;
+    const uint64_t *of; /* NULL: row i is row i of the first table */
     halognn_elements as;
     const int32_t *counts;   /* MEAN: divisors of the sums; NULL: the numbers of edges */
     const int64_t *degrees;  /* GRADIENT: indptr of the forward segments */
@@ -42,10 +42,14 @@ typedef struct {
     float factor; /* own is multiplied by this */
 } edges;
 
+ALWAYS_INLINE uint64_t ref_of(const edges *g, int64_t e) {
+    return halognn_ref_at(g->of, source_of(g->indices[e]));
+}
+
 ALWAYS_INLINE const void *row_of(source from, const edges *g, int64_t e) {
     const int32_t i = g->indices[e];
     if (HAS_GROUPS(from))
-        return halognn_ref_row(g->tables, g->of[source_of(i)], g->row_bytes);
+        return halognn_ref_row(g->tables, ref_of(g, e), g->row_bytes);
     return (const char *)g->h + i * g->row_bytes;
 }
 
@@ -64,7 +68,7 @@ ALWAYS_INLINE element element_in(source from, const edges *g, int64_t e) {
         return BF16;
     if (from <= TABLES)
         return FLOAT;
-    if ((int64_t)(g->of[source_of(g->indices[e])] >> HALOGNN_REF_ROW_BITS) < g->as.wide)
+    if ((int64_t)(ref_of(g, e) >> HALOGNN_REF_ROW_BITS) < g->as.wide)
         return from == HALF_TABLES ? HALF : from == BF16_TABLES ? BF16 : BYTE;
     return from != BYTE_TABLES || g->as.wide_bytes == 4 ? FLOAT : SHORT;
 }
@@ -76,7 +80,7 @@ ALWAYS_INLINE float count_of(const edges *g, int64_t d, int64_t lo, int64_t hi) 
 
 ALWAYS_INLINE void prefetch_edge(source from, const edges *g, int64_t e) {
     e += g->ahead;
-    if (HAS_GROUPS(from)) { /* the reference to a row is itself far away */
+    if (HAS_GROUPS(from) && g->of != NULL) { /* the reference to a row is itself far away */
         const int64_t later = e + g->ahead;
         __builtin_prefetch(g->of + source_of(g->indices[later < g->last ? later : g->last]));
     }

@@ -31,7 +31,7 @@ void segment_rows_ref(halognn_result out, int64_t segments, int64_t cols, const 
             float all = 0, group = 0;
             int groups = 0;
             for (int64_t e = lo; e < hi; e++) {
-                const uint64_t ref = of[source_of(indices[e])];
+                const uint64_t ref = halognn_ref_at(of, source_of(indices[e]));
                 const void *row = halognn_ref_row(tables, ref, cols * as.bytes);
                 const float x = halognn_element(element_of(&as, ref), row, j);
                 if (how == HALOGNN_MAX) {

@@ -74,6 +74,9 @@ type Rows struct {
 	Tables [][]byte // each a whole number of rows of Cols elements
 	Of     []RowRef
 
+	// InOrder: row i is row i of Tables[0], and Of is not used. For SegmentRows alone.
+	InOrder bool
+
 	// Sparse rows only. Vertex v has the entries Ends[v] to Ends[v+1]-1 of the whole graph; Ends
 	// [N+1]. Row i has Lengths[i] entries of its table, from entry Of[i].Row() on.
 	Ends    []int64
@@ -92,9 +95,17 @@ type Rows struct {
 	Mixed bool
 }
 
+// At returns where row i lies.
+func (r *Rows) At(i int) RowRef {
+	if r.InOrder {
+		return MakeRowRef(0, i)
+	}
+	return r.Of[i]
+}
+
 // TypeOf returns the element type of row i.
 func (r *Rows) TypeOf(i int) DType {
-	if r.Wide != 0 && r.Of[i].Table() >= r.Wide {
+	if r.Wide != 0 && r.At(i).Table() >= r.Wide {
 		return r.WideType
 	}
 	return r.Type

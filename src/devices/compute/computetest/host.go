@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
@@ -92,6 +93,31 @@ func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []floa
 	return rows, want
 }
 
+// testInOrder checks that rows in order give the bits of references to the rows of the first table.
+func testInOrder(t *testing.T, host compute.Host, segments, degree int, rows compute.Rows) {
+	b := newBench(t, nil, guard)
+	n := len(rows.Tables[0]) / max(1, rows.RowBytes())
+	rows.Of = nil
+	for i := range n {
+		rows.Of = append(rows.Of, compute.MakeRowRef(0, i))
+	}
+	s := b.groups(segments, n, degree)
+	for how := compute.ReduceMean; how <= compute.ReduceMax; how++ {
+		reduce := func(rows compute.Rows) []float32 {
+			out := make([]float32, segments*rows.Cols)
+			host.SegmentRows(compute.Matrix{Rows: segments, Cols: rows.Cols, Data: out}, how, s,
+				nil, rows)
+			return out
+		}
+		want := reduce(rows)
+		inOrder := rows
+		inOrder.Of, inOrder.InOrder = nil, true
+		if got := reduce(inOrder); !slices.Equal(got, want) {
+			t.Errorf("SegmentRows, %v: rows in order give other bits than references to them", how)
+		}
+	}
+}
+
 func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols int,
 	dtype compute.DType) {
 	b := newBench(t, nil, guard)
@@ -127,6 +153,7 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	}
 
 	testGroups(t, host, s, weights, rows)
+	testInOrder(t, host, segments, degree, rows)
 
 	rowBytes := cols * dtype.Size()
 	ids := make([]int32, sources)
@@ -398,6 +425,10 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 		}},
 		{"index beyond the rows", func() {
 			host.SegmentRows(dst, compute.ReduceMean, one(1), nil, rows(0))
+		}},
+		{"index beyond the table", func() {
+			host.SegmentRows(dst, compute.ReduceMean, one(3), nil,
+				compute.Rows{Cols: 4, Tables: [][]byte{table}, InOrder: true})
 		}},
 		{"no reduction",
 			func() { host.SegmentRows(dst, compute.NoReduction, one(0), nil, rows(0)) }},

@@ -61,21 +61,25 @@ func (h *Host) SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
-	used := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]]
-	if e := C.halognn_check_sources(int32s(used), C.int64_t(len(used)),
-		C.int64_t(len(rows.Of))); e >= 0 {
-		panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
-			compute.SourceOf(used[e]), len(rows.Of)))
+	used, n, of := s.Indices[s.Indptr[0]:s.Indptr[s.Len()]], C.int64_t(len(rows.Of)), refs(rows.Of)
+	if rows.InOrder {
+		n, of = tables[0].rows, nil
 	}
-	if rows.Mixed {
+	if e := C.halognn_check_sources(int32s(used), C.int64_t(len(used)), n); e >= 0 {
+		panic(fmt.Sprintf("compute: SegmentRows: an index is %d, but there are %d rows",
+			compute.SourceOf(used[e]), n))
+	}
+	switch {
+	case rows.InOrder:
+	case rows.Mixed:
 		panicIfNoneRead("SegmentRows", used, rows.Of, tables)
-	} else {
+	default:
 		panicIfNoRow("SegmentRows", rows.Of, tables)
 	}
 	segments, cols := size(dst)
 	panicOnFault(C.halognn_segment_rows(h.level, written(dst), segments, cols,
 		int64s(s.Indptr), int32s(s.Indices), C.int(how), int32s(s.Counts), floats(weights),
-		elements(&rows), unsafe.SliceData(tables), refs(rows.Of)))
+		elements(&rows), unsafe.SliceData(tables), of))
 }
 
 // SliceRows implements compute.Host.
