@@ -5,6 +5,7 @@ package task
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -245,13 +246,14 @@ func share(n int) float32 {
 	return 1 / float32(n)
 }
 
-// argmax returns the first position of the largest element.
+// argmax returns the first position of the largest element, or any position if one is NaN. It
+// compares integers in the order of the elements and then of their positions, without a branch that
+// a processor could guess wrong.
 func argmax(z []float32) int32 {
-	best := 0
+	best := int64(math.MinInt64)
 	for c, x := range z {
-		if x > z[best] {
-			best = c
-		}
+		bits := int32(math.Float32bits(x + 0)) // + 0: -0 is as large as 0
+		best = max(best, int64(bits^bits>>31&math.MaxInt32)<<32|int64(^uint32(c)))
 	}
-	return int32(best)
+	return int32(^uint32(best))
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,23 @@ func TestChoose(t *testing.T) {
 		if (m == nil) != (c.want == "") || m != nil && m.Name != c.want ||
 			(err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s of %s, %d classes: %v, %v", c.asked, c.task.Name, c.classes, m, err)
+		}
+	}
+}
+
+func TestArgmax(t *testing.T) {
+	inf, zero := float32(math.Inf(1)), float32(0)
+	for _, c := range []struct {
+		z    []float32
+		want int32
+	}{
+		{[]float32{1}, 0}, {[]float32{1, 2, 2, 1}, 1}, {[]float32{-3, -2, -1}, 2},
+		{[]float32{-1, -2, -3}, 0}, {[]float32{-zero, 0, -zero}, 0},
+		{[]float32{float32(math.Copysign(0, -1)), 0}, 0}, {[]float32{-inf, -1, inf, inf}, 2},
+		{[]float32{1e-45, 0, -1e-45}, 0}, {[]float32{-inf, -inf}, 0},
+	} {
+		if got := argmax(c.z); got != c.want {
+			t.Errorf("argmax(%v) is %d, want %d", c.z, got, c.want)
 		}
 	}
 }
