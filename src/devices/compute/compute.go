@@ -100,7 +100,13 @@ type Capabilities struct {
 	// bytes of host memory that its kernels hold between calls
 	Scratch func() int64
 	Tiles   func(tiles int, do func(tile int)) // see InTiles
+	// A product of up to SameTiles rows is made in tiles of this many rows, from the first one on,
+	// each with the bits that it has alone; 0: the device promises nothing.
+	ProductTile int
 }
+
+// SameTiles is the largest number of rows to which Capabilities.ProductTile applies.
+const SameTiles = 3584
 
 // InTiles calls do for every tile, on the threads on which a device runs kernels, and returns when
 // all are done: work of the host between kernels. do must not call kernels of the device.

@@ -491,6 +491,7 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		inPlace := p.readsInPlace(l)
 		if inPlace {
 			chunks = p.spanBytes(rows, l, &largest)
+			hops[l] = largest.hop
 		}
 		if j.GPU == nil {
 			grown, err := p.inferenceBytes(slot, hops[:l+1], 0)
@@ -506,7 +507,8 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 			chunks += 4 * int64(largest.vertices*out)
 		}
 		if p.mapsFirst(l) && j.GPU == nil { // own rows of a chunk, if the layer reads any
-			chunks += 4 * int64(largest.vertices*(j.Model.MappedColumns(l)-out))
+			most := max(largest.vertices, int(min(rows, compute.SameTiles)))
+			chunks += 4 * int64(most*(j.Model.MappedColumns(l)-out))
 		}
 		if j.Scratch { // rows on their way to files and, between passes by columns, from files
 			to, from := 2*4*int64(largest.vertices*out), 4*4*int64(largest.vertices*in)
@@ -547,8 +549,8 @@ func (p *planner) readsInPlace(l int) bool {
 }
 
 // spanBytes returns the bytes of the vertices of layer l that are reduced in one go, at most:
-// aggregates, edges and, unless rows are in memory as the device stores them, references to them
-// and the own rows of a chunk.
+// aggregates, edges and, unless rows are in memory as the device stores them, the own rows and
+// references to them. The layer may run over all of them at once, so they are the largest chunk.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()
@@ -558,11 +560,13 @@ func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	vertices, edges := job.SpanOf(cols, job.ChunkBytes)
 	n := min(rows, int64(max(vertices, largest.vertices)))
 	e := min(p.shards.Edges, int64(max(edges, largest.hop.edges)))
+	largest.vertices = int(n)
+	largest.hop.destinations, largest.hop.sources = int(n), max(largest.hop.sources, int(n))
 	bytes := n*int64(cols*size+8) + 4*e
 	inMemory := l > 0 && !p.job.Scratch &&
 		(p.mapsFirst(l) || p.job.Model.Stored(l-1, p.job.Stored) == p.job.Stored)
 	if !inMemory {
-		bytes += int64(largest.vertices*cols*size) + 8*rows
+		bytes += int64(largest.vertices * (cols*size + 8))
 	}
 	return bytes + bytes/8 // arrays that grow
 }

@@ -158,7 +158,7 @@ func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error
 	defer func() { mem.Free(logits) }()
 	handOn := func(at int, y compute.Matrix) error {
 		logits = mem.Grow(logits, len(y.Data))
-		s.Device.Download(logits, y.Data)
+		download(s.Device, logits, y.Data)
 		s.Model.Undo(logits)
 		take(at, logits)
 		return nil

@@ -28,8 +28,9 @@ import (
 // alwaysPrepare is set by tests that compare with what a pipeline prepares.
 var alwaysPrepare bool
 
-// passesInPlace counts for tests.
-var passesInPlace atomic.Int64
+// passesInPlace counts passes for tests, chunksTogether the chunks that are multiplied with the one
+// before.
+var passesInPlace, chunksTogether atomic.Int64
 
 // readsInPlace reports whether a pass over these rows may read them in place.
 func (s Passes) readsInPlace(in layerInput) bool {
@@ -42,12 +43,13 @@ func (s Passes) readsInPlace(in layerInput) bool {
 type inPlace struct {
 	Passes
 	pass
-	rows   compute.Rows   // all rows; row v is that of vertex v
+	rows   compute.Rows   // all rows, in order: row v is that of vertex v
 	hidden compute.Matrix // the same rows, if they lie in memory as layers read them
 	stored compute.Elements
 
-	sums, own []float32 // memory of the rows of a span, and of a chunk
-	indptr    []int64   // edges of a span
+	sums, own []float32        // memory of the rows of a span, and of a chunk
+	refs      []compute.RowRef // to the own rows of a chunk
+	indptr    []int64          // edges of a span
 	sources   []int32
 }
 
@@ -60,11 +62,7 @@ func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, 
 	if in.inMemory && in.Type == p.stored.DType() {
 		p.hidden = matrixOf(p.stored, in.Tables[0], s.ownRows(), in.Cols)
 	} else {
-		p.rows.Mixed = true // so that only rows that are read are checked, not all for each tile
-		p.rows.Of = mem.Make[compute.RowRef](s.ownRows())
-		for v := range p.rows.Of {
-			p.rows.Of[v] = compute.MakeRowRef(0, v)
-		}
+		p.rows.InOrder = true
 	}
 	for i, end := 0, 0; i < chunks.len(); i = end {
 		if err := ctx.Err(); err != nil {
@@ -77,8 +75,10 @@ func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, 
 			return err
 		}
 		first, _ := chunks.at(i)
-		for ; i < end; i++ {
-			lo, hi := chunks.at(i)
+		for next := i; i < end; i = next {
+			next = p.together(i, end, chunks)
+			lo, _ := chunks.at(i)
+			_, hi := chunks.at(next - 1)
 			y, err := p.of(lo, hi, sums.RowsAt(lo-first, hi-first))
 			if err == nil {
 				err = put(lo, y)
@@ -105,8 +105,25 @@ func (p *inPlace) spanFrom(i int, chunks chunks) (end int) {
 	return end
 }
 
+// together returns the end of the chunks that begin with chunk i, end before chunk end, and are
+// multiplied at once, with the bits that they have one by one: all but the last are whole tiles.
+// Threads then wait for each other once instead of once a chunk.
+func (p *inPlace) together(i, end int, chunks chunks) (next int) {
+	tile := compute.CapabilitiesOf(p.Device).ProductTile
+	lo, _ := chunks.at(i)
+	for next = i + 1; next < end && tile > 0; next++ {
+		begin, hi := chunks.at(next - 1)
+		_, last := chunks.at(next)
+		if (hi-begin)%tile != 0 || last-lo > compute.SameTiles {
+			break
+		}
+	}
+	chunksTogether.Add(int64(next - i - 1))
+	return next
+}
+
 func (p *inPlace) free() {
-	mem.Free(p.rows.Of)
+	mem.Free(p.refs)
 	mem.Free(p.sums)
 	mem.Free(p.own)
 	mem.Free(p.indptr)
@@ -216,9 +233,13 @@ func (p *inPlace) ownRowsAt(lo, hi int) compute.Matrix {
 	}
 	p.own = mem.Grow(p.own, p.stored.Floats((hi-lo)*p.rows.Cols))
 	own := p.stored.In(p.own, hi-lo, p.rows.Cols)
+	p.refs = mem.Grow(p.refs, hi-lo)
 	inTiles(p.Device, hi-lo, func(from, end int) {
 		rows := p.rows
-		rows.Of = rows.Of[lo+from : lo+end]
+		rows.InOrder, rows.Of = false, p.refs[from:end]
+		for i := range rows.Of {
+			rows.Of[i] = compute.MakeRowRef(0, lo+from+i)
+		}
 		p.Host.GatherRows(own.RowsAt(from, end), rows)
 	})
 	return own

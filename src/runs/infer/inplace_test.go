@@ -28,7 +28,6 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 	defer func(bytes int, headroom func() (int64, error)) {
 		chunkBytes, fileHeadroom, alwaysPrepare = bytes, headroom, false
 	}(chunkBytes, fileHeadroom)
-	chunkBytes = 16000
 	fileHeadroom = func() (int64, error) { return 0, nil }
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 3000, Degree: 8, Features: 6,
 		Classes: 5, Seed: 1}, shardtest.Options{Parts: 1})
@@ -44,8 +43,15 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 		{model: nn.Config{Kind: "gin", Norm: "none", Hidden: 41}, of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "layer", Hidden: 40, Jumping: nn.JumpCat}},
 	} {
-		for _, dir := range []string{"", t.TempDir()} {
+		// chunks of some 100 vertices, chunks in files, and chunks of 512 that are multiplied together
+		small := 16000
+		for _, at := range []struct {
+			dir   string
+			chunk int
+		}{{"", small}, {t.TempDir(), small}, {"", 1 << 20}} {
 			t.Run(c.model.Kind, func(t *testing.T) {
+				dir := at.dir
+				chunkBytes = at.chunk
 				o := sageOptions()
 				o.Model = c.model
 				o.Model.Layers, o.Sample = 3, sample.Neighbours(4, 3, 2)
@@ -57,8 +63,11 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 					return hidden, logits
 				}
 				alwaysPrepare = false
-				before := passesInPlace.Load()
+				before, multiplied := passesInPlace.Load(), chunksTogether.Load()
 				hidden, logits := infer()
+				if n := chunksTogether.Load() - multiplied; (n > 0) != (at.chunk > small) {
+					t.Errorf("%d chunks were multiplied with the one before", n)
+				}
 				// both times over all layers, by three blocks of columns if in files
 				if n := passesInPlace.Load() - before; n < 6 || dir != "" && n < 10 {
 					t.Errorf("%d passes were in place", n)

@@ -134,10 +134,10 @@ func floats(bytes []byte) []float32 {
 // which is on a device. Rows of float32 also take y of bfloat16.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
 	load := func(to []float32) {
-		if r.of == compute.Float32s {
+		if r.of == compute.Float32s && y.BF16 != nil {
 			compute.Load(dev, to, y, &r.narrow)
 		} else {
-			dev.Download(to, y.Memory())
+			download(dev, to, y.Memory())
 		}
 	}
 	size, words := r.of.Size(), r.of.Floats(y.Rows*y.Cols)
@@ -166,6 +166,22 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 		}
 	}
 	return nil
+}
+
+// downloadTile is how many elements a thread copies at a time.
+const downloadTile = 1 << 14
+
+// download is dev.Download, by all threads if the device computes in host memory.
+func download(dev compute.Device, dst, src []float32) {
+	if compute.CapabilitiesOf(dev).Accelerator != nil {
+		dev.Download(dst, src)
+		return
+	}
+	compute.CheckLengths("download", len(dst), len(src))
+	compute.InTiles(dev, (len(src)+downloadTile-1)/downloadTile, func(tile int) {
+		lo := tile * downloadTile
+		copy(dst[lo:], src[lo:min(len(src), lo+downloadTile)])
+	})
 }
 
 // ahead starts reading rows [lo,hi) of the block that begins with column first from the disk.

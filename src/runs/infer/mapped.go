@@ -76,7 +76,8 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	chunks := m.chunks(m.rowBytes) // as if the rows were not mapped
 	var own, neighbours deviceRows
 	defer own.free()
-	if err := own.reserve(m.Device, chunks.most*m.own.cols, compute.Float32s); err != nil {
+	most := max(chunks.most, min(m.ownRows(), compute.SameTiles)) // chunks may come together
+	if err := own.reserve(m.Device, most*m.own.cols, compute.Float32s); err != nil {
 		return err
 	}
 	finish := func(at int, sums compute.Matrix) error {

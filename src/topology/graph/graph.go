@@ -48,12 +48,20 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
+// chunkMultiple divides the vertices of a large chunk: matrix products have tiles of 256 rows, and
+// threads should get as many each.
+const chunkMultiple = 512
+
 // NextChunk returns the end, at most end, of the chunk of vertices that begins at lo. The number of
-// its vertices and in-edges together is at most budget, unless it is a single vertex.
+// its vertices and in-edges together is at most budget, unless it is a single vertex. If it is of
+// chunkMultiple vertices or more and does not reach end, it is of a multiple.
 func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	hi := lo + 1
 	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {
 		hi++
+	}
+	if n := hi - lo; hi < end && n > chunkMultiple {
+		hi -= n % chunkMultiple
 	}
 	return hi
 }

@@ -439,3 +439,29 @@ func TestValidateFindsEachFault(t *testing.T) {
 		}
 	}
 }
+
+// Chunks keep to the budget, and large ones are of whole tiles of matrix products.
+func TestNextChunk(t *testing.T) {
+	const n = 5000
+	g := CSC{Indptr: make([]int64, n+1)}
+	for v := range n {
+		degree := 2
+		if v == 3000 {
+			degree = 9000
+		}
+		g.Indptr[v+1] = g.Indptr[v] + int64(degree)
+	}
+	for budget, want := range map[int64][]int64{
+		2100: {512, 1024, 1536, 2048, 2560, 3000, 3001, 3513, 4025, 4537, 5000},
+		4000: {1024, 2048, 2560, 3000, 3001, 4025, 5000},
+	} {
+		var ends []int64
+		for lo := int64(0); lo < n; {
+			lo = g.NextChunk(lo, n, budget)
+			ends = append(ends, lo)
+		}
+		if !slices.Equal(ends, want) {
+			t.Errorf("within a budget of %d chunks end at %v, want %v", budget, ends, want)
+		}
+	}
+}

@@ -111,7 +111,8 @@ func (d *Device) Name() string { return d.name }
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
 	return compute.Capabilities{Precision: d.precision, Stores: d.precision.Stored(),
-		Peaks: d.peaks, Spun: d.spun, Scratch: d.scratch, Tiles: d.tiles}
+		Peaks: d.peaks, Spun: d.spun, Scratch: d.scratch, Tiles: d.tiles,
+		ProductTile: d.productRows(compute.SameTiles)}
 }
 
 func (d *Device) tiles(tiles int, do func(tile int)) { d.pool.run(tiles, do) }

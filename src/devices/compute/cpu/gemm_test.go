@@ -74,6 +74,49 @@ func TestEngines(t *testing.T) {
 	}
 }
 
+// A product of compute.SameTiles rows has the bits of the products of its tiles.
+func TestProductTile(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	normal := func(rows, cols int) compute.Matrix {
+		m := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+		for i := range m.Data {
+			m.Data[i] = float32(random.NormFloat64())
+		}
+		return m
+	}
+	check := func(name string, d *Device) {
+		tile := d.Capabilities().ProductTile
+		if tile < 1 || tile > compute.SameTiles {
+			t.Fatalf("%s: a tile has %d rows", name, tile)
+		}
+		for _, cols := range []int{47, 256} {
+			x, x2 := normal(compute.SameTiles, 100), normal(compute.SameTiles, 100)
+			w, w2 := normal(cols, 100), normal(cols, 100)
+			dense := func(lo, hi int) []float32 {
+				y := normal(hi-lo, cols)
+				d.Dense(y, compute.Dense{X: x.RowsAt(lo, hi), W: w, X2: x2.RowsAt(lo, hi), W2: w2})
+				return y.Data
+			}
+			whole := dense(0, compute.SameTiles)
+			for lo := 0; lo < compute.SameTiles; lo += tile {
+				hi := min(compute.SameTiles, lo+tile)
+				if !slices.Equal(dense(lo, hi), whole[lo*cols:hi*cols]) {
+					t.Errorf("%s: rows %d to %d of %d columns have other bits alone", name, lo,
+						hi-1, cols)
+					break
+				}
+			}
+		}
+	}
+	for _, name := range engines(t) {
+		for _, precision := range precisions {
+			check(name+" "+string(precision), open(t, Options{Threads: 2, GEMM: name,
+				Precision: precision}))
+		}
+	}
+	check("own", openOwn(t, Options{Threads: 2}))
+}
+
 // Rows and gradients that are stored in bfloat16 give the numbers that they give in float32, at every
 // level.
 func TestStored(t *testing.T) {

@@ -43,6 +43,9 @@ func beta(add bool) float32 {
 // long as some hundred rows.
 const turnRows = 4096
 
+// Products of up to compute.SameTiles rows are computed alike.
+const _ = uint(turnRows - 1 - compute.SameTiles)
+
 // product is y = x wᵀ or dx = dy w, in tiles of rows.
 type product struct {
 	out, in compute.Matrix
