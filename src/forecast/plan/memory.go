@@ -506,7 +506,7 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
-		if p.mapsFirst(l) && j.GPU == nil { // own rows of a chunk, if the layer reads any
+		if p.mapsFirst(l) && j.Scratch && j.GPU == nil { // own rows of a chunk
 			most := max(largest.vertices, int(min(rows, compute.SameTiles)))
 			chunks += 4 * int64(most*(j.Model.MappedColumns(l)-out))
 		}

@@ -150,8 +150,12 @@ func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
 	return x
 }
 
-// exact returns rows [lo,hi) as float32. It starts to read rows up to end.
+// exact returns rows [lo,hi) as float32, where they lie if the device reads them there. It starts
+// to read rows up to end.
 func (d *deviceRows) exact(from *layerRows, lo, hi, end int) compute.Matrix {
+	if from.onDevice(d.dev) {
+		return compute.Float32s.In(from.view(nil, lo, hi), hi-lo, from.cols)
+	}
 	x := compute.Float32s.In(d.memory, hi-lo, from.cols)
 	d.dev.Upload(x.Data, d.read(from, lo, hi, end))
 	from.dropAll(lo, hi)

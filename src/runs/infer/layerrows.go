@@ -115,6 +115,12 @@ func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	return *buffer
 }
 
+// onDevice reports whether a device reads these rows, of float32, where they lie.
+func (r *layerRows) onDevice(dev compute.Device) bool {
+	return r.file == nil && r.of == compute.Float32s &&
+		compute.CapabilitiesOf(dev).Accelerator == nil
+}
+
 // matrixOf returns rows whose elements are in bytes.
 func matrixOf(of compute.Elements, bytes []byte, rows, cols int) compute.Matrix {
 	m := compute.Matrix{Rows: rows, Cols: cols}

@@ -77,6 +77,9 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	var own, neighbours deviceRows
 	defer own.free()
 	most := max(chunks.most, min(m.ownRows(), compute.SameTiles)) // chunks may come together
+	if m.own.onDevice(m.Device) {
+		most = 0
+	}
 	if err := own.reserve(m.Device, most*m.own.cols, compute.Float32s); err != nil {
 		return err
 	}
