@@ -6,10 +6,11 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Block is one hop of a sampled minibatch (an MFG): a bipartite graph from sources to destinations
-// in CSC over destinations. The destinations are the first NumDst sources, so a vertex's own row is
-// always among the rows its layer reads; new vertices follow in first-seen order, which makes the
-// numbering canonical.
+// Block is one hop of a sampled minibatch (a message flow graph, MFG): a bipartite graph from
+// sources to destinations, in CSC form with a list of in-edges for each destination. The first
+// NumDst sources are the destinations themselves, so a layer can read a destination's own row too.
+// The other sources follow in the order in which sampling first met them, so equal samples have
+// equal numbers.
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
@@ -17,8 +18,8 @@ import (
 //	Places  [E]         positions of the edges in the whole topology, if asked for
 //
 // In a graph with relations a row of Indptr holds the in-edges of one destination by one relation.
-// Rows are in the order of relations, then of destinations; a destination without edges of a
-// relation has no row.
+// Rows are in the order of relations, then of destinations. A destination without edges of a
+// relation has no row for that relation.
 //
 //	Targets [rows]  destination of each row; empty if rows are the destinations
 //	Ends    [R]     one past the last row of each relation
@@ -80,9 +81,10 @@ func (b *Block) Validate() error {
 	return nil
 }
 
-// SelfEdges writes b to into, whose arrays it reuses, with an edge from every destination to itself
-// before its in-edges, for layers in which a vertex is its own neighbour. The block b must have no
-// such edges; datasets have none. O(E), and no allocation once into has had the size of the result.
+// SelfEdges copies the block b to the block into, and puts an edge from each destination to itself
+// before the destination's other in-edges. Layers in which a vertex is its own neighbour need such
+// edges. The block b must have none; datasets have none. SelfEdges reuses the arrays of into, and
+// allocates only if they are too small. O(E).
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)
@@ -96,20 +98,20 @@ func (b *Block) SelfEdges(into *Block) {
 	}
 }
 
-// BlockTranspose is a Block read by source: the backward pass needs it to send gradients from
-// destinations to sources.
+// BlockTranspose holds the edges of a Block sorted by source. The backward pass needs this order to
+// send gradients from destinations to sources.
 //
 //	Indptr  [NumSrc+1]  out-edges of source s are Indices[Indptr[s]:Indptr[s+1]]
 //	Indices [E]         destinations, or rows of the block, in increasing edge order of the block
-//	Edges   [E]         edge positions in Block.Indices, increasing within a source
+//	Edges   [E]         position of each edge in Block.Indices, increasing within a source
 type BlockTranspose struct {
 	Indptr  []int64
 	Indices []int32
 	Edges   []int32
 }
 
-// Transpose reads b by source into t, whose arrays it reuses. O(S+E), and no allocation once t has
-// had the size of the result.
+// Transpose fills t with the edges of b sorted by source. It reuses the arrays of t, and allocates
+// only if they are too small. O(S+E) for S sources.
 func (b *Block) Transpose(t *BlockTranspose) {
 	t.Indptr = mem.Grow(t.Indptr, b.NumSrc+1)
 	t.Indices = mem.Grow(t.Indices, b.NumEdges())
@@ -121,8 +123,8 @@ func (b *Block) Transpose(t *BlockTranspose) {
 	for s := range b.NumSrc {
 		t.Indptr[s+1] += t.Indptr[s]
 	}
-	// Indptr[s] serves as the write position of s and in the end is the beginning of s+1; one shift
-	// restores it.
+	// Indptr[s] is where the next edge of s is written. At the end it is where the edges of s+1
+	// begin, so moving all entries up by one restores Indptr.
 	for d := range b.NumRows() {
 		for e := b.Indptr[d]; e < b.Indptr[d+1]; e++ {
 			s := b.Indices[e]

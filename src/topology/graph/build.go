@@ -18,8 +18,8 @@ func (e Edge) Src() VertexID { return VertexID(e >> 32) }
 // Dst returns the vertex the edge enters.
 func (e Edge) Dst() VertexID { return VertexID(uint32(e)) }
 
-// The first chunk of a Builder is small and each further one twice as long, up to 64 MiB, so that
-// little memory goes unused.
+// Number of edges in the first chunk of a Builder and in the largest. Each chunk is twice as long
+// as the one before, up to 64 MiB, so that little memory goes unused.
 const (
 	firstChunk   = 1 << 12
 	largestChunk = 1 << 23
@@ -30,15 +30,16 @@ const (
 //	Add ──> chunks of packed edges, 8 bytes each, off the heap ──Build──> count by destination,
 //	        scatter, sort rows, drop
 //
-// Building from E edges needs at most 8 E bytes for the chunks and, with CleanOptions.Undirected, 8
-// E for both directions of every edge, beyond the result. The zero value is ready for use by one
-// goroutine at a time: several goroutines fill one Builder each and Merge them.
+// Beyond the result, building from E edges needs at most 8 E bytes for the chunks and, with
+// CleanOptions.Undirected, another 8 E for both directions of each edge. The zero value is ready
+// for use by one goroutine at a time. Several goroutines each fill a Builder of their own, and
+// Merge joins the Builders.
 type Builder struct {
 	chunks [][]Edge
 	last   []Edge // the chunk that Add fills
 }
 
-// Add appends the edge src -> dst. Vertices are checked by Build.
+// Add appends the edge src -> dst. It does not check the vertices; Build does.
 func (b *Builder) Add(src, dst VertexID) {
 	if len(b.last) == cap(b.last) {
 		size := min(max(firstChunk, 2*cap(b.last)), largestChunk)
@@ -73,7 +74,7 @@ func (b *Builder) NumEdges() int64 {
 	return n
 }
 
-// Free drops all edges.
+// Free drops all edges and frees their memory.
 func (b *Builder) Free() {
 	for _, c := range b.chunks {
 		mem.Free(c)
@@ -82,7 +83,7 @@ func (b *Builder) Free() {
 	b.chunks, b.last = nil, nil
 }
 
-// Each yields the edges in the order of Add, some at a time.
+// Each passes all edges to the function yield, a chunk at a time, in the order of Add.
 func (b *Builder) Each(yield func([]Edge)) {
 	for _, c := range b.chunks {
 		yield(c)
@@ -90,9 +91,10 @@ func (b *Builder) Each(yield func([]Edge)) {
 	yield(b.last)
 }
 
-// Build makes a graph of n vertices of the edges added, cleans it as Clean does, and leaves the
-// builder empty. A negative n means that n is one more than the largest vertex. Neighbour lists are
-// in ascending order, whatever the order of Add. A vertex outside [0, n) is ErrVertexRange.
+// Build makes a graph of n vertices from the edges added, cleans it as Clean does, and leaves the
+// builder empty. If n is negative, the graph has one vertex more than the largest id of an edge.
+// Neighbour lists are in ascending order, whatever the order of Add. An edge with a vertex outside
+// [0, n) is an error that wraps ErrVertexRange.
 func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
 	n, err := b.count(n)
@@ -103,9 +105,10 @@ func (b *Builder) Build(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	return g, report, nil
 }
 
-// BuildRows is Build for the neighbour lists of vertices [first, end) of n: row v of the result is
-// the list of vertex first+v. The builder only needs the edges from and to these vertices. If a
-// whole graph is built in this way, range by range, the reports add up to the report of Build.
+// BuildRows is like Build, but builds only the neighbour lists of vertices [first, end) of a graph
+// of n vertices: row v of the result is the list of vertex first+v. The builder only needs the
+// edges from and to these vertices. If a whole graph is built in this way, range by range, the
+// reports add up to the report of Build.
 func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanReport, error) {
 	defer b.Free()
 	if _, err := b.count(n); err != nil {
@@ -115,9 +118,11 @@ func (b *Builder) BuildRows(n, first, end int, o CleanOptions) (*CSC, CleanRepor
 	return g, report, nil
 }
 
-// count returns the number of vertices (n, unless n is negative) and checks the ends of the edges.
+// count returns the number of vertices: n or, if n is negative, the largest id plus one. It also
+// checks the ends of the edges.
 func (b *Builder) count(n int) (int, error) {
-	top := Edge(0) // the largest vertex number, as unsigned, so that a negative one stands out
+	// largest vertex id, read as unsigned, so that a negative id counts as too large
+	top := Edge(0)
 	b.Each(func(edges []Edge) {
 		for _, e := range edges {
 			top = max(top, e>>32, Edge(uint32(e)))
@@ -136,8 +141,8 @@ func (b *Builder) count(n int) (int, error) {
 	return n, nil
 }
 
-// FromEdges makes a graph of n vertices of the edges src[i] -> dst[i]. In-neighbours keep the order
-// of the edges. A vertex outside [0, n) is ErrVertexRange.
+// FromEdges makes a graph of n vertices from the edges src[i] -> dst[i]. In-neighbours keep the
+// order of the edges. A vertex outside [0, n) is an error that wraps ErrVertexRange.
 func FromEdges(n int, src, dst []VertexID) (*CSC, error) {
 	if len(src) != len(dst) {
 		return nil, fmt.Errorf("%d sources but %d destinations", len(src), len(dst))

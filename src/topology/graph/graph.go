@@ -21,9 +21,9 @@ import (
 	"fmt"
 )
 
-// VertexID names a vertex of the whole graph. Rows of one part, one block or one buffer are plain
-// int32 or int, so the compiler keeps global and local numbers apart. Graphs have fewer than 2^31
-// vertices.
+// VertexID is the number of a vertex in the whole graph. Numbers of rows in a part, a block or a
+// buffer are plain int32 or int, so that the compiler tells global numbers from local ones. Graphs
+// have fewer than 2^31 vertices.
 type VertexID int32
 
 // MaxVertices is the largest vertex count a VertexID can name.
@@ -48,13 +48,13 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
-// chunkMultiple divides the vertices of a large chunk: matrix products have tiles of 256 rows, and
-// threads should get as many each.
+// chunkMultiple divides the number of vertices of a large chunk. Matrix products are computed in
+// tiles of 256 rows, and all threads should get the same number of tiles.
 const chunkMultiple = 512
 
-// NextChunk returns the end, at most end, of the chunk of vertices that begins at lo. The number of
-// its vertices and in-edges together is at most budget, unless it is a single vertex. If it is of
-// chunkMultiple vertices or more and does not reach end, it is of a multiple.
+// NextChunk returns the end hi of the chunk [lo, hi) of vertices, at most end. The number of its
+// vertices and in-edges together is at most budget, unless the chunk is a single vertex. A chunk of
+// more than chunkMultiple vertices that does not reach end has a multiple of chunkMultiple vertices.
 func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	hi := lo + 1
 	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {
@@ -66,7 +66,7 @@ func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	return hi
 }
 
-// InNeighbours returns the in-neighbours of v in stored order, as a view.
+// InNeighbours returns the in-neighbours of v in stored order, as a view of Indices, not a copy.
 func (g *CSC) InNeighbours(v VertexID) []VertexID { return g.Indices[g.Indptr[v]:g.Indptr[v+1]] }
 
 // Validate reports the first broken rule of the layout: Indptr starts at 0, never falls and ends at
@@ -96,8 +96,8 @@ func (g *CSC) Validate() error {
 }
 
 // CheckRow reports the first broken rule of one row: the row lies within Indices, its end is not
-// before its begin, and every in-neighbour is below the given number of vertices, which may exceed
-// the rows. O(in-degree).
+// before its begin, and each in-neighbour is less than the argument vertices. The graph may have
+// fewer rows than vertices. O(in-degree).
 func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	begin, end := g.Indptr[row], g.Indptr[row+1]
 	switch {
@@ -112,7 +112,7 @@ func (g *CSC) CheckRow(row VertexID, vertices int) error {
 }
 
 // checkSources reports the first source that is not among the n vertices. The argument first is the
-// number of the first edge.
+// position of sources[0] among the edges of the graph.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
 		if uint32(u) >= uint32(n) {
@@ -124,7 +124,7 @@ func checkSources(sources []VertexID, first int64, n int) error {
 	return nil
 }
 
-// The arrays of a CSC, for LayoutError.
+// Names of the arrays of a CSC, for LayoutError.Array.
 const (
 	Indptr  = "indptr"
 	Indices = "indices"

@@ -6,21 +6,22 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Grouper sorts the in-edges of destinations by the parts that hold their sources, which is the
+// Grouper sorts the in-edges of each destination by the part that holds the edge's source, the
 // order in which an input layer adds rows. The zero value is ready for use; the arrays are reused.
 type Grouper struct {
-	// [P] number of edges from each part, then the place of the next such edge; zero between
-	// segments
+	// [P] used by segment(): first the number of edges from each part, then the position of the
+	// part's next edge; all zero between calls
 	at      []int32
-	present []uint64 // [P/64] a bit for each part that has edges; zero between segments
+	present []uint64 // [P/64] bit set for each part with edges in the segment; zero between calls
 	indices []int32  // a copy of the segment
 	weights []float32
 }
 
-// ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by the part part[s] of its sources s,
-// and weights, unless nil, in the same way; parts is the number of parts. Edges from the same part
-// stay in order. For every part except the segment's first, the first index s is inverted to ^s,
-// which begins a group (package compute, Segments). O(E + D*P/64), and O(1) for a single part.
+// ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by part[s], the part of each source s.
+// Unless weights is nil, it sorts weights in the same way. The argument parts is the number of
+// parts. Edges from the same part stay in order. Where another part begins within a segment, the
+// first index s of that part is inverted to ^s, which marks a new group (package compute,
+// Segments). O(E + D*P/64), and O(1) for a single part.
 func (g *Grouper) ByPart(indptr []int64, indices []int32, weights []float32, part []uint16,
 	parts int) {
 	if parts < 2 {
@@ -50,7 +51,8 @@ func (g *Grouper) segment(indices []int32, weights []float32, part []uint16) {
 		mixed = mixed || p < last
 		last = p
 	}
-	if !mixed { // usual if the destination's part holds most of its neighbours
+	// the edges are in order already; usual if the destination's part holds most of its neighbours
+	if !mixed {
 		for k := len(indices) - 1; k > 0; k-- {
 			if part[indices[k]] != part[indices[k-1]] {
 				indices[k] = ^indices[k]
@@ -85,7 +87,8 @@ func (g *Grouper) segment(indices []int32, weights []float32, part []uint16) {
 		*at++
 	}
 	for i, word := range g.present {
-		for ; word != 0; word &= word - 1 { // at is where the group ends, and the next one begins
+		// g.at[p] is now where the edges from p end and the edges from the next part begin
+		for ; word != 0; word &= word - 1 {
 			p := 64*i + bits.TrailingZeros64(word)
 			if end := g.at[p]; int(end) < len(indices) {
 				indices[end] = ^indices[end]

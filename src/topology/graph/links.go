@@ -20,7 +20,7 @@ func (l Link) Compare(m Link) int {
 	return cmp.Or(cmp.Compare(l.Target, m.Target), cmp.Compare(l.Source, m.Source))
 }
 
-// Links returns the memory of 2n ids as n links.
+// Links views 2n ids (source, target, source, target, ...) as n links, without a copy.
 func Links(ids []VertexID) []Link {
 	return unsafe.Slice((*Link)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids)/2)
 }
@@ -30,8 +30,8 @@ func LinkIDs(links []Link) []VertexID {
 	return unsafe.Slice((*VertexID)(unsafe.Pointer(unsafe.SliceData(links))), 2*len(links))
 }
 
-// SortLinks sorts links and returns their labels in the same order. Each label has the same number
-// of bytes.
+// SortLinks sorts links in place by the function compare, and returns their labels in the same
+// order. All labels have the same number of bytes.
 func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte {
 	if len(labels) == 0 {
 		slices.SortFunc(links, compare)
@@ -61,12 +61,13 @@ func (s *LinkSplit) Lists() [3]*[]Link { return [3]*[]Link{&s.Train, &s.Valid, &
 // SplitNames are the names of the lists of a split.
 var SplitNames = [3]string{"train", "valid", "test"}
 
-// Validate reports the first link with a vertex that g does not have, and the first pair that is in
-// two lists of the split, or that is in validation or test and also an edge of g, which passes
-// messages. O(n log n) for n links.
+// Validate reports the first link with a vertex that g does not have, and the first link of
+// validation or test that is also an edge of g: messages along that edge would tell a model the
+// answer. It also reports the first pair of vertices that is in two lists of the split. O(n log n)
+// for n links.
 func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
 
-// ValidateBy is Validate with a function has, which reports whether a link is an edge of g.
+// ValidateBy is like Validate, but asks the function has whether a link is an edge of g.
 func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 	n := uint32(g.NumVertices())
 	type sided struct {
@@ -130,7 +131,8 @@ func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	return weights
 }
 
-// FindBy is Find for rows that are in ascending order of place[source].
+// FindBy returns the position of the edge l in Indices, or -1 if there is no such edge. It is for a
+// graph whose rows are in ascending order of place[source].
 func (g *CSC) FindBy(l Link, place []int32) int64 {
 	row := g.InNeighbours(l.Target)
 	at, _ := slices.BinarySearchFunc(row, l.Source,
@@ -141,9 +143,10 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a copy of the graph with the given links added as edges. If both is set, their
-// reverses are added too. Edges that exist are not repeated. Rows are in ascending order of place.
-// The copy takes 8 bytes a vertex and 4 an edge; the caller must Free it.
+// With returns a copy of the graph with the given links added as edges. If the argument both is
+// set, their reverses are added too. Edges that exist are not repeated. The rows of g must be in
+// ascending order of place[source], as are those of the copy. The copy takes 8 bytes a vertex and 4
+// an edge; the caller must Free it.
 func (g *CSC) With(links []Link, both bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {

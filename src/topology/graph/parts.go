@@ -2,11 +2,12 @@ package graph
 
 import "math/bits"
 
-// PartIndex finds the part of a vertex if parts are contiguous. Vertices are cut into ranges of
-// equal length, a power of two; for each range it knows the part of the first vertex. There are
-// many more ranges than parts, so most lie inside one part and the search ends where it begins; a
-// vertex costs two reads of tables that stay in the first-level cache, and a branch that is rarely
-// wrong.
+// PartIndex finds the part of a vertex if each part is a contiguous range of vertices. It cuts the
+// vertices into ranges of equal length, a power of two, and stores the part of the first vertex of
+// each range. From that part, Find steps to the next until it reaches the part that holds the
+// vertex. There are many more ranges than parts, so most ranges lie inside one part and need no
+// step. A vertex costs two reads of tables that stay in the L1 cache, and a branch that is rarely
+// mispredicted.
 //
 //	vertices  0 ......................... N
 //	ranges    |    |    |    |    |    |         range of v = v >> shift
@@ -19,8 +20,8 @@ type PartIndex struct {
 	end      []uint32 // [P] one past the last vertex of each part
 }
 
-// NewPartIndex indexes the parts given by offsets [P+1], which do not fall. Empty parts are skipped
-// by Find.
+// NewPartIndex indexes parts: part k holds the vertices offsets[k] to offsets[k+1]-1. The offsets
+// [P+1] must not decrease. Find never returns an empty part.
 func NewPartIndex(offsets []int64) PartIndex {
 	parts := len(offsets) - 1
 	n := int(offsets[parts])

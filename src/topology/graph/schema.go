@@ -45,7 +45,7 @@ func (s *Schema) NumRelations() int {
 	return 1
 }
 
-// TypeName returns the name of a type; "" without names.
+// TypeName returns the name of a type, or "" if types have no names.
 func (s *Schema) TypeName(t int) string {
 	if s.Typed() {
 		return s.Types[t]
@@ -53,7 +53,7 @@ func (s *Schema) TypeName(t int) string {
 	return ""
 }
 
-// Type returns the number of a type, or an error that lists all types.
+// Type returns the number of the type with the given name, or an error that lists all types.
 func (s *Schema) Type(name string) (int, error) {
 	if i := slices.Index(s.Types, name); i >= 0 {
 		return i, nil
@@ -61,8 +61,8 @@ func (s *Schema) Type(name string) (int, error) {
 	return 0, fmt.Errorf("there is no vertex type %q; there are %q", name, s.Types)
 }
 
-// Relation returns the number of a relation, by its whole name or, if no other has it, by Name
-// alone.
+// Relation returns the number of the relation with the given name: the whole name, such as
+// "author,writes,paper", or Relation.Name alone if only one relation has it.
 func (s *Schema) Relation(name string) (int, error) {
 	var found []int
 	names := make([]string, len(s.Relations))
@@ -100,13 +100,13 @@ func (s *Schema) Ends(r int) (source, target int) {
 		slices.Index(s.Types, s.Relations[r].Target)
 }
 
-// typeName is what types may be called: they are parts of file names.
+// typeName matches the names that types may have: they become parts of file names.
 var typeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
-// MaxRelations bounds the relations, and the types, of a graph.
+// MaxRelations is the largest number of relations, and of types, that a graph may have.
 const MaxRelations = 1 << 12
 
-// Check returns all errors, joined.
+// Check returns all errors of the schema, joined.
 func (s *Schema) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -122,35 +122,35 @@ func (s *Schema) Check() error {
 	for i, t := range s.Types {
 		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, "+
 			"at most 64", t)
-		fault(slices.Contains(s.Types[:i], t), "vertex type %q is there twice", t)
+		fault(slices.Contains(s.Types[:i], t), "vertex type %q is listed twice", t)
 	}
 	for i, r := range s.Relations {
 		fault(!slices.Contains(s.Types, r.Source) || !slices.Contains(s.Types, r.Target),
-			"relation %s joins a type that is not among %q", r, s.Types)
+			"relation %s names a vertex type that is not among %q", r, s.Types)
 		fault(r.Name == "", "relation %s has no name", r)
-		fault(slices.Contains(s.Relations[:i], r), "relation %s is there twice", r)
+		fault(slices.Contains(s.Relations[:i], r), "relation %s is listed twice", r)
 	}
 	for i, r := range s.Links {
 		if r < 0 || r >= len(s.Relations) {
-			faults = append(faults, fmt.Errorf("links are of relation %d, but there are "+
+			faults = append(faults, fmt.Errorf("the links name relation %d, but there are "+
 				"only %d relations", r, len(s.Relations)))
 			break
 		}
 		first, of := s.Relations[s.Links[0]], s.Relations[r]
 		fault(i > 0 && (of.Source != first.Target || of.Target != first.Source) &&
 			(of.Source != first.Source || of.Target != first.Target),
-			"relation %s joins other types than the links of %s", of, first)
+			"relation %s cannot hold the links of %s: it joins other types", of, first)
 	}
 	return errors.Join(faults...)
 }
 
-// Columns are the in-edges of a graph by vertex and relation: a vertex has a column for each of the
-// relations that end in its type, side by side in their order. Vertices of one type lie together,
-// in every part of the graph.
+// Columns divide the in-edges of each vertex by relation. A vertex has one column for each relation
+// that ends in its type. Its columns lie side by side, in the order of the relations. In each part
+// of the graph, the vertices of one type lie together.
 //
 //	relations  0: b,x,a  1: a,y,a  2: a,z,b
 //	vertices   0  1  2  | 3 4       types   a a a | b b
-//	columns    01 01 01 | 2 2       of each vertex, as relations
+//	columns    01 01 01 | 2 2       relation of each column of each vertex
 //	Indptr     [C+1]        in-edges of column c are Indices[Indptr[c]:Indptr[c+1]] of the graph
 //
 // The zero Columns belong to a graph of one relation, in which each vertex is a column.
@@ -160,22 +160,22 @@ type Columns struct {
 	index  PartIndex
 	count  int // number of columns
 	ranges []columnRange
-	into   [][]int // [T] the relations that end in a type, ascending
-	target []int   // [R] type in which a relation ends
-	place  []int   // [R] place of the relation's column among the columns of a vertex
+	into   [][]int // [T] relations that end in each type, ascending
+	target []int   // [R] type in which each relation ends
+	place  []int   // [R] place of each relation's column among the columns of a vertex
 	links  []bool  // [R] whether the relation is in Schema.Links
 }
 
 // columnRange is a range of vertices of one type.
 type columnRange struct {
-	kind int
-	each int
-	base int64 // column of vertex 0 as if it were in the range
+	kind int   // type of the vertices
+	each int   // number of columns of each vertex
+	base int64 // number that the first column of vertex 0 would have if the range held vertex 0
 }
 
 // NewColumns returns the columns of a graph. Vertices starts[i] to starts[i+1]-1 have type i % T,
-// where T is the number of types. indptr is [C+1]; it is an error if C is not the number of
-// columns.
+// where T is the number of types. The argument indptr has the row pointers of C columns, C+1
+// numbers. Unless it is nil, a C that differs from the number of columns is an error.
 func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	t := s.NumTypes()
 	c := Columns{Indptr: indptr, into: make([][]int, t), links: make([]bool, s.NumRelations())}
@@ -188,7 +188,7 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 		c.into[target] = append(c.into[target], r)
 	}
 	if n := len(starts) - 1; n < 1 || n%t != 0 || n > 1<<16 {
-		return c, fmt.Errorf("%d ranges of vertices for %d types", n, t)
+		return c, fmt.Errorf("%d ranges of vertices; a part needs one for each of %d types", n, t)
 	}
 	at := int64(0)
 	for i := range len(starts) - 1 {
@@ -197,12 +197,12 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 		at += (starts[i+1] - starts[i]) * int64(each)
 	}
 	if at > MaxVertices {
-		return c, fmt.Errorf("%d pairs of a vertex and a relation that ends in it; at most %d are "+
-			"supported", at, MaxVertices)
+		return c, fmt.Errorf("%d pairs of a vertex and a relation that ends in its type; at most "+
+			"%d are supported", at, MaxVertices)
 	}
 	c.count = int(at)
 	if indptr != nil && int64(len(indptr)) != at+1 {
-		return c, fmt.Errorf("%d entries of row pointers for %d columns", len(indptr), at)
+		return c, fmt.Errorf("%d row pointers, want one more than the %d columns", len(indptr), at)
 	}
 	c.index = NewPartIndex(starts)
 	return c, nil
@@ -214,11 +214,11 @@ func (c *Columns) Plain() bool { return len(c.target) == 0 }
 // NumRelations returns the number of relations.
 func (c *Columns) NumRelations() int { return max(1, len(c.target)) }
 
-// Target returns the type in which a relation ends. The graph has relations.
+// Target returns the type in which a relation ends. The graph must have types.
 func (c *Columns) Target(relation int) int { return c.target[relation] }
 
-// Place returns which of the columns of a vertex belongs to a relation, counted from 0. The vertex
-// is of the relation's target type.
+// Place returns the place of a relation's column among the columns of a vertex, counted from 0. The
+// vertex must be of the relation's target type.
 func (c *Columns) Place(relation int) int { return c.place[relation] }
 
 // NumTypes returns the number of types of vertices.
@@ -247,7 +247,7 @@ func (c *Columns) First(v int64) int64 {
 	return int64(first)
 }
 
-// Into returns the relations that end in a type, in the order of its columns.
+// Into returns the relations that end in a type, in the order of the columns of its vertices.
 func (c *Columns) Into(kind int) []int {
 	if c.Plain() {
 		return oneRelation[:]
@@ -257,11 +257,11 @@ func (c *Columns) Into(kind int) []int {
 
 var oneRelation [1]int
 
-// Links reports whether the edges of a relation are links to be predicted, or their reverses.
-// Without types all edges are links.
+// Links reports whether the edges of a relation are links to be predicted, or reverses of such
+// links. Without types all edges are links.
 func (c *Columns) Links(relation int) bool { return c.Plain() || c.links[relation] }
 
-// HasLink reports whether a link is an edge of g by a relation for which Links is true. Rows may be
+// HasLink reports whether a link is an edge of g in a relation for which Links is true. Rows may be
 // in any order. O(degree).
 func (c *Columns) HasLink(g *CSC, l Link) bool {
 	if c.Plain() {
@@ -277,8 +277,8 @@ func (c *Columns) HasLink(g *CSC, l Link) bool {
 	return false
 }
 
-// OfType calls f with the ranges of vertices of a type among vertices lo to hi-1; without types,
-// with lo and hi.
+// OfType calls the function f with each range of vertices of the given type among vertices lo to
+// hi-1. In a graph without types it calls f once, with lo and hi.
 func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID)) {
 	if lo >= hi {
 		return
@@ -296,9 +296,9 @@ func (c *Columns) OfType(kind int, lo, hi VertexID, f func(first, end VertexID))
 	}
 }
 
-// Check compares the columns' row pointers with the row pointers of the vertices, if these are a
-// different array: the first column of a vertex must begin where its in-edges begin, and no column
-// begins before the previous one.
+// Check compares the row pointers of the columns with those of the vertices, in a graph with types.
+// The first column of a vertex must begin where the in-edges of the vertex begin, and no column may
+// begin before the previous one.
 func (c *Columns) Check(indptr []int64) error {
 	if c.Plain() {
 		return nil
@@ -314,7 +314,7 @@ func (c *Columns) Check(indptr []int64) error {
 			at = c.Indptr[int(first)+k]
 		}
 		if n > 0 && c.Indptr[first] != indptr[v] || c.Indptr[int(first)+n] != indptr[v+1] {
-			return fmt.Errorf("the columns of vertex %d have edges %d to %d, and it has %d to %d",
+			return fmt.Errorf("columns of vertex %d have edges %d to %d, but it has %d to %d",
 				v, c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
 		}
 	}

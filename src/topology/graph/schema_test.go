@@ -19,13 +19,13 @@ func TestColumnsCheck(t *testing.T) {
 		{"a column before the one before it", both, []int64{0, 2, 4}, []int64{0, 3, 4, 6, 6},
 			[]int64{0, 1, 3, 2, 4, 6, 6}, "column 1 of vertex 1 begins at edge 2, before edge 3"},
 		{"the first column begins later", both, []int64{0, 2, 4}, []int64{0, 3, 4, 6, 6},
-			[]int64{1, 1, 3, 3, 4, 6, 6}, "columns of vertex 0 have edges 1 to 3, and it has 0 to 3"},
+			[]int64{1, 1, 3, 3, 4, 6, 6}, "columns of vertex 0 have edges 1 to 3, but it has 0 to 3"},
 		{"a vertex ends later", both, []int64{0, 2, 4}, []int64{0, 3, 4, 6, 6},
-			[]int64{0, 1, 3, 3, 5, 6, 6}, "columns of vertex 1 have edges 3 to 5, and it has 3 to 4"},
+			[]int64{0, 1, 3, 3, 5, 6, 6}, "columns of vertex 1 have edges 3 to 5, but it has 3 to 4"},
 		{"the last column ends later", both, []int64{0, 2, 4}, []int64{0, 3, 4, 6, 6},
-			[]int64{0, 1, 3, 3, 4, 6, 7}, "columns of vertex 3 have edges 6 to 7, and it has 6 to 6"},
+			[]int64{0, 1, 3, 3, 4, 6, 7}, "columns of vertex 3 have edges 6 to 7, but it has 6 to 6"},
 		{"an edge into a type in which no relation ends", both[1:2], []int64{0, 1, 2}, []int64{0, 1, 2},
-			[]int64{0, 1}, "columns of vertex 1 have edges 1 to 1, and it has 1 to 2"},
+			[]int64{0, 1}, "columns of vertex 1 have edges 1 to 1, but it has 1 to 2"},
 	} {
 		columns, err := NewColumns(&Schema{Types: []string{"a", "b"}, Relations: c.relations}, c.starts,
 			c.columns)

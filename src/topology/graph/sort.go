@@ -7,20 +7,21 @@ import (
 	"halognn/src/base/mem"
 )
 
-// edgeSource yields all edges in batches, always in the same order. Several goroutines may walk it
-// at a time.
+// edgeSource calls the function yield with all edges, in batches, always in the same order. Several
+// goroutines may call one edgeSource at the same time.
 type edgeSource func(yield func([]Edge))
 
-// batchEdges is the batch size of sources that pack their edges on the fly.
+// batchEdges is the number of edges in a batch of CSC.edges, which packs edges as it goes.
 const batchEdges = 4096
 
-// countingSort sorts the edges into vertices [first, end) by destination, and keeps the order of
-// edges with the same destination: indptr [end-first+1], indices [edges]. If both is set, every
-// edge except loops also counts as an in-edge of its source; indices then hold tagged sources (see
-// tag), for which VertexID leaves a bit.
+// countingSort sorts the edges that end in vertices [first, end) by destination. Edges with the
+// same destination keep their order. It returns indptr [end-first+1], and indices with the source
+// of each edge. If the argument both is set, each edge except loops also counts as an in-edge of
+// its source. Then indices hold tagged sources (function tag); the tag fits because a vertex takes
+// 31 of 32 bits.
 //
-// Every worker walks all edges and handles the destinations of its own range: sequential reading is
-// cheap, needs no atomics, and gives the result of one worker.
+// Every worker walks all edges and handles those that end in its own range. This reads memory in
+// sequence, which is cheap, needs no atomics, and gives the same result as one worker.
 func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []VertexID) {
 	n, base := end-first, uint32(first)
 	indptr := mem.Make[int64](n + 1)
@@ -42,8 +43,8 @@ func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []Verte
 		indptr[v+1] += indptr[v]
 	}
 	indices := mem.Make[VertexID](int(indptr[n]))
-	// indptr[v] serves as the write position of v and in the end is the beginning of v+1; one shift
-	// restores it.
+	// indptr[v] is where the next edge of v is written. At the end it is where the edges of v+1
+	// begin, so moving all entries up by one restores indptr.
 	forRanges(n, func(v int) int64 { return indptr[v] + int64(v) }, func(lo, hi int) {
 		width := uint32(hi - lo)
 		edges(func(batch []Edge) {
@@ -69,8 +70,8 @@ func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []Verte
 	return indptr, indices
 }
 
-// tag marks whether an entry comes from an edge as given or from a reversed one. Tagged entries
-// sort by vertex, given edges first.
+// tag returns vertex v with a low bit that is set if the edge is reversed. Tagged entries sort by
+// vertex, and edges as given come before reversed ones.
 func tag(v uint32, reversed bool) uint32 {
 	if reversed {
 		return v<<1 | 1
@@ -78,12 +79,12 @@ func tag(v uint32, reversed bool) uint32 {
 	return v << 1
 }
 
-// maxWorkers bounds the walks over the edges in countingSort; beyond it they would only contend for
-// memory bandwidth.
+// maxWorkers is the largest number of workers that walk the edges at a time in countingSort. More
+// would only contend for memory bandwidth.
 const maxWorkers = 16
 
-// forRanges cuts [0,n) into one range per CPU, of about equal weight, and runs f on all of them at
-// a time. The function weight is the running sum: weight(v) is the weight of [0,v).
+// forRanges cuts [0,n) into ranges of about equal weight, one for each worker, and runs f on all of
+// them in parallel. The function weight is the running sum: weight(v) is the weight of [0,v).
 func forRanges(n int, weight func(v int) int64, f func(lo, hi int)) {
 	workers := min(runtime.GOMAXPROCS(0), maxWorkers, n/1024+1)
 	cut := make([]int, workers+1)

@@ -13,7 +13,7 @@ func (s *Split) Lists() [3]*[]VertexID { return [3]*[]VertexID{&s.Train, &s.Vali
 
 // ListedTwice is the error about a vertex that is in two lists of a split, or twice in one.
 type ListedTwice struct {
-	List   string // list in which it is again
+	List   string // list in which the vertex is found again
 	Entry  int
 	Vertex VertexID
 }

@@ -9,15 +9,16 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Free frees the arrays of a graph that this package made. Mapped arrays are closed with their
-// file.
+// Free frees the arrays of a graph that this package made. Arrays mapped from a file are freed when
+// the file is closed.
 func (g *CSC) Free() {
 	mem.Free(g.Indptr)
 	mem.Free(g.Indices)
 	g.Indptr, g.Indices = nil, nil
 }
 
-// edges yields the edges of g by destination. If transposed, each is reversed.
+// edges returns a source of the edges of g, in order of destination. If the argument transposed is
+// set, each edge is reversed.
 func (g *CSC) edges(transposed bool) edgeSource {
 	return func(yield func([]Edge)) {
 		batch := make([]Edge, 0, batchEdges)
@@ -47,7 +48,7 @@ func (c *Columns) Transpose(n int, indices []VertexID) *CSC {
 	return (&CSC{Indptr: c.Indptr, Indices: indices}).transpose(n)
 }
 
-// transpose returns the transpose of rows whose entries are below n.
+// transpose returns the transpose of g, whose entries are less than n.
 func (g *CSC) transpose(n int) *CSC {
 	indptr, indices := countingSort(0, n, g.edges(true), false)
 	return &CSC{Indptr: indptr, Indices: indices}
@@ -95,16 +96,16 @@ func (r CleanReport) String() string {
 		r.Before, r.After, r.Loops, r.Duplicates, r.Reversed)
 }
 
-// Clean returns g with every neighbour list in ascending order, without loops and duplicates, and
-// symmetric, as o says. With KeepDuplicates and Undirected, of an edge and its reverse the less
-// frequent one is repeated until both are equally frequent. Cleaning twice changes nothing. O(M log
-// degree); the result is new memory.
+// Clean returns a copy of g in which each neighbour list is in ascending order. As the options o
+// say, it drops loops and duplicates and adds missing reverse edges. With both KeepDuplicates and
+// Undirected, the less frequent of an edge and its reverse is repeated until both are equally
+// frequent. Cleaning twice changes nothing. O(M log degree); the result is new memory.
 func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
 	return clean(0, g.NumVertices(), g.edges(false), func() {}, o)
 }
 
-// clean makes the rows of vertices [first, end). It calls release when it no longer needs the
-// edges.
+// clean makes the cleaned rows of vertices [first, end) from the edges. It calls the function
+// release when it no longer needs the edges.
 func clean(first, end int, edges edgeSource, release func(), o CleanOptions) (*CSC, CleanReport) {
 	indptr, entries := countingSort(first, end, edges, o.Undirected)
 	n := end - first
@@ -137,8 +138,8 @@ func unsigned(entries []VertexID) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(entries))), len(entries))
 }
 
-// cleanRow moves the entries to keep to the front of the sorted row of v, untagged, and returns
-// their number.
+// cleanRow cleans the sorted row of vertex v. It moves the entries that stay to the front of the
+// row, without tags, and returns their number. It counts its changes in r.
 func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	out := 0
 	for i := 0; i < len(row); {
@@ -177,9 +178,9 @@ func cleanRow(v VertexID, row []VertexID, o CleanOptions, r *CleanReport) int {
 	return out
 }
 
-// compact closes the gaps that cleaning has left between rows, of which kept[v+1] entries of row v
-// stay. It works in place if few entries were dropped, otherwise in new memory, so that the unused
-// memory is freed.
+// compact closes the gaps that cleaning has left between rows; kept[v+1] entries of row v stay. If
+// few entries were dropped, it works in place. Otherwise it copies the entries to new, smaller
+// memory and frees the old.
 func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 	n := len(indptr) - 1
 	for v := range n {
@@ -196,7 +197,8 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 		})
 		mem.Free(entries)
 	} else {
-		// rows move to the left only, so in ascending order none is overwritten before it moved
+		// rows move only to the left, so in ascending order no row is overwritten before it has
+		// moved
 		for v := range n {
 			copy(to[kept[v]:kept[v+1]], entries[indptr[v]:])
 		}
@@ -208,8 +210,8 @@ func compact(indptr, kept []int64, entries []VertexID) []VertexID {
 // Reciprocal counts the edges u -> v whose reverse v -> u also exists; a loop is its own reverse.
 // Neighbour lists must be ascending, as cleaning leaves them. O(N+M), with 8 bytes a vertex.
 //
-// Destinations come in ascending order, so the search for v among the in-neighbours of u begins
-// where the search for the destination before it ended.
+// Destinations v come in ascending order. So the search for v among the in-neighbours of u begins
+// at next[u], where the search for the previous destination ended.
 func (g *CSC) Reciprocal() (count int64) {
 	next := mem.Make[int64](g.NumVertices())
 	defer mem.Free(next)

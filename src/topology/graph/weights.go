@@ -12,7 +12,7 @@ import (
 // ErrKeptDuplicates is the error of BuildWeighted with CleanOptions.KeepDuplicates.
 var ErrKeptDuplicates = errors.New("repeated edges cannot be kept where edges have weights")
 
-// Merge says which weight an edge gets that is given several times.
+// Merge says which weight an edge gets if it is given several times.
 type Merge string
 
 // The values of a Merge; "" is MergeSum.
@@ -27,8 +27,8 @@ const (
 // Merges lists the values of a Merge.
 var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
 
-// of returns the weight of an edge after it was given for the n-th time, with weight w; the
-// argument sofar is its weight before that.
+// The method of returns the weight of an edge after it was given for the n-th time, this time with
+// weight w. The argument sofar is its weight before.
 func (m Merge) of(sofar, w float32, n int32) float32 {
 	if n == 1 {
 		return w
@@ -46,11 +46,11 @@ func (m Merge) of(sofar, w float32, n int32) float32 {
 	return sofar + w
 }
 
-// BuildWeighted is Build for edges with weights, which are in the order of Add. It returns the
-// weight of each edge of the graph, in the order of Indices. An edge that is given several times
-// gets the weight that o.Merge makes of its weights, in the order of Add; an edge that exists only
-// because of CleanOptions.Undirected gets the weight of its reverse. It takes O(E log degree) more
-// time than Build, and the builder keeps its edges.
+// BuildWeighted is like Build, for edges with weights: weights[i] belongs to the i-th edge added.
+// It returns the weight of each edge of the graph, in the order of Indices. If an edge is given
+// several times, o.Merge says how its weights become one, in the order of Add. An edge that exists
+// only because of CleanOptions.Undirected gets the weight of its reverse. BuildWeighted takes O(E
+// log degree) more time than Build, and leaves the edges in the builder.
 func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC, []float32,
 	CleanReport, error) {
 	if o.KeepDuplicates {
@@ -65,7 +65,8 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 		return nil, nil, CleanReport{}, err
 	}
 	all, times := mem.Make[float32](len(g.Indices)), mem.Make[int32](len(g.Indices))
-	first := mem.Make[float32](len(g.Indices)) // NaN once the weights of the edge differ
+	// first weight given for each edge; NaN once a later weight of the edge differs
+	first := mem.Make[float32](len(g.Indices))
 	defer func() { mem.Free(times); mem.Free(first) }()
 	b.Carry(g, func(i int, at int64) {
 		times[at]++
@@ -96,7 +97,7 @@ func uneven(g *CSC, weights []float32) (pairs int64) {
 	return pairs
 }
 
-// BuildKept is Build, but the builder keeps its edges, for Carry.
+// BuildKept is like Build, but leaves the edges in the builder, because Carry needs them.
 func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	n, err := b.count(n)
 	if err != nil {
@@ -106,11 +107,11 @@ func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
 	return g, report, nil
 }
 
-// Carry finds the positions in g.Indices of the edges added, so that features and labels can follow
-// them; g is the graph of BuildKept without repeated edges. It calls the function given with the
-// number of each edge, in the order of Add, and its position, but not for dropped loops. Then it
-// calls the function alone for each edge that exists only as a reverse, with its position and the
-// position of its reverse.
+// Carry finds where each added edge is in g.Indices, so that features and labels can follow the
+// edges. The graph g must come from BuildKept, without repeated edges. For each added edge that is
+// not a dropped loop, in the order of Add, Carry calls given(i, at): i is the number of the edge
+// and at its position. Then, for each edge that exists only as the reverse of another, it calls
+// alone(at, reverse) with the positions of the edge and of its reverse.
 func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
 	seen := mem.Make[uint8](len(g.Indices))
 	defer mem.Free(seen)
@@ -133,7 +134,8 @@ func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reve
 	}
 }
 
-// Find returns the position of the edge src -> dst in Indices, whose rows ascend, or -1.
+// Find returns the position of the edge src -> dst in Indices, or -1. Rows must be in ascending
+// order.
 func (g *CSC) Find(src, dst VertexID) int64 {
 	at, found := slices.BinarySearch(g.InNeighbours(dst), src)
 	if !found {

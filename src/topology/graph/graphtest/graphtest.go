@@ -1,4 +1,4 @@
-// Package graphtest makes small graphs for tests, and walks them plainly.
+// Package graphtest makes small graphs for tests, and searches them by plain loops.
 package graphtest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Random returns a generator and prints its seed.
+// Random returns a random generator and logs its seed, so that a failure can be repeated.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -19,7 +19,8 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// Of makes a graph of edges {source, destination}. It is freed when the test ends.
+// The function Of makes a graph of n vertices from edges {source, destination}. It is freed when
+// the test ends.
 func Of(t testing.TB, n int, edges ...[2]int) *graph.CSC {
 	t.Helper()
 	var src, dst []graph.VertexID
@@ -34,8 +35,8 @@ func Of(t testing.TB, n int, edges ...[2]int) *graph.CSC {
 	return g
 }
 
-// Edges draws edges; about one in ten ends in vertex 0, a hub, and a third of the vertices have no
-// edges.
+// Edges draws random edges. One in ten begins or ends in vertex 0, a hub. A third of the vertices
+// have no edges.
 func Edges(r *rand.Rand, n, edges int) [][2]int {
 	out := make([][2]int, edges)
 	for i := range out {
@@ -47,8 +48,8 @@ func Edges(r *rand.Rand, n, edges int) [][2]int {
 	return out
 }
 
-// Relabel gives vertex v the number newID[v], a permutation, and keeps the order of in-neighbours,
-// so that drawing by position finds the same vertices.
+// Relabel gives vertex v the number newID[v], where newID is a permutation. It keeps the order of
+// in-neighbours, so that drawing by position finds the same vertices.
 func Relabel(g *graph.CSC, newID []graph.VertexID) *graph.CSC {
 	old := make([]graph.VertexID, len(newID))
 	for v, w := range newID {
@@ -65,7 +66,7 @@ func Relabel(g *graph.CSC, newID []graph.VertexID) *graph.CSC {
 	return out
 }
 
-// IDs are vertices by number.
+// IDs returns the given numbers of vertices as VertexIDs.
 func IDs(vertices ...int) []graph.VertexID {
 	out := make([]graph.VertexID, len(vertices))
 	for i, v := range vertices {
@@ -74,8 +75,9 @@ func IDs(vertices ...int) []graph.VertexID {
 	return out
 }
 
-// Distances returns the distance of each vertex from start in hops of sampling, by a plain
-// breadth-first search; math.MaxInt if no path leads there.
+// Distances returns the distance of each vertex from the nearest vertex of start, in hops along
+// in-edges as in sampling, or math.MaxInt if no path leads there. It is a plain breadth-first
+// search.
 func Distances(g *graph.CSC, start []graph.VertexID) []int {
 	far := make([]int, g.NumVertices())
 	for v := range far {
