@@ -5,7 +5,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Edges is a graph stored by in-edges or by out-edges. Libraries need both directions.
+// Edges is a graph stored by in-edges or by out-edges. Partitioning libraries need both directions.
 type Edges struct {
 	Indptr  []int64
 	Indices []graph.VertexID
@@ -63,7 +63,7 @@ func (d Edges) Transpose() Edges {
 	return t
 }
 
-// Free gives back what Transpose has made.
+// Free frees the arrays that Transpose made.
 func (d Edges) Free() {
 	mem.Free(d.Indptr)
 	mem.Free(d.Indices)

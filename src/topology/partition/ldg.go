@@ -6,9 +6,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// looseness is the factor on the limits in each pass over the graph. Limits start loose and tighten
-// to the given ones, so that clusters form before balance freezes them: on the real graphs tried,
-// the cut is up to 2.2 times smaller than with tight limits throughout.
+// looseness is the factor on the limits in each pass over the graph. The limits start loose and
+// tighten to the given ones, because tight limits would stop clusters from forming: on the real
+// graphs tried, the cut is up to 2.2 times smaller than with tight limits throughout.
 var looseness = []float64{2, 1.8, 1.6, 1.4, 1.2, 1.1, 1, 1, 1, 1}
 
 // LDG partitions by linear deterministic greedy streaming, repeated ("restreaming"). Vertices are
@@ -16,16 +16,17 @@ var looseness = []float64{2, 1.8, 1.6, 1.4, 1.2, 1.1, 1, 1, 1, 1}
 //
 //	(weight of its in-edges from the part) * (1 - fullness of the part)
 //
-// among the parts that stay within every limit, or else to the least full part; the fullness of a
-// part is that of its fullest constraint, of those in which the vertex weighs. In the first pass
-// only the parts of earlier vertices are known. Later passes take a vertex out and put it back, and
-// know the parts of all its neighbours. Then Repair fixes limits that are still exceeded. The graph
-// is read front to back and memory is O(N), so a mapped graph may be larger than memory.
+// among the parts that stay within every limit, or else to the least full part. The fullness of a
+// part is the largest share of a limit that the part reaches, over the constraints in which the
+// vertex has a weight. In the first pass only the parts of earlier vertices are known. Later passes
+// take a vertex out and put it back, and know the parts of all its neighbours. Then Repair fixes
+// limits that are still exceeded. The graph is read front to back and memory is O(N), so a mapped
+// graph may be larger than memory.
 //
 // Time O(M + N) a pass, O(M + N*P) if few neighbours have room, one thread. Source: Stanton and
 // Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012 (LDG); Nishimura and
-// Ugander, Restreaming graph partitioning, KDD 2013. Several constraints at once and tightening
-// limits are ours.
+// Ugander, Restreaming graph partitioning, KDD 2013. Several constraints at once and limits that
+// tighten are additions of this program.
 func LDG(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	if err := Check(g, w, o); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func LDG(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	return Renumber(g, w, part, o.Parts), nil
 }
 
-// choose returns the part for v. Ties go to the part that comes first among the in-edges of v.
+// choose returns the part for v, by the rule of LDG. If several parts are equally good, it takes
+// the one that comes first among the in-edges of v.
 func (l *load) choose(v int, near *neighbours) int {
 	best, bestScore := -1, -1.0
 	for _, k := range near.parts {

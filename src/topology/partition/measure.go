@@ -44,15 +44,15 @@ type Report struct {
 	Sampled *Sampled `json:"sampled,omitempty"`
 }
 
-// Hub is the vertex with the most in-edges of its part.
+// Hub is the vertex with the most in-edges among the vertices of a part.
 type Hub struct {
 	Vertex graph.VertexID `json:"vertex"` // of the dataset
 	Part   int            `json:"part"`
 	Edges  int64          `json:"edges"`
 }
 
-// Sampled describes the sampled minibatches that were divided among the parts, each edge to the
-// part of its destination, and what came of it.
+// Sampled describes sampled minibatches whose edges were divided among the parts, each edge to the
+// part of its destination. It says how evenly they were divided.
 type Sampled struct {
 	Kind        string `json:"sample_kind"`
 	Fanouts     []int  `json:"fanouts"`
@@ -80,7 +80,7 @@ func (s *Sampled) String() string {
 		100*s.CrossEdges, strings.Join(layers, ", "))
 }
 
-// Measure counts, for each of the parts, vertices, split vertices, edges, cut and halo.
+// Measure counts the vertices, split vertices, edges, cut edges and halo vertices of each part.
 //
 // Time O(M + N) on all CPUs (a part is one task), memory 4 bytes a vertex and 4 more per CPU.
 func Measure(g *graph.CSC, part []int32, parts int, s graph.Split) Report {
@@ -177,8 +177,8 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 var ErrImbalance = errors.New("parts are unbalanced")
 
 // Check reports every imbalance above its limit, and what to do about it. The argument method names
-// what made the cut. An imbalance that whole numbers force (7 seeds on 4 parts, or a hub beside its
-// part's share of the other edges) is allowed.
+// the method that made the partition. An imbalance that whole numbers force (7 seeds on 4 parts, or
+// a part with a hub and an equal share of the other edges) is not an error.
 func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {
@@ -210,9 +210,9 @@ func (r Report) Check(l Limits, method string) error {
 
 const edgeCounts = "edges"
 
-// forced reports whether hubs force the imbalance of edges: no part has more edges than the limit
-// or, if it has a hub, than its hub's edges plus an equal share of the edges that belong to no hub.
-// A part gets this number if the cut ignores hubs.
+// forced reports whether hubs force the imbalance of edges. They do if each part with more edges
+// than the limit has a hub, and has no more edges than its hub plus an equal share of the edges
+// that belong to no hub. A part gets this number if the cut ignores hubs.
 func (r *Report) forced(limit float64) bool {
 	hubs, others := make([]int64, len(r.Parts)), r.Total.Edges
 	for _, hub := range r.Hubs {
@@ -229,7 +229,7 @@ func (r *Report) forced(limit float64) bool {
 	return true
 }
 
-// cure says what helps against an imbalance, other than the method that was used.
+// cure returns advice against an imbalance. It names methods other than the one that was used.
 func (r *Report) cure(l Limits, method string) string {
 	others := slices.DeleteFunc([]string{"metis", "kaminpar", "ldg"},
 		func(m string) bool { return m == method })
@@ -249,8 +249,8 @@ func (r *Report) cure(l Limits, method string) string {
 	return text
 }
 
-// Note says which parts are larger than others because of a vertex with very many edges; "" if
-// there is no such part.
+// Note returns a text about parts that are larger than others because of a vertex with very many
+// edges, or "" if there is no such part.
 func (r *Report) Note() string {
 	var of []string
 	mean := float64(r.Total.Edges) / float64(max(1, len(r.Parts)))
@@ -273,7 +273,7 @@ func (r Report) Cut() string {
 		100*r.CutFraction, r.VertexImbalance, r.EdgeImbalance)
 }
 
-// If there are more than mostLines parts, only shownParts at either end are printed.
+// If there are more than mostLines parts, only the first and the last shownParts are printed.
 const mostLines, shownParts = 64, 8
 
 // String returns the report as a table, one line a part.

@@ -8,8 +8,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Order numbers the vertices so that parts are contiguous and, inside a part, hot vertices come
-// first: higher score before lower, ties by old id.
+// Order numbers the vertices so that parts are contiguous. Inside a part, vertices with a higher
+// score come first, because they are read most (hot); equal scores are in order of the old id.
 //
 //	part    [N]    in [0, parts)
 //	score   [N]    such as InDegrees(g), or access probabilities

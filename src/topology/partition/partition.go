@@ -1,5 +1,5 @@
 // Package partition assigns every vertex to a part, numbers the parts, orders the vertices inside
-// them, and measures balance, cut and halo.
+// each part, and measures balance, cut and halo.
 //
 //	graph, weights ──> method ──> part [N]  ──> Measure ──> Report, Check    balanced? what is cut?
 //	                    |             └───────> Order   ──> newID, offsets   contiguous, hot first
@@ -12,10 +12,10 @@
 //	                    |             process of its own
 //	                    └ assignment  parts that another program wrote to a file
 //
-// A part is balanced in several things at once, the constraints: with TrainingWeights these are
+// A part is balanced in several quantities at once, the constraints. With TrainingWeights these are
 // vertices (feature memory), training seeds (steps), validation and test vertices (evaluation), and
-// in-edges (sampling, full-graph inference). Parts are numbered so that runs of consecutive parts
-// are close, because P parts run on K ranks, where K divides P, with P/K consecutive parts each.
+// in-edges (sampling, full-graph inference). Parts are numbered so that few edges leave a run of
+// consecutive parts, because each of K ranks may own P/K consecutive parts of P.
 //
 // The halo of a part is the set of remote vertices with an edge into it; the cut counts edges whose
 // ends lie in different parts. The package does no I/O and knows no ranks.
@@ -53,10 +53,10 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 	return method(g, w, o)
 }
 
-// Memory predicts the bytes that a method takes on a graph, beside its mapped file, from measured
-// bytes for an edge and a vertex (docs/results/partitioning.md), rounded up. The argument edges
-// counts stored edges. METIS and KaMinPar keep both directions of each edge, so they take twice the
-// memory if the graph has no reverse edges.
+// Memory predicts the bytes that a method takes on a graph, not counting the mapped file of the
+// graph. It uses measured bytes for each edge and vertex (docs/results/partitioning.md), rounded
+// up. The argument edges counts stored edges. METIS and KaMinPar keep both directions of each edge,
+// so they take twice the memory if the graph has no reverse edges.
 func Memory(method string, vertices, edges int64) int64 {
 	switch method {
 	case "metis":
@@ -125,7 +125,7 @@ type Options struct {
 	Method string // name of the method, for Run
 	Parts  int    // number of parts, 1 to N, at most MaxParts
 	Seed   uint64 // random stream; 0 is a stream like any other
-	// for each constraint, how many times the mean the largest part may hold; nil means 1.05 each
+	// limit of each constraint, as a multiple of the mean of the parts; nil means 1.05 for each
 	Imbalance []float32
 	// called with each line that a user may want to know about the parts; may be nil
 	Note func(line string)
@@ -138,7 +138,7 @@ func (o *Options) Tell(format string, args ...any) {
 	}
 }
 
-// MaxParts bounds the number of parts: numbering them takes P*P memory, 2 GiB for MaxParts.
+// MaxParts is the largest number of parts: numbering them takes P*P memory, 2 GiB for MaxParts.
 const MaxParts = 1 << 14
 
 // defaultImbalance is stricter than DefaultLimits, because the smaller cut of a looser balance does
@@ -200,9 +200,9 @@ type Constraint struct {
 	Limit   int64   // most weight of one part
 }
 
-// Constraints returns the constraints of w and o on n vertices. Weights that are all zero are left
-// out; if none remains, vertices are counted. A limit is the allowed multiple of the mean, but at
-// least the mean rounded up, because counts are whole numbers.
+// Constraints returns the constraints of w and o on n vertices. A constraint whose weights are all
+// zero is left out. If none remains, the only constraint is the number of vertices. A limit is the
+// allowed multiple of the mean, but at least the mean rounded up, because counts are whole numbers.
 func Constraints(n int, w Weights, o Options) []Constraint {
 	var list []Constraint
 	add := func(weights []int32, imbalance float64) {
@@ -229,10 +229,10 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 	return list
 }
 
-// Combined returns one weight a vertex, for libraries that balance only one: the sum of its
-// constraints, each scaled so that its total is in proportion to its emphasis. If emphasis is nil,
-// all are equal. The sum over all vertices is below 2^31 for up to 2^28 vertices. Memory 4 bytes a
-// vertex.
+// Combined returns one weight for each vertex, for libraries that balance only one: the sum of its
+// constraints. Each constraint is scaled so that its total is in proportion to its emphasis; a nil
+// emphasis makes all totals equal. The sum over all vertices is below 2^31 for up to 2^28 vertices.
+// Memory 4 bytes a vertex.
 func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	list := Constraints(n, w, o)
 	all, factors := 0.0, make([]float64, len(list))
@@ -243,7 +243,7 @@ func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 		}
 		all += factors[i]
 	}
-	// rounding adds up to 1 a vertex
+	// rounding adds at most 1 to the weight of a vertex
 	total := max(min(math.MaxInt32-2*float64(n), 4000*float64(n)), float64(n))
 	for i := range list {
 		factors[i] *= total / all / float64(list[i].Total)
@@ -259,7 +259,7 @@ func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	return sum
 }
 
-// Imbalances returns the largest part over the mean of each of the Constraints.
+// Imbalances returns, for each of the Constraints, the sum of the largest part over the mean.
 func Imbalances(n int, w Weights, o Options, part []int32) []float64 {
 	l := newLoad(n, w, o)
 	for v, k := range part {
@@ -273,7 +273,7 @@ func Imbalances(n int, w Weights, o Options, part []int32) []float64 {
 	return most
 }
 
-// CutWeight returns what the edges between parts cost. Time O(M).
+// CutWeight returns the total weight of the edges between parts. Time O(M).
 func CutWeight(g *graph.CSC, edge []int32, part []int32) (cost int64) {
 	all := Edges{Indptr: g.Indptr, Indices: g.Indices, Weights: edge}
 	for v, k := range part {
@@ -310,8 +310,8 @@ func (l *load) add(v, part int, times int64) {
 	}
 }
 
-// fullness returns the largest share of a limit that part would reach with v in it, over the
-// constraints in which v weighs. Above 1 the part would exceed the limit.
+// fullness returns the largest share of a limit that the argument part would reach with vertex v in
+// it, over the constraints in which v has a weight. Above 1, the part would exceed a limit.
 func (l *load) fullness(v, part int) float64 {
 	sum, worst := l.of(part), 0.0
 	for i := range l.constraints {

@@ -5,10 +5,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Renumber renumbers the parts so that runs of consecutive parts are close, and returns part. The
-// vertices of the quotient graph are the parts, and its edge weights are the cuts between two
-// parts. It is bisected recursively into halves (thirds, fifths, ... if the count is not even) of
-// equal size with a small cut; the leaves, left to right, are the new order. So the groups of P/K
+// Renumber gives the parts new numbers so that few edges leave a run of consecutive parts. It
+// changes part in place and returns it. It works on the quotient graph: its vertices are the parts,
+// and its edge weights are the cuts between two parts. This graph is bisected recursively with a
+// small cut, and the leaves, left to right, are the new order. The two sides are equal if the
+// number of parts is even; for 3, 9 or 15 parts the left side is a third. So the groups of P/K
 // consecutive parts that K ranks own have a small cut too.
 //
 // Time O(M + P^2 log P), memory O(N + P^2).
@@ -29,8 +30,8 @@ func Renumber(g *graph.CSC, w Weights, part []int32, parts int) []int32 {
 	return part
 }
 
-// cutMatrix is the quotient graph: the weight of the edges between parts a and b, both directions,
-// at a*parts+b.
+// cutMatrix is the quotient graph: weight[a*parts+b] is the weight of the edges between parts a and
+// b, in both directions together.
 type cutMatrix struct {
 	parts  int
 	weight []int64
@@ -62,7 +63,7 @@ func quotient(g *graph.CSC, w Weights, part []int32, parts int) cutMatrix {
 	return m
 }
 
-// arrange permutes order by recursive bisection.
+// arrange permutes the parts in order by recursive bisection (see Renumber).
 func (m cutMatrix) arrange(order []int32) {
 	if len(order) < 3 {
 		return
@@ -83,9 +84,9 @@ func smallestFactor(n int) int {
 	return n
 }
 
-// bisect permutes set so that the cut between its first parts and the others is small. The argument
-// left is the number of first parts. It grows the first parts greedily from the first part of set,
-// then makes the best swaps as long as one helps (Kernighan and Lin, 1970).
+// bisect permutes the parts in set so that the cut between the first parts, left in number, and the
+// others is small. It grows the first group greedily from set[0]. Then it makes the best swap of
+// two parts as long as one helps (Kernighan and Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
 	// [parts] weight of each part's edges to the left side minus that to the right side
 	pull := make([]int64, m.parts)
@@ -114,7 +115,9 @@ func (m cutMatrix) bisect(set []int32, left int) {
 		shift(set[i], 2)
 	}
 	for range len(set) { // each swap lowers the cut; the bound keeps the worst case quadratic
-		a, b := 0, left // the left part pulled left least, the right part most
+		// a is the part of the left group with the least pull to the left, b of the right group
+		// with the most
+		a, b := 0, left
 		for i := range left {
 			if pull[set[i]] < pull[set[a]] {
 				a = i

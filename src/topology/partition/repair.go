@@ -8,16 +8,16 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// repairRounds bounds Repair; real graphs need one to five rounds.
+// repairRounds is the largest number of rounds of Repair; real graphs need one to five.
 const repairRounds = 50
 
-// Repair moves vertices out of parts that exceed a limit of o, each to the part where the cut grows
-// least for the relief (see below), until every limit holds or no single move helps, and returns
-// the number of moves. It also gives every empty part a vertex. Multilevel and streaming methods
-// miss several limits by a few percent, so a few moves suffice.
+// Repair moves vertices out of parts that exceed a limit of o, until every limit holds or no single
+// move helps. Each vertex moves to the part for which the growth of the cut is least in proportion
+// to the relief. Repair also gives every empty part a vertex. It returns the number of moves.
+// Multilevel and streaming methods miss several limits by a few percent, so a few moves suffice.
 //
 // Relief is the decrease of the total excess: the sum, over parts and constraints, of the weight
-// above the limit in units of the mean. It falls with each move, so two parts that exceed limits in
+// above the limit divided by the mean. It falls with each move, so two parts that exceed limits in
 // different constraints trade vertices instead of blocking each other.
 //
 // Time O(M + N*P) a round, memory O(N).
@@ -60,9 +60,9 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves
 }
 
-// Balance is Repair, and also exchanges pairs of vertices if no single move helps, because parts
-// that have room in one constraint are full in another. It returns the number of moves; a vertex
-// may move several times.
+// Balance calls Repair. If no single move helps then, because parts that have room in one
+// constraint are full in another, it also exchanges pairs of vertices. It returns the number of
+// moves; a vertex may move several times.
 func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	moves := Repair(g, w, o, part)
 	l := newLoad(g.NumVertices(), w, o)
@@ -72,15 +72,15 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves + 2*exchange(l, part)
 }
 
-// For a swap, exchange looks at up to candidates vertices of the part, evenly spread, and at the
-// same number of vertices of each of partners other parts, which have the most room in the exceeded
-// constraint. It makes at most exchanges swaps, for any number of parts: a swap looks at up to a
-// million pairs, and 1024 swaps take half a minute.
+// Limits of the function exchange. For a swap it looks at up to 256 vertices (candidates) of the
+// part, evenly spread, and at as many of each of 16 other parts (partners), those with the most
+// room in the exceeded constraint. It makes at most 1024 swaps (exchanges) for any number of parts:
+// a swap looks at up to a million pairs, and 1024 swaps take half a minute.
 const candidates, partners, exchanges = 256, 16, 1024
 
-// exchange swaps pairs of vertices as long as this relieves the part with the largest excess. It
-// swaps the pair that relieves the part most, and returns the number of swaps. Time O(P + partners
-// candidates^2) a swap.
+// exchange swaps pairs of vertices as long as a swap relieves the part with the largest excess.
+// Each time it swaps the pair that relieves the part most. It returns the number of swaps. Time O(P
+// log P + partners candidates^2) a swap.
 func exchange(l *load, part []int32) (swaps int) {
 	parts := len(l.sum) / len(l.constraints)
 	stuck := make([]bool, parts)
@@ -127,8 +127,8 @@ func (l *load) move(part []int32, v, from, to int) {
 	part[v] = int32(to)
 }
 
-// worst returns the part that exceeds a limit most, in units of the mean, among the parts that are
-// not stuck, and the constraint; the part is -1 if there is none.
+// worst returns the part, of those that are not stuck, that exceeds a limit most in proportion to
+// the mean, and the constraint of that limit. The part is -1 if none exceeds a limit.
 func (l *load) worst(stuck []bool) (part, constraint int) {
 	part, most := -1, 0.0
 	for i, sum := range l.sum {
@@ -141,7 +141,7 @@ func (l *load) worst(stuck []bool) (part, constraint int) {
 	return part, constraint
 }
 
-// refinements bounds the passes of Refine.
+// refinements is the largest number of passes of Refine.
 const refinements = 10
 
 // Refine moves each vertex, in order, to the part that most of its in-edges come from. It considers
@@ -180,7 +180,7 @@ func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 }
 
 type move struct {
-	price float64 // growth of the cut per relief; negative if the cut shrinks
+	price float64 // growth of the cut divided by the relief; negative if the cut shrinks
 	v, to int32
 }
 
@@ -205,7 +205,8 @@ func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, 
 	return best, best.to >= 0
 }
 
-// excess reports whether part exceeds the limit of a constraint in which v weighs.
+// excess reports whether the argument part exceeds the limit of a constraint in which v has a
+// weight.
 func (l *load) excess(v, part int) bool {
 	sum := l.of(part)
 	for i := range l.constraints {
@@ -216,11 +217,12 @@ func (l *load) excess(v, part int) bool {
 	return false
 }
 
-// none stands for no vertex.
+// none, as the argument back of relief, stands for no vertex.
 const none = -1
 
-// relief returns by how much, in units of the mean, the total excess falls if v moves from one part
-// to the other and, unless back is none, vertex back moves the opposite way.
+// relief returns the decrease of the total excess if vertex v moves from one part to another.
+// Unless the argument back is none, vertex back moves the opposite way. The unit is the mean of a
+// part.
 func (l *load) relief(v, back, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {
@@ -236,7 +238,8 @@ func (l *load) relief(v, back, from, to int) float64 {
 	return total
 }
 
-// fillEmpty gives each empty part the vertex of least in-degree of the largest part.
+// fillEmpty moves a vertex into each empty part: from the largest part, the vertex with the
+// smallest in-degree. It returns the number of moves.
 func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 	moves := 0
 	for k := range size {
@@ -259,10 +262,10 @@ func fillEmpty(g *graph.CSC, l *load, part []int32, size []int) int {
 	return moves
 }
 
-// Complete gives a part to every vertex without one (-1): among the parts with room for another
-// vertex, the part of most of its in-neighbours, or else the one with the fewest vertices. A part
-// has room up to the default imbalance of the number of vertices, and other weights do not matter.
-// Every empty part gets a vertex, too.
+// Complete gives a part to each vertex without one (-1). It prefers the parts of the vertex's
+// in-neighbours that have room, by the rule of LDG, and otherwise takes the part with the fewest
+// vertices. A part has room up to the default imbalance of the number of vertices; other weights do
+// not matter. Every empty part gets a vertex, too.
 //
 // Time O(M + N*P), memory O(N).
 func Complete(g *graph.CSC, o Options, part []int32) {
@@ -297,8 +300,8 @@ func newNeighbours(parts int) *neighbours {
 	return &neighbours{weight: make([]int64, parts), parts: make([]int32, 0, parts)}
 }
 
-// count replaces the sums by the sums of v. Neighbours without a part (-1) and v itself do not
-// count.
+// count replaces the sums by those of vertex v. In-edges from v itself, and from vertices without a
+// part (-1), do not count.
 func (s *neighbours) count(g *graph.CSC, edge []int32, part []int32, v int) {
 	for _, k := range s.parts {
 		s.weight[k] = 0

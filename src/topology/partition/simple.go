@@ -6,10 +6,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Random deals shuffled vertices to the parts in turn, one deal for each set of constraints in
-// which vertices weigh, so that counts (of vertices, of training seeds) differ by a few at most;
-// Repair then fixes heavy tails (of in-edges). Its cut, about 1 - 1/P of the edges, is the baseline
-// for the other methods.
+// Random shuffles the vertices and deals them to the parts in turn. The vertices of each set of
+// constraints have a deal of their own, so that two parts differ by a few at most in vertices, in
+// training seeds, and so on. Repair then evens out weights such as in-edges, of which some vertices
+// have very many. The cut of Random, about 1 - 1/P of the edges, is the baseline for the other
+// methods.
 //
 // Time O(N + M), memory O(N).
 func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
@@ -25,7 +26,8 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 
 	list := Constraints(n, w, o)
-	// next has the next part by signature, the set of constraints in which a vertex weighs
+	// next[signature] is the next part of a deal; a signature is the set of constraints in which a
+	// vertex has a weight
 	part, next := make([]int32, n), map[uint64]int{}
 	for _, v := range order {
 		var signature uint64

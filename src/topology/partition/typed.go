@@ -9,7 +9,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// TypeReport holds what the parts have of one vertex type, or of the edges of one relation.
+// TypeReport says how the vertices of one type, or the edges of one relation, lie in the parts.
 type TypeReport struct {
 	Name      string  `json:"name"`
 	Count     int64   `json:"count"`
@@ -17,9 +17,9 @@ type TypeReport struct {
 	Cut       int64   `json:"cut,omitempty"` // edges from another part
 }
 
-// TypeWeights returns the constraints that vertex types add to TrainingWeights: vertices of the
-// trained type, and bytes of feature rows, rowBytes[t] for a vertex of type t. Memory 8 bytes a
-// vertex.
+// TypeWeights returns two more constraints, for graphs with vertex types: the number of vertices of
+// the trained type, and the bytes of feature rows, where rowBytes[t] is the size of a row of type
+// t. Memory 8 bytes a vertex.
 func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]int32 {
 	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices),
 		rowWeights(vertices, rowBytes)
@@ -33,8 +33,9 @@ func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]
 	return [][]int32{seeds, rows}
 }
 
-// rowWeights returns the sizes of rows in the largest unit that divides all of them, or in a larger
-// unit if the weights of all vertices would add up to 2^31 or more, since libraries add in 32 bits.
+// rowWeights returns the size of a row of each type, in the largest unit that divides all sizes. If
+// the weights of all vertices would add up to 2^31 or more, the unit is larger, since libraries add
+// in 32 bits.
 func rowWeights(vertices int, rowBytes []int64) []int32 {
 	unit, largest := int64(0), int64(1)
 	for _, size := range rowBytes {
@@ -52,7 +53,7 @@ func rowWeights(vertices int, rowBytes []int64) []int32 {
 	return sizes
 }
 
-// MeasureTypes adds to a report what the parts have of each vertex type and relation. O(M + N).
+// MeasureTypes adds the counts of each vertex type and relation to a report. O(M + N).
 func (r *Report) MeasureTypes(g *graph.CSC, c *graph.Columns, s *graph.Schema, part []int32) {
 	parts := len(r.Parts)
 	types, relations := make([][]int64, len(s.Types)), make([][]int64, len(s.Relations))
@@ -97,7 +98,7 @@ func typeReport(name string, counts []int64, cut int64) TypeReport {
 	return r
 }
 
-// typesTable returns these figures as a table; "" without types.
+// typesTable returns the counts of types and relations as a table, or "" if there are no types.
 func (r *Report) typesTable() string {
 	if len(r.Types) == 0 {
 		return ""

@@ -1,10 +1,10 @@
-// Package assignment takes the part of each vertex from a file that another program wrote: METIS's
+// Package assignment reads the part of each vertex from a file that another program wrote: METIS's
 // gpmetis, KaMinPar, ParHIP, or the user's own.
 //
-//	text   a line a vertex with its part, as METIS's GRAPH.part.K
-//	.npy   [N] or [N, 1] of integers
+//	text   one line for each vertex, with its part, as in METIS's GRAPH.part.K
+//	.npy   array of integers, of shape [N] or [N, 1]
 //
-// Vertices are those of the dataset, in its order; parts are 0 to P-1.
+// The vertices are those of the dataset, in its order. Parts have the numbers 0 to P-1.
 package assignment
 
 import (
@@ -25,9 +25,9 @@ import (
 // part.
 var ErrAssignment = errors.New("no assignment of these vertices")
 
-// File returns the method that reads its parts from path. It repairs them to the balance of all
-// constraints and renumbers them, unless keep is set. Then it takes the parts as they are, and no
-// part may be empty. It tells Options.Note what the file holds.
+// File returns the method that reads its parts from path. If keep is set, it takes the parts as
+// they are, and an empty part is an error. Otherwise it balances the parts in all constraints and
+// renumbers them. It tells Options.Note what the file holds.
 func File(path string, keep bool) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {
@@ -61,7 +61,7 @@ func File(path string, keep bool) partition.Func {
 	}
 }
 
-// Read returns the part of each of the given number of vertices.
+// Read reads the part of each vertex from path. The argument vertices is the number of vertices.
 func Read(path string, vertices, parts int) ([]int32, error) {
 	read := readText
 	if filepath.Ext(path) == ".npy" {
@@ -92,7 +92,7 @@ func readArray(path string, _ int) ([]int32, error) {
 		return nil, err
 	}
 	if len(r.Shape) != 1 && (len(r.Shape) != 2 || r.Shape[1] != 1) || r.IsText() {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %s of shape %s; want integers, one a vertex",
+		return nil, errors.Join(fmt.Errorf("%s: %w: %s of shape %s; want an integer a vertex",
 			path, ErrAssignment, r.DType, npy.ShapeString(r.Shape)), r.Close())
 	}
 	return npy.ReadAll[int32](r)

@@ -1,12 +1,12 @@
-// Package kaminpar partitions with KaMinPar, whose TeraPart mode keeps the graph compressed: the
-// cut of METIS in a small part of its memory.
+// Package kaminpar partitions with KaMinPar. Its TeraPart mode keeps the graph compressed, so it
+// makes cuts like those of METIS in a small part of the memory.
 //
 //	CSC ──> ParHIP file ──> python3, a process of its own ──> assignment .npy ──> part [N], repaired
 //	        streamed        mapped, compressed, cut
 //
-// The process is Python with the wheel of PyPI (`make setup-kaminpar`). KaMinPar balances one
-// weight, which is partition.Combined; partition.Balance then brings each constraint within its
-// limit.
+// The process is Python with KaMinPar's wheel from PyPI (`make setup-kaminpar`). KaMinPar balances
+// only one weight for each vertex, so it gets partition.Combined; partition.Balance then brings
+// each constraint within its limit.
 //
 // Source: Gottesbüren, Heuer, Sanders, Schulz and Seemaier, Deep multilevel graph partitioning, ESA
 // 2021; Salwasser, Seemaier, Gottesbüren and Sanders, Tera-scale multilevel graph partitioning,
@@ -38,16 +38,17 @@ import (
 //go:embed cut.py
 var script string
 
-// ErrMissing is wrapped by the error that there is no KaMinPar.
+// ErrMissing is wrapped by the error that KaMinPar is not installed.
 var ErrMissing = errors.New("KaMinPar is not installed")
 
-// manyParts is the number of parts from which KaMinPar's context for many parts is better.
+// From manyParts parts on, KaMinPar's context for many parts makes better cuts.
 const manyParts = 1024
 
-// python returns the interpreter that runs the wheel.
+// python returns the Python interpreter in which KaMinPar is installed.
 func python() string { return cmp.Or(os.Getenv("HALOGNN_KAMINPAR_PYTHON"), "python3") }
 
-// Find returns which KaMinPar there is, such as "KaMinPar 3.7.3".
+// Find asks the interpreter for KaMinPar, and returns its name and version, such as "KaMinPar
+// 3.7.3".
 func Find() (string, error) {
 	said, err := exec.Command(python(), "-c", script).CombinedOutput()
 	if text := strings.TrimSpace(string(said)); err != nil {
@@ -59,13 +60,13 @@ func Find() (string, error) {
 	}
 }
 
-// KWay returns the method. The function scratch makes a directory with room for 16 bytes a vertex
-// and 4 an edge in both directions; the caller removes it. With one thread equal seeds give equal
-// parts. With more threads they do not, and Options.Note gets a line about it. It also gets the
-// time and memory.
+// KWay returns the method. The function scratch makes a directory with room for a file of 16 bytes
+// a vertex and 4 for each direction of an edge; the caller removes the directory. With one thread,
+// equal seeds give equal parts. With more threads they do not, and Options.Note gets a line about
+// it. Note also gets the time and memory.
 //
-// Without pages of the file the process took 10 bytes an edge for 4 parts of 120 million edges, and
-// 15 for 16 parts.
+// The process took 10 bytes of memory an edge for 4 parts of 120 million edges, and 15 for 16
+// parts, not counting the mapped pages of the file.
 func KWay(threads int, scratch func() (string, error)) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {
@@ -84,12 +85,12 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 		}
 		file, n := filepath.Join(dir, "graph.parhip"), g.NumVertices()
 		if err := writeParHIP(file, g, w.Edge, partition.Combined(n, w, o, nil)); err != nil {
-			return nil, fmt.Errorf("handing the graph over to %s: %w; it takes 16 bytes a vertex "+
-				"and 4 an edge beside --out", name, err)
+			return nil, fmt.Errorf("writing a file of the graph for %s: %w; it takes 16 bytes a "+
+				"vertex and 4 an edge beside --out", name, err)
 		}
 		if threads > 1 {
-			o.Tell("parts depend on the order of KaMinPar's threads: another run gives others; " +
-				"with --threads 1 it gives the same")
+			o.Tell("with several threads KaMinPar makes other parts each time, so another run " +
+				"gives others; --threads 1 makes the same parts each time")
 		}
 		var best []int32
 		var least int64
@@ -130,14 +131,17 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 	}
 }
 
-// If Balance had to move more than one in fewMoves vertices, which makes the cut much worse,
-// another try gives more weight to the constraints that were exceeded. The best of tries is kept.
+// If Balance had to move more than one in fewMoves vertices, the cut is much worse, so KaMinPar
+// runs again with more weight on the constraints that were exceeded. The best of up to this many
+// tries is kept.
 const tries, fewMoves = 4, 50
 
-// usage is the most memory that a process was seen to have, in bytes.
+// usage is the largest memory that a process was seen to have, in bytes: private pages, and pages
+// of mapped files.
 type usage struct{ private, files int64 }
 
-// cut runs the process, which is killed if this one ends.
+// cut runs the Python process and returns its largest memory. The kernel kills the process if this
+// one ends.
 func cut(dir, file string, threads int, o partition.Options) (most usage, err error) {
 	context := "terapart"
 	if o.Parts >= manyParts {
@@ -148,7 +152,7 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 		filepath.Join(dir, "part.npy"))
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
-	// the kernel sends the signal when the thread that started the process ends
+	// the kernel sends the signal when the thread that started the process ends, so keep the thread
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -182,7 +186,7 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 	}
 	if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() ||
 		strings.Contains(text, "MemoryError") || strings.Contains(text, "bad_alloc") {
-		text += fmt.Sprintf("; it had %.1f MB of memory: where that ran out use a larger "+
+		text += fmt.Sprintf("; it had %.1f MB of memory; if that ran out, use a larger "+
 			"machine, or --method ldg", float64(most.private)/1e6)
 	}
 	return most, fmt.Errorf("it ended without parts (%w): %s", err, text)

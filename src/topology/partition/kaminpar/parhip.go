@@ -16,7 +16,9 @@ import (
 	"halognn/src/topology/partition"
 )
 
-// The bits of ParHIP's first word. A set bit means that the graph does not have the thing.
+// The bits of the first word of a ParHIP file. If noEdgeWeights or noVertexWeights is set, the
+// graph has no such weights. If one of the other bits is set, these numbers have 32 bits instead of
+// 64.
 const (
 	noEdgeWeights = 1 << iota
 	noVertexWeights
@@ -32,10 +34,10 @@ const (
 //	offsets [N+1]       words: where the neighbours of a vertex begin, in bytes of the file
 //	neighbours [A]      int32, both directions of every edge, no loops, no duplicates
 //	vertex weights [N]  int32
-//	edge weights [A]    int32, only if they differ: the sum over directions and duplicates
+//	edge weights [A]    int32, only if they differ: the sum over both directions and duplicates
 //
-// A graph that has both directions of each edge once, in order, and no weights, is streamed as it
-// is. Any other graph is transposed first, which takes 8 bytes a vertex and 4 an edge (8 with
+// If g has both directions of each edge once, in order, and no weights, its arrays are written as
+// they are. Any other graph is transposed first, which takes 8 bytes a vertex and 4 an edge (8 with
 // weights), and each row is sorted. Without the sorting, time is O(N + A).
 func writeParHIP(path string, g *graph.CSC, edge, vertex []int32) (err error) {
 	f, err := os.Create(path)
@@ -51,7 +53,7 @@ func writeParHIP(path string, g *graph.CSC, edge, vertex []int32) (err error) {
 	return cmp.Or(w.err, w.out.Flush(), f.Close())
 }
 
-// reweigh replaces the weights of the vertices in a file.
+// reweigh replaces the vertex weights in a file that writeParHIP wrote.
 func reweigh(path string, vertex []int32) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -80,7 +82,7 @@ func (w *parhip) put(b []byte) {
 	}
 }
 
-// head writes the three words and the offsets of rows; row v ends at ends[v].
+// head writes the three words and the offsets. Row v has the entries ends[v] to ends[v+1]-1.
 func (w *parhip) head(flags, n int, ends []int64) {
 	base := uint64(8 * (3 + n + 1))
 	word := func(x uint64) { w.put(binary.LittleEndian.AppendUint64(nil, x)) }
@@ -166,9 +168,9 @@ func (r *neighbours) read(in, out partition.Edges, v int) {
 	}
 }
 
-// symmetric reports whether g has both directions of every edge, each row in increasing order
-// without loops or duplicates. It compares sums of 64-bit hashes of the edges and of their
-// reverses, so that it needs no memory; a wrong yes has a chance of 2^-64.
+// symmetric reports whether g has both directions of every edge, and each row in increasing order
+// without loops or duplicates. It compares the sum of 64-bit hashes of the edges with that of their
+// reverses, which needs no memory. It is wrong with a chance of 2^-64.
 func symmetric(g *graph.CSC) bool {
 	n, workers := g.NumVertices(), runtime.GOMAXPROCS(0)
 	sums, ordered := make([]uint64, workers), make([]bool, workers)

@@ -16,7 +16,7 @@ import (
 // ErrTooLarge is wrapped by the error about a graph that libmetis cannot index.
 var ErrTooLarge = errors.New("graph too large for this libmetis")
 
-// index is idx_t, METIS's integer.
+// index is the integer type of METIS, idx_t.
 type index interface{ ~int32 | ~int64 }
 
 func maxIndex[I index]() int64 {
@@ -30,7 +30,8 @@ func maxIndex[I index]() int64 {
 // stored edges.
 func Fits(edges int64) bool { return edges < math.MaxInt32 }
 
-// checkSize is called with limit = maxIndex; tests lower it.
+// checkSize returns an error unless count is below limit, which is maxIndex (in tests, less). The
+// argument what names the things counted.
 func checkSize(what string, count, limit int64) error {
 	if count < limit {
 		return nil
@@ -58,8 +59,8 @@ func (a *adjacency[I]) free() {
 	mem.Free(a.adjwgt)
 }
 
-// undirected builds the adjacency of g, or fails if it has limit entries or more. Beside the result
-// it needs 4 bytes an edge (8 with edge weights) and 4 or 8 bytes a vertex and CPU while it runs.
+// undirected builds the adjacency of g. It fails if that has limit entries or more. Beside the
+// result it needs 4 bytes an edge (8 with edge weights), and 4 or 8 bytes a vertex for each CPU.
 // Time O(N + M).
 func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I], error) {
 	n := g.NumVertices()
@@ -104,8 +105,8 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 				if int(u) == v {
 					continue
 				}
-				// slot[u] is the last entry of u, plus one. Vertices come in increasing order, so
-				// it belongs to v exactly if it lies beyond begin.
+				// slot[u] is one past the last entry made for u. Vertices come in increasing order,
+				// so that entry belongs to v exactly if slot[u] lies beyond begin.
 				if slot[u] <= begin {
 					a.adjncy[next] = I(u)
 					next++
@@ -121,9 +122,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns a divisor for count weights that add up to total, so that the quotients, each
-// rounded down but at least 1, add up to less than limit. It is 1 unless METIS's sums would
-// overflow. count must be below limit.
+// divisor returns a divisor for weights, count in number, that add up to total. The quotients, each
+// rounded down but at least 1, then add up to less than limit. It is 1 unless METIS's sums would
+// overflow. The argument count must be below limit.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1
@@ -131,8 +132,8 @@ func divisor(total, count, limit int64) int64 {
 	return total/(limit-count) + 1
 }
 
-// overVertices calls the function do for every vertex, on all CPUs. Each worker sees increasing
-// vertices and has an array [n] of its own, zero at the start.
+// overVertices calls the function do for every vertex, on all CPUs. Each worker gets vertices in
+// increasing order and has an array [n] of its own, which is zero at first.
 func overVertices[I index](n int, do func(v int, own []I)) {
 	const chunk = 4096
 	var next atomic.Int64

@@ -1,4 +1,4 @@
-// Package metis partitions with METIS's multilevel k-way method, the best cut this program has.
+// Package metis partitions with METIS's multilevel k-way method, which makes the best cuts here.
 //
 //	CSC in-edges ──> undirected, no loops, no duplicates ──> METIS_PartGraphKway ──> part [N],
 //	                 xadj [N+1], adjncy [A], adjwgt [A]      k-way, C constraints      repaired

@@ -43,7 +43,8 @@ import (
 // Available reports whether METIS is in this build.
 const Available = true
 
-// calling serialises METIS: its random numbers come from the one generator of the C library.
+// calling is held while METIS runs: its random numbers come from the one generator of the C
+// library.
 var calling sync.Mutex
 
 // Library describes libmetis: the version and the width of its indices, as its header says.
@@ -52,7 +53,7 @@ func Library() string {
 		C.METIS_VER_SUBMINOR, C.IDXTYPEWIDTH)
 }
 
-// KWay partitions with METIS_PartGraphKway, and repairs and renumbers the result; it is a
+// KWay partitions with METIS_PartGraphKway, then repairs and renumbers the parts; it is a
 // partition.Func. The weight of an edge is the sum over both directions.
 //
 // Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak; it grows with
@@ -124,8 +125,8 @@ func kway[I index](g *graph.CSC, w partition.Weights, o partition.Options) ([]in
 
 func pointer[I index](s []I) *C.idx_t { return (*C.idx_t)(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// interleave arranges the weights vertex by vertex, for METIS, scaled where their sum would
-// overflow.
+// interleave arranges the weights vertex by vertex, as METIS wants them. It scales weights down if
+// their sum would overflow.
 //
 //	weights [N][C]   imbalance [C]
 func interleave[I index](n int, list []partition.Constraint) (weights []I, imbalance []C.real_t) {
