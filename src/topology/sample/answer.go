@@ -9,25 +9,25 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Answer is what a rank returns to the ranks that ask it to draw in one hop. Its arrays are reused,
-// like the arrays of Asking.
+// Answer is what a rank returns in one hop to the ranks that ask it to draw. Its arrays lie outside
+// the Go heap and are reused by the next hop.
 type Answer struct {
 	Count      []int            // [K] number of columns that each rank asks for
-	Edges      []int            // [K] number of neighbours that it returns to each rank
-	Sizes      []byte           // as in Asking
-	Neighbours []graph.VertexID // neighbours by rank, as in Asking
+	Edges      []int            // [K] number of neighbours returned to each rank
+	Sizes      []byte           // [columns] Reply.Column() bytes about each column, rank after rank
+	Neighbours []graph.VertexID // neighbours drawn, in the order of Sizes, with what each carries
 	Vertices   int              // number of vertices that ranks ask for
 
 	ids      []graph.VertexID // the vertices that ranks ask for, by rank
 	list     leftOut          // edges that these vertices leave out
 	of       []int32          // original ids of the vertices
-	columns  []graph.VertexID // columns of the vertices, in the order of Remote
+	columns  []graph.VertexID // columns of the vertices, in the order that Remote describes
 	original []int32          // [columns] original id of each column's vertex
-	runs     []run
+	runs     []run            // the columns, cut into runs
 	indptr   []int64
-	drawn    []graph.VertexID // drawn neighbours, if a message has more about each
-	weights  []float32        // weights of their edges
-	places   []int32
+	drawn    []graph.VertexID // neighbours drawn, if each carries a weight or a position
+	weights  []float32        // weights of the edges drawn
+	places   []int32          // positions of the edges drawn
 }
 
 // run is a range of columns, up to end, that are drawn for one rank with the same fanout and key
@@ -38,7 +38,7 @@ type run struct {
 	word      uint64
 }
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (a *Answer) Free() {
 	mem.Free(a.Sizes)
 	mem.Free(a.Neighbours)
@@ -61,9 +61,9 @@ func (a *Answer) Bytes() int64 {
 }
 
 // Answer draws for the vertices ids, whose rows this rank holds. The list ids has the requests,
-// rank after rank: words[r] of its words are the request of rank r, whose draws word[r] keys. All
-// ranks ask for the same hop of the same step as this rank's Asking, the argument own. A vertex
-// that is not held is graph.ErrVertexRange.
+// rank after rank. The request of rank r has words[r] entries, and word[r] keys the draws for it.
+// All ranks ask for the same hop of the same step as this rank's Asking, the argument own. A vertex
+// whose row is not held here is an error that wraps graph.ErrVertexRange.
 func (r *Remote) Answer(
 	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {
@@ -76,8 +76,8 @@ func (r *Remote) Answer(
 	})
 }
 
-// asked reads the requests of all ranks: which vertices are to draw, and which neighbours they
-// leave out.
+// asked reads the requests of all ranks: the vertices for which to draw, and the neighbours that
+// each of them leaves out.
 func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 	first, rows := int(s.topology.First), s.topology.Graph.NumVertices()
 	if len(a.Count) != len(words) {
@@ -111,7 +111,7 @@ func (s *Fused) asked(a *Answer, ids []graph.VertexID, words []int) error {
 	return nil
 }
 
-// listAsked lists the columns that each rank asks for, and the runs that draw them.
+// listAsked lists the columns that each rank asks for, and cuts them into runs.
 func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 	c, columns, skips := &s.topology.Columns, 0, &s.hop.skips
 	skips.clear()
@@ -154,7 +154,8 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	clear(a.Edges)
 	at, edges := 0, int64(0)
 	a.indptr[0] = 0
-	for _, r := range a.runs { // the number of Poisson draws depends on the asking rank
+	// with kind Poisson, the number of draws depends on the word of the asking rank
+	for _, r := range a.runs {
 		h.by(r.fanout, r.word, own.when)
 		drawn := h.locate(at, r.end)
 		for i := at + 1; i <= r.end; i++ {
@@ -201,7 +202,7 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	return nil
 }
 
-// reply writes the rows of an answer once its columns have drawn.
+// reply fills Sizes once all columns have drawn.
 func (s *Fused) reply(a *Answer, r Reply) {
 	width := r.Column()
 	a.Sizes = mem.Grow(a.Sizes, len(a.columns)*width)

@@ -2,8 +2,8 @@ package sample
 
 import "halognn/src/topology/graph"
 
-// Asked counts what hops ask of other ranks on a partitioned topology (Remote). The count is made
-// on minibatches that were sampled on a replicated topology.
+// Asked counts what a hop asks of other ranks if each rank holds only a part of the topology
+// (Remote). It is computed from minibatches that were sampled on a replicated topology.
 type Asked struct {
 	Vertices   int // number of vertices whose owners are asked
 	Neighbours int // number of neighbours that owners return
@@ -17,8 +17,8 @@ const AskBytes = 16
 // VertexBytes is the size of a vertex in a message.
 const VertexBytes = 4
 
-// AskingHops returns how many of a minibatch's hops ask other ranks. The hop next to the seeds does
-// so only if seeds may be vertices of any rank (elsewhere).
+// AskingHops returns how many of a minibatch's hops ask other ranks. If the argument elsewhere is
+// false, all seeds are vertices of this rank, so the hop next to the seeds asks no other rank.
 func AskingHops(hops, ranks int, elsewhere bool) int {
 	if ranks == 1 || hops == 0 {
 		return 0
@@ -29,7 +29,7 @@ func AskingHops(hops, ranks int, elsewhere bool) int {
 	return hops
 }
 
-// Askers describes a rank that asks, and its job.
+// Askers describes a rank that asks other ranks, and its job.
 type Askers struct {
 	Spec       Spec // Spec of the minibatches
 	Carried         // what owners return with each neighbour
@@ -46,7 +46,8 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 	asks := make([]Asked, len(m.Blocks))
 	var list leftOut
 	if err := list.find(of.Spec.Links, of.Key, m.Frontier, nil); err != nil {
-		panic(err) // the key has sampled this minibatch
+		// impossible, because this key was used to sample the minibatch
+		panic(err)
 	}
 	for l := range AskingHops(len(m.Blocks), of.Ranks, of.Elsewhere) {
 		b, a, without := &m.Blocks[l], &asks[l], 0

@@ -11,19 +11,19 @@ import (
 // wholeRows draws all neighbours.
 var wholeRows = Neighbours(All)
 
-// columnRange is what a hop draws by one relation: some in-edges of each of its columns. Each
-// column is a row of the block.
+// columnRange lists the columns of one relation in a hop. The hop draws some in-edges of each
+// column, which become one row of the block.
 type columnRange struct {
 	relation int
 	vertices []graph.VertexID // the destinations or, in a graph with relations, their columns
 	original []int32          // original ids of the destinations
 }
 
-// columnList lists the columns of a frontier, relation by relation, without those that have no
-// edges or leave all of them out. The zero value is ready for use.
+// columnList lists the columns of a frontier, relation by relation. It leaves out columns that have
+// no edges, or all of whose edges are left out. The zero value is ready for use.
 type columnList struct {
 	ranges   []columnRange
-	block    graph.Block // for columns that another rank asks for, because their block is not read
+	block    graph.Block // for columns that another rank asks for; only Targets and Ends are used
 	order    []int32     // destinations, type by type
 	ends     []int       // [T] where each type ends in order
 	first    []graph.VertexID
@@ -33,8 +33,8 @@ type columnList struct {
 
 // The method of lists the columns, sets the block's Targets and Ends, and finds which of the edges
 // in skips.list each column skips. If skips is nil, it also lists columns without edges, because a
-// rank that asks others does not know which columns have edges. Without relations the columns are
-// the frontier.
+// rank that asks others does not know which columns have edges. In a graph without relations the
+// columns are the vertices of the frontier.
 func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
 	block *graph.Block, skips *skips) []columnRange {
 	c := &t.Columns

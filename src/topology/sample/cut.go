@@ -5,20 +5,20 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Cutter cuts a rank's share out of a minibatch that a group of ranks makes together. Predictions
-// use it, as they sample whole minibatches. The zero value is ready; its arrays are kept until
-// Free.
+// Cutter cuts a rank's share out of a minibatch that a group of ranks makes together. Forecasts of
+// a run use it, because they sample whole minibatches. The zero value is ready for use; its arrays
+// are kept until Free.
 type Cutter struct {
 	m, share *Minibatch
 	size     int
 	member   int32
 	serving  bool
 	owner    []int32 // [whole frontier] owner of each vertex
-	place    []int32 // [whole frontier] number of own vertices before each
+	place    []int32 // [whole frontier] number of own vertices before each vertex
 	most     int     // largest length of the frontier so far
 
-	at     []int32 // [sources of the block] position among the share's sources, or -1
-	read   []int32 // [sources of the block] last member found to read it, plus one
+	at     []int32 // [sources of the block] position of each among the share's sources, or -1
+	read   []int32 // [sources of the block] last member found to read each source, plus one
 	others []int32 // positions of sources of other ranks, in the order found
 	rows   byRank
 	ids    []graph.VertexID // own vertices that other ranks want
@@ -36,17 +36,17 @@ func (x *Cutter) Free() {
 	*x = Cutter{}
 }
 
-// push appends to an array of package mem.
+// push appends an item to an array of package mem.
 func push[T mem.Number](s []T, x T) []T {
 	s = mem.Grow(s, len(s)+1)
 	s[len(s)-1] = x
 	return s
 }
 
-// Cut sets share to the share of m that a member of a group makes. It sets c[h-1] to what crosses
-// between ranks for hop h, as it is after Split or, with serving, after Serve. All sizes are those
-// of a run, but the order differs: vertices beyond the destinations of a block come in the order of
-// the whole minibatch. O(edges).
+// Cut sets share to the share of m that a member of a group makes. It sets c[h-1] to the Crossing
+// of hop h, as Split.Last leaves it or, if the argument serving is set, as Split.Serve does. All
+// sizes are those of a real run, but the order differs: vertices beyond the destinations of a block
+// come in the order of the whole minibatch. O(edges).
 func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch,
 	c []Crossing) {
 	x.m, x.share, x.size, x.member, x.serving = m, share, o.Size, int32(member), serving
@@ -82,7 +82,7 @@ func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *M
 	}
 }
 
-// numTotals returns the length of Totals, if there are any.
+// numTotals returns the length that Totals has unless it is empty.
 func (m *Minibatch) numTotals() (n int) {
 	if len(m.Blocks[0].Ends) == 0 {
 		return m.Blocks[0].NumDst
@@ -93,7 +93,7 @@ func (m *Minibatch) numTotals() (n int) {
 	return n
 }
 
-// hop sets block l of the share and what crosses for it.
+// hop sets block l of the share, and its Crossing.
 func (x *Cutter) hop(l int, c *Crossing) {
 	b := &x.m.Blocks[l]
 	c.size(x.size)
@@ -130,10 +130,10 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	s.Frontier, s.Original = s.Frontier[:own+len(c.IDs)], s.Original[:own+len(c.IDs)]
 }
 
-// find numbers the sources that the share reads: in the last hop also its own sources, and the
-// sources of other ranks by owner. It returns the number of own sources.
+// find numbers the sources of other ranks that the share reads, by owner. In the last hop it also
+// numbers the share's own sources that are no destinations. It returns the number of own sources.
 func (x *Cutter) find(b *graph.Block, l, own int, c *Crossing) int {
-	found := 0 // beyond the destinations
+	found := 0 // number of sources found that are not destinations of this share
 	for _, row := range x.rows.of(int(x.member)) {
 		for _, s := range b.Indices[b.Indptr[row]:b.Indptr[row+1]] {
 			if x.read[s] == x.member+1 {
@@ -170,7 +170,7 @@ func (x *Cutter) find(b *graph.Block, l, own int, c *Crossing) int {
 	return own
 }
 
-// block copies the rows of own destinations.
+// block copies the rows of the member's own destinations into the block of the share.
 func (x *Cutter) block(b, to *graph.Block, destinations, own int) {
 	rows := x.rows.of(int(x.member))
 	edges := 0
@@ -210,7 +210,7 @@ func (x *Cutter) block(b, to *graph.Block, destinations, own int) {
 	}
 }
 
-// wanted lists the own vertices that other ranks have found.
+// wanted lists the member's own vertices that other ranks have found.
 func (x *Cutter) wanted(b *graph.Block, l int, c *Crossing) {
 	clear(c.Wanted)
 	own := c.own

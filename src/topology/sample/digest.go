@@ -29,11 +29,11 @@ func (m *Minibatch) Digest() uint64 {
 	return h.Sum64()
 }
 
-// EdgesDigest adds up a hash of every sampled edge: of the key, the hop that drew it (1 next to the
-// seeds), and the original ids of its source and destination. It does not depend on the order of
-// edges, on how a block numbers its vertices, or on which rank holds which part of a minibatch. So
-// it can compare ways of sampling that number blocks differently, which Digest cannot. It is 0 for
-// a minibatch without edges. The cost is one multiply-mix an edge.
+// EdgesDigest adds up a hash of every sampled edge. The hash is of the key, the hop that drew the
+// edge (1 next to the seeds), and the original ids of its source and destination. The sum does not
+// depend on the order of edges, on how a block numbers its vertices, or on which rank holds which
+// part of a minibatch. So it can compare ways of sampling that number blocks differently, which
+// Digest cannot. It is 0 for a minibatch without edges. The cost is one random.Mix for each edge.
 func (m *Minibatch) EdgesDigest(key Key) uint64 {
 	sum := uint64(0)
 	for l := range m.Blocks {
@@ -42,8 +42,9 @@ func (m *Minibatch) EdgesDigest(key Key) uint64 {
 	return sum
 }
 
-// EdgesDigest is Minibatch.EdgesDigest of one block: original [NumSrc] has the original ids of its
-// sources, the destinations first, and hop says which hop drew the block.
+// EdgesDigest returns what one block adds to Minibatch.EdgesDigest. The argument original [NumSrc]
+// has the original ids of the block's sources, the destinations first, and hop is the number of the
+// hop that drew the block.
 func EdgesDigest(b *graph.Block, original []int32, hop int, key Key) uint64 {
 	sum, name, first := uint64(0), key.hop(hop), 0
 	for r := range max(1, len(b.Ends)) {

@@ -6,7 +6,7 @@ import (
 	"halognn/src/base/random"
 )
 
-// The purposes of random numbers; no two share a sequence.
+// The purposes of random numbers. No two purposes share a sequence.
 const (
 	drawing uint64 = iota + 1
 	shuffling
@@ -52,9 +52,9 @@ func countStream(hop uint64, original int32) stream {
 
 func (s *stream) next() uint64 { return (*random.Stream)(s).Next() }
 
-// below returns a number in [0,n), each exactly as likely as the others, n >= 1. It multiplies
-// instead of dividing and redraws the few words that would favour some numbers (Lemire, Fast Random
-// Integer Generation in an Interval, 2019).
+// below returns a number in [0,n), for n >= 1; all are exactly equally likely. It multiplies
+// instead of dividing, and redraws the few words that would make some numbers likelier (Lemire,
+// Fast Random Integer Generation in an Interval, 2019).
 func (s *stream) below(n uint64) uint64 {
 	hi, lo := bits.Mul64(s.next(), n)
 	if lo < n {
@@ -68,8 +68,8 @@ func (s *stream) below(n uint64) uint64 {
 // unit returns a number in [0,1), a multiple of 2^-53.
 func (s *stream) unit() float64 { return float64(s.next()>>11) * 0x1p-53 }
 
-// trialMean bounds the expected successes of trials that share one random number: the probability
-// of no success, with which invert starts, must not underflow.
+// trialMean is the largest expected number of successes of the trials for which invert uses one
+// random number. The probability of no success, with which invert starts, must not underflow.
 const trialMean = 32
 
 // binomial returns how many of n trials succeed, each with probability p in (0,1] and independent
@@ -120,10 +120,10 @@ func power(x float64, n int64) float64 {
 // ones.
 const maskFanout = 64
 
-// choose sets pos to len(pos) distinct numbers of [begin, begin+degree), every subset equally
-// likely, in the order drawn: Floyd's algorithm. For j = degree-len(pos) .. degree-1 it draws from
-// [0,j], and takes j itself if the number drawn is already taken. len(pos) < degree. It reads no
-// memory but pos and the random words, so the draws of many vertices overlap.
+// choose sets pos to len(pos) distinct numbers of [begin, begin+degree), in the order drawn, by
+// Floyd's algorithm; every subset is equally likely. For j = degree-len(pos) .. degree-1 it draws
+// from [0,j], and takes j itself if the number drawn is already taken. It requires len(pos) <
+// degree. It reads no memory but pos and the random words, so the draws of many vertices overlap.
 func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
 	switch {
 	case degree <= 64:
@@ -135,7 +135,7 @@ func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseMask is choose for degree <= 64: one word has a bit for each number taken.
+// chooseMask is choose for degree <= 64: the word taken has a bit for each number taken.
 func chooseMask(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))
@@ -153,8 +153,8 @@ func chooseMask(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseScan compares a draw with all numbers taken, but only if a mask of their lowest six bits
-// shows a possible match.
+// chooseScan is choose for few draws. It compares a draw with all numbers taken, but only if a mask
+// of the lowest six bits of these numbers shows a possible match.
 func chooseScan(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))
@@ -177,7 +177,8 @@ func chooseScan(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// redraw is the rare path of below, not inlined so that the loops above stay small.
+// redraw is the rare path of the method below. It is not inlined, so that the loops above stay
+// small.
 //
 //go:noinline
 func (s *stream) redraw(hi, lo, n uint64) uint64 {

@@ -11,33 +11,33 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Fused is the sampler of kinds Neighbour, Labor and Poisson. It draws straight into a block's
-// columns and renumbers vertices there (FastSample, Mostafa et al. 2023, Algorithm 1).
+// Fused is the sampler of kinds Neighbour, Labor and Poisson. It draws neighbours straight into the
+// Indices of a block and renumbers them there (FastSample, Mostafa et al. 2023, Algorithm 1).
 type Fused struct {
 	topology Topology
 	options  Options
 	vertices vertexMap
 	workers  []worker
 	wait     sync.WaitGroup
-	phase    func(s *Fused, w int) // what all workers are doing
+	phase    func(s *Fused, w int) // the function that all workers are running
 
 	hop   hop
 	list  columnList // columns of the hop in progress
 	mb    *Minibatch // the minibatch in progress
 	kind  Kind       // kind of the minibatch
-	when  moment     // step of the minibatch, for numbers of vertices
+	when  moment     // the step of the minibatch, on which numbers of vertices depend
 	known tables     // tables of the vertices' numbers
 
-	mine func(graph.VertexID) bool // reports whether minibatches have a seed; nil if always
+	mine func(graph.VertexID) bool // whether a seed is in this rank's minibatches; nil if all are
 
-	near   []uint64 // edges that the current hop favours; nil if none
-	favour float64
-	rows   []int32 // columns of the current block, in the memory of hop.drawn
+	near   []uint64 // edges that the current hop draws likelier; nil if none
+	favour float64  // how many times likelier
+	rows   []int32  // Indices of the current block, in the memory of hop.drawn
 	// [edges of the hop] each edge's value in the vertex map; only for parallel renumbering
 	values []uint32
 }
 
-// newFused makes a Fused from valid options.
+// newFused makes a Fused from options that are known to be valid.
 func newFused(t *Topology, o Options) (Sampler, error) {
 	s := &Fused{topology: *t, options: o}
 	s.workers = make([]worker, o.Workers)
@@ -125,7 +125,8 @@ func (s *Fused) checkSeeds(seeds int) error {
 	return nil
 }
 
-// newAnywhere makes the sampler of a rank that receives vertices which its own edges do not reach.
+// newAnywhere makes the sampler of a rank that also gets vertices from other ranks. Its vertex map
+// has room for more vertices than the rank's own edges reach.
 func newAnywhere(t *Topology, o Options) (*Fused, error) {
 	if o.valueBits == 0 {
 		o.valueBits = o.mapBits(t, math.MaxInt32)
@@ -137,7 +138,8 @@ func newAnywhere(t *Topology, o Options) (*Fused, error) {
 	return s.(*Fused), nil
 }
 
-// beginBy makes seeds the frontier of a minibatch whose hops are then drawn one by one.
+// beginBy makes the seeds the first frontier of a minibatch. The caller then has its hops drawn one
+// by one.
 func (s *Fused) beginBy(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	if err := s.checkSeeds(len(seeds)); err != nil {
 		return err
@@ -154,7 +156,7 @@ func (s *Fused) beginBy(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	})
 }
 
-// number makes the frontier the only content of the vertex map.
+// number clears the vertex map, and stores the local numbers of the frontier's vertices in it.
 func (s *Fused) number(frontier []graph.VertexID) {
 	s.vertices.reset()
 	s.vertices.reserve(nil, len(frontier))
@@ -195,7 +197,7 @@ func (s *Fused) leaveOut(spec Spec, key Key) error {
 	return s.hop.skips.find(spec.Links, key, &s.topology, s.mb.Frontier, s.mine)
 }
 
-// begin sets how the minibatch is drawn.
+// begin sets the kind and the step of the minibatch to draw, and whether its weights are estimates.
 func (s *Fused) begin(spec Spec, key Key) {
 	s.kind, s.when, s.mb.Estimates = spec.kind(), spec.moment(key), spec.Estimates()
 }
@@ -316,7 +318,7 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 	return total, err
 }
 
-// addTotals appends the degrees of columns.
+// addTotals appends the degrees of columns to Totals.
 func (m *Minibatch) addTotals(degrees []int64) {
 	at := len(m.Totals)
 	m.Totals = mem.Grow(m.Totals, at+len(degrees))
@@ -325,8 +327,9 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh makes room for more weights, edges in number, behind the first weights, before in number.
-// The hop writes them. It returns the array. Without weights it is empty.
+// weigh makes room for the weights that the hop writes, edges in number. The array already has
+// weights of other relations, as many as the argument before, and keeps them. It returns the array,
+// which is empty if edges have no weights.
 func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights
@@ -347,8 +350,8 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 	return nil
 }
 
-// renumberAlone draws the hop and renumbers it, chunk by chunk. The frontier has length n before
-// this; it returns the length after it.
+// renumberAlone draws the hop and renumbers its neighbours, chunk by chunk. The argument n is the
+// length of the frontier before, and the result its length afterwards.
 func (s *Fused) renumberAlone(n int) int {
 	h, total, rows := &s.hop, n, len(s.hop.vertices)
 	for lo, hi := 0, 0; lo < rows; lo = hi {

@@ -10,13 +10,13 @@ import (
 )
 
 // hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) |
-// value (shift bits). It grows with the largest minibatch so far. To grow, it inserts the frontier
-// again, which lists its content.
+// value (shift bits). The table grows with the largest minibatch so far. Then the vertices of the
+// frontier, which are all that it holds, are inserted again.
 type hash struct {
 	table   []uint64
 	shift   int
 	version uint64
-	slots   int // slot = top bits of a product: vertex * random.Golden >> slots
+	slots   int // the slot of a vertex is vertex * random.Golden >> slots
 }
 
 const vertexBits = 31
@@ -106,7 +106,7 @@ func (m *hash) claim(ids []graph.VertexID, first int) {
 	}
 }
 
-// touchShared is touch during writes of other goroutines.
+// touchShared is like touch, but may run while other goroutines write.
 func (m *hash) touchShared(ids []graph.VertexID) {
 	table := m.table
 	last := uint64(len(table) - 1)
@@ -150,8 +150,8 @@ func (m *hash) resolve(ids []graph.VertexID, values []uint32, first int) int {
 	return won
 }
 
-// settle inserts or overwrites. Other goroutines settle entries that it reads, hence the atomic
-// loads and stores.
+// settle inserts or overwrites entries. Its loads and stores are atomic, because other goroutines
+// may write the entries that it reads.
 func (m *hash) settle(vertices []graph.VertexID, first int) {
 	m.touchShared(vertices)
 	last, tag := uint64(len(m.table)-1), m.tag()

@@ -18,8 +18,8 @@ const chunkEdges = 2048
 // follows each vertex from row pointer to neighbours would wait for every miss in turn.
 //
 //	locate   Indptr[v], Indptr[v+1]      random reads of the row pointers
-//	count    edges of each destination   arithmetic only; of kind Poisson alone, and by numbers
-//	                                     as draw
+//	count    edges of each destination   kind Poisson only: arithmetic, or with Numbers the reads
+//	                                     of draw
 //	         near neighbours first       random reads of the marks of rows (Near.Edges)
 //	draw     positions                   arithmetic only; by numbers (Numbers) random reads of the
 //	                                     original ids of all neighbours
@@ -30,7 +30,7 @@ type hop struct {
 	topology *Topology
 	rows     []int64 // row pointers, from the row of vertex first on
 	first    graph.VertexID
-	vertices []graph.VertexID // [n] the destinations, or their columns
+	vertices []graph.VertexID // [n] the destinations or, with relations, their columns
 	original []int32          // [n] original ids of the destinations
 	fanout   int64            // fanout of the hop; MaxInt64 for All
 	poisson  bool             // whether each neighbour is drawn independently
@@ -41,13 +41,13 @@ type hop struct {
 	chunk    int              // largest number of destinations of a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
-	degree []int64 // [n] number of edges that the destination may draw, without skips
+	degree []int64 // [n] number of edges that each destination may draw, without skipped ones
 	skips  skips   // edges that the minibatch leaves out
 
 	indptr []int64          // [n+1] result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] result: the neighbours drawn
 
-	near       []uint64 // edges drawn favour times likelier (Near.Edges); nil if none
+	near       []uint64 // edges drawn likelier, by the factor favour (Near.Edges); nil if none
 	favour     float64
 	nearDegree []int64 // [n] number of near neighbours of each destination
 	nearDrawn  []int64 // [n] number of near neighbours that each destination draws
@@ -65,7 +65,7 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	h.drawn, h.weights, h.ofData, h.places, h.poisson, h.near = nil, nil, nil, nil, false, nil
 }
 
-// by sets how many neighbours the next destinations draw, and from which random numbers.
+// The method by sets how many neighbours the next destinations draw, and the key of their draws.
 func (h *hop) by(fanout int, key uint64, m moment) {
 	h.key = key
 	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
@@ -137,7 +137,7 @@ func (h *hop) count(lo, hi int) int64 {
 // drawer is the scratch memory of one goroutine that draws.
 type drawer struct {
 	picks picks
-	// Near neighbours of one destination, and its other neighbours.
+	// nears are the near neighbours of one destination, others its other neighbours.
 	nears, others members
 	pos           []int64        // positions in Indices of the edges of one chunk
 	found         []uint64       // candidates of one destination
@@ -233,7 +233,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// place stores the positions of drawn edges. pos begins with the positions of destination lo.
+// place stores the positions of drawn edges. The argument pos begins with those of destination lo.
 func (h *hop) place(lo int, pos []int64) {
 	if h.places == nil {
 		return
@@ -308,8 +308,8 @@ func (d *drawer) bytes() int64 {
 	return d.nears.bytes() + d.others.bytes() + int64(cap(d.pos)+cap(d.found)+len(d.picks.table))*8
 }
 
-// asVertices returns the memory of rows as vertex ids: a block's columns hold the neighbours drawn
-// until they are renumbered in place.
+// asVertices returns the memory of rows as vertex ids. The Indices of a block hold the ids of the
+// neighbours drawn until they are renumbered in place.
 func asVertices(rows []int32) []graph.VertexID {
 	return unsafe.Slice((*graph.VertexID)(unsafe.SliceData(rows)), len(rows))
 }

@@ -19,7 +19,7 @@ import (
 //	r             7  2  9  4  1        of the vertices a b c d e
 //	x -> a b c    takes b a            fanout 2
 //	y -> b c d    takes b d            neighbours of several destinations are chosen alike
-//	z -> d e      takes d e            with at most fanout neighbours: all
+//	z -> d e      takes d e            all, as there are at most fanout neighbours
 //
 // For one destination this is a uniform subset without replacement, as with Neighbour, and edges
 // weigh 1. A minibatch has fewer vertices, because destinations choose the same ones; for the same
@@ -33,20 +33,21 @@ type Numbers struct {
 	Shared bool    // Poisson draws a neighbour if its number r is below q
 	Share  Sharing // ranks that share numbers; with Alone, each stream has its own
 	// Dependency is how many steps a number lasts; 0 means 1. Vertices change their numbers at
-	// different steps: at each step about one vertex in Dependency does.
+	// different steps: about one in Dependency of them at each step.
 	Dependency int
 	Layers     bool // whether a vertex has one number for all hops
 
-	// Set by InJob: the number of steps of an epoch, and of consecutive streams that share numbers;
-	// 0 means 1.
+	// Set by InJob: the number of steps of an epoch, and the number of consecutive streams that
+	// share numbers; 0 means 1.
 	Steps, Streams int
 }
 
-// MaxDependency bounds the steps that a number lasts, so that counting steps cannot overflow.
+// MaxDependency is the largest number of steps that a number may last, so that counting steps
+// cannot overflow.
 const MaxDependency = 1 << 30
 
-// InJob returns the Spec for a job with the given number of steps an epoch and streams. Each
-// perNode consecutive ranks are a node.
+// InJob returns the Spec for a job with the given numbers of steps in an epoch, of streams and of
+// ranks. A node has perNode consecutive ranks.
 func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
 	n := &s.Numbers
 	if n.Steps, n.Streams = steps, 1; n.Share != Alone {
@@ -58,7 +59,7 @@ func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
 // ByNode reports whether draws depend on which ranks form a node.
 func (s Spec) ByNode() bool { return s.Numbered() && s.Numbers.Share == InNodes }
 
-// Common returns how many consecutive streams share numbers; 0 if vertices have none.
+// Common returns how many consecutive streams share numbers, or 0 if vertices have no numbers.
 func (s Spec) Common() int {
 	if !s.Numbered() {
 		return 0
@@ -71,7 +72,7 @@ func (s Spec) Numbered() bool {
 	return s.kind() == Labor || s.kind() == Poisson && s.Numbers.Shared
 }
 
-// checkNumbers is Spec.Check of kinds that may draw by numbers.
+// checkNumbers is Spec.Check for kinds that may draw by numbers.
 func checkNumbers(s Spec) error {
 	var lasts error
 	if d := s.Numbers.Dependency; d < 0 || d > MaxDependency {
@@ -91,7 +92,8 @@ func (s Spec) word(k Key, h int) uint64 {
 	return fold(numbering, k.Seed, k.Stream/s.Common(), h)
 }
 
-// moment is the step for which numbers are wanted. In the zero moment, vertices have no numbers.
+// moment is the step for which a vertex's number is wanted. In the zero moment, vertices have no
+// numbers.
 type moment struct {
 	step   int    // number of the step, counted over epochs
 	lasts  int    // number of steps that a number lasts
@@ -117,16 +119,15 @@ func (m moment) word(hop uint64, relation int) uint64 {
 }
 
 // numbers gives each vertex its number in one hop. A vertex of phase p, uniform in [0,lasts), has
-// its z-th number at step i, where z = floor((i+p)/lasts). So at any step there are two values of
-// z.
+// its z-th number at step i, where z = floor((i+p)/lasts). So at any step z has at most two values.
 type numbers struct {
-	now, next uint64 // keys of the numbers that vertices have before and after a change
+	now, next uint64 // keys of a vertex's number before and after its next change
 	phases    uint64
 	turn      uint64 // i modulo lasts
 	lasts     uint64 // 0 if vertices have no numbers
 }
 
-// numbers returns the numbers keyed by a word.
+// The method numbers returns the numbers that a word keys, at this moment.
 func (m moment) numbers(word uint64) numbers {
 	if m.lasts == 0 {
 		return numbers{}
@@ -174,7 +175,7 @@ func likely(fanout, degree int64) uint64 {
 	return below((f + 3*math.Sqrt(f) + 3) / float64(degree))
 }
 
-// number gives each vertex of the hop the random number that the hop's key names.
+// number sets how vertices get their random numbers in this hop: by the hop's key, at moment m.
 func (h *hop) number(m moment) { h.numbers, h.table = m.numbers(h.key), nil }
 
 // numberOf returns the number of a vertex.
@@ -188,8 +189,8 @@ func (h *hop) numberOf(v graph.VertexID) uint32 {
 // numbered reports whether destination i draws by numbers.
 func (h *hop) numbered(i int) bool { return h.numbers.lasts > 0 && h.degree[i] > h.fanout }
 
-// bounds are the numbers below which a destination draws a neighbour: near applies to near
-// neighbours, others to all others.
+// bounds has the numbers below which a destination draws a neighbour: near is the bound for near
+// neighbours, others for all others.
 type bounds struct{ near, others uint64 }
 
 func (h *hop) bounds(i int) bounds {
@@ -231,7 +232,7 @@ func (h *hop) touch(lo, hi int) (sum graph.VertexID) {
 // touched is the length of the longest rows that touch reads: the processor prefetches longer ones.
 const touched = 1024
 
-// blockNumbers is how many neighbours are examined before more room is made.
+// blockNumbers is the number of neighbours that candidates examines before it makes more room.
 const blockNumbers = 1024
 
 // candidates returns the neighbours of destination i with numbers below a bound, in the order of
@@ -361,8 +362,8 @@ func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	return n
 }
 
-// chooseBelow sets pos to the positions of the neighbours of destination i with numbers below
-// bounds. Their number is len(pos), which countBelow has found.
+// chooseBelow sets pos to the positions of the neighbours of destination i whose numbers are below
+// its bounds. There are len(pos) of them, as countBelow has found.
 func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	b, n := h.bounds(i), 0
 	for _, c := range d.candidates(h, i, max(b.near, b.others)) {
@@ -374,7 +375,8 @@ func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	}
 }
 
-// has reports whether a neighbour with the given number is drawn.
+// has reports whether a neighbour with the given number is drawn. The argument near says whether
+// the neighbour is near.
 func (b bounds) has(near bool, number uint64) bool {
 	if near {
 		return number < b.near

@@ -8,17 +8,19 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// LADIES draws for a whole layer (layer-dependent importance sampling, Zou et al., NeurIPS 2019):
-// about Spec.Vertices of all in-neighbours of a hop's destinations. In-neighbours of many
-// destinations are drawn more likely. A block has every edge between the destinations and the
-// vertices drawn, so a frontier grows by a bounded number of vertices at each hop.
+// LADIES draws for a whole layer (layer-dependent importance sampling, Zou et al., NeurIPS 2019).
+// In each hop it draws about Spec.Vertices[hop] of all in-neighbours of the destinations.
+// In-neighbours of many destinations are likelier to be drawn. A block has every edge between the
+// destinations and the vertices drawn, so a frontier grows by a bounded number of vertices at each
+// hop.
 //
 //	m_u = sum over the edges from u to a destination d of (v_ud / sum of v over d's in-edges)²
-//	q_u = min(1, c m_u), c such that the sum of q is Spec.Vertices, or 1 without more vertices
+//	q_u = min(1, c m_u), with c such that the sum of q is Spec.Vertices[hop]; if there are no more
+//	      in-neighbours than that, q_u = 1
 //
-// v is the weight of an edge in the data, or 1. The paper draws with replacement. Here each vertex
-// is drawn independently with probability q_u, by its own random bits, so q is exact and the order
-// of vertices does not matter. An edge weighs v/q_u.
+// Here v is the weight of an edge in the data, or 1. The paper draws with replacement. This program
+// draws each vertex independently with probability q_u, by the vertex's own random bits, so q is
+// exact and the order of vertices does not matter. An edge weighs v/q_u.
 const LADIES Kind = "ladies"
 
 // Ladies is the sampler of kind LADIES. Its memory grows with the largest set of in-neighbours so
@@ -33,7 +35,7 @@ type layer struct {
 	// wide is the hop with all in-neighbours. Its first frontier is the minibatch's frontier before
 	// the hop.
 	wide    Minibatch
-	mass    []float64 // [sources of wide] m, then q
+	mass    []float64 // [sources of wide] m_u, later q_u (see LADIES)
 	number  []int32   // [sources of wide] position in the next frontier; -1 if not drawn
 	inverse []float32 // [sources of wide] 1/q; 0 if not drawn
 }
@@ -46,14 +48,16 @@ func newLadies(t *Topology, o Options) (Sampler, error) {
 	return &Ladies{fused: s.(*Fused)}, nil
 }
 
-// checkVertices is Spec.Check of kind LADIES.
+// checkVertices is Spec.Check for kind LADIES.
 func checkVertices(s Spec) error {
 	if len(s.Vertices) == 0 {
-		return fmt.Errorf("no numbers of vertices; give one for every layer, seed hop first")
+		return fmt.Errorf("sample.layer_vertices is empty; give a number for every layer, seed " +
+			"hop first")
 	}
 	for i, n := range s.Vertices {
 		if n < 1 || n > graph.MaxVertices {
-			return fmt.Errorf("vertices[%d] is %d; it must be 1 to %d", i, n, graph.MaxVertices)
+			return fmt.Errorf("sample.layer_vertices[%d] is %d; it must be 1 to %d", i, n,
+				graph.MaxVertices)
 		}
 	}
 	return nil
@@ -164,14 +168,13 @@ func (s *layer) begin(mb *Minibatch) {
 	mb.copyFrontier(&s.wide)
 }
 
-// copyTotals copies the totals of the destinations that owners have returned.
+// copyTotals copies the destinations' totals, which their owners have returned, to mb.
 func (s *layer) copyTotals(mb *Minibatch) {
 	mb.Totals = mem.Grow(mb.Totals, len(s.wide.Totals))
 	copy(mb.Totals, s.wide.Totals)
 }
 
-// choose draws about n sources of the hop with all in-neighbours, and makes the hop's block from
-// these.
+// choose draws about n of the hop's in-neighbours, and makes the hop's block from those drawn.
 func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, favour float64) {
 	s.weigh(s.fused.topology.WeightSums)
 	s.prefer(n, near, favour)
@@ -206,7 +209,7 @@ func (s *layer) weigh(sums []float32) {
 		}
 		for i, w := range b.Weights[b.Indptr[d]:b.Indptr[d+1]] {
 			share := float64(w) / total
-			s.mass[row[i]] += float64(share * share) // not fused with the sum
+			s.mass[row[i]] += float64(share * share) // rounded before the sum: equal everywhere
 		}
 	}
 }
@@ -273,8 +276,7 @@ func probabilities(mass []float64, n int) {
 				left += m
 			}
 		}
-		// c grows from round to round, except for rounding, which may let a mass fall below the cap
-		// again.
+		// c grows from round to round. Only rounding may let a mass fall below the cap again.
 		if now <= capped || now >= n || left == 0 {
 			break
 		}

@@ -136,9 +136,9 @@ func TestLadiesBoundsTheFrontier(t *testing.T) {
 func TestLadiesErrors(t *testing.T) {
 	topology := randomTopology(rand.New(rand.NewPCG(45, 0)), 50)
 	for want, o := range map[string]Options{
-		"sample: no numbers of vertices; give one for every layer, seed hop " +
+		"sample: sample.layer_vertices is empty; give a number for every layer, seed hop " +
 			"first": {Spec: ladies()},
-		"sample: vertices[1] is 0; it must be 1 to 2147483647": {Spec: ladies(4,
+		"sample: sample.layer_vertices[1] is 0; it must be 1 to 2147483647": {Spec: ladies(4,
 			0)},
 		"sample: sample.kind for evaluation is poisson; it must be neighbour, or that of " +
 			"training": {

@@ -8,8 +8,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Layer is a hop of kind LADIES of a minibatch that a group of ranks makes together (Split). It is
-// one draw from the in-neighbours of all ranks' destinations, with masses summed over all
+// Layer is one hop, of kind LADIES, of a minibatch that a group of ranks makes together (Split). It
+// is one draw from the in-neighbours of all ranks' destinations, with masses summed over all
 // destinations. So each rank sends the other ranks the in-neighbours that it has found, with their
 // masses:
 //
@@ -30,7 +30,7 @@ type Layer struct {
 	Own []uint32 // [3n] vertices found here, each with the 64 bits of its mass, low word first
 	All []uint32 // Own of all ranks
 
-	found, all []graph.VertexID // vertices of All, with and without duplicates
+	found, all []graph.VertexID // vertices of All: with duplicates, and without
 	at         []int32          // [found] position of each vertex in all
 	sum        []float64        // [all] masses, then probabilities
 }
@@ -42,7 +42,7 @@ const candidateWords = 3
 // CandidateBytes is the size of one candidate in a message.
 const CandidateBytes = 4 * candidateWords
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (l *Layer) Free() {
 	l.free()
 	mem.Free(l.Own)
@@ -60,13 +60,13 @@ func (l *Layer) Bytes() int64 {
 	return l.bytes() + int64(words)*4
 }
 
-// Layered reports whether Find and Choose draw the hops of a minibatch, each as a whole.
+// Layered reports whether each hop of a minibatch is drawn as a whole, by Find and Choose.
 func (o *Options) Layered(train bool) bool {
 	return o.spec(train).Layers() > 0
 }
 
-// Find finds the in-neighbours of the frontier for a hop. If other ranks hold in-edges, a has their
-// answers, and Remote.Draw has been called; otherwise a is nil.
+// Find finds the in-neighbours of the frontier for hop h. If other ranks hold in-edges, the
+// argument a has their answers, and Remote.Draw has been called; otherwise a is nil.
 func (s *Split) Find(mb *Minibatch, l *Layer, h int, train bool, key Key, a *Asking) error {
 	f := s.fused
 	f.mb, f.kind, f.when = &l.wide, LADIES, moment{}
@@ -103,8 +103,8 @@ func (s *Split) Find(mb *Minibatch, l *Layer, h int, train bool, key Key, a *Ask
 	})
 }
 
-// Expect makes room for the vertices that the ranks of a group have found; count has their number
-// for each rank. An impossible number is an error that names the rank.
+// Expect makes room for the vertices that the ranks of a group have found. The argument count has
+// their number for each rank. An impossible number is an error that names the rank.
 func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	total, vertices := 0, int(o.parts.Vertices())
 	for m, n := range count {
@@ -118,8 +118,8 @@ func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	return nil
 }
 
-// Choose draws hop h from the vertices that all ranks have found; count has their number for each
-// rank. Otherwise it works as Draw.
+// Choose draws hop h from the vertices that all ranks have found. The argument count has their
+// number for each rank. In all else it does what Draw does.
 func (s *Split) Choose(mb *Minibatch, l *Layer, count []int, c *Crossing, h int, train bool,
 	key Key, edges *uint64) error {
 	f, spec := s.fused, s.fused.options.spec(train)

@@ -26,14 +26,14 @@ func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	return l, true
 }
 
-// Growth says by which factors the sizes of one block may grow.
+// Growth has the factors by which the sizes of one block may grow.
 type Growth struct{ Destinations, Sources, Edges float64 }
 
 // Most returns the largest of the factors.
 func (g Growth) Most() float64 { return max(g.Destinations, g.Sources, g.Edges) }
 
-// Growth returns the factors by which the blocks and the seeds of m may grow to reach l. ok is
-// false if m has no vertices or edges where others may have some.
+// Growth returns the factors by which the blocks and the seeds of m may grow to reach the limits.
+// The result ok is false if m has no vertices, or no edges where other minibatches may have some.
 func (l *Limits) Growth(m *Minibatch) (blocks []Growth, seeds float64, ok bool) {
 	if len(m.Seeds) == 0 || len(m.Blocks) != len(l.Edges) {
 		return nil, 0, false

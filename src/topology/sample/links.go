@@ -16,7 +16,7 @@ import (
 // Negatives says how many negatives a link has and how they are drawn. A negative is a vertex that
 // replaces an end of the link.
 type Negatives struct {
-	Kind  string // a word of those below; "" if links have labels and no negatives
+	Kind  string // NegativesUniform or another; "" if links have labels, no negatives
 	Count int    // number of negatives of a link, >= 1; ignored for NegativesBatch
 }
 
@@ -39,7 +39,8 @@ func ParseNegatives(text string) (Negatives, error) {
 		slices.Contains([]string{NegativesUniform, NegativesJoint, NegativesLocal}, kind):
 		return Negatives{kind, n}, nil
 	}
-	return Negatives{}, fmt.Errorf("%q names no kind of negatives", text)
+	return Negatives{}, fmt.Errorf("%q names no kind of negatives, such as uniform:16 or batch",
+		text)
 }
 
 // String returns the text that ParseNegatives reads.
@@ -64,18 +65,18 @@ type LinkOptions struct {
 	Corrupt   string // the end that a negative replaces: CorruptTarget and so on
 	Filter    bool   // draw a negative again if it is an edge of the graph
 	Exclude   bool   // do not sample the minibatch's links, or their reverses, as edges
-	// Label words of all links, the same number for each link; nil if links have no labels.
+	// Labels of all links, as words, the same number of words for each link; nil if there are none.
 	Labels []int32
-	// Vertex types of the ends; 0: the first, the only one of a graph without types.
+	// Vertex types of the links' ends. In a graph without types both are 0.
 	Source, Target int
 }
 
-// tries bounds how often a negative is drawn again. After that it is missing. This may happen if
-// nearly all pairs are links.
+// tries is the largest number of times that a negative is drawn. After that the link has one
+// negative less. This may happen if nearly all pairs are links.
 const tries = 64
 
-// Links are training links. Streams cuts their numbers into minibatches. The seeds of a minibatch
-// are the distinct ends of its links and negatives in first-seen order:
+// Links are training links. Streams cuts the numbers of the links into minibatches. The seeds of a
+// minibatch are the distinct ends of its links and negatives, in first-seen order:
 //
 //	links      a->b  c->d        negatives of each   e f | g h
 //	seeds      a b c d e f g h   each once
@@ -89,12 +90,12 @@ type Links struct {
 	links    []graph.Link
 	streams  *Streams
 	topology *Topology
-	// [K] the choices of a source and of a target for each stream; [1] if these are the whole
-	// graph.
+	// Vertices from which the negative sources and the negative targets are drawn: [K] for each
+	// stream, or [1] if negatives are drawn from the whole graph.
 	choices [][2]choices
 
 	mu    sync.Mutex
-	kept  [16]rated // the last minibatches, which callers ask for several times
+	kept  [16]rated // the last minibatches, as callers ask for the same one several times
 	turn  int
 	place map[graph.VertexID]int32
 	division
@@ -110,15 +111,15 @@ type rated struct {
 	without             []exclusion // edges left out, sorted
 }
 
-// exclusion is an edge that is not drawn: from a vertex, into a seed (its row).
+// exclusion is an edge that is not drawn, from the vertex source into the seed number row.
 type exclusion struct {
 	row    int32
 	source graph.VertexID
 }
 
 // Rate makes the seeds of a job's streams stand for links: seed i is links[i]. The argument first
-// [K+1] has the first vertices of the streams' parts. The caller still owns the links. It is an
-// error if more negatives are wanted than there are vertices.
+// [K+1] has the first vertex of each stream's part. The caller still owns the links. Rate returns
+// an error if a link needs more negatives than there are vertices to draw from.
 func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
 	o LinkOptions) (*Links,
 	error) {
@@ -148,7 +149,7 @@ func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
 // choices are the vertices from which negatives are drawn, as a list of ranges.
 type choices struct {
 	count       int
-	first, ends []int // [ranges] first vertex, and number of choices up to the end
+	first, ends []int // [ranges] first vertex; number of choices up to the range's end
 }
 
 // list sets the choices to the vertices lo to hi-1 of a type.
@@ -168,7 +169,7 @@ func (c *choices) at(n int) graph.VertexID {
 	return graph.VertexID(c.first[i] + n)
 }
 
-// mostSeeds bounds the seeds of a minibatch with this many links.
+// mostSeeds returns the largest number of seeds that a minibatch with this many links may have.
 func (l *Links) mostSeeds(links int) int {
 	n, k, ends := 2*links, l.options.Negatives.Count, 1
 	if l.options.Corrupt == CorruptPair {
@@ -183,7 +184,7 @@ func (l *Links) mostSeeds(links int) int {
 	return min(n, len(l.topology.Original))
 }
 
-// of calls f with the minibatch of a stream at a step.
+// The method of calls the function f with the minibatch of a stream at a step.
 func (l *Links) of(epoch, step, stream int, f func(r *rated)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,7 +236,7 @@ func (l *Links) make(r *rated) {
 		r.truth = append(r.truth, l.place[link.Source], l.place[link.Target])
 		for j := range k {
 			other := l.other(link, numbers, word, i, j, k, r.stream)
-			if min(other.Source, other.Target) < 0 { // there is no such negative
+			if min(other.Source, other.Target) < 0 { // this negative is missing
 				r.truth = append(r.truth, -1, -1)
 				continue
 			}
@@ -249,8 +250,8 @@ func (l *Links) make(r *rated) {
 	r.labels = each * len(numbers)
 }
 
-// other returns negative j of the k negatives of link i of a minibatch. An end is -1 if there is no
-// such negative.
+// other returns negative j, of k, of link i of a minibatch, as a pair of vertices. A vertex is -1
+// if the negative is missing.
 func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k,
 	stream int) graph.Link {
 	switch c := l.options.Corrupt; {
@@ -266,7 +267,8 @@ func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i,
 	return link
 }
 
-// negative returns the vertex of negative j that replaces one end of link i of a minibatch, or -1.
+// negative returns the vertex that replaces one end of link i of a minibatch as negative j, or -1
+// if none is found.
 func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID, word uint64,
 	i, j, stream int) graph.VertexID {
 	o := &l.options
@@ -295,14 +297,15 @@ func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID,
 		if !l.wrong(link, v, source) {
 			return v
 		}
-		if o.Negatives.Kind == NegativesJoint { // other links of the chunk have it too
+		// the links of a chunk share their negatives, so that this one cannot be drawn again
+		if o.Negatives.Kind == NegativesJoint {
 			return -1
 		}
 	}
 	return -1
 }
 
-// stream64 begins a sequence.
+// stream64 returns a random sequence that the word keys.
 func stream64(word uint64) *stream { s := stream(random.Mix(word)); return &s }
 
 // wrong reports whether v must not replace an end of the link: it is an end of the link or, with
@@ -325,9 +328,9 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 	return l.topology.Columns.HasLink(&l.topology.Graph, link)
 }
 
-// Truth returns what a loss reads of the minibatch of a key, in the memory of dst where it fits. It
-// has int32 numbers: links, negatives of each link, and the rows of each pair, -1 for a missing
-// row; then the label words of the links.
+// Truth returns what a loss reads of the minibatch of a key, in the memory of dst if it fits. This
+// is a list of int32 numbers: the number of links, the number of negatives of each link, the two
+// rows of each pair (-1 if there is none), and the label words of the links.
 func (l *Links) Truth(dst []byte, key Key) []byte {
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		dst = mem.Grow(dst, 4*len(r.truth))
@@ -356,7 +359,7 @@ func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
 	return ends, min(float64(len(ends)), float64(l.mostSeeds(s.PieceLen(0, stream))))
 }
 
-// MostLeftOut returns a bound on the edges that a minibatch leaves out.
+// MostLeftOut returns the largest number of edges that a minibatch may leave out.
 func (l *Links) MostLeftOut() int64 { return 2 * int64(l.streams.maxNumbers()) }
 
 // Excludes reports whether minibatches leave out the edges that are their links.
@@ -365,11 +368,12 @@ func (l *Links) Excludes() bool { return l != nil && l.options.Exclude }
 // leftOut lists the edges that vertices of a frontier leave out. Only seeds leave edges out, and
 // they come first in every frontier.
 type leftOut struct {
-	start []int32          // [n+1] vertex i leaves out the edges from from[start[i]:start[i+1]]
+	// [n+1] sources of the edges that vertex i leaves out: from[start[i]:start[i+1]]
+	start []int32
 	from  []graph.VertexID // sources, ascending for each vertex
 }
 
-// of returns the sources of the edges that vertex i of the frontier leaves out.
+// The method of returns the sources of the edges that vertex i of the frontier leaves out.
 func (o *leftOut) of(i int) []graph.VertexID {
 	if i+1 >= len(o.start) {
 		return nil
@@ -390,9 +394,10 @@ func (o *leftOut) add(i int, from []graph.VertexID) {
 	o.start = append(o.start, int32(len(o.from)))
 }
 
-// find lists the edges that the seeds of a key's minibatch leave out; if mine is not nil, only for
-// the seeds for which it returns true. The seeds must come first in the frontier, in their order.
-// Another frontier is an error, because training would then see the links that it predicts.
+// find lists the edges that the seeds of a key's minibatch leave out. If the function mine is not
+// nil, only seeds for which it returns true count. These seeds must come first in the frontier, in
+// their order. Another frontier is an error, because training would then see the links that it
+// predicts.
 func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
 ) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]
@@ -428,11 +433,12 @@ type skips struct {
 	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
 	place []int64 // places in the row, ascending
 	list  leftOut // edges that the frontier leaves out, looked up by find
-	// With relations, columns are the destinations: first column of the relation being drawn.
+	// In a graph with relations, destinations are columns: the first column of the relation being
+	// drawn.
 	first int
 }
 
-// of returns the places in the row of destination i that are not drawn.
+// The method of returns the places in the row of destination i that are not drawn.
 func (k *skips) of(i int) []int64 {
 	i += k.first
 	if i+1 >= len(k.start) {
@@ -480,7 +486,7 @@ func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 // clear makes all destinations draw from whole rows.
 func (k *skips) clear() { k.start, k.place, k.first = append(k.start[:0], 0), k.place[:0], 0 }
 
-// column finds the places that a column of destination d skips, and reports whether any edges
+// column finds the places that a column of destination d skips. It reports whether any edges
 // remain.
 func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool {
 	row := t.row(column)

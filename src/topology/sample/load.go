@@ -11,11 +11,11 @@ import (
 type Load struct {
 	Destinations, Edges int
 	Cross               int   // number of edges from sources of other ranks
-	Own                 int   // number of own sources; in the last hop, those that the rank reads
+	Own                 int   // own sources; in the last hop, only those that the rank reads
 	Others              int   // number of sources of other ranks
 	Far                 int   // number of sources of ranks on other nodes
 	Bytes, FarBytes     int64 // bytes of feature rows of Others and Far that the input layer reads
-	Wanted              int   // number of own vertices that other ranks read, once per such rank
+	Wanted              int   // number of own vertices that other ranks read, counted for each rank
 }
 
 // NewLoads makes room for the loads of the given number of ranks in minibatches of the given number
@@ -70,7 +70,8 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 		if l == 0 {
 			continue
 		}
-		for r := range loads { // other ranks may have found more of its vertices
+		// count all own sources, because other ranks may have found more of a rank's vertices
+		for r := range loads {
 			loads[r][l].Own = 0
 		}
 		for _, o := range owner[:b.NumSrc] {
@@ -108,7 +109,7 @@ func (b *byRank) of(rank int) []int32 {
 	return b.order[b.ends[rank-1]:b.ends[rank]]
 }
 
-// load counts a row of block l, whose destination belongs to rank.
+// load counts a row of block l. The destination of the row belongs to the argument rank.
 func (m *Minibatch) load(b *graph.Block, l, row int, rank int32, owner []int32, perNode int32,
 	read []int32, rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	of := &loads[rank][l]

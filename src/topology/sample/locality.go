@@ -23,13 +23,14 @@ import (
 // layer for kind LADIES. A q' above 1 is set to 1, and the excess is divided among the others.
 // Edges weigh 1/q', so estimates stay unbiased, but their variance grows.
 
-// Near says which vertices are near, for each hop, seed hop first. In the zero Near no vertices are
-// near. The sets lie outside the Go heap.
+// Near says which vertices are near, for each hop, beginning with the hop next to the seeds. In the
+// zero Near no vertices are near. The sets lie outside the Go heap.
 type Near struct {
 	Vertices [][]uint64 // bit v%64 of word v/64 is vertex v
 	// Only for kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
-	// Graph.Indices[e]. So draws read membership for 64 neighbours at a time, and Vertices only for
-	// neighbours that are drawn. There is one spare word, as rows do not begin at word boundaries.
+	// Graph.Indices[e]. With it, a draw learns about 64 neighbours in one read. Without it, each
+	// neighbour would cost a read of Vertices. There is one spare word, because a row may begin
+	// within a word.
 	Edges [][]uint64
 }
 
@@ -45,7 +46,7 @@ func NewNear(spec Spec, vertices, edges int) (n Near) {
 	return n
 }
 
-// edgeWords returns the length of a set of Near.Edges.
+// edgeWords returns the number of words of a set of Near.Edges, for the given number of edges.
 func edgeWords(edges int) int { return (edges+63)/64 + 1 }
 
 // MarkEdges computes the words [lo,hi) of Edges from Vertices. For each hop it reads the edges of
@@ -114,8 +115,8 @@ func (n Near) Digest() uint64 {
 	return h.Sum64()
 }
 
-// likelier returns the set of a hop, counted from 0, if the minibatch favours near vertices; else
-// nil.
+// likelier returns the set of near vertices (or edges) of a hop, counted from 0. It returns nil if
+// the minibatch does not favour near vertices.
 func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 	if sets == nil || key.Favour <= 1 {
 		return nil
@@ -126,12 +127,12 @@ func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 // isNear reports whether a set of vertices has v.
 func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
-// favour returns the probabilities with which a vertex draws each of its near neighbours, and each
-// of the others. The argument near is the number of near neighbours. The fanout must be less than
-// the degree.
+// The function favour returns the probabilities with which a vertex draws each of its near
+// neighbours, and each of the others. The argument near is the number of near neighbours, and s is
+// how many times likelier they are. The fanout must be less than the degree.
 func favour(degree, near, fanout int64, s float64) (ofNear, ofOthers float64) {
 	c := float64(fanout) / (float64(s*float64(near)) + float64(degree-near))
-	// The expected number of near neighbours is below fanout.
+	// If q > 1, near is less than fanout. The second test guards against rounding.
 	if q := float64(c * s); q <= 1 || near >= fanout {
 		return min(q, 1), c
 	}
@@ -143,8 +144,8 @@ func farStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop^random.Golden), original)
 }
 
-// prefer sets the edges that the hop draws likelier, a set of Near.Edges, and the factor; near is
-// nil if there are none.
+// prefer sets which edges the hop draws likelier, a set of Near.Edges, and by which factor. The set
+// is nil if all edges are alike.
 func (h *hop) prefer(near []uint64, favour float64) {
 	if h.near, h.favour = near, favour; near != nil {
 		h.nearDegree = mem.Grow(h.nearDegree, len(h.vertices))
@@ -152,8 +153,8 @@ func (h *hop) prefer(near []uint64, favour float64) {
 	}
 }
 
-// marks returns which of the 64 edges of destination i from the k-th on come from near vertices, a
-// bit each. Bits beyond its last edge are 0.
+// marks returns a bit for each of 64 edges of destination i, from its k-th edge on: 1 if the edge
+// comes from a near vertex. Bits beyond the last edge are 0.
 func (h *hop) marks(i int, k int64) uint64 {
 	e, left := uint64(h.begin[i]+k), h.degree[i]-k
 	words := h.near[e/64:][:2]
@@ -164,8 +165,8 @@ func (h *hop) marks(i int, k int64) uint64 {
 	return word
 }
 
-// countNear counts the near neighbours of destinations [lo,hi). It draws nothing in between, so
-// that the reads of their rows overlap.
+// countNear counts the near neighbours of destinations [lo,hi). It makes no draws, so that the
+// reads of their marks overlap.
 func (h *hop) countNear(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		near := int64(0)
@@ -187,8 +188,8 @@ func (h *hop) drawNear(i int, s *stream) int64 {
 	return h.nearDrawn[i] + s.binomial(h.degree[i]-near, ofOthers)
 }
 
-// members is a subset of the neighbours of one destination; place finds the k-th of them. It is
-// scratch memory.
+// members is a subset of the neighbours of one destination, in memory that is reused. The method
+// place finds the k-th of the subset.
 type members struct {
 	words  []uint64 // bit k%64 of word k/64: neighbour k is a member; arbitrary beyond the row
 	before []int64  // number of members before each word; padded to a power of 2 with larger values
@@ -223,7 +224,7 @@ func (m *members) free() {
 
 func (m *members) bytes() int64 { return int64(cap(m.words)+cap(m.before)) * 8 }
 
-// Words whose bytes are all 1, and whose highest bits of bytes are set.
+// A word in which each byte is 1, and a word in which only the highest bit of each byte is set.
 const (
 	bytesOf1 = 0x0101010101010101
 	highBits = 0x8080808080808080
@@ -235,10 +236,10 @@ const (
 func bitAt(word, k uint64) uint64 {
 	sums := word - word>>1&0x5555555555555555
 	sums = sums&0x3333333333333333 + sums>>2&0x3333333333333333
-	sums = (sums + sums>>4) & 0x0f0f0f0f0f0f0f0f * bytesOf1 // byte i: bits that are set in 0 to i
+	sums = (sums + sums>>4) & 0x0f0f0f0f0f0f0f0f * bytesOf1 // byte i: set bits of bytes 0 to i
 	at := 8 * bytesAtMost(sums, k)
 	k -= sums << 8 >> at & 0xff
-	// Byte i keeps only bit i of the byte.
+	// Byte i of spread has bit i of the byte found, and no other bit.
 	spread := word >> at & 0xff * bytesOf1 & 0x8040201008040201
 	set := (spread | (spread&^highBits + (highBits - bytesOf1))) & highBits >> 7
 	return at + bytesAtMost(set*bytesOf1, k)
@@ -268,8 +269,8 @@ func (d *drawer) chooseNear(pos []int64, h *hop, i int) {
 	d.pick(pos[drawn:], h.begin[i], h.degree[i]-near, &d.others, farStream(h.key, h.original[i]))
 }
 
-// pick sets pos to the positions of distinct members of a row, which has n members; every subset of
-// len(pos) is equally likely.
+// pick sets pos to the positions of len(pos) distinct members of a row. The row has n members, and
+// every subset of them is equally likely.
 func (d *drawer) pick(pos []int64, begin, n int64, of *members, s stream) {
 	if int64(len(pos)) < n {
 		d.picks.choose(pos, 0, n, s)

@@ -15,7 +15,7 @@ type MapKind int
 const (
 	MapAuto  MapKind = iota // dense up to 2^26 vertices, hash beyond
 	MapDense                // 4 bytes for every vertex of the graph; fastest
-	// From 16 bytes for every vertex of the largest input frontier so far; grows with it.
+	// At least 16 bytes for every vertex of the largest input frontier so far; grows with it.
 	MapHash
 )
 
@@ -25,7 +25,7 @@ const denseVertices = 1 << 26
 // Options says what a Sampler draws, and how it works. Only Spec and Eval change the minibatches.
 type Options struct {
 	Spec
-	Eval    Spec // Spec of SampleEval, with the same number of hops; if zero, Spec
+	Eval    Spec // for SampleEval, with the same number of hops; zero: Spec without its Links
 	Workers int  // goroutines that share one minibatch; 0 means 1
 	// Largest number of seeds of a minibatch; 0 means any number, but then the vertex map is
 	// cleared more often.
@@ -56,7 +56,7 @@ func (o *Options) evaluated() Spec {
 	return s
 }
 
-// spec returns the Spec of minibatches that are trained, or of those that are not.
+// spec returns the Spec of minibatches that are trained or, if train is false, only evaluated.
 func (o *Options) spec(train bool) Spec {
 	if train {
 		return o.Spec
@@ -90,8 +90,8 @@ func (o *Options) check() error {
 			"likely; choose sample.locality=1, or links.exclude=false")
 	}
 	if !o.Near.None() && !o.Estimates() {
-		fault("sample.kind %s draws all neighbours alike, so none can be likelier; choose %s or %s",
-			o.kind(), Poisson, LADIES)
+		fault("sample.locality draws some vertices likelier, which kind %s does not; choose %s "+
+			"or %s", o.kind(), Poisson, LADIES)
 	}
 	if o.Workers < 0 {
 		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
@@ -135,8 +135,8 @@ func (t *Topology) check() error {
 	return nil
 }
 
-// mapBits returns the number of bits for any value in the vertex map, at most 31:
-// local numbers, and for parallel renumbering also frontier length + edge position.
+// mapBits returns the number of bits that a value of the vertex map needs, at most 31. Values are
+// local numbers and, for parallel renumbering, also frontier length + edge position.
 func (o *Options) mapBits(t *Topology, edges int64) int {
 	vertices := len(t.Original)
 	if !t.Columns.Plain() { // fanouts by relation: one worker renumbers each hop

@@ -19,7 +19,7 @@ type worker struct {
 	// nothing.
 	run   func()
 	err   error
-	count int // number of edges or new vertices of its range; later of the ranges before
+	count int // number of edges or new vertices of its range; later, of all earlier ranges
 }
 
 func newWorker(s *Fused, i int) worker {

@@ -6,7 +6,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Divide makes a rank's share of the links of a minibatch that a group of ranks makes together: the
+// Divide makes a rank's share of the links of a minibatch that a group of ranks makes together. A
 // rank scores the links whose target it owns. All ranks know all pairs of a minibatch, so they need
 // no messages for this:
 //
@@ -14,9 +14,9 @@ import (
 //	rank 0     rates c->d        gets c, and gives a
 //	rank 1     rates a->b        gets a, and gives c
 //
-// For these links it returns what Truth returns, in the memory of dst where it fits, and sets in c
-// which embeddings cross between ranks. Rows are [own seeds | seeds of other ranks, by rank], each
-// in the order of seeds.
+// For these links Divide returns what Truth returns, in the memory of dst if it fits. It sets in c
+// which embeddings the rank gets from other ranks and gives to them. Rows are [own seeds | seeds of
+// other ranks, by rank], each in the order of seeds.
 func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) []byte {
 	c.size(o.Size)
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
@@ -59,9 +59,9 @@ func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) 
 // division is scratch memory of Divide.
 type division struct {
 	owner []int32 // [n] owner of each seed
-	row   []int32 // [n] row of a seed among its owner's seeds; later its row on this rank
+	row   []int32 // [n] number of each seed among its owner's seeds; later its row on this rank
 	own   []int   // [S] number of seeds of each rank
-	wants []bool  // [S,n] whether the rank scores pairs of a seed that another rank owns
+	wants []bool  // [S,n] whether each rank scores a pair with the seed, but does not own it
 }
 
 func (d *division) begin(seeds []graph.VertexID, o *Owners) {
@@ -93,7 +93,7 @@ func (d *division) want(rows []int32, rank int32) {
 	}
 }
 
-// cross sets the embeddings that a rank receives and sends, and the rows of seeds on this rank.
+// cross sets which embeddings a rank receives and sends, and the rows of the seeds on this rank.
 func (d *division) cross(c *Crossing, seeds []graph.VertexID, member int32) {
 	n := len(seeds)
 	c.own = d.own[member]

@@ -9,9 +9,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Reference samples a minibatch with plain maps and loops: the Sampler of the Spec must give the
-// same bits, with Options.Weights if the topology has weights. t holds all rows; seeds are distinct
-// vertices of it. The caller frees the result.
+// Reference samples a minibatch with plain maps and loops. The Sampler of the Spec must give the
+// same bits; if the topology has weights, with Options.Weights. The topology t must hold all rows,
+// and the seeds must be distinct vertices of it. The caller frees the result.
 func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibatch {
 	return referenceNear(t, spec, Near{}, seeds, key)
 }
@@ -80,9 +80,10 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 	return m
 }
 
-// referenceDraw returns the edges that v draws from a row, which has the edges of a relation, as
-// positions in Indices. These are all edges in stored order, or Floyd's choice in the order drawn.
-// Their number is the fanout or a binomial draw. It also returns 1/q.
+// referenceDraw returns the edges that v draws, as positions in Indices, and a function that
+// returns 1/q for an edge. The argument row has the edges of one relation. If v draws all of them,
+// they are in stored order. Otherwise their number is the fanout or a binomial draw, and Floyd's
+// algorithm chooses them, in the order drawn.
 func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, relation int, key Key,
 ) (drawn []int64, inverse func(e int64) float32) {
 	fanout, degree := int64(spec.fanoutBy(h, relation)), int64(len(row))
@@ -108,7 +109,7 @@ func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, rel
 	return referenceSubset(row, count, vertexStream(hop, t.Original[v])), inverse
 }
 
-// referenceSubset returns edges of a row, count in number, by Floyd's choice.
+// referenceSubset returns edges of a row, count in number, by Floyd's algorithm.
 func referenceSubset(row []int64, count int64, s stream) (drawn []int64) {
 	degree := int64(len(row))
 	taken := make(map[uint64]bool)
@@ -187,7 +188,7 @@ func referenceRow(t *Topology, v graph.VertexID, spec Spec, key Key) (row []int6
 func referenceLayer(t *Topology, row func(graph.VertexID) []int64, destinations []graph.VertexID,
 	n int, hop uint64, near []uint64, favour float64,
 ) func(v graph.VertexID) ([]int64, func(e int64) float32) {
-	// Sums are rounded in the order of the sources of a block.
+	// The order of sources is that of a block, because the rounding of sums depends on it.
 	var sources []graph.VertexID
 	mass := map[graph.VertexID]float64{}
 	sources = append(sources, destinations...)
@@ -239,8 +240,8 @@ func referenceLayer(t *Topology, row func(graph.VertexID) []int64, destinations 
 	}
 }
 
-// referencePrefer is referenceDraw of kind Poisson with near neighbours: it chooses among near
-// neighbours and among others separately.
+// referencePrefer is referenceDraw for kind Poisson with near neighbours. It chooses separately
+// among near neighbours and among the others.
 func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, set []uint64,
 ) (drawn []int64, inverse func(e int64) float32) {
 	fanout, hop := int64(spec.Fanouts[h]), key.hop(h+1)
@@ -290,8 +291,9 @@ func referencePrefer(t *Topology, v graph.VertexID, spec Spec, h int, key Key, s
 	}
 }
 
-// referenceNumbers is referenceDraw by numbers, for a row with more edges than the fanout, each
-// drawn independently with probability q. A source has one number in a hop, whatever the relation.
+// referenceNumbers is referenceDraw for draws by random numbers of vertices. The row has more edges
+// than the fanout. Kind Poisson draws each edge with probability q(e), kind Labor the edges with
+// the smallest numbers. A source has one number in a hop, whatever the relation.
 func referenceNumbers(t *Topology, row []int64, fanout int, spec Spec, h int, key Key,
 	q func(e int64) float64) (drawn []int64, inverse func(e int64) float32) {
 	numbers := map[int64]uint64{} // random numbers of the sources of the row's edges

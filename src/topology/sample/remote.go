@@ -21,14 +21,15 @@ import (
 //	End      transposes
 //
 // For kind LADIES owners return all neighbours, and the asker draws among the neighbours of the
-// whole frontier. A reply also has what the weights of edges depend on (Reply): the weights in the
-// data; for kinds that estimate, the total of each vertex, from which the probabilities follow; if
-// edges are left out, the degree without them.
+// whole frontier. A reply also has what the weights of edges depend on (Reply). If the data has
+// weights, it has the weight of each edge. For kinds that estimate, it has the total of each
+// vertex, from which the probabilities follow. If edges are left out, it has the degree without
+// them.
 //
 // On a graph with relations owners draw for each column of a vertex. They also return the number of
-// neighbours of columns without edges, because the asker does not know which columns these are. The
-// columns for one asker are in the order of relations, then in the order asked. This is the order
-// of the rows of its block, which merges the answers.
+// neighbours of columns without edges, because the asker does not know which columns have none. The
+// columns for one asker are in the order of relations and, within a relation, in the order asked.
+// The rows of the asker's block have the same order, so that it can merge the answers.
 //
 // Remote sends nothing: its caller moves IDs, Sizes and Neighbours. Between two calls the state of
 // a minibatch is in its Minibatch and Asking, so each call may use another Remote. One goroutine at
@@ -54,8 +55,8 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 			"replicated", o.kind(), LADIES)
 	}
 	if o.Map == MapAuto {
-		// A dense map has 4 bytes for every vertex of the whole graph, of which this rank has a
-		// part.
+		// A dense map would take 4 bytes for every vertex of the whole graph, though this rank
+		// holds only a part of it.
 		o.Map = MapHash
 	}
 	if err := errors.Join(t.check(), o.Spec.Check(), o.check(), weights, near,
@@ -69,7 +70,7 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 	return &Remote{f, Ladies{fused: f}}, nil
 }
 
-// Free returns the memory.
+// Free frees the memory.
 func (r *Remote) Free() { r.layer.Free() }
 
 // Bytes returns the memory held now.
@@ -81,15 +82,16 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	return r.fused.beginBy(mb, seeds, hops)
 }
 
-// Reply is the size in bytes of what an owner returns for a column (a vertex is one column unless
-// the graph has relations). Size is for the number of drawn neighbours, Total for the number of all
-// neighbours or the sum of their weights, and Edge for each drawn neighbour, with what it carries.
+// Reply has the sizes, in bytes, of what an owner returns about a column (without relations, a
+// vertex). Size bytes hold the number of neighbours drawn. Total bytes hold the number of all
+// neighbours or the sum of their weights. Edge bytes hold each neighbour drawn, with what it
+// carries.
 type Reply struct {
 	Size, Total, Edge int
 	Carried
 }
 
-// Carried says what a neighbour carries, in this order.
+// Carried says what is sent with each neighbour, in this order.
 type Carried struct {
 	Weights bool // the weight of the edge
 	Places  bool // the position of the edge in the whole topology
@@ -98,7 +100,7 @@ type Carried struct {
 // Column returns the bytes of a column without its neighbours.
 func (r Reply) Column() int { return r.Size + r.Total }
 
-// Reply returns the Reply of hop h, from 1.
+// Reply returns the Reply of hop h, counted from 1.
 func (s Spec) Reply(h int, with Carried) Reply {
 	r := Reply{Size: 4, Edge: VertexBytes, Carried: with}
 	if s.Estimates() || s.Links.Excludes() {
@@ -114,8 +116,8 @@ func (s Spec) Reply(h int, with Carried) Reply {
 	return r
 }
 
-// most returns the largest fanout of hop h, from 1, over all relations. For kind LADIES this is
-// All, as a layer chooses among all neighbours.
+// most returns the largest fanout of hop h, counted from 1, over all relations. For kind LADIES it
+// returns All, because a layer chooses among all neighbours.
 func (s Spec) most(h int) int {
 	if !s.HasFanouts() {
 		return All
@@ -133,8 +135,8 @@ func (s Spec) most(h int) int {
 	return most
 }
 
-// Asking is the state of one hop of a minibatch between calls. Its arrays lie outside the Go heap
-// and are reused by the next hop; the zero value is ready for use.
+// Asking is the state, between calls, of one hop of a minibatch that asks other ranks. Its arrays
+// lie outside the Go heap and are reused by the next hop; the zero value is ready for use.
 type Asking struct {
 	Word   uint64 // keys the draws
 	Fanout int    // the largest fanout of any relation
@@ -142,17 +144,17 @@ type Asking struct {
 	each   []int // fanouts by relation; nil if all are Fanout
 	kind   Kind
 	when   moment   // moment of the minibatch
-	favour float64  // Key.Favour, which applies to near
-	near   []uint64 // the vertices that the asker draws likelier; nil if there are none
+	favour float64  // Key.Favour: how many times likelier the asker draws the vertices in near
+	near   []uint64 // set of the vertices that the asker draws likelier; nil if there are none
 	layer  int      // number of vertices that the asker draws for the layer; 0 if owners draw
 
-	// Sent to the owners, and received from them. They leave out the asker's own vertices.
+	// What is sent to the owners and received from them, without the asker's own vertices.
 	Count []int // [K] number of columns asked from each rank
 	Words []int // [K] number of words of IDs for each rank
 	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
 	// edges to it are left out, ascending.
 	IDs []graph.VertexID
-	// Rows of Reply.Column() bytes, a column each, in the order of Remote.
+	// Reply.Column() bytes about each column asked for, in the order that Remote describes.
 	Sizes      []byte
 	Neighbours []graph.VertexID // [E] in the order of Sizes, each before its carried words
 
@@ -161,19 +163,19 @@ type Asking struct {
 	owner []int32          // [n] owner of each frontier vertex
 	own   []graph.VertexID // own vertices of the asker, in frontier order, laid out as IDs
 	list  leftOut          // edges that the frontier leaves out
-	mine  Answer           // draws of own
+	mine  Answer           // draws for the vertices in own
 	next  []cursor         // [K] position in the answer of each rank
-	words [1]int           // len(own) and Word, as Answer takes them
+	words [1]int           // len(own), and Word, in the form of arguments of Answer
 	word  [1]uint64
 }
 
 // cursor is the position up to which the answer of one rank has been read.
 type cursor struct{ column, edge int }
 
-// Ask groups a frontier by owner, for draws of hop h, from 1. The argument train says whether the
-// minibatch is trained, rank is the asker, and parts finds the rank that owns a vertex. If edges
-// are left out, the frontier must begin with the minibatch's seeds; otherwise Ask returns an error.
-// O(n+K).
+// Ask groups a frontier by owner, for draws of hop h, counted from 1. The argument train says
+// whether the minibatch is trained, rank is the asker, and parts finds the rank that owns a vertex.
+// If edges are left out, the frontier must begin with the minibatch's seeds; otherwise Ask returns
+// an error. O(n+K).
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,
 	frontier []graph.VertexID, key Key, h int, train bool) error {
 	spec := r.fused.options.spec(train)
@@ -257,7 +259,7 @@ func (a *Asking) rewind() {
 // Vertices returns how many vertices other ranks are asked for.
 func (a *Asking) Vertices() int { return a.asked }
 
-// size reads the number of neighbours of row i of an answer.
+// size reads the number of neighbours in row i of an answer.
 func (r Reply) size(rows []byte, i int) int {
 	if at := i * r.Column(); r.Size == 1 {
 		return int(rows[at])
@@ -266,7 +268,7 @@ func (r Reply) size(rows []byte, i int) int {
 	}
 }
 
-// total reads the total of row i.
+// total reads the total in row i of an answer.
 func (r Reply) total(rows []byte, i int) float64 {
 	word := binary.LittleEndian.Uint32(rows[i*r.Column()+r.Size:])
 	if r.Weights {
@@ -275,11 +277,12 @@ func (r Reply) total(rows []byte, i int) float64 {
 	return float64(word)
 }
 
-// words returns the number of words of a neighbour.
+// words returns the number of 4-byte words that a neighbour takes in an answer.
 func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 
-// Reserve makes room for the answers about IDs: first, with edges nil, for Sizes; when these have
-// arrived, for Neighbours, whose number from each rank is in edges [K].
+// Reserve makes room for the answers about IDs. With nil edges it makes room for Sizes. Once these
+// have arrived, it is called again to make room for Neighbours; then edges [K] has the number of
+// neighbours that each rank returns (method Edges).
 func (a *Asking) Reserve(edges []int) {
 	total := 0
 	if edges == nil {
@@ -321,7 +324,7 @@ func (a *Asking) Edges(edges []int) error {
 const sameParts = "the ranks see different parts or memory is damaged: give all ranks the same " +
 	"parts and check those"
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (a *Asking) Free() {
 	mem.Free(a.IDs)
 	mem.Free(a.Sizes)
@@ -344,9 +347,9 @@ func (r *Remote) Draw(a *Asking) error {
 	return r.Answer(&a.mine, a.own, a.words[:], a.word[:], a)
 }
 
-// Extend makes the block of hop h, from 1, once a's answers have arrived and Draw has been called,
-// and appends new vertices to the frontier. The cost is that of numbering the edges, and also the
-// frontier, because another Remote may have numbered it before.
+// Extend makes the block of hop h, counted from 1, once the answers for the Asking a have arrived
+// and Draw has been called. It appends new vertices to the frontier. Its cost is that of numbering
+// the edges and the frontier, because another Remote may have numbered the frontier before.
 func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 	s, block := r.fused, &mb.Blocks[len(mb.Blocks)-h]
 	extend := func() error { return s.extend(block, a) }
@@ -395,7 +398,7 @@ func (s *Fused) extend(block *graph.Block, a *Asking) error {
 // block's rows, and weighs their edges.
 func (s *Fused) join(block *graph.Block, a *Asking) error {
 	reply, mine, rows, before := a.Reply, a.mine.indptr, block.NumRows(), 0
-	if len(block.Ends) > 0 { // append to the totals of earlier hops' rows
+	if len(block.Ends) > 0 { // append to the totals of the rows of earlier hops
 		before = len(s.mb.Totals)
 	}
 	if a.rewind(); reply.Total > 0 {
@@ -459,8 +462,8 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// dropEmpty drops the columns without edges, which only their owners knew, from a block and from
-// its totals, if there are any. It returns the number of remaining totals.
+// dropEmpty drops the columns without edges from a block, and from its totals if it has any: only
+// the owners knew which columns have none. It returns the number of remaining totals.
 func dropEmpty(block *graph.Block, totals []float64) int {
 	rows, row := 0, 0
 	for r, end := range block.Ends {
@@ -482,7 +485,7 @@ func dropEmpty(block *graph.Block, totals []float64) int {
 	return min(rows, len(totals))
 }
 
-// take copies the neighbours of destination i, which begin at edge k of an answer.
+// take copies the neighbours of destination i from an answer, in which they begin at edge k.
 func (r Reply) take(block *graph.Block, i int, from []graph.VertexID, k int) {
 	lo, hi := block.Indptr[i], block.Indptr[i+1]
 	to := asVertices(block.Indices)[lo:hi]

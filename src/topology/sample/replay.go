@@ -10,9 +10,10 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Reader describes which minibatches one reader of rows, a rank or a stream, trains in a run: at
-// every step one from each of the Count streams from First on. They are its items, numbered from 0
-// in training order; numbers beyond an epoch continue in later epochs.
+// Reader describes which minibatches one reader of rows, a rank or a stream, trains in a run. At
+// every step it trains one minibatch of each of the Count streams from First on. These are its
+// items, numbered from 0 in training order. Numbers beyond the items of an epoch continue in later
+// epochs.
 type Reader struct {
 	Streams      *Streams // the seed order
 	First, Count int      // range of streams
@@ -30,9 +31,9 @@ func (r *Reader) Key(epoch, item int) Key {
 		Stream: r.First + item%r.Count, Favour: r.Favour}
 }
 
-// Minibatches yields n items of an epoch. The argument from is the number of the first. Each is
-// sampled when it is requested, and overwrites the previous one. An error ends the sequence and is
-// stored in fault. Options.MaxSeeds is set.
+// Minibatches yields n items of an epoch; the argument from is the number of the first. It samples
+// each item when it is requested, over the previous one. An error ends the sequence and is stored
+// in fault. If o.MaxSeeds is 0, it is set for training.
 func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *error,
 ) iter.Seq2[Key, *Minibatch] {
 	return func(yield func(Key, *Minibatch) bool) {
@@ -55,8 +56,8 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *
 	}
 }
 
-// Replay samples minibatches of a reader without training them, with the keys and so the draws of
-// training.
+// Replay samples minibatches of a reader without training them. It uses the keys of training, so
+// the draws are the same.
 type Replay struct {
 	Of        *Reader       // the reader whose minibatches it samples; may be changed between calls
 	Sampler   Sampler       // nil if the model reads no neighbours: minibatches are seeds

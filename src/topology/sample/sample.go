@@ -9,17 +9,17 @@
 //	          seeds     new at     new at                          the sources of a block are a
 //	                    hop 1      hop 2                           prefix: destinations first
 //
-// A minibatch is a pure function of (graph, Spec, Near, seeds, Key): every vertex draws from a
-// random stream of its own, keyed by the key, the hop and its original id, or by random numbers of
-// its neighbours, which are keyed in the same way (Numbers). So threads, pipeline depth, vertex
-// order, part and rank affect no draw, and any rank that holds a vertex's row can draw for it
-// (Remote.Answer).
+// A minibatch is a pure function of (graph, Spec, Near, seeds, Key). Every vertex draws from a
+// random stream of its own, keyed by the key, the hop and the vertex's original id. Or it draws by
+// random numbers of its neighbours, which are keyed in the same way (Numbers). So threads, pipeline
+// depth, vertex order, part and rank affect no draw, and any rank that holds a vertex's row can
+// draw for it (Remote.Answer).
 //
 // A Spec says which neighbours are drawn, and New makes its Sampler. Fused is the sampler of kinds
 // Neighbour, Labor and Poisson; Reference is written to be read, and gives the same bits. Streams
 // defines the order of the seeds, Share the streams of each rank, and Reader the minibatches of a
 // rank and their keys. Replay and Sweep sample minibatches without training them. The package does
-// no I/O and sends nothing: ranks and streams are numbers.
+// no I/O and sends no messages: a rank or a stream is just a number in it.
 package sample
 
 import (
@@ -34,8 +34,8 @@ type Key struct {
 	Step   int
 	Stream int // stream (or split group) of the seeds; never the rank that draws
 
-	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1 mean no
-	// likelier. It changes which vertices are drawn, but no random number.
+	// Favour is how many times likelier near vertices are drawn (Options.Near); 0 and 1 mean that
+	// they are no likelier. It changes which vertices are drawn, but no random number.
 	Favour float64
 }
 
@@ -52,10 +52,11 @@ const All = -1
 //	Rows           [N+1]  row pointers of the whole graph, if Graph is a part of it and Degree
 //	                      is called for any vertex; nil otherwise
 //	Weights               weights of the edges, in the order of Graph.Indices; nil if none
-//	WeightSums     [N]    their sum over each vertex's in-edges, for all vertices or those held
+//	WeightSums     [N]    sum of the weights of each vertex's in-edges; a rank that holds only
+//	                      some rows needs only the sums of their vertices
 //
 // A rank that holds only some rows may pass a range of the whole graph's Indptr, so Indptr[0] need
-// not be 0. The arrays may be memory-mapped; if a file shrinks while mapped, the call that reads it
+// not be 0. The arrays may be memory-mapped; if a mapped file shrinks, the call that reads it
 // returns an error.
 type Topology struct {
 	Graph    graph.CSC
@@ -76,7 +77,8 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
-// rows returns the row pointers of columns, and the first column that has one.
+// rows returns the row pointers of columns (without relations, of vertices), and the first column
+// that has one.
 func (t *Topology) rows() (indptr []int64, first graph.VertexID) {
 	if t.Columns.Plain() {
 		return t.Graph.Indptr, t.First
@@ -90,8 +92,8 @@ func (t *Topology) row(column graph.VertexID) []graph.VertexID {
 	return t.Graph.Indices[indptr[column-first]:indptr[column-first+1]]
 }
 
-// LinksInto calls f with the sources of the edges into a vertex that Columns.Links reports as
-// links, relation by relation.
+// LinksInto calls the function f for each relation whose edges are links (Columns.Links), with the
+// sources of the edges of that relation into vertex v.
 func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID)) {
 	kind, first, _ := t.Columns.Of(v)
 	for k, relation := range t.Columns.Into(kind) {
@@ -109,13 +111,17 @@ func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID))
 //	Frontier [S]   the input frontier: the sources of Blocks[l] are Frontier[:Blocks[l].NumSrc]
 //	Original [S]   original ids of the frontier
 //	Seeds    [B]   the seeds, Frontier[:B]
-//	Transposes[l]  of Blocks[l] for l >= 1; Transposes[0] where gradients flow below
-//	Others[l]      of a rank's share (Split): the last sources of Blocks[l] for l >= 1, vertices
-//	               of other ranks; only those before them are a prefix of Frontier. nil otherwise
-//	Totals         for estimates by a Remote, and if edges are left out: for each destination of
-//	               the input layer its degree without these or, if the data has weights, their
-//	               sum over all its in-edges; for estimates in a graph with relations the degree
-//	               of each row of all blocks, those of the seeds first. Empty otherwise
+//	Transposes[l]  transpose of Blocks[l] for l >= 1; of Blocks[0] only if gradients of the
+//	               input rows are wanted
+//	Others[l]      for a rank's share of a minibatch (Split) and l >= 1: vertices of other ranks,
+//	               which are the last sources of Blocks[l]. Then only the sources before them are
+//	               a prefix of Frontier. nil otherwise
+//	Totals         degrees or sums of weights that layers need besides the blocks, see below
+//
+// Totals is for estimates by a Remote, and for minibatches that leave edges out. For each
+// destination of the input layer it has the degree without these edges or, if the data has weights,
+// the sum of the weights of all its in-edges. For estimates in a graph with relations, it has the
+// degree of each row of all blocks, beginning with the block of the seeds. Otherwise it is empty.
 //
 // Blocks[l].Weights are the weights of the data if Options.Weights is set, otherwise 1. With
 // Estimates each weight is divided by the probability that its edge was drawn. They are empty if
@@ -128,7 +134,7 @@ type Minibatch struct {
 	Transposes []graph.BlockTranspose
 	Others     [][]graph.VertexID
 	Totals     []float64
-	Estimates  bool // weighted sums over a block's edges estimate sums over all in-edges
+	Estimates  bool // weighted sums over a block's edges estimate the sums over all in-edges
 }
 
 // Free frees the arrays; the minibatch is then its zero value.
@@ -172,7 +178,8 @@ func (m *Minibatch) NumEdges() int {
 	return n
 }
 
-// RowTotals returns the part of Totals for the rows of Blocks[l]; without relations, all of Totals.
+// RowTotals returns the part of Totals for the rows of Blocks[l] or, without relations, all of
+// Totals.
 func (m *Minibatch) RowTotals(l int) []float64 {
 	if len(m.Totals) == 0 || len(m.Blocks[l].Ends) == 0 {
 		return m.Totals

@@ -3,7 +3,8 @@ package sample
 import "fmt"
 
 // Share says which streams a rank trains: at every step one minibatch from each of the Count
-// streams from First on, in order. The Size ranks of its group train the same streams together.
+// streams from First on, in order. All ranks of its group, Size in number, train these streams
+// together.
 //
 //	8 streams, 4 ranks
 //	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
@@ -41,8 +42,9 @@ func (s Sharing) GroupSize(ranks, perNode int) int {
 	return 1
 }
 
-// ShareOf distributes the streams, in order, over groups of size consecutive ranks, and returns the
-// share of a rank. size must divide ranks, and the number of groups must divide streams.
+// ShareOf distributes the streams, in order, over groups of consecutive ranks, and returns the
+// share of a rank. The argument size is the number of ranks in a group. It must divide ranks, and
+// the number of groups must divide streams.
 func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	switch {
 	case size < 1 || ranks < 1 || ranks%size != 0:

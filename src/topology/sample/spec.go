@@ -38,8 +38,8 @@ type Kind string
 const Neighbour Kind = "neighbour"
 
 // Poisson draws each in-neighbour of a vertex independently, with probability q = min(1,
-// fanout/degree). On average it draws the same number as Neighbour. An edge weighs 1/q, so sums
-// over what was drawn are unbiased estimates of sums over all in-neighbours.
+// fanout/degree). In the mean it draws as many as Neighbour. An edge weighs 1/q, so sums over the
+// edges drawn are unbiased estimates of sums over all in-neighbours.
 const Poisson Kind = "poisson"
 
 // Spec holds the options that determine the minibatch of given seeds. The zero Spec draws nothing;
@@ -55,7 +55,8 @@ type Spec struct {
 	Vertices  []int   // for LADIES: number of vertices per hop, seed hop first; each >= 1
 	Weighted  bool    // for LADIES: draws depend on edge weights, as with Options.Weights
 	Numbers   Numbers // random numbers of vertices, for Labor and Poisson
-	// Links whose minibatches leave out the links' own edges; nil if none are left out.
+	// Training links: a minibatch leaves out the edges that are its links. nil: no edge is left
+	// out.
 	Links *Links
 }
 
@@ -73,7 +74,8 @@ func (s Spec) String() string {
 // Neighbours returns the Spec of kind Neighbour with these fanouts.
 func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fanouts} }
 
-// method is one kind of sampling. A kind is a file with its sampler and an entry of methods.
+// method is one kind of sampling. To add a kind, write a file with its sampler, and add an entry to
+// methods.
 type method struct {
 	kind      Kind
 	brief     string           // for the page about the configuration
@@ -111,7 +113,7 @@ func Kinds() iter.Seq2[Kind, string] {
 	}
 }
 
-// method returns the method of the kind; the zero method if the kind is unknown.
+// method returns the method of the kind, or the zero method if the kind is unknown.
 func (s Spec) method() method {
 	for _, m := range methods {
 		if m.kind == s.kind() {
@@ -131,8 +133,8 @@ func (s Spec) kind() Kind {
 	return s.Kind
 }
 
-// Hops returns the number of blocks of a minibatch, one for each layer of the model; 0 if nothing
-// is drawn.
+// Hops returns the number of blocks of a minibatch, one for each layer of the model, or 0 if
+// nothing is drawn.
 func (s Spec) Hops() int {
 	if m := s.method(); m.hops != nil {
 		return m.hops(s)
@@ -153,11 +155,12 @@ func (s Spec) DrawKeys(k Key) (keys compute.DrawKeys) {
 	return keys
 }
 
-// IDs returns the memory of vertices as int32 numbers; VerticesOf is its inverse.
+// IDs returns the memory of vertices as int32 numbers. VerticesOf does the inverse.
 func IDs(vertices []graph.VertexID) []int32       { return asRows(vertices) }
 func VerticesOf(numbers []int32) []graph.VertexID { return asVertices(numbers) }
 
-// Layers returns how many hops are drawn as a whole, from all in-neighbours of their destinations.
+// Layers returns the number of hops that are drawn as a whole, from all in-neighbours of their
+// destinations.
 func (s Spec) Layers() int {
 	if s.kind() == LADIES {
 		return len(s.Vertices)
@@ -165,11 +168,12 @@ func (s Spec) Layers() int {
 	return 0
 }
 
-// Estimates reports whether edges of a minibatch weigh 1/q, where q is the probability that the
-// edge was drawn: Minibatch.Estimates.
+// Estimates reports whether edges weigh 1/q, where q is the probability that the edge was drawn. It
+// is the value of Minibatch.Estimates.
 func (s Spec) Estimates() bool { return s.method().estimates }
 
-// HasFanouts reports whether fanouts bound the neighbours of a vertex. FanoutsFor returns them.
+// HasFanouts reports whether fanouts limit the neighbours that a vertex draws. FanoutsFor returns
+// them.
 func (s Spec) HasFanouts() bool { return s.method().fanouts }
 
 // Check returns all errors, joined. A Spec without hops is an error.
@@ -220,7 +224,7 @@ func checkFanouts(s Spec) error {
 	return errors.Join(faults...)
 }
 
-// fanoutBy returns the fanout of hop h, from 0, for a relation.
+// fanoutBy returns the fanout of a relation in hop h, counted from 0.
 func (s *Spec) fanoutBy(h, relation int) int {
 	if len(s.Relations) > 0 {
 		return s.Relations[relation][h]

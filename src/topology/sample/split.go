@@ -10,8 +10,8 @@ import (
 
 // Split makes one rank's share of minibatches that a group of ranks makes together (GSplit,
 // Polisetty et al., section 4). Every vertex belongs to one rank of the group (Owners). That rank
-// draws for it, no matter which rank has found it. So no edge is drawn twice, and all shares
-// together have the edges that Fused draws alone:
+// draws for the vertex, no matter which rank has found it. So no edge is drawn twice, and all
+// shares together have the edges that Fused would draw alone:
 //
 //	this rank                                          the other ranks
 //	Begin    own seeds are the frontier
@@ -27,8 +27,9 @@ import (
 // an exchange of candidates between them (Layer).
 //
 // The sources of a block are [own frontier | vertices of other ranks, by owner]. The destinations
-// come first, and the own frontier is also the frontier of the block below. So the layer below
-// computes its rows where this layer reads them, and the rows of other ranks land behind them.
+// come first in the own frontier, which is also the frontier of the block below. So the layer below
+// computes the rows of the own frontier where this layer reads them, and the rows of other ranks
+// are received behind them.
 //
 // Split sends nothing: its caller moves Crossing.IDs. Between two calls the state of a minibatch is
 // in its Minibatch and Crossings, so a Join, with the Draw after it, may use another Split. One
@@ -83,13 +84,14 @@ func (o *Owners) Vertices(member int) (n int) {
 // first returns the first rank of the group of a rank.
 func (o *Owners) first(rank int) int { return rank - rank%o.Size }
 
-// NewSplit makes a Split of a rank. The topology must hold the rows of the vertices that it owns.
-// MaxSeeds bounds the seeds of the group. Workers is ignored, as several minibatches are prepared
-// at the same time.
+// NewSplit makes a Split of a rank. The topology must hold the rows of the vertices that the rank
+// owns. The option MaxSeeds limits the seeds of the whole group. The option Workers is ignored,
+// because several minibatches are prepared at the same time.
 func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) {
 	o.Workers = 1
 	if t.Graph.NumVertices() < len(t.Original) && o.Map == MapAuto {
-		o.Map = MapHash // as in NewRemote
+		// a dense map would have entries for all vertices of the graph
+		o.Map = MapHash
 	}
 	var weights error
 	if o.Weights && t.Weights == nil {
@@ -107,7 +109,7 @@ func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) 
 	return &Split{fused: f, owners: owners, rank: rank, member: member}, nil
 }
 
-// Free returns the memory.
+// Free frees the memory.
 func (s *Split) Free() {
 	s.fused.Free()
 	mem.Free(s.read)
@@ -116,16 +118,22 @@ func (s *Split) Free() {
 // Bytes returns the memory held now.
 func (s *Split) Bytes() int64 { return s.fused.Bytes() + int64(cap(s.read))*8 }
 
-// Crossing is the shuffle index of a hop of a shared minibatch: the vertices that it sends to other
-// ranks and gets from them. Rows and gradients between two layers travel by it. Its arrays lie
-// outside the Go heap and are reused; the zero value is ready for use.
+// Crossing lists, for one hop of a shared minibatch, the vertices that this rank sends to other
+// ranks and those that it gets (a shuffle index). Rows and gradients between two layers travel by
+// the same lists. Its arrays lie outside the Go heap and are reused; the zero value is ready for
+// use.
 type Crossing struct {
-	Count []int            // [S] number of vertices found here, by owner; 0 for this rank
-	IDs   []graph.VertexID // [R] these vertices, by owner: the last sources of the block
+	// Vertices of other ranks that were found here: Count [S] has their number for each rank, 0 for
+	// this one, and IDs [R] lists them, by owner. They are the last sources of the block.
+	Count []int
+	IDs   []graph.VertexID
 
-	Wanted  []int            // [S] number of own vertices that each rank of the group has found
-	WantIDs []graph.VertexID // [W] these vertices, by rank, then in the order found there
-	At      []int32          // [W] positions of WantIDs in the own frontier; after Serve, in Reads
+	// Own vertices that other ranks have found: Wanted [S] has their number for each rank of the
+	// group, and WantIDs [W] lists them, by rank, then in the order found there. At [W] has the
+	// positions of WantIDs in the own frontier or, after Serve, in Reads.
+	Wanted  []int
+	WantIDs []graph.VertexID
+	At      []int32
 
 	// Reads are, after Serve, the own vertices whose feature rows some rank of the group reads:
 	// first the vertices of the own frontier, in its order, then vertices that only other ranks
@@ -134,13 +142,13 @@ type Crossing struct {
 
 	own int // number of sources before IDs
 
-	// Between Draw and Join, for each source from NumDst on: its position in the own frontier, or
-	// ^(its position in IDs).
+	// Between Draw and Join, for each source from NumDst on: if this rank owns it, its position in
+	// the own frontier, otherwise ^(its position in IDs).
 	place []int32
 	next  []int // [S] where the next vertex of each owner goes in IDs
 }
 
-// Free returns the arrays.
+// Free frees the arrays.
 func (c *Crossing) Free() {
 	mem.Free(c.IDs)
 	mem.Free(c.WantIDs)
@@ -159,15 +167,15 @@ func (c *Crossing) Bytes() int64 {
 // Join or Last has been called.
 func (c *Crossing) Own() int { return c.own }
 
-// size makes room for a group of n ranks.
+// size makes room for the counts of a group of n ranks.
 func (c *Crossing) size(n int) {
 	if len(c.Count) != n {
 		c.Count, c.Wanted, c.next = make([]int, n), make([]int, n), make([]int, n)
 	}
 }
 
-// Expect makes room for the vertices of the given rank that others have found; member m has found
-// Wanted[m] vertices. An impossible number is an error that names the ranks.
+// Expect makes room for the vertices of the argument rank that others have found: Wanted[m]
+// vertices by member m of the group. An impossible number is an error that names the ranks.
 func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {
@@ -181,14 +189,14 @@ func (c *Crossing) Expect(o *Owners, rank int) error {
 	return nil
 }
 
-// Begin makes own seeds the frontier of a minibatch with the given number of hops. Its errors are
-// those of Sampler.Sample about seeds.
+// Begin makes the rank's own seeds the frontier of a minibatch with the given number of hops. It
+// returns the errors about seeds that Sampler.Sample returns.
 func (s *Split) Begin(mb *Minibatch, own []graph.VertexID, hops int) error {
 	return s.fused.beginBy(mb, own, hops)
 }
 
-// Draw draws hop h, from 1, for the frontier, and adds the digest of its edges to *edges. The call
-// before it must be Begin or Join of this Split on the same minibatch.
+// Draw draws hop h, counted from 1, for the frontier, and adds the digest of its edges to *edges.
+// The call before it must be Begin or Join of this Split on the same minibatch.
 func (s *Split) Draw(
 	mb *Minibatch, c *Crossing, h int, train bool, key Key, edges *uint64,
 ) error {
@@ -217,7 +225,8 @@ func (s *Split) Ask(a *Asking, parts *graph.PartIndex, ranks int, mb *Minibatch,
 	return (&Remote{fused: s.fused}).Ask(a, parts, ranks, s.rank, mb.Frontier, key, h, train)
 }
 
-// Extend does the work of Draw once the answers of a have arrived and Remote.Draw has been called.
+// Extend does the work of Draw once the answers for the Asking a have arrived and Remote.Draw has
+// been called.
 func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, edges *uint64) error {
 	if err := (&Remote{fused: s.fused}).Extend(mb, h, a); err != nil {
 		return err
@@ -310,7 +319,7 @@ func (s *Split) joined(c *Crossing, own []graph.VertexID) []graph.VertexID {
 }
 
 // Serve sets Reads after Last, from the own vertices that other ranks have found in the last hop
-// (WantIDs). Errors are those of Join.
+// (WantIDs). It returns the errors that Join returns.
 func (s *Split) Serve(mb *Minibatch, c *Crossing) error {
 	if err := s.checkWanted(c); err != nil {
 		return err
@@ -358,10 +367,10 @@ func (s *Split) complete(mb *Minibatch, c *Crossing, h int) {
 	mb.Seeds = mb.Frontier[:len(mb.Seeds)]
 }
 
-// Distinct returns how many different vertices of this rank are in frontier, which has no
-// duplicates, or in rows, which count from the rank's first vertex. These are the vertices whose
-// feature rows the rank reads for a minibatch, for itself or for others. Rows that the rank does
-// not have are left out. Distinct is only for groups of all ranks.
+// Distinct returns the number of different vertices of this rank that are in frontier or in rows.
+// These are the vertices whose feature rows the rank reads for a minibatch, for itself or for
+// others. The list frontier has no duplicates; rows count from the rank's first vertex. Rows that
+// the rank does not have are left out. Distinct is only for groups of all ranks.
 func (s *Split) Distinct(frontier []graph.VertexID, rows []int32) int {
 	first, own := s.owners.rows[s.rank], s.owners.Vertices(s.rank)
 	if s.read == nil {

@@ -11,7 +11,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// BatchScope says what the batch size counts.
+// BatchScope says which seeds the batch size counts.
 type BatchScope int
 
 // The scopes of the batch size.
@@ -76,8 +76,8 @@ type Streams struct {
 	steps     int
 	all       []graph.VertexID // [n] the seeds of stream k are all[offsets[k]:offsets[k+1]]
 	offsets   []int            // [K+1] where the seeds of each stream begin in all
-	larger    []int            // [K] the step at which the larger pieces of a stream start
-	orders    []order          // [K] shuffled seeds of each stream; a single one for SeedsGlobal
+	larger    []int            // [K] step at which the larger pieces of each stream start
+	orders    []order          // [K] shuffled seeds of each stream; one element for SeedsGlobal
 	links     *Links           // links whose numbers the seeds are; nil if seeds are vertices
 }
 
@@ -203,7 +203,7 @@ func (s *Streams) Steps() int { return s.steps }
 // Streams returns K.
 func (s *Streams) Streams() int { return len(s.larger) }
 
-// Warning returns a warning about unusual settings, or is empty.
+// Warning returns a warning about unusual settings, or "".
 func (s *Streams) Warning() string {
 	if s.options.Batch <= s.available {
 		return ""
@@ -212,10 +212,10 @@ func (s *Streams) Warning() string {
 		"epoch is a single step", s.options.Batch, s.available)
 }
 
-// Piece returns the seeds of a stream at a step of an epoch, in dst's memory where they fit. The
-// first call for an epoch shuffles the stream's seeds, O(n[k]), or all n for SeedsGlobal; later
-// calls only copy the piece. If seeds stand for links, it returns the ends of the links and of
-// their negatives.
+// Piece returns the seeds of a stream at a step of an epoch, in the memory of dst if they fit. The
+// first call for an epoch shuffles the stream's seeds, O(n[k]), or all n seeds for SeedsGlobal;
+// later calls only copy the piece. If seeds stand for links, Piece returns the ends of the links
+// and of their negatives.
 func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	if s.links == nil {
 		return s.numbers(epoch, step, stream, dst)
@@ -275,8 +275,8 @@ func shuffle(seeds []graph.VertexID, key uint64) {
 	}
 }
 
-// PieceLen returns the number of seeds of a stream at a step, the same in every epoch: its weight
-// in the gradient.
+// PieceLen returns the number of seeds of a stream at a step. It is the same in every epoch, and is
+// the weight of the stream in the gradient.
 func (s *Streams) PieceLen(step, stream int) int {
 	lo, hi := s.bounds(step, stream)
 	return hi - lo
@@ -331,7 +331,7 @@ func (s *Streams) bounds(step, stream int) (lo, hi int) {
 	return step*size + before(step), (step+1)*size + before(step+1)
 }
 
-// cut returns piece i of n items cut into near-equal pieces.
+// cut cuts n items into pieces of nearly equal size, and returns the range of piece i.
 func cut(n, pieces, i int) (lo, hi int) { return i * n / pieces, (i + 1) * n / pieces }
 
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -7,14 +7,14 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Sweep describes minibatches of a run, or of a similar one, that are sampled without being
-// trained, in any order. They are the minibatches of a reader, in Epochs epochs from Epoch on.
+// Sweep describes minibatches that are sampled without being trained, in any order. They are the
+// minibatches of a reader in Epochs epochs from Epoch on, with the Spec of a run or a similar one.
 type Sweep struct {
 	Reader
 	Spec          Spec // how minibatches are drawn
-	Near          Near // Options.Near
+	Near          Near // vertices that are near, for Options.Near
 	Epoch, Epochs int
-	Most          int // number of minibatches, from the first on; 0 means all
+	Most          int // largest number of minibatches, from the first on; 0 means all
 	Workers       int // goroutines, each with a Replay; 0 means 1
 }
 
@@ -27,10 +27,10 @@ func (w *Sweep) Len() int {
 	return n
 }
 
-// Run samples every minibatch once, key for key as training does, shared among the goroutines, in
-// any order. Each goroutine calls open, then the function take for each of its minibatches, and the
-// function close at the end. Transposes are left out. Run returns the errors of Sampler and take,
-// the first of each goroutine.
+// Run samples every minibatch once, with the keys of training. Several goroutines share the
+// minibatches, so they come in any order. Each goroutine calls open, then the function take for
+// each of its minibatches, and the function close at the end. Transposes are not made. Run returns
+// the first error of each goroutine, from the sampler or from take.
 func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, close func()),
 ) error {
 	var next atomic.Int64
@@ -41,7 +41,8 @@ func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, 
 	})
 }
 
-// work calls take for one minibatch after the other until none is left.
+// work samples one minibatch after the other, and calls the function take for each, until none is
+// left.
 func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch) error) error {
 	p, err := w.drawn(t, Options{Spec: w.Spec, Near: w.Near, ForwardOnly: true})
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"halognn/src/base/mem"
 )
 
-// A table has the numbers of all vertices, so that the number of a neighbour costs one read instead
-// of a read of its original id and two mixes. A hop gets a table if it looks up more neighbours
-// than the table has entries to renew; if numbers last several steps, few entries are renewed.
+// A table has the random numbers of all vertices. With it, the number of a neighbour costs one
+// read, instead of a read of the neighbour's original id and two mixes. A hop gets a table if it
+// looks up more neighbours than the table has entries to renew. If numbers last several steps, few
+// entries are renewed.
 
-// Bounds for tables: the number of vertices, which take 4 bytes each for every hop and once more if
-// numbers last several steps; and the number of steps that a number lasts, beyond which all entries
-// are computed anew.
+// Limits for tables. A graph of more than tableVertices gets no table, because a table takes 4
+// bytes a vertex for each hop, and once more if numbers last several steps. If numbers last more
+// than tableLasts steps, all entries are computed anew at each step.
 const (
 	tableVertices = 1 << 24
 	tableLasts    = 1 << 16
@@ -22,14 +23,14 @@ const (
 type tables struct {
 	hops []table
 	next int // table to overwrite for another word, once every hop has a table
-	// Vertices by phase, for the moment in of. The vertices of phase p are
+	// Vertices by phase, for the moment that the field of holds. The vertices of phase p are
 	// byPhase[starts[p]:starts[p+1]].
 	of      moment
 	byPhase []int32
 	starts  []int
 }
 
-// table has the numbers that a word keys.
+// table has the numbers that one word keys, for one hop.
 type table struct {
 	word    uint64
 	when    moment
@@ -37,7 +38,7 @@ type table struct {
 }
 
 // find returns the numbers of all vertices that a word keys, in minibatches with this many hops. It
-// returns nil if looking up so few neighbours is not worth a table.
+// returns nil if the hop looks up too few neighbours for a table to be worth it.
 func (t *tables) find(m moment, word uint64, original []int32, hops int,
 	neighbours int64) []uint32 {
 	n := len(original)
@@ -50,7 +51,7 @@ func (t *tables) find(m moment, word uint64, original []int32, hops int,
 	case len(t.hops) < hops:
 		at = len(t.hops)
 		t.hops = append(t.hops, table{})
-	case neighbours < int64(n): // words come and go, so all entries would change
+	case neighbours < int64(n): // words differ at each call, so all entries would change
 		return nil
 	default:
 		at = t.next % len(t.hops)

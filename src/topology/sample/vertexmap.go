@@ -8,18 +8,20 @@ import (
 )
 
 // vertexMap gives the vertices of one minibatch their local numbers. It has two implementations
-// with identical results. Entries carry the version of the minibatch that wrote them, so a higher
+// with identical results. Each entry has the version of the minibatch that wrote it, so raising the
 // version forgets all entries.
 //
-// One worker numbers in one pass. Several workers go through four passes with a barrier after each,
-// so that "first seen" means the first edge and not the first thread. claim keeps the smaller of a
-// vertex's value and the offered one: a vertex of the frontier has its local number, and a new one
-// is offered frontier length + edge position, which is always greater. resolve reads the winners
-// back. The caller numbers them in edge order. settle stores the numbers.
+// One worker numbers vertices in one pass. Several workers make four passes with a barrier after
+// each, so that "first seen" means the first edge and not the first thread. In pass 1, claim offers
+// a value for each edge's vertex, and the vertex keeps its smallest value. A vertex of the frontier
+// has its local number already, and is offered frontier length + edge position, which is always
+// greater. In pass 2, resolve reads the winners back. In pass 3, the caller numbers the winners in
+// edge order, and settle stores these numbers. In pass 4, the caller gives the other edges the
+// number of their winner.
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
-	// forget is reset for a map whose entries may have any content, as after invalid vertices.
+	// forget is like reset, for a map whose entries may hold anything, as after invalid vertices.
 	forget()
 	// reserve makes room for more vertices beside those of the frontier.
 	reserve(frontier []graph.VertexID, more int)
@@ -39,7 +41,7 @@ type vertexMap interface {
 	// settle sets the value of vertices[i] to first+i. The vertices are one block. Many goroutines
 	// may call it at a time, on disjoint vertices.
 	settle(vertices []graph.VertexID, first int)
-	// capacity is the number of values an entry can tell apart.
+	// capacity is the number of values that an entry can tell apart.
 	capacity() int
 	bytes() int64
 	free()
@@ -50,7 +52,7 @@ type vertexMap interface {
 // read first, the misses do overlap, and the lines are still in the cache when numbering uses them.
 const touchBlock = 512
 
-// renumber is vertexMap.number for any number of ids.
+// renumber calls vertexMap.number for any number of ids, a block at a time.
 func renumber(m vertexMap, ids []graph.VertexID, rows []int32, frontier []graph.VertexID,
 	n int) int {
 	for len(ids) > 0 {
@@ -62,7 +64,7 @@ func renumber(m vertexMap, ids []graph.VertexID, rows []int32, frontier []graph.
 	return n
 }
 
-// blocks calls f with blocks of vertices, and the position of each.
+// blocks calls the function f with each block of vertices and its position.
 func blocks(vertices []graph.VertexID, f func(block []graph.VertexID, at int)) {
 	for at := 0; at < len(vertices); at += touchBlock {
 		f(vertices[at:min(at+touchBlock, len(vertices))], at)
