@@ -1,6 +1,7 @@
-// Package ranks is the wing of several ranks at once: how they exchange data, and in which order
-// each of them starts its collectives. Ranks that start collectives in different orders wait for
-// each other without end, so one schedule is computed on all of them. It holds no code itself.
+// Package ranks groups the packages about several ranks at once: how they exchange data, and in
+// which order each of them starts its collectives. Ranks that start collectives in different orders
+// would wait for each other without end, so all ranks compute the same schedule. The package itself
+// holds no code.
 //
 //	rank 0   pool: prepare ──> issuer: start ─┐             ┌─> wait ──> pool ──> consume in order
 //	                                          ├─ collective ┤
@@ -12,9 +13,10 @@
 //	comm      the contract between ranks; ranks as goroutines; the reproducible sum; comm/mpi
 //	pipeline  items prepared wide and finished in order
 //
-// Begin with the interfaces of comm/comm.go, then comm/group.go, where ranks are goroutines of one
-// process and a collective is a meeting. pipeline/pipeline.go draws the stages and
-// pipeline/schedule.go has the order of starts. comm/sum.go adds the ranks' gradients in order
-// (between GPUs kernels/cuda/reduce.cu does). comm/mpi/communicator.go is the same on MPI, whose
-// calls are in comm/mpi/engine.c, those of an exchange of ids and rows in comm/mpi/then.go.
+// Begin with the interfaces of comm/comm.go. Then read comm/group.go, where ranks are goroutines of
+// one process and a collective is a meeting. The stages are drawn in pipeline/pipeline.go, and
+// pipeline/schedule.go has the order of starts. The file comm/sum.go adds the ranks' gradients in
+// order (between GPUs, kernels/cuda/reduce.cu does). The interfaces are implemented on MPI in
+// comm/mpi/communicator.go. The MPI calls are in comm/mpi/engine.c, and comm/mpi/then.go has the
+// exchange of ids and rows.
 package ranks

@@ -10,8 +10,8 @@ import (
 	"halognn/src/base/mem"
 )
 
-// The helpers below are collective, block, and allocate. They are for set-up, checks before the
-// first step, and reports once an epoch.
+// The functions below are collective, block, and allocate memory. They are for set-up, for checks
+// before the first step, and for reports once an epoch.
 
 // Allgather returns the values of every rank in rank order. All ranks must pass the same number of
 // values.
@@ -70,7 +70,8 @@ func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
 	all := make([]T, len(parts))
 	for r, p := range parts {
 		if err := json.Unmarshal(p, &all[r]); err != nil {
-			return nil, fmt.Errorf("rank %d runs another version of halognn: %w", r, err)
+			return nil, fmt.Errorf("rank %d runs another version of halognn: %w; start all ranks "+
+				"from one installation", r, err)
 		}
 	}
 	return all, err
@@ -117,8 +118,8 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 	return total, err
 }
 
-// Agreed is an error that every rank returned from the same collective: no rank waits for another,
-// so the job may end in order, and one rank prints the error.
+// Agreed is an error that every rank returned from the same collective. No rank waits for another
+// then, so the job can end in order, and one rank prints the error.
 type Agreed struct {
 	Rank int  // rank of the caller
 	Own  bool // whether Err is the caller's own error; on other ranks Err has only its text
@@ -165,15 +166,16 @@ func Agree(c Comm, mine error) error {
 	if !own {
 		mine = errors.New(all[first])
 	}
-	if !same { // an error that all ranks have names no rank
+	// an error that all ranks share names no rank
+	if !same {
 		mine = fmt.Errorf("rank %d: %w", first, mine)
 	}
 	return &Agreed{Rank: c.Rank(), Own: own, Err: mine}
 }
 
-// AgreedCode returns, on every rank, the exit code for an Agreed error that all ranks have: the
-// code that the first rank with its own error passes. Only on that rank the error still has the
-// types from which a program derives its codes. Collective.
+// AgreedCode returns the same exit code on every rank, for an Agreed error that all ranks have. It
+// is the code passed by the first rank whose own error this is: only there does the error still
+// have the types from which a program derives its exit code. Collective.
 func AgreedCode(c Comm, err error, code int) (int, error) {
 	own := 0
 	if a := (*Agreed)(nil); errors.As(err, &a) && a.Own {

@@ -27,8 +27,8 @@ var ErrAborted = errors.New("another rank ended the job")
 // setting.
 var ErrMismatch = errors.New("the ranks disagree")
 
-// Request is a pending operation. It owns its buffers until Wait returns: to give up a computation,
-// wait for its requests, then free their buffers.
+// Request is a pending operation. Its buffers belong to it until Wait returns. To give up a
+// computation, wait for its requests, then free their buffers.
 type Request interface {
 	// Wait blocks until the operation is complete on this rank. It may be called once, from any
 	// goroutine.
@@ -39,12 +39,12 @@ type Request interface {
 // the calls on one communicator must come in the same order on every rank. Requests on several
 // communicators progress independently.
 //
-// Counts are rows of rowBytes bytes: MPI counts are 32-bit, and bytes overflow them at 2 GiB. An
-// implementation splits counts above its limit. Slices of counts are copied: they may be changed as
-// soon as Start returns. A send buffer must not overlap its receive buffer. Buffers may be longer
-// than the counts say.
+// Counts are numbers of rows of rowBytes bytes, because a 32-bit MPI count of bytes would overflow
+// at 2 GiB. An implementation splits counts above its limit. Slices of counts are copied: they may
+// be changed as soon as Start returns. A send buffer must not overlap its receive buffer. Buffers
+// may be longer than the counts say.
 //
-// Start methods never fail: Wait returns errors in their arguments.
+// Start methods return no error. If their arguments are wrong, Wait returns the error.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -106,12 +106,12 @@ type Comm interface {
 	Free() error
 }
 
-// Then is a second payload that follows the rows of an all-to-all: SendRows[r] rows of Send go to
-// rank r, in rank order without gaps. With ToAll the first rows of Send go to every rank. A rank
-// that gets no first rows gets no message, and so no second payload. The request also owns the
-// counts, until Wait returns. When the first rows of all ranks have arrived, Expect is called once,
-// on any goroutine. It must return the receive buffer and the number of rows that each rank sends.
-// Wait returns the error of Expect.
+// Then is a second payload that follows the rows of an all-to-all, here called the first rows.
+// SendRows[r] rows of Send go to rank r, in rank order without gaps. With ToAll they are always the
+// rows at the beginning of Send. A rank that gets no first rows from another gets no message from
+// it, and so no second payload. The counts belong to the request, too, until Wait returns. When the
+// first rows of all ranks have arrived, Expect is called once, on any goroutine. It must return the
+// receive buffer and the number of rows that each rank sends. Wait returns the error of Expect.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -164,12 +164,12 @@ func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 
 // Pacer is a Comm that can cut all-to-alls into pieces if both ends know all counts. At most window
 // bytes of a rank's pieces are under way at a time, so that messages on other communicators wait
-// only for these bytes. This helps on a slow link; a window of the bytes that the link carries in
-// some 30 ms keeps it busy. Every rank sets the same window, before its first all-to-all; 0 is no
-// limit.
+// only for these bytes. This helps on a slow link. A window as large as what the link carries in
+// about 30 ms keeps the link busy. Every rank sets the same window, before its first all-to-all; 0
+// means no limit.
 type Pacer interface{ Pace(window int) }
 
-// Pace paces c if it is a Pacer. For other implementations it does nothing: their ranks share
+// Pace sets the window of c if c is a Pacer. Other implementations need none: their ranks share
 // memory and use no link.
 func Pace(c Comm, window int) {
 	if p, ok := c.(Pacer); ok {
@@ -192,7 +192,7 @@ func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBy
 	return checkRows("alltoallv: receive", size, recv, recvRows, rowBytes)
 }
 
-// CheckAllgatherv is CheckAlltoallv for an all-gather on rank.
+// CheckAllgatherv is CheckAlltoallv for an all-gather. The argument rank is the caller's rank.
 func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
 		return fmt.Errorf("allgatherv: a row has %d bytes; it needs at least 1", rowBytes)

@@ -11,9 +11,9 @@ import (
 //	open  ┌ meeting 7: ranks 0, 2 joined   ┐ ┌ meeting 8: 2   ┐        next = [8 7 9]
 //	      └ posts [0] [1] [2]              ┘ └ posts ...      ┘
 //
-// A rank that joins exchanges rows with those that joined before it, so the ranks share the copying
-// and nothing runs in the background. A meeting is complete when all have joined and copied; it is
-// recycled when all have waited, so steady state allocates nothing.
+// A rank that joins exchanges rows with those that joined before it. So the ranks share the
+// copying, and nothing runs in the background. A meeting is complete when all have joined and
+// copied. It is reused once all have waited, so in the long run nothing is allocated.
 type group struct {
 	world *World
 	id    int   // number of the communicator; 0 is the world
@@ -21,7 +21,7 @@ type group struct {
 
 	mu    sync.Mutex
 	idle  sync.Cond  // signals that a meeting has no copies under way
-	base  uint64     // number of open[0]
+	base  uint64     // number of the meeting open[0]
 	open  []*meeting // meetings that not all ranks have joined, oldest first
 	spare []*meeting
 	next  []uint64 // [size] number of the meeting that each rank joins next
@@ -43,7 +43,7 @@ type meeting struct {
 	waited  int
 }
 
-// call holds a rank's arguments; the kind decides which fields it uses.
+// call holds the arguments of a rank's operation. The kind of the operation decides which are used.
 type call struct {
 	kind               string
 	rowBytes           int
@@ -77,9 +77,9 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// start begins rank's next operation: it exchanges rows with the ranks that joined before, and
-// completes the operation if this rank is the last. If the arguments of two ranks do not match, it
-// ends the job.
+// start begins the next operation of the argument rank. It exchanges rows with the ranks that
+// joined before, and completes the operation if this rank is the last. If the arguments of two
+// ranks do not match, it ends the job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
 	if err != nil {
@@ -89,7 +89,8 @@ func (g *group) start(rank int, c call) (*post, error) {
 	return p, nil
 }
 
-// exchange does a rank's part of the operation once it has joined.
+// exchange does a rank's part of the operation once the rank has joined. The argument earlier has
+// the ranks that joined before it.
 func (p *post) exchange(earlier []int) {
 	s, g := p.meeting, p.meeting.group
 	complete := false
@@ -122,9 +123,9 @@ func (p *post) exchange(earlier []int) {
 	}
 }
 
-// join enters rank into the meeting of its next operation and returns the ranks that joined before
-// it. It returns an error if the job has failed or must fail now; otherwise the caller counts as
-// copying from now on.
+// join enters the argument rank into the meeting of its next operation. It returns the ranks that
+// joined before. It returns an error if the job has failed or must fail now; otherwise the caller
+// counts as copying from now on.
 func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

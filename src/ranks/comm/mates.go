@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Mates are the ranks that run as processes on one node. They notice at once if one of them ends
-// without notice, as a killed process does: its sockets close.
+// Mates are the ranks that run as processes on one node. If one of them dies without a word, as a
+// killed process does, its sockets close, and the others notice at once.
 //
 //	rank 0 of the node ── a socket ──> rank 1     reports the death of rank 0
 //	   │                  a socket ──> rank 2
 //	   └─ reports all other deaths
 //
-// A rank that is about to end in order says so. Then the watch is over on all ranks of the node,
-// because the job is over. If several ranks fail at the same time, one of them reports why (see
-// Speaks). A nil Mates watches nothing.
+// A rank that is about to end in order tells the others. Then the watch is over on all ranks of the
+// node, because the job is over. If several ranks fail at the same time, one of them reports why
+// (see Speaks). A nil Mates watches nothing.
 type Mates struct {
 	rank int
 	died func(rank int)
@@ -42,9 +42,9 @@ const (
 	wordFails  = 'f' // followed by eight digits: the failing rank, maybe another mate
 )
 
-// hear is how long a rank that fails waits for messages of others; sockets on one node are fast.
-// Tests wait for the message itself; in begin they wait for all ranks that fail at the same time,
-// before a rank sends its own message.
+// A rank that fails calls hear to wait for the messages of other ranks that fail. A short time is
+// enough, as sockets on one node are fast. Tests wait for the message itself. A rank calls begin
+// before it sends its own message; tests wait in it for all ranks that fail at the same time.
 var (
 	hear  = func(*Mates) { time.Sleep(100 * time.Millisecond) }
 	begin = func() {}
@@ -104,7 +104,7 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank 
 // openDoor listens for the mates of a rank, and returns what they need to connect, a line each:
 // node, address and password. Both results are nil if it cannot listen.
 func openDoor(rank int) (door net.Listener, card []byte) {
-	// The network namespace in which the address holds.
+	// The network namespace in which the address is valid.
 	space, err := os.Readlink("/proc/self/ns/net")
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, nil
@@ -150,7 +150,8 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	}
 }
 
-// follow waits until a mate ends.
+// follow reads what a mate sends until it ends. If it ends without a word and the argument reports
+// is set, follow calls died.
 func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	word := make([]byte, 9)
 	for {

@@ -202,8 +202,8 @@ func (s *meeting) finish() error {
 	return nil
 }
 
-// follow copies the second payloads of an all-to-all (Then). A rank whose Expect returns an error
-// fails alone.
+// follow copies the second payloads of an all-to-all (Then). If Expect returns an error on a rank,
+// only this rank fails.
 func (s *meeting) follow() error {
 	for r := range s.posts {
 		offsets(s.posts[r].sendAt, s.posts[r].then.SendRows)

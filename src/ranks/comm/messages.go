@@ -29,8 +29,8 @@ func Ended(c Comm) <-chan struct{} {
 	return nil
 }
 
-// message is one end of a message in process, and at the same time its request. The end that comes
-// second copies the bytes.
+// message is one rank's end of a message between ranks of this process, and also the request of
+// this end. The end that comes second copies the bytes.
 type message struct {
 	group    *group
 	rank     int
@@ -77,8 +77,8 @@ func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	return mine
 }
 
-// match adds a rank's end of a message. It returns this end, and the other one if that came first;
-// then the caller copies.
+// match adds a rank's end of a message, and returns it. If the other end came first, match returns
+// that too, and the caller must copy the bytes.
 func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

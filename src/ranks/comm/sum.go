@@ -28,9 +28,9 @@ type SumOptions struct {
 	Mode SumMode
 	// Add does sum[i] += x[i]; nil means AddInto. Every Summer calls it from its own goroutine.
 	Add func(sum, x []float32)
-	// Halves makes vectors travel as bfloat16, with sums in rank order at any number of ranks; if
-	// nil, they travel as float32. It cannot be combined with SumFast, where the library adds the
-	// numbers that travel.
+	// If Halves is not nil, vectors travel as bfloat16, and any number of ranks adds in rank order.
+	// If it is nil, vectors travel as float32. It cannot be combined with SumFast, with which the
+	// MPI library adds the numbers that travel.
 	Halves Halves
 }
 
@@ -41,15 +41,16 @@ type Halves interface {
 	FromBF16(dst []float32, x []uint16)
 }
 
-// Reproducible reports whether size ranks add in rank order.
+// Reproducible reports whether a Summer of this many ranks adds in rank order.
 func (o *SumOptions) Reproducible(size int) bool {
 	return o.Mode == SumReproducible ||
 		o.Mode == SumAuto && (size <= MaxReproducible || o.Halves != nil)
 }
 
-// SumBytes returns the bytes that size ranks send each other to add a vector of n floats in rank
-// order: each slice goes to its owner from all others, and its sum back to all of them. With halves
-// all floats travel as bfloat16, except the first ones; exact is their number.
+// SumBytes returns the bytes that the ranks, size in number, send each other to add a vector of n
+// floats in rank order. Each slice goes to its owner from all other ranks, and its sum goes back to
+// all of them. With halves all floats travel as bfloat16 except the first, as many as the argument
+// exact.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {
@@ -100,9 +101,9 @@ type Sum struct {
 	owner *Summer
 	buf   []float32
 	exact int // how many numbers at the start of buf are not rounded
-	// This rank's slice from every rank, in rank order; the sum replaces the first.
+	// This rank's slice of the vector of every rank, in rank order. The sum replaces the first.
 	slices []float32
-	// With halves, these replace slices: buf in the form in which it travels, and the slices.
+	// With halves, packed is buf as it travels, and packedSlices has the place of slices.
 	packed, packedSlices []uint16
 	// [size] number of floats, or halves, that this rank sends to each rank, and receives from it.
 	sendRows, recvRows []int
@@ -150,8 +151,8 @@ func (s *Summer) Sent() int64 { return s.sent }
 // its Wait returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is Start, but never rounds the first numbers of buf; exact is how many. These may be
-// counts that travel with gradients.
+// StartExact is like Start, but never rounds the first numbers of buf, as many as the argument
+// exact. These may be counts that travel with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()
 	sum.buf, sum.exact = buf, exact
@@ -204,7 +205,7 @@ func (s *Summer) pack(dst []uint16, x []float32, exact int) {
 	s.halves.ToBF16(dst[2*exact:], x[exact:])
 }
 
-// unpack converts a vector back.
+// unpack converts a vector back to floats.
 func (s *Summer) unpack(dst []float32, packed []uint16, exact int) {
 	exact = min(exact, len(dst))
 	copy(mem.Bytes(dst[:exact]), mem.Bytes(packed))
@@ -232,7 +233,7 @@ func (s *Summer) addArrived() {
 	}
 }
 
-// addSlices returns the sum of this rank's slice.
+// addSlices adds up this rank's slices from all ranks, and returns the sum.
 func (s *Summer) addSlices(sum *Sum) []float32 {
 	own := sum.recvRows[0]
 	total := sum.slices[:own]
@@ -242,15 +243,15 @@ func (s *Summer) addSlices(sum *Sum) []float32 {
 	return total
 }
 
-// addedAtOnce is how many packed numbers are added at once: they are few enough to stay in a core's
-// cache.
+// addedAtOnce is how many packed numbers are added at a time: few enough to stay in a core's cache.
 const addedAtOnce = 4096
 
-// addPacked is addSlices of a packed vector.
+// addPacked is addSlices for a packed vector.
 func (s *Summer) addPacked(sum *Sum) []uint16 {
 	rank, size := s.scatter.Rank(), s.scatter.Size()
 	first, end := sliceEnd(len(sum.buf), rank-1, size), sliceEnd(len(sum.buf), rank, size)
-	whole, own := max(0, sum.exact-first), sum.recvRows[rank] // exact numbers, and all halves
+	// whole is the number of exact numbers in the slice, own the number of halves of the slice
+	whole, own := max(0, sum.exact-first), sum.recvRows[rank]
 	for lo := 0; lo < end-first; lo += addedAtOnce {
 		n, exact, at := min(addedAtOnce, end-first-lo), max(0, whole-lo), halvesEnd(lo, whole)
 		s.total, s.one = mem.Grow(s.total, n), mem.Grow(s.one, n)

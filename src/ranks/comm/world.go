@@ -33,7 +33,7 @@ type World struct {
 	cause  error      // why the job failed; nil if it has not
 	wake   error      // error that Wait returns after a failure: ErrAborted and the cause
 	groups []*group   // communicators not yet freed
-	serial int        // names the next communicator
+	serial int        // number of the next communicator
 }
 
 // NewWorld returns a world of n ranks. It panics if n < 1.

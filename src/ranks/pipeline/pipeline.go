@@ -18,8 +18,8 @@
 // # Slots
 //
 // Items take turns in Depth+1 recycled slots; item i is admitted when item i-Depth-1 has been
-// consumed. While one item is consumed, the other Depth are being prepared. Depth 0 is the
-// synchronous program.
+// consumed. While one item is consumed, the other Depth are being prepared. With Depth 0 each item
+// is prepared and consumed before the next one (synchronous).
 //
 // # Foresight
 //
@@ -149,9 +149,9 @@ type Stage[T any] struct {
 	// may be nil.
 	Finish func(*T) error
 
-	// Arrive makes this station the gate. It is called when an item has reached it: items in order,
-	// on the goroutine that calls Ordered or Start, and Options.Ahead items ahead of that call. If
-	// it is nil in all stages, the first station is the gate.
+	// Arrive makes this station the gate. It is called when an item has reached the station: items
+	// in order, on the goroutine that calls Ordered or Start. It is Options.Ahead items ahead of
+	// those calls. If it is nil in all stages, the first station is the gate.
 	Arrive func(*T) error
 }
 
@@ -224,16 +224,16 @@ type Pipeline[T any] struct {
 	active  int      // number of pool goroutines in workLoop
 
 	waited time.Duration   // how long the consumer waited for the item being consumed
-	took   []time.Duration // [stages] times of that item
+	took   []time.Duration // [stages] times of the stages for that item
 }
 
 // slot is the place of one item in flight. It is handed from goroutine to goroutine and has one
 // owner at a time.
 type slot[T any] struct {
 	item    *T
-	call    []func() error  // by stage: Local, Ordered or Start of this item, bound once
-	finish  []func() error  // by stage: Finish of this item, or nil
-	arrive  func() error    // Arrive of this item, or nil
+	call    []func() error  // [stages] calls Local, Ordered or Start with this item; made once
+	finish  []func() error  // [stages] calls Finish with this item; nil without Finish
+	arrive  func() error    // calls Arrive with this item; nil without Arrive
 	took    []time.Duration // time that each stage took
 	wait    func() error    // waits for the request
 	number  int             // the item's number in this run

@@ -13,7 +13,7 @@ import (
 // run is the state of one call of Run.
 type run struct {
 	n      int // number of items
-	all    int // number of items of this run, and of the next run's that this run prepares
+	all    int // n, plus the number of items of the next run that this run prepares
 	parked int // number of items that the previous run has prepared
 
 	// The issuer, the waiters, the ordered stages, and pool goroutines while they work for this
@@ -94,7 +94,7 @@ func (p *Pipeline[T]) RunOn(
 			"must be 0 or more", n, next)
 	}
 	if next = min(next, p.options.Ahead); len(p.stations) == 0 {
-		next = 0 // no item follows that could be foreseen
+		next = 0 // without a station there is no gate, and nothing is foreseen
 	}
 	if !p.running.CompareAndSwap(false, true) {
 		return errors.New("pipeline: Run was called during another Run; use one pipeline for each")
@@ -128,7 +128,7 @@ func (p *Pipeline[T]) RunOn(
 		}
 	}()
 	if ctx.Err() != nil {
-		return nil // the error arrives elsewhere
+		return nil // the function above passes the error to the run
 	}
 
 	p.launch(r)
@@ -246,7 +246,8 @@ func (p *Pipeline[T]) issue(r *run) {
 	}
 }
 
-// come waits until item i may enter station k. arrived counts the items that have reached the gate.
+// come waits until item i may enter station k. The argument arrived counts the items that have
+// reached the gate.
 func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	switch {
 	case k == p.gate:
@@ -355,7 +356,8 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	// These closures are made once, and read s, which changes.
+	// These closures are made once, so that an item allocates nothing. They read the variables i
+	// and s.
 	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {

@@ -30,7 +30,7 @@ func longRows(c comm.Comm) error {
 	return startExchange(c, p).finish()
 }
 
-// following is a second payload whose sizes are in the first rows.
+// following is an all-to-all with a second payload, whose sizes are in the first rows.
 type following struct {
 	known, more plan
 	rank        int
@@ -113,7 +113,8 @@ func (f *following) finish() error {
 // message cuts them into hundreds of messages, not into 100,000 that wait to be matched.
 const gatheredBytes = 900
 
-// gathered is what every rank sends to all ranks, with the length in the first payload.
+// gathered is an all-to-all in which every rank sends the same rows to all ranks. Their number is
+// in the first payload.
 type gathered struct {
 	lengths, got []byte // lengths: one byte from each rank; got: the second payload
 	rows         []int
@@ -183,7 +184,7 @@ func alltoallThen(c comm.Comm) error {
 
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
-		// Only the part of rank 0: every rank receives what is sent to rank 0.
+		// Uses only what the plan sends to rank 0: here every rank receives that.
 		p := newPlan(c.Size(), seed)
 		rows := p.received(0)
 		send := make([]byte, rows[c.Rank()]*p.rowBytes)

@@ -104,7 +104,8 @@ func (p plan) received(rank int) []int {
 	return rows
 }
 
-// fill writes row k of those that one rank sends to another.
+// fill writes row k of the rows that one rank, the argument from, sends to another, the argument
+// to.
 func (p plan) fill(row []byte, from, to, k int) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:],

@@ -67,7 +67,7 @@ func reproducibleSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// halves rounds as bfloat16 is defined: to the nearest, ties to even.
+// halves rounds to bfloat16 as the format is defined: to the nearest number, ties to even.
 type halves struct{}
 
 // ToBF16 implements comm.Halves.
@@ -155,8 +155,8 @@ func roundedSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// fastSum lets n ranks be added in any order: the error may be n rounding errors of the sum of
-// magnitudes.
+// fastSum allows the library to add the numbers of n ranks in any order. The error may be up to n
+// rounding errors of the sum of the magnitudes.
 func fastSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
 	if err != nil {

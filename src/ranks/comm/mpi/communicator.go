@@ -23,7 +23,7 @@ type communicator struct {
 	rank, size int
 	freed      bool
 	window     int // see Pace; 0 is no limit
-	thens      int // number of operations of kind alltoallThen so far; owned by the engine
+	thens      int // number of operations of kind alltoallThen so far; only the engine uses it
 }
 
 // failed is the request of an operation that could not be started.
@@ -31,8 +31,8 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// communicator makes the Go side of the C side's communicator id. Only the engine's goroutine may
-// call it.
+// communicator returns the Go handle of a communicator, given its number on the C side. Only the
+// engine's goroutine may call it.
 func (e *engine) communicator(id C.int) (*communicator, error) {
 	var rank, size C.int
 	if rc := C.hgnn_comm_info(id, &rank, &size); rc != 0 {
@@ -215,8 +215,8 @@ func (c *communicator) Free() error {
 	return nil
 }
 
-// usable checks what MPI requires in addition, after an earlier check of the arguments, and adds
-// the rank to the error.
+// usable returns err if an earlier check of the arguments has failed, or else an error if they
+// break a rule of MPI. It adds the rank to the error.
 func (c *communicator) usable(err error, rowBytes int) error {
 	switch {
 	case err != nil:

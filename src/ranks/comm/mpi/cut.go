@@ -76,8 +76,8 @@ func (c *cut) planGather(rows []int, limit int) {
 	}
 }
 
-// pack copies the collective's rows from the caller's buffer to the packed buffer or, if back is
-// set, from there to the caller's.
+// pack copies the collective's rows from the caller's buffer to the packed buffer. If the argument
+// back is set, it copies them the other way.
 func (c *cut) pack(packed, rows []byte, rowBytes int, back bool) {
 	for r, n := range c.counts {
 		at, first, bytes := int(c.displs[r])*rowBytes, c.first[r]*rowBytes, int(n)*rowBytes

@@ -1,6 +1,6 @@
 //go:build cgo && mpi
 
-// MPI handles and the poll loop. One MPI per process, so the state is static.
+// MPI handles and the poll loop. A process has one MPI, so the state is static.
 #define _GNU_SOURCE
 #include "engine.h"
 
@@ -13,32 +13,32 @@
 #include <string.h>
 #include <time.h>
 
-// Indexed by what Go knows. A freed communicator leaves MPI_COMM_NULL behind, which the next one
-// takes.
+// All communicators. Go knows each by its index. Freeing one leaves MPI_COMM_NULL in its place,
+// which the next new communicator takes.
 static MPI_Comm *comms;
 static int num_comms;
 
-// One committed datatype per row width met: a handful for the life of the process.
+// One committed datatype for each size of rows used so far. A process needs only a few.
 static struct row_type { int bytes; MPI_Datatype type; } *types;
 static int num_types;
 
-// The operations under way, dense, so that MPI_Testsome takes them as they are.
+// The operations under way, without gaps, because MPI_Testsome takes the array as it is.
 static MPI_Request *requests;
 static int *owners;
 static int active, capacity;
 
-// Of the same capacity: what MPI_Testsome says, and what hgnn_poll returns.
+// Arrays of the same capacity. MPI_Testsome sets indices and statuses; hgnn_poll returns finished.
 static int *indices;
 static MPI_Status *statuses;
 static hgnn_done *finished;
-static int early; // of finished, those that were complete when they were started
+static int early; // number of entries of finished for operations that were complete when started
 
-// Addresses for empty buffers: null could be taken for MPI_BOTTOM; and equal send and receive
-// buffers are refused by MPICH and taken for MPI_IN_PLACE by Open MPI's libnbc, which then counts
-// its tags differently from the other ranks.
+// Addresses for empty buffers. A null pointer could be taken for MPI_BOTTOM. If the send and
+// receive buffers had one address, MPICH would refuse them, and Open MPI's libnbc would take them
+// for MPI_IN_PLACE and then count its tags differently from the other ranks.
 static char no_rows[2];
 
-// What wakes a poll that rests. The flag is read without the lock on every round of the poll.
+// What wakes a poll that rests. Each round of the poll reads the flag without the lock.
 static pthread_mutex_t bell_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static int rung;
@@ -50,9 +50,9 @@ int hgnn_on_main_thread(void) { return pthread_equal(main_thread, pthread_self()
 
 int hgnn_funneled(void) { return thread_level >= MPI_THREAD_FUNNELED; }
 
-// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit, in
-// place of Go's, which turn a nil pointer or a file that shrank under its mapping into an error.
-// Go's are put back.
+// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit. They
+// replace the handlers of Go, which turn a nil pointer, or a file that shrank while it was mapped,
+// into an error. So the handlers of Go are put back.
 int hgnn_init(void) {
     static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM,
                              SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
@@ -64,7 +64,7 @@ int hgnn_init(void) {
     if (rc) return rc;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // what rest counts in
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // the clock whose time rest() gives
     pthread_cond_init(&bell, &attr);
     // communicators made from it inherit this
     rc = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -75,8 +75,8 @@ int hgnn_init(void) {
     return MPI_SUCCESS;
 }
 
-// Communicators that f has kept are left to MPI_Finalize: to free them takes one order on all
-// ranks.
+// Communicators that are not freed by now are left to MPI_Finalize, because all ranks would have to
+// free them in the same order.
 int hgnn_finalize(void) {
     for (int i = 0; i < num_types; i++) MPI_Type_free(&types[i].type);
     num_types = 0;
@@ -103,7 +103,7 @@ int hgnn_library(char *text, int size) {
 
 int hgnn_standard(int *version, int *subversion) { return MPI_Get_version(version, subversion); }
 
-const char *hgnn_thread_level(void) { // the constants rise, but have no fixed values
+const char *hgnn_thread_level(void) { // larger constants mean more, but their values vary
     return thread_level >= MPI_THREAD_MULTIPLE     ? "MPI_THREAD_MULTIPLE"
            : thread_level >= MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
            : thread_level >= MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
@@ -175,7 +175,7 @@ static int row_type(int bytes, MPI_Datatype *type) {
     return MPI_SUCCESS;
 }
 
-// Room for one more operation.
+// Makes room for one more operation.
 static int reserve(void) {
     if (active + early < capacity) return MPI_SUCCESS;
     int more = capacity ? 2 * capacity : 64;
@@ -194,8 +194,9 @@ static int reserve(void) {
     return MPI_SUCCESS;
 }
 
-// Counts the operation just started in requests[active]. One that is complete already may be an
-// inactive request (Open MPI), which MPI_Testsome passes over and never reports, but MPI_Test does.
+// Counts the operation just started in requests[active]. If it is complete already, Open MPI may
+// return an inactive request. MPI_Testsome would pass over this and never report it, but MPI_Test
+// reports it.
 static int started(int rc, int owner) {
     int complete = 0;
     if (rc == MPI_SUCCESS) rc = MPI_Test(&requests[active], &complete, MPI_STATUS_IGNORE);
@@ -288,7 +289,7 @@ static int64_t now_ns(void) {
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// Sleeps until hgnn_wake, but not beyond the time given; 0 is no limit.
+// Sleeps until hgnn_wake, but not beyond the given time; 0 means no limit.
 static void rest(int64_t until_ns) {
     struct timespec t = {until_ns / 1000000000, until_ns % 1000000000};
     pthread_mutex_lock(&bell_lock);
@@ -300,7 +301,7 @@ static void rest(int64_t until_ns) {
     pthread_mutex_unlock(&bell_lock);
 }
 
-// Tests once, moves what has completed to finished and closes the gaps. Returns how many in *n.
+// Tests once, moves completed operations to finished and closes the gaps. Sets *n to their number.
 static int test(int *n) {
     *n = 0;
     if (active == 0) return MPI_SUCCESS;
@@ -312,7 +313,7 @@ static int test(int *n) {
     if (*n == 0) return MPI_SUCCESS;
     int kept = 0;
     for (int i = 0; i < active; i++)
-        if (requests[i] != MPI_REQUEST_NULL) { // which is what MPI_Testsome leaves of the others
+        if (requests[i] != MPI_REQUEST_NULL) { // MPI_Testsome sets the others to this
             requests[kept] = requests[i];
             owners[kept++] = owners[i];
         }
@@ -320,8 +321,8 @@ static int test(int *n) {
     return MPI_SUCCESS;
 }
 
-// What takes long to complete is tested less often: each rest is an eighth of the wait so far, so
-// resting adds an eighth to it at most. (Linux adds some 50 us to every rest.)
+// Operations that take long are tested less often: each rest is an eighth of the wait so far. So
+// resting makes the wait longer by an eighth at most. (Linux adds some 50 us to every rest.)
 enum { SPIN_NS = 50 * 1000, MAX_REST_NS = 100 * 1000 };
 
 hgnn_polled hgnn_poll(void) {

@@ -132,9 +132,9 @@ func (e *engine) linger(d time.Duration) {
 	}
 }
 
-// turn starts the operations that have been passed to it, sleeps until something completes, and
-// delivers it. If an operation panics, for example for lack of memory to receive into, the panic is
-// the operation's error and the engine goes on; otherwise nobody would learn of it.
+// turn starts the operations that have been passed to the engine, sleeps until something completes,
+// and delivers it. If an operation panics, for example for lack of memory to receive into, the
+// panic becomes the operation's error and the engine goes on; otherwise nobody would learn of it.
 func (e *engine) turn() error {
 	if code := e.aborting.Load(); code != 0 {
 		C.hgnn_abort(C.int(code - 1))
@@ -162,8 +162,8 @@ func (e *engine) turn() error {
 	e.mu.Lock()
 	all := e.all
 	e.mu.Unlock()
-	// The news are copied, because ending an operation may start others, which the C side records
-	// in the same array.
+	// The news are copied, because ending an operation may start others, and the C side would
+	// overwrite the array with them.
 	e.news = append(e.news[:0], unsafe.Slice(news.done, news.n)...)
 	for _, d := range e.news {
 		var op *operation

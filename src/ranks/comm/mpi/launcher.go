@@ -15,8 +15,8 @@ import (
 )
 
 // sizeVariables are the variables in which launchers tell each process how many processes there
-// are. The first one that is set counts, as Open MPI's mpirun and hydra start their daemons with
-// srun.
+// are. The first one that is set counts. The order matters because Open MPI's mpirun and hydra may
+// start their daemons with srun, which sets its own variable too.
 var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
 
 // Launch is what the launchers' variables say about this process.
@@ -89,7 +89,8 @@ func (s *surroundings) served() bool {
 // managed reports whether the process manager that set PMI_SIZE is there. It looks for a socket
 // that this process has inherited or, on Crays, for other variables.
 func (s *surroundings) managed() bool {
-	// Set by srun.
+	// If both agree, srun may have set PMI_SIZE too: for its tasks and for a shell, which has a
+	// prompt.
 	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) {
 		return !s.prompt()
 	}
@@ -183,7 +184,8 @@ func typed() bool {
 	return err == nil && session != unix.Getpgrp()
 }
 
-// linger stays after an MPI_Finalize under Open MPI's launcher that took so long, until a signal.
+// linger keeps the process alive after an MPI_Finalize under Open MPI's launcher that took this
+// long, for the time that lingering returns, or until a signal.
 func linger(took time.Duration) {
 	stay := lingering(took)
 	if stay == 0 || os.Getenv("OMPI_COMM_WORLD_SIZE") == "" {
@@ -198,11 +200,11 @@ func linger(took time.Duration) {
 	}
 }
 
-// lingering returns how long a process stays after an MPI_Finalize that took so long. Open MPI 4
-// ends it by telling the node's daemon, whose answer PMIx_Finalize awaits for 2 s at most. Where
-// hundreds of ranks share few cores the daemon may learn of the end of a process before it has read
-// its message, and mpirun then says that a rank ended without finalising, and returns 1. Ranks that
-// sleep leave the daemon the cores.
+// lingering returns how long a process stays alive after an MPI_Finalize that took this long. In
+// it, Open MPI 4 tells the node's daemon that the process is about to end, and waits at most 2 s
+// for an answer. If hundreds of ranks share few cores, the daemon may learn of the end of the
+// process before it has read this message. Then mpirun says that a rank ended without finalising,
+// and returns 1. Ranks that sleep leave the cores to the daemon.
 func lingering(took time.Duration) time.Duration {
 	const slow, most = time.Second, 20 * time.Second
 	if took < slow {

@@ -145,7 +145,7 @@ func checkLauncher(size int) error {
 // Library returns the name and version of the MPI library, on one line.
 func Library() string { return library() }
 
-var library = sync.OnceValue(func() string { // Run asks first, from the thread that may
+var library = sync.OnceValue(func() string { // Run is the first to call it, from MPI's thread
 	text := make([]C.char, 1<<10)
 	C.hgnn_library(&text[0], C.int(len(text)))
 	name, _, _ := strings.Cut(C.GoString(&text[0]), "\n")

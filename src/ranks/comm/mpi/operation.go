@@ -39,9 +39,9 @@ var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgat
 	"MPI_Isend", "MPI_Irecv",
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 
-// operation is a request: one call of the contract, which may be several of MPI. The caller's
-// goroutine prepares it, the engine starts and finishes it, and the waiting goroutine takes the
-// result and returns the operation for reuse.
+// operation is a request: one call of a method of comm.Comm, which may take several MPI calls. The
+// caller's goroutine prepares it, the engine starts and finishes it, and the waiting goroutine
+// takes the result and returns the operation for reuse.
 type operation struct {
 	engine *engine
 	number int           // its owner number on the C side
@@ -56,8 +56,8 @@ type operation struct {
 	packedOut  []byte // off the heap
 	packedIn   []byte
 	more       *more      // state of an alltoallThen
-	of         *operation // of firsts: the operation that they belong to
-	peer       int        // of a message: the other rank
+	of         *operation // for firsts: the operation to which the messages belong
+	peer       int        // for a message: the other rank
 	pieces     []int      // [size] first message to each rank that the pacer has not sent yet
 	color, key int
 	made       *communicator // result of dup, split and node
@@ -216,8 +216,9 @@ func (op *operation) startMessage() error {
 	}
 }
 
-// Tags: messages of a pair on a communicator are matched in the order of their starts, but messages
-// of an all-to-all are separate from those of StartSend and StartRecv.
+// Tags. MPI matches messages of two ranks that have the same tag in the order in which they start.
+// The tags differ so that messages of an all-to-all are not matched with those of StartSend and
+// StartRecv.
 const (
 	collectiveTag = iota
 	messageTag
@@ -235,7 +236,8 @@ func (op *operation) finish() error {
 	switch {
 	case op.kind >= dup:
 		return op.setUp()
-	case op.kind == firsts && !op.of.completed: // after a failure its buffers may be gone
+	// after a failure of the other operation its buffers may be gone
+	case op.kind == firsts && !op.of.completed:
 		return op.of.more.follow(op.of)
 	}
 	return nil

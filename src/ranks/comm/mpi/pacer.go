@@ -21,7 +21,7 @@ const piecesUnderWay = 6
 //	             └── as many as the window holds ──> link
 //	gradients ─────────────────────────────────────> link
 type pacer struct {
-	waiting []piece // pieces in the order of sending, beginning with index first
+	waiting []piece // pieces in the order of sending; those before index first are sent
 	first   int
 	slots   []piece // pieces under way
 	free    []int   // indices of free slots

@@ -33,9 +33,9 @@ type more struct {
 	tag         C.int
 }
 
-// firstBytes bounds the first messages of an operation, in bytes of known rows and of rows that
-// follow. One message has at most firstMost bytes, which many MPIs send without a handshake. Tests
-// lower it, on all ranks.
+// firstBytes is the most bytes that the first messages of an operation may have: so many of known
+// rows, and as many of rows that follow. One message has at most firstMost bytes of each, because
+// many MPIs send such short messages without a handshake. Tests lower it, on all ranks.
 var firstBytes = 1 << 20
 
 const firstMost = 16 << 10
@@ -47,7 +47,7 @@ func (c *communicator) firstRows(rowBytes int) int {
 	return min(firstMost, firstBytes/c.size) / rowBytes
 }
 
-// plan is called when the operation is prepared.
+// plan decides, when the operation is prepared, which message carries which rows.
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 	c := op.comm
 	m.then = then
@@ -59,7 +59,7 @@ func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
 
-// others reports which ranks, except the rank self, have rows.
+// others reports which ranks have rows, not counting the rank self.
 func others(are []bool, rows []int, self int) []bool {
 	are = are[:0]
 	for r, n := range rows {
@@ -160,7 +160,7 @@ func (m *more) follow(op *operation) error {
 
 // planFirst plans one side of an all-to-all that uses only messages. The argument most limits the
 // rows of the first message to each rank, and limit the rows of the others. The rank's own rows are
-// in no message. With same, all ranks get the same rows.
+// in no message. If the argument same is set, all ranks get the same rows.
 func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
