@@ -1,6 +1,6 @@
-// Package step is the wing of one step of training: what is trained on what, how ranks share it,
-// and where its rows are at hand. Here the wings below meet: sampler, exchange, cache, model and
-// collectives. It holds no code itself.
+// Package step groups the packages about one step of training: what is trained on what, how ranks
+// share it, and where its rows are at hand. In it the packages for sampling, exchange, caches,
+// models and collectives meet. The package itself holds no code.
 //
 //	seeds ──> Draw ──> blocks ──> Rows ──> inputs ──> Forward ──> loss ──> Backward ──> Gradients
 //	          a stage   each      stages of its own   training goroutine                summed
@@ -13,8 +13,8 @@
 //	parallel   how ranks share a step: modes, strategies, the pipe
 //	residence  where rows are at hand: mapped parts, caches, device rows
 //
-// Begin with parallel/parallel.go, which has the picture of a strategy, then parallel/mode.go, the
-// table of modes, and parallel/strategy.go, the step. parallel/drawer.go and parallel/rows.go
-// prepare minibatches under plain data parallelism; parallel/refuse.go lists what cannot be
-// combined.
+// Begin with parallel/parallel.go, which has the picture of a strategy, then read parallel/mode.go,
+// the table of modes, and parallel/strategy.go, the step. The files parallel/drawer.go and
+// parallel/rows.go prepare minibatches under plain data parallelism; parallel/refuse.go lists what
+// cannot be combined.
 package step

@@ -55,7 +55,8 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 	return sums.Bytes(of.Table(0).Features, of.Type())
 }
 
-// pieces returns the first vertex of each piece and type, as Ranges does for parts.
+// pieces returns the first vertex of each piece of a part and of each vertex type in it, as Ranges
+// does for whole parts.
 func (j *Job) pieces() []int64 {
 	starts, types := j.Shards.Ranges(), j.Shards.Schema.NumTypes()
 	all := make([]int64, 0, j.Ranks*types+1)
@@ -85,8 +86,8 @@ func (j *Job) Exchange(rank int) (*exchange.Exchange, error) {
 	return j.ExchangeOf(rank, j.ReadRows(), j.Neighbours(rank), j.OwnersSums())
 }
 
-// ExchangeOf is Exchange for rows of the given kinds. The rank reads the rows of the ranks in the
-// list here in memory.
+// ExchangeOf is Exchange for rows of the given kinds. The argument here lists the ranks whose rows
+// this rank reads in memory.
 func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exchange.Sums) (
 	*exchange.Exchange, error) {
 	offsets := j.Shards.Ranges()

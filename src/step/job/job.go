@@ -214,8 +214,8 @@ func divided(s *shard.Shards, spec Spec) *Job {
 	return &Job{Spec: spec, Shards: s, Exact: s.Parts%spec.Ranks == 0}
 }
 
-// divideParts gives every rank whole parts and returns the seeds of each stream, one for each group
-// of size ranks.
+// divideParts gives every rank whole parts and returns the seeds of each stream, one stream for
+// each group of ranks. The argument size is the number of ranks of a group.
 func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 	s, per := j.Shards, j.Shards.Parts/j.Ranks
 	for r := range j.Ranks {
@@ -233,8 +233,8 @@ func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 	return streams
 }
 
-// cutParts gives every rank a piece of a part and returns the seeds of each stream, one for each
-// group of size ranks.
+// cutParts gives every rank a piece of a part and returns the seeds of each stream, one stream for
+// each group of ranks. The argument size is the number of ranks of a group.
 func (j *Job) cutParts(size int) (streams [][]graph.VertexID) {
 	s, pieces := j.Shards, j.Ranks/j.Shards.Parts
 	for p := range s.Parts {
@@ -266,7 +266,7 @@ func (j *Job) seeds(part int) []graph.VertexID {
 	return numbers
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (j *Job) Close() {
 	if j.Trains() {
 		j.Streams.Free()
@@ -329,7 +329,7 @@ func (j *Job) Neighbours(rank int) []int {
 	return ranks
 }
 
-// Parts returns the parts [first, last) of a rank; Exact jobs only.
+// Parts returns the parts [first, last) of a rank. The job must be Exact.
 func (j *Job) Parts(rank int) (first, last int) {
 	per := j.Shards.Parts / j.Ranks
 	return rank * per, (rank + 1) * per
@@ -385,10 +385,11 @@ func (j *Job) Kinds() *access.Kinds {
 	return access.NewKinds(m.Ranges(), bytes)
 }
 
-// finds returns the vertices whose rows a rank need not fetch: the vertices of the ranks of its
-// node; its own vertices in split mode; all vertices if it holds columns of all rows; none if rows
-// come from the files. In hybrid mode they are the vertices of its node, and vertices of other
-// nodes whose rows another rank of its node finds (sample.Owners).
+// finds returns the vertices whose rows a rank need not fetch. In data mode these are the vertices
+// of all ranks of its node, in split mode its own vertices. If ranks hold columns of all rows, they
+// are all vertices; if rows come from the files, there are none. In hybrid mode they are the
+// vertices of its node, and vertices of other nodes whose rows another rank of its node finds
+// (sample.Owners).
 func (j *Job) finds(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
@@ -406,7 +407,7 @@ func (j *Job) finds(rank int) []access.Range {
 	return j.rangesOf(ranks)
 }
 
-// rangesOf returns the vertices of ranks, which ascend.
+// rangesOf returns the vertices of the given ranks, which must be in ascending order.
 func (j *Job) rangesOf(ranks []int) (all []access.Range) {
 	for _, r := range ranks {
 		lo, hi := graph.VertexID(j.first[r]), graph.VertexID(j.first[r+1])
@@ -419,10 +420,10 @@ func (j *Job) rangesOf(ranks []int) (all []access.Range) {
 	return all
 }
 
-// home returns the vertices from which a rank's halo is counted. These are the vertices whose rows
-// it need not fetch. Unlike Local, it leaves out the other vertices of types without features. In
-// hybrid mode it returns the vertices of the node, whose ranks divide the halo as they divide all
-// vertices (sample.Owners).
+// home returns the vertices from which the hops of a rank's halo are counted: those whose rows it
+// need not fetch. Unlike Local, it leaves out the other vertices of types without features. In
+// hybrid mode it returns the vertices of the node, because its ranks divide the halo as they divide
+// all vertices (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
 	if j.Mode.Sharing != sample.InNodes {
 		return j.finds(rank)
@@ -506,15 +507,16 @@ func (j *Job) Workload(rank, workers int) *access.Workload {
 	}
 }
 
-// Divides reports whether the ranks of a node divide a cache of these settings that changes: each
-// keeps rows that it buys for its node.
+// Divides reports whether a cache with these settings changes during training and is divided among
+// the ranks of a node. Each rank then keeps rows that it fetches for its node (buys).
 func (j *Job) Divides(o *policy.Settings) bool {
 	p := policy.Find(o.Policy)
 	return j.FetchesAsNodes() && o.Placement == policy.PlacementGroup && p != nil && !p.Static()
 }
 
-// Bought returns the workload of a rank's node as far as the rank buys what it reads
-// (exchange.Node), from that of the rank: what others buy counts as local.
+// Bought returns the workload of a rank as a buyer (exchange.Node): the rows that any rank of its
+// node reads and that this rank buys. Rows that other ranks buy count as local. The argument r is
+// the rank's own workload.
 func (j *Job) Bought(rank int, r *access.Workload) *access.Workload {
 	of, owners := *r, exchange.Bought(j.node, rank)
 	var others []int

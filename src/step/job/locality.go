@@ -10,7 +10,7 @@ import (
 // minibatches, which then depend on the cache and on the nodes.
 type Locality struct {
 	Favour   float64 // how many times likelier, >= 1; 0 means 1
-	Vertices int     // number of likelier vertices in each hop but the last, >= 1
+	Vertices int     // number of likelier vertices in each hop except the last, >= 1
 	Adapts   bool    // whether the factor adapts, with Favour as its maximum; if not, it is Favour
 	Adaption         // only if Adapts
 }
@@ -19,8 +19,8 @@ type Locality struct {
 // time that loading takes, computed from counts and given rates. It reads no clock, so that runs
 // can be repeated.
 type Adaption struct {
-	// In [0, 1]: a share of loading between these leaves the factor as it is; 0 is a share like any
-	// other.
+	// Bounds in [0, 1]. If the share of loading is between them, the factor stays as it is. A bound
+	// may be 0.
 	Lower, Upper float64
 	Link         float64 // bytes/s at which a rank gets rows that are not at hand; > 0
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0
@@ -41,7 +41,7 @@ func (l *Locality) Clash(reads bool) (errs []error) {
 	return errs
 }
 
-// check returns every error of the numbers.
+// check returns every error in the numbers.
 func (l *Locality) check(reads bool) []error {
 	errs := l.Clash(reads)
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -65,7 +65,7 @@ func (l *Locality) check(reads bool) []error {
 	return errs
 }
 
-// Favours reports whether some vertices are likelier in some epoch.
+// Favours reports whether some epoch draws some vertices likelier than others.
 func (l *Locality) Favours() bool { return l.Favour > 1 }
 
 // Start returns the factor of the first epoch.

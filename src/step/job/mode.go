@@ -6,8 +6,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Mode is what a job has to know about the way in which ranks share a step (the table is in package
-// parallel). In the zero Mode every rank trains minibatches of its own.
+// Mode is what a job must know about the way in which ranks share a step; package parallel has the
+// table of modes. In the zero Mode every rank trains minibatches of its own.
 type Mode struct {
 	Name string // the word for parallel.mode
 	// Sharing says which ranks train each minibatch together; their seeds form one stream.

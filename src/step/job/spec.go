@@ -60,7 +60,7 @@ type Spec struct {
 
 	Cache policy.Settings
 
-	Sums    bool // owners add rows of which only the sum is read
+	Sums    bool // owners add rows for other ranks if only the sum is read
 	TrySums bool // a run may set Sums to false before the first step, if sums do not pay
 
 	AsNodes  bool // ranks of a node fetch as one; see Job.FetchesAsNodes
@@ -107,8 +107,8 @@ func (l *LinkSpec) fit(of *task.Task) {
 	}
 }
 
-// ChunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
-// has more neighbours.
+// ChunkBytes is the largest size of the rows that one chunk of layer-wise inference reads, unless
+// the neighbours of a single vertex take more.
 const ChunkBytes = 32 << 20
 
 // limit is a number of a Spec with its bounds.

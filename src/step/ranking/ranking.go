@@ -1,12 +1,13 @@
 // Package ranking keeps on disk which remote vertices a static cache would hold for each rank of a
-// job, best first. To rank, the whole graph is read; a run that reads a ranking need not do so.
+// job, best first. Computing a ranking needs the whole graph; a run that reads a ranking does not.
 //
 //	parts, job ──> Write ──> PARTS/analysis/vip-0123456789abcdef/
 //	                           meta.json            what it was computed for, expected rows
 //	                           rank-0000.npy        int32   [n] vertices, best first
 //	                           rank-0000-reads.npy  float32 [n] how likely a minibatch reads each
 //	                           rank-0001.npy  ...
-//	run ──> Open ──> Hold(rank, capacity): as policy.Policy.Hold, and the rows that are still read
+//	run ──> Open ──> Hold(rank, capacity): the vertices to hold, as from policy.Policy.Hold, and the
+//	                 number of rows that are still fetched
 //
 // The name of a directory has a hash of everything that the ranking depends on, so a run finds its
 // own ranking or none. Packages policy and access compute rankings; this package only stores them.
@@ -77,7 +78,7 @@ type Rank struct {
 	Expected float64 `json:"expected"` // remote rows of a minibatch without a cache
 }
 
-// of returns the purpose of a policy's ranking for a job.
+// The function of returns the purpose of a policy's ranking for a job.
 func of(j *job.Job, p *policy.Policy) Purpose {
 	purpose := Purpose{
 		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name,
@@ -108,9 +109,9 @@ func (p *Purpose) path(parts string) string {
 func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
 func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
 
-// Write ranks vertices for every rank of a job by a static policy, for as many vertices as a cache
-// of size alpha holds, and returns the directory. An existing ranking is replaced. Time and memory
-// are those of the policy's ranking, for one rank after the other; the graph is mapped.
+// Write ranks vertices for every rank of a job by a static policy, as many as a cache of size alpha
+// holds. It returns the directory. An existing ranking is replaced. It ranks for one rank after the
+// other, so it takes the time of all rankings and the memory of one; the graph is mapped.
 func Write(
 	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
 ) (string, error) {
@@ -194,7 +195,7 @@ type Ranking struct {
 	vertices int64
 }
 
-// Open finds the ranking of a policy for a job. If it has not been written, the error is
+// Open finds the ranking of a policy for a job. If it has not been written, the error wraps
 // ErrMissing.
 func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	purpose := of(j, p)
@@ -216,9 +217,9 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	return r, nil
 }
 
-// Hold returns the vertices that a rank's cache with the given number of rows holds, ascending,
-// outside the Go heap, and the number of other remote rows that a minibatch is expected to read. If
-// the ranking is too short, the error is ErrMissing.
+// Hold returns the vertices that a rank's cache holds, if it has room for the given number of rows.
+// They are in ascending order, outside the Go heap. It also returns the number of other remote rows
+// that a minibatch is expected to read. If the ranking is too short, the error wraps ErrMissing.
 func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
 	of := r.Ranks[rank]
 	if capacity > of.Vertices && !of.All {

@@ -107,7 +107,7 @@ const (
 	// Candidates that transfer more than this many times the rows of the best are not tried.
 	maxRowsRatio = 2.5
 	maxTrials    = 4
-	trialSteps   = 48   // least steps of a trial: noise only adds time, so short epochs repeat
+	trialSteps   = 48   // least steps of a trial, so short epochs repeat: noise only adds time
 	tieTolerance = 0.02 // smaller relative differences in time are noise; then fewer rows win
 )
 
@@ -135,8 +135,8 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 	return all
 }
 
-// Choose counts the candidates for the cache of a run that begins at a position. kept is the choice
-// of a resumed run, or nil; if it still holds, nothing is counted. Collective.
+// Choose counts the candidates for the cache of a run that begins at a position. The argument kept
+// is the choice of a resumed run, or nil. If it still holds, nothing is counted. Collective.
 func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
 	a := &Auto{store: s, from: at, o: s.Job.Cache}
 	switch {
@@ -174,8 +174,8 @@ func (a *Auto) plan(all []trial, epochs, steps int) {
 	a.left = a.length
 }
 
-// worthTrying sorts candidates by rows and keeps the best variant of each policy. It drops those
-// beyond maxRowsRatio, and keeps no more candidates than a third of the epochs can try.
+// worthTrying sorts candidates by rows and keeps the best variant of each policy. It drops
+// candidates beyond maxRowsRatio, and keeps no more than a third of the epochs can try.
 func worthTrying(all []trial, epochs int) []trial {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b trial) int { return cmp.Compare(a.rows, b.rows) })
@@ -240,8 +240,8 @@ func (a *Auto) countRows(m *access.Graph, all []trial, rows []float64, minibatch
 	return nil
 }
 
-// countOne plays the accesses of a rank to a candidate, and returns the mean rows of a minibatch in
-// their second half.
+// countOne plays the accesses of a rank to the cache of a candidate. It returns the mean number of
+// rows that a minibatch fetches, over the second half of the minibatches.
 func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity int, p []float32,
 	steps [][]graph.VertexID,
 ) (float64, error) {
@@ -259,9 +259,9 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 	return float64(total) / float64(max(1, len(steps)-half)), err
 }
 
-// Begin chooses the cache of an epoch and reports whether it differs from the cache of the epoch
-// before; then the caller opens it. The argument part says that a restart cut the epoch, which then
-// does not count as a trial.
+// Begin chooses the cache of an epoch. It reports whether this cache differs from that of the epoch
+// before; if so, the caller must open it. The argument part says that a restart cut the epoch,
+// which then does not count as a trial.
 func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	if a == nil || a.done {
 		return o, false
@@ -292,8 +292,8 @@ func (a *Auto) Time() {
 	}
 }
 
-// Foreseen returns how many of the later epochs are certain to keep the current cache. During a
-// trial these are the epochs of this trial.
+// Foreseen returns how many of the given number of later epochs are certain to keep the current
+// cache. During a trial these are the epochs of this trial.
 func (a *Auto) Foreseen(epochs int) int {
 	if a != nil && !a.done {
 		return min(epochs, a.left)
@@ -320,7 +320,7 @@ func fastest(trials []trial) int {
 		func(t trial) bool { return t.seconds <= least*(1+tieTolerance) })
 }
 
-// reason says what was compared.
+// reason returns a text about the best trial, and about those with which it was compared.
 func (a *Auto) reason(best int) string {
 	var others []string
 	of := "rows"

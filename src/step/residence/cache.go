@@ -157,7 +157,7 @@ func cacheMemory(rows, index int64) trace.Memory {
 // share the cache.
 func (c *Cache) Close() error { return c.closers.Close() }
 
-// staticCache holds copies of a fixed set of remote rows: exchange.Cache.
+// staticCache holds copies of a fixed set of remote rows. It implements exchange.Cache.
 type staticCache struct {
 	index *cache.Index
 	table
@@ -313,7 +313,7 @@ func (s *Store) fetchRows(ids []graph.VertexID, dst table) error {
 		if err := fetch.Fetch(&plan, ids[lo:hi]); err != nil {
 			return err
 		}
-		if s.Alive != nil { // on a slow network this alone shows progress
+		if s.Alive != nil { // on a slow network only this shows progress
 			s.Alive()
 		}
 		for i, ref := range plan.Rows.Of {

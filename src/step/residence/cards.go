@@ -21,10 +21,10 @@ type cards struct {
 	why  string // why some rows are sent from the host; "" if none are
 }
 
-// holdCache copies this rank's rows of a static cache, own, to the device; they are rows [first,
-// ...) of its table. If the ranks of the node share the cache, it also lets the device read the
-// rows of the node's other devices; otherwise node is nil. It does nothing for devices that read
-// host memory. Collective.
+// holdCache copies this rank's rows of a static cache to the device. The argument own has these
+// rows, which begin at row first of the cache's table. If the ranks of the node share the cache,
+// node is their communicator, and the device may also read the rows of the node's other devices.
+// Otherwise node is nil. For devices that read host memory it does nothing. Collective.
 func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error {
 	device := s.Device.Capabilities().Accelerator
 	if device == nil {
@@ -48,9 +48,9 @@ const (
 	manySizes = "rows of several sizes are sent from the host"
 )
 
-// holdRows copies rows of a table to the device and, if node is not nil, gives it access to the
-// copies of the node's other ranks. why says which rows the host sends instead. If a device fails
-// on one node, the job ends on all. Collective.
+// holdRows copies rows of a table to the device. If node is not nil, it also gives the device
+// access to the copies of the node's other ranks. The result why says why the host sends some rows
+// instead. If a device fails on one node, the job ends on all. Collective.
 func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
 	why string, err error) {
 	var name []byte
@@ -77,9 +77,9 @@ func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, firs
 	return why, node.StartBarrier().Wait() // before any rank frees its rows
 }
 
-// summariseCards records where the rows of a cache lie for devices with their own memory: the
-// fewest rows on any rank's device, and the first rank's reason to send some from the host.
-// Collective.
+// summariseCards records where the rows of a cache lie for devices with their own memory. It
+// records the fewest rows that are on a rank's device, and the first rank's reason to send some
+// from the host. Collective.
 func (s *Store) summariseCards(c *Cache, sum *Summary) error {
 	if s.Device.Capabilities().Accelerator == nil {
 		return nil

@@ -80,7 +80,8 @@ func (s *Store) OpenDevice() error {
 	if device != nil {
 		own, err = s.openDeviceRows(device)
 	}
-	if err = comm.Agree(s.Comm, err); err != nil || own == nil { // the same on every rank
+	// own is nil on all ranks or on none
+	if err = comm.Agree(s.Comm, err); err != nil || own == nil {
 		return err
 	}
 	s.DeviceRows, err = comm.AllgatherJSON(s.Comm, *own)
@@ -135,8 +136,8 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 	return r, s.chooseReads(device, r)
 }
 
-// leaveTopology returns how many of a device's free bytes rows may use if minibatches are drawn on
-// it.
+// leaveTopology returns how many of a device's free bytes rows may use. If minibatches are drawn on
+// the device, the topology needs the others.
 func (s *Store) leaveTopology(free int) int {
 	if !s.Job.Trains() || s.HostDraws != "" ||
 		s.Job.DrawOn != parallel.DrawDevice && s.Job.DrawOn != parallel.DrawAuto {
@@ -245,7 +246,7 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 		}
 	}
 	if kept != nil {
-		r.Why += "; not of all: " + kept.Error()
+		r.Why += "; not all rows are mapped: " + kept.Error()
 	}
 	if r.Reads == ReadsCopy {
 		return device.UnmapRows()

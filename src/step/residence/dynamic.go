@@ -29,8 +29,8 @@ func (c *dynamicCache) free() error {
 	return nil
 }
 
-// openDynamic makes the policy and fetches its first rows. m is nil if no rank sees the whole
-// topology. Collective.
+// openDynamic makes the policy and fetches its first rows. The graph m is nil if no rank sees the
+// whole topology. Collective.
 func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	kind := c.Policy()
 	setup := policy.Setup{
@@ -77,10 +77,10 @@ func (s *Store) openDynamic(c *Cache, m *access.Graph, at Position) error {
 	return nil
 }
 
-// divide changes the setup to that of a buyer, which decides about what its node wants of it: the
-// ranks rank the vertices of the first fill together, and tell each other what they read in the
-// first window. Ranks choose between rows and sums before they know what buyers hold, so for a
-// buyer all rows are worth the same. Collective.
+// divide changes the setup of a rank's cache to that of a buyer, which decides about all rows that
+// its node wants from it. For the first fill the ranks of the node rank the vertices together. For
+// the first window they tell each other what they read. Ranks choose between rows and sums before
+// they know what buyers hold, so for a buyer all rows are worth the same. Collective.
 func (s *Store) divide(kind *policy.Policy, setup *policy.Setup, sampling *error) error {
 	var err error
 	if kind.Scores {
@@ -105,7 +105,7 @@ func (s *Store) divide(kind *policy.Policy, setup *policy.Setup, sampling *error
 	return nil
 }
 
-// wantedOf returns what the ranks of the node want of this rank, minibatch by minibatch, where the
+// wantedOf returns what the ranks of the node want from this rank, minibatch by minibatch. The
 // sequence ahead has the remote vertices of this rank's minibatches. Collective.
 func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 	all [][]graph.VertexID, err error) {
@@ -122,7 +122,7 @@ func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 	defer func() { err = errors.Join(err, f.Close()) }()
 	var p exchange.Plan
 	defer p.Free()
-	for i, remote := range all { // as many on every rank
+	for i, remote := range all { // the same number of rounds on every rank
 		if err := f.Plan(&p, remote); err != nil {
 			return nil, err
 		}

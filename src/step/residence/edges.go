@@ -6,8 +6,8 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// OpenEdgeRows makes the exchange of the feature rows of edges. An edge's id is its position in the
-// whole topology, and the owner of its target has its row. Collective.
+// OpenEdgeRows makes the exchange for the feature rows of edges. The id of an edge is its position
+// in the whole topology. The rank that owns the edge's target has its row. Collective.
 func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
 	if err := comm.Agree(s.Comm, s.mapEdgeRows()); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// groupCache is one table in shared memory that holds the caches of all ranks of a node and that
-// all of them read: exchange.SharedCache.
+// groupCache is one table in shared memory with the caches of all ranks of a node, which all of
+// them read. It implements exchange.SharedCache.
 //
 //	table  rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
 //	index  vertex ──> row of the rank's own copy, else of the copy of the first rank that has one
@@ -101,9 +101,9 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	return err
 }
 
-// placeGroup returns the vertices whose rows the ranks of the node hold: slots vertices for each
-// rank, rank after rank. The list is the same on all ranks of the node. A rank with fewer vertices
-// has vacant ones at the end. Collective.
+// placeGroup returns the vertices whose rows the ranks of the node hold, rank after rank, and how
+// many slots for rows each rank has. The list is the same on all ranks of the node. A rank that
+// fills fewer slots has vacant ones at the end. Collective.
 func (s *Store) placeGroup(
 	c *Cache, m *access.Graph, node comm.Comm,
 ) (held []graph.VertexID, slots int, err error) {
@@ -163,7 +163,7 @@ func (s *Store) placeGroup(
 	return held, slots, node.StartAllgatherv(mem.Bytes(mine), mem.Bytes(held), counts, 4).Wait()
 }
 
-// addUpElements is how many elements are summed at a time, so that little memory is in flight.
+// addUpElements is how many elements are summed at a time, so that little memory is under way.
 const addUpElements = 1 << 20
 
 // addUp sums x over the ranks of c, with the same bits on all of them. Collective.
@@ -185,8 +185,8 @@ func addUp(c comm.Comm, x []float32, add func(sum, x []float32)) error {
 // sharedMemory is the directory of shared memory. Tests choose another.
 var sharedMemory = "/dev/shm"
 
-// shareTable makes the table of a node's caches, with slots rows for each rank, and reserves this
-// rank's share. Collective.
+// shareTable makes the table of a node's caches, and reserves memory for this rank's share. The
+// argument slots is the number of rows of each rank. Collective.
 func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	share := slots * s.shards().RowBytes()
 	var table *mem.Shared
@@ -229,8 +229,8 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	return table, err
 }
 
-// indexGroup returns an index of the vertices that the node holds, with the row of the table at
-// which this rank reads each.
+// indexGroup returns an index of the vertices that the node holds. It has for each the row of the
+// table at which this rank reads the vertex.
 func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
 	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	enter := func(rank int) {

@@ -32,7 +32,7 @@ type NodesChoice struct {
 
 func nodesOff(why string) *NodesChoice { return &NodesChoice{Nodes: "off", Why: why} }
 
-// compare chooses the faster way.
+// compare sets Nodes to the faster way, and Why.
 func (c *NodesChoice) compare() {
 	if c.Nodes = "off"; c.OnSeconds < c.OffSeconds {
 		c.Nodes = "on"
@@ -42,7 +42,7 @@ func (c *NodesChoice) compare() {
 		1e3*c.OnSeconds)
 }
 
-// triedNodes is the number of a rank's minibatches that are fetched.
+// triedNodes is the number of a rank's minibatches that are fetched in both ways.
 const triedNodes = 4
 
 // ChooseNodes decides whether the ranks of a node fetch as one (Job.TryNodes), and sets
@@ -98,9 +98,9 @@ func (s *Store) nextFrontiers(at Position, n int) (all [][]graph.VertexID, err e
 	return all, err
 }
 
-// timeFrontiers fetches the rows of minibatches, with nodes as one or each rank for itself. It
-// returns the rows that all ranks fetch for one step, and the mean time of the slowest rank.
-// Collective.
+// timeFrontiers fetches the rows of minibatches: if the argument nodes is set, as nodes, otherwise
+// each rank for itself. It returns the rows that all ranks fetch for one step, and the mean time of
+// the slowest rank. Collective.
 func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, seconds float64,
 	err error) {
 	was := s.Job.AsNodes

@@ -14,10 +14,10 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// openPartitioned opens a cache where each rank holds only the in-edges of its own vertices. A
-// policy that needs no graph opens at once, and so does a static policy whose ranking was written
-// before. All others, and caches that divide their bytes among types, first map and analyse the
-// whole graph. Collective.
+// openPartitioned opens a cache if each rank holds only the in-edges of its own vertices. A policy
+// that needs no graph opens at once, and so does a static policy whose ranking was written before.
+// Otherwise, and for caches that divide their bytes among vertex types, ranks first map and analyse
+// the whole graph. Collective.
 func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
 	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.Job.Kinds() != nil {
@@ -73,7 +73,7 @@ func (s *Store) openWhole(c *Cache, at Position) error {
 	})
 }
 
-// withGraph calls f with the whole graph. Collective.
+// withGraph calls the function f with the whole graph, prepared for analyses. Collective.
 func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 	begin := time.Now()
 	return s.withWhole(func() error {
@@ -89,8 +89,9 @@ func (s *Store) withGraph(policy string, f func(m *access.Graph) error) error {
 	})
 }
 
-// withWhole calls f; meanwhile workload has the whole topology. A rank that holds only a part of it
-// maps the files of all parts until f returns; the ranks of the node share these pages. Collective.
+// withWhole calls the function f. Until f returns, the method workload describes the whole
+// topology. A rank that holds only a part of it maps the files of all parts meanwhile; the ranks of
+// the node share these pages. Collective.
 func (s *Store) withWhole(f func() error) (err error) {
 	if !s.Job.Partitioned {
 		return f()

@@ -41,9 +41,9 @@ const (
 
 // measurePeers measures the cost of a peer's row, if the settings ask for it, and sets it in the
 // settings of the cache. The cost decides which rank keeps a row, and so affects traffic and time,
-// but no number of the training. It measures nothing if the result would not matter, because no
-// node has two ranks or the caches hold no rows. The argument capacity is that of a rank's cache,
-// the same on the whole node. Collective.
+// but no number of the training. Nothing is measured if the result would not matter, because no
+// node has two ranks or the caches hold no rows. The argument capacity is the number of rows of a
+// rank's cache, the same on the whole node. Collective.
 func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if c.Settings.PeerCost >= 0 || c.Settings.Placement != policy.PlacementGroup {
 		return nil
@@ -79,9 +79,9 @@ func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	return nil
 }
 
-// peerRatio is the cost of a peer's row relative to the cost of a far row, after the cost of an own
-// row is subtracted from both. It has two digits, so that noise moves hardly any rows from rank to
-// rank.
+// peerRatio is the cost of a peer's row in proportion to the cost of a far row, after the cost of
+// an own row is subtracted from both. It is rounded to two digits, so that noise moves hardly any
+// rows from rank to rank.
 func peerRatio(own, peer, far float64) float64 {
 	if far <= own {
 		return 1 // a far row costs no more than an own one, so all ranks keep the same rows
@@ -104,7 +104,8 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 	}()
 	rowBytes, self := s.shards().RowBytes(), node.Rank()
 	mine := table.Bytes()[self*rows*rowBytes : (self+1)*rows*rowBytes]
-	for i := range mine { // write pages, as unwritten ones are all the same zero page
+	// write all pages, because pages that were never written are the same zero page
+	for i := range mine {
 		mine[i] = 1
 	}
 	refs := mem.Make[compute.RowRef](rows)

@@ -37,7 +37,7 @@ import (
 // Options describe a rank and its job. The job is the same on all ranks.
 type Options struct {
 	Comm         comm.Comm
-	RanksPerNode int // overrides the launched number; 0 means as launched
+	RanksPerNode int // if not 0, the ranks that pretend to be a node
 	Job          *job.Job
 	Host         compute.Host
 	Learned      *nn.Learned    // rows that the model learns
@@ -45,11 +45,11 @@ type Options struct {
 	SetUp        *trace.SetUp   // times each item of set-up; may be nil
 	Alive        func()         // called while rows are fetched in bulk; may be nil
 	Note         func(string)   // shows a note to the user; may be nil
-	Device       compute.Device // see OpenDevice
-	GPU          GPU            // see OpenDevice
+	Device       compute.Device // the rank's device, for OpenDevice
+	GPU          GPU            // which rows the device holds, for OpenDevice
 }
 
-// Store is the rows that a rank reads without fetching them.
+// Store has the rows that a rank reads without fetching them.
 type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node. Other parts
@@ -61,8 +61,8 @@ type Store struct {
 	// memory.
 	DeviceRows []DeviceRows
 
-	// HostDraws says, after OpenDevice, why minibatches cannot be drawn on this rank's device, as
-	// far as the job and the memory that the model leaves tell; "" if they can.
+	// HostDraws says, after OpenDevice, why minibatches cannot be drawn on this rank's device. It
+	// is "" if the job and the memory that the model leaves allow it.
 	HostDraws string
 
 	first, last int // own parts [first, last)
@@ -165,8 +165,9 @@ func (s *Store) Bytes() (n int64) {
 	return n
 }
 
-// Fetcher makes the exchange of what minibatches read: feature rows in Tables and in a cache, which
-// may be nil, or columns; also learned rows, if they do not change. Collective.
+// Fetcher makes the exchange for what minibatches read: feature rows in Tables, in the cache c
+// (which may be nil) and on other ranks, or columns of rows. If the argument learned is set, it
+// also exchanges learned rows, which must not change then. Collective.
 func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions(s.rows(), slices.Clone(s.kinds))
 	o.Offsets, o.Stored = s.shards().Ranges(), s.Job.Cache.FromFiles()
@@ -182,8 +183,8 @@ func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	return exchange.Open(s.Comm, o)
 }
 
-// FetcherOf makes an exchange of other rows that are distributed like the vertices. tables [P] has
-// the rows of this rank's parts. Collective.
+// FetcherOf makes an exchange of other rows that are distributed like the vertices: rows.Tables [P]
+// has the rows of this rank's parts. Collective.
 func (s *Store) FetcherOf(rows compute.Rows) (*exchange.Fetcher, error) {
 	if rows.Cols < 1 { // the same on all ranks
 		return nil, fmt.Errorf("rows have %d columns; they need at least 1", rows.Cols)
@@ -207,7 +208,8 @@ func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchan
 	o := exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
 		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(),
 		Window: s.Job.Window}
-	if s.node != nil && s.Job.AsNodes { // AsNodes may have been set meanwhile
+	// AsNodes may have been set to false since Open
+	if s.node != nil && s.Job.AsNodes {
 		o.Node = &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
 	}
 	return o

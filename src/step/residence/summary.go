@@ -36,8 +36,8 @@ type Summary struct {
 	Chosen string `json:"chosen,omitempty"`
 }
 
-// Summarise describes a cache at the end of a run; nil if the config asks for none. auto is nil
-// unless it chose the cache. Collective.
+// Summarise describes a cache at the end of a run. It returns nil if the config asks for no cache.
+// The argument auto is nil unless it chose the cache. Collective.
 func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 	o := c.Settings
 	if c.Policy().None() && auto == nil {

@@ -37,8 +37,8 @@ type SumsChoice struct {
 
 func sumsOff(why string) *SumsChoice { return &SumsChoice{Sums: "off", Why: why} }
 
-// compare chooses by what sums save and cost. The argument perByte is the seconds that the network
-// takes for a byte.
+// compare sets Sums by what sums save and cost, and Why. The argument perByte is the number of
+// seconds that the network takes for a byte.
 func (c *SumsChoice) compare(perByte float64) {
 	c.Saved = (c.RowBytes - c.SumBytes) * perByte
 	share := 0.0
@@ -141,7 +141,8 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 				return err
 			}
 		}
-		if n == 1 || i > 0 { // arrays grow in the first
+		// the first minibatch does not count, because arrays grow in it
+		if n == 1 || i > 0 {
 			c.Cost += time.Since(begin).Seconds() / float64(max(1, n-1))
 		}
 		for _, v := range p.RemoteIDs {
@@ -163,7 +164,7 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	return fault
 }
 
-// learnedCounter makes the counter of the rank's learned rows; nil if owners add none.
+// learnedCounter makes the counter of the rank's learned rows, or returns nil if owners add none.
 func (s *Store) learnedCounter(t *sample.Topology) (*parallel.LearnedCounter, error) {
 	if s.Job.LearnedSums() == nil {
 		return nil, nil
@@ -205,7 +206,7 @@ func (s *Store) longestLearned() (rows []byte, of exchange.Kind) {
 	return rows, of
 }
 
-// timeRow returns the seconds to read a row of a table; 0 without rows.
+// timeRow returns the seconds to read a row of a table, or 0 if the table is empty.
 func (s *Store) timeRow(table []byte, of exchange.Kind) float64 {
 	if len(table) == 0 {
 		return 0
@@ -241,8 +242,8 @@ func (s *Store) timeByte() (float64, error) {
 	return far / float64(each), err
 }
 
-// timeSending is timeByte for rows of several kinds, measured by sending zeros. All ranks send at
-// the same time: to the ranks of other nodes or, for learned rows, to all others.
+// timeSending is timeByte for rows of several kinds. It sends zeros. All ranks send at the same
+// time: to the ranks of other nodes or, if learned rows travel, to all others.
 func (s *Store) timeSending() (float64, error) {
 	rank, size := s.Comm.Rank(), s.Comm.Size()
 	near := s.Job.Neighbours(rank)
