@@ -189,7 +189,7 @@ func TestLocalityErrors(t *testing.T) {
 	near := nearAtRandom(rand.New(rand.NewPCG(55, 0)), topology, poisson(4))
 	small := randomTopology(rand.New(rand.NewPCG(56, 0)), 40)
 	for want, o := range map[string]Options{
-		"sample.kind neighbour draws all neighbours alike": {Spec: Neighbours(4), Near: near},
+		"likelier, which kind neighbour does not":          {Spec: Neighbours(4), Near: near},
 		"for 1 hops and near edges for 1, but there are 2": {Spec: poisson(4, 4), Near: near},
 		"for 1 hops and near edges for 0, but there are 1": {Spec: poisson(4),
 			Near: Near{Vertices: near.Vertices}},
