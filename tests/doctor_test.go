@@ -84,7 +84,8 @@ func TestDoctorTellsWhereAGPUWouldDraw(t *testing.T) {
 			"would draw on the host: the topology takes 0 MB of device memory, more than half of the 0 MB for"},
 		{weightedParts.dir(t), "1", "would draw on the host: model.edge_weights"},
 		{sparseParts.dir(t), "1",
-			"would draw on the host: sparse features: the host makes what layers read of them"},
+			"would draw on the host: sparse features: the host makes the inputs of layers from " +
+				"them"},
 	} {
 		args := []string{"doctor", "--ranks-in-process", c.ranks, "--dir", dir, "--parts", c.parts}
 		env := emulatedGPU(t, "HALOGNN_EMULATED_BYTES=1500000", "HALOGNN_EMULATED_DEVICES=1")

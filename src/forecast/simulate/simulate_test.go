@@ -170,8 +170,8 @@ func TestBadOptions(t *testing.T) {
 		{"no fanouts for the first fill", func(o *Options) {
 			o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{5}}
 			o.Policies, o.Cache.Initial = []string{"degree", "prefetch"}, "inclusion"
-		}, []string{"cannot be combined with cache.initial inclusion, because it follows from " +
-			"fanouts"}},
+		}, []string{"cannot be combined with cache.initial inclusion, because it is computed " +
+			"from fanouts"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"lru"} },
 			[]string{`"lru"`, "vip"}},
 		{"a model without neighbours", func(o *Options) { o.Model.Kind = "mlp" },

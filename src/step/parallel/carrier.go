@@ -51,7 +51,8 @@ func (s Shuffling) Direct(gradients Transport) bool {
 		s == ShuffleAuto && (gradients == TransportNCCL || gradients == TransportMPI)
 }
 
-// newCarrier makes a device's carrier for the ranks of c. Rank 0 of c is rank first of the job.
+// newCarrier makes a device's carrier for the ranks of c. The argument first is the rank in the job
+// of rank 0 of c.
 func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
@@ -63,9 +64,9 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	}
 	switch {
 	case o.Shuffles == ShuffleDirect && queue == nil && o.Gradients != nil && o.Comm.Size() > 1:
-		return nil, fmt.Errorf("%w as compute.shuffles: direct requires: rows travel by the "+
-			"transport of gradients, which is %s (train.gradient_dtype: bf16 is a reason; for "+
-			"others set compute.gradients: nccl or mpi); set compute.shuffles: auto", ErrTransport,
+		return nil, fmt.Errorf("%w as compute.shuffles: direct requires: rows would travel as "+
+			"gradients do, and these travel by %s; set compute.shuffles: auto, or set "+
+			"compute.gradients: nccl or mpi and leave out train.gradient_dtype: bf16", ErrTransport,
 			o.Gradients.Transport())
 	case queue == nil || o.Shuffles == ShuffleStaged:
 		return &throughHosts{comm: c, device: device}, nil
@@ -73,7 +74,7 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	return newDirect(queue, c, first)
 }
 
-// carried starts the collective of rows in host memory.
+// carried starts the collective that carries rows in host memory.
 func carried(c comm.Comm, send, recv []byte, out, in []int, width int) request {
 	if out == nil {
 		return c.StartAllgatherv(send, recv, in, width)
@@ -185,7 +186,7 @@ func (d *direct) carry(send, recv []float32, out, in []int, cols int) error {
 	return nil
 }
 
-// enqueue is the errand of carry.
+// enqueue gives the transfer of carry to the device. The goroutine of the link queue calls it.
 func (d *direct) enqueue() error {
 	d.queue.device.Follow(d.ready)
 	if err := d.queue.over.Exchange(d.send, d.recv); err != nil {

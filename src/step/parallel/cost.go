@@ -8,7 +8,8 @@ import (
 // The communication cost of a minibatch, for predictions: each number describes sends of this
 // package. Tests compare the predictions with the counts of runs.
 
-// The collectives of a minibatch.
+// The number of collectives of a minibatch. Each comment names the type that starts them, and what
+// they carry.
 const (
 	fetchCollectives    = 2 // fetched: ids, rows
 	nodeCollectives     = 2 // fetched, if nodes fetch as one: wants; rows passed on
@@ -24,7 +25,7 @@ const (
 	columnCollectives   = 3 // columnRows and columnSums: hops; partial sums, their gradients
 )
 
-// CountBytes is a number of vertices in a message.
+// CountBytes is the size of a number of vertices in a message.
 const CountBytes = 8
 
 // HopSizeBytes is the length of the message with the size of an input hop, to ranks that hold

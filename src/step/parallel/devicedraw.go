@@ -16,7 +16,7 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Where minibatches that are trained are drawn: sample.on.
+// Where minibatches for training are drawn: the values of sample.on.
 const (
 	DrawHost   = "host"
 	DrawDevice = "device"
@@ -24,7 +24,8 @@ const (
 )
 
 // SumsNeedEdges says why the host draws for ranks that ask owners for sums.
-const SumsNeedEdges = "exchange.sums: owners are asked for sums by edges, which the host then lacks"
+const SumsNeedEdges = "exchange.sums: the host would lack the edges by which it asks owners for " +
+	"sums"
 
 // HostDraws says why a job's minibatches cannot be drawn on a device, as far as this depends on its
 // settings; "" if they can.
@@ -48,8 +49,8 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 	}
 	embeds := task.Stored(s.Model.Task).Embeds
 	kind := nn.FindKind(s.Model.Kind)
-	// By default a config asks for weights, even if the graph has none. Fit settles this, and sets
-	// In.
+	// By default a config asks for weights, even if the graph has none. Fit drops them then; In is
+	// above 0 only after Fit.
 	weighted := s.Model.EdgeWeights && s.Model.In > 0
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
@@ -63,36 +64,37 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 		{kind != nil && !kind.ReadsNeighbours, "model.kind " + s.Model.Kind,
 			"it reads no neighbours", "sample.on=" + DrawHost},
 		{kind != nil && kind.ByRelation, "model.kind " + s.Model.Kind,
-			"its layers read edges relation by relation, which the host lists",
+			"its layers read edges relation by relation, and only the host lists them so",
 			"sample.on=" + DrawHost},
 		{hops > compute.MostDrawnHops || most > compute.MostDrawnFanout,
 			fmt.Sprintf("sample.fanouts %v", s.Sample.Fanouts),
-			"a thread of the device remembers at most 64 draws of a vertex, and a drawing 16 hops",
+			"the device draws at most 64 neighbours of a vertex, in at most 16 hops",
 			few},
 		{s.Model.Schema.Typed(), "a graph with vertex types",
-			"the device draws by one relation alone",
+			"the device draws neighbours of one relation only",
 			"sample.on=" + DrawHost},
-		{embeds, "the task of links", "links of a minibatch are left out, or its pairs listed, " +
-			"on the host",
+		{embeds, "the task of links", "only the host leaves out a minibatch's links or lists its " +
+			"pairs",
 			"sample.on=" + DrawHost},
 		{s.Model.LearnsRows(), "model.learned",
 			"the host asks for learned rows by the edges that read them",
 			"model.learned=0"},
-		{s.Sparse, "sparse features", "the host makes what layers read of them", "dense features"},
+		{s.Sparse, "sparse features", "the host makes the inputs of layers from them",
+			"dense features"},
 		{s.Model.EdgeIn > 0, "model.edge_features", "the host looks up the rows of edges",
 			"model.edge_features=false"},
 		{weighted, "model.edge_weights", "weights of the data's edges are not on the device",
 			"model.edge_weights=false"},
 		{s.Sums && !s.TrySums, "exchange.sums on",
-			"owners are asked for sums by edges, which the host then lacks", "exchange.sums=off"},
+			"the host would lack the edges by which it asks owners for sums", "exchange.sums=off"},
 	}
 }
 
 // DrawnOn says where a strategy draws the minibatches that it trains, and why.
 type DrawnOn struct{ Where, Why string }
 
-// DrawsOn returns where this strategy draws the minibatches that it trains; the zero value if it
-// does not train on a device with its own memory. It is the same on all ranks.
+// DrawsOn returns where this strategy draws the minibatches that it trains. It returns the zero
+// value if it does not train on a device with its own memory. The result is the same on all ranks.
 func (s *Strategy) DrawsOn() DrawnOn { return s.drawsOn }
 
 // onCard is what a minibatch that was drawn on the device has; the zero value for one that the host
@@ -248,7 +250,8 @@ func (s *Strategy) drawOnHost() {
 	}
 }
 
-// openDeviceDraws brings the topology to the device. why says why the host draws instead.
+// openDeviceDraws brings the topology to the device. The result why says why the host draws
+// instead.
 func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *deviceDraws,
 	why string, err error) {
 	o, t := &s.o, s.o.Topology
@@ -260,10 +263,10 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	}
 	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows ||
 		needs.OfData {
-		return nil, "layers read more of edges than a device draws", nil
+		return nil, "layers read more about edges than a device draws", nil
 	}
 	if o.MaxSeeds == 0 {
-		return nil, "nothing bounds the minibatches", nil
+		return nil, "the largest size of a minibatch is not known", nil
 	}
 	draws := DrawBounds(o.Sample, s.needs, o.MaxSeeds, len(t.Original), o.Edges)
 	draws.Indptr, draws.Indices, draws.Original = t.Graph.Indptr, sample.IDs(t.Graph.Indices),
@@ -284,8 +287,8 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	return d, "", nil
 }
 
-// LargeTopology says why a topology of the given bytes has no place on a device with that much free
-// memory; "" if it has.
+// LargeTopology says why a topology of this many bytes has no place on a device with this much free
+// memory, or returns "" if it has.
 func LargeTopology(bytes, free int64) string {
 	if bytes <= free/2 {
 		return ""
@@ -294,8 +297,8 @@ func LargeTopology(bytes, free int64) string {
 		"that the model leaves", bytes>>20, free>>20)
 }
 
-// LargeDraws says why a device that has so much memory left, without the topology, cannot draw the
-// given number of minibatches; "" if it can.
+// LargeDraws says why a device cannot draw the given number of minibatches, or returns "" if it
+// can. The argument left is the memory that is left on the device, without the topology.
 func LargeDraws(o *compute.DrawOptions, minibatches int, left int64) string {
 	for h, hop := range o.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
@@ -351,8 +354,7 @@ func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
 // DrawnBytes estimates the device memory of the given number of minibatches under way, without the
 // topology.
 func DrawnBytes(o *compute.DrawOptions, minibatches int) int64 {
-	// Memory that drawings have in common, 16 to 20 bytes an edge, is about that of this number of
-	// drawings.
+	// Drawings also share memory of 16 to 20 bytes an edge, about as much as two drawings have.
 	const shared = 2
 	return int64(minibatches+shared) * compute.DrawingBytes(o)
 }

@@ -27,8 +27,8 @@ type DrawerOptions struct {
 	Sampling sample.Options
 	Samplers int // number of samplers that draw at a time, each with about 4 bytes a vertex
 
-	Labels     task.Labels // as in Options
-	Undigested bool        // as in Drawing
+	Labels     task.Labels // labels of all vertices; no labels if minibatches are not scored
+	Undigested bool        // nobody reads the digests of the minibatches, so they are not made
 }
 
 // NewDrawer makes the samplers.

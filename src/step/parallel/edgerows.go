@@ -14,8 +14,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// withEdgeRows is Rows for models that also read edge features. It fetches the rows of the sampled
-// edges of all hops, before those of vertices, from the owners of the edges' targets. In the
+// withEdgeRows is Rows for models that also read edge features. Before the rows of vertices, it
+// fetches the rows of the sampled edges of all hops, from the owners of the edges' targets. In the
 // exchange for them, the id of an edge is its position in the whole topology.
 //
 //	blocks ──> positions ──> ids ──> slice ──> rows ──> EdgeRows of each hop
@@ -32,10 +32,10 @@ type withEdgeRows struct {
 
 // edgesOf are a minibatch's features of edges.
 type edgesOf struct {
-	ids   []graph.VertexID // positions of the sampled edges, hop by hop
+	ids   []graph.VertexID // positions of the sampled edges in the topology, hop by hop
 	once  []graph.VertexID // each of ids once, ascending; fetch takes them as its vertices
 	fetch exchange.Plan
-	of    []compute.RowRef // for each of ids, where its row lies
+	of    []compute.RowRef // where the row of each of ids lies
 	got   []float32        // [sampled edges, cols], if layers also have self-edges
 	rows  []float32        // [edges, cols], in the order of the layers' edges
 	cols  int              // 0 if the model reads no edge features

@@ -75,7 +75,7 @@ func (e *LayerEdges) addSelfEdges(s *sample.Minibatch, needs nn.Needs, train boo
 	}
 }
 
-// of returns the block of a layer, as the layer reads it, and its transpose.
+// The method of returns the block of a layer, as the layer reads it, and its transpose.
 func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Block,
 	*graph.BlockTranspose) {
 	if needs.Copies() {
@@ -177,7 +177,7 @@ func (v *values) degree(position int32) float64 {
 	return float64(v.topology.Degree(v.ids.at(position)))
 }
 
-// plain sets the weights of a block to the values.
+// plain sets the weights of a block to the values of its edges.
 func (v *values) plain(w []float32) {
 	if v.of != nil {
 		copy(w, v.of)
@@ -291,8 +291,8 @@ func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	return &e.input
 }
 
-// List lists the groups of a minibatch that x has located in p. Predictions need them for the sums
-// that owners make.
+// List lists the groups of a minibatch. The exchange x has located the rows of its frontier, in the
+// plan p. Predictions need the groups for the sums that owners make.
 func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topology,
 	x *exchange.Exchange, p *exchange.Plan, g *exchange.Groups) {
 	// The choice between rows and sums does not depend on weights or the order of types.

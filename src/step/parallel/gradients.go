@@ -24,7 +24,7 @@ import (
 // the loss and the counts.
 type Gradients struct {
 	reducer   reducer
-	queue     *linkQueue // queue of the sums between devices; nil if they go another way
+	queue     *linkQueue // queue of the sums between devices; nil if sums go through hosts
 	transport Transport
 	note      string
 	holding   bool
@@ -55,7 +55,7 @@ const (
 // GradientOptions say how gradients are added.
 type GradientOptions struct {
 	comm.SumOptions
-	Device    compute.Device // an Accelerator has gradients in its memory; else the host has
+	Device    compute.Device // its memory has the gradients if it is an Accelerator
 	Transport Transport      // for gradients in device memory; "" is TransportAuto
 }
 
@@ -85,10 +85,9 @@ func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gr
 func (g *Gradients) Reproducible() bool { return g.reducer.reproducible() }
 
 // Transport says where gradients are added: host, device (of one rank alone), nccl, mpi or staged.
-// Note returns a line about the choice, empty if there was none.
 func (g *Gradients) Transport() Transport { return g.transport }
 
-// Note returns a line about the choice of the transport: see Transport.
+// Note returns a line about the choice of the transport, or "" if there was no choice.
 func (g *Gradients) Note() string { return g.note }
 
 // Hold keeps the gradients of a minibatch that is not the last of its step on this rank.

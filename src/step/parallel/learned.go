@@ -130,8 +130,8 @@ func (w *withLearned) plan(m *Minibatch) error {
 	return nil
 }
 
-// ask plans the requests for the learned rows of a minibatch with these edges and vertices.
-// learns[t] says whether type t learns rows.
+// ask plans the requests for the learned rows of a minibatch with these edges and vertices. The
+// argument learns[t] says whether type t learns rows.
 func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []graph.VertexID,
 	learns []bool) error {
 	e.ids = mem.Grow(e.ids[:0], len(vertices))[:0]
@@ -219,7 +219,7 @@ type underWay struct {
 	key    sample.Key
 	step   int32   // number of the current step, from 1
 	items  int     // number of minibatches so far
-	begun  []int32 // [depth+1] number of the step of minibatch i, at i % (depth+1)
+	begun  []int32 // [depth+1] step of minibatch i, at index i % (depth+1)
 	last   []int32 // [own vertices] number of the last step that reads the row; 0 if none does
 	before []int32 // [own vertices] the same for the last step but one
 }
@@ -397,7 +397,7 @@ func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, _ Phases) err
 	return nil
 }
 
-// end adds the gradients that other ranks have sent for rows of this one.
+// end adds the gradients that other ranks have sent for this rank's rows.
 func (r *learning) end(m *Minibatch, phases Phases) error {
 	phases.End(trace.Backward)
 	phases.Begin(trace.Shuffle)

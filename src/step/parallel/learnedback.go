@@ -23,7 +23,7 @@ type learnedReaders struct {
 	come    int       // number of segments of received rows and sums
 }
 
-// turn makes the lists for the rows that e has asked x for.
+// turn makes the lists for the learned rows e, for which the exchange x has planned the requests.
 func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	_, come := e.plan.Vectors()
 	r.come, r.shared = int(come), e.means.count() > 0
@@ -52,9 +52,9 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	})
 }
 
-// each calls f for every row that is part of a mean, and for every row that the layer reads itself.
-// It passes the segment of the row, the number of the row of x that it is part of, and its share in
-// this row of x.
+// each calls the function f for every learned row that is part of a mean, and for every one that
+// the layer reads itself. It passes the segment of the learned row, the number of the row of x that
+// it is part of, and its share in this row of x.
 func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32)) {
 	for _, of := range e.types {
 		a, x := &e.means.types[of.kind], int32(of.at)

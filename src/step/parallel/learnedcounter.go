@@ -17,7 +17,8 @@ type LearnedCounter struct {
 	of       learnedOf
 }
 
-// NewLearnedCounter counts for the rank whose exchange of learned rows is x. The counter frees x.
+// NewLearnedCounter makes a counter for the rank whose exchange of learned rows is x. The counter
+// frees x.
 func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange) *LearnedCounter {
 	return &LearnedCounter{x: x, model: model, topology: t}
 }

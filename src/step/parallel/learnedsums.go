@@ -82,7 +82,8 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 	}
 }
 
-// of returns the own vertices that a rank has read, each once, and the segments of their gradients.
+// The method of returns the own vertices that a rank has read, each once, and the segments of their
+// gradients.
 func (s *learnedGiven) of(rank int) (own []int32, back compute.Segments) {
 	lo, hi := s.first[rank], s.first[rank+1]
 	return s.own[lo:hi], compute.Segments{Indptr: s.indptr[lo : hi+1], Indices: s.indices}

@@ -24,7 +24,7 @@ type linked struct {
 	slices  []float32 // memory for the slices of all buckets
 	buckets []bucket  // [layers] bucket of each layer
 	flight  []int     // layers, in the order they were started
-	bytes   int64     // result of sent
+	bytes   int64     // result of the method sent
 }
 
 // bucket is a layer's gradients, cut into slices. Element r of an array is the slice sent to rank
@@ -88,8 +88,8 @@ func (b *bucket) cut(p *nn.Params, l, rank, ranks int) int {
 	return len(b.own) * ranks
 }
 
-// place takes memory for the slices of the other ranks from the front of memory, and returns the
-// rest.
+// place takes memory for the slices of the other ranks from the front of the argument memory, and
+// returns the rest.
 func (b *bucket) place(memory []float32, ranks int) []float32 {
 	n := len(b.own)
 	b.slices = memory[:n*ranks]
@@ -110,7 +110,7 @@ func (s *linked) start(l int, holding bool) {
 	s.queue.errands <- b.errand
 }
 
-// add is the errand of a bucket.
+// add sums a bucket on the device. The goroutine of the link queue calls it.
 func (s *linked) add(b *bucket) error {
 	device, over := s.queue.device, s.queue.over
 	device.Follow(b.ready)

@@ -20,7 +20,7 @@ type linkQueue struct {
 	ended       chan struct{}
 }
 
-// errand queues work on the comm stream; told gets its error, and does not block.
+// errand queues work on the comm stream; told gets its error. A send to told must not block.
 type errand struct {
 	enqueue func() error
 	told    chan<- error

@@ -72,10 +72,10 @@ var modes = []*Mode{
 	},
 }
 
-// Modes returns all modes, in the order of tables.
+// Modes returns all modes, in the order of the table.
 func Modes() []*Mode { return slices.Clone(modes) }
 
-// ModeOf returns the mode of a name. The empty name is the first mode.
+// ModeOf returns the mode with the given name. The empty name is the first mode.
 func ModeOf(name string) (*Mode, error) {
 	if name == "" {
 		return modes[0], nil
@@ -128,9 +128,9 @@ type Drawing struct {
 	On, HostDraws string
 	Parts         []int64
 
-	// By Rows [K+1], rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned says that its
-	// Topology holds only the in-edges of these vertices, SeedsElsewhere that seeds may be vertices
-	// of other ranks.
+	// Rows [K+1] says that rank r has the vertices Rows[r] to Rows[r+1]-1. Partitioned says that
+	// the Topology of a rank holds only the in-edges of its vertices, and SeedsElsewhere that seeds
+	// may be vertices of other ranks.
 	Rows           []int64
 	Partitioned    bool
 	SeedsElsewhere bool
@@ -181,7 +181,7 @@ func (o *Options) layerNeeds(l int) nn.Needs {
 	return needs
 }
 
-// aggregateNeeds returns what is read for the aggregates alone.
+// aggregateNeeds returns what must be read for the aggregates only.
 func (o *Options) aggregateNeeds() nn.Needs {
 	needs := o.needs()
 	needs.Own = false

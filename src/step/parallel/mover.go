@@ -20,8 +20,8 @@ type mover struct {
 	carrier carrier
 }
 
-// newMover makes a communicator of the ranks of c, whose rank 0 is rank first of the job.
-// Collective of all ranks of the job: if one group fails, all ranks return its error.
+// newMover makes a communicator of the ranks of c. The argument first is the rank in the job of
+// rank 0 of c. Collective of all ranks of the job: if one group fails, all ranks return its error.
 func newMover(o *Options, c comm.Comm, first int) (mover, error) {
 	made := mover{rank: first + c.Rank(), device: o.Device}
 	own, err := c.Dup()
@@ -52,7 +52,7 @@ func (s *mover) way() Shuffling { return s.carrier.way() }
 
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
-// enter ends the phase given as the argument of, and begins Shuffle; leave does the reverse.
+// enter ends a phase, the argument of, and begins Shuffle; leave does the reverse.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if err := m.point(fault.Shuffle, s.rank); err != nil {
 		return fmt.Errorf("step %d: %w", m.Key.Step, err)
@@ -95,8 +95,8 @@ func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]floa
 	return err
 }
 
-// exchange carries rows as carrier.carry does, each in the memory of cols float32, and adds to
-// count what this rank sends to and gets from others.
+// exchange carries rows as carrier.carry does. Each row takes the memory of so many float32 numbers
+// as the argument cols. It adds to count what this rank sends to other ranks and gets from them.
 func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []int,
 	cols int) error {
 	width, rank := 4*cols, s.comm.Rank()

@@ -44,8 +44,8 @@ func (p *Pipe) Close() {
 	}
 }
 
-// Run prepares and consumes n minibatches as pipeline.Run does. admit must set Key, Seeds,
-// GlobalSeeds and Train.
+// Run prepares and consumes n minibatches as pipeline.Run does. The function admit must set Key,
+// Seeds, GlobalSeeds and Train.
 func (p *Pipe) Run(
 	ctx context.Context, n int, admit func(int, *Minibatch), consume func(int, *Minibatch) error,
 ) error {

@@ -9,7 +9,7 @@ type pool[S interface {
 	Free()
 }] chan S
 
-// with calls f with a sampler. It waits if all of them are drawing.
+// with calls the function f with a sampler. It waits if all samplers are drawing.
 func (p pool[S]) with(f func(S) error) error {
 	s := <-p
 	defer func() { p <- s }()

@@ -106,7 +106,7 @@ type pushed struct {
 	words    []int   // [K] length of each rank's hop
 	rows     []int   // [K] number of destinations of each rank's hop, whose rows it wants
 	mine     []int   // [K] number of own destinations, repeated for every rank
-	ones     []int   // [K] 1 for every rank, which gets one size
+	ones     []int   // [K] 1 for every rank, because each rank gets one size
 	sends    []int   // [K] length of the own hop, repeated for every rank
 	first    int     // index of the first own destination among all destinations
 
@@ -124,7 +124,7 @@ func (x *pushed) bytes() int64 {
 		x.groups.Bytes()
 }
 
-// free returns the arrays.
+// free frees the arrays.
 func (x *pushed) free() {
 	mem.Free(x.size)
 	mem.Free(x.sizes)

@@ -32,13 +32,14 @@ type Queued struct {
 	arrived  compute.Event
 }
 
-// openStepQueue returns nil if the host has work to do within every step: if it computes the loss,
-// carries rows between layers, adds gradients, or trains rows of vertices. Collective.
+// openStepQueue makes the queue of a strategy's steps. It returns nil if the host has work to do
+// within every step: if it computes the loss, carries rows between layers, adds gradients, or
+// trains rows of vertices. Collective.
 func openStepQueue(s *Strategy) (*stepQueue, error) {
 	device := compute.CapabilitiesOf(s.o.Device).Accelerator
 	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
 		s.between.forward != nil || s.between.weigh != nil || s.between.backward != nil {
-		return nil, nil // the same on all ranks
+		return nil, nil // on all ranks or on none
 	}
 	queues, err := s.o.Model.QueuesLoss()
 	var q *stepQueue
@@ -87,8 +88,8 @@ func (q *stepQueue) close() error {
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
 // Queue is Step without waiting for the device. The phases measure how long the host takes to give
-// the device its work. For the last minibatch of a step, for which last is set, it returns the
-// step, which must be settled before the step after the next is queued.
+// the device its work. If the argument last is set, m is the last minibatch of a step, and Queue
+// returns the step. The caller must settle it before it queues the step after the next.
 func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
 	if err := s.landing.receive(m); err != nil {
 		return nil, err
@@ -141,8 +142,8 @@ func (q *Queued) Settle() (t Trained, err error) {
 }
 
 // Finished is Settle for a run that has failed: it waits for nothing, not even a lock, and any
-// goroutine may call it. The result ok is false if the device has not run the step, or its loss is
-// not finite.
+// goroutine may call it. The result ok is false if the device has not run the step, or if the
+// step's loss is not finite.
 func (q *Queued) Finished() (stats task.Stats, ok bool) {
 	if !q.strategy.o.Gradients.Passed(q.arrived) {
 		return stats, false

@@ -178,7 +178,7 @@ func estimatesRefuse(s *job.Spec) []clash {
 	if s.Sample.HasFanouts() {
 		return all
 	}
-	what, why := s.Cache.OfFanouts(), "it follows from fanouts, of which there are none"
+	what, why := s.Cache.OfFanouts(), "it is computed from fanouts, and this sampler has none"
 	return append(all, clash{what != "", what, why,
 		policies(func(p *policy.Policy) bool { return !p.Fanouts })})
 }
@@ -203,7 +203,7 @@ func typedRefuses(s *job.Spec) []clash {
 			ownCache},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
-			"models read rows of all",
+			"models read feature rows of all types",
 			"partition --features degree, which makes them of the graph, model.learned=64, which " +
 				"learns them, or an import with features"},
 	}
@@ -213,7 +213,7 @@ func typedRefuses(s *job.Spec) []clash {
 func learnedRefuses(s *job.Spec) []clash {
 	const changes = "a row changes with every step that reads it"
 	all := []clash{{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
-		"ranks find the learned rows of their own minibatches", "parallel.mode=" + ModeData}}
+		"learned rows are fetched only for a rank's own minibatches", "parallel.mode=" + ModeData}}
 	if s.Model.Schema.Typed() { // a typed graph may have features too
 		return all
 	}
@@ -248,7 +248,7 @@ func sparseRefuses(s *job.Spec) []clash {
 func sharedRefuse(s *job.Spec) []clash {
 	return []clash{
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
-			"a rank reads the rows of its own vertices alone", owners},
+			"a rank reads only the rows of its own vertices", owners},
 		{s.StreamPerPart, "sample.streams part",
 			"each minibatch has seeds of several parts", "sample.streams=rank"},
 		{s.Locality.Favours(), "sample.locality",
@@ -259,7 +259,7 @@ func sharedRefuse(s *job.Spec) []clash {
 
 func splitRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), clash{s.Cache.Policy != policy.None,
-		"cache.policy " + s.Cache.Policy, "a rank reads the rows of its own vertices alone",
+		"cache.policy " + s.Cache.Policy, "a rank reads only the rows of its own vertices",
 		noCache})
 }
 
@@ -267,9 +267,9 @@ func splitRefuses(s *job.Spec) []clash {
 func hybridRefuses(s *job.Spec) []clash {
 	return append(sharedRefuse(s), []clash{
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
-			"each rank of a node already keeps other rows", ownCache},
+			"the ranks of a node already keep different rows", ownCache},
 		{s.Model.Schema.Typed(), "a graph with vertex types",
-			"rows of one size are passed on in a node",
+			"ranks of a node pass on only rows of one size",
 			"parallel.mode=" + ModeSplit},
 	}...)
 }
@@ -285,10 +285,10 @@ func pushPullRefuses(s *job.Spec) []clash {
 		{s.Locality.Favours(), "sample.locality", "no row is nearer than another",
 			"sample.locality=1"},
 		{known && !model.Linear(), name,
-			"its input layer is no sum over the columns of the features",
+			"its input layer is not a sum over the columns of features",
 			"model.kind sage with means, gcn, gin or mlp"},
 		{s.Model.Schema.Typed(), "a graph with vertex types",
-			"columns are those of one linear map, and each type has its own",
+			"ranks divide the columns of one linear map, but each type has its own map",
 			"parallel.mode=" + ModeSplit},
 	}
 }
@@ -315,7 +315,7 @@ func sumsRefuse(s *job.Spec) []clash {
 			"rows are then read from files, and none travels", owners},
 		{s.Cache.Level && (s.Cache.Policy == policy.Auto ||
 			p != nil && slices.Contains(p.Reads, "level")),
-			"cache.level", "look-ahead then keeps what saves sums and fetches nothing early",
+			"cache.level", "look-ahead then keeps the rows that save sums and fetches none early",
 			"cache.level=false"},
 	}
 }
@@ -323,7 +323,7 @@ func sumsRefuse(s *job.Spec) []clash {
 // nodesRefuse lists what cannot be combined with ranks of a node that fetch as one.
 func nodesRefuse(s *job.Spec) []clash {
 	shares := s.Mode.Sharing != sample.Alone
-	why := "ranks that train a minibatch together load no row twice"
+	why := "ranks that train a minibatch together already load each row only once"
 	if s.Mode.Columns {
 		why = "no feature row travels"
 	}
@@ -339,7 +339,8 @@ func nodesRefuse(s *job.Spec) []clash {
 func edgeRowsRefuse(s *job.Spec) []clash {
 	return []clash{
 		{s.Mode.Name != "" && s.Mode.Name != ModeData, "parallel.mode " + s.Mode.Name,
-			"rows of edges are fetched for a rank's own minibatches", "parallel.mode=" + ModeData},
+			"rows of edges are fetched only for a rank's own minibatches",
+			"parallel.mode=" + ModeData},
 	}
 }
 
@@ -355,14 +356,14 @@ func placementRefuses(s *job.Spec) []clash {
 	static := policies(func(p *policy.Policy) bool { return p.Static() && !p.None() })
 	why, cure := "ranks read each other's caches, which must not change", static
 	if group {
-		why, cure = "ranks divide a cache that changes only where nodes fetch as one",
+		why, cure = "ranks divide a changing cache only if nodes fetch as one",
 			"exchange.nodes=on, or "+static
 	}
 	return []clash{
 		{s.Cache.Shared() && changes(&s.Cache) && !(group && s.AsNodes && !s.TryNodes),
 			"cache.policy " + s.Cache.Policy, why, cure},
 		{group && s.Cache.Policy == policy.Auto, "cache.policy " + policy.Auto,
-			"it counts ranks' own caches", static},
+			"it compares only caches that each rank keeps for itself", static},
 		{s.Cache.Placement == policy.PlacementParts && !s.Cache.FromFiles(),
 			"cache.source " + policy.SourceOwners,
 			"a rank reads the rows of its own parts in memory and needs no cache for them",
@@ -386,7 +387,8 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 	o := &s.Links
 	all = append(all, refused("links.exclude", "true", "false", []clash{
 		{o.Exclude && s.Locality.Favours(), "sample.locality",
-			"it would need the near neighbours among the edges that are left", "sample.locality=1"},
+			"it counts near neighbours among all edges, including those left out",
+			"sample.locality=1"},
 		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights",
 			"the sum of the weights of a vertex's edges includes the links, and so tells the " +
 				"ends of links from others", "model.edge_weights=false"},
@@ -411,7 +413,7 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 			"no rank has all rows to add links to",
 			"topology.kind=replicated"},
 		{valid && s.Model.Schema.Typed(), "vertex types",
-			"links are added to graphs of one relation alone",
+			"links are added only to graphs of one relation",
 			"a graph without vertex types"},
 		{valid && s.Model.EdgeWeights, "model.edge_weights", "validation links have no weights",
 			"model.edge_weights=false"},

@@ -33,7 +33,7 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 	}{
 		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gat" },
 			"parallel.mode is push-pull, which cannot be combined with model.kind gat, because " +
-				"its input layer is no sum over the columns of the features; choose model.kind " +
+				"its input layer is not a sum over the columns of features; choose model.kind " +
 				"sage with means, gcn, gin or mlp, or parallel.mode=data"},
 		{ModePushPull, func(s *job.Spec) { s.Model.Kind = "gatv2" }, "model.kind gatv2"},
 		{ModePushPull, func(s *job.Spec) { s.Model.Aggregation = nn.AggregateMax },
@@ -47,7 +47,7 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 		{ModeData, func(s *job.Spec) {
 			s.Cache.Policy, s.Cache.Placement, s.AsNodes = policy.Auto, policy.PlacementGroup, true
 		}, "cache.placement is group, which cannot be combined with cache.policy auto, because it " +
-			"counts ranks' own caches; choose cache.policy="},
+			"compares only caches that each rank keeps for itself; choose cache.policy="},
 		{ModeSplit, func(s *job.Spec) { s.Sums = true },
 			"which cannot be combined with parallel.mode split"},
 	} {
@@ -102,7 +102,7 @@ func TestRefusalsOfLinks(t *testing.T) {
 		"links.filter": func(s *job.Spec) {
 			s.Partitioned, s.Links.Filter = true, true
 		},
-		"the near neighbours among the edges": func(s *job.Spec) { s.Locality.Favour = 2 },
+		"near neighbours among all edges": func(s *job.Spec) { s.Locality.Favour = 2 },
 		"validation links have no weights": func(s *job.Spec) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
 		},

@@ -100,8 +100,9 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// The method make sets into to the rows of b followed by one own row for each destination, and r to
-// the destinations and groups of the rows, and to biases if there are any. frontier begins with the
+// The method make sets the block into to the rows of b, followed by one own row for each
+// destination. It sets r to the destinations and groups of these rows. If the argument biases is
+// set, it also gives each destination the bias of its group. The frontier begins with the
 // destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
@@ -140,15 +141,16 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 	r.end()
 }
 
-// fold makes targets refer to the rows of types; b has one such row for each segment.
+// fold makes the targets refer to the rows of types instead of rows of b; each segment of b is one
+// such row.
 func (r *related) fold(b *graph.Block) {
 	for i, row := range r.targets.Indices {
 		r.targets.Indices[i] = b.Indices[row]
 	}
 }
 
-// begin lists the rows of each destination, with room for further rows of each (the argument more),
-// and returns a function from a vertex to its group.
+// begin lists the rows of each destination, and leaves room for further rows of each, as many as
+// the argument more. It returns a function from a vertex to its group.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	more int64) func(graph.VertexID) int {
 	rows, t, n := b.NumRows(), &r.targets, b.NumDst
@@ -185,8 +187,9 @@ func (r *related) end() {
 	t.Indptr[0] = 0
 }
 
-// pair sets into to the rows of b with pairs of a source and a relation as sources. Pairs are in
-// the order of relations, then in first-seen order. O(edges + sources).
+// pair sets the block into to the rows of b, in which pairs of a source and a relation take the
+// place of sources. Pairs are in the order of relations, then in first-seen order. O(edges +
+// sources).
 func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph.Columns) {
 	set := r.begin(b, nn.Paired, c, 1)
 	rows := b.NumRows()
@@ -234,7 +237,7 @@ func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph
 	r.end()
 }
 
-// sets makes room for the groups of own rows, and returns a function from a vertex to its group.
+// sets makes room for the groups of own rows. It returns a function from a vertex to its group.
 func (r *related) sets(own nn.Relating, c *graph.Columns) func(graph.VertexID) int {
 	if own == nn.OwnTogether {
 		r.ownEnds = append(r.ownEnds[:0], 0)
@@ -311,7 +314,7 @@ type ofType struct {
 }
 
 // average rewrites the edges of the input layer, which relate has made from b, so that they read
-// means. count must have run before.
+// means. The method count must have been called before.
 func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns,
 	f *nn.Folding) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends

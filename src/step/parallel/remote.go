@@ -37,22 +37,22 @@ type remoteDrawer struct {
 }
 
 // remoteDraws is the state of a minibatch's draws between two collectives. Its arrays are reused by
-// the next hop, and by another minibatch once this one is drawn, as a drawn minibatch may wait in a
-// window.
+// the next hop. Once the minibatch is drawn, another minibatch gets them, because a drawn minibatch
+// may wait long and does not need them.
 type remoteDraws struct {
 	asking sample.Asking
 	answer sample.Answer
 
 	d           *remoteDrawer
-	asks, asked []int64  // [2K] length of IDs and random word: for each rank; from each rank
+	asks, asked []int64  // [2K] length of IDs and random word, to each rank and from each rank
 	words       []uint64 // [K] random words received from each rank
 	wanted      []int    // [K] length of the part of wantIDs from each rank
 	wantIDs     []graph.VertexID
 	edges       []int // [K] number of neighbours that each rank returns
 }
 
-// newRemoteDrawer makes the samplers and communicators. rows [K+1] are the first vertices of each
-// rank; elsewhere says that seeds may be vertices of any rank. Collective.
+// newRemoteDrawer makes the samplers and communicators. The argument rows [K+1] has the first
+// vertex of each rank, and elsewhere says that seeds may be vertices of any rank. Collective.
 func newRemoteDrawer(
 	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions, around drawn,
 ) (*remoteDrawer, error) {
@@ -234,7 +234,8 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 		if n < 0 || n > most {
 			return nil, nil, fmt.Errorf(
 				"rank %d asks for the neighbours of %d vertices of rank %d, which has fewer; the "+
-					"two see different parts or memory is damaged", k, n, r.d.rank)
+					"two see different parts or memory is damaged: give all ranks the same parts "+
+					"and check those", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)
@@ -295,7 +296,7 @@ func (r *remoteDraws) bytes() int64 {
 		int64(cap(r.asks)+cap(r.asked))*8 + int64(cap(r.wantIDs))*4
 }
 
-// free returns the arrays.
+// free frees the arrays.
 func (r *remoteDraws) free() {
 	r.asking.Free()
 	r.answer.Free()

@@ -75,10 +75,10 @@ func (a *assembly) batch(m *Minibatch) {
 	}
 }
 
-// fetched is the Rows of ranks that have the rows of their own vertices and fetch others: with two
-// collectives, ids out and rows back. If the ranks of a node fetch as one, there are two more among
-// the ranks of the node: wants before, and rows after. readers says for which vertices and ranks
-// this rank finds rows, keeper which rows it caches.
+// fetched is the Rows of ranks that have the rows of their own vertices and fetch others. A fetch
+// takes two collectives: ids out and rows back. If the ranks of a node fetch as one, it takes two
+// more among these ranks: wants before, and rows after. The field readers says for which vertices
+// and ranks this rank finds rows, and keeper which rows it caches.
 type fetched struct {
 	assembly
 	x       *exchange.Exchange
@@ -98,10 +98,10 @@ type readers interface {
 	request(f *fetched, m *Minibatch, w exchange.Wants) error
 	// serve is called before the rows that others ask for are copied.
 	serve(*Minibatch) error
-	// stages returns the stages from the arrival of all these rows to the batch. The first stage
+	// stages returns the stages from the arrival of all fetched rows to the batch. The first stage
 	// comes from keeper.last.
 	stages(*fetched) []Stage
-	// counters adds how the rows are counted.
+	// counters corrects how rows are counted, if some do not count as fetched.
 	counters(*Minibatch, *trace.Counters)
 }
 
@@ -109,7 +109,8 @@ type readers interface {
 type keeper interface {
 	// plan returns the stages from the blocks to the list of rows to fetch.
 	plan(*fetched) []Stage
-	// passOn is the stage in which a buyer copies rows for the ranks of its node.
+	// passOn is the stage in which a rank that fetches for its node (buys) copies rows for the
+	// other ranks of the node.
 	passOn(*fetched) Stage
 	// last is a stage after which the minibatch no longer reads the cache of this rank.
 	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
@@ -150,8 +151,8 @@ func (f *fetched) wants() Stage {
 		func(m *Minibatch) (request, error) { return f.x.StartWants(&m.Fetch), nil }, nil)
 }
 
-// group sorts the edges of the input layer into the order in which their rows are added. parts has
-// the part of each frontier vertex.
+// group sorts the edges of the input layer into the order in which their rows are added. The
+// argument parts has the part of each frontier vertex.
 func (f *fetched) group(m *Minibatch, parts []uint16) {
 	m.grouped = m.edges.Group(&m.Sampled, f.needs, parts, f.x.Parts())
 }
@@ -206,7 +207,7 @@ func (f *fetched) close() error {
 	return nil
 }
 
-// frontier are the readers of a rank that finds the rows of its own minibatches.
+// frontier says which rows a rank finds if it has minibatches of its own: the rows of its frontier.
 type frontier struct{ x *exchange.Exchange }
 
 func (frontier) vertices(m *Minibatch) []graph.VertexID {
@@ -279,8 +280,8 @@ func (settled) free()              {}
 // and so are the reads and writes of the cache.
 type deciding struct {
 	policy cache.Policy
-	// Whether the policy looks ahead. Then the first stage that is not local is decide, or wants
-	// where ranks of a node divide caches.
+	// Whether the policy looks ahead. If so, the first stage that is not local is decide or, if
+	// ranks of a node divide caches, wants.
 	looks bool
 	// Buffers for minibatches that are decided and not consumed; empty unless the policy looks
 	// ahead.
@@ -370,9 +371,9 @@ func (f *fetched) keep(m *Minibatch) {
 	}
 }
 
-// divided is the keeper of a cache that changes and that the ranks of a node divide: each keeps
-// rows that it buys, for all of them. It decides about what the node wants of it, which it knows
-// after a collective of the node.
+// divided is the keeper of a cache that changes and that the ranks of a node divide. Each rank
+// keeps rows that it fetches for all of them (buys). It decides about the rows that its node wants
+// from it, which it knows after a collective of the node.
 type divided struct{ *deciding }
 
 func (d divided) plan(f *fetched) []Stage {
@@ -464,7 +465,7 @@ func (d *deciding) free() {
 	}
 }
 
-// swap exchanges the buffers of a minibatch.
+// swap exchanges the buffers of a minibatch with those of the set b.
 func (m *Minibatch) swap(b *bufferSet) {
 	m.own, b.own = b.own, m.own
 	m.aggregate, b.aggregate = b.aggregate, m.aggregate

@@ -80,8 +80,8 @@ func (s *shuffler) bytes() (allocated, pinned int64) {
 	return sums + int64(len(s.send)+len(s.got))*4, 0
 }
 
-// forward adds rows of other ranks behind the rows of the own frontier, which the layer below has
-// computed: the rows that layer l > 0, or the loss of links, reads.
+// forward completes the rows that layer l > 0, or the loss of links, reads. Behind the rows of the
+// own frontier, which the layer below has computed, it puts rows of other ranks.
 func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if s.comm.Size() == 1 {
 		return nil

@@ -30,8 +30,9 @@ func composeSplit(s *Strategy) error {
 	return nil
 }
 
-// share makes groups of size ranks train each minibatch together. With serving, the feature rows
-// that a rank reads are found by the vertices' owner in the group. Collective.
+// share makes groups of ranks, with size ranks each, train each minibatch together. If the argument
+// serving is set, the owners of vertices find the feature rows that other ranks of the group read.
+// Collective.
 func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	if err := s.degreesKnown(); err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	}
 	s.draw = drawer
 	if drawer.hops() == 0 && s.o.Model.Config.BatchNorms() == 0 && s.o.Sample.Links == nil {
-		return drawer, nil // this rank reads nothing of other ranks
+		return drawer, nil // this rank reads nothing from other ranks
 	}
 	shuffled, err := newShuffler(&s.o, drawer, s.layers)
 	if err == nil {
@@ -90,7 +91,7 @@ type sharing struct {
 	own         []graph.VertexID  // own seeds
 	hops        []sample.Crossing // what crosses ranks in each hop, from the seeds on
 	moves       []move            // shuffle index of each layer; the exchange does layer 0
-	asks, asked []int64           // [K] number of vertices sent to each rank; received from it
+	asks, asked []int64           // [K] number of vertices sent to each rank, and received from it
 	d           *splitDrawer      // drawer whose collective is under way
 	hop         int               // hop of that collective, from 1
 	layer       *sample.Layer     // the layer that is drawn as a whole; nil if none is in progress
@@ -194,7 +195,7 @@ func (m *move) free() {
 	m.add.Free()
 }
 
-// free returns the arrays.
+// free frees the arrays.
 func (s *sharing) free() {
 	mem.Free(s.asks)
 	mem.Free(s.asked)

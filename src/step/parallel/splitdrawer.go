@@ -12,12 +12,12 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// splitDrawer draws minibatches that a group of ranks makes together. After each hop but the last,
-// vertices go to their owners in a collective of the pipeline, counts before ids. With serving,
-// this also happens after the last hop. A hop that is drawn as a whole (sample.Layer) has one more
-// collective before that. If ranks hold only the in-edges of their own vertices, and so draw for
-// other groups too, a hop begins with the collectives of a remoteDrawer. As in a remoteDrawer, no
-// stage keeps a sampler for the next.
+// splitDrawer draws minibatches that a group of ranks makes together. After each hop except the
+// last, vertices go to their owners in a collective of the pipeline, counts before ids. If the
+// field serving is set, this also happens after the last hop. A hop that is drawn as a whole
+// (sample.Layer) has one more collective before that. If ranks hold only the in-edges of their own
+// vertices, and so draw for other groups too, a hop begins with the collectives of a remoteDrawer.
+// As in a remoteDrawer, no stage keeps a sampler for the next stage.
 type splitDrawer struct {
 	drawn
 	o        DrawerOptions
@@ -30,7 +30,8 @@ type splitDrawer struct {
 	layers   chan *sample.Layer // layers that no minibatch uses at present
 }
 
-// newSplitDrawer makes the samplers, and the communicator of a group of size ranks. Collective.
+// newSplitDrawer makes the samplers, and the communicator of the rank's group. The argument size is
+// the number of ranks in a group. Collective.
 func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, around drawn,
 ) (*splitDrawer, error) {
 	d := &splitDrawer{
@@ -97,8 +98,8 @@ func (d *splitDrawer) Bytes() int64 {
 	return bytes
 }
 
-// stages returns the stages from the seeds to the blocks and, with serving, to the rows that other
-// ranks read.
+// stages returns the stages from the seeds to the blocks and, if the field serving is set, to the
+// rows that other ranks read.
 func (d *splitDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	for h := 1; h <= d.hops(); h++ {
@@ -220,8 +221,8 @@ func (d *splitDrawer) choose(m *Minibatch, s *sample.Split, h int) error {
 	return d.found(m, s, h)
 }
 
-// find collects the candidates of hop h: from own in-edges, or from the replies of other ranks (a).
-// A rank that is alone in its group also chooses.
+// find collects the candidates of hop h. They come from own in-edges or, if the argument a is not
+// nil, from the replies of other ranks. A rank that is alone in its group also chooses.
 func (d *splitDrawer) find(m *Minibatch, s *sample.Split, h int, a *sample.Asking) error {
 	x := &m.shared
 	if x.layer == nil {
@@ -362,7 +363,7 @@ func (d *splitDrawer) label(m *Minibatch) {
 	x.move.index(&x.crossing, true)
 }
 
-// serve finds out which rows of own vertices the group reads.
+// serve finds out which rows of own vertices the ranks of the group read.
 func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
 	return s.Serve(&m.Sampled, m.shared.crossing(0))
 }

@@ -17,18 +17,18 @@ type Stage struct {
 // request is a collective under way.
 type request = pipeline.Request
 
-// local is a stage on the pool: see pipeline.Stage.
+// local returns a stage that runs on the pool (pipeline.Stage.Local).
 func local(p trace.Phase, name string, f func(*Minibatch) error) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Local: f}, p}
 }
 
-// ordered is a stage that runs the minibatches in order. In the first stage that is not local,
-// arrive is called with each minibatch in advance; it may be nil.
+// ordered returns a stage that runs the minibatches in order. If arrive is not nil, this must be
+// the first stage that is not local, and arrive is called with each minibatch in advance.
 func ordered(p trace.Phase, name string, arrive, f func(*Minibatch) error) Stage {
 	return Stage{pipeline.Stage[Minibatch]{Name: name, Arrive: arrive, Ordered: f}, p}
 }
 
-// collective is a stage in which all ranks take part. finish may be nil.
+// collective returns a stage in which all ranks take part. The function finish may be nil.
 func collective(
 	p trace.Phase, name string,
 	start func(*Minibatch) (request, error), finish func(*Minibatch) error,

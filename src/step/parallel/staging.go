@@ -14,8 +14,8 @@ import (
 
 // landing puts the inputs of a minibatch into host memory or device memory.
 type landing interface {
-	// land makes or sends the inputs of a minibatch, whose hops and labels are set. input is the
-	// hop of the layer that reads the rows.
+	// land makes or sends the inputs of a minibatch, whose hops and labels are set. The argument
+	// input is the hop of the layer that reads the rows.
 	land(m *Minibatch, input *nn.Hop, needs nn.Needs) error
 	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of
 	// the minibatch.
@@ -182,7 +182,7 @@ type stagingPool struct {
 	limits     *sample.Limits     // limits of training minibatches; nil if unknown
 	alone      bool               // whether no rows come from other ranks
 
-	most int // most bytes that a buffer pins beyond the first minibatch's
+	most int // most bytes that a buffer pins in addition to the first minibatch's
 
 	mu        sync.Mutex
 	begun     bool // whether buffers are made

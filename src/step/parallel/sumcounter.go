@@ -32,8 +32,9 @@ func NewSumCounter(needs nn.Needs, t *sample.Topology, c *exchange.Chooser,
 		recent: make([]exchange.Groups, window+1)}
 }
 
-// Add keeps the groups of the next minibatch, which x has located in p. It returns the worth of
-// each remote row for a cache, valid until the next call. It reorders the minibatch's edges.
+// Add keeps the groups of the next minibatch, for which the exchange x has located rows in the plan
+// p. It returns the worth of each remote row for a cache, valid until the next call. It reorders
+// the minibatch's edges.
 func (s *SumCounter) Add(m *sample.Minibatch, x *exchange.Exchange, p *exchange.Plan) []uint8 {
 	s.edges.List(m, s.needs, s.topology, x, p, &s.list)
 	s.recent[s.n%len(s.recent)].Copy(&s.list)

@@ -59,7 +59,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 	if forced {
 		candidates = []Transport{o.Transport}
 	}
-	var passed []string // rejected transports, with reasons
+	var passed []string // transports that cannot be used, with reasons
 	for _, t := range candidates {
 		var r reducer
 		why := unsupportedReason(t, all, forced)
@@ -101,8 +101,8 @@ func gather(c comm.Comm, device compute.PeerDevice) ([]capabilities, error) {
 	return comm.AllgatherJSON(c, mine)
 }
 
-// unsupportedReason returns why the ranks cannot use a transport, "" if they can. If this is not
-// known, the transport is only tried if the user has set it.
+// unsupportedReason returns why the ranks cannot use a transport, or "" if they can. If it is not
+// known whether they can, the transport is tried only if the user has set it (forced).
 func unsupportedReason(t Transport, all []capabilities, forced bool) string {
 	if t == TransportStaged {
 		return ""
@@ -193,7 +193,7 @@ func open(t Transport, c comm.Comm, p *nn.Params, layers int, device compute.Acc
 }
 
 // ended returns the error of a transport that all ranks have given up. If cleanup failed on this
-// rank, the error is no longer an error that all ranks agree on.
+// rank, ranks no longer agree on the error, and the result is not a comm.Agreed.
 func ended(err, cleanup error) error {
 	if cleanup != nil {
 		return fmt.Errorf("%v; closing what was opened failed: %w", err, cleanup)

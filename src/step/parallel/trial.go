@@ -108,7 +108,7 @@ func (t *Trial) Prepare(sampled *sample.Minibatch, seeds []graph.VertexID, key s
 	return t.strategy.Release(m)
 }
 
-// run runs a stage for one minibatch alone.
+// run runs a stage for a single minibatch.
 func (s *Stage) run(m *Minibatch) error {
 	of := &s.stage
 	switch {
@@ -155,7 +155,7 @@ func (t *Trial) cut(whole *sample.Minibatch) error {
 	return nil
 }
 
-// learn makes room for the learned rows that a step receives.
+// learn makes room for the learned rows that a step would receive.
 func (t *Trial) learn(m *Minibatch) error {
 	s := t.strategy
 	if s.o.Learned.Rows == nil {
