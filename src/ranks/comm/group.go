@@ -63,7 +63,7 @@ type post struct {
 	made           *member       // the result of Dup, Split and Node
 	done           chan struct{} // holds one token when the operation is complete
 	err            error         // this rank's error; valid when the operation is complete
-	pending        bool          // Wait has not been called
+	pending        bool          // whether Wait has not been called yet
 }
 
 // member is one rank's handle of a group.

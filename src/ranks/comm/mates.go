@@ -65,7 +65,7 @@ func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 		m = meet(c.Rank(), door, own, all, died)
 	}
 	alone, err := AgreeAny(c, m == nil)
-	if err == nil && !alone && m.met != nil { // then all mates will connect
+	if err == nil && !alone && m.met != nil { // all mates will connect, so wait for them
 		<-m.met
 	}
 	return m, err

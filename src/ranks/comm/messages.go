@@ -39,7 +39,7 @@ type message struct {
 	buf      []byte
 	done     chan struct{} // holds a token when the bytes have arrived
 	copying  bool
-	pending  bool // Wait has not been called
+	pending  bool // whether Wait has not been called yet
 }
 
 // mailboxes hold the ends of messages whose other end has not come yet. Slot [r*size+q] has the
@@ -106,7 +106,7 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 	return m, nil, nil
 }
 
-// end returns an empty end of a message. g.mu is held.
+// end returns an empty end of a message. The caller holds g.mu.
 func (g *group) end() *message {
 	if last := len(g.mail.spare) - 1; last >= 0 {
 		m := g.mail.spare[last]
@@ -116,7 +116,7 @@ func (g *group) end() *message {
 	return &message{group: g, done: make(chan struct{}, 1)}
 }
 
-// box returns the mailbox of an end. g.mu is held.
+// box returns the mailbox of an end. The caller holds g.mu.
 func (g *group) box(m *message) *[]*message {
 	if g.mail.waiting == nil {
 		g.mail.waiting = make([][]*message, len(g.ranks)*len(g.ranks))
@@ -128,8 +128,8 @@ func (g *group) box(m *message) *[]*message {
 	return &g.mail.waiting[from*len(g.ranks)+to]
 }
 
-// lonely ends the job because the other rank of a message has returned without its end. g.mu is
-// held.
+// lonely ends the job because the other rank of a message has returned without its end. The caller
+// holds g.mu.
 func (g *group) lonely(m *message) {
 	what := "sends %d bytes to"
 	if m.receives {
@@ -140,7 +140,7 @@ func (g *group) lonely(m *message) {
 		ErrMismatch, m.rank, len(m.buf), m.peer, g.id))
 }
 
-// forsake ends the job if a message waits for a rank that has returned. g.mu is held.
+// forsake ends the job if a message waits for a rank that has returned. The caller holds g.mu.
 func (g *group) forsake(rank int) {
 	for _, box := range g.mail.waiting {
 		for _, m := range box {

@@ -47,10 +47,10 @@ func (o *SumOptions) Reproducible(size int) bool {
 		o.Mode == SumAuto && (size <= MaxReproducible || o.Halves != nil)
 }
 
-// SumBytes returns the bytes that the ranks, size in number, send each other to add a vector of n
-// floats in rank order. Each slice goes to its owner from all other ranks, and its sum goes back to
-// all of them. With halves all floats travel as bfloat16 except the first, as many as the argument
-// exact.
+// SumBytes returns the bytes that ranks send each other to add a vector of n floats in rank order.
+// The argument size is the number of ranks. Each slice goes to its owner from all other ranks, and
+// its sum goes back to all of them. With halves all floats travel as bfloat16 except the first
+// ones, whose number is the argument exact.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {
@@ -108,7 +108,7 @@ type Sum struct {
 	// [size] number of floats, or halves, that this rank sends to each rank, and receives from it.
 	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the adder has set moving or err
-	moving             Request       // the last collective
+	moving             Request       // the last collective that was started
 	err                error
 }
 
@@ -151,8 +151,8 @@ func (s *Summer) Sent() int64 { return s.sent }
 // its Wait returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is like Start, but never rounds the first numbers of buf, as many as the argument
-// exact. These may be counts that travel with gradients.
+// StartExact is like Start, but never rounds the first numbers of buf; the argument exact is how
+// many. These may be counts that travel with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()
 	sum.buf, sum.exact = buf, exact

@@ -239,7 +239,7 @@ type slot[T any] struct {
 	number  int             // the item's number in this run
 	chain   int             // the chain that runs next
 	request Request
-	begun   begun // the collective under way
+	begun   begun // when the collective under way began
 	// [stations] a token tells the station's goroutine, or the issuer, that the chain before the
 	// station is complete.
 	ready []chan struct{}

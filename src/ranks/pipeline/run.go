@@ -23,7 +23,7 @@ type run struct {
 	once   sync.Once
 	onFail func(error)   // Options.OnFail; may be nil
 	end    chan struct{} // closed when the run has failed and OnFail has returned
-	err    error         // why the run ended; valid after end
+	err    error         // why the run ended; valid once end is closed
 
 	credits chan struct{} // a token tells the gate that one more item may pass
 	stop    chan struct{} // closed when consume has returned ErrStop
@@ -80,11 +80,11 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
 
-// RunOn is Run, but says that the next call will have at least next items. Up to Options.Ahead of
-// them are foreseen by the last items of this call: they are prepared as items n, n+1, ..., reach
-// the gate, where Arrive is called, and stay in their slots. The next call takes them as its items
-// 0, 1, ... without preparing them again. A call that ends with an error or ErrStop leaves no
-// items.
+// RunOn is like Run, and is told the least number of items of the next call, the argument next. Up
+// to Options.Ahead of those items are foreseen by the last items of this call. They are prepared as
+// items n, n+1, ..., reach the gate, where Arrive is called, and stay in their slots. The next call
+// takes them as its items 0, 1, ... without preparing them again. A call that ends with an error or
+// ErrStop leaves no items.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, next int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -105,7 +105,7 @@ func (p *Pipeline[T]) RunOn(
 			n+next, p.parked)
 	}
 	if n == 0 && ctx.Err() == nil {
-		return nil // parked items stay
+		return nil // items prepared by the previous run stay
 	}
 	r := p.begin(n, next)
 	defer func() {

@@ -9,9 +9,9 @@ type Order struct {
 	Depth       int
 
 	// Before is the number of an item's collectives that come before the gate, and Ahead the number
-	// of later items that must have reached the gate; both may be 0. The first items, Parked in
-	// number, have made the collectives before the gate in the previous run. Items of the next run,
-	// Next in number, make them in this run.
+	// of later items that must have reached the gate; both may be 0. Parked is the number of first
+	// items that have made the collectives before the gate in the previous run. Next is the number
+	// of items of the next run that make them in this run.
 	Before, Ahead, Parked, Next int
 }
 

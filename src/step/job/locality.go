@@ -26,8 +26,8 @@ type Adaption struct {
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0
 }
 
-// Clash returns every error of numbers that do not fit each other. The argument reads says whether
-// the model reads neighbours. If it does not, there is no factor.
+// Clash returns an error for each two numbers that do not fit each other. The argument reads says
+// whether the model reads neighbours. If it does not, there is no factor.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
 		errs = append(errs, fmt.Errorf(

@@ -167,7 +167,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	return nil
 }
 
-// lend gives a minibatch a drawing, which it keeps.
+// lend gives a minibatch a drawing, the memory for its draws, which the minibatch keeps.
 func (d *deviceDraws) lend(m *Minibatch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,8 +250,8 @@ func (s *Strategy) drawOnHost() {
 	}
 }
 
-// openDeviceDraws brings the topology to the device. The result why says why the host draws
-// instead.
+// openDeviceDraws brings the topology to the device. The result why is the reason why the host
+// draws instead, or "".
 func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *deviceDraws,
 	why string, err error) {
 	o, t := &s.o, s.o.Topology

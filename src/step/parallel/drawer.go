@@ -50,10 +50,10 @@ func NewDrawer(o DrawerOptions) (*Drawer, error) {
 
 // ofDraw is the state that a Draw keeps in a minibatch.
 type ofDraw struct {
-	draws  remoteDraws // for a partitioned topology
-	shared sharing     // if other ranks share the minibatch
-	edges  LayerEdges  // for a model that reads more than the sampled edges
-	card   onCard      // if the device has drawn it
+	draws  remoteDraws // used if the topology is partitioned
+	shared sharing     // used if other ranks share the minibatch
+	edges  LayerEdges  // used if the model reads more than the sampled edges
+	card   onCard      // used if the device has drawn the minibatch
 	labels []byte
 }
 
@@ -168,8 +168,8 @@ func (d *Drawer) Close() { d.samplers.free() }
 // Bytes returns the memory of the samplers and of the sets that they share. None may be drawing.
 func (d *Drawer) Bytes() int64 { return d.o.Sampling.Near.Bytes() + d.samplers.bytes() }
 
-// Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. It waits for a sampler
-// if DrawerOptions.Samplers other goroutines are drawing.
+// Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. If other goroutines use
+// all samplers, it waits for one.
 func (d *Drawer) Draw(m *Minibatch) error {
 	m.Scored = m.Seeds
 	if !d.draws() {

@@ -20,7 +20,7 @@ type LayerEdges struct {
 	weights    []float32 // weights of the edges of all blocks, one block after the other
 	transposed []float32 // weights of the edges of all transposes
 	related    []related // for each block, if relations are told apart
-	order      byType    // order of the input layer's sources, if sorted
+	order      byType    // the input layer's sources by type, if sorted is set
 	sorted     bool
 	means      averaged // rows that the input layer reads as means
 	groups     graph.Grouper
@@ -108,7 +108,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 			v.of = nil
 		}
 		switch {
-		case needs.Relations != nn.NoRelations: // relate adds self-edges
+		case needs.Relations != nn.NoRelations: // relate has put self-edges after the sampled edges
 			n := s.Blocks[l].NumEdges()
 			shares(w[:n], &s.Blocks[l], &v, false)
 			for e := range w[n:] {
@@ -192,7 +192,7 @@ func (v *values) plain(w []float32) {
 // the edges of its row; for samplers that estimate, over all in-edges in the graph. An edge from a
 // vertex to itself comes first and has value 1. If the sum is 0, the weights are 0.
 func shares(w []float32, b *graph.Block, v *values, self bool) {
-	at := int64(0) // index of the edge in v
+	at := int64(0) // index in v of the row's first edge
 	for d := range b.NumRows() {
 		lo, hi := b.Indptr[d], b.Indptr[d+1]
 		sum := 0.0
@@ -235,7 +235,7 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 func symmetric(w []float32, b *graph.Block, v *values) {
 	for d := range b.NumDst {
 		self, end := b.Indptr[d], b.Indptr[d+1]
-		before := int64(d) + 1 // v has no edges from destinations to themselves
+		before := int64(d) + 1 // an edge has a smaller index in v, which has no self-edges
 		all := v.total(int32(d))
 		share := 1.0
 		if !v.estimates {

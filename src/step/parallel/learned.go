@@ -221,7 +221,7 @@ type underWay struct {
 	items  int     // number of minibatches so far
 	begun  []int32 // [depth+1] step of minibatch i, at index i % (depth+1)
 	last   []int32 // [own vertices] number of the last step that reads the row; 0 if none does
-	before []int32 // [own vertices] the same for the last step but one
+	before []int32 // [own vertices] number of the last step before that; 0 if none
 }
 
 func newUnderWay(depth, own int) underWay {
@@ -348,7 +348,7 @@ func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 		})
 		return
 	}
-	rows.Mixed = true // other rows may have other sizes; the mean reads none
+	rows.Mixed = true // the tables may have rows of other sizes, which no mean reads
 	at := 0
 	for _, s := range [...]span{a.means, a.own} {
 		to := x.RowsAt(at, at+s.len())

@@ -16,8 +16,8 @@ import (
 //	segments  of received rows and sums (exchange.Plan.Received) │ of own rows (learnedOf.own)
 type learnedReaders struct {
 	indptr  []int64
-	indices []int32   // rows of x
-	shares  []float32 // share of the learned row in each of these rows
+	indices []int32   // rows of x that each learned row is part of
+	shares  []float32 // share of the learned row in each row of x
 	shared  bool      // whether some shares are not 1
 	slot    []int32   // [places] the segment of the row, or sum, at a place
 	come    int       // number of segments of received rows and sums

@@ -27,7 +27,7 @@ func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange
 type LearnedCounts struct {
 	Rows, Sums int64
 	Bytes      int64 // bytes of rows and sums, of their ids and late bits, and of the gradients
-	RowBytes   int64 // the same if owners made no sums
+	RowBytes   int64 // number of bytes if owners made no sums
 	Members    int64 // number of rows that owners add
 }
 

@@ -16,7 +16,7 @@ import (
 // So a row's gradients from relations come first, in the order of relations, and the gradient from
 // its use as own row comes last.
 type learnedMeans struct {
-	exchange.Edges           // edges from places in learnedOf.ids
+	exchange.Edges           // the means; sources are places in learnedOf.ids
 	types          []meansOf // [T] segments of each type
 }
 
@@ -60,8 +60,8 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
-// add appends the segments of s that lie in a span, the argument of. It adds the argument by to
-// their indices.
+// add appends the segments of s that lie in a span; the argument of is the span. It adds the
+// argument by to their indices.
 func (a *learnedMeans) add(s compute.Segments, of span, by int) span {
 	begin, edges := len(a.Indptr)-1, len(a.Indices)
 	lo, hi := s.Indptr[of.first], s.Indptr[of.end]

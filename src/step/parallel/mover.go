@@ -52,7 +52,8 @@ func (s *mover) way() Shuffling { return s.carrier.way() }
 
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
-// enter ends a phase, the argument of, and begins Shuffle; leave does the reverse.
+// enter ends the training phase of, and begins the phase Shuffle. The method leave does the
+// reverse.
 func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
 	if err := m.point(fault.Shuffle, s.rank); err != nil {
 		return fmt.Errorf("step %d: %w", m.Key.Step, err)
@@ -95,8 +96,8 @@ func growOn(device compute.Device, of *[]float32, n int, alloc func(int) ([]floa
 	return err
 }
 
-// exchange carries rows as carrier.carry does. Each row takes the memory of so many float32 numbers
-// as the argument cols. It adds to count what this rank sends to other ranks and gets from them.
+// exchange carries rows as carrier.carry does. A row takes the memory of cols float32 numbers. It
+// adds to count what this rank sends to other ranks and gets from them.
 func (s *mover) exchange(count *trace.Shuffles, send, recv []float32, out, in []int,
 	cols int) error {
 	width, rank := 4*cols, s.comm.Rank()

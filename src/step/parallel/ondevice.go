@@ -59,7 +59,7 @@ func (k *kept) close() error {
 type staged struct {
 	kept
 	summer *comm.Summer
-	host   []float32 // laid out as Params.Grads
+	host   []float32 // gradients on the host, in the layout of Params.Grads
 	events []compute.Event
 	coming []int       // layers whose bucket is being downloaded, oldest first
 	flight []*comm.Sum // sums in the order they were started

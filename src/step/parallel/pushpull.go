@@ -104,7 +104,7 @@ type pushed struct {
 	sizes    []int64 // [3K] the same numbers for the hop of each rank
 	own, all []int32 // messages of the own hop and of all ranks' hops, as hopWords
 	words    []int   // [K] length of each rank's hop
-	rows     []int   // [K] number of destinations of each rank's hop, whose rows it wants
+	rows     []int   // [K] number of destinations of each rank's hop: rows computed for that rank
 	mine     []int   // [K] number of own destinations, repeated for every rank
 	ones     []int   // [K] 1 for every rank, because each rank gets one size
 	sends    []int   // [K] length of the own hop, repeated for every rank
@@ -115,7 +115,7 @@ type pushed struct {
 	block    graph.Block
 	weights  []float32
 	groups   graph.Grouper
-	hop      nn.Hop // made of these arrays
+	hop      nn.Hop // the merged hop, made of these arrays
 }
 
 func (x *pushed) bytes() int64 {

@@ -15,10 +15,11 @@ type related struct {
 	ends, ownEnds []int32
 	targets       graph.Block // for each destination, its rows of z (nn.Hop.Targets)
 	rowsOf        graph.BlockTranspose
-	pairs         graph.Block // places of pairs' sources, then of destinations (nn.Hop.Pairs)
-	pairsOf       graph.BlockTranspose
-	pairEnds      []int32
-	last          []int32 // [sources] last pair of each source, counted from 1; 0 if it has none
+	// [pairs] place of each pair's source, then of each row's destination (nn.Hop.Pairs)
+	pairs    graph.Block
+	pairsOf  graph.BlockTranspose
+	pairEnds []int32
+	last     []int32 // [sources] last pair of each source, counted from 1; 0 if it has none
 }
 
 // byType is an input frontier sorted by vertex type; within a type the order is kept. With a single
@@ -149,8 +150,8 @@ func (r *related) fold(b *graph.Block) {
 	}
 }
 
-// begin lists the rows of each destination, and leaves room for further rows of each, as many as
-// the argument more. It returns a function from a vertex to its group.
+// begin lists the rows of each destination, and leaves room for further rows. The argument more is
+// the number of further rows of a destination. It returns a function from a vertex to its group.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	more int64) func(graph.VertexID) int {
 	rows, t, n := b.NumRows(), &r.targets, b.NumDst
@@ -296,7 +297,7 @@ func (r *related) free() {
 type averaged struct {
 	of      []bool  // [T] whether the type is averaged
 	indptr  []int64 // index pointers of the rows of averaged types, type by type
-	indices []int32 // places in Sources
+	indices []int32 // places among the vertices that Sources returns
 	whole   []int32 // places of the destinations
 	types   []ofType
 	from    []int32 // [R] type of each relation's sources; -1 for a relation without edges
@@ -306,7 +307,7 @@ type averaged struct {
 
 // ofType counts the rows that the input layer reads of a type.
 type ofType struct {
-	means, edges, own int // numbers of means, if averaged, of their edges, and of destinations
+	means, edges, own int // number of means (if averaged), of their edges, and of destinations
 	row, first        int // next row and first row of the type in indptr
 	edge              int // next place in indices
 	x                 int // where the type's rows begin among all rows that are read
@@ -326,7 +327,7 @@ func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph
 		return source
 	}
 	row, to, edges := 0, 0, len(b.Indices)
-	read := func(kind int, sources []int32) { // adds the next row of into
+	read := func(kind int, sources []int32) { // adds the next row to the block into
 		if of := &a.types[kind]; a.of[kind] {
 			into.Indices[to] = int32(of.x + of.row - of.first)
 			to++

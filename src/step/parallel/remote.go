@@ -30,7 +30,7 @@ type remoteDrawer struct {
 	parts    graph.PartIndex // finds the rank that owns a vertex
 	first    int             // the first hop that asks
 	comm     comm.Comm       // for all hops; nil if no hop asks
-	ones     []int           // [K] one count for every rank
+	ones     []int           // [K] 1 for every rank, because each gets one count
 	samplers pool[*sample.Remote]
 	idle     chan remoteDraws // states that no minibatch uses at present
 	drawn

@@ -96,7 +96,7 @@ type readers interface {
 	edges(f *fetched, m *Minibatch) *exchange.Edges
 	// request lists which rows are fetched from which rank.
 	request(f *fetched, m *Minibatch, w exchange.Wants) error
-	// serve is called before the rows that others ask for are copied.
+	// serve is called once the requests of other ranks have arrived, before their rows are copied.
 	serve(*Minibatch) error
 	// stages returns the stages from the arrival of all fetched rows to the batch. The first stage
 	// comes from keeper.last.

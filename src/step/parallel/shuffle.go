@@ -28,9 +28,9 @@ type shuffler struct {
 	layers    int       // number of layers of the model; the loss counts as the layer after them
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 
-	minibatch      *Minibatch // minibatch whose layers run, for gather
+	minibatch      *Minibatch // minibatch whose layers run; gather reads it
 	phases         Phases
-	sums, gathered []float32 // [n] own sums and [S,n] those of all ranks, in host memory
+	sums, gathered []float32 // [n] sums of this rank, and [S,n] of all ranks, in host memory
 	counts         []int     // [S] n for every rank of the group
 }
 

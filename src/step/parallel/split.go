@@ -30,9 +30,9 @@ func composeSplit(s *Strategy) error {
 	return nil
 }
 
-// share makes groups of ranks, with size ranks each, train each minibatch together. If the argument
-// serving is set, the owners of vertices find the feature rows that other ranks of the group read.
-// Collective.
+// share makes groups of ranks train each minibatch together. The argument size is the number of
+// ranks in a group. If the argument serving is set, the owners of vertices find the feature rows
+// that other ranks of the group read. Collective.
 func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	if err := s.degreesKnown(); err != nil {
 		return nil, err
@@ -88,16 +88,17 @@ func (r mates) counters(m *Minibatch, c *trace.Counters) {
 type sharing struct {
 	loaded int64 // number of own feature rows that any rank reads
 
-	own         []graph.VertexID  // own seeds
-	hops        []sample.Crossing // what crosses ranks in each hop, from the seeds on
-	moves       []move            // shuffle index of each layer; the exchange does layer 0
-	asks, asked []int64           // [K] number of vertices sent to each rank, and received from it
-	d           *splitDrawer      // drawer whose collective is under way
-	hop         int               // hop of that collective, from 1
-	layer       *sample.Layer     // the layer that is drawn as a whole; nil if none is in progress
-	rated       rated             // the links that this rank scores; none if the task has no links
-	counts      []int             // [K] number of vertices that each rank has found for the layer
-	sends       []int             // [K] own number of these vertices, repeated for every rank
+	own  []graph.VertexID  // own seeds
+	hops []sample.Crossing // what crosses ranks in each hop, from the seeds on
+	// shuffle index of each layer except 0, whose rows the exchange sends
+	moves       []move
+	asks, asked []int64       // [K] number of vertices sent to each rank, and received from it
+	d           *splitDrawer  // drawer whose collective is under way
+	hop         int           // hop of that collective, from 1
+	layer       *sample.Layer // the layer that is drawn as a whole; nil if none is in progress
+	rated       rated         // the links that this rank scores; none if the task has no links
+	counts      []int         // [K] number of vertices that each rank has found for the layer
+	sends       []int         // [K] own number of these vertices, repeated for every rank
 }
 
 // move is the shuffle index of a hop in the form that kernels read.

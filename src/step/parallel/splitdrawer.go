@@ -24,7 +24,7 @@ type splitDrawer struct {
 	group    comm.Comm // for the collectives, which the pipeline's issuer starts in one order
 	owners   *sample.Owners
 	serving  bool  // owners also find the rows of the last hop
-	ones     []int // [S] one count for every rank of the group
+	ones     []int // [S] 1 for every rank of the group, because each gets one count
 	samplers pool[*sample.Split]
 	asker    *remoteDrawer      // for hops whose in-edges other groups hold
 	layers   chan *sample.Layer // layers that no minibatch uses at present
@@ -143,8 +143,8 @@ func (d *splitDrawer) crossing(h int, what string,
 }
 
 // choosing returns the stages in which ranks send each other the in-neighbours that they have found
-// for hop h, as candidates, and choose among them. In evaluation with fanouts the messages are
-// empty.
+// for hop h, as candidates, and choose among them. If evaluation draws by fanouts instead, its
+// messages are empty.
 func (d *splitDrawer) choosing(h int) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{

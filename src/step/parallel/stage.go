@@ -7,7 +7,7 @@ import (
 	"halognn/src/ranks/pipeline"
 )
 
-// Stage is a stage of a pipeline and the phase that its time is counted under. Make it with local,
+// Stage is a stage of a pipeline, with the phase to which its time is added. Make it with local,
 // ordered or collective, so that every stage has a phase.
 type Stage struct {
 	stage pipeline.Stage[Minibatch]

@@ -313,7 +313,7 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],
 		Weights: in.Weights[:0], HopEnds: in.HopEnds[:0], MadeInStep: p.madeInStep,
 	}
-	if needs.Types { // read by type instead of all together
+	if needs.Types { // rows are read type by type, not all together
 		in.Rows, in.Destinations, in.Sources = compute.Rows{}, 0, false
 		for _, rows := range rowsOfTypes(m, p.exchange) {
 			in.Types = append(in.Types, rows)

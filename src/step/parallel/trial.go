@@ -24,7 +24,7 @@ type Trial struct {
 
 	m        Minibatch
 	sampled  int64 // bytes of the blocks, which the caller owns
-	messages int64 // bytes of the messages, before the minibatch gives them back
+	messages int64 // bytes of the messages, counted before the minibatch gives back their memory
 }
 
 // TrialOptions are the options of a strategy, in which NewTrial sets Host and Comm, and what is

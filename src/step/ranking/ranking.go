@@ -124,7 +124,7 @@ func Write(
 	if err != nil {
 		return "", err
 	}
-	defer func() { // no effect once renamed
+	defer func() { // removes nothing once the directory is renamed
 		_ = os.RemoveAll(making)
 		finished()
 		_ = os.RemoveAll(making) // removes what NFS has kept of a file until it was closed

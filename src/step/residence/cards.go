@@ -49,8 +49,8 @@ const (
 )
 
 // holdRows copies rows of a table to the device. If node is not nil, it also gives the device
-// access to the copies of the node's other ranks. The result why says why the host sends some rows
-// instead. If a device fails on one node, the job ends on all. Collective.
+// access to the copies of the node's other ranks. The result why is the reason why the host sends
+// some rows instead, or "". If a device fails on one node, the job ends on all. Collective.
 func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, first int, own []byte) (
 	why string, err error) {
 	var name []byte

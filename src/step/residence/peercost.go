@@ -34,9 +34,9 @@ type PeerCost struct {
 
 // How much is measured: few rows, so that start-up takes hardly longer.
 const (
-	measuredRows  = 4096    // at most this number of rows of each kind,
-	measuredBytes = 1 << 20 // and at most this number of bytes
-	measuredTimes = 3       // the shortest time counts
+	measuredRows  = 4096    // most rows read at a time,
+	measuredBytes = 1 << 20 // and most bytes of these rows
+	measuredTimes = 3       // times that each kind of read is measured; the shortest counts
 )
 
 // measurePeers measures the cost of a peer's row, if the settings ask for it, and sets it in the

@@ -42,7 +42,7 @@ func (m cutMatrix) at(a, b int32) int64 { return m.weight[int(a)*m.parts+int(b)]
 func quotient(g *graph.CSC, w Weights, part []int32, parts int) cutMatrix {
 	m := cutMatrix{parts, make([]int64, parts*parts)}
 	members, offsets := graph.Members(part, parts)
-	mem.Pieces(parts, 1, func(_, k, _ int) { // row k has one writer
+	mem.Pieces(parts, 1, func(_, k, _ int) { // row k is written only here, so no lock is needed
 		row := m.weight[k*parts : (k+1)*parts]
 		for _, v := range members[offsets[k]:offsets[k+1]] {
 			for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
@@ -84,9 +84,9 @@ func smallestFactor(n int) int {
 	return n
 }
 
-// bisect permutes the parts in set so that the cut between the first parts, left in number, and the
-// others is small. It grows the first group greedily from set[0]. Then it makes the best swap of
-// two parts as long as one helps (Kernighan and Lin, 1970).
+// bisect permutes the parts in set so that the cut between its first parts and the others is small.
+// The argument left is the number of first parts. It grows the first group greedily from set[0].
+// Then it makes the best swap of two parts as long as one helps (Kernighan and Lin, 1970).
 func (m cutMatrix) bisect(set []int32, left int) {
 	// [parts] weight of each part's edges to the left side minus that to the right side
 	pull := make([]int64, m.parts)

@@ -177,8 +177,8 @@ func chooseScan(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// redraw is the rare path of the method below. It is not inlined, so that the loops above stay
-// small.
+// redraw is the rare path of the method stream.below. It is not inlined, so that the loops above
+// stay small.
 //
 //go:noinline
 func (s *stream) redraw(hi, lo, n uint64) uint64 {

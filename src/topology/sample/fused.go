@@ -275,7 +275,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int,
 	error) {
 	mb, before := s.mb, int(block.Indptr[at])
-	block.Indptr[at] = 0 // during the draw, counted from the relation's first edge
+	block.Indptr[at] = 0 // during the draw, row pointers count from the relation's first edge
 	indptr := block.Indptr[at : at+len(r.vertices)+1]
 	s.hop.start(&s.topology, r.vertices, r.original, indptr)
 	s.hop.poisson = s.kind == Poisson
@@ -327,9 +327,9 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh makes room for the weights that the hop writes, edges in number. The array already has
-// weights of other relations, as many as the argument before, and keeps them. It returns the array,
-// which is empty if edges have no weights.
+// weigh makes room for the weights that the hop writes. The argument edges is their number. The
+// array already has weights of other relations, whose number is the argument before, and keeps
+// them. The result is the array; it is empty if edges have no weights.
 func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights

@@ -28,7 +28,7 @@ const chunkEdges = 2048
 //	number   table, rows, frontier       finds all entries in the cache (vertexMap)
 type hop struct {
 	topology *Topology
-	rows     []int64 // row pointers, from the row of vertex first on
+	rows     []int64 // row pointers of the rows from vertex first on
 	first    graph.VertexID
 	vertices []graph.VertexID // [n] the destinations or, with relations, their columns
 	original []int32          // [n] original ids of the destinations
@@ -140,7 +140,7 @@ type drawer struct {
 	// nears are the near neighbours of one destination, others its other neighbours.
 	nears, others members
 	pos           []int64        // positions in Indices of the edges of one chunk
-	found         []uint64       // candidates of one destination
+	found         []uint64       // neighbours of one destination that may be drawn
 	sink          graph.VertexID // written so that the compiler keeps the reads of touch
 }
 

@@ -123,7 +123,7 @@ func (m moment) word(hop uint64, relation int) uint64 {
 type numbers struct {
 	now, next uint64 // keys of a vertex's number before and after its next change
 	phases    uint64
-	turn      uint64 // i modulo lasts
+	turn      uint64 // step i modulo lasts
 	lasts     uint64 // 0 if vertices have no numbers
 }
 

@@ -250,8 +250,8 @@ func (l *Links) make(r *rated) {
 	r.labels = each * len(numbers)
 }
 
-// other returns negative j, of k, of link i of a minibatch, as a pair of vertices. A vertex is -1
-// if the negative is missing.
+// other returns negative j of link i of a minibatch, as a pair of vertices. A link has k negatives.
+// A vertex is -1 if the negative is missing.
 func (l *Links) other(link graph.Link, numbers []graph.VertexID, word uint64, i, j, k,
 	stream int) graph.Link {
 	switch c := l.options.Corrupt; {
@@ -431,7 +431,7 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(g
 // skips are the edges that a hop's first destinations do not draw.
 type skips struct {
 	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
-	place []int64 // places in the row, ascending
+	place []int64 // places of the skipped edges in the row, ascending
 	list  leftOut // edges that the frontier leaves out, looked up by find
 	// In a graph with relations, destinations are columns: the first column of the relation being
 	// drawn.

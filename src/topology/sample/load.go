@@ -60,7 +60,7 @@ func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 		for r := range loads {
 			of := &loads[r][l]
 			for _, d := range own.of(r) {
-				read[d] = int32(r) + 1 // the rank's own row
+				read[d] = int32(r) + 1 // a destination's own row is also a source
 				of.Destinations, of.Own = of.Destinations+1, of.Own+1
 			}
 			for _, row := range rows.of(r) {

@@ -109,7 +109,7 @@ func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, rel
 	return referenceSubset(row, count, vertexStream(hop, t.Original[v])), inverse
 }
 
-// referenceSubset returns edges of a row, count in number, by Floyd's algorithm.
+// referenceSubset chooses edges of a row by Floyd's algorithm. The argument count is their number.
 func referenceSubset(row []int64, count int64, s stream) (drawn []int64) {
 	degree := int64(len(row))
 	taken := make(map[uint64]bool)

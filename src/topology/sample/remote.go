@@ -37,7 +37,7 @@ import (
 // far.
 type Remote struct {
 	fused *Fused
-	layer Ladies // for kind LADIES, over fused
+	layer Ladies // draws for kind LADIES, by means of fused
 }
 
 // NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored, as several
@@ -468,7 +468,7 @@ func dropEmpty(block *graph.Block, totals []float64) int {
 	rows, row := 0, 0
 	for r, end := range block.Ends {
 		for ; row < int(end); row++ {
-			if len(totals) > 0 { // a column with edges may draw none
+			if len(totals) > 0 { // a column may have edges but have drawn none
 				if totals[row] == 0 {
 					continue
 				}

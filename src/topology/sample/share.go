@@ -3,8 +3,8 @@ package sample
 import "fmt"
 
 // Share says which streams a rank trains: at every step one minibatch from each of the Count
-// streams from First on, in order. All ranks of its group, Size in number, train these streams
-// together.
+// streams from First on, in order. The ranks of its group train these streams together; Size is
+// their number.
 //
 //	8 streams, 4 ranks
 //	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own

@@ -60,8 +60,8 @@ type Owners struct {
 	member []int32         // [K] index of each rank in its group
 }
 
-// NewOwners returns the owners in groups of size ranks. Rank r has the vertices rows[r] to
-// rows[r+1]-1.
+// NewOwners returns the owners in groups of ranks; the argument size is the number of ranks in a
+// group. Rank r has the vertices rows[r] to rows[r+1]-1.
 func NewOwners(rows []int64, size int) *Owners {
 	o := &Owners{Size: size, rows: rows, parts: graph.NewPartIndex(rows)}
 	for r := range len(rows) - 1 {

@@ -34,7 +34,7 @@ func longRows(c comm.Comm) error {
 type following struct {
 	known, more plan
 	rank        int
-	recv        []byte // holds the known rows, until their counts are checked
+	recv        []byte // the known rows as they arrive
 	got         []byte
 	rows        []int
 	asked       int

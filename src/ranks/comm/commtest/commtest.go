@@ -156,7 +156,7 @@ func startExchange(c comm.Comm, p plan) exchange {
 	sendRows, recvRows := append([]int(nil), p.sent(c.Rank())...), p.received(c.Rank())
 	x := exchange{p, c.Rank(), make([]byte, total(recvRows)*p.rowBytes), nil}
 	x.request = c.StartAlltoallv(p.sendBuffer(c.Rank()), x.recv, sendRows, recvRows, p.rowBytes)
-	for r := range sendRows { // the caller may change counts again
+	for r := range sendRows { // to test that the counts have been copied
 		sendRows[r], recvRows[r] = -1, -1
 	}
 	return x

@@ -139,7 +139,7 @@ func noAllocationsOfMessages(c comm.Comm) error {
 		step()
 	}
 	if c.Rank() > 0 {
-		for range runs + 1 { // AllocsPerRun warms up once
+		for range runs + 1 { // AllocsPerRun calls step once more, to warm up
 			step()
 		}
 		return failed

@@ -112,7 +112,7 @@ func roundedSum(c comm.Comm) error {
 				}
 				return x
 			}
-			spoil := func(x []float32, rank int) { // numbers that no sum may lose
+			spoil := func(x []float32, rank int) { // infinity and NaN, which no sum may lose
 				if n == 1000 && rank == c.Size()-1 {
 					x[0], x[n-1], x[n-2] = float32(math.Inf(1)), float32(math.NaN()),
 						math.Float32frombits(0x7f800001)
@@ -315,7 +315,7 @@ func noAllocations(c comm.Comm) error {
 			note(fmt.Errorf("a step allocates %g times", n))
 		}
 	} else {
-		for range runs + 1 { // AllocsPerRun warms up once
+		for range runs + 1 { // AllocsPerRun calls step once more, to warm up
 			step()
 		}
 	}

@@ -22,7 +22,7 @@ type communicator struct {
 	id         C.int // number of the communicator; 0 is the world
 	rank, size int
 	freed      bool
-	window     int // see Pace; 0 is no limit
+	window     int // most bytes of pieces under way (Pace); 0 means no limit
 	thens      int // number of operations of kind alltoallThen so far; only the engine uses it
 }
 

@@ -21,8 +21,8 @@ var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM
 
 // Launch is what the launchers' variables say about this process.
 type Launch struct {
-	Variable string // "" if no variable is set
-	Size     int    // number of processes according to it; 1 if none is set
+	Variable string // the variable that was found; "" if none is set
+	Size     int    // number of processes that the variable gives; 1 if none is set
 	// Inherited says that the variables are meant for another process: a shell that a launcher
 	// started for a user, or a process from which they were inherited. This process has no peers,
 	// and MPI would wait for them.
@@ -89,8 +89,7 @@ func (s *surroundings) served() bool {
 // managed reports whether the process manager that set PMI_SIZE is there. It looks for a socket
 // that this process has inherited or, on Crays, for other variables.
 func (s *surroundings) managed() bool {
-	// If both agree, srun may have set PMI_SIZE too: for its tasks and for a shell, which has a
-	// prompt.
+	// srun sets PMI_SIZE too, for the tasks of a step and for a shell that it starts for a user.
 	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) {
 		return !s.prompt()
 	}
@@ -184,8 +183,8 @@ func typed() bool {
 	return err == nil && session != unix.Getpgrp()
 }
 
-// linger keeps the process alive after an MPI_Finalize under Open MPI's launcher that took this
-// long, for the time that lingering returns, or until a signal.
+// linger keeps the process alive after an MPI_Finalize that took the given time, if Open MPI's
+// launcher started it. The function lingering says for how long. A signal ends the wait.
 func linger(took time.Duration) {
 	stay := lingering(took)
 	if stay == 0 || os.Getenv("OMPI_COMM_WORLD_SIZE") == "" {

@@ -44,7 +44,7 @@ var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgat
 // takes the result and returns the operation for reuse.
 type operation struct {
 	engine *engine
-	number int           // its owner number on the C side
+	number int           // by which the C side names the operation
 	done   chan struct{} // holds a token when it is complete
 
 	kind       kind
@@ -53,7 +53,7 @@ type operation struct {
 	sum        []float32
 	rowBytes   int
 	out, in    cut
-	packedOut  []byte // off the heap
+	packedOut  []byte // rows that are sent packed, off the Go heap
 	packedIn   []byte
 	more       *more      // state of an alltoallThen
 	of         *operation // for firsts: the operation to which the messages belong
@@ -92,7 +92,7 @@ func (op *operation) wait() error {
 	return op.err
 }
 
-// reset drops the state of one use.
+// reset clears the operation, so that it can be used again.
 func (op *operation) reset() {
 	op.pins.Unpin()
 	op.comm, op.made, op.send, op.recv, op.sum = nil, nil, nil, nil, nil

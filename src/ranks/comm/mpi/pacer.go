@@ -26,7 +26,7 @@ type pacer struct {
 	slots   []piece // pieces under way
 	free    []int   // indices of free slots
 	bytes   int     // number of bytes under way
-	starts  []piece // result of next
+	starts  []piece // result of the method next
 }
 
 // piece is one message of an all-to-all.

@@ -33,9 +33,10 @@ type more struct {
 	tag         C.int
 }
 
-// firstBytes is the most bytes that the first messages of an operation may have: so many of known
-// rows, and as many of rows that follow. One message has at most firstMost bytes of each, because
-// many MPIs send such short messages without a handshake. Tests lower it, on all ranks.
+// firstBytes is the most bytes of known rows that the first messages of an operation may have in
+// all, and also the most bytes of rows that follow. One message has at most firstMost bytes of
+// each, because many MPIs send such short messages without a handshake. Tests lower it, on all
+// ranks.
 var firstBytes = 1 << 20
 
 const firstMost = 16 << 10

@@ -107,7 +107,7 @@ func (w *parhip) merged(in partition.Edges, vertex []int32) {
 	ends := mem.Make[int64](n + 1)
 	defer mem.Free(ends)
 	var row neighbours
-	plain := true // all weights are equal
+	plain := true // whether all weights are equal
 	first := int64(0)
 	for v := range n {
 		row.read(in, out, v)
@@ -169,8 +169,8 @@ func (r *neighbours) read(in, out partition.Edges, v int) {
 }
 
 // symmetric reports whether g has both directions of every edge, and each row in increasing order
-// without loops or duplicates. It compares the sum of 64-bit hashes of the edges with that of their
-// reverses, which needs no memory. It is wrong with a chance of 2^-64.
+// without loops or duplicates. It adds up 64-bit hashes of all edges, and hashes of their reverses,
+// and compares the two sums, which needs no memory. It is wrong with a chance of 2^-64.
 func symmetric(g *graph.CSC) bool {
 	n, workers := g.NumVertices(), runtime.GOMAXPROCS(0)
 	sums, ordered := make([]uint64, workers), make([]bool, workers)

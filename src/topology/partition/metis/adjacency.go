@@ -122,9 +122,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns a divisor for weights, count in number, that add up to total. The quotients, each
-// rounded down but at least 1, then add up to less than limit. It is 1 unless METIS's sums would
-// overflow. The argument count must be below limit.
+// divisor returns a divisor for weights that add up to total; the argument count is their number.
+// The quotients, each rounded down but at least 1, then add up to less than limit. It is 1 unless
+// METIS's sums would overflow. The argument count must be below limit.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1
