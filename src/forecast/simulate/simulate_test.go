@@ -214,7 +214,7 @@ func TestBadOptions(t *testing.T) {
 		}, []string{"give alphas"}},
 		{"locality of draws of all alike", func(o *Options) { o.Locality.Favour = 2 },
 			[]string{"cannot be combined with sample.kind neighbour, because it draws all " +
-				"neighbours alike",
+				"neighbours with the same probability",
 				"locality vertices is 0"}},
 		{"locality and what is known in advance", func(o *Options) { near(o) },
 			[]string{"cannot be combined with cache.policy oracle, because it samples",

@@ -131,7 +131,7 @@ type Expecter interface {
 func (t *Then) CheckSend(before []int) error {
 	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {
-		return fmt.Errorf("alltoallv: a row of the second payload has %d bytes, where it needs at "+
+		return fmt.Errorf("alltoallv: a row of the second payload has %d bytes and needs at "+
 			"least 1, or there is no Expecter", t.RowBytes)
 	}
 	for r, n := range t.SendRows {

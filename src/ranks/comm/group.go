@@ -251,8 +251,8 @@ func (g *group) leave(worldRank int) {
 	}
 }
 
-// checkLeft ends the job if a rank that p's operation needs has returned without joining it. g.mu
-// is held.
+// checkLeft ends the job if a rank that p's operation needs has returned without joining it. The
+// caller holds g.mu.
 func (g *group) checkLeft(s *meeting, p *post) {
 	for r := range g.left {
 		if g.left[r] && g.next[r] <= s.number {

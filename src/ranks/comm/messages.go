@@ -133,7 +133,7 @@ func (g *group) box(m *message) *[]*message {
 func (g *group) lonely(m *message) {
 	what := "sends %d bytes to"
 	if m.receives {
-		what = "waits for %d bytes of"
+		what = "waits for %d bytes from"
 	}
 	g.world.Abort(fmt.Errorf("%w: rank %d "+what+" rank %d, which has returned without them "+
 		"(communicator %d)",

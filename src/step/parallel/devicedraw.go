@@ -77,13 +77,13 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 			"pairs",
 			"sample.on=" + DrawHost},
 		{s.Model.LearnsRows(), "model.learned",
-			"the host asks for learned rows by the edges that read them",
+			"the host needs the edges to ask for the learned rows that they read",
 			"model.learned=0"},
 		{s.Sparse, "sparse features", "the host makes the inputs of layers from them",
 			"dense features"},
 		{s.Model.EdgeIn > 0, "model.edge_features", "the host looks up the rows of edges",
 			"model.edge_features=false"},
-		{weighted, "model.edge_weights", "weights of the data's edges are not on the device",
+		{weighted, "model.edge_weights", "edge weights of the dataset are not in device memory",
 			"model.edge_weights=false"},
 		{s.Sums && !s.TrySums, "exchange.sums on",
 			"the host would lack the edges by which it asks owners for sums", "exchange.sums=off"},
@@ -263,7 +263,7 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	}
 	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows ||
 		needs.OfData {
-		return nil, "layers read more about edges than a device draws", nil
+		return nil, "layers need data of edges that a device does not draw", nil
 	}
 	if o.MaxSeeds == 0 {
 		return nil, "the largest size of a minibatch is not known", nil

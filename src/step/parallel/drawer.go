@@ -154,8 +154,8 @@ func (s *Strategy) drawOwn() error {
 func (s *Strategy) degreesKnown() error {
 	if t := s.o.Topology; s.needs.Weights == nn.WeightsSymmetric && t.Rows == nil &&
 		t.Graph.NumVertices() < len(t.Original) {
-		return errors.New("the model weighs edges by the degrees of all vertices, whose row " +
-			"pointers this rank does not hold")
+		return errors.New("the model weighs edges by the degrees of all vertices, but this rank " +
+			"holds the row pointers of only some")
 	}
 	return nil
 }

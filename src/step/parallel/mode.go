@@ -87,7 +87,7 @@ func ModeOf(name string) (*Mode, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return nil, fmt.Errorf("parallel.mode %q is unknown; there is %v", name, names)
+	return nil, fmt.Errorf("parallel.mode %q is unknown; choose one of %v", name, names)
 }
 
 // Register adds a mode to the table and returns the function that removes it.

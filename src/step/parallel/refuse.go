@@ -162,8 +162,8 @@ func localityRefuses(s *job.Spec) []clash {
 	}
 	return []clash{
 		{!s.Sample.Estimates(), "sample.kind " + string(s.Sample.Kind),
-			"it draws all neighbours alike", fmt.Sprintf("sample.kind=%s or %s", sample.Poisson,
-				sample.LADIES)},
+			"it draws all neighbours with the same probability",
+			fmt.Sprintf("sample.kind=%s or %s", sample.Poisson, sample.LADIES)},
 		held,
 	}
 }
@@ -173,7 +173,8 @@ func localityRefuses(s *job.Spec) []clash {
 func estimatesRefuse(s *job.Spec) []clash {
 	model, name, known := kindOf(s)
 	all := []clash{{known && !model.Weighs(), name,
-		"it cannot use the weights that edges get by the probability that they were drawn",
+		"it cannot weigh edges, and this sampler weighs them by the probability that they were " +
+			"drawn",
 		"model.kind sage with means, gcn, gin or rgcn"}}
 	if s.Sample.HasFanouts() {
 		return all
@@ -204,8 +205,8 @@ func typedRefuses(s *job.Spec) []clash {
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles, why, owners},
 		{slices.Contains(s.Model.TypeFeatures, 0), "a vertex type without features",
 			"models read feature rows of all types",
-			"partition --features degree, which makes them of the graph, model.learned=64, which " +
-				"learns them, or an import with features"},
+			"partition --features degree, which makes features from the graph, model.learned=64, " +
+				"which learns them, or an import with features"},
 	}
 }
 
@@ -231,7 +232,7 @@ func sparseRefuses(s *job.Spec) []clash {
 	const dense = ", or an import with --feature-type float32"
 	return []clash{
 		{changes(&s.Cache) || s.Cache.Policy == policy.Auto, "cache.policy " + s.Cache.Policy,
-			"a row could not take the place of another, for their sizes differ",
+			"a row cannot take the place of another, because their sizes differ",
 			policies((*policy.Policy).Static) + dense},
 		{s.Cache.Shared(), "cache.placement " + s.Cache.Placement,
 			"rows that ranks share have one size", ownCache},
@@ -252,7 +253,7 @@ func sharedRefuse(s *job.Spec) []clash {
 		{s.StreamPerPart, "sample.streams part",
 			"each minibatch has seeds of several parts", "sample.streams=rank"},
 		{s.Locality.Favours(), "sample.locality",
-			"ranks that share a minibatch draw alike, whatever one of them has at hand",
+			"a minibatch that ranks share cannot favour the rows that one of them holds",
 			"sample.locality=1"},
 	}
 }
@@ -310,12 +311,12 @@ func sumsRefuse(s *job.Spec) []clash {
 		{s.Model.Schema.Typed() && s.Sample.Estimates(), "sample.kind " + string(s.Sample.Kind),
 			"rows of a type are mapped before they are added by weights", neighbour},
 		{s.Mode.Sharing == sample.Together || s.Mode.Columns, "parallel.mode " + s.Mode.Name,
-			"no rank finds rows of others", "parallel.mode=" + ModeData},
+			"ranks fetch no feature rows from each other", "parallel.mode=" + ModeData},
 		{s.Cache.FromFiles(), "cache.source " + policy.SourceFiles,
 			"rows are then read from files, and none travels", owners},
 		{s.Cache.Level && (s.Cache.Policy == policy.Auto ||
 			p != nil && slices.Contains(p.Reads, "level")),
-			"cache.level", "look-ahead then keeps the rows that save sums and fetches none early",
+			"cache.level", "look-ahead then keeps rows that save sums, and fetches no rows early",
 			"cache.level=false"},
 	}
 }
@@ -390,27 +391,27 @@ func linksRefuse(s *job.Spec) (all []job.Refusal) {
 			"it counts near neighbours among all edges, including those left out",
 			"sample.locality=1"},
 		{o.Exclude && s.Model.EdgeWeights, "model.edge_weights",
-			"the sum of the weights of a vertex's edges includes the links, and so tells the " +
-				"ends of links from others", "model.edge_weights=false"},
+			"the sum of the weights of a vertex's edges includes the links, so a model could " +
+				"tell which vertices they join", "model.edge_weights=false"},
 		{o.Exclude && s.Mode.Sharing != sample.Alone && s.Model.GCNNorm == nn.GCNBoth &&
 			s.Model.Kind == "gcn",
 			"parallel.mode " + s.Mode.Name, "model.gcn_norm both divides by degrees, and a rank " +
-				"does not know the degrees that vertices of other ranks are left with",
+				"does not know the degrees of other ranks' vertices without the links",
 			"model.gcn_norm=right or parallel.mode=" + ModeData},
 	})...)
 	all = append(all, refused("links.filter", "true", "false", []clash{
 		{o.Filter && s.Partitioned, "topology.kind partitioned",
-			"negatives are drawn before ranks ask each other, so that edges of other ranks are " +
-				"not known", "topology.kind=replicated"}})...)
+			"a rank draws negatives before it asks others for edges, so it cannot tell which " +
+				"negatives are edges of other ranks", "topology.kind=replicated"}})...)
 	all = append(all, refused("links.corrupt", o.Corrupt, sample.CorruptTarget, []clash{
 		{o.Corrupt == sample.CorruptPair && o.Negatives.Kind == sample.NegativesBatch,
 			"links.negatives " + sample.NegativesBatch,
-			"targets of other links can replace targets only",
+			"such negatives are targets of other links, and cannot replace sources",
 			"links.negatives=uniform:16"}})...)
 	valid := o.Graph == job.TrainValidGraph
 	all = append(all, refused("links.graph", o.Graph, job.TrainGraph, []clash{
 		{valid && s.Partitioned, "topology.kind partitioned",
-			"no rank has all rows to add links to",
+			"links are added to the whole graph, which no rank has",
 			"topology.kind=replicated"},
 		{valid && s.Model.Schema.Typed(), "vertex types",
 			"links are added only to graphs of one relation",

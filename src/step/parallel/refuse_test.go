@@ -106,7 +106,7 @@ func TestRefusalsOfLinks(t *testing.T) {
 		"validation links have no weights": func(s *job.Spec) {
 			s.Links.Graph, s.Model.EdgeWeights = job.TrainValidGraph, true
 		},
-		"tells the ends of links from others": func(s *job.Spec) { s.Model.EdgeWeights = true },
+		"tell which vertices they join": func(s *job.Spec) { s.Model.EdgeWeights = true },
 		"divides by degrees": func(s *job.Spec) {
 			s.Mode, s.Model.Kind, s.Model.GCNNorm = modes[1].Mode, "gcn", nn.GCNBoth
 		},

@@ -451,7 +451,7 @@ func TestStepFindsTheFault(t *testing.T) {
 func TestUnknownMode(t *testing.T) {
 	_, err := New("guess", Options{})
 	if err == nil || !strings.Contains(err.Error(),
-		`parallel.mode "guess" is unknown; there is [data split `) {
+		`parallel.mode "guess" is unknown; choose one of [data split `) {
 		t.Errorf("an unknown mode: %v", err)
 	}
 }

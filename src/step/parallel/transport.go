@@ -143,10 +143,10 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 			return "ranks are goroutines of one process that cannot copy device memory"
 		case c.MPI == comm.Unsupported:
 			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory "+
-				"(HALOGNN_MPI_CUDA=1 if it does)", r)
+				"(set HALOGNN_MPI_CUDA=1 if it does)", r)
 		case c.MPI == comm.Unknown && !forced:
-			return "the MPI does not say whether it takes device memory (compute.gradients: mpi " +
-				"if it does)"
+			return "the MPI does not say whether it takes device memory (set compute.gradients: " +
+				"mpi if it does)"
 		}
 	}
 	return ""

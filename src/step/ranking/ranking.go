@@ -202,7 +202,7 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	r := &Ranking{path: purpose.path(j.Shards.Dir), vertices: j.Shards.Vertices}
 	text, err := mem.ReadFile(filepath.Join(r.path, metaFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is not there", ErrMissing, r.path)
+		return nil, fmt.Errorf("%w: %s does not exist", ErrMissing, r.path)
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &r.Meta)

@@ -44,7 +44,7 @@ func (s *Store) holdCache(c *Cache, node comm.Comm, first int, own []byte) error
 }
 
 const (
-	tooLarge  = "they take more than half of the device memory that is free"
+	tooLarge  = "the cached rows take more than half of the free device memory"
 	manySizes = "rows of several sizes are sent from the host"
 )
 

@@ -172,7 +172,7 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 			"fanouts and this batch", nil
 	}
 	if s.Job.Mode.Columns {
-		return nil, "the first rows of the parts: each rank reads those of all minibatches", nil
+		return nil, "the first rows of the parts: a rank reads rows of all ranks' minibatches", nil
 	}
 	hot = make([][]int32, len(s.read))
 	if !s.Job.Reads() {
@@ -183,7 +183,7 @@ func (s *Store) hotRows(count []int) (hot [][]int32, order string, err error) {
 		return hot, "training vertices, which are all that the model reads", nil
 	}
 	if s.Job.Partitioned {
-		return nil, "the first rows: no rank sees the topology by which to choose others", nil
+		return nil, "the first rows: choosing others would need the whole topology", nil
 	}
 	m, err := s.graph()
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Store) chooseReads(device compute.Accelerator, r *DeviceRows) error {
 		return nil
 	}
 	if s.Job.Partitioned && s.GPU.Reads != ReadsMapped {
-		r.Why = "not measured: a partitioned topology draws no minibatch on one rank"
+		r.Why = "not measured: a rank with a partitioned topology cannot draw a minibatch alone"
 		return nil
 	}
 	limit, err := s.pinnedLimit()

@@ -66,9 +66,9 @@ func (s *Store) tryNodes(at Position) (*NodesChoice, error) {
 	n := min(triedNodes, (j.Epochs-at.Epoch+1)*j.Items()-at.Item)
 	switch {
 	case !j.FetchesAsNodes():
-		return nodesOff("there is one node, or one rank on each"), nil
+		return nodesOff("there is only one node, or one rank on each"), nil
 	case !j.Reads():
-		return nodesOff("ranks read the rows of seeds alone"), nil
+		return nodesOff("ranks read only the rows of their own seeds"), nil
 	case n < 1:
 		return nodesOff("no minibatch is left"), nil
 	}

@@ -38,7 +38,7 @@ func TestRanksChooseNodesAlike(t *testing.T) {
 	}{
 		{Position{Epoch: 1}, 2, "", ""}, {Position{Epoch: 2, Item: 1}, 2, "", ""},
 		{Position{Epoch: 3}, 2, "", "no minibatch is left"},
-		{Position{Epoch: 1}, 3, "", "there is one node, or one rank on each"},
+		{Position{Epoch: 1}, 3, "", "there is only one node, or one rank on each"},
 		{Position{Epoch: 1}, 2, "they have none", "they have none"},
 	} {
 		chosen := make([]*NodesChoice, 3)

@@ -79,9 +79,9 @@ func (s *Store) trySums(at Position) (*SumsChoice, error) {
 	case j.AllInMemory() && j.LearnedSums() == nil || !j.Reads():
 		return sumsOff("every rank reads all rows in memory"), nil
 	case j.OwnersSums() == nil:
-		return sumsOff("it is not tried with this graph and model"), nil
+		return sumsOff("sums are not tried with this graph and model"), nil
 	case j.Mode.Sharing != sample.Alone:
-		return sumsOff("a rank alone cannot sample what ranks sample together"), nil
+		return sumsOff("ranks sample minibatches together, so no rank can try them alone"), nil
 	case n < 1:
 		return sumsOff("no minibatch is left"), nil
 	}

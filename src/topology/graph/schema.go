@@ -58,7 +58,7 @@ func (s *Schema) Type(name string) (int, error) {
 	if i := slices.Index(s.Types, name); i >= 0 {
 		return i, nil
 	}
-	return 0, fmt.Errorf("there is no vertex type %q; there are %q", name, s.Types)
+	return 0, fmt.Errorf("there is no vertex type %q; choose one of %q", name, s.Types)
 }
 
 // Relation returns the number of the relation with the given name: the whole name, such as

@@ -272,7 +272,7 @@ func TestErrors(t *testing.T) {
 		{"no fanouts", Options{}, nil, "no fanouts"},
 		{"zero fanout", Options{Spec: Neighbours(15, 0)}, nil, "fanouts[1] is 0"},
 		{"unknown kind", Options{Spec: Spec{Kind: "luck", Fanouts: []int{1}}, Workers: -1}, nil,
-			`sample.kind "luck" is unknown; there is [neighbour labor poisson ladies]`},
+			`sample.kind "luck" is unknown; choose one of [neighbour labor poisson ladies]`},
 		{"a zero fanout of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2, 0)},
 			nil, "evaluation: fanouts[1] is 0"},
 		{"too few fanouts of evaluation", Options{Spec: Neighbours(1, 1), Eval: Neighbours(2)}, nil,

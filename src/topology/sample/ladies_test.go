@@ -143,7 +143,7 @@ func TestLadiesErrors(t *testing.T) {
 		"sample: sample.kind for evaluation is poisson; it must be neighbour, or that of " +
 			"training": {
 			Spec: ladies(4, 4), Eval: poisson(2, 2)},
-		"sample: training has 3 hops, and evaluation 1; evaluation must have as many, or none": {
+		"sample: training has 3 hops, and evaluation 1; evaluation needs the same number, or 0": {
 			Spec: Neighbours(1, 2, 3), Eval: Neighbours(1)},
 	} {
 		if _, err := New(topology, o); fmt.Sprint(err) != want {

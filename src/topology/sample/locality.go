@@ -77,7 +77,7 @@ func (n Near) check(spec Spec, t *Topology) error {
 	vertices, edges := (len(t.Original)+63)/64, edgeWords(len(t.Graph.Indices))
 	for h := range n.Vertices {
 		if len(n.Vertices[h]) != vertices || n.Edges != nil && len(n.Edges[h]) != edges {
-			return errors.New("the near vertices are those of another graph")
+			return errors.New("the sets of near vertices were made for another graph")
 		}
 	}
 	return nil

@@ -193,7 +193,7 @@ func TestLocalityErrors(t *testing.T) {
 		"for 1 hops and near edges for 1, but there are 2": {Spec: poisson(4, 4), Near: near},
 		"for 1 hops and near edges for 0, but there are 1": {Spec: poisson(4),
 			Near: Near{Vertices: near.Vertices}},
-		"the near vertices are those of another graph": {Spec: poisson(4),
+		"the sets of near vertices were made for another graph": {Spec: poisson(4),
 			Near: nearAtRandom(rand.New(rand.NewPCG(55, 0)), small, poisson(4))},
 	} {
 		if _, err := New(topology, o); err == nil || !strings.Contains(err.Error(), want) {

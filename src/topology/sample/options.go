@@ -77,7 +77,7 @@ func (o *Options) check() error {
 			fault("sample.kind for evaluation is %s; it must be %s, or that of training", kind,
 				Neighbour)
 		} else if n := o.Eval.Hops(); n != o.Hops() {
-			fault("training has %d hops, and evaluation %d; evaluation must have as many, or none",
+			fault("training has %d hops, and evaluation %d; evaluation needs the same number, or 0",
 				o.Hops(), n)
 		}
 	}

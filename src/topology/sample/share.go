@@ -56,7 +56,8 @@ func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	}
 	groups := ranks / size
 	if streams < 1 || streams%groups != 0 {
-		return Share{}, fmt.Errorf("%d streams cannot be dealt out evenly to %d groups of ranks",
+		return Share{}, fmt.Errorf("%d streams cannot be dealt out evenly to %d groups of ranks; "+
+			"use a multiple of the number of groups",
 			streams, groups)
 	}
 	each := streams / groups

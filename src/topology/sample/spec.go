@@ -184,7 +184,7 @@ func (s Spec) Check() error {
 		for _, m := range methods {
 			names = append(names, m.kind)
 		}
-		return fmt.Errorf("sample.kind %q is unknown; there is %v", s.Kind, names)
+		return fmt.Errorf("sample.kind %q is unknown; choose one of %v", s.Kind, names)
 	}
 	return m.check(s)
 }
@@ -232,7 +232,7 @@ func (s *Spec) fanoutBy(h, relation int) int {
 	return s.Fanouts[h]
 }
 
-var errNoWeights = errors.New("the edges of the topology have no weights")
+var errNoWeights = errors.New("the edges of the graph have no weights")
 
 // New makes the sampler of o.Spec over t, whose arrays must outlive it. It returns all errors in
 // both, joined.

@@ -219,7 +219,7 @@ func (e *engine) complete(op *operation, err error) {
 // rank finalises MPI while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
-		return fmt.Errorf("%d requests have not been waited for", n)
+		return fmt.Errorf("%d requests have not been waited for; this is a bug in halognn", n)
 	}
 	if err := e.meet(world); err != nil {
 		return err

@@ -147,8 +147,8 @@ func (m *more) follow(op *operation) error {
 		}
 		if !m.of[r] {
 			if rows[r] > 0 {
-				return fmt.Errorf("alltoallv: of the second payload %d rows are expected from "+
-					"rank %d, which sends none of the first", rows[r], r)
+				return fmt.Errorf("alltoallv: %d rows of the second payload are expected from "+
+					"rank %d, which sends no rows of the first", rows[r], r)
 			}
 			continue
 		}

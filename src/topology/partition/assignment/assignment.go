@@ -40,7 +40,7 @@ func File(path string, keep bool) partition.Func {
 		o.Tell("%s as given: %s", path, partition.Measure(g, part, o.Parts, graph.Split{}).Cut())
 		if !keep {
 			moves := partition.Balance(g, w, o, part)
-			o.Tell("the parts were balanced by %d moves of a vertex", moves)
+			o.Tell("the parts were balanced by %d moves of a vertex to another part", moves)
 			if moves > 0 {
 				partition.Refine(g, w, o, part)
 			}
@@ -92,7 +92,7 @@ func readArray(path string, _ int) ([]int32, error) {
 		return nil, err
 	}
 	if len(r.Shape) != 1 && (len(r.Shape) != 2 || r.Shape[1] != 1) || r.IsText() {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %s of shape %s; want an integer a vertex",
+		return nil, errors.Join(fmt.Errorf("%s: %w: %s of shape %s; want one integer per vertex",
 			path, ErrAssignment, r.DType, npy.ShapeString(r.Shape)), r.Close())
 	}
 	return npy.ReadAll[int32](r)

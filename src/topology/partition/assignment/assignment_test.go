@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 		"below 0":        {array(t, []int64{0, 1, -1, 2}, 4), "vertex 2 is in part -1"},
 		"beyond 32 bits": {text(t, "0\n1\n99999999999\n1\n"), ":3: no assignment"},
 		"words":          {text(t, "0\nleft\n"), `:2: no assignment of these vertices: "left"`},
-		"two columns":    {array(t, make([]int32, 8), 4, 2), "want an integer a vertex"},
+		"two columns":    {array(t, make([]int32, 8), 4, 2), "want one integer per vertex"},
 		"fractions":      {array(t, []float32{0.5, 0, 1, 2}, 4), "0.5"},
 		"nothing":        {text(t, ""), "0 entries"},
 		"no file":        {filepath.Join(t.TempDir(), "none"), "no such file"},

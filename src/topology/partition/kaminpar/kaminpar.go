@@ -116,8 +116,8 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 			if best == nil || cost < least {
 				best, least = part, cost
 			}
-			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of pages of the graph's "+
-				"file; %d moves of a vertex balance the parts, cut %d", name, threads,
+			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of the graph's file "+
+				"mapped; balancing moved vertices %d times; cut edges of weight %d", name, threads,
 				time.Since(begin).Seconds(), float64(used.private)/1e6, float64(used.files)/1e6,
 				moves, cost)
 			if moves <= n/fewMoves || len(emphasis) == 1 || try == tries-1 {
@@ -186,7 +186,7 @@ func cut(dir, file string, threads int, o partition.Options) (most usage, err er
 	}
 	if status, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() ||
 		strings.Contains(text, "MemoryError") || strings.Contains(text, "bad_alloc") {
-		text += fmt.Sprintf("; it had %.1f MB of memory; if that ran out, use a larger "+
+		text += fmt.Sprintf("; it used %.1f MB of memory; if memory ran out, use a larger "+
 			"machine, or --method ldg", float64(most.private)/1e6)
 	}
 	return most, fmt.Errorf("it ended without parts (%w): %s", err, text)
