@@ -175,7 +175,7 @@ func (d *deviceDraws) lend(m *Minibatch) {
 	m.card.drawing, d.spare = d.spare[last], d.spare[:last]
 }
 
-// pinned returns the pinned memory of all drawings. None may be drawing.
+// pinned returns the pinned memory of all drawings, none of which may be under way.
 func (d *deviceDraws) pinned() (bytes int64) {
 	for _, drawing := range d.all {
 		bytes += drawing.PinnedBytes()

@@ -162,10 +162,11 @@ func (s *Strategy) degreesKnown() error {
 
 func (d *Drawer) draws() bool { return d.o.Sampling.Hops() > 0 }
 
-// Close frees the samplers. None may be drawing.
+// Close frees the samplers. No sampler may be drawing.
 func (d *Drawer) Close() { d.samplers.free() }
 
-// Bytes returns the memory of the samplers and of the sets that they share. None may be drawing.
+// Bytes returns the memory of the samplers and of the sets that they share. No sampler may be
+// drawing.
 func (d *Drawer) Bytes() int64 { return d.o.Sampling.Near.Bytes() + d.samplers.bytes() }
 
 // Draw fills m.Sampled, the digests and the labels from m.Seeds and m.Key. If other goroutines use

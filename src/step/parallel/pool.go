@@ -19,7 +19,7 @@ func (p pool[S]) with(f func(S) error) error {
 	return nil
 }
 
-// bytes returns the memory of the samplers. None may be drawing.
+// bytes returns the memory of the samplers. No sampler may be drawing.
 func (p pool[S]) bytes() (bytes int64) {
 	for range len(p) {
 		s := <-p
@@ -29,7 +29,7 @@ func (p pool[S]) bytes() (bytes int64) {
 	return bytes
 }
 
-// free frees the samplers. None may be drawing.
+// free frees the samplers. No sampler may be drawing.
 func (p pool[S]) free() {
 	close(p)
 	for s := range p {

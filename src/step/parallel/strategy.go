@@ -48,9 +48,9 @@ type Strategy struct {
 type Draw interface {
 	// stages returns the first stages of a minibatch.
 	stages() []Stage
-	// Bytes returns the memory of the samplers. None may be drawing.
+	// Bytes returns the memory of the samplers. No sampler may be drawing.
 	Bytes() int64
-	// close frees everything. None may be drawing.
+	// close frees everything. No sampler may be drawing.
 	close() error
 }
 
@@ -245,7 +245,8 @@ func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) er
 	return s.between.forward(m, l, in, phases)
 }
 
-// giveBack is the counterpart of complete in backward.
+// giveBack sends gradients of a layer's input to the ranks whose rows the function complete has
+// received, and returns what is left as the gradient of this rank (Between.backward).
 func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
 	phases Phases) (compute.Matrix,
 	error) {
