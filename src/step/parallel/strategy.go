@@ -246,7 +246,7 @@ func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) er
 }
 
 // giveBack sends gradients of a layer's input to the ranks whose rows the function complete has
-// received, and returns what is left as the gradient of this rank (Between.backward).
+// received. It returns the gradient with respect to what this rank has computed in the layer below.
 func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
 	phases Phases) (compute.Matrix,
 	error) {
