@@ -17,8 +17,8 @@ func (j *Job) ReadsInPlace() bool {
 
 // SpanOf returns the most vertices, and the most edges into them, that are reduced at a time if
 // rows with the given number of columns are read in place. With these limits neither aggregates nor
-// edges take more than chunkBytes, and compute.SameTiles vertices keep all threads busy. If there is only one
-// chunk, the limits do not apply.
+// edges take more than chunkBytes, and compute.SameTiles vertices keep all threads busy. If there is
+// only one chunk, the limits do not apply.
 func SpanOf(cols, chunkBytes int) (vertices, edges int) {
 	return min(compute.SameTiles, chunkBytes/(4*max(1, cols))), chunkBytes / 4
 }
