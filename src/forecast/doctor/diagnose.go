@@ -10,12 +10,14 @@ import (
 )
 
 const (
-	leastShared = 256 << 20 // bytes of /dev/shm that MPI's buffers and topology.load: copy need
-	leastLocked = 64 << 20  // bytes that InfiniBand may register
-	slowRank    = 0.5       // a rank below this share of the median rate is slow
+	// free bytes of /dev/shm below which MPI's buffers, or topology.load=copy, may not fit
+	leastShared = 256 << 20
+	leastLocked = 64 << 20 // bytes that InfiniBand may register
+	slowRank    = 0.5      // a rank below this share of the median rate is slow
 )
 
-// MoreLocked is the cure if InfiniBand may register too little memory.
+// MoreLocked says how to raise the limit of locked memory. InfiniBand registers buffers within that
+// limit.
 const MoreLocked = "ulimit -l unlimited in the environment of the launcher (Slurm: " +
 	"LimitMEMLOCK=infinity in slurmd's unit)"
 
@@ -41,8 +43,8 @@ func who(list []int) string {
 	return "ranks " + ranges(list)
 }
 
-// where is who with the hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)". It names the first
-// few hosts only.
+// where names ranks and their hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)". It names the
+// first few hosts only.
 func where(ranks []Rank, list []int) string {
 	const most = 3
 	var hosts []string
@@ -57,8 +59,8 @@ func where(ranks []Rank, list []int) string {
 	return fmt.Sprintf("%s (%s)", who(list), strings.Join(hosts, ", "))
 }
 
-// same returns the rank's value under a name of Rank.Same. Another version of the program may lack
-// the name.
+// same returns the value that the rank has in Same for a name, or "". Another version of the
+// program may not have the name.
 func (r *Rank) same(name string) string {
 	for _, s := range r.Same {
 		if s[0] == name {
@@ -68,7 +70,8 @@ func (r *Rank) same(name string) string {
 	return ""
 }
 
-// mixed finds programs and libraries that differ between ranks: one finding for each value.
+// mixed finds programs and libraries that differ between ranks. Each value other than that of rank
+// 0 is a finding.
 func mixed(ranks []Rank) (found []Finding) {
 	for _, first := range ranks[0].Same {
 		other := map[string][]int{}
@@ -89,7 +92,7 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	// other ranks have the same program, or mixed has reported it
+	// rank 0 is enough: the others have the same program, or mixed has reported theirs
 	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,
 			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
@@ -97,7 +100,7 @@ func slowBuilds(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// nodes lists the ranks of every node, by the node's first rank.
+// nodes returns the ranks of every node. The nodes are in the order of their lowest ranks.
 func nodes(ranks []Rank) [][]int {
 	at := map[int][]int{}
 	for r, rank := range ranks {
@@ -144,8 +147,9 @@ func unbound(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// Unbound returns, for the CPUs that a launcher has on a node, how many have no rank bound to them,
-// and what to do; nothing if there are none.
+// Unbound says to which CPUs of a node no rank is bound, and what to do. Both texts are empty if
+// every CPU has a rank. The argument ranks is the number of ranks on the node, has lists the CPUs
+// that the launcher has there, and used lists those that it gave to ranks.
 func Unbound(ranks int, used, has []int) (text, cure string) {
 	slices.Sort(has)
 	has = slices.Compact(has)
@@ -177,7 +181,7 @@ func overlapping(ranks []Rank) (found []Finding) {
 					"--cpus-per-task, or mpirun --map-by slot:PE=N --bind-to core",
 					"wrong binding: ranks %d (CPUs %s) and %d (CPUs %s) of %s have some CPUs in "+
 						"common", b, ranges(other), a, ranges(mine), ranks[a].Host))
-				return found // one finding is enough
+				return found // one finding is enough: other ranks have the same cause
 			}
 		}
 	}
@@ -238,7 +242,7 @@ func slowRanks(ranks []Rank) (found []Finding) {
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
-	// the median of two ranks is the faster one; timing.Median would take their mean
+	// of two ranks the faster one is the median; timing.Median would return their mean
 	sorted := slices.Sorted(slices.Values(rates))
 	median := sorted[len(sorted)/2]
 	for r, rate := range rates {
@@ -252,7 +256,8 @@ func slowRanks(ranks []Rank) (found []Finding) {
 	return found
 }
 
-// limited finds limits that are too tight, and names the first rank that has each.
+// limited finds system limits that are too tight. A finding names the host of the first rank with
+// that limit.
 func limited(ranks []Rank) (found []Finding) {
 	first := func(tight func(Limits) bool) (Limits, string, bool) {
 		i := slices.IndexFunc(ranks, func(r Rank) bool { return tight(r.Limits) })
@@ -263,13 +268,14 @@ func limited(ranks []Rank) (found []Finding) {
 	}
 	if l, host, tight := first(func(l Limits) bool { return l.AddressSpace > 0 }); tight {
 		found = append(found, warning("ulimit -v unlimited; limit resident memory instead (--mem)",
-			"the address space is limited to %s on %s (ulimit -v): maps of files and Go's "+
-				"reserve count in full", size(l.AddressSpace), host))
+			"the address space is limited to %s on %s (ulimit -v): the limit counts mapped "+
+				"files and the addresses that Go reserves, even where no memory is used",
+			size(l.AddressSpace), host))
 	}
 	if l, host, tight := first(Limits.BlocksInfiniBand); tight {
 		found = append(found, warning(MoreLocked,
-			"only %s may be locked on %s (ulimit -l): InfiniBand cannot register buffers and MPI "+
-				"falls back to TCP", size(l.Locked), host))
+			"only %s may be locked on %s (ulimit -l): InfiniBand cannot register its buffers, so "+
+				"MPI falls back to TCP, which is slower", size(l.Locked), host))
 	}
 	if l, host, tight := first(func(l Limits) bool {
 		return l.SharedFree >= 0 &&
@@ -277,14 +283,15 @@ func limited(ranks []Rank) (found []Finding) {
 	}); tight {
 		found = append(found,
 			warning("enlarge it (containers: --shm-size=1g) or remove what is left in it",
-				"/dev/shm of %s has %s free: MPI moves data between ranks of a node through it, "+
-					"and "+
-					"topology.load: copy lies there", host, size(uint64(l.SharedFree))))
+				"/dev/shm of %s has only %s free: ranks of a node send each other data through "+
+					"it, and topology.load=copy puts the graph there",
+				host, size(uint64(l.SharedFree))))
 	}
 	return found
 }
 
-// halted finds nodes whose ranks may run on more CPUs than a quota gives them time for.
+// halted finds nodes whose ranks may run on more CPUs than the control group's quota of CPU time
+// pays for. The system stops such ranks for a part of the time.
 func halted(ranks []Rank) (found []Finding) {
 	for _, node := range nodes(ranks) {
 		may := map[int]bool{}
@@ -297,9 +304,10 @@ func halted(ranks []Rank) (found []Finding) {
 			found = append(found, warning("raise the quota (--cpus of containers, limits.cpu of "+
 				"Kubernetes, "+
 				"CPUQuota of systemd), or start fewer ranks",
-				"the control group of %s allows the time of %.3g CPUs, but its %d ranks may run "+
-					"on %d: the system halts them for the rest of "+
-					"the time", ranks[node[0]].Host, q, len(node), len(may)))
+				"the control group of %s allows the CPU time of %.3g CPUs, but its %d ranks may "+
+					"run on %d CPUs: once the time is used up, the system stops the ranks for "+
+					"a while",
+				ranks[node[0]].Host, q, len(node), len(may)))
 		}
 	}
 	return found

@@ -10,8 +10,9 @@ import (
 
 const fileBytes = 8 << 20
 
-// tryDisk lets one rank of every node write and read a file in dir, and lets all ranks look for the
-// file of rank 0. Collective.
+// tryDisk lets one rank of every node write and read a file in dir, and lets all ranks look for a
+// file of rank 0. The argument leader says whether this rank writes and reads for its node.
+// Collective.
 func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 	var d Disk
 	if leader {
@@ -37,11 +38,11 @@ func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		d.Unseen = err != nil
 	}
-	// so that rank 0 removes the file only after all have looked for it
+	// the barrier makes rank 0 remove the file only after all ranks have looked for it
 	return d, c.StartBarrier().Wait()
 }
 
-// writeAndRead times a file of fileBytes.
+// writeAndRead measures how fast this rank writes a file of fileBytes to dir and reads it back.
 func writeAndRead(dir string) (d Disk) {
 	fault := func(err error) Disk { d.Fault = err.Error(); return d }
 	f, err := os.CreateTemp(dir, "halognn-doctor-*")

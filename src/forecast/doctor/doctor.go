@@ -21,18 +21,19 @@ import (
 
 // Options describe a rank to the doctor.
 type Options struct {
-	Dir     string         // directory to try, which all nodes should see
+	Dir     string         // directory to write and read in, which all nodes should see
 	Device  compute.Device // the device on which the rank computes
 	Threads int            // number of threads with which the rank computes
 	Allowed []int          // CPUs that the launcher gave the rank
 	Has     []int          // CPUs that the launcher has on the node; empty if not known
-	// CPUs that the rank uses, where ranks share some; empty where there are fewer CPUs than ranks
+	// CPUs that the rank uses: ranks with the same Allowed divide it among them. Empty if there are
+	// fewer CPUs than ranks.
 	CPUs    []int
 	Same    [][2]string // names and values that must be equal on all ranks: versions, hashes
 	Slow    []string    // what makes this build slow
 	Network string      // the transport and its thread level, for the headline
-	CUDA    string      // what the rank's machine has of CUDA, for the headline
-	GPU     string      // what its GPU has for a rank, for the headline; "" without one
+	CUDA    string      // CUDA driver and libraries that the program found, for the headline
+	GPU     string      // memory that a rank has on its GPU, for the headline; "" without a GPU
 }
 
 // Rank holds the facts of one rank.
@@ -114,7 +115,7 @@ func Examine(c comm.Comm, o Options) (*Report, error) {
 			o.CPUs), Threads: o.Threads, Same: o.Same,
 		Slow: o.Slow, Limits: ThisProcess(),
 	}
-	// only for the table; the communicator knows which ranks share a node
+	// the host name is only printed; the communicator knows which ranks share a node
 	me.Host, _ = os.Hostname()
 	ranks, err := comm.Allgather(node, c.Rank())
 	if err != nil {

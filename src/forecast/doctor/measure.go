@@ -9,18 +9,21 @@ import (
 )
 
 const (
-	tryTime   = 100 * time.Millisecond // how long a rate is measured
-	turnTime  = 20 * time.Millisecond  // how long a rank that copies alone on its node is measured
-	gemmRows  = 512                    // rows per thread; tiles of the device have 256 or 512 rows
-	gemmWidth = 256                    // columns in and out: the hidden width of the default model
-	// source and destination: together more than a core's share of any cache
+	tryTime  = 100 * time.Millisecond // how long a rate is measured
+	turnTime = 20 * time.Millisecond  // how long a rank that copies alone on its node is measured
+	// rows of the matrix for each thread; tiles of the device have 256 or 512 rows
+	gemmRows  = 512
+	gemmWidth = 256 // columns of the input and output: the hidden width of the default model
+	// bytes of the copied buffer; with its copy it exceeds a core's share of any cache, so the copy
+	// measures memory
 	copyBytes = 32 << 20
 	// bytes that a rank sends in an all-to-all, and adds in an allreduce
 	trafficBytes = 4 << 20
 )
 
-// sustained calls f repeatedly for the given time and returns work per second. The first call is a
-// warm-up.
+// sustained calls f repeatedly for the given time, and returns the work done per second. The
+// argument work is the work of one call, in bytes or operations. The first call is a warm-up and
+// does not count.
 func sustained(within time.Duration, work float64, f func()) float64 {
 	f()
 	begin, calls := time.Now(), 0.0
@@ -123,8 +126,8 @@ func measureTraffic(c comm.Comm) (t Traffic, err error) {
 	return t, nil
 }
 
-// perCall returns the seconds of a collective: the shortest time over several tries, where the time
-// of a try is the longest over the ranks. Collective.
+// perCall returns the seconds that a collective takes. A try takes as long as its slowest rank, and
+// the result is the fastest of several tries. The function start starts the collective. Collective.
 func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 	shortest := 0.0
 	for begin, try := time.Now(), 0; ; try++ {
@@ -143,7 +146,8 @@ func perCall(c comm.Comm, start func() comm.Request) (float64, error) {
 		for i := 0; i < len(all); i += 2 {
 			longest = max(longest, all[i])
 		}
-		if try == 1 || try > 1 && longest < shortest { // the first opens connections
+		// try 0 opens connections, so it does not count
+		if try == 1 || try > 1 && longest < shortest {
 			shortest = longest
 		}
 		if try >= 3 && all[1] > tryTime.Seconds() { // all ranks decide by rank 0's clock
