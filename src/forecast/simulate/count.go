@@ -22,17 +22,19 @@ type counter struct {
 	// [Epochs*Steps] number of remote vertices that the minibatches of a step read
 	each     []int64
 	remote   int64 // sum of each
-	asked    Asked // what the minibatches would ask other ranks
+	asked    Asked // what sampling would ask of other ranks with a partitioned topology
 	edgeRows int64 // rows of edges that the minibatches fetch, if the model reads some
 	edges    []graph.VertexID
-	learns   *parallel.LearnedCounter // counts learned rows; nil: the model learns none
+	learns   *parallel.LearnedCounter // counts learned rows; nil if the model learns none
 	learned  parallel.LearnedCounts
-	playing  []*player // caches that decide step by step
+	playing  []*player // policies that decide step by step, each with one size of cache
 
-	kinds  *access.Kinds        // the kinds of rows; nil if all have one size
-	recent *policy.History      // the last minibatches
-	sums   *parallel.SumCounter // counts sums; nil: no sums travel
-	used   used
+	kinds *access.Kinds // the kinds of rows; nil if all rows have one size
+	// remote vertices of the latest minibatches, over the longest window of a policy
+	recent *policy.History
+	// counts the sums that owners send instead of rows; nil if they send rows only
+	sums *parallel.SumCounter
+	used used
 }
 
 func (c *counter) free() {
@@ -48,7 +50,8 @@ func (c *counter) free() {
 	}
 }
 
-// minibatch is a sampled and located minibatch. The next one reuses its memory.
+// minibatch is a sampled minibatch, with the owners of its vertices found. The rank's next
+// minibatch reuses its memory.
 type minibatch struct {
 	key     sample.Key
 	sampled *sample.Minibatch
@@ -56,20 +59,22 @@ type minibatch struct {
 	plan    exchange.Plan
 	step    int              // number of the step, counted over all epochs
 	remote  []graph.VertexID // remote vertices in frontier order
-	ends    bool             // it is the last minibatch
+	ends    bool             // this is the rank's last minibatch of the run
 }
 
-// draws says in which epochs to sample minibatches, and which vertices to favour.
+// draws says in which epochs to sample minibatches, and which vertices to draw likelier than
+// others.
 type draws struct {
-	first, last int
-	near        sample.Near // favoured vertices: each is favour times as likely as another
-	favour      float64
+	first, last int         // first and last epoch, counted from 1
+	near        sample.Near // vertices to favour
+	favour      float64     // factor by which a favoured vertex is likelier drawn than another
 }
 
-// plain are the draws of all epochs without favoured vertices.
+// plain returns the draws of all epochs, without favoured vertices.
 func (s *Simulation) plain() draws { return draws{first: 1, last: s.job.Epochs} }
 
-// eachMinibatch samples and locates the rank's minibatches, in the order of training.
+// eachMinibatch samples the rank's minibatches in the order of training, finds the owners of their
+// vertices, and calls take with each.
 func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) error) error {
 	o := sample.Options{Spec: c.job.Sample, Near: d.near, Workers: workers, ForwardOnly: true}
 	if c.o.LastShort {
@@ -93,7 +98,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	defer x.Free()
 	m := minibatch{x: x, sampled: &replay.Minibatch}
 	defer m.plan.Free()
-	defer func() { // before the memory is freed
+	defer func() { // runs before the deferred calls above, which free the memory
 		c.used.sampler = max(c.used.sampler, replay.Bytes()+m.plan.Bytes()+c.learns.Bytes())
 	}()
 	steps, items := c.job.Steps(), reader.Items()
@@ -119,8 +124,8 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	return nil
 }
 
-// ask counts what a minibatch would ask of other ranks if each rank held only the edges of its own
-// vertices.
+// ask counts what sampling a minibatch would ask of other ranks if each rank held only the edges of
+// its own vertices.
 func (c *counter) ask(mb *sample.Minibatch, key sample.Key) {
 	first, end := c.job.Vertices(c.rank)
 	asked := sample.Sum(mb.Asks(&sample.Askers{Spec: c.job.Sample,
@@ -130,7 +135,7 @@ func (c *counter) ask(mb *sample.Minibatch, key sample.Key) {
 	c.asked.add(Asked{int64(asked.Vertices), int64(asked.Neighbours), int64(asked.Bytes)})
 }
 
-// count counts what a minibatch reads.
+// count counts the reads of each remote vertex by a minibatch, and everything that add counts.
 func (c *counter) count(m *minibatch) error {
 	for _, v := range m.remote {
 		c.accesses[v]++
@@ -138,7 +143,7 @@ func (c *counter) count(m *minibatch) error {
 	return c.add(m)
 }
 
-// add counts how much a minibatch reads.
+// add counts how many rows a minibatch reads, without noting which vertices.
 func (c *counter) add(m *minibatch) error {
 	c.ask(m.sampled, m.key)
 	c.each[m.step] += int64(len(m.remote))
@@ -157,8 +162,8 @@ func (c *counter) add(m *minibatch) error {
 	return nil
 }
 
-// countEdges counts the edges of a minibatch whose feature rows are on other nodes. The owner of an
-// edge's target has the row.
+// countEdges counts the edges of a minibatch that have their feature row on another node. The owner
+// of an edge's target has the row of the edge.
 func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 	t := c.shards.Topology()
 	if c.edges, err = parallel.EdgePositions(c.edges, m, t); err != nil {
@@ -176,7 +181,7 @@ func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 	return nil
 }
 
-// play lets the caches that decide step by step decide about a minibatch.
+// play lets all policies that decide step by step decide about one more minibatch.
 func (c *counter) play(m *minibatch) error {
 	var worth []uint8
 	if c.sums != nil {
@@ -197,12 +202,14 @@ type pieces struct {
 	batch   int
 
 	order []graph.VertexID // the shuffled seeds
-	epoch int              // the epoch whose seeds order has
+	epoch int              // the epoch whose shuffled seeds are in order
 }
 
-// at returns the seeds of a minibatch, in the form that sample.Replay wants.
+// at returns the seeds of a minibatch. sample.Replay calls it through its field Seeds; dst is
+// memory for the result.
 func (p *pieces) at(k sample.Key, dst []graph.VertexID) []graph.VertexID {
-	if p.epoch != k.Epoch { // the pieces of training, one after the other, are the shuffled seeds
+	// training cuts the shuffled seeds of an epoch into pieces; joined, they are these seeds again
+	if p.epoch != k.Epoch {
 		p.order, p.epoch = p.order[:0], k.Epoch
 		for s := range p.streams.Steps() {
 			dst = p.streams.Piece(k.Epoch, s, k.Stream, dst)

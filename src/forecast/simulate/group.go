@@ -11,12 +11,13 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// shared says how cached rows are divided among the ranks of a node: [policies][sizes], nil for
-// policy none.
+// shared holds, for the ranks of one node, which rank caches which rows: [policies][sizes]. It is
+// nil for policy none and for policies that change the cached rows.
 type shared [][]*cache.Placement
 
-// shareNodes divides the rows of static caches among the ranks of every node as training does: by
-// the same scores, added in the same order. Policies that count minibatches sample them again.
+// shareNodes divides the rows of static caches among the ranks of every node as training does. It
+// adds the scores of the ranks in the same order, so that they are rounded alike. A policy that
+// scores vertices by counting minibatches samples these once more.
 func (s *Simulation) shareNodes(m *access.Graph) error {
 	s.shared = map[int]shared{}
 	for rank := range s.job.Ranks {
@@ -39,10 +40,11 @@ func (s *Simulation) shareNodes(m *access.Graph) error {
 	return nil
 }
 
-// shareNode places the rows of one policy on the given ranks, for every size.
+// shareNode decides, for every size of cache, which of the given ranks caches which rows by one
+// policy.
 func (s *Simulation) shareNode(m *access.Graph, p *policy.Policy, ranks []int) (
 	sizes []*cache.Placement, err error) {
-	// the same on all ranks of a node, which have the same halo
+	// all ranks of a node have the same halo, and so the same capacity
 	capacity, err := s.capacities(m, ranks[0])
 	if err != nil {
 		return nil, err
@@ -76,8 +78,8 @@ func (s *Simulation) freeShared() {
 	s.shared = nil
 }
 
-// sharedStatic is static for ranks of a node that read each other's caches. The argument peer
-// counts the rows that the rank reads from caches of the others.
+// sharedStatic does what static does, for ranks of a node that read each other's caches. The
+// argument peer counts the rows that the rank reads from the caches of the others.
 func (c *counter) sharedStatic(which int, m *access.Graph, r *access.Workload,
 	inclusion []float32, rows, peer, filled []int64, predicted []float64) error {
 	ranks := c.job.Neighbours(c.rank)

@@ -6,14 +6,14 @@ import (
 	"halognn/src/rows/policy"
 )
 
-// used holds the sizes that determine the memory: the maxima over one rank's samples, or over those
-// of all ranks.
+// used holds measured sizes that determine the memory. A size is the largest of all minibatches of
+// a rank or, after atLeast, of all ranks.
 type used struct {
-	sampler   int64 // bytes of a sampler and its minibatch
-	minibatch int64 // remote vertices of a minibatch
-	sums      int64 // bytes of the groups of sums, and of choosing between rows and sums
-	near      int64 // bytes of a rank's sets of favoured vertices
-	policies  int64 // bytes of a rank's policies
+	sampler   int64 // bytes of a sampler and the minibatch that it fills
+	minibatch int64 // number of remote vertices of a minibatch
+	sums      int64 // bytes for counting sums, and for choosing between rows and sums
+	near      int64 // bytes of the sets of vertices that a rank favours
+	policies  int64 // bytes of the policies that a rank plays
 }
 
 func (u *used) atLeast(o used) {
@@ -22,26 +22,28 @@ func (u *used) atLeast(o used) {
 		max(u.policies, o.policies)
 }
 
-// The memory of a process without the simulation, measured on a small graph.
+// programBytes is the memory of the process without the simulation, measured on a small graph.
 const programBytes = 32 << 20
 
-// Counts returns the bytes of the counts of all steps, the least that Run needs.
+// Counts returns the bytes for the counts of all steps. Run needs at least these.
 func (s *Simulation) Counts() int64 {
 	sizes, _ := s.o.sizes()
 	return s.countBytes(min(s.o.Workers, s.job.Ranks), len(sizes))
 }
 
-// countBytes returns the bytes of the counts of the ranks that are counted at a time, and of their
-// sum.
+// countBytes returns the bytes for the counts of all steps: a set of counts for each rank that is
+// counted at a time, and one for the sum. The argument together is the number of these ranks, and
+// sizes is the number of cache sizes.
 func (s *Simulation) countBytes(together, sizes int) int64 {
 	steps := int64(s.job.Epochs) * int64(s.job.Steps())
 	return int64(together+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
 }
 
-// bytes predicts the largest resident set.
+// bytes predicts the largest resident set. The argument together is the number of ranks counted at
+// a time, and each is the number of goroutines of one rank.
 func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
-	// includes the row pointers and vertices of the columns
+	// the last term is the row pointers and vertices of the columns
 	mapped := 4*edges + 12*n + 12*s.columns()
 	if s.transposed {
 		mapped += 4*edges + 8*n
@@ -51,7 +53,8 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 		seeds += int64(len(s.shards.Train(p)))
 	}
 	counts := s.countBytes(together, len(capacity))
-	// placements; and their lookup tables or, before them, the scores and their order
+	// the placements of shared caches; and, whichever is larger, the scores and order from which
+	// they are made (16 n bytes), or the later lookup table of each rank (10 n bytes)
 	if s.shared != nil {
 		for _, node := range s.shared {
 			for _, place := range slices.Concat(node...) {
@@ -70,29 +73,33 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	return programBytes + mapped + 16*seeds + counts + work
 }
 
-// nodesBytes returns the memory if ranks of a node fetch as one: that of all ranks of the nodes
-// that are counted at a time. Each node also knows when vertices came last, at which place, and how
-// often it reads them; scores of first fills; and what ranks lack of the minibatches about which
-// not all have decided, or what is wanted of them.
+// nodesBytes returns the memory if the ranks of a node fetch as one. It is the memory of all ranks
+// of the nodes that are counted at a time, and of these nodes themselves. For each vertex, a node
+// keeps the turn that last met it, its place in that turn's list, and the number of turns that read
+// it. It also keeps the scores of first fills, and the rows that minibatches lack until all ranks
+// have decided about them.
 func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int64 {
 	n, ranks, rows := s.shards.Vertices, int64(s.mostRanks()), int64(0)
 	node := 12 * n
 	for i, p := range s.policies {
 		if p.Scores && s.own[i].Placement == policy.PlacementGroup {
-			node += 8 * n // and those of a rank, while they are added
+			// the sum of the ranks' scores, and the scores of one rank while they are added
+			node += 8 * n
 		}
 		for size := range capacity {
 			rows += int64(s.windows[i][size] + 1)
 		}
 	}
-	node += ranks * u.minibatch * rows * 2 * 8 // lists grow by doubling
+	// a growing list doubles, so up to half of it is unused
+	node += ranks * u.minibatch * rows * 2 * 8
 	return int64(s.nodesTogether(together)) * (ranks*s.rankBytes(each, u, capacity) + node)
 }
 
 // nearBytes returns the memory of all ranks if draws depend on the cache. Policies and sizes are
-// counted one after the other. Each rank has the sets of its cached and its near vertices, or the
-// state of a dynamic policy. The ranks that work at a time (together) also rank vertices and find
-// the near ones, or sample.
+// counted one after the other. Each rank keeps the set of its cached vertices and the set of
+// vertices near them, or the state of a dynamic policy. The ranks that work at the same time, whose
+// number is together, also need memory to open a cache and find the near vertices, or later to
+// sample.
 func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
 	changing, scratch := int64(0), int64(0)
@@ -106,7 +113,8 @@ func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64
 			}
 		}
 	}
-	// scores of a ranking, and the counts of paths
+	// opening a cache needs the scores that rank vertices, then the counts of paths that find the
+	// near vertices
 	opening, sampling := max(4*n+scratch, 8*n)+4*int64(slices.Max(capacity))+n/8, u.sampler+scratch
 	return int64(s.job.Ranks)*(u.near+n/4+changing) + int64(together)*max(opening, sampling)
 }
@@ -120,24 +128,27 @@ func (s *Simulation) policyBytes(which, size, rows int, u used) int64 {
 	})
 }
 
-// rankBytes returns the memory of one rank: its accesses, its dynamic policies, and the largest of
-// sampling, of opening a policy meanwhile, and of predicting and ranking afterwards.
+// rankBytes returns the memory of one rank: the counts of accesses, the dynamic policies, and the
+// larger of two phases. The first phase samples, and opens policies meanwhile; the second ranks
+// vertices and predicts reads.
 func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	n, w := s.shards.Vertices, max(s.shards.Vertices, s.columns())
-	reads := 4*n + 4*w + w/8 + s.summing() // memory to find how often vertices are read
+	reads := 4*n + 4*w + w/8 + s.summing() // memory to predict how often vertices are read
 	bytes, sampling, ranking, window := 4*n, u.sampler, reads, 0
 	for i, p := range s.policies {
 		scratch := int64(0)
 		if p.Scratch != nil {
 			scratch = p.Scratch(w, int64(each)*u.sampler, s.own[i]) + s.summing()
 		}
-		if s.job.Kinds() != nil && !p.Static() { // the policy divides the capacity first
+		// the policy first divides the capacity among the kinds of rows, by predicted reads
+		if s.job.Kinds() != nil && !p.Static() {
 			scratch = max(scratch, reads)
 		}
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				if (s.job.Sums || s.job.FetchesAsNodes()) && !p.None() { // the policy is played
+				// a static policy is then played step by step too
+				if (s.job.Sums || s.job.FetchesAsNodes()) && !p.None() {
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
 			}
@@ -151,7 +162,8 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 			}
 		}
 	}
-	if s.job.Kinds() != nil { // each kind of rows has policies of its own
+	// each kind of rows has a policy of its own; their bytes were measured
+	if s.job.Kinds() != nil {
 		bytes += u.policies
 	}
 	worth := int64(0)
@@ -161,13 +173,14 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 	return bytes + u.sums + (4+worth)*u.minibatch*int64(window+1) + max(sampling, ranking)
 }
 
-// columns returns the number of columns; 0 without types.
+// columns returns the number of columns of the graph. A vertex has a column for each relation that
+// ends in its type. It is 0 for a graph without types.
 func (s *Simulation) columns() int64 {
 	return int64(max(1, len(s.shards.Topology().Columns.Indptr)) - 1)
 }
 
-// summing returns the bytes for adding up the analyses of a step's minibatches, if their seeds
-// differ.
+// summing returns the bytes of the array that adds up the predicted reads of the minibatches of a
+// step. It is 0 if one prediction serves all of them, because they draw the same seeds.
 func (s *Simulation) summing() int64 {
 	if s.job.Minibatches() > 1 && !s.job.GlobalSeeds {
 		return 4 * s.shards.Vertices

@@ -25,9 +25,10 @@ import (
 
 // ModeOptions describe runs that differ in the number of ranks and in how ranks share a step.
 type ModeOptions struct {
-	job.Spec         // Ranks, Mode and Cache are not read
-	RankCounts []int // numbers of ranks, each a divisor of the parts; nil: all divisors
-	Workers    int   // goroutines; 0: one for each CPU
+	job.Spec // the runs; the fields Ranks, Mode and Cache are not read
+	// numbers of ranks to compare. Each must divide the number of parts; nil means all divisors.
+	RankCounts []int
+	Workers    int // goroutines; 0: one for each CPU
 }
 
 // ModeCounts are what all ranks together do in all epochs, without a cache.
@@ -37,20 +38,22 @@ type ModeCounts struct {
 	Steps int // steps of an epoch
 
 	Edges    int64 // edges drawn and aggregated
-	Computed int64 // rows that layers make
+	Computed int64 // rows that the layers compute
 	Loaded   int64 // feature rows read; a minibatch reads each once
 	Cross    int64 // edges whose source belongs to another rank that shares the minibatch
-	// feature rows received: in mode data from other nodes; in split from other ranks; in hybrid
-	// from other nodes, once for each node, plus those that the ranks of a node pass on
+	// feature rows received. In mode data they come from other nodes, in split from other ranks. In
+	// hybrid a row comes to a node once from another node; a row that ranks of the node then pass
+	// on counts again.
 	Features int64
-	// rows received from other ranks: learned rows; in split and hybrid hidden rows, and embeddings
-	// of ends of links; in push-pull partial sums of the first layer. Equally many gradients go
-	// back
+	// other rows received from other ranks. In mode data these are learned rows; in split and
+	// hybrid hidden rows, and embeddings of the ends of links; in push-pull partial sums of the
+	// first layer. For each such row a row of gradients goes back.
 	Hidden  int64
-	Bytes   int64 // bytes of these rows and gradients
-	Network int64 // the part of Bytes between nodes
-	// largest number of edges of a rank / mean number over the ranks; the mean of this ratio over
-	// the steps. With push-pull all ranks have the edges of the input hops, each for its columns
+	Bytes   int64 // bytes of the rows in Features and Hidden, and of the gradients that go back
+	Network int64 // the part of Bytes that goes between nodes
+	// the largest number of edges of a rank divided by the mean over the ranks, averaged over the
+	// steps. With push-pull every rank computes all edges of the input hop, for its own columns of
+	// the features.
 	Imbalance float64
 }
 
@@ -64,15 +67,17 @@ type Modes struct {
 //
 //	data       each rank has minibatches of its own
 //	split      all ranks train each minibatch together
-//	hybrid     the ranks of a node do; only on several nodes of RanksPerNode > 1 ranks
+//	hybrid     the ranks of a node train each minibatch together; only on several nodes
+//	           of RanksPerNode > 1 ranks
 //	push-pull  each rank has minibatches of its own, and some columns of the features;
-//	           with at most as many ranks as columns
+//	           only if there are at least as many columns as ranks
 //
-// It leaves out a mode that the runs cannot have; if that is data, it returns an error. The
-// minibatches are those of training, key for key.
+// CompareModes leaves out a mode that the runs cannot have. But if the runs cannot have mode data,
+// it returns an error. The minibatches are those of training: their random draws have the same
+// keys.
 //
-// It samples all epochs once for each number of ranks and mode. Memory, besides the mapped
-// topology: a sampler and a minibatch for each goroutine.
+// It samples all epochs once for each number of ranks and mode. Besides the mapped topology, it
+// needs memory for a sampler and a minibatch of each goroutine.
 func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
 	o.Fit(s)
@@ -91,7 +96,8 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 	for _, ranks := range o.RankCounts {
 		for _, mode := range parallel.Modes() {
 			n := o.RanksPerNode
-			// otherwise hybrid is the same as data or split
+			// hybrid differs from data and split only if there are several nodes of several ranks
+			// each
 			grouped := n > 1 && ranks > n && ranks%n == 0
 			spec := o.Spec
 			spec.Mode, spec.Cache = mode.Mode, policy.Settings{Policy: policy.None}
@@ -116,12 +122,12 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 func (o *ModeOptions) check() error {
 	errs := []error{o.Sample.Check(), checkReads(&o.Spec)}
 	if len(o.RankCounts) == 0 {
-		errs = append(errs, errors.New("there are no numbers of ranks"))
+		errs = append(errs, errors.New("there are no numbers of ranks; name at least one"))
 	}
 	for i, ranks := range o.RankCounts {
 		if ranks < 1 || slices.Contains(o.RankCounts[:i], ranks) {
-			errs = append(errs, fmt.Errorf("%d ranks; a number of ranks must be at least 1, and "+
-				"be named once", ranks))
+			errs = append(errs, fmt.Errorf("number of ranks %d is below 1 or named twice; "+
+				"name numbers from 1 up, each once", ranks))
 		}
 	}
 	for _, n := range []struct {
@@ -140,16 +146,17 @@ func (o *ModeOptions) check() error {
 	return errors.Join(append(errs, o.Spec.Check(), o.Model.CheckTypes())...)
 }
 
-// mostCounts bounds the counts of edges, one for each rank and step: 2 GiB.
+// mostCounts is the largest number of counts of edges, of which there is one for each rank and
+// step. At 8 bytes each they take 2 GiB.
 const mostCounts = 1 << 28
 
 // modeCounter counts one mode with one number of ranks.
 type modeCounter struct {
 	*job.Job
 	owners   *sample.Owners  // owners of vertices within the group that shares a minibatch
-	nodes    graph.PartIndex // the vertices of each node
+	nodes    graph.PartIndex // finds the node of a vertex
 	features int64           // bytes of a feature row
-	kinds    *access.Kinds   // the kinds of feature rows, where they differ in size
+	kinds    *access.Kinds   // the kinds of feature rows; nil if all rows have one size
 
 	mu    sync.Mutex
 	sum   ModeCounts
@@ -165,8 +172,9 @@ func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*M
 	}
 	defer j.Close()
 	if n := int64(o.Epochs) * int64(j.Steps()) * int64(ranks); n > mostCounts {
-		return nil, fmt.Errorf("%w: %d epochs of %d steps are %d counts of ranks; at most %d are "+
-			"kept: count fewer epochs", ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
+		return nil, fmt.Errorf("%w: %d epochs of %d steps need %d counts of edges, one for each "+
+			"step and rank, above the limit of %d; count fewer epochs",
+			ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
 	}
 	c := &modeCounter{
 		Job:      j,
@@ -194,7 +202,7 @@ func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*M
 	return &c.sum, nil
 }
 
-// imbalance returns the maximum of x over its mean; 1 if all are 0.
+// imbalance returns the maximum of x divided by its mean, or 1 if all are 0.
 func imbalance(x []int64) float64 {
 	total := int64(0)
 	for _, n := range x {
@@ -206,7 +214,8 @@ func imbalance(x []int64) float64 {
 	return float64(slices.Max(x)) * float64(len(x)) / float64(total)
 }
 
-// open returns the functions that sample.Sweep wants.
+// open returns the two functions that sample.Sweep calls: take for each minibatch, and close at the
+// end.
 func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, close func()) {
 	switch {
 	case c.Job.Mode.Columns:
@@ -225,7 +234,7 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	}, rated.free
 }
 
-// ratedLinks is a rank's share of the links of a minibatch.
+// ratedLinks is memory for those links of a minibatch that one rank of a group rates.
 type ratedLinks struct {
 	crossing sample.Crossing
 	truth    []byte
@@ -236,7 +245,8 @@ func (r *ratedLinks) free() {
 	mem.Free(r.truth)
 }
 
-// takeRated counts the embeddings that go to the ranks of a group that rate links.
+// takeRated counts the embeddings that ranks of a group receive so that they can rate the links of
+// a minibatch.
 func takeRated(c *modeCounter, key sample.Key, r *ratedLinks) {
 	if c.Sample.Links == nil {
 		return
@@ -268,8 +278,8 @@ func rowOf(c *modeCounter, v graph.VertexID) (bytes int64, has bool) {
 	return int64(c.kinds.Size(v)), c.kinds.Bytes[c.kinds.Of(v)] > 0
 }
 
-// elsewhere counts the rows of a minibatch that are on other nodes than the rank's, and their
-// bytes.
+// elsewhere counts the feature rows of a minibatch that are not on the node of the given rank, and
+// their bytes.
 func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int64) {
 	node := rank / max(1, c.RanksPerNode)
 	for _, v := range mb.Frontier {
@@ -280,8 +290,8 @@ func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int
 	return rows, bytes
 }
 
-// foreign counts the learned rows that a minibatch of a rank reads and other ranks own, and how
-// many of them are on other nodes.
+// foreign counts the learned rows that a minibatch of a rank reads from other ranks. The result far
+// is the number of these rows that are on other nodes.
 func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 	if !c.Model.LearnsRows() {
 		return 0, 0
@@ -302,7 +312,7 @@ func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 
 // takeOwn counts a minibatch of one rank.
 func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
-	rank := key.Stream // each rank has a stream
+	rank := key.Stream // rank r draws the seeds of stream r
 	remote, bytes := c.elsewhere(mb, rank)
 	learned, far := foreign(c, mb, rank)
 	c.mu.Lock()
@@ -319,7 +329,7 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 	sums, edges := int64(mb.Blocks[0].NumDst), int64(mb.Blocks[0].NumEdges())
 	_, width := c.Model.Widths(0)
-	near := len(c.Neighbours(key.Stream)) // each rank has a stream
+	near := len(c.Neighbours(key.Stream)) // rank r draws the seeds of stream r
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(mb)
@@ -336,7 +346,8 @@ func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 
 // takeShared counts a minibatch of a group of ranks.
 func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][]sample.Load) {
-	first, remote, bytes := key.Stream*c.owners.Size, int64(0), int64(0) // each group has a stream
+	// the number of a stream is the number of a group
+	first, remote, bytes := key.Stream*c.owners.Size, int64(0), int64(0)
 	if c.Job.Mode.Sharing == sample.InNodes {
 		remote, bytes = c.elsewhere(mb, first)
 	}
@@ -358,8 +369,8 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 	}
 }
 
-// hidden counts received hidden rows with the given number of columns, and the gradients that go
-// back for them. The argument far is the number of rows from other nodes.
+// hidden counts rows with the given number of columns that a rank receives, and the gradients that
+// go back for them. The argument far is the number of rows from other nodes.
 func (c *ModeCounts) hidden(rows, far int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
@@ -373,7 +384,7 @@ func (c *ModeCounts) fetch(rows, bytes, far int64) {
 	c.Network += far
 }
 
-// add counts what a minibatch costs in every mode.
+// add counts what a minibatch needs in every mode: edges, loaded rows and computed rows.
 func (c *modeCounter) add(mb *sample.Minibatch) {
 	c.sum.Edges += int64(mb.NumEdges())
 	c.sum.Loaded += int64(len(mb.Frontier))
@@ -382,7 +393,7 @@ func (c *modeCounter) add(mb *sample.Minibatch) {
 	}
 }
 
-// columns are the columns of the CSV file, in sums over all epochs.
+// columns are the columns of counts in the CSV file. Each count is a sum over all epochs.
 var columns = []struct {
 	name  string
 	value func(c *ModeCounts) int64
@@ -397,7 +408,7 @@ var columns = []struct {
 	{"network_bytes", func(c *ModeCounts) int64 { return c.Network }},
 }
 
-// Print writes the counts of an epoch as a table.
+// Print writes a table of counts, each the mean over the epochs.
 func (m *Modes) Print(w io.Writer) error {
 	table := [][]string{{"ranks", "mode", "edges", "rows computed", "rows loaded",
 		"feature rows received", "hidden rows or sums received", "MB received", "between nodes",

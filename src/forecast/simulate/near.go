@@ -11,11 +11,11 @@ import (
 )
 
 // If training favours vertices at hand (job.Locality), minibatches depend on the cache, so they are
-// sampled for each policy and size. All ranks finish an epoch before the next begins, because the
-// factor of the next may depend on the rows that they have fetched.
+// sampled for each policy and size. All ranks finish an epoch before the next one begins, because
+// the rows that they have fetched may change the factor by which it favours vertices.
 
-// countedNear counts each policy and size over minibatches of its own. Result.Remote and Each are
-// of draws without locality.
+// countedNear counts each policy and size over minibatches of its own. The counts Remote and Each
+// of the result are of minibatches drawn without locality.
 func (s *Simulation) countedNear(m *access.Graph, together, each int) (*Result, error) {
 	var sum sum
 	err := s.onRanks(together, func(rank int) error {
@@ -88,16 +88,17 @@ func (s *Simulation) countNear(m *access.Graph, r *Result, policy, size, togethe
 // nearRank is one rank with one cache.
 type nearRank struct {
 	counter
-	near sample.Near // the vertices that it favours
-	// vertices in a static cache: its own, and those of the other ranks of its node
+	near sample.Near // the vertices that the rank favours
+	// vertices in the static cache of this rank (own), and in the static caches of the other ranks
+	// of its node (peers)
 	own, peers access.Set
-	filled     int64     // rows put into its own cache
-	reads      nearReads // reads of the last epoch
+	filled     int64     // rows put into the rank's own cache before the first step
+	reads      nearReads // reads of the epoch counted last
 }
 
-// nearReads counts, over an epoch: reads of vertices that are not local; how many of these reads
-// find the row in the cache of a peer; fetched rows; their bytes, if rows differ in size; and
-// sampled edges.
+// nearReads counts over an epoch. The field read is the number of reads of vertices that are not
+// local, peer the number of these reads that find the row in the cache of a peer, far the number of
+// fetched rows, bytes their bytes if rows differ in size, and edges the number of sampled edges.
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {
@@ -112,8 +113,8 @@ func (n *nearRank) free() {
 	n.counter.free()
 }
 
-// open finds the rows that training puts into the cache. It also finds the vertices near the local
-// vertices and, unless the cache changes, near the cached ones.
+// open finds the rows that training puts into the cache, and the vertices to favour: those near the
+// local vertices and, if the cache is static, near the cached vertices.
 func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	reader, p := n.reader(n.rank, workers), n.policies[which]
 	capacity, err := n.capacities(m, n.rank)
@@ -156,7 +157,8 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	return err
 }
 
-// count counts the reads of an epoch.
+// count counts the reads of an epoch. The argument favour is the factor by which near vertices are
+// likelier drawn.
 func (n *nearRank) count(epoch int, favour float64, workers int) error {
 	n.reads = nearReads{}
 	d := draws{first: epoch, last: epoch, near: n.near, favour: favour}

@@ -15,64 +15,71 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// If ranks of a node fetch as one (job.FetchesAsNodes), minibatches are looked at in turn, one of
-// each rank of the node: a row that several of these lack is fetched once, for the first rank.
-// Every minibatch is sampled twice, because what an oracle keeps depends on all of them.
+// If the ranks of a node fetch as one (job.FetchesAsNodes), a turn takes one minibatch of each rank
+// of the node. A row that several minibatches of the turn lack is fetched once, for the first of
+// these ranks. Every minibatch is sampled twice, because an oracle chooses rows by the counts of
+// all minibatches.
 
 // node counts what the ranks of one node fetch as one.
 type node struct {
 	*Simulation
-	ranks  []*counter
-	sells  []*seller // [ranks] for caches that change and that the ranks divide
-	buyer  []int     // [all ranks] index of the rank that buys the rows of each owner; -1: near
+	ranks []*counter
+	sells []*seller // [ranks] the dynamic caches that the ranks divide, one seller for each rank
+	// [all ranks] for each rank as an owner: index of the rank of this node that fetches (buys) the
+	// owner's rows for the node; -1 for an owner on this node
+	buyer  []int
 	parts  graph.PartIndex
-	byPart []byPart   // [ranks] what the ranks want of one buyer
+	byPart []byPart   // [ranks] remote vertices of each rank in this turn, by part
 	tally  [][]*tally // [policies][sizes]
 
-	turn  uint32   // number of the last merge of lists
-	last  []uint32 // [N] the last merge that had the vertex
-	place []int32  // [N] its place there
+	turn  uint32   // number of the latest pass over lists of vertices
+	last  []uint32 // [N] the latest pass that met the vertex
+	place []int32  // [N] the vertex's place in the list of that pass
 	union []uint32 // [N] number of turns in which some rank reads each remote vertex
 
-	scores [][]float32 // of policies whose caches are divided
+	scores [][]float32 // scores of the policies whose caches the ranks divide
 }
 
 // tally counts one policy with one size of cache.
 type tally struct {
 	total   trace.Counters
-	trace   Trace // nil for a policy that keeps its rows
-	filled  int64
-	first   int // number of the minibatch that waiting begins with
-	waiting []*lacks
-	spare   []*lacks
-	perStep int // minibatches of a step
-	ranks   int // of the node
+	trace   Trace    // counts of each step; nil for a static policy
+	filled  int64    // number of rows put into the caches before the first step
+	first   int      // number of the first minibatch in waiting
+	waiting []*lacks // minibatches about which not all ranks have decided
+	spare   []*lacks // lacks to use again
+	perStep int      // number of minibatches of a step
+	ranks   int      // number of ranks of the node
 }
 
-// lacks are the rows that ranks fetch for one minibatch each, in rank order: twice the vertex, plus
-// 1 for an early row.
+// lacks lists the rows that the ranks of a node fetch for the minibatches of one turn, in rank
+// order. An entry of rows is twice the vertex, plus 1 if the row is fetched early.
 type lacks struct {
 	rows  []int64
 	ranks int // number of ranks that have decided
 	d     trace.Counters
 }
 
-// byPart are vertices sorted by part: those of part p are ids[ends[p-1]:ends[p]].
+// byPart holds vertices sorted by part. The vertices of part p are ids[ends[p-1]:ends[p]].
 type byPart struct {
 	ids  []graph.VertexID
 	ends []int
 }
 
-// seller plays the caches that a buyer keeps for its node, on what the node wants of it.
+// seller plays the caches that one rank keeps for its whole node. They decide about the vertices
+// that the ranks of the node want from this rank.
 type seller struct {
 	counter
-	wanted []graph.VertexID
-	by     [][]int32 // a ring like the history: number of ranks that want each row
-	self   [][]uint8 // 1 if the buyer itself does
-	n      int       // number of minibatches so far
+	wanted []graph.VertexID // vertices wanted in this turn
+	// ring of the latest turns: for each wanted row, the number of ranks that want it
+	by [][]int32
+	// ring of the latest turns: for each wanted row, 1 if the seller's own rank wants it
+	self [][]uint8
+	n    int // number of turns so far
 }
 
-// countedNodes counts all policies and sizes, for as many nodes at a time as have together ranks.
+// countedNodes counts all policies and sizes. Several nodes are counted at a time; the argument
+// together is the largest number of their ranks.
 func (s *Simulation) countedNodes(m *access.Graph, together, _ int) (*Result, error) {
 	var nodes [][]int
 	for rank := range s.job.Ranks {
@@ -95,7 +102,7 @@ func (s *Simulation) countedNodes(m *access.Graph, together, _ int) (*Result, er
 	return sum.Result, err
 }
 
-// nodesTogether returns how many nodes are counted at a time if so many ranks may be.
+// nodesTogether returns how many nodes are counted at a time, if the given number of ranks may be.
 func (s *Simulation) nodesTogether(ranks int) int {
 	return max(1, min(s.job.Nodes(), ranks/s.mostRanks()))
 }
@@ -117,7 +124,7 @@ func (s *Simulation) node(m *access.Graph, ranks []int, workers int) (*Result, e
 		union: mem.Make[uint32](vertices)}
 	defer n.free()
 	for owner := range n.buyer {
-		n.buyer[owner] = -1 // near
+		n.buyer[owner] = -1 // an owner on this node, unless set below
 	}
 	var all *Result
 	for k, rank := range ranks {
@@ -176,12 +183,12 @@ func (n *node) free() {
 }
 
 // placed reports whether the ranks of the node divide the rows of a static cache of the i-th
-// policy. These need no player: a row that the node holds is fetched by none of its ranks.
+// policy. Such a cache needs no player: a rank fetches the rows that no rank of the node caches.
 func (n *node) placed(i int) bool {
 	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
 }
 
-// divided reports whether they divide a cache of the i-th policy that changes.
+// divided reports whether the ranks of the node divide a dynamic cache of the i-th policy.
 func (n *node) divided(i int) bool {
 	return !n.policies[i].Static() && n.own[i].Placement == policy.PlacementGroup
 }
@@ -239,7 +246,8 @@ func (n *node) open(m *access.Graph, ranks []int, workers int) error {
 
 var errEnded = errors.New("no more minibatches are wanted")
 
-// minibatches yields the rank's minibatches; each is valid until the next.
+// minibatches yields the rank's minibatches. Each is valid until the next. An error ends them and
+// is stored in fault.
 func (c *counter) minibatches(workers int, fault *error) iter.Seq[*minibatch] {
 	return func(yield func(*minibatch) bool) {
 		err := c.eachMinibatch(workers, c.plain(), func(m *minibatch) error {
@@ -254,7 +262,7 @@ func (c *counter) minibatches(workers int, fault *error) iter.Seq[*minibatch] {
 	}
 }
 
-// play lets all caches decide about the minibatches of all ranks, one of each in turn.
+// play lets all caches decide about the minibatches of all ranks, turn by turn.
 func (n *node) play(workers int) error {
 	next := make([]func() (*minibatch, bool), len(n.ranks))
 	var fault error
@@ -267,7 +275,7 @@ func (n *node) play(workers int) error {
 	for {
 		for k := range next {
 			m, more := next[k]()
-			if !more { // all ranks have as many
+			if !more { // all ranks have the same number of minibatches
 				return fault
 			}
 			turn[k] = m
@@ -278,7 +286,7 @@ func (n *node) play(workers int) error {
 	}
 }
 
-// take lets all caches decide about one more minibatch of each rank.
+// take lets all caches decide about a turn: one more minibatch of each rank.
 func (n *node) take(turn []*minibatch) error {
 	n.turn++
 	for _, m := range turn {
@@ -314,7 +322,8 @@ func (n *node) take(turn []*minibatch) error {
 	return nil
 }
 
-// lack notes what the next rank lacks of its i-th minibatch.
+// lack notes the rows that one more rank fetches for its i-th minibatch. They follow from the
+// decision d of its cache.
 func (t *tally) lack(i int, remote []graph.VertexID, d *cache.Decision) {
 	for i-t.first >= len(t.waiting) {
 		l := new(lacks)
@@ -338,7 +347,8 @@ func (t *tally) lack(i int, remote []graph.VertexID, d *cache.Decision) {
 	}
 }
 
-// merge counts the minibatches about which all ranks have decided.
+// merge counts the minibatches about which all ranks have decided. A row that several ranks lack is
+// fetched once; the others share it.
 func (n *node) merge(t *tally) {
 	kinds := n.job.Kinds()
 	for len(t.waiting) > 0 && t.waiting[0].ranks == t.ranks {
@@ -362,7 +372,7 @@ func (n *node) merge(t *tally) {
 	}
 }
 
-// count adds what was decided about the i-th minibatches.
+// count adds the decisions about the i-th minibatches of the ranks.
 func (t *tally) count(i int, d *trace.Counters) {
 	t.total.Add(*d)
 	if t.trace != nil {
@@ -370,7 +380,8 @@ func (t *tally) count(i int, d *trace.Counters) {
 	}
 }
 
-// sell lets the caches of a buyer decide about what its node wants of it in one more turn.
+// sell lets the caches of the k-th rank decide about the vertices that the ranks of the node want
+// from it in one more turn.
 func (n *node) sell(k int, turn []*minibatch) error {
 	s := n.sells[k]
 	if len(s.playing) == 0 {
@@ -383,7 +394,7 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	for rank, m := range turn {
 		n.byPart[rank].sort(m.remote, n)
 	}
-	for owner, buyer := range n.buyer { // in the order of exchange.Merge
+	for owner, buyer := range n.buyer { // the vertices are in the order of exchange.Merge
 		if buyer != k {
 			continue
 		}
@@ -430,7 +441,7 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	return nil
 }
 
-// sort sorts vertices by part; those of a part keep their order.
+// sort sorts vertices by part. The vertices of one part keep their order.
 func (b *byPart) sort(ids []graph.VertexID, n *node) {
 	if b.ends == nil {
 		b.ends = make([]int, n.shards.Parts)
@@ -451,7 +462,7 @@ func (b *byPart) sort(ids []graph.VertexID, n *node) {
 	}
 }
 
-// of returns the vertices of an owner.
+// of returns the vertices that one rank, the owner, has.
 func (b *byPart) of(owner int, n *node) []graph.VertexID {
 	each, first := n.shards.Parts/n.job.Ranks, 0
 	if owner > 0 {
@@ -460,7 +471,7 @@ func (b *byPart) of(owner int, n *node) []graph.VertexID {
 	return b.ids[first:b.ends[(owner+1)*each-1]]
 }
 
-// settle sets the counts of the node.
+// settle writes the counts of the node into the result.
 func (n *node) settle(r *Result) {
 	for k, c := range n.ranks {
 		r.used.atLeast(c.used)
@@ -475,7 +486,8 @@ func (n *node) settle(r *Result) {
 	}
 	for i := range n.policies {
 		for size, t := range n.tally[i] {
-			r.Read[i][size], r.Predicted[i][size] = r.Remote, math.NaN() // of ranks alone
+			// the formulas are for ranks that fetch alone
+			r.Read[i][size], r.Predicted[i][size] = r.Remote, math.NaN()
 			if n.placed(i) {
 				n.settlePlaced(i, size, t)
 			}

@@ -13,14 +13,15 @@ import (
 // player runs one policy with one size of cache.
 type player struct {
 	*policy.Player
-	policy, size int // indices in Options
+	policy, size int // index of the policy in Options.Policies, and index of the size
 	filled       int64
 	total        trace.Counters
-	trace        Trace // nil for a policy that keeps its rows, or decides with hindsight
-	perStep      int
+	// counts of each step; nil for a static policy or one that decides with hindsight
+	trace   Trace
+	perStep int
 }
 
-// addPlayers adds those requested policies for which plays is true.
+// addPlayers adds a player for each size of each policy for which the function plays returns true.
 func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int,
 	plays func(p *policy.Policy) bool) {
 	most := 0
@@ -35,7 +36,8 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 	c.recent = policy.NewHistory(most)
 }
 
-// addPlayer adds one policy with one size of cache. The scores are those of Setup.
+// addPlayer adds a player for one policy with one size of cache. The scores rank the rows of the
+// first fill; nil lets the policy rank them itself.
 func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int,
 	scores []float32) *player {
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
@@ -50,9 +52,9 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 	return d
 }
 
-// take lets the player decide as many minibatches as its window permits, and counts what is
-// transferred: rows and sums if s is not nil, and bytes if kinds is not nil. The argument last says
-// that no minibatch follows.
+// take lets the player decide about all minibatches that its window permits, and counts what is
+// transferred: rows; also sums if s is not nil, and bytes if kinds is not nil. The argument last
+// says that no minibatch follows.
 func (p *player) take(h *policy.History, s *parallel.SumCounter, kinds *access.Kinds,
 	last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {

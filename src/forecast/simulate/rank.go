@@ -6,10 +6,10 @@ import (
 	"halognn/src/rows/policy"
 )
 
-// reader describes the minibatches of a rank, as in training.
+// reader returns the description of a rank's minibatches from which policies predict reads.
 func (s *Simulation) reader(rank, workers int) *access.Workload {
 	r := s.job.Workload(rank, workers)
-	if s.o.LastShort { // each rank has a stream
+	if s.o.LastShort { // LastShort needs a stream of seeds for each rank
 		own := &r.Sources[0]
 		own.PerBatch = float64(len(own.Seeds)) / float64(s.stepsOf(len(own.Seeds)))
 	}
@@ -25,7 +25,7 @@ func (s *Simulation) stepsOf(seeds int) int {
 	return max(1, (seeds+s.job.Batch-1)/s.job.Batch)
 }
 
-// capacities returns the capacity of a rank's cache in rows, by size.
+// capacities returns the capacity of a rank's cache in rows, for each size.
 func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 	var rows []int
 	for _, size := range s.settings() {
@@ -38,7 +38,7 @@ func (s *Simulation) capacities(m *access.Graph, rank int) ([]int, error) {
 	return rows, nil
 }
 
-// settings returns the settings of the cache, by size.
+// settings returns the settings of the cache, for each size.
 func (s *Simulation) settings() (all []policy.Settings) {
 	sizes, _ := s.o.sizes()
 	for _, x := range sizes {
@@ -51,8 +51,8 @@ func (s *Simulation) settings() (all []policy.Settings) {
 	return all
 }
 
-// planWindows sets the windows of policies that know minibatches in advance: as configured, or the
-// largest that any rank plans. No window is longer than the run.
+// planWindows sets the windows of policies that know minibatches in advance. A window is as
+// configured, or else the largest that any rank plans. No window is longer than the run.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	sizes, _ := s.o.sizes()
 	ranks := 0 // number of ranks to plan for: one if windows are configured
@@ -86,7 +86,7 @@ func (s *Simulation) planWindows(m *access.Graph) error {
 	return nil
 }
 
-// widen raises the windows to those that one rank plans.
+// widen makes the windows at least as long as one rank plans them.
 func (s *Simulation) widen(m *access.Graph, r *access.Workload, capacity []int,
 	inclusion []float32) error {
 	for i, p := range s.policies {

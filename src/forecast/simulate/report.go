@@ -12,8 +12,8 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// partitioned is the table of what sampling a partitioned topology costs in an epoch. It has no
-// lines if no rank asks another.
+// partitioned returns the table of what sampling a partitioned topology costs in an epoch. It has
+// no lines below its header if no rank asks another.
 func (r *Result) partitioned() [][]string {
 	rows := [][]string{{"topology.kind partitioned, all ranks", "per epoch"}}
 	if r.Asked.Vertices == 0 {
@@ -30,8 +30,8 @@ func (r *Result) partitioned() [][]string {
 	}...)
 }
 
-// edgeRows is the table of what rows of edges cost in an epoch, without lines if the model reads
-// none.
+// edgeRows returns the table of what rows of edges cost in an epoch. It has no lines below its
+// header if the model reads no such rows.
 func (r *Result) edgeRows() [][]string {
 	rows := [][]string{{"rows of edges, all ranks", "per epoch"}}
 	if r.EdgeRows == 0 {
@@ -42,8 +42,8 @@ func (r *Result) edgeRows() [][]string {
 		[]string{"edge_bytes", fmt.Sprintf("%.0f", each*float64(4*r.edgeIn+exchange.IDBytes))})
 }
 
-// gradients is the table of what the sums of gradients cost in an epoch, without lines if there are
-// none.
+// gradients returns the table of what the sums of gradients cost in an epoch. It has no lines below
+// its header if ranks add no gradients.
 func (r *Result) gradients() [][]string {
 	rows := [][]string{{"sums of gradients, all ranks", "per epoch"}}
 	if r.Gradients == 0 {
@@ -53,7 +53,8 @@ func (r *Result) gradients() [][]string {
 		strconv.FormatInt(r.Gradients/int64(r.Options.Epochs), 10)})
 }
 
-// learned is the table of what learned rows cost in an epoch, without lines if the model has none.
+// learned returns the table of what learned rows cost in an epoch. It has no lines below its header
+// if the model has none.
 func (r *Result) learned() [][]string {
 	rows := [][]string{{"learned rows, all ranks", "per epoch"}}
 	if r.Learned.Bytes == 0 {
@@ -117,7 +118,7 @@ func (r *Result) Print(w io.Writer) error {
 			return fmt.Sprintf("%.4f", share)
 		}),
 		table("locality, from epoch on", r.factors),
-		table("sums / rows and sums; MB per epoch; bytes of ids / of these", func(p, i int) string {
+		table("sums / (rows + sums); MB per epoch; id bytes / row bytes", func(p, i int) string {
 			n := r.Totals[p][i]
 			if !r.Options.Sums {
 				return ""
@@ -180,8 +181,8 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// factors returns the factors by which near vertices were favoured, if these adapt: that of the
-// first epoch, and each change with its epoch.
+// factors returns, as text, the factors by which near vertices were favoured, if the factors adapt:
+// the factor of the first epoch, then each new factor with the first epoch that had it.
 func (r *Result) factors(p, size int) (text string) {
 	if r.Factors == nil || !r.Options.Locality.Adapts {
 		return ""
@@ -195,8 +196,8 @@ func (r *Result) factors(p, size int) (text string) {
 	return text[2:]
 }
 
-// rounds returns the buffer hit rate between the eviction rounds of a policy that has rounds:
-// before the first round, and after some of them.
+// rounds returns a table of the buffer hit rate between the eviction rounds of a policy that has
+// rounds: before the first round, and after some of them.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies,
 		func(p string) bool { return r.Options.Policy(p).Rounds })
@@ -214,7 +215,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			// first step of the round, which may begin inside a step
+			// a round may begin inside a step; that step counts
 			first := round * interval / r.Minibatches
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				d := r.Traces[p][i][step]
@@ -229,7 +230,8 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// size returns the columns alpha and halo_fraction of a size.
+// size returns the texts of the columns alpha and halo_fraction for the i-th size. One of the two
+// is empty.
 func (r *Result) size(i int) (alpha, halo string) {
 	sizes, _ := r.Options.sizes()
 	if len(r.Options.HaloFractions) > 0 {
@@ -293,8 +295,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// WriteStepsCSV writes a line for each step of each dynamic policy and size: the values that the
-// step records in metrics.jsonl of a training run with the same settings have, summed over the
+// WriteStepsCSV writes a line for each step of each dynamic policy and size. The values are those
+// of the step's records in metrics.jsonl of a training run with the same settings, summed over the
 // ranks.
 func (r *Result) WriteStepsCSV(w io.Writer) error {
 	out := csv.NewWriter(w)

@@ -17,8 +17,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once,
-// but policy sim also samples the epochs that it counts.
+// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
+// policy sim, which scores vertices by counting minibatches, also samples those that it counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
@@ -67,7 +67,7 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 	return sum.Result, err
 }
 
-// onRanks calls f for every rank, for as many at a time as together says.
+// onRanks calls f for every rank. The argument together is the number of calls at a time.
 func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	return mem.Together(together, func(w int) (err error) {
 		for rank := w; rank < s.job.Ranks && err == nil; rank += together {
@@ -77,13 +77,13 @@ func (s *Simulation) onRanks(together int, f func(rank int) error) error {
 	})
 }
 
-// sum adds results in the order of the ranks, in whatever order these finish, so that sums of
-// predictions always have the same bits.
+// sum adds the results of ranks in the order of rank numbers, although ranks finish in any order.
+// So sums of predictions are always rounded alike.
 type sum struct {
 	sync.Mutex
 	*Result
 	waiting map[int]*Result // results that wait for those of lower ranks
-	next    int
+	next    int             // rank whose result is added next
 }
 
 func (s *sum) add(rank int, r *Result) {
@@ -201,7 +201,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 	return r, nil
 }
 
-// result returns the result of a rank that has counted its minibatches, without its caches.
+// result returns the counts of a rank's minibatches. The counts of its caches are still 0.
 func (s *Simulation) result(c *counter, capacity []int) *Result {
 	r := &Result{
 		Options: s.o, Vertices: s.shards.Vertices, Steps: s.job.Steps(),
@@ -236,9 +236,9 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 	})
 }
 
-// countSums counts minibatches, then lets all policies decide about them. For a static cache, what
-// is transferred for its misses depends on the minibatch; and what an oracle keeps depends on all
-// minibatches.
+// countSums counts minibatches, then lets all policies decide about them, static ones too: whether
+// owners send rows or sums for the misses of a cache depends on the minibatch. The counts come
+// first because an oracle chooses rows by the counts of all minibatches.
 func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	workers int) error {
 	err := c.eachMinibatch(workers, c.plain(), c.count)
@@ -257,7 +257,8 @@ func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	return c.eachMinibatch(workers, c.plain(), c.play)
 }
 
-// static counts the rows of all epochs and predicts those of one, for every size of a policy.
+// static counts the rows that all epochs fetch, and predicts the rows of one epoch, for every size
+// of a static policy.
 func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, inclusion []float32,
 	result *Result, which int) error {
 	capacity, rows, filled := result.Capacity, result.Rows[which], result.Filled[which]
@@ -289,8 +290,7 @@ func (c *counter) static(p *policy.Policy, m *access.Graph, r *access.Workload, 
 	return err
 }
 
-// readBytes returns the bytes of all reads of the vertices, if there are several kinds of rows;
-// else 0.
+// readBytes returns the bytes of all reads of the given vertices, or 0 if all rows have one size.
 func (c *counter) readBytes(vertices iter.Seq[graph.VertexID]) (bytes int64) {
 	if c.kinds == nil {
 		return 0
@@ -312,8 +312,8 @@ func all(vertices int64) iter.Seq[graph.VertexID] {
 	}
 }
 
-// predict sets the rows of an epoch that a dynamic policy is expected to transfer; NaN if there is
-// no formula.
+// predict sets the rows of an epoch that a dynamic policy is expected to transfer, or NaN if there
+// is no formula.
 func (c *counter) predict(p *policy.Policy, m *access.Graph, r *access.Workload,
 	inclusion []float32, capacity, windows []int, predicted []float64,
 ) (err error) {

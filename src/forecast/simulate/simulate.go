@@ -1,6 +1,7 @@
 // Package simulate counts the feature rows that training would fetch from other ranks, for many
-// cache policies and sizes at once, without training and without MPI: it samples the minibatches of
-// a run, key for key, and plans them with package exchange.
+// cache policies and sizes at once, without training and without MPI. It samples the same
+// minibatches as a run, with the same random keys, and plans their exchanges of rows with package
+// exchange.
 //
 //	rank r:  Streams ─> Sampler ─> exchange.Locate ─> remote vertices of minibatch t, t+1, ...
 //	         (each sampled once)                       │
@@ -48,13 +49,14 @@ func Policies() []string { return policy.Names(nil) }
 
 // Options describe the simulated run, and the policies and sizes to count.
 type Options struct {
-	// Spec is the run. Its Cache holds the settings that policies read, but the policies and sizes
-	// are those of the lists below.
+	// Spec is the run. Policies read their settings from its Cache, but the policy and size there
+	// are not read: the lists below have them.
 	job.Spec
 
-	// full minibatches and a short last one, instead of training's pieces of near-equal size
+	// cut the seeds into full minibatches and a short last one, and not into pieces of near-equal
+	// size as training does
 	LastShort bool
-	Policies  []string // names, or keys of Own
+	Policies  []string // names of policies, or keys of Own
 
 	// Own holds the cache settings of policies that have settings of their own, by
 	// NAME:key=value:...
@@ -67,7 +69,7 @@ type Options struct {
 	Workers int // goroutines; 0: one for each CPU
 }
 
-// Policy returns the policy that an entry of Policies names; nil for none.
+// Policy returns the policy that an entry of Policies names, or nil if there is no such policy.
 func (o *Options) Policy(name string) *policy.Policy {
 	base, _, own := strings.Cut(name, ":")
 	if _, known := o.Own[name]; own != known {
@@ -90,7 +92,8 @@ const (
 	mostWorkers = 1 << 12
 )
 
-// checkReads returns an error for a model whose minibatches are seeds alone.
+// checkReads returns an error for a model that reads no neighbours: its minibatches have no remote
+// vertices.
 func checkReads(s *job.Spec) error {
 	if s.Model.ReadsNeighbours() {
 		return nil
@@ -100,7 +103,8 @@ func checkReads(s *job.Spec) error {
 		"there is nothing to count; set model.kind=sage", s.Model.Kind)
 }
 
-// fetchesAsNodes says as Job.FetchesAsNodes whether ranks of a node fetch as one.
+// fetchesAsNodes reports whether ranks of a node fetch as one. Job.FetchesAsNodes reports the same,
+// once there is a job.
 func (o *Options) fetchesAsNodes() bool {
 	n := o.RanksPerNode
 	return o.AsNodes && n > 1 && (o.Ranks == 0 || n < o.Ranks)
@@ -126,20 +130,21 @@ func (o *Options) Check() error {
 			"parallel.mode=data, or compare modes by `simulate modes`")
 	}
 	if o.Locality.Favours() && o.Sums {
-		reject("simulate counts sums over minibatches that do not depend on the cache; set " +
+		reject("simulate cannot count sums if draws depend on the cache; set " +
 			"exchange.sums=off, or sample.locality=1")
 	}
 	if o.fetchesAsNodes() && (o.Sums || o.Locality.Favours()) {
-		reject("simulate counts nodes that fetch as one without sums, and with draws that do not " +
-			"depend on the cache; set exchange.nodes=off, or exchange.sums=off and " +
+		reject("simulate cannot count nodes that fetch as one together with sums, or with draws " +
+			"that depend on the cache; set exchange.nodes=off, or exchange.sums=off and " +
 			"sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		reject("last-short needs a stream for each rank, with seeds and a batch of its own, as " +
-			"in published figures; leave it out")
+		reject("last-short needs a batch, seeds and a stream of seeds for each rank; set " +
+			"sample.batch_scope=rank, sample.seeds=local and sample.streams=rank, or leave it out")
 	}
 	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
-		reject("with cache.source %s all rows are remote, and a rank has no halo; give alphas",
+		reject("with cache.source=%s all rows are remote and a rank has no halo; give alphas, and "+
+			"no halo fractions",
 			policy.SourceFiles)
 	}
 	if o.Sums && o.Cache.Shared() {
@@ -170,8 +175,8 @@ func (o *Options) Check() error {
 		append(errs, o.checkSizes()...)...)...)
 }
 
-// Possible lists the policies that can be counted. Some can count sparse rows only if o.Sparse is
-// set.
+// Possible lists the policies that can be counted. The caller must have set o.Sparse if rows are
+// sparse, because some policies do not work with sparse rows.
 func (o *Options) Possible() []string {
 	least := len(o.refused(policy.None))
 	return policy.Names(func(p *policy.Policy) bool { return len(o.refused(p.Name)) <= least })
@@ -191,8 +196,8 @@ func (o *Options) refused(name string) (why []string) {
 			"out for a graph with vertex types", name))
 	}
 	if o.fetchesAsNodes() && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s counts rows and does not know which; leave it "+
-			"out, or set exchange.nodes=off", name))
+		why = append(why, fmt.Sprintf("policy %s counts rows but not which rows, as nodes that "+
+			"fetch as one need; leave it out, or set exchange.nodes=off", name))
 	}
 	if o.Sums && o.Policy(name).Hindsight {
 		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set "+
@@ -300,25 +305,25 @@ type Result struct {
 	Vertices    int64
 	Steps       int     // steps of an epoch
 	Minibatches int     // minibatches of a rank in a step
-	Remote      int64   // rows of all epochs without a cache, in draws without locality
-	Each        []int64 // [Epochs*Steps] the same, step by step
+	Remote      int64   // rows that all epochs fetch without a cache and without locality
+	Each        []int64 // [Epochs*Steps] rows of each step without a cache
 	Asked       Asked   // what sampling would cost in all epochs with a partitioned topology
 	AskingHops  int     // hops of a minibatch that ask other ranks
-	EdgeRows    int64   // rows of edges fetched in all epochs, if the model reads some
+	EdgeRows    int64   // feature rows of edges fetched in all epochs, if the model reads some
 	// learned rows fetched in all epochs, and their gradients, if the model learns rows
 	Learned   parallel.LearnedCounts
 	Gradients int64 // bytes that all ranks send each other in all epochs to add gradients
 	Bytes     int64 // the predicted largest resident set
 
-	// [sizes] capacity of the largest cache of a rank: rows or, with several kinds, bytes
+	// [sizes] capacity of the largest cache of a rank, in rows or, if rows differ in size, in bytes
 	Capacity []int
 	Windows  [][]int   // [policies][sizes] minibatches known in advance
 	Rows     [][]int64 // [policies][sizes] rows and sums fetched in all epochs
 	// [policies][sizes] reads of vertices that are not local, cached or not; equal to Remote unless
 	// draws depend on the cache
 	Read [][]int64
-	// [policies][sizes] with sums, or rows of several kinds: rows, sums and bytes transferred in
-	// all epochs
+	// [policies][sizes] rows, sums and bytes transferred in all epochs, if owners send sums or rows
+	// differ in size
 	Totals [][]trace.Counters
 	Peer   [][]int64 // [policies][sizes] rows read from caches of peers
 	// [policies][sizes] rows fetched in the same step for another rank of the node
@@ -326,10 +331,10 @@ type Result struct {
 	Filled [][]int64 // [policies][sizes] rows fetched before the first step
 	// [policies][sizes] expected rows of an epoch; NaN if there is no prediction
 	Predicted [][]float64
-	// [policies][sizes] decisions of dynamic policies except the optimum; nil for other policies
+	// [policies][sizes] decisions of dynamic policies, step by step; nil for static policies, and
+	// for one that decides with hindsight
 	Traces [][]Trace
-	// [policies][sizes][epochs] factors by which near vertices were favoured; nil: draws are
-	// without locality
+	// [policies][sizes][epochs] factors by which near vertices were favoured; nil without locality
 	Factors [][][]float64
 
 	used   used
@@ -349,8 +354,8 @@ func (a *Asked) add(o Asked) {
 // Trace is what a policy decided, step by step, summed over ranks.
 type Trace []trace.Counters // [Epochs*Steps]
 
-// PerEpoch returns the mean rows of an epoch, and their ratio to those without a cache; the ratio
-// is 1 if nothing is fetched.
+// PerEpoch returns the mean number of rows of an epoch, and its ratio to the rows without a cache.
+// The ratio is 1 if nothing is fetched.
 func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
 	n := r.Rows[p][size]
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
